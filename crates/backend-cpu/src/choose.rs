@@ -23,13 +23,13 @@ impl Profile {
     /// The choice for a request that is expected to be the fastest.
     pub fn choose(&self, request: &Request, shape: CommunicatorShape) -> Option<Choice> {
         let bytes = request.bytes(shape.ranks);
-        if !shape.one_host {
+        if shape.hosts > 1 {
             // Measurements between ranks of one host do not apply to a network.
             return Some(between_hosts(request, bytes));
         }
         let fastest = |estimates: Vec<Estimate<Choice>>| {
             let estimates = estimates.into_iter();
-            let can = estimates.filter(|it| serves(request, &it.choice, shape.ranks));
+            let can = estimates.filter(|it| serves(request, &it.choice, shape));
             can.min_by(|one, other| one.time_us.total_cmp(&other.time_us))
         };
         let model = self.of(shape);
@@ -46,7 +46,7 @@ impl Profile {
         choice: &Choice,
         shape: CommunicatorShape,
     ) -> Option<f64> {
-        if !shape.one_host {
+        if shape.hosts > 1 {
             return None;
         }
         let bytes = request.bytes(shape.ranks);
@@ -64,23 +64,28 @@ impl Profile {
 }
 
 /// Whether a choice can carry out a request.
-pub fn serves(request: &Request, choice: &Choice, ranks: u32) -> bool {
+pub fn serves(request: &Request, choice: &Choice, shape: CommunicatorShape) -> bool {
     let collective = request.collective;
-    if !choice.schedule.serves(collective, choice.transfer) {
+    let reaches = match choice.transfer {
+        Transfer::Fifo => true,
+        Transfer::Direct => shape.hosts == 1,
+        Transfer::Hierarchical => shape.even_hosts || !collective.splits_message(),
+    };
+    if !reaches || !choice.schedule.serves(collective, choice.transfer) {
         return false;
     }
     // A direct transfer reads its sources in shape: it cannot multiply them first, they must not be
     // overwritten during the transfer, and the peers of a group have no buffer tables.
     let multiplies = collective.reduces() && request.reduction == Reduction::PreMultipliedSum;
-    let overwritten = collective == Collective::AllToAll && request.in_place && ranks > 1;
+    let overwritten = collective == Collective::AllToAll && request.in_place && shape.ranks > 1;
     choice.transfer == Transfer::Fifo
         || !(multiplies || overwritten || collective == Collective::SendRecv)
 }
 
 /// All choices for a request, each with one channel.
-pub fn choices(request: &Request, ranks: u32) -> Vec<Choice> {
+pub fn choices(request: &Request, shape: CommunicatorShape) -> Vec<Choice> {
     let all = all_choices(request.collective);
-    all.filter(|choice| serves(request, choice, ranks))
+    all.filter(|choice| serves(request, choice, shape))
         .collect()
 }
 
@@ -91,7 +96,7 @@ fn all_choices(collective: Collective) -> impl Iterator<Item = Choice> {
             // A direct transfer has no protocol; it is listed once.
             let protocols = Protocol::ALL.into_iter();
             let once =
-                protocols.filter(move |it| transfer == Transfer::Fifo || *it == Protocol::Simple);
+                protocols.filter(move |it| transfer != Transfer::Direct || *it == Protocol::Simple);
             once.map(move |protocol| Choice {
                 schedule,
                 transfer,

@@ -125,7 +125,8 @@ mod tests {
             let shape = CommunicatorShape {
                 ranks,
                 one_process: false,
-                one_host: true,
+                hosts: 1,
+                even_hosts: true,
                 channels: 2,
                 cores: 2,
             };

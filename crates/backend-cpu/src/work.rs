@@ -80,6 +80,7 @@ pub fn work(collective: Collective, choice: &Choice, ranks: u32, bytes: u64) -> 
     Some(match choice.transfer {
         Transfer::Fifo => job.through_fifos(choice.schedule),
         Transfer::Direct => job.in_place(choice.schedule),
+        Transfer::Hierarchical => return None,
     })
 }
 

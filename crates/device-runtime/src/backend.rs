@@ -249,6 +249,12 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                 return Some(format!("{why}; take another algorithm"));
             }
         }
+        if choice.transfer == Transfer::Hierarchical {
+            return Some(
+                "hierarchical algorithms do not run on GPUs; take the transfer `fifo` or `direct`"
+                    .to_owned(),
+            );
+        }
         if choice.transfer == Transfer::Direct && !direct {
             return Some(format!(
                 "a direct transfer accesses the buffers of other ranks, and not all ranks reach each other by P2P{}; take the \

@@ -89,8 +89,10 @@ pub struct CommunicatorShape {
     pub ranks: u32,
     /// Whether all ranks are threads of one process.
     pub one_process: bool,
-    /// Whether all ranks are on one host and can access each other's memory.
-    pub one_host: bool,
+    /// Hosts: groups of ranks that can access each other's memory.
+    pub hosts: u32,
+    /// Whether all hosts have the same number of ranks.
+    pub even_hosts: bool,
     /// Channels of the plan.
     pub channels: u16,
     /// Cores that the ranks of a host share.

@@ -95,10 +95,12 @@ impl<B: Backend> Engine<B> {
     /// The inputs of a choice.
     pub fn shape(&self) -> CommunicatorShape {
         let ranks = self.own.bootstrap.ranks();
+        let (fewest, most) = self.own.channels.ranks_per_host();
         CommunicatorShape {
             ranks,
             one_process: self.own.connections.all_by(Transport::P2p),
-            one_host: !self.own.connections.any_by(Transport::Net),
+            hosts: self.own.channels.host_count(),
+            even_hosts: fewest == most,
             channels: self.own.channels.count(),
             cores: self.own.bootstrap.cores(),
         }
@@ -124,7 +126,7 @@ impl<B: Backend> Engine<B> {
         if let Some(why) = self.own.backend.refuses(&choice) {
             return Err(unsupported(why));
         }
-        let reaches = self.shape().one_host || self.own.backend.accesses_all();
+        let reaches = self.shape().hosts == 1 || self.own.backend.accesses_all();
         if choice.transfer == Transfer::Direct && !reaches {
             return Err(unsupported(
                 "a direct transfer accesses the buffers of other ranks, and some are on other hosts; take the transfer \
@@ -146,7 +148,7 @@ impl<B: Backend> Engine<B> {
         // Only the peer knows the factor of its input.
         if request.collective.reduces()
             && request.reduction == Reduction::PreMultipliedSum
-            && choice.transfer == Transfer::Direct
+            && choice.transfer != Transfer::Fifo
         {
             return Err(unsupported(
                 "mulsum multiplies inputs before they are sent, so they cannot be read where they are; take the \
@@ -375,7 +377,7 @@ impl<B: Backend> Engine<B> {
         })?;
         Ok(Prepared {
             program,
-            direct: choice.transfer == Transfer::Direct,
+            direct: choice.transfer != Transfer::Fifo,
             request: hash(request, &choice),
         })
     }

@@ -42,7 +42,7 @@ impl Request {
 pub struct Choice {
     /// The algorithm.
     pub schedule: Schedule,
-    /// How a mesh moves data.
+    /// How data is moved.
     pub transfer: Transfer,
     /// The protocol of FIFOs. Ignored by direct transfers, which use signals only.
     pub protocol: Protocol,
@@ -57,6 +57,9 @@ impl fmt::Display for Choice {
         match self.transfer {
             Transfer::Direct => write!(f, "{} {}", self.schedule, self.transfer),
             Transfer::Fifo => write!(f, "{} {}", self.schedule, self.protocol),
+            Transfer::Hierarchical => {
+                write!(f, "{} {} {}", self.schedule, self.transfer, self.protocol)
+            }
         }
     }
 }

@@ -55,6 +55,9 @@ impl<B: Backend> Starting<B> {
                 "the plan is for {planned} ranks, and there are {ranks}"
             )));
         }
+        let hosts: Vec<u32> = (0..ranks).map(|peer| bootstrap.host(peer)).collect();
+        let channels = channels.on_hosts(&hosts);
+        let channels = channels.map_err(|error| refused(error.to_string()))?;
         let offered = Connections::begin(bootstrap.as_mut(), backend.slot_bytes(), longest)
             .and_then(|connections| {
                 let registered = Registered::begin(bootstrap.as_mut(), settings.buffer_bytes)?;

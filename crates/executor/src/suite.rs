@@ -119,7 +119,7 @@ pub fn choices(collective: Collective) -> Vec<Choice> {
 impl Case {
     /// Whether it is possible and worth its time.
     pub fn exists(&self) -> bool {
-        let direct = self.choice.transfer == Transfer::Direct;
+        let direct = self.choice.transfer != Transfer::Fifo;
         let own_scalars =
             self.collective.reduces() && self.reduction == Reduction::PreMultipliedSum;
         // Transfers run in groups, over FIFOs and with two buffers.

@@ -48,7 +48,8 @@ pub fn run(bytes: &[u8]) -> Reached {
         let place = CommunicatorShape {
             ranks: one(&mut choices, &[2, 1, 3, 4, 64, u32::MAX]),
             one_process: flag(&mut choices),
-            one_host: !flag(&mut choices),
+            hosts: one(&mut choices, &[1, 1, 2, 8, 0, u32::MAX]),
+            even_hosts: !flag(&mut choices),
             channels: 1 + below(&mut choices, 64) as u16,
             cores: one(&mut choices, &[1, 2, 64, 0, u32::MAX]),
         };
@@ -63,7 +64,7 @@ pub fn run(bytes: &[u8]) -> Reached {
             choice: None,
         };
         let _ = profile.choose(&request, place);
-        for choice in choose::choices(&request, place.ranks) {
+        for choice in choose::choices(&request, place) {
             let time = profile.predict(&request, &choice, place);
             assert!(time.is_none_or(|time| time >= 0.0), "{choice}: {time:?}");
         }

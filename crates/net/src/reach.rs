@@ -46,6 +46,8 @@ pub(crate) struct Trial {
     pub transports: Vec<Transport>,
     /// Ranks of this host that cannot share memory with this one, and why not.
     pub fallen_back: Problems,
+    /// By rank: its host, by the first of the ranks that all share memory with each other.
+    pub hosts: Vec<u32>,
     /// Whether any rank reaches another by the network; equal on all ranks.
     pub any_remote: bool,
 }
@@ -123,7 +125,22 @@ pub(crate) fn agree(
             }
         }
     }
+    // If any ranks of a host cannot share memory, each of its ranks counts as a host.
+    let apart = |host| {
+        let there = infos.iter().zip(&all).filter(|(info, _)| info.host == host);
+        there.into_iter().any(|(_, problems)| !problems.is_empty())
+    };
+    let host_of = |rank: u32| {
+        let host = infos[rank as usize].host;
+        let first = infos.iter().zip(0..).find(|(info, _)| info.host == host);
+        match first {
+            Some((_, first)) if !apart(host) => first,
+            _ => rank,
+        }
+    };
+    let hosts = (0..infos.len() as u32).map(host_of).collect();
     Ok(Trial {
+        hosts,
         transports,
         fallen_back,
         any_remote,

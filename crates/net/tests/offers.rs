@@ -36,6 +36,10 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
         self.hosts.transport(peer)
     }
 
+    fn host(&self, peer: u32) -> u32 {
+        self.hosts.host(peer)
+    }
+
     fn cores(&self) -> u32 {
         self.hosts.cores()
     }

@@ -28,7 +28,9 @@ impl Expansion {
         let trees = channels.map(|channel| Tree {
             parents: (0..ranks).map(|rank| parent(rank, channel)).collect(),
         });
-        Channels::new(ranks, rings.collect(), trees.collect())
+        let nodes = (0..ranks).map(|rank| self.place(rank).map_or(0, |it| it.node.node));
+        let nodes: Vec<u32> = nodes.collect();
+        Channels::new(ranks, rings.collect(), trees.collect())?.on_hosts(&nodes)
     }
 
     /// The channels over which NCCL sends `bytes` from one rank to another, for a transfer by

@@ -1,11 +1,15 @@
 //! The rings and trees over which programs are written.
 
+use std::collections::BTreeMap;
+
 /// The channels of a communicator: one ring order and one tree each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channels {
     ranks: u32,
     rings: Vec<Vec<u32>>,
     trees: Vec<Tree>,
+    /// By rank: the number of its host. Hosts are numbered in the order of their first ranks.
+    hosts: Vec<u32>,
 }
 
 /// A tree over all ranks.
@@ -34,6 +38,14 @@ pub enum ChannelsError {
         rings: usize,
         /// Trees.
         trees: usize,
+    },
+    /// Not one host for each rank.
+    #[error("expected the host of each of the {ranks} ranks, found {found}")]
+    Hosts {
+        /// Ranks of the communicator.
+        ranks: u32,
+        /// For how many ranks a host is given.
+        found: usize,
     },
     /// A ring does not visit each rank once.
     #[error("the ring of channel {channel} does not visit each of the {ranks} ranks once")]
@@ -96,7 +108,30 @@ impl Channels {
             ranks,
             rings,
             trees,
+            hosts: vec![0; ranks as usize],
         })
+    }
+
+    /// The same channels on several hosts; `hosts` has any number for each rank, equal for ranks of
+    /// one host. Without it, all ranks are on one host.
+    ///
+    /// # Errors
+    /// There is not one number for each rank.
+    pub fn on_hosts(self, hosts: &[u32]) -> Result<Self, ChannelsError> {
+        let (ranks, found) = (self.ranks, hosts.len());
+        if found != ranks as usize {
+            return Err(ChannelsError::Hosts { ranks, found });
+        }
+        let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut next = 0;
+        let number = |host: &u32| {
+            *numbers.entry(*host).or_insert_with(|| {
+                next += 1;
+                next - 1
+            })
+        };
+        let hosts = hosts.iter().map(number).collect();
+        Ok(Self { hosts, ..self })
     }
 
     /// Channels without a plan: rings in rank order, and alternating trees of a double binary tree.
@@ -121,6 +156,30 @@ impl Channels {
             ranks: self.ranks,
             rings: self.rings[..channels].to_vec(),
             trees: self.trees[..channels].to_vec(),
+            hosts: self.hosts.clone(),
+        }
+    }
+
+    /// The same rings and trees with hosts in place of ranks. A ring visits the hosts in the order
+    /// in which it first enters them. The links of a tree that join hosts are kept if they are a
+    /// tree; otherwise a binary tree joins the hosts.
+    pub(crate) fn between_hosts(&self) -> Self {
+        let hosts = self.host_count();
+        let rings = self.rings.iter().map(|ring| {
+            let mut visited = vec![false; hosts as usize];
+            let first = |host: &u32| !std::mem::replace(&mut visited[*host as usize], true);
+            let order = ring.iter().map(|rank| self.hosts[*rank as usize]);
+            order.filter(first).collect()
+        });
+        let trees = self.trees.iter().enumerate().map(|(channel, tree)| {
+            let between = tree.between_hosts(&self.hosts, hosts);
+            between.unwrap_or_else(|| Tree::binary(hosts, channel % 2 == 1))
+        });
+        Self {
+            ranks: hosts,
+            rings: rings.collect(),
+            trees: trees.collect(),
+            hosts: vec![0; hosts as usize],
         }
     }
 
@@ -138,6 +197,26 @@ impl Channels {
     /// The ring order of each channel.
     pub fn rings(&self) -> &[Vec<u32>] {
         &self.rings
+    }
+
+    /// By rank: the number of its host, from 0 in the order of their first ranks.
+    pub fn hosts(&self) -> &[u32] {
+        &self.hosts
+    }
+
+    /// How many hosts.
+    pub fn host_count(&self) -> u32 {
+        self.hosts.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// The fewest and the most ranks of a host.
+    pub fn ranks_per_host(&self) -> (u32, u32) {
+        let mut counts = vec![0; self.host_count() as usize];
+        for host in &self.hosts {
+            counts[*host as usize] += 1;
+        }
+        let fewest = counts.iter().min().copied().unwrap_or(0);
+        (fewest, counts.into_iter().max().unwrap_or(0))
     }
 
     /// The tree of each channel.
@@ -207,6 +286,21 @@ impl Tree {
             }
         }
         children
+    }
+
+    /// The links that join hosts, if they are a tree.
+    fn between_hosts(&self, host_of: &[u32], hosts: u32) -> Option<Self> {
+        let mut parents = vec![None; hosts as usize];
+        for (parent, host) in self.parents.iter().zip(host_of) {
+            let above = parent.map(|parent| host_of[parent as usize]);
+            if let Some(above) = above.filter(|above| above != host)
+                && parents[*host as usize].replace(above).is_some()
+            {
+                return None;
+            }
+        }
+        let tree = Self { parents };
+        tree.astray(hosts).is_none().then_some(tree)
     }
 
     /// A rank that does not reach the single root by its parents.

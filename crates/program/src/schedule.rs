@@ -23,7 +23,8 @@ pub enum Schedule {
     Leader,
     /// Bruck: twice the data in each round, for any number of ranks.
     Bruck,
-    /// Exchange with partners at distance 1, 2, 4 …, twice the data in each round.
+    /// Exchange with partners at distance 1, 2, 4 …: to gather, twice the data in each round; to
+    /// reduce, the whole message.
     RecursiveDoubling,
     /// Exchange with partners at distance p/2, p/4 …, half the data in each round.
     RecursiveHalving,
@@ -53,6 +54,11 @@ impl Schedule {
             AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
         };
         match (self, transfer) {
+            (_, Transfer::Hierarchical) => {
+                use Collective::SendRecv;
+                !matches!(collective, Gather | Scatter | SendRecv)
+                    && self.serves(collective, Transfer::Fifo)
+            }
             (Self::Nvls, Transfer::Direct) => {
                 matches!(collective, AllReduce | AllGather | ReduceScatter)
             }
@@ -75,7 +81,9 @@ impl Schedule {
                 matches!(collective, AllReduce)
             }
             (Self::Bruck, Transfer::Fifo) => matches!(collective, AllGather | AllToAll),
-            (Self::RecursiveDoubling, Transfer::Fifo) => matches!(collective, AllGather),
+            (Self::RecursiveDoubling, Transfer::Fifo) => {
+                matches!(collective, AllReduce | AllGather)
+            }
             (Self::RecursiveHalving, Transfer::Fifo) => matches!(collective, ReduceScatter),
         }
     }
@@ -95,16 +103,20 @@ named!(Schedule, "algorithm", |known, text| known.name() == text, {
     Nvls = "nvls",
 });
 
-/// How a mesh moves data.
+/// How an algorithm moves data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transfer {
     /// Through FIFOs, by the protocol of the launch.
     Fifo,
     /// By reading and writing the peers' buffers in place.
     Direct,
+    /// On each host one rank per channel, the leader, reads and writes the buffers of all; between
+    /// the leaders through FIFOs, as if each host were one rank.
+    Hierarchical,
 }
 
 named!(Transfer, "transfer", |known, text| known.name() == text, {
     Fifo = "fifo",
     Direct = "direct",
+    Hierarchical = "hierarchical",
 });

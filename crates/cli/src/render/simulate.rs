@@ -31,6 +31,7 @@ fn head(job: &SimulatedJob, look: Look) -> String {
     let how = match job.transfer {
         Transfer::Fifo => job.protocol.to_string(),
         Transfer::Direct => "direct".to_owned(),
+        Transfer::Hierarchical => format!("{}, {}", job.transfer, job.protocol),
     };
     let title = format!(
         "{} of {} by {} ({how}): {} on {}",

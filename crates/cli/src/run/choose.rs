@@ -40,14 +40,15 @@ pub fn choose(
         })
     };
     let mut best: Option<(f64, Choice)> = None;
-    for choice in choose::choices(request, spec.ranks) {
+    for choice in choose::choices(request, place) {
         let choice = Choice { channels, ..choice };
         let wanted = schedule.is_none_or(|it| it == choice.schedule)
             && wanted_transfer.is_none_or(|it| it == choice.transfer)
             && match choice.transfer {
                 Transfer::Fifo => spec.protocol.is_none_or(|it| it == choice.protocol),
-                // A direct transfer has no protocol, and reaches no other host.
-                Transfer::Direct => spec.protocol.is_none() && place.one_host,
+                // A direct transfer has no protocol.
+                Transfer::Direct => spec.protocol.is_none(),
+                Transfer::Hierarchical => spec.protocol.is_none_or(|it| it == choice.protocol),
             };
         if !wanted {
             continue;

@@ -217,7 +217,7 @@ impl PlacementJson {
         Self {
             algorithm: choice.schedule.name(),
             transfer: choice.transfer.name(),
-            protocol: (choice.transfer == Transfer::Fifo).then(|| choice.protocol.name()),
+            protocol: (choice.transfer != Transfer::Direct).then(|| choice.protocol.name()),
             channels: choice.channels,
             time_us: timing.time_us,
             latency_us: timing.latency.map(|it| LatencyJson {

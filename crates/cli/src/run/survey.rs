@@ -29,10 +29,10 @@ impl Survey {
         check: &Check,
     ) -> Result<Vec<RunRow>> {
         let ranks = bench.spec.ranks;
-        let choices = self
-            .choices
-            .take()
-            .unwrap_or_else(|| choose::choices(request, ranks));
+        let choices = match self.choices.take() {
+            Some(choices) => choices,
+            None => choose::choices(request, bench.communicator.shape()?),
+        };
         let mut rows = Vec::with_capacity(choices.len());
         for choice in choices {
             rows.push(RunRow {

@@ -246,9 +246,12 @@ fn cells(report: &RunReport, at: usize, row: &RunRow, form: Form, in_place: bool
 fn in_words(choice: Choice) -> [String; 3] {
     let protocol = match choice.transfer {
         Transfer::Direct => "direct".to_owned(),
-        Transfer::Fifo => choice.protocol.name().to_owned(),
+        Transfer::Fifo | Transfer::Hierarchical => choice.protocol.name().to_owned(),
     };
-    let name = choice.schedule.name().to_owned();
+    let name = match choice.transfer {
+        Transfer::Hierarchical => format!("{} of hosts", choice.schedule),
+        Transfer::Fifo | Transfer::Direct => choice.schedule.name().to_owned(),
+    };
     [name, protocol, choice.channels.to_string()]
 }
 

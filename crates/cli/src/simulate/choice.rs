@@ -126,9 +126,9 @@ impl Chosen {
             latencies: usual_latencies.or(&fabric.latency),
             expansion: match (transfer, protocol) {
                 // Flags beside the data.
-                (Transfer::Fifo, Protocol::Ll) => (2, 1),
-                (Transfer::Fifo, Protocol::Ll128) => (16, 15),
-                _ => (1, 1),
+                (Transfer::Direct, _) | (_, Protocol::Simple) => (1, 1),
+                (_, Protocol::Ll) => (2, 1),
+                (_, Protocol::Ll128) => (16, 15),
             },
             predicted_us: nccl.map(|(_, _, time)| time),
         })

@@ -56,6 +56,13 @@ pub trait Bootstrap: Send {
         self.transport(peer) != Transport::Net
     }
 
+    /// The host of a rank, as a number: ranks with one number share memory with each other. Equal
+    /// on all ranks.
+    fn host(&self, peer: u32) -> u32 {
+        let _ = peer;
+        0
+    }
+
     /// Ranks that share cores with this one, itself included.
     fn sharing_cores(&self) -> u32 {
         self.ranks()

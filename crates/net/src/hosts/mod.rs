@@ -37,6 +37,7 @@ pub struct Hosts {
     ranks: u32,
     infos: Vec<PeerInfo>,
     transports: Vec<Transport>,
+    hosts: Vec<u32>,
     reached: Reached,
     key: Key,
     /// How often ranks were lost, and how often it was split.
@@ -238,6 +239,7 @@ impl Hosts {
             ranks,
             infos,
             transports: trial.transports,
+            hosts: trial.hosts,
             reached,
             hand_overs: HandOvers::new(ring.key.clone()),
             key: ring.key,
@@ -382,6 +384,10 @@ impl Bootstrap for Hosts {
 
     fn same_host(&self, peer: u32) -> bool {
         self.infos[peer as usize].host == self.infos[self.rank as usize].host
+    }
+
+    fn host(&self, peer: u32) -> u32 {
+        self.hosts[peer as usize]
     }
 
     fn sharing_cores(&self) -> u32 {

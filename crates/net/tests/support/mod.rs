@@ -83,6 +83,10 @@ impl Bootstrap for Counting {
         self.hosts.transport(peer)
     }
 
+    fn host(&self, peer: u32) -> u32 {
+        self.hosts.host(peer)
+    }
+
     fn sharing_cores(&self) -> u32 {
         self.hosts.sharing_cores()
     }

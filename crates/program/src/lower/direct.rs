@@ -53,17 +53,26 @@ impl Touch {
     }
 
     pub fn lane(&self, place: &ChannelMember<'_>, body: Vec<Step>) -> Lane {
-        let (by, of) = (signals(place, &self.by), signals(place, &self.of));
-        let mut prologue = notify(&by);
-        prologue.extend(wait(&of));
-        let mut epilogue = notify(&of);
-        epilogue.extend(wait(&by));
         Lane {
             channel: place.channel,
-            prologue,
+            prologue: self.begin(place),
             body,
-            epilogue,
+            epilogue: self.end(place),
         }
+    }
+
+    /// The steps before the first access.
+    pub fn begin(&self, place: &ChannelMember<'_>) -> Vec<Step> {
+        let mut steps = notify(&signals(place, &self.by));
+        steps.extend(wait(&signals(place, &self.of)));
+        steps
+    }
+
+    /// The steps after the last access.
+    pub fn end(&self, place: &ChannelMember<'_>) -> Vec<Step> {
+        let mut steps = notify(&signals(place, &self.of));
+        steps.extend(wait(&signals(place, &self.by)));
+        steps
     }
 }
 

@@ -7,7 +7,7 @@ use std::iter;
 
 use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, step};
-use crate::{Operand, Pieces, Step};
+use crate::{Collective, Operand, Pieces, Step};
 
 /// The ranks below the largest power of two.
 #[derive(Debug, Clone, Copy)]
@@ -140,7 +140,49 @@ pub fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::with_scratch(1, blocks, vec![place.lane(body)])
 }
 
-pub fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
+/// All-gather or all-reduce by recursive doubling.
+pub fn doubling(place: &ChannelMember<'_>) -> ChannelLanes {
+    match place.request.collective {
+        Collective::AllReduce => all_reduce(place),
+        _ => all_gather(place),
+    }
+}
+
+/// In each round partners exchange what they have reduced. Both reduce in the same order, so that
+/// all ranks round alike.
+fn all_reduce(place: &ChannelMember<'_>) -> ChannelLanes {
+    let core = Core::new(place.ranks());
+    let (whole, rank, output) = (Pieces::one(0), place.rank, Operand::output(0));
+    if let Some(partner) = core.partner_of_extra(rank) {
+        let partner = place.fifo(partner);
+        let give = copy(whole, Operand::input(0), [partner]);
+        let take = copy(whole, partner, [output]);
+        return ChannelLanes::new(1, vec![place.lane(vec![give, take])]);
+    }
+    let extra = core.extra_of(rank).map(|extra| place.fifo(extra));
+    let mut own = Operand::input(0);
+    let mut body: Vec<Step> = Vec::new();
+    if let Some(extra) = extra {
+        body.push(step(whole, [own, extra], [output]));
+        own = output;
+    }
+    for distance in core.distances() {
+        let partner = place.fifo(rank ^ distance);
+        let both = match rank & distance {
+            0 => [own, partner],
+            _ => [partner, own],
+        };
+        body.push(copy(whole, own, [partner]));
+        body.push(match 2 * distance == core.ranks {
+            false => step(whole, both, [output]),
+            true => last_step(whole, both, [output].into_iter().chain(extra)),
+        });
+        own = output;
+    }
+    ChannelLanes::new(1, vec![place.lane(body)])
+}
+
+fn all_gather(place: &ChannelMember<'_>) -> ChannelLanes {
     let core = Core::new(place.ranks());
     let (whole, rank, output) = (Pieces::one(0), place.rank, Operand::output);
     let own = (!place.in_place()).then_some(output(rank));

@@ -1,14 +1,16 @@
 //! The programs of single ranks, for jobs that are too large to hold all programs.
 
+use super::hierarchical::Hierarchy;
 use super::place::ChannelMember;
 use super::trees::Trees;
 use super::{LowerError, ProgramRequest, check, fifo_pieces, part};
-use crate::{Collective, ConnectionEnd, Lane, Program, Schedule};
+use crate::{Collective, ConnectionEnd, Lane, Program, Schedule, Transfer};
 
 /// A checked request; writes the program of any rank.
 pub struct Lowering<'a> {
     request: &'a ProgramRequest<'a>,
     trees: Trees,
+    hierarchy: Option<Hierarchy>,
     /// For each channel the position of each rank in its ring; empty if the algorithm is no ring.
     positions: Vec<Vec<u32>>,
 }
@@ -31,11 +33,13 @@ impl<'a> Lowering<'a> {
     /// place.
     pub fn new(request: &'a ProgramRequest<'a>) -> Result<Self, LowerError> {
         check(request)?;
-        let is_ring = request.schedule == Schedule::Ring;
+        let is_ring = request.schedule == Schedule::Ring && request.transfer == Transfer::Fifo;
+        let is_hierarchical = request.transfer == Transfer::Hierarchical;
         let rings = request.channels.rings().iter().filter(|_| is_ring);
         Ok(Self {
             request,
             trees: Trees::of(request),
+            hierarchy: is_hierarchical.then(|| Hierarchy::of(request)),
             positions: rings.map(|ring| inverse(ring)).collect(),
         })
     }
@@ -122,6 +126,7 @@ impl<'a> Lowering<'a> {
             rank: program.rank,
             channel,
             trees: &self.trees,
+            hierarchy: self.hierarchy.as_ref(),
         });
         program.pieces = part.pieces;
         program.scratch_blocks = program.scratch_blocks.max(part.scratch_blocks);

@@ -34,6 +34,7 @@ mod all_to_all;
 mod direct;
 mod gather_scatter;
 mod halving;
+mod hierarchical;
 mod leader;
 mod lowering;
 mod mesh;
@@ -91,6 +92,19 @@ pub enum LowerError {
         root: u32,
         /// Ranks of the communicator.
         ranks: u32,
+    },
+    /// The hosts have different numbers of ranks.
+    #[error(
+        "{collective} by a hierarchical algorithm needs as many ranks on each host, and they have {fewest} to {most}; \
+         take --transfer fifo"
+    )]
+    Uneven {
+        /// The collective.
+        collective: Collective,
+        /// The fewest ranks of a host.
+        fewest: u32,
+        /// The most ranks of a host.
+        most: u32,
     },
     /// In place, the collective would overwrite data that peers have yet to read.
     #[error(
@@ -184,7 +198,7 @@ fn check(request: &ProgramRequest<'_>) -> Result<(), LowerError> {
         });
     }
     if request.in_place
-        && transfer == Transfer::Direct
+        && transfer != Transfer::Fifo
         && collective == Collective::AllToAll
         && ranks > 1
     {
@@ -192,6 +206,16 @@ fn check(request: &ProgramRequest<'_>) -> Result<(), LowerError> {
             collective,
             schedule,
         });
+    }
+    if transfer == Transfer::Hierarchical && collective.splits_message() {
+        let (fewest, most) = request.channels.ranks_per_host();
+        if fewest != most {
+            return Err(LowerError::Uneven {
+                collective,
+                fewest,
+                most,
+            });
+        }
     }
     Ok(())
 }
@@ -202,17 +226,20 @@ fn part(place: &ChannelMember<'_>) -> ChannelLanes {
     if place.ranks() == 1 {
         return place.alone();
     }
+    if let Some(hierarchy) = place.hierarchy {
+        return hierarchical::hierarchical(place, hierarchy);
+    }
     match (request.schedule, request.transfer) {
         (Schedule::Mesh, Transfer::Direct) => direct::mesh(place),
         (Schedule::TwoPhaseMesh, Transfer::Direct) => direct::two_phase(place),
-        (Schedule::Mesh, Transfer::Fifo) => mesh::mesh(place),
-        (Schedule::TwoPhaseMesh, Transfer::Fifo) => mesh::two_phase(place),
+        (Schedule::Mesh, _) => mesh::mesh(place),
+        (Schedule::TwoPhaseMesh, _) => mesh::two_phase(place),
         (Schedule::Ring, _) => ring::ring(place),
         (Schedule::Tree, _) => tree::tree(place),
         (Schedule::ReduceBroadcast, _) => all_reduce::reduce_broadcast(place),
         (Schedule::HalvingDoubling, _) => all_reduce::halving_doubling(place),
         (Schedule::RecursiveHalving, _) => halving::reduce_scatter(place),
-        (Schedule::RecursiveDoubling, _) => halving::all_gather(place),
+        (Schedule::RecursiveDoubling, _) => halving::doubling(place),
         (Schedule::Leader, _) => leader::leader(place),
         (Schedule::Nvls, _) => multicast::nvls(place),
         (Schedule::Bruck, _) => all_to_all::bruck(place),

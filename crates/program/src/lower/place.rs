@@ -1,5 +1,6 @@
 //! One rank in one channel: the input of every algorithm.
 
+use super::hierarchical::Hierarchy;
 use super::request::ProgramRequest;
 use super::trees::Trees;
 use super::write::copy;
@@ -10,6 +11,8 @@ pub struct ChannelMember<'a> {
     pub rank: u32,
     pub channel: u16,
     pub trees: &'a Trees,
+    /// The leaders of the hosts, for hierarchical algorithms.
+    pub hierarchy: Option<&'a Hierarchy>,
 }
 
 pub struct ChannelLanes {

@@ -44,6 +44,9 @@ pub fn send_recv(request: &SendRecv<'_>) -> Result<Vec<Program>, LowerError> {
     if ranks > Channels::MOST_RANKS || from >= ranks || to >= ranks {
         return Err(refused("expected ranks of the communicator"));
     }
+    if request.transfer == Transfer::Hierarchical {
+        return Err(refused("expected the transfer fifo or direct"));
+    }
     let channels = u16::try_from(request.channels.len()).ok();
     let channels =
         channels.filter(|count| (1..=Channels::MOST_CHANNELS).contains(&(*count).into()));
@@ -100,14 +103,6 @@ fn lane(request: &SendRecv<'_>, rank: u32, share: u16, channel: u16) -> Option<L
     match (from == to, request.transfer) {
         (true, _) if request.in_place => return None,
         (true, _) => lane.body.push(copy(whole, input, [output])),
-        (false, Transfer::Fifo) if rank == from => {
-            lane.body
-                .push(copy(whole, input, [Operand::Fifo(connection)]));
-        }
-        (false, Transfer::Fifo) => {
-            lane.body
-                .push(copy(whole, Operand::Fifo(connection), [output]));
-        }
         (false, Transfer::Direct) if rank == from => {
             lane.prologue = notify(&[connection]);
             lane.epilogue = wait(&[connection]);
@@ -117,6 +112,14 @@ fn lane(request: &SendRecv<'_>, rank: u32, share: u16, channel: u16) -> Option<L
             let theirs = Operand::peer(from, BufferKind::Input, 0);
             lane.body.push(copy(whole, theirs, [output]));
             lane.epilogue = notify(&[connection]);
+        }
+        (false, _) if rank == from => {
+            lane.body
+                .push(copy(whole, input, [Operand::Fifo(connection)]));
+        }
+        (false, _) => {
+            lane.body
+                .push(copy(whole, Operand::Fifo(connection), [output]));
         }
     }
     Some(lane)

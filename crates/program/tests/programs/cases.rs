@@ -15,6 +15,15 @@ pub struct Case {
 }
 
 impl Case {
+    /// The fewest slots of FIFOs with which the programs end. Hierarchical algorithms send several
+    /// blocks before they receive.
+    pub fn slots(&self) -> u32 {
+        match self.transfer {
+            Transfer::Hierarchical => 8,
+            Transfer::Fifo | Transfer::Direct => 2,
+        }
+    }
+
     /// The programs of all ranks. A transfer goes from the root to the next rank.
     pub fn lower(&self, channels: &Channels) -> Result<Vec<Program>, LowerError> {
         let Self {
@@ -57,7 +66,7 @@ pub fn all(root: u32) -> Vec<Case> {
                 for in_place in [false, true] {
                     let has_root = collective.has_root() || collective == Collective::SendRecv;
                     let refused = collective == Collective::AllToAll
-                        && transfer == Transfer::Direct
+                        && transfer != Transfer::Fifo
                         && in_place;
                     if schedule.serves(collective, transfer) && !refused {
                         cases.push(Case {
@@ -72,5 +81,24 @@ pub fn all(root: u32) -> Vec<Case> {
             }
         }
     }
+    cases
+}
+
+/// All cases for channels and a root, without those that need as many ranks on each host.
+pub fn on(channels: &Channels, root: u32) -> Vec<Case> {
+    let ranks = |host: u32| channels.hosts().iter().filter(|it| **it == host).count();
+    let uneven = channels.hosts().iter().any(|host| ranks(*host) != ranks(0));
+    let mut cases = all(root);
+    cases.retain(|case| {
+        let is_refused =
+            uneven && case.transfer == Transfer::Hierarchical && case.collective.splits_message();
+        if is_refused {
+            assert!(matches!(
+                case.lower(channels),
+                Err(LowerError::Uneven { .. })
+            ));
+        }
+        !is_refused
+    });
     cases
 }

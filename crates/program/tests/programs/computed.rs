@@ -65,7 +65,9 @@ fn check(case: &Case, channels: &Channels, message: &MessageSize, slots: u32, se
     let programs = case
         .lower(channels)
         .unwrap_or_else(|error| panic!("{case:?}: {error}"));
-    let programs = verify(programs, 2).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    let slots = slots.max(case.slots());
+    let programs =
+        verify(programs, case.slots()).unwrap_or_else(|error| panic!("{case:?}: {error}"));
     check_programs(case, &programs, message, slots, seed);
 }
 
@@ -162,7 +164,9 @@ const RANKS: [u32; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16];
 fn every_algorithm_computes_odd_sizes() {
     for ranks in RANKS {
         let channels = Channels::plain(ranks, 1 + ranks as usize % 3).expect("few ranks");
-        for case in cases::all(ranks / 3) {
+        let hosts: Vec<u32> = (0..ranks).map(|rank| rank / 2).collect();
+        let channels = channels.on_hosts(&hosts).expect("a host for each rank");
+        for case in cases::on(&channels, ranks / 3) {
             for (count, slot_bytes) in [(0, 512), (1, 512), (13, 64), (377, 256)] {
                 let message = MessageSize {
                     count,
@@ -186,6 +190,7 @@ prop_compose! {
         rings in prop::collection::vec(Just((0..ranks).collect::<Vec<_>>()).prop_shuffle(), count),
         orders in prop::collection::vec(Just((0..ranks).collect::<Vec<_>>()).prop_shuffle(), count),
         picks in prop::collection::vec(any::<prop::sample::Index>(), ranks as usize),
+        hosts in any_hosts(ranks),
     ) -> Channels {
         let trees = orders.iter().map(|order| {
             // Each rank hangs on one that came before it.
@@ -195,8 +200,20 @@ prop_compose! {
             }
             Tree { parents }
         });
-        Channels::new(ranks, rings, trees.collect()).expect("rings and trees over all ranks")
+        let channels = Channels::new(ranks, rings, trees.collect());
+        let channels = channels.expect("rings and trees over all ranks");
+        channels.on_hosts(&hosts).expect("a host for each rank")
     }
+}
+
+/// The hosts of ranks: any, or each with as many ranks.
+fn any_hosts(ranks: u32) -> impl Strategy<Value = Vec<u32>> {
+    let hosts = (1..=ranks).filter(|hosts| ranks.is_multiple_of(*hosts));
+    let even = prop::sample::select(hosts.collect::<Vec<_>>())
+        .prop_map(move |hosts| (0..ranks).map(|rank| rank % hosts).collect::<Vec<_>>())
+        .prop_shuffle();
+    let any = prop::collection::vec(0..ranks, ranks as usize);
+    prop_oneof![3 => even, 1 => any]
 }
 
 proptest! {
@@ -215,7 +232,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let root = u32::try_from(root.index(channels.ranks() as usize)).expect("a rank");
-        let cases = cases::all(root);
+        let cases = cases::on(&channels, root);
         let message = MessageSize { count, element_bytes, slot_bytes, piece_bytes };
         check(&cases[case.index(cases.len())], &channels, &message, slots, seed);
     }
@@ -242,7 +259,8 @@ proptest! {
         for picks in changes {
             mutate(&mut programs, Change { picks });
         }
-        if let Ok(programs) = verify(programs, 2) {
+        let slots = slots.max(case.slots());
+        if let Ok(programs) = verify(programs, case.slots()) {
             let message = MessageSize { count, element_bytes: 4, slot_bytes: 1024, piece_bytes: 64 };
             for turn in 0..4 {
                 check_programs(case, &programs, &message, slots, seed.wrapping_add(turn));
@@ -257,7 +275,7 @@ fn beyond_four_gibibytes() {
     let channels = Channels::plain(3, 2).expect("three ranks");
     for case in cases::all(1) {
         let programs = case.lower(&channels).expect("served");
-        for program in verify(programs, 2).expect("proved") {
+        for program in verify(programs, case.slots()).expect("proved") {
             let count = (1 << 33) + 5;
             let message = MessageSize {
                 count,

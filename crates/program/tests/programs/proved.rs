@@ -1,7 +1,7 @@
 //! Every algorithm is proved, for every number of ranks.
 
-use program::Channels;
 use program::verify::verify;
+use program::{Channels, Transfer};
 
 use crate::cases;
 
@@ -9,13 +9,22 @@ use crate::cases;
 fn every_algorithm_is_proved() {
     for ranks in (1..=9).chain([13, 16]) {
         let channels = Channels::plain(ranks, 2).expect("few ranks");
-        for root in [0, ranks / 2, ranks - 1] {
-            for case in cases::all(root) {
-                let programs = case
-                    .lower(&channels)
-                    .unwrap_or_else(|error| panic!("{case:?}: {error}"));
-                if let Err(error) = verify(programs, 2) {
-                    panic!("{case:?}, {ranks} ranks: {error}");
+        // One host, two, and hosts of two and of three ranks with a shorter last one.
+        for per_host in [ranks, ranks.div_ceil(2), 2, 3] {
+            let hosts: Vec<u32> = (0..ranks).map(|rank| rank / per_host).collect();
+            let channels = channels.clone().on_hosts(&hosts).expect("a host for each");
+            for root in [0, ranks / 2, ranks - 1] {
+                let mut cases = cases::on(&channels, root);
+                // Only hierarchical algorithms know hosts.
+                let all = per_host == ranks;
+                cases.retain(|case| all || case.transfer == Transfer::Hierarchical);
+                for case in cases {
+                    let programs = case
+                        .lower(&channels)
+                        .unwrap_or_else(|error| panic!("{case:?}: {error}"));
+                    if let Err(error) = verify(programs, case.slots()) {
+                        panic!("{case:?}, {ranks} ranks, {per_host} per host: {error}");
+                    }
                 }
             }
         }
