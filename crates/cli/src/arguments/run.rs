@@ -105,6 +105,10 @@ pub struct RunArguments {
     /// One process per rank, not one thread
     #[arg(long)]
     pub processes: bool,
+    /// Let the processes act as N hosts: only ranks of one host share memory, the others use TCP
+    #[arg(long, value_name = "N", requires = "processes", default_value_t = 1, hide_default_value = true,
+          value_parser = within::<u32>(1..=1024))]
+    pub hosts: u32,
     /// Where the ranks run
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
     pub backend: BackendName,
@@ -124,7 +128,8 @@ pub struct RunArguments {
     /// Only this protocol: LL, LL128, Simple
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<Protocol>,
-    /// How a mesh moves data: fifo, or direct (from buffer to buffer)
+    /// How data moves: fifo, direct (from buffer to buffer), or hierarchical (direct on each host,
+    /// fifo between their leaders)
     #[arg(long, value_name = "NAME")]
     pub transfer: Option<Transfer>,
     /// Channels, at most those of the plan

@@ -96,6 +96,7 @@ fn spec(
     Spec {
         ranks,
         processes,
+        hosts: 1,
         backend: BackendName::Cpu,
         devices: Devices::default(),
         collective,

@@ -109,6 +109,10 @@ pub fn read(
         0 => all_ranks,
         left => left,
     };
+    if arguments.hosts > ranks {
+        let hosts = arguments.hosts;
+        bail!("--hosts {hosts}: expected at most {ranks}, one host for each rank");
+    }
     if arguments.root >= ranks {
         let (root, last) = (arguments.root, ranks - 1);
         bail!("--root {root}: no such rank; expected one of 0 to {last}");
@@ -119,6 +123,7 @@ pub fn read(
     let mut spec = Spec {
         ranks,
         processes: arguments.processes,
+        hosts: arguments.hosts,
         backend: arguments.backend,
         devices: devices(arguments, environment),
         collective,

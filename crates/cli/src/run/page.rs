@@ -52,6 +52,11 @@ fn places(report: &RunReport) -> String {
     let spec = &report.spec;
     let own = if let Some(joined) = &report.launch {
         &reached(joined)
+    } else if spec.hosts > 1 {
+        let hosts = spec.hosts;
+        &format!(
+            "act as {hosts} hosts: SHM on each, NET between them, TCP by the loopback interface"
+        )
     } else if spec.processes {
         "SHM: one process each, which map each other's buffers"
     } else {

@@ -13,7 +13,7 @@ use backend_cpu::Profile;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Failure, Kind, Message, Timing, UniqueId};
 use executor::bootstrap::Bootstrap;
-use net::{Hosts, Options};
+use net::{Host, Hosts, Options};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
@@ -209,7 +209,9 @@ pub fn member() -> Result<()> {
 }
 
 fn options(id: &UniqueId, rank: u32, spec: &Spec) -> Options {
+    let named = (spec.hosts > 1).then(|| format!("host {}", spec.host(rank)));
     Options {
+        host: Host::this(named.as_deref()),
         timing: Timing {
             join: Duration::from_secs(spec.timeout_s),
             ..Timing::default()
@@ -218,7 +220,7 @@ fn options(id: &UniqueId, rank: u32, spec: &Spec) -> Options {
     }
 }
 
-/// Meets the other ranks, with all of which this one must share memory.
+/// Meets the other ranks, with all of which on its host this one must share memory.
 fn join(options: Options) -> Result<Hosts> {
     let mut hosts = Hosts::join(options)?;
     if let Some((peer, why)) = hosts.reached().fallen_back.first() {

@@ -18,6 +18,8 @@ use crate::arguments::run::BackendName;
 pub struct Spec {
     pub ranks: u32,
     pub processes: bool,
+    /// Hosts as which processes of this machine act.
+    pub hosts: u32,
     pub backend: BackendName,
     #[serde(default)]
     pub devices: Devices,
@@ -98,6 +100,12 @@ const PAGE_BYTES: u64 = 4096;
 const ROUNDING_BYTES: u64 = 128;
 
 impl Spec {
+    /// The host as which a rank acts: each has as many ranks as another, or one more.
+    pub fn host(&self, rank: u32) -> u32 {
+        let host = u64::from(rank) * u64::from(self.hosts) / u64::from(self.ranks.max(1));
+        u32::try_from(host).unwrap_or(0)
+    }
+
     pub fn element(&self) -> Result<ElementType> {
         self.element.parse().map_err(|problem| anyhow!("{problem}"))
     }
