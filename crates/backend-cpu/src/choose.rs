@@ -9,7 +9,19 @@ use plan::cost::{CostModel, Estimate};
 use program::{Collective, Protocol, Reduction};
 use program::{Schedule, Transfer};
 
+use crate::model::Prediction;
 use crate::profile::{MeasuredChoice, Profile};
+
+/// A choice for a request, with its expected time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Explained {
+    /// The choice.
+    pub choice: Choice,
+    /// Its expected time, µs.
+    pub time_us: f64,
+    /// The parts of the time, if the model predicts it; `None` if it was measured.
+    pub parts: Option<Prediction>,
+}
 
 impl Profile {
     /// The cost model of a communicator.
@@ -22,38 +34,54 @@ impl Profile {
 
     /// The choice for a request that is expected to be the fastest.
     pub fn choose(&self, request: &Request, shape: CommunicatorShape) -> Option<Choice> {
-        let bytes = request.bytes(shape.ranks);
-        if shape.hosts > 1 {
-            // Measurements between ranks of one host do not apply to a network.
-            return Some(between_hosts(request, bytes));
-        }
-        let fastest = |estimates: Vec<Estimate<Choice>>| {
-            let estimates = estimates.into_iter();
-            let can = estimates.filter(|it| serves(request, &it.choice, shape));
-            can.min_by(|one, other| one.time_us.total_cmp(&other.time_us))
-        };
-        let model = self.of(shape);
-        let measured = fastest(model.measured(request.collective, bytes));
-        let best = measured.or_else(|| fastest(model.predicted(request.collective, bytes)));
-        Some(best?.choice)
+        Some(self.explain(request, shape).first()?.choice)
     }
 
-    /// Predicted time of a choice, µs; `None` between hosts, and for what was not measured beside
-    /// other choices or has no model.
+    /// The choices for a request from the fastest on, with the times by which [`Self::choose`]
+    /// takes the first.
+    pub fn explain(&self, request: &Request, shape: CommunicatorShape) -> Vec<Explained> {
+        let (model, bytes) = (self.of(shape), request.bytes(shape.ranks));
+        let serving = |estimates: Vec<Estimate<Choice>>| -> Vec<Estimate<Choice>> {
+            let all = estimates.into_iter();
+            all.filter(|it| serves(request, &it.choice, shape))
+                .collect()
+        };
+        let measured = serving(model.measured(request.collective, bytes));
+        let is_measured = !measured.is_empty();
+        let estimates = match is_measured {
+            true => measured,
+            false => serving(model.predicted(request.collective, bytes)),
+        };
+        let explained = |it: Estimate<Choice>| {
+            let parts = self
+                .model
+                .predict(request.collective, &it.choice, &shape, bytes);
+            Explained {
+                choice: it.choice,
+                time_us: it.time_us,
+                parts: parts.filter(|_| !is_measured),
+            }
+        };
+        let mut all: Vec<Explained> = estimates.into_iter().map(explained).collect();
+        all.sort_by(|one, other| one.time_us.total_cmp(&other.time_us));
+        all
+    }
+
+    /// Predicted time of a choice, µs; `None` for what was not measured beside other choices or has
+    /// no model.
     pub fn predict(
         &self,
         request: &Request,
         choice: &Choice,
         shape: CommunicatorShape,
     ) -> Option<f64> {
-        if shape.hosts > 1 {
-            return None;
-        }
         let bytes = request.bytes(shape.ranks);
         let measured = self.of(shape).measured(request.collective, bytes);
         if measured.is_empty() {
-            let ranks = (shape.ranks, shape.cores);
-            return (self.model).time_us(request.collective, choice, ranks, bytes);
+            let predicted = self
+                .model
+                .predict(request.collective, choice, &shape, bytes)?;
+            return Some(predicted.time_us());
         }
         let same = |it: &Estimate<Choice>| {
             (it.choice.schedule, it.choice.transfer) == (choice.schedule, choice.transfer)
@@ -109,32 +137,6 @@ fn all_choices(collective: Collective) -> impl Iterator<Item = Choice> {
     choices.filter(move |choice| choice.schedule.serves(collective, choice.transfer))
 }
 
-/// Largest message between hosts sent with LL, which rings no bell for posted slots, bytes.
-const MOST_REMOTE_LL: u64 = 2 << 10;
-
-/// Largest message between hosts sent to all ranks at once instead of around a ring, bytes.
-const MOST_REMOTE_MESH: u64 = 64 << 10;
-
-/// The choice between hosts. These limits made an all-reduce over TCP between two hosts fastest.
-/// One channel, because each connection costs system calls.
-fn between_hosts(request: &Request, bytes: u64) -> Choice {
-    let short = bytes <= MOST_REMOTE_MESH;
-    let rings = Schedule::Ring.serves(request.collective, Transfer::Fifo);
-    Choice {
-        schedule: match short || !rings {
-            true => Schedule::Mesh,
-            false => Schedule::Ring,
-        },
-        transfer: Transfer::Fifo,
-        protocol: match bytes <= MOST_REMOTE_LL {
-            true => Protocol::Ll,
-            false => Protocol::Simple,
-        },
-        channels: 1,
-        piece_bytes: 0,
-    }
-}
-
 /// The cost model of one communicator.
 #[derive(Debug, Clone, Copy)]
 pub struct ProfileModel<'a> {
@@ -159,11 +161,13 @@ impl CostModel for ProfileModel<'_> {
 }
 
 impl ProfileModel<'_> {
-    /// The times that were measured with as many ranks.
+    /// The times that were measured with as many ranks of one host.
     fn measured(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
         let (profile, shape) = (self.profile, self.shape);
         let measured = profile.measured.iter().filter(|it| {
-            (it.collective, it.ranks, it.threads) == (collective, shape.ranks, shape.one_process)
+            let measured = (it.collective, it.ranks, it.hosts, it.threads);
+            // Hosts of a network differ from hosts as which one machine acted.
+            measured == (collective, shape.ranks, 1, shape.one_process) && shape.hosts == 1
         });
         let estimate = |it: &MeasuredChoice| {
             Some(Estimate {
@@ -177,21 +181,23 @@ impl ProfileModel<'_> {
     /// The times that the model predicts.
     fn predicted(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
         let shape = self.shape;
-        let leaders = u16::try_from(shape.cores).unwrap_or(u16::MAX);
+        let leaders = u16::try_from(shape.crowd.cores).unwrap_or(u16::MAX);
         let leaders = leaders.clamp(1, shape.channels.max(1));
         let choices = all_choices(collective).flat_map(|choice| {
             // More channels only help an algorithm that leaves ranks without work.
-            let several = choice.schedule == Schedule::Leader && leaders > 1;
+            let by_leaders =
+                choice.schedule == Schedule::Leader || choice.transfer == Transfer::Hierarchical;
+            let several = by_leaders && leaders > 1;
             let several = several.then_some(Choice {
                 channels: leaders,
                 ..choice
             });
             [choice].into_iter().chain(several)
         });
-        let ranks = (shape.ranks, shape.cores);
         let predicted = choices.filter_map(|choice| {
             let model = &self.profile.model;
-            let time_us = model.time_us(collective, &choice, ranks, bytes)?;
+            let predicted = model.predict(collective, &choice, &shape, bytes)?;
+            let time_us = predicted.time_us();
             Some(Estimate { choice, time_us })
         });
         predicted.collect()

@@ -49,10 +49,11 @@ impl Model {
             let Some(choice) = measured.choice(1) else {
                 continue;
             };
+            let shape = measured.shape(cores);
             for (bytes, time) in sizes.iter().zip(&measured.times_us) {
-                let shape = (measured.ranks, cores);
-                if let Some(predicted) = self.time_us(measured.collective, &choice, shape, *bytes) {
-                    sum += (predicted / time).ln().abs();
+                let predicted = self.predict(measured.collective, &choice, &shape, *bytes);
+                if let Some(predicted) = predicted {
+                    sum += (predicted.time_us() / time).ln().abs();
                     count += 1.0;
                 }
             }
@@ -64,6 +65,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use executor::backend::CommunicatorShape;
+    use executor::bootstrap::Crowd;
     use executor::{Choice, Request};
     use program::{Collective, ElementType, Reduction, Schedule};
 
@@ -97,10 +99,10 @@ mod tests {
         };
         for measured in &mut profile.measured {
             let choice = measured.choice(1).expect("the file is right");
+            let shape = measured.shape(2);
             for (time, bytes) in measured.times_us.iter_mut().zip(&profile.sizes) {
-                let shape = (measured.ranks, 2);
-                let known = behind.time_us(measured.collective, &choice, shape, *bytes);
-                *time = known.unwrap_or(*time);
+                let known = behind.predict(measured.collective, &choice, &shape, *bytes);
+                *time = known.map_or(*time, |it| it.time_us());
             }
         }
         let fitted = Model::fit(&profile.measured, &profile.sizes, 2);
@@ -128,13 +130,13 @@ mod tests {
                 hosts: 1,
                 even_hosts: true,
                 channels: 2,
-                cores: 2,
+                crowd: Crowd { ranks, cores: 2 },
             };
             profile.choose(&request, shape)
         };
         let schedule = |ranks, count| chosen(ranks, count).map(|it: Choice| it.schedule);
-        assert_eq!(schedule(64, 2), Some(Schedule::Leader));
-        assert_eq!(schedule(1000, 2), Some(Schedule::Leader));
+        assert_eq!(schedule(64, 1 << 10), Some(Schedule::Leader));
+        assert_eq!(schedule(1000, 1 << 10), Some(Schedule::Leader));
         let long = chosen(64, 1 << 18).map(|it| (it.schedule, it.channels));
         assert_eq!(long, Some((Schedule::Leader, 2)));
     }

@@ -6,10 +6,12 @@
 //! work of all ranks divided by the cores.
 
 use executor::Choice;
-use program::{Collective, Protocol, Transfer};
+use executor::backend::CommunicatorShape;
+use executor::bootstrap::Crowd;
+use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 
-use crate::work::{Load, Work, work};
+use crate::work::{Load, work};
 
 /// One number for each protocol of FIFOs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -43,10 +45,45 @@ pub struct Model {
     pub copy_gb_s: f64,
     /// Rate at which operands are reduced, GB/s.
     pub reduce_gb_s: f64,
+    /// Time of a wait for another host if each rank has a core, µs.
+    pub network_hop_us: f64,
+    /// Time to send a message to another host and to receive it, besides its bytes, µs.
+    pub network_message_us: f64,
+    /// Rate of bytes between hosts, GB/s.
+    pub network_gb_s: f64,
+}
+
+/// A predicted time, in parts that follow each other, µs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prediction {
+    /// Waiting for other ranks.
+    pub waits_us: f64,
+    /// Sending and receiving slots and signals, besides their bytes.
+    pub messages_us: f64,
+    /// Moving and reducing bytes in memory.
+    pub bytes_us: f64,
+    /// Sending to other hosts and receiving from them.
+    pub network_us: f64,
+}
+
+impl Prediction {
+    /// The whole time, µs.
+    pub const fn time_us(&self) -> f64 {
+        self.waits_us + self.messages_us + self.bytes_us + self.network_us
+    }
+
+    fn times(self, factor: f64) -> Self {
+        Self {
+            waits_us: self.waits_us * factor,
+            messages_us: self.messages_us * factor,
+            bytes_us: self.bytes_us * factor,
+            network_us: self.network_us * factor,
+        }
+    }
 }
 
 /// The number of parameters.
-pub(crate) const PARAMETERS: usize = 12;
+pub(crate) const PARAMETERS: usize = 15;
 
 impl Model {
     /// Where a fit begins: the order of magnitude on the servers of the last ten years.
@@ -67,46 +104,63 @@ impl Model {
         access_us: 0.02,
         copy_gb_s: 10.0,
         reduce_gb_s: 10.0,
+        network_hop_us: 15.0,
+        network_message_us: 10.0,
+        network_gb_s: 2.0,
     };
 
-    /// Predicted time of a collective of `bytes` bytes by ranks that share `cores` cores, µs;
-    /// `None` for an algorithm without a model.
-    pub fn time_us(
+    /// Predicted time of a collective of `bytes` bytes, in parts; `None` for an algorithm without a
+    /// model.
+    pub fn predict(
         &self,
         collective: Collective,
         choice: &Choice,
-        (ranks, cores): (u32, u32),
+        shape: &CommunicatorShape,
         bytes: u64,
-    ) -> Option<f64> {
-        let Work { rounds, most, all } = work(collective, choice, ranks, bytes)?;
+    ) -> Option<Prediction> {
+        let work = work(collective, choice, (shape.ranks, shape.hosts), bytes)?;
+        let Crowd { ranks, cores } = shape.crowd;
         let cores = f64::from(cores.clamp(1, ranks.max(1)));
         let share = f64::from(ranks) / cores;
-        let wait = match share > 1.0 {
-            true => self.switch_us * share,
-            false => self.hop_us,
+        // The machine's part of the work.
+        let part = f64::from(ranks) / f64::from(shape.ranks.max(1));
+        let (wait, network_wait) = match share > 1.0 {
+            true => (self.switch_us * share, self.switch_us * share),
+            false => (self.hop_us, self.network_hop_us),
         };
-        let most = self.load_us(choice.protocol, choice.transfer, &most);
-        let all = self.load_us(choice.protocol, choice.transfer, &all);
-        Some(rounds * wait + most.max(all / cores))
+        let most = self.load(choice.protocol, &work.most);
+        let all = self.load(choice.protocol, &work.all);
+        let all = all.times(part / cores);
+        let local_rounds = work.rounds - work.network_rounds;
+        Some(Prediction {
+            waits_us: local_rounds * wait + work.network_rounds * network_wait,
+            ..if all.time_us() > most.time_us() {
+                all
+            } else {
+                most
+            }
+        })
     }
 
-    fn load_us(&self, protocol: Protocol, transfer: Transfer, load: &Load) -> f64 {
+    fn load(&self, protocol: Protocol, load: &Load) -> Prediction {
         // A GB/s is 1000 bytes/µs.
         let moved = |bytes: f64, gb_s: f64| bytes / (1e3 * gb_s);
-        let reduced = moved(load.reduced, self.reduce_gb_s);
-        if transfer == Transfer::Direct {
-            return load.signals * self.signal_us
-                + load.accesses * self.access_us
-                + moved(load.copied, self.copy_gb_s)
-                + reduced;
-        }
         let of = |by: &ByProtocol| match protocol {
             Protocol::Ll => by.ll,
             Protocol::Ll128 => by.ll128,
             Protocol::Simple => by.simple,
         };
-        let sent = moved(load.message_bytes, of(&self.message_gb_s));
-        load.messages * of(&self.message_us) + sent + reduced
+        Prediction {
+            waits_us: 0.0,
+            messages_us: load.messages * of(&self.message_us)
+                + load.signals * self.signal_us
+                + load.accesses * self.access_us,
+            bytes_us: moved(load.message_bytes, of(&self.message_gb_s))
+                + moved(load.copied, self.copy_gb_s)
+                + moved(load.reduced, self.reduce_gb_s),
+            network_us: load.network_messages * self.network_message_us
+                + moved(load.network_bytes, self.network_gb_s),
+        }
     }
 
     /// A parameter by its number, from 0.
@@ -124,6 +178,9 @@ impl Model {
             &mut self.access_us,
             &mut self.copy_gb_s,
             &mut self.reduce_gb_s,
+            &mut self.network_hop_us,
+            &mut self.network_message_us,
+            &mut self.network_gb_s,
         ];
         let [mut found, rest @ ..] = all;
         for (at, parameter) in (1..).zip(rest) {

@@ -4,6 +4,8 @@
 //! at some message sizes, and fits the model to the times.
 
 use executor::Choice;
+use executor::backend::CommunicatorShape;
+use executor::bootstrap::Crowd;
 use executor::connections::SlotBytes;
 use program::Schedule;
 use program::{Collective, Protocol};
@@ -13,7 +15,7 @@ use thiserror::Error;
 use crate::model::Model;
 
 /// Version of the file format.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// The built-in profile.
 pub const DEFAULT_TOML: &str = include_str!("../profiles/default.toml");
@@ -63,17 +65,28 @@ pub struct MeasuredChoice {
     pub collective: Collective,
     /// The algorithm, by its name on the command line.
     pub algorithm: String,
-    /// How data moves: `fifo` or `direct`.
+    /// How data moves: `fifo`, `direct` or `hierarchical`.
     pub transfer: String,
     /// The protocol.
     pub protocol: Protocol,
     /// Number of ranks.
     pub ranks: u32,
+    /// Hosts as which the ranks acted.
+    #[serde(default = "one_host", skip_serializing_if = "is_one_host")]
+    pub hosts: u32,
     /// Whether ranks were threads of one process.
     pub threads: bool,
     /// Least time at each of the profile's sizes, µs. The list may end early: the choice is too
     /// slow for larger sizes.
     pub times_us: Vec<f64>,
+}
+
+const fn one_host() -> u32 {
+    1
+}
+
+const fn is_one_host(hosts: &u32) -> bool {
+    *hosts == 1
 }
 
 /// A profile that cannot be used.
@@ -88,13 +101,19 @@ pub struct ProfileError {
 
 impl MeasuredChoice {
     /// Creates an entry without times.
-    pub fn new(collective: Collective, choice: &Choice, ranks: u32, threads: bool) -> Self {
+    pub fn new(
+        collective: Collective,
+        choice: &Choice,
+        (ranks, hosts): (u32, u32),
+        threads: bool,
+    ) -> Self {
         Self {
             collective,
             algorithm: choice.schedule.name().to_owned(),
             transfer: choice.transfer.name().to_owned(),
             protocol: choice.protocol,
             ranks,
+            hosts,
             threads,
             times_us: Vec::new(),
         }
@@ -102,8 +121,23 @@ impl MeasuredChoice {
 
     /// Whether both entries are of the same choice, collective and ranks.
     pub fn is_like(&self, other: &Self) -> bool {
-        let key = |it: &Self| (it.choice(1), it.collective, it.ranks, it.threads);
+        let key = |it: &Self| (it.choice(1), it.collective, it.ranks, it.hosts, it.threads);
         key(self) == key(other)
+    }
+
+    /// The communicator that was measured, of ranks that shared so many cores.
+    pub const fn shape(&self, cores: u32) -> CommunicatorShape {
+        CommunicatorShape {
+            ranks: self.ranks,
+            one_process: self.threads,
+            hosts: self.hosts,
+            even_hosts: self.hosts > 0 && self.ranks.is_multiple_of(self.hosts),
+            channels: 1,
+            crowd: Crowd {
+                ranks: self.ranks,
+                cores,
+            },
+        }
     }
 
     /// The choice, with so many channels; `None` if a name is unknown.
@@ -210,7 +244,7 @@ impl Profile {
                 let schedules = Schedule::ALL.map(Schedule::name).join(" ");
                 return Err(format!(
                     "{key}: algorithm `{algorithm}`, transfer `{transfer}`; expected an algorithm of {schedules} and \
-                     a transfer of fifo direct"
+                     a transfer of fifo direct hierarchical"
                 ));
             }
             if !(1..=self.sizes.len()).contains(&measured.times_us.len()) {
@@ -221,6 +255,12 @@ impl Profile {
                 ));
             }
             let positive = |time: &f64| time.is_finite() && *time > 0.0;
+            if !(1..=measured.ranks).contains(&measured.hosts) {
+                return Err(format!(
+                    "{key}: {} hosts of {} ranks; expected 1 to as many hosts as ranks",
+                    measured.hosts, measured.ranks
+                ));
+            }
             if measured.ranks == 0 || !measured.times_us.iter().all(positive) {
                 return Err(format!("{key}: expected ranks and times above 0"));
             }
@@ -270,6 +310,7 @@ mod tests {
             transfer: "fifo".to_owned(),
             protocol: Protocol::Ll,
             ranks: 2,
+            hosts: 1,
             threads: true,
             times_us: vec![1.0, 2.0],
         };

@@ -18,6 +18,10 @@ pub struct Load {
     pub copied: f64,
     /// Bytes that are read to be reduced.
     pub reduced: f64,
+    /// Messages that are sent over the network and received.
+    pub network_messages: f64,
+    /// Bytes in them.
+    pub network_bytes: f64,
 }
 
 /// The work of a collective.
@@ -25,6 +29,8 @@ pub struct Load {
 pub struct Work {
     /// How often a rank waits, one wait after the other.
     pub rounds: f64,
+    /// How often it waits for the network.
+    pub network_rounds: f64,
     /// The work of the rank that has the most.
     pub most: Load,
     /// The work of all ranks together.
@@ -33,13 +39,21 @@ pub struct Work {
 
 impl Load {
     fn times(self, factor: f64) -> Self {
+        self.with(Self::default(), factor)
+    }
+
+    /// This load several times, and another one.
+    fn with(self, other: Self, factor: f64) -> Self {
+        let sum = |own: f64, other: f64| own * factor + other;
         Self {
-            messages: self.messages * factor,
-            message_bytes: self.message_bytes * factor,
-            signals: self.signals * factor,
-            accesses: self.accesses * factor,
-            copied: self.copied * factor,
-            reduced: self.reduced * factor,
+            messages: sum(self.messages, other.messages),
+            message_bytes: sum(self.message_bytes, other.message_bytes),
+            signals: sum(self.signals, other.signals),
+            accesses: sum(self.accesses, other.accesses),
+            copied: sum(self.copied, other.copied),
+            reduced: sum(self.reduced, other.reduced),
+            network_messages: sum(self.network_messages, other.network_messages),
+            network_bytes: sum(self.network_bytes, other.network_bytes),
         }
     }
 
@@ -54,20 +68,55 @@ impl Load {
     fn reducing(self, reduced: f64) -> Self {
         Self { reduced, ..self }
     }
-}
 
-impl Work {
-    /// The same work for each of `ranks` ranks.
-    fn even(rounds: f64, most: Load, ranks: f64) -> Self {
-        let all = most.times(ranks);
-        Self { rounds, most, all }
+    /// The same load if so much of its messages goes over the network.
+    fn over_network(self, share: f64) -> Self {
+        Self {
+            network_messages: self.messages * share,
+            network_bytes: self.message_bytes * share,
+            ..self
+        }
     }
 }
 
-/// The work of a collective of `bytes` bytes as [`executor::Request::bytes`] counts them; `None`
-/// for an algorithm that emulates what switches do.
-pub fn work(collective: Collective, choice: &Choice, ranks: u32, bytes: u64) -> Option<Work> {
-    if choice.schedule == Schedule::Nvls {
+impl Work {
+    fn new(rounds: f64, most: Load, all: Load) -> Self {
+        Self {
+            rounds,
+            network_rounds: 0.0,
+            most,
+            all,
+        }
+    }
+
+    /// The same work for each of `ranks` ranks.
+    fn even(rounds: f64, most: Load, ranks: f64) -> Self {
+        Self::new(rounds, most, most.times(ranks))
+    }
+
+    /// The same work if a share of all messages, and of the busiest rank's, goes over the network.
+    fn over_network(self, most: f64, all: f64) -> Self {
+        Self {
+            network_rounds: self.rounds,
+            most: self.most.over_network(most),
+            all: self.all.over_network(all),
+            ..self
+        }
+    }
+}
+
+/// The work of a collective of `bytes` bytes as [`executor::Request::bytes`] counts them, by so
+/// many ranks on so many hosts; `None` for an algorithm that emulates what switches do, and for a
+/// hierarchical one on one host.
+pub fn work(
+    collective: Collective,
+    choice: &Choice,
+    (ranks, hosts): (u32, u32),
+    bytes: u64,
+) -> Option<Work> {
+    let one_host = hosts <= 1;
+    let refused = choice.transfer == Transfer::Hierarchical && one_host;
+    if choice.schedule == Schedule::Nvls || refused {
         return None;
     }
     let job = Job {
@@ -78,11 +127,27 @@ pub fn work(collective: Collective, choice: &Choice, ranks: u32, bytes: u64) -> 
         leaders: f64::from(choice.channels.max(1)),
     };
     Some(match choice.transfer {
-        Transfer::Fifo => job.through_fifos(choice.schedule),
         Transfer::Direct => job.in_place(choice.schedule),
-        Transfer::Hierarchical => return None,
+        Transfer::Hierarchical => job.hierarchical(choice.schedule, f64::from(hosts)),
+        Transfer::Fifo if one_host => job.through_fifos(choice.schedule),
+        Transfer::Fifo => {
+            let (ranks, hosts) = (f64::from(ranks), f64::from(hosts.min(ranks)));
+            let most = match choice.schedule {
+                // Of two neighbors in a ring or chain, one is on another host at its ends.
+                Schedule::Ring | Schedule::ReduceBroadcast => (1.0, hosts / ranks),
+                _ => {
+                    let share = (ranks - ranks / hosts) / (ranks - 1.0).max(1.0);
+                    (share, share)
+                }
+            };
+            job.through_fifos(choice.schedule)
+                .over_network(most.0, most.1)
+        }
     })
 }
+
+/// Blocks of a host that leave together, as hierarchical programs send them.
+const TOGETHER: f64 = 4.0;
 
 /// A collective, as numbers to calculate with.
 struct Job {
@@ -108,50 +173,67 @@ impl Job {
         match schedule {
             Schedule::Mesh if self.collective.has_root() => {
                 let all = Load::sent(peers, b).reducing(reduces(peers * b));
-                let (rounds, most) = (1.0, all);
-                Work { rounds, most, all }
+                Work::new(1.0, all, all)
             }
             Schedule::Mesh if self.collective == Collective::SendRecv => {
                 let most = Load::sent(1.0, b);
-                let (rounds, all) = (1.0, most);
-                Work { rounds, most, all }
+                Work::new(1.0, most, most)
             }
             Schedule::Mesh => even(1.0, Load::sent(peers, b).reducing(reduces(peers * b))),
-            Schedule::TwoPhaseMesh => {
-                let load = Load::sent(2.0 * peers, m / n).reducing(peers * m / n);
-                even(2.0, load)
-            }
+            Schedule::TwoPhaseMesh => self.piecewise(2.0, 2.0 * peers, peers),
             Schedule::Ring if self.collective == AllReduce => {
-                let load = Load::sent(2.0 * peers, m / n).reducing(peers * m / n);
-                even(2.0 * peers, load)
+                self.piecewise(2.0 * peers, 2.0 * peers, peers)
             }
             Schedule::Ring if self.collective.has_root() => {
                 let most = Load::sent(1.0, b).reducing(reduces(b));
-                Work {
-                    rounds: peers,
-                    most,
-                    all: most.times(peers),
-                }
+                Work::new(peers, most, most.times(peers))
             }
             Schedule::Ring => even(peers, Load::sent(peers, b).reducing(reduces(peers * b))),
             Schedule::ReduceBroadcast => {
                 let most = Load::sent(2.0, m).reducing(m);
-                let (rounds, all) = (2.0 * peers, most.times(peers));
-                Work { rounds, most, all }
+                Work::new(2.0 * peers, most, most.times(peers))
             }
             Schedule::Tree => self.tree(log, reduces(b)),
             Schedule::HalvingDoubling => {
                 let extra = if n.log2().fract() > 0.0 { 2.0 } else { 0.0 };
-                let messages = 2.0 * log + extra;
+                let rounds = 2.0 * log + extra;
                 let sent = 2.0 * m * peers / n + extra * m;
-                let load = Load::sent(messages, sent / messages.max(1.0)).reducing(m * peers / n);
-                even(messages, load)
+                let load = Load::sent(rounds, sent / rounds.max(1.0)).reducing(m * peers / n);
+                // Of a short message, only ranks on the way to its pieces send.
+                let pieces = self.pieces();
+                let all = Load {
+                    messages: (2.0 * peers * pieces).min(n * rounds),
+                    ..load.times(n)
+                };
+                Work::new(rounds, load, all)
+            }
+            Schedule::RecursiveDoubling if self.collective == AllReduce => {
+                even(log, Load::sent(log, m).reducing(log * m))
             }
             Schedule::Bruck if self.collective == AllToAll => {
                 even(log, Load::sent(log * n / 2.0, b))
             }
             _ => even(log, Load::sent(peers, b).reducing(reduces(peers * b))),
         }
+    }
+
+    /// Pieces with data, if each rank has one.
+    fn pieces(&self) -> f64 {
+        let lines = self.message / program::ALIGNMENT_BYTES as f64;
+        lines.ceil().clamp(1.0, self.ranks)
+    }
+
+    /// Each rank sends and reduces pieces of the message.
+    fn piecewise(&self, rounds: f64, sent: f64, reduced: f64) -> Work {
+        let (n, m) = (self.ranks, self.message);
+        let load = Load::sent(sent, m / n).reducing(reduced * m / n);
+        // Pieces without data are not sent.
+        let filled = self.pieces() / n;
+        let most = Load {
+            messages: load.messages * filled,
+            ..load
+        };
+        Work::even(rounds, most, n)
     }
 
     /// Two children and a parent for each rank.
@@ -166,11 +248,8 @@ impl Job {
             }
             _ => (log, Load::sent(2.0, b), Load::sent(peers, b)),
         };
-        Work {
-            rounds,
-            most: most.reducing(2.0 * reduced),
-            all: all.reducing(peers * reduced),
-        }
+        let (most, all) = (most.reducing(2.0 * reduced), all.reducing(peers * reduced));
+        Work::new(rounds, most, all)
     }
 
     fn in_place(&self, schedule: Schedule) -> Work {
@@ -195,8 +274,7 @@ impl Job {
                     copied: n * b,
                     ..load.times(2.0)
                 };
-                let rounds = 2.0;
-                return Work { rounds, most, all };
+                return Work::new(2.0, most, all);
             }
         };
         let load = Load {
@@ -225,14 +303,60 @@ impl Job {
             reduced: reduced / self.leaders,
             ..Load::default()
         };
+        let all = Load {
+            copied,
+            reduced,
+            ..most.times(self.leaders)
+        };
+        Work::new(2.0, most, all)
+    }
+
+    /// The leaders move and reduce what is on their hosts, and run an algorithm between them.
+    fn hierarchical(&self, schedule: Schedule, hosts: f64) -> Work {
+        use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter};
+        let (m, local) = (self.message, self.ranks / hosts);
+        // A block between hosts stands for so many blocks, which are messages of their own.
+        let (copies, message) = match self.collective {
+            AllGather | ReduceScatter => (local, m),
+            AllToAll => (local * local, m * local),
+            _ => (1.0, m),
+        };
+        let between = Job {
+            collective: self.collective,
+            ranks: hosts,
+            message,
+            block: message / self.collective.blocks(hosts as u32).max(1) as f64,
+            leaders: 1.0,
+        };
+        let between = between.through_fifos(schedule).over_network(1.0, 1.0);
+        let (copied, reduced) = match self.collective {
+            AllReduce => ((local - 1.0) * m, local * m),
+            Reduce => (0.0, local * m),
+            ReduceScatter => (m, local * m),
+            Broadcast | AllGather => ((local - 1.0) * m, 0.0),
+            _ => (0.0, 0.0),
+        };
+        let inside = Load {
+            signals: 2.0 * (local - 1.0) * self.leaders,
+            accesses: local * self.leaders,
+            copied,
+            reduced,
+            ..Load::default()
+        };
+        // Several blocks leave in one message of the network.
+        let several = |load: Load| Load {
+            messages: load.messages * copies,
+            network_messages: load.network_messages * (copies / TOGETHER).max(1.0),
+            ..load
+        };
+        let all = inside.with(several(between.all), hosts);
         Work {
-            rounds: 2.0,
-            most,
-            all: Load {
-                copied,
-                reduced,
-                ..most.times(self.leaders)
-            },
+            rounds: 2.0 + between.rounds,
+            network_rounds: between.rounds,
+            most: inside
+                .with(several(between.most), 1.0)
+                .times(1.0 / self.leaders),
+            all,
         }
     }
 }

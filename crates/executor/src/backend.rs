@@ -5,7 +5,7 @@ use std::time::Duration;
 use program::BoundProgram;
 use program::{Collective, ElementType, Protocol, Reduction};
 
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, Crowd};
 use crate::connections::{Connections, SlotBytes, Wiring};
 use crate::error::Error;
 use crate::memory::Memory;
@@ -95,8 +95,8 @@ pub struct CommunicatorShape {
     pub even_hosts: bool,
     /// Channels of the plan.
     pub channels: u16,
-    /// Cores that the ranks of a host share.
-    pub cores: u32,
+    /// The machine on which most ranks share a core.
+    pub crowd: Crowd,
 }
 
 /// The maker of a program's connections.

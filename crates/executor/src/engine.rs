@@ -102,7 +102,7 @@ impl<B: Backend> Engine<B> {
             hosts: self.own.channels.host_count(),
             even_hosts: fewest == most,
             channels: self.own.channels.count(),
-            cores: self.own.bootstrap.cores(),
+            crowd: self.own.bootstrap.crowd(),
         }
     }
 

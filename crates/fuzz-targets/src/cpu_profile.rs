@@ -5,6 +5,7 @@ use backend_cpu::choose;
 use backend_cpu::profile::DEFAULT_TOML;
 use executor::Request;
 use executor::backend::CommunicatorShape;
+use executor::bootstrap::Crowd;
 use program::{Collective, ElementType, Reduction};
 
 use crate::input::{Reached, below, flag, join, one, split};
@@ -51,7 +52,10 @@ pub fn run(bytes: &[u8]) -> Reached {
             hosts: one(&mut choices, &[1, 1, 2, 8, 0, u32::MAX]),
             even_hosts: !flag(&mut choices),
             channels: 1 + below(&mut choices, 64) as u16,
-            cores: one(&mut choices, &[1, 2, 64, 0, u32::MAX]),
+            crowd: Crowd {
+                ranks: one(&mut choices, &[1, 2, 64, 0, u32::MAX]),
+                cores: one(&mut choices, &[1, 2, 64, 0, u32::MAX]),
+            },
         };
         let request = Request {
             collective,

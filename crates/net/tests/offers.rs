@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use backend_cpu::{Cpu, Profile};
-use executor::bootstrap::{Bootstrap, Offer};
+use executor::bootstrap::{Bootstrap, Crowd, Offer};
 use executor::{Choice, Communicator, Error, Failure, Reduction, Settings, Transport};
 use net::{Hosts, Options};
 use program::Protocol;
@@ -40,8 +40,8 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
         self.hosts.host(peer)
     }
 
-    fn cores(&self) -> u32 {
-        self.hosts.cores()
+    fn crowd(&self) -> Crowd {
+        self.hosts.crowd()
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {

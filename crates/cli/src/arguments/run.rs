@@ -122,6 +122,9 @@ pub struct RunArguments {
     /// Launch N timed launches at once, as a CUDA graph
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=16384))]
     pub graph: Option<u32>,
+    /// Explain the choices: for each size the expected times of the fastest algorithms, in parts
+    #[arg(long)]
+    pub explain: bool,
     /// Only this algorithm
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<Schedule>,
@@ -212,6 +215,10 @@ pub struct CalibrateArguments {
     /// Numbers of ranks to measure
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,4", value_parser = within::<u32>(2..=64))]
     pub ranks: Vec<u32>,
+    /// Numbers of hosts as which processes of this machine act, which use TCP between them; 1 also
+    /// measures threads
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2", value_parser = within::<u32>(1..=64))]
+    pub hosts: Vec<u32>,
     /// Time to spend on each figure, ms
     #[arg(long, value_name = "MS", default_value_t = 2, value_parser = within::<u64>(1..=10_000))]
     pub time: u64,

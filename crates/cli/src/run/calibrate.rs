@@ -1,5 +1,6 @@
 //! `topo calibrate`: measures every algorithm here and writes a cost profile.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use program::{Collective, ElementType, Reduction};
 
 use super::event::Event;
 use super::spec::Devices;
-use super::{Spec, processes, threads};
+use super::{RunRow, Spec, processes, threads};
 use crate::arguments::run::{BackendName, CalibrateArguments};
 use crate::environment::Environment;
 use crate::output::Output;
@@ -39,46 +40,88 @@ pub fn run(
         ..base
     };
     let basis = Arc::new(profile.clone());
-    let figures = 2 * Collective::ALL.len() * SIZES.len() * arguments.ranks.len();
+    let shapes = shapes(arguments);
+    let figures = Collective::ALL.len() * SIZES.len() * shapes.len();
     let mut progress = Steps::new(environment, figures);
-    for ranks in &arguments.ranks {
-        for one_process in [true, false] {
-            for collective in Collective::ALL {
-                let spec = spec(arguments, collective, *ranks, !one_process);
-                let mut show = |event: Event<'_>| {
-                    let Event::Size(bytes) = event else {
-                        return;
-                    };
-                    let (name, size) = (collective.command_name(), sizes::short(bytes));
-                    let kind = if one_process { "threads" } else { "processes" };
-                    progress.show(&format!("{name} of {ranks} {kind}, {size}"));
+    for shape in shapes {
+        for collective in Collective::ALL {
+            let spec = spec(arguments, collective, shape);
+            let mut show = |event: Event<'_>| {
+                let Event::Size(bytes) = event else {
+                    return;
                 };
-                let rows = if one_process {
-                    threads(&spec, &basis, &mut show)?
-                } else {
-                    processes::run(&spec, &basis, &mut show)?.1
-                };
-                let known = profile.measured.len();
-                // The sizes of each choice come in ascending order.
-                for row in &rows {
-                    let measured =
-                        MeasuredChoice::new(collective, &row.choice, *ranks, one_process);
-                    let same = |it: &&mut MeasuredChoice| it.is_like(&measured);
-                    let time_us = rounded(row.separate.time_us);
-                    match profile.measured[known..].iter_mut().find(same) {
-                        Some(known) => known.times_us.push(time_us),
-                        None => profile.measured.push(MeasuredChoice {
-                            times_us: vec![time_us],
-                            ..measured
-                        }),
-                    }
-                }
-            }
+                let (name, size) = (collective.command_name(), sizes::short(bytes));
+                progress.show(&format!("{name} of {shape}, {size}"));
+            };
+            let rows = match shape.kind {
+                Kind::Threads => threads(&spec, &basis, &mut show)?,
+                Kind::Processes { .. } => processes::run(&spec, &basis, &mut show)?.1,
+            };
+            add(&mut profile.measured, collective, shape, &rows);
         }
     }
     let measured_on = u32::try_from(cores()).unwrap_or(u32::MAX);
     profile.model = Model::fit(&profile.measured, &profile.sizes, measured_on);
     output.write(profile.to_toml()?, arguments.output.as_deref())
+}
+
+/// Ranks that are measured together.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    ranks: u32,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Threads,
+    Processes { hosts: u32 },
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Threads => write!(f, "{} threads", self.ranks),
+            Kind::Processes { hosts: 1 } => write!(f, "{} processes", self.ranks),
+            Kind::Processes { hosts } => write!(f, "{} processes as {hosts} hosts", self.ranks),
+        }
+    }
+}
+
+/// What is measured. Threads are always on one host.
+fn shapes(arguments: &CalibrateArguments) -> Vec<Shape> {
+    let of = |ranks: u32| {
+        let hosts = arguments.hosts.iter().filter(move |hosts| **hosts <= ranks);
+        let processes = hosts.map(|hosts| Kind::Processes { hosts: *hosts });
+        let threads = arguments.hosts.contains(&1).then_some(Kind::Threads);
+        let kinds = threads.into_iter().chain(processes);
+        kinds.map(move |kind| Shape { ranks, kind })
+    };
+    arguments
+        .ranks
+        .iter()
+        .flat_map(|ranks| of(*ranks))
+        .collect()
+}
+
+/// Adds the times of a survey, in which the sizes of each choice come in ascending order.
+fn add(measured: &mut Vec<MeasuredChoice>, collective: Collective, shape: Shape, rows: &[RunRow]) {
+    let known = measured.len();
+    let (threads, hosts) = match shape.kind {
+        Kind::Threads => (true, 1),
+        Kind::Processes { hosts } => (false, hosts),
+    };
+    for row in rows {
+        let new = MeasuredChoice::new(collective, &row.choice, (shape.ranks, hosts), threads);
+        let time_us = rounded(row.separate.time_us);
+        match measured[known..].iter_mut().find(|it| it.is_like(&new)) {
+            Some(known) => known.times_us.push(time_us),
+            None => measured.push(MeasuredChoice {
+                times_us: vec![time_us],
+                ..new
+            }),
+        }
+    }
 }
 
 /// Three digits: more are noise.
@@ -87,16 +130,14 @@ fn rounded(time_us: f64) -> f64 {
     (time_us * scale).round() / scale
 }
 
-fn spec(
-    arguments: &CalibrateArguments,
-    collective: Collective,
-    ranks: u32,
-    processes: bool,
-) -> Spec {
+fn spec(arguments: &CalibrateArguments, collective: Collective, shape: Shape) -> Spec {
     Spec {
-        ranks,
-        processes,
-        hosts: 1,
+        ranks: shape.ranks,
+        processes: shape.kind != Kind::Threads,
+        hosts: match shape.kind {
+            Kind::Threads => 1,
+            Kind::Processes { hosts } => hosts,
+        },
         backend: BackendName::Cpu,
         devices: Devices::default(),
         collective,
@@ -116,6 +157,7 @@ fn spec(
         reply: collective == Collective::Broadcast,
         bind: true,
         survey: true,
+        explained: 0,
         timeout_s: 60,
         rings: Vec::new(),
         trees: Vec::new(),

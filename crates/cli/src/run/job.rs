@@ -46,6 +46,9 @@ pub struct RunPlan {
     pub ports: Arc<PlanPorts>,
 }
 
+/// Choices that are explained for each size.
+const EXPLAINED: usize = 4;
+
 /// The file, if there is one, and the collective.
 fn what(arguments: &RunArguments) -> Result<(Option<PathBuf>, Collective)> {
     let (file, collective) = match arguments.what.as_slice() {
@@ -147,6 +150,7 @@ pub fn read(
         reply: arguments.reply,
         bind: arguments.bind == Bind::Cores,
         survey: false,
+        explained: if arguments.explain { EXPLAINED } else { 0 },
         timeout_s: arguments.timeout,
         rings: Vec::new(),
         trees: Vec::new(),

@@ -1,5 +1,6 @@
 //! The JSON of `topo run`.
 
+use backend_cpu::choose::Explained;
 use executor::Choice;
 use net::Reached;
 use program::Transfer;
@@ -102,6 +103,36 @@ struct RowJson {
     predicted_us: Option<f64>,
     /// Algorithm and protocol of the plan, which are for GPUs.
     planned: Option<String>,
+    /// The choices with the least expected times, the fastest first; only with --explain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    explained: Vec<ExplainedJson>,
+}
+
+/// A choice and its expected time.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ExplainedJson {
+    algorithm: &'static str,
+    transfer: &'static str,
+    /// Protocol of the FIFOs; null for a direct transfer.
+    protocol: Option<&'static str>,
+    channels: u16,
+    /// The whole time, µs.
+    time_us: f64,
+    /// Its parts, if a model predicts it; null if it was measured for the cost profile.
+    parts: Option<PartsJson>,
+}
+
+/// Parts of a predicted time, which follow each other, µs.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PartsJson {
+    /// Waiting for other ranks, µs.
+    waits_us: f64,
+    /// Sending and receiving slots and signals, besides their bytes, µs.
+    messages_us: f64,
+    /// Moving and reducing bytes in memory, µs.
+    bytes_us: f64,
+    /// Sending to other hosts and receiving from them, µs.
+    network_us: f64,
 }
 
 /// What was measured with two buffers, or with one.
@@ -208,8 +239,33 @@ impl RowJson {
             in_place: in_place.map(|(timing, choice)| placement(timing, choice)),
             predicted_us: row.predicted_us,
             planned: planned.and_then(|it| it.choices.get(at).cloned().flatten()),
+            explained: row.explained.iter().map(ExplainedJson::of).collect(),
         }
     }
+}
+
+impl ExplainedJson {
+    fn of(explained: &Explained) -> Self {
+        let choice = explained.choice;
+        Self {
+            algorithm: choice.schedule.name(),
+            transfer: choice.transfer.name(),
+            protocol: protocol(choice),
+            channels: choice.channels,
+            time_us: explained.time_us,
+            parts: explained.parts.map(|it| PartsJson {
+                waits_us: it.waits_us,
+                messages_us: it.messages_us,
+                bytes_us: it.bytes_us,
+                network_us: it.network_us,
+            }),
+        }
+    }
+}
+
+/// The protocol of a choice, if it has FIFOs.
+fn protocol(choice: Choice) -> Option<&'static str> {
+    (choice.transfer != Transfer::Direct).then(|| choice.protocol.name())
 }
 
 impl PlacementJson {
@@ -217,7 +273,7 @@ impl PlacementJson {
         Self {
             algorithm: choice.schedule.name(),
             transfer: choice.transfer.name(),
-            protocol: (choice.transfer != Transfer::Direct).then(|| choice.protocol.name()),
+            protocol: protocol(choice),
             channels: choice.channels,
             time_us: timing.time_us,
             latency_us: timing.latency.map(|it| LatencyJson {

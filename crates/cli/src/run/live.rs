@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::event::Event;
 use super::table::Table;
-use super::{RunReport, RunRow, json, page};
+use super::{RunReport, RunRow, explain, json, page};
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::run::RunArguments;
 use crate::environment::Environment;
@@ -95,7 +95,8 @@ impl<'a> Live<'a> {
             self.output.warnings.extend(report.cores().warning());
             report::json(&json::RunJson::of(report))?
         } else {
-            format!("\n{notes}{}", page::summary(report, self.look))
+            let explained = explain::section(report, self.look);
+            format!("\n{notes}{explained}{}", page::summary(report, self.look))
         };
         Ok(())
     }

@@ -75,7 +75,13 @@ impl ForType for Sweep<'_> {
             }
             let choice = choose(bench.communicator, spec, profile, &request)?;
             observer(Event::Size(*bytes));
-            let predicted_us = profile.predict(&request, &choice, bench.communicator.shape()?);
+            let shape = bench.communicator.shape()?;
+            let predicted_us = profile.predict(&request, &choice, shape);
+            let mut explained = match spec.explained {
+                0 => Vec::new(),
+                _ => profile.explain(&request, shape),
+            };
+            explained.truncate(spec.explained);
             let separate = bench.measure(&check, choice, false)?;
             let (mut choice_in_place, mut in_place) = (None, None);
             if spec.in_place {
@@ -94,6 +100,7 @@ impl ForType for Sweep<'_> {
                 separate,
                 in_place,
                 predicted_us,
+                explained,
                 cores: watch.lap(bench.communicator)?,
             };
             observer(Event::Row(&row));

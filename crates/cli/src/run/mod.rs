@@ -4,7 +4,7 @@
 //! (the work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`load`] (core time of
 //! other programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`],
 //! [`launched`] (ranks of a launcher), [`cuda`], [`gpu_test`]; and what is printed: [`event`],
-//! [`live`], [`page`](mod@page), [`table`], [`json`].
+//! [`live`], [`page`](mod@page), [`table`], [`explain`], [`json`].
 
 mod bench;
 mod bind;
@@ -13,6 +13,7 @@ mod choose;
 mod combine;
 pub mod cuda;
 mod event;
+mod explain;
 pub mod gpu_test;
 mod job;
 mod json;

@@ -1,5 +1,6 @@
 //! What was measured at one size.
 
+use backend_cpu::choose::Explained;
 use executor::Choice;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub struct RunRow {
     pub in_place: Option<FigureTiming>,
     /// Time that the cost profile predicts, µs.
     pub predicted_us: Option<f64>,
+    /// The choices with the least expected times, if they are wanted.
+    pub explained: Vec<Explained>,
     /// Time of the ranks' cores, and what other programs took of it.
     pub cores: CoreTime,
 }

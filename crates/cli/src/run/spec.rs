@@ -43,6 +43,8 @@ pub struct Spec {
     pub bind: bool,
     /// Measure every choice instead of one.
     pub survey: bool,
+    /// Choices of which the expected times are wanted.
+    pub explained: usize,
     /// How long a rank waits, s.
     pub timeout_s: u64,
     /// The plan's rings, one per channel; empty without a plan.

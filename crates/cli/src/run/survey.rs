@@ -15,6 +15,9 @@ const LARGE: u64 = 32 << 10;
 /// Time relative to the fastest choice beyond which larger sizes are skipped.
 const FAR_BEHIND: f64 = 4.0;
 
+/// The same for small sizes.
+const HOPELESS: f64 = 16.0;
+
 /// The choices that are still worth measuring.
 #[derive(Default)]
 pub struct Survey {
@@ -43,6 +46,7 @@ impl Survey {
                 separate: bench.measure(check, choice, false)?,
                 in_place: None,
                 predicted_us: None,
+                explained: Vec::new(),
                 cores: CoreTime::default(),
             });
         }
@@ -51,9 +55,11 @@ impl Survey {
             .iter()
             .map(|row: &RunRow| row.separate.time_us)
             .fold(f64::INFINITY, f64::min);
-        let keeps = |row: &&RunRow| {
-            request.bytes(ranks) < LARGE || row.separate.time_us <= FAR_BEHIND * least
+        let behind = match request.bytes(ranks) < LARGE {
+            true => HOPELESS,
+            false => FAR_BEHIND,
         };
+        let keeps = |row: &&RunRow| row.separate.time_us <= behind * least;
         self.choices = Some(rows.iter().filter(keeps).map(|row| row.choice).collect());
         Ok(rows)
     }

@@ -31,6 +31,9 @@ const FIGURES: [(&str, usize); 7] = [
     ("wrong", 5),
 ];
 
+/// Before the name of an algorithm between hosts.
+const HIERARCHICAL: &str = "hierarchical ";
+
 /// How rows are laid out.
 #[derive(Debug)]
 pub struct Table {
@@ -191,6 +194,12 @@ fn groups(report: &RunReport, form: Form) -> Vec<Vec<Column>> {
             .max()
             .unwrap_or(0),
     };
+    let hosts = spec.hosts > 1
+        || report
+            .launch
+            .as_ref()
+            .is_some_and(|it| it.reached.remote > 0);
+    let longest = longest + if hosts { HIERARCHICAL.len() } else { 0 };
     what.extend([
         word("algorithm", longest),
         word("proto", 6),
@@ -243,13 +252,14 @@ fn cells(report: &RunReport, at: usize, row: &RunRow, form: Form, in_place: bool
     cells
 }
 
-fn in_words(choice: Choice) -> [String; 3] {
+/// Algorithm, protocol and channels.
+pub fn in_words(choice: Choice) -> [String; 3] {
     let protocol = match choice.transfer {
         Transfer::Direct => "direct".to_owned(),
         Transfer::Fifo | Transfer::Hierarchical => choice.protocol.name().to_owned(),
     };
     let name = match choice.transfer {
-        Transfer::Hierarchical => format!("{} of hosts", choice.schedule),
+        Transfer::Hierarchical => format!("{HIERARCHICAL}{}", choice.schedule),
         Transfer::Fifo | Transfer::Direct => choice.schedule.name().to_owned(),
     };
     [name, protocol, choice.channels.to_string()]

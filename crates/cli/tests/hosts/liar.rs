@@ -14,7 +14,7 @@ use bootstrap::message::CheckIn;
 use bootstrap::socket::accept::{Acceptor, Until};
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Kind, Message, PeerInfo, UniqueId};
-use executor::bootstrap::{Bootstrap, Offer};
+use executor::bootstrap::{Bootstrap, Crowd, Offer};
 use executor::{
     Choice, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Settings,
     Transport,
@@ -267,12 +267,16 @@ impl Bootstrap for Liar {
         self.hosts.transport(peer)
     }
 
+    fn host(&self, peer: u32) -> u32 {
+        self.hosts.host(peer)
+    }
+
     fn network(&mut self) -> Option<&mut dyn Network> {
         Some(self)
     }
 
-    fn cores(&self) -> u32 {
-        self.hosts.cores()
+    fn crowd(&self) -> Crowd {
+        self.hosts.crowd()
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use super::{Bootstrap, Offer};
+use super::{Bootstrap, Crowd, Offer};
 use crate::error::{Error, Failure};
 
 /// The offers of a rank, and whether it has left.
@@ -96,8 +96,11 @@ impl Bootstrap for Local {
         true
     }
 
-    fn cores(&self) -> u32 {
-        self.cores
+    fn crowd(&self) -> Crowd {
+        Crowd {
+            ranks: self.ranks,
+            cores: self.cores,
+        }
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {

@@ -30,6 +30,15 @@ pub struct Offer {
     pub segment: Option<Arc<Segment>>,
 }
 
+/// Ranks of one machine, which share its cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crowd {
+    /// How many ranks.
+    pub ranks: u32,
+    /// Cores that they may use.
+    pub cores: u32,
+}
+
 /// How ranks find each other. Used to make connections, and when a rank waits for long; never in
 /// between.
 pub trait Bootstrap: Send {
@@ -68,8 +77,8 @@ pub trait Bootstrap: Send {
         self.ranks()
     }
 
-    /// Cores that the ranks of a host share; of different numbers the least. Equal on all ranks.
-    fn cores(&self) -> u32;
+    /// The machine on which most ranks share a core. Equal on all ranks.
+    fn crowd(&self) -> Crowd;
 
     /// The network to ranks that are reached by [`Transport::Net`]; `None` if there are none.
     fn network(&mut self) -> Option<&mut dyn Network> {

@@ -3,7 +3,7 @@
 mod network;
 mod options;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use bootstrap::member::Meeting;
 use bootstrap::socket::service::Service;
 use bootstrap::socket::{Config, listen};
 use bootstrap::{Key, PeerInfo, Timing};
-use executor::bootstrap::{Bootstrap, Offer};
+use executor::bootstrap::{Bootstrap, Crowd, Offer};
 use executor::{Error, Failure, Network, Transport};
 use shared_memory::Bell;
 
@@ -347,11 +347,12 @@ fn sharing(infos: &[PeerInfo], rank: u32) -> impl Iterator<Item = &PeerInfo> + C
     infos.iter().filter(move |it| own.shares_cores(it))
 }
 
-/// The least number of cores that the ranks of one machine share; 1 if none of them knows.
-fn least_cores(infos: &[PeerInfo]) -> u32 {
-    let mut machines: HashMap<u64, Vec<u8>> = HashMap::new();
+/// The machine on which most ranks share a core. A machine has one core if none of its ranks knows.
+fn most_crowded(infos: &[PeerInfo]) -> Crowd {
+    let mut machines: BTreeMap<u64, (u32, Vec<u8>)> = BTreeMap::new();
     for info in infos {
-        let all = machines.entry(info.machine).or_default();
+        let (ranks, all) = machines.entry(info.machine).or_default();
+        *ranks += 1;
         if all.len() < info.cores.len() {
             all.resize(info.cores.len(), 0);
         }
@@ -359,10 +360,13 @@ fn least_cores(infos: &[PeerInfo]) -> u32 {
             *all |= own;
         }
     }
-    let counts = machines
-        .values()
-        .map(|it| it.iter().map(|it| it.count_ones()).sum());
-    counts.min().unwrap_or(1).max(1)
+    let crowds = machines.into_values().map(|(ranks, cores)| Crowd {
+        ranks,
+        cores: cores.iter().map(|it| it.count_ones()).sum::<u32>().max(1),
+    });
+    let share = |it: &Crowd| f64::from(it.ranks) / f64::from(it.cores);
+    let most = crowds.max_by(|one, other| share(one).total_cmp(&share(other)));
+    most.unwrap_or(Crowd { ranks: 1, cores: 1 })
 }
 
 impl Bootstrap for Hosts {
@@ -394,8 +398,8 @@ impl Bootstrap for Hosts {
         self.place_among_sharing().1
     }
 
-    fn cores(&self) -> u32 {
-        least_cores(&self.infos)
+    fn crowd(&self) -> Crowd {
+        most_crowded(&self.infos)
     }
 
     fn network(&mut self) -> Option<&mut dyn Network> {

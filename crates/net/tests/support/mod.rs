@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backend_cpu::Cpu;
-use executor::bootstrap::{Bootstrap, Offer};
+use executor::bootstrap::{Bootstrap, Crowd, Offer};
 use executor::check::Check;
 use executor::{
     Choice, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Transport,
@@ -103,8 +103,8 @@ impl Bootstrap for Counting {
         Some(self)
     }
 
-    fn cores(&self) -> u32 {
-        self.hosts.cores()
+    fn crowd(&self) -> Crowd {
+        self.hosts.crowd()
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {

@@ -309,6 +309,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
                 separate,
                 in_place,
                 predicted_us: None,
+                explained: Vec::new(),
                 cores: CoreTime::default(),
             };
             observer(Event::Row(&row));
