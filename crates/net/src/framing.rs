@@ -30,7 +30,8 @@ pub trait SendFrames: Send {
         Ok(false)
     }
 
-    /// Sends a frame. Returns `false` if it is to be called again with the same frame.
+    /// Takes a frame, which leaves at the next [`Self::flush`] at the latest. Returns `false` if it
+    /// is to be called again with the same frame.
     ///
     /// # Errors
     /// The connection is over.
@@ -49,6 +50,14 @@ pub trait SendFrames: Send {
         self.send(header, &[], now)
     }
 
+    /// Sends what it took.
+    ///
+    /// # Errors
+    /// The connection is over.
+    fn flush(&mut self) -> Result<(), ConnectionError> {
+        Ok(())
+    }
+
     /// Whether an empty frame is to be sent now that there is no slot.
     fn wants_empty(&mut self, now: Duration, ending: bool) -> bool;
 
@@ -61,6 +70,9 @@ pub trait SendFrames: Send {
 
 /// The receiving end of a connection that keeps frames whole and in order.
 pub trait ReceiveFrames: Send {
+    /// Looks for new data from now on.
+    fn begin(&mut self) {}
+
     /// The header of the next frame, if it has arrived.
     ///
     /// # Errors
@@ -144,9 +156,10 @@ impl<C: SendFrames> FramedOut<C> {
     }
 }
 
-impl<C: SendFrames> Outgoing for FramedOut<C> {
-    fn progress(&mut self, now: Duration, ending: bool) -> Result<bool, ConnectionError> {
-        let mut progressed = self.connection.complete()?;
+impl<C: SendFrames> FramedOut<C> {
+    /// Gives the connection as many frames as it takes. Returns `true` if it took any.
+    fn send(&mut self, now: Duration, ending: bool) -> Result<bool, ConnectionError> {
+        let mut progressed = false;
         loop {
             if self.empty {
                 let header = header(self.step, EMPTY, 0);
@@ -175,6 +188,15 @@ impl<C: SendFrames> Outgoing for FramedOut<C> {
             self.slots.release();
             progressed = true;
         }
+    }
+}
+
+impl<C: SendFrames> Outgoing for FramedOut<C> {
+    fn progress(&mut self, now: Duration, ending: bool) -> Result<bool, ConnectionError> {
+        let completed = self.connection.complete()?;
+        let sent = self.send(now, ending)?;
+        self.connection.flush()?;
+        Ok(completed || sent)
     }
 
     fn is_drained(&mut self) -> bool {
@@ -242,6 +264,7 @@ impl<C: ReceiveFrames> FramedIn<C> {
 
 impl<C: ReceiveFrames> Incoming for FramedIn<C> {
     fn progress(&mut self, now: Duration) -> Result<usize, ConnectionError> {
+        self.connection.begin();
         let posted = self.post()?;
         self.connection.check(now, posted > 0)?;
         Ok(posted)

@@ -24,11 +24,26 @@ struct Options {
     bound: &'static [&'static str],
     /// If there are more ranks than cores.
     shared: &'static [&'static str],
+    /// If ranks act as several hosts: TCP between all ranks.
+    over_tcp: &'static [&'static str],
+    /// The variables that do the same.
+    over_tcp_variables: &'static [(&'static str, &'static str)],
 }
 
+/// Open MPI without shared memory.
+const OPEN_MPI_OVER_TCP: &[&str] = &["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"];
+
+/// MPICH without shared memory, over UCX or libfabric. UCX would share memory by itself.
+const MPICH_OVER_TCP: &[(&str, &str)] = &[
+    ("MPIR_CVAR_NOLOCAL", "1"),
+    ("UCX_TLS", "tcp,self"),
+    ("FI_PROVIDER", "tcp"),
+];
+
 impl Peer {
-    /// A command that starts the program on `ranks` ranks. Its own arguments follow.
-    pub fn command(&self, ranks: u32) -> Command {
+    /// A command that starts the program on `ranks` ranks. They use only TCP if they act as several
+    /// `hosts`. Its own arguments follow.
+    pub fn command(&self, ranks: u32, hosts: u32) -> Command {
         let mut command = Command::new(&self.starter);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         command.args(if ranks as usize <= cores {
@@ -36,6 +51,10 @@ impl Peer {
         } else {
             self.options.shared
         });
+        if hosts > 1 {
+            command.args(self.options.over_tcp);
+            command.envs(self.options.over_tcp_variables.iter().copied());
+        }
         command.args(["-n", &ranks.to_string()]);
         command.arg(&self.program);
         // Open MPI refuses to run as root otherwise.
@@ -53,6 +72,8 @@ const PEERS: [(&str, Option<&str>, Options); 3] = [
         Options {
             bound: &["--bind-to", "core"],
             shared: &["--oversubscribe", "--bind-to", "none"],
+            over_tcp: OPEN_MPI_OVER_TCP,
+            over_tcp_variables: &[],
         },
     ),
     (
@@ -61,6 +82,8 @@ const PEERS: [(&str, Option<&str>, Options); 3] = [
         Options {
             bound: &["--bind-to", "core"],
             shared: &["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
+            over_tcp: OPEN_MPI_OVER_TCP,
+            over_tcp_variables: &[],
         },
     ),
     (
@@ -69,6 +92,8 @@ const PEERS: [(&str, Option<&str>, Options); 3] = [
         Options {
             bound: &["-bind-to", "core"],
             shared: &[],
+            over_tcp: &[],
+            over_tcp_variables: MPICH_OVER_TCP,
         },
     ),
 ];

@@ -1,10 +1,12 @@
 //! `cargo xtask peers`: `topo run` beside Open MPI and MPICH on this machine.
 //!
 //! All run the same collectives with the same sizes, one after the other in each round, so that
-//! other load affects all alike. The median over the rounds counts.
+//! other load affects all alike. The median over the rounds counts. With `--hosts`, ranks of `topo`
+//! act as several hosts, and the peers use TCP only.
 
 mod busy;
 mod install;
+mod own;
 mod report;
 
 use std::io::Read;
@@ -13,11 +15,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
 
 use crate::measure;
 use busy::Busy;
 use install::Peer;
+use own::run_topo;
 use report::{Contest, Figures, Times};
 
 #[derive(clap::Args)]
@@ -25,6 +27,9 @@ pub struct Arguments {
     /// Numbers of ranks
     #[arg(long, value_delimiter = ',', default_value = "2,4")]
     ranks: Vec<u32>,
+    /// Hosts that the ranks act as, equally many on each; the peers then use TCP between all ranks
+    #[arg(long, default_value_t = 1)]
+    hosts: u32,
     /// Collectives
     #[arg(
         long,
@@ -54,7 +59,7 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Also time topo with ranks as threads, not only as processes
-    #[arg(long)]
+    #[arg(long, conflicts_with = "hosts")]
     threads: bool,
     /// Threads that compute meanwhile, to see how the programs share the cores
     #[arg(long, default_value_t = 0)]
@@ -68,6 +73,13 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let hosts = arguments.hosts;
+    for ranks in &arguments.ranks {
+        ensure!(
+            hosts > 0 && *ranks > 0 && ranks.is_multiple_of(hosts),
+            "{ranks} ranks cannot be {hosts} hosts with equally many ranks: give `--ranks` a multiple of `--hosts`"
+        );
+    }
     let topo = measure::topo(arguments.topo.as_deref())?;
     let peers = install::all(&arguments.only)?;
     ensure!(!peers.is_empty(), "no peer could be installed");
@@ -132,54 +144,13 @@ fn contest(
     Ok(Contest {
         collective: collective.to_owned(),
         ranks,
+        hosts: arguments.hosts,
         own,
         peers: others
             .into_iter()
             .map(|(name, figures, _)| (name, figures))
             .collect(),
     })
-}
-
-fn run_topo(
-    arguments: &Arguments,
-    topo: &Path,
-    collective: &str,
-    ranks: u32,
-    threads: bool,
-) -> Result<Vec<(u64, Times)>> {
-    let mut command = Command::new(topo);
-    command.args(["run", collective, "--json", "--no-in-place"]);
-    if !threads {
-        command.arg("--processes");
-    }
-    command.args(["--check", "0", "--ranks", &ranks.to_string()]);
-    command.args(["--time", &arguments.time.to_string()]);
-    command.args(["--begin", &arguments.begin.to_string()]);
-    command.args(["--end", &arguments.end.to_string()]);
-    command.args(["--factor", &arguments.factor.to_string()]);
-    if collective == "broadcast" {
-        command.arg("--reply");
-    }
-    let (text, ended) = capture(&mut command, Duration::from_secs(arguments.timeout * 4))?;
-    ensure!(ended, "topo run {collective} did not end in time or failed");
-    let value: Value = serde_json::from_str(&text).context("reading what topo run said")?;
-    let rows = value["rows"].as_array().context("topo run gave no rows")?;
-    // Rows have the requested sizes, although a block has at least one element.
-    let asked = std::iter::successors(Some(arguments.begin), |size| {
-        size.checked_mul(arguments.factor)
-    });
-    let figure = |(row, size): (&Value, u64)| {
-        let timing = &row["out_of_place"];
-        let number = |it: &Value| it.as_f64().context("a row without a time");
-        let (mean, single) = (&timing["time_us"], &timing["latency_us"]);
-        let times = [
-            number(mean)?,
-            number(&single["p50"])?,
-            number(&single["p99"])?,
-        ];
-        Ok((size, times))
-    };
-    rows.iter().zip(asked).map(figure).collect()
 }
 
 fn run_peer(
@@ -189,7 +160,7 @@ fn run_peer(
     ranks: u32,
     end: u64,
 ) -> Result<Vec<(u64, Times)>> {
-    let mut command = peer.command(ranks);
+    let mut command = peer.command(ranks, arguments.hosts);
     command.arg(collective);
     for number in [arguments.begin, end, arguments.factor, arguments.time] {
         command.arg(number.to_string());

@@ -42,6 +42,8 @@ impl Figures {
 pub struct Contest {
     pub collective: String,
     pub ranks: u32,
+    /// Hosts that the ranks act as.
+    pub hosts: u32,
     /// `topo` with ranks as processes, and as threads if requested.
     pub own: Vec<(String, Figures)>,
     pub peers: Vec<(String, Figures)>,
@@ -64,6 +66,14 @@ impl Size {
 }
 
 impl Contest {
+    /// Its ranks, for tables.
+    fn ranks(&self) -> String {
+        match self.hosts {
+            1 => format!("{} ranks", self.ranks),
+            hosts => format!("{} ranks on {hosts} hosts", self.ranks),
+        }
+    }
+
     fn sizes(&self, statistic: usize) -> Vec<Size> {
         let sizes = self.own.iter().flat_map(|(_, it)| it.times.keys());
         let mut sizes: Vec<u64> = sizes.copied().collect();
@@ -98,8 +108,8 @@ impl Contest {
     pub fn table(&self) -> String {
         let mut text = String::new();
         for (statistic, name) in STATISTICS.iter().enumerate() {
-            let (collective, ranks) = (&self.collective, self.ranks);
-            let _ = writeln!(text, "\n{collective}, {ranks} ranks, {name}, µs");
+            let (collective, ranks) = (&self.collective, self.ranks());
+            let _ = writeln!(text, "\n{collective}, {ranks}, {name}, µs");
             let mut heads = vec!["bytes".to_owned()];
             heads.extend(self.own.iter().chain(&self.peers).map(|it| it.0.clone()));
             heads.extend(self.own.iter().map(|it| format!("best/{}", it.0)));
@@ -131,8 +141,9 @@ pub fn summary(contests: &[Contest]) -> String {
         for (at, (name, _)) in contest.own.iter().enumerate() {
             let _ = write!(
                 text,
-                "  {:<16}{} ranks  {name:<14}",
-                contest.collective, contest.ranks
+                "  {:<16}{}  {name:<14}",
+                contest.collective,
+                contest.ranks()
             );
             for (statistic, name) in STATISTICS.iter().enumerate() {
                 let ratios = contest.ratios(at, statistic);
@@ -173,9 +184,9 @@ impl Contest {
                 };
                 let _ = writeln!(
                     text,
-                    "  {:<16}{} ranks {:>12} bytes  {:>4}  {} {own_time:.2} µs, {} {time:.2} µs: {ratio:.2}{mark}",
+                    "  {:<16}{} {:>12} bytes  {:>4}  {} {own_time:.2} µs, {} {time:.2} µs: {ratio:.2}{mark}",
                     self.collective,
-                    self.ranks,
+                    self.ranks(),
                     size.bytes,
                     name,
                     self.own[own].0,
@@ -202,6 +213,7 @@ pub fn json(contests: &[Contest]) -> Value {
         json!({
             "collective": contest.collective,
             "ranks": contest.ranks,
+            "hosts": contest.hosts,
             "sizes": sizes.iter().map(|it| size(it.bytes)).collect::<Vec<_>>(),
         })
     };

@@ -1,6 +1,7 @@
 //! Frames over one or more byte streams.
 //!
-//! Long slots are split over all pipes in equal parts; headers and short slots use the first.
+//! Long slots are split over all pipes in equal parts; headers and short slots use the first. Short
+//! frames that are due together leave with one write, and one read takes all that have arrived.
 //!
 //! A sender without slots sends an empty frame now and then, a beat. A receiver that has room but
 //! receives neither enough of a slot nor a beat for some time reports a stalled connection. While
@@ -34,15 +35,27 @@ fn part(bytes: usize, pipe: usize, pipes: usize) -> Range<usize> {
     edge(pipe)..edge(pipe + 1)
 }
 
+/// Slots up to this length are copied into the bytes that leave with the next write, bytes. Copying
+/// them takes less than the system call.
+const MOST_COPIED: usize = 4 << 10;
+
+/// Most copied bytes that wait for a write, bytes.
+const MOST_AHEAD: usize = 16 << 10;
+
+/// Bytes that a read takes besides those of a long slot. That is the memory of a receiving end.
+const READ_BYTES: usize = 16 << 10;
+
 /// Bytes that were read or written, or `None` if the socket would block.
-fn moved(result: io::Result<usize>) -> Result<Option<usize>, ConnectionError> {
-    match result {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) => match error.kind() {
-            ErrorKind::WouldBlock => Ok(None),
-            ErrorKind::Interrupted => Ok(Some(0)),
-            _ => Err(ConnectionError::Broken(error)),
-        },
+fn moved(mut once: impl FnMut() -> io::Result<usize>) -> Result<Option<usize>, ConnectionError> {
+    loop {
+        return match once() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => Ok(None),
+                ErrorKind::Interrupted => continue,
+                _ => Err(ConnectionError::Broken(error)),
+            },
+        };
     }
 }
 
@@ -55,7 +68,14 @@ fn sockets(pipes: &[Box<dyn Pipe>], marked: &[bool]) -> impl Iterator<Item = Arc
 /// The sending end of a connection over pipes.
 pub struct SocketsOut {
     pipes: Vec<Box<dyn Pipe>>,
-    /// Bytes of the frame that each pipe has taken; of the first, with the header.
+    /// Bytes that the first pipe sends before those of a long slot: short frames, and the header of
+    /// that slot.
+    ahead: Vec<u8>,
+    /// How many of them were written.
+    ahead_written: usize,
+    /// Whether the header of a long slot is among them.
+    begun: bool,
+    /// Bytes of the long slot that each pipe has taken.
     written: Vec<usize>,
     /// Pipes that took no more.
     full: Vec<bool>,
@@ -69,6 +89,9 @@ impl SocketsOut {
     /// Sends over these pipes, and a beat after `pace` without slots.
     pub fn new(pipes: Vec<Box<dyn Pipe>>, pace: Duration) -> Self {
         Self {
+            ahead: Vec::new(),
+            ahead_written: 0,
+            begun: false,
             written: vec![0; pipes.len()],
             full: vec![false; pipes.len()],
             pipes,
@@ -76,50 +99,91 @@ impl SocketsOut {
             sent: Duration::ZERO,
         }
     }
+
+    /// Writes the bytes that are ahead, then those of a long slot. Returns `false` if a pipe is
+    /// full.
+    fn write(&mut self, slot: &[u8]) -> Result<bool, ConnectionError> {
+        let count = self.pipes.len();
+        let mut done = true;
+        for (at, pipe) in self.pipes.iter_mut().enumerate() {
+            let own = &slot[part(slot.len(), at, count)];
+            let written = &mut self.written[at];
+            self.full[at] = false;
+            loop {
+                let ahead = match at {
+                    0 => &self.ahead[self.ahead_written..],
+                    _ => &[],
+                };
+                let rest = &own[*written..];
+                if ahead.is_empty() && rest.is_empty() {
+                    break;
+                }
+                let pieces = [IoSlice::new(ahead), IoSlice::new(rest)];
+                let Some(bytes) = moved(|| pipe.write(&pieces))? else {
+                    (self.full[at], done) = (true, false);
+                    break;
+                };
+                let of_ahead = bytes.min(ahead.len());
+                self.ahead_written += of_ahead;
+                *written += bytes - of_ahead;
+            }
+        }
+        if self.ahead_written == self.ahead.len() {
+            self.ahead.clear();
+            self.ahead_written = 0;
+        }
+        Ok(done)
+    }
 }
 
 impl SendFrames for SocketsOut {
+    fn complete(&mut self) -> Result<bool, ConnectionError> {
+        // The rest of a long slot is written with its header.
+        Ok(!self.ahead.is_empty() && !self.begun && self.write(&[])?)
+    }
+
     fn send(
         &mut self,
         header: &Header,
         bytes: &[u8],
         now: Duration,
     ) -> Result<bool, ConnectionError> {
-        let count = self.pipes.len();
-        let mut done = true;
-        for (at, pipe) in self.pipes.iter_mut().enumerate() {
-            let own = &bytes[part(bytes.len(), at, count)];
-            let head = if at == 0 { HEADER_BYTES } else { 0 };
-            let written = &mut self.written[at];
-            self.full[at] = false;
-            while *written < head + own.len() {
-                let pieces = [
-                    IoSlice::new(&header[(*written).min(head)..head]),
-                    IoSlice::new(&own[written.saturating_sub(head)..]),
-                ];
-                match moved(pipe.write(&pieces))? {
-                    Some(bytes) => *written += bytes,
-                    None => {
-                        (self.full[at], done) = (true, false);
-                        break;
-                    }
-                }
+        if bytes.len() <= MOST_COPIED {
+            let frame = HEADER_BYTES + bytes.len();
+            if self.ahead.len() + frame > MOST_AHEAD && !self.write(&[])? {
+                return Ok(false);
             }
-        }
-        if done {
-            self.written.fill(0);
+            self.ahead.extend_from_slice(header);
+            self.ahead.extend_from_slice(bytes);
             self.sent = now;
+            return Ok(true);
         }
-        Ok(done)
+        if !self.begun {
+            self.ahead.extend_from_slice(header);
+            self.begun = true;
+        }
+        if !self.write(bytes)? {
+            return Ok(false);
+        }
+        self.written.fill(0);
+        (self.begun, self.sent) = (false, now);
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> Result<(), ConnectionError> {
+        if !self.full[0] {
+            self.complete()?;
+        }
+        Ok(())
     }
 
     fn wants_empty(&mut self, now: Duration, _ending: bool) -> bool {
-        now >= self.sent + self.pace
+        self.ahead.is_empty() && now >= self.sent + self.pace
     }
 
     /// The kernel sends what sockets took, and closing them is the end of the stream.
     fn is_drained(&self) -> bool {
-        true
+        self.ahead.is_empty()
     }
 
     fn wait_for(&self, awaited: &mut Awaited) {
@@ -132,8 +196,13 @@ pub struct SocketsIn {
     /// None until the sender has connected.
     pipes: Vec<Box<dyn Pipe>>,
     arrivals: Option<Arrivals>,
-    header: Header,
-    header_read: usize,
+    /// Bytes of the first pipe that were read ahead: those in `unused`.
+    ahead: Box<[u8]>,
+    unused: Range<usize>,
+    /// Whether the first pipe had no more at the last read of this look.
+    dry: bool,
+    /// The header of the slot that is being read.
+    header: Option<Header>,
     /// Bytes of the slot that were read from each pipe.
     read: Vec<usize>,
     /// Pipes with more to read; none if there is no room for the slot.
@@ -156,8 +225,10 @@ impl SocketsIn {
             wanted: vec![false; pipes.len()],
             pipes,
             arrivals: None,
-            header: [0; HEADER_BYTES],
-            header_read: 0,
+            ahead: vec![0; READ_BYTES].into(),
+            unused: 0..0,
+            dry: false,
+            header: None,
             silence,
             since: None,
             received: 0,
@@ -180,56 +251,101 @@ impl SocketsIn {
         *self = Self::new(pipes, self.silence);
         true
     }
+
+    /// Reads ahead from the first pipe. Returns `false` if it has no more now.
+    fn read_ahead(&mut self) -> Result<bool, ConnectionError> {
+        if self.dry {
+            return Ok(false);
+        }
+        self.ahead.copy_within(self.unused.clone(), 0);
+        self.unused = 0..self.unused.len();
+        let room = &mut self.ahead[self.unused.end..];
+        let read = moved(|| self.pipes[0].read(room))?;
+        // A stream that gives less than there is room for has no more.
+        self.dry = read.is_none_or(|it| it < room.len());
+        match read {
+            Some(0) => Err(ConnectionError::Ended),
+            Some(bytes) => {
+                self.unused.end += bytes;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Reads bytes of the slot from a pipe. Returns how many; `None` if it has no more now.
+    fn read_from(&mut self, at: usize, room: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
+        let is_short = room.len() <= self.ahead.len() / 2;
+        if at == 0 && self.unused.is_empty() && is_short && !self.read_ahead()? {
+            return Ok(None);
+        }
+        if at == 0 && !self.unused.is_empty() {
+            let bytes = room.len().min(self.unused.len());
+            let from = &self.ahead[self.unused.clone()][..bytes];
+            room[..bytes].copy_from_slice(from);
+            self.unused.start += bytes;
+            return Ok(Some(bytes));
+        }
+        if at == 0 && self.dry {
+            return Ok(None);
+        }
+        let read = moved(|| self.pipes[at].read(room))?;
+        self.dry |= at == 0 && read.is_none_or(|it| it < room.len());
+        match read {
+            Some(0) => Err(ConnectionError::Ended),
+            read => Ok(read),
+        }
+    }
 }
 
 impl ReceiveFrames for SocketsIn {
+    fn begin(&mut self) {
+        self.dry = false;
+    }
+
     fn header(&mut self) -> Result<Option<Header>, ConnectionError> {
         if self.pipes.is_empty() && !self.take_arrived() {
             return Ok(None);
         }
         self.wanted.fill(false);
-        while self.header_read < HEADER_BYTES {
-            let rest = &mut self.header[self.header_read..];
-            match moved(self.pipes[0].read(rest))? {
-                Some(0) => return Err(ConnectionError::Ended),
-                Some(read) => self.header_read += read,
-                None => {
-                    self.wanted[0] = true;
-                    return Ok(None);
-                }
+        if self.header.is_some() {
+            return Ok(self.header);
+        }
+        while self.unused.len() < HEADER_BYTES {
+            if !self.read_ahead()? {
+                self.wanted[0] = true;
+                return Ok(None);
             }
         }
-        Ok(Some(self.header))
+        let (header, _) = self.ahead[self.unused.clone()].split_at(HEADER_BYTES);
+        self.header = header.try_into().ok();
+        self.unused.start += HEADER_BYTES;
+        Ok(self.header)
     }
 
     fn read(&mut self, room: &mut [u8]) -> Result<bool, ConnectionError> {
         let (bytes, count) = (room.len(), self.pipes.len());
         let mut done = true;
-        for (at, pipe) in self.pipes.iter_mut().enumerate() {
+        for at in 0..count {
             let own = &mut room[part(bytes, at, count)];
             while self.read[at] < own.len() {
-                match moved(pipe.read(&mut own[self.read[at]..]))? {
-                    Some(0) => return Err(ConnectionError::Ended),
-                    Some(read) => {
-                        self.read[at] += read;
-                        self.received += read;
-                    }
-                    None => {
-                        (self.wanted[at], done) = (true, false);
-                        break;
-                    }
-                }
+                let Some(read) = self.read_from(at, &mut own[self.read[at]..])? else {
+                    (self.wanted[at], done) = (true, false);
+                    break;
+                };
+                self.read[at] += read;
+                self.received += read;
             }
         }
         if done {
             self.read.fill(0);
-            self.header_read = 0;
+            self.header = None;
         }
         Ok(done)
     }
 
     fn take_empty(&mut self) {
-        self.header_read = 0;
+        self.header = None;
         self.since = None;
     }
 

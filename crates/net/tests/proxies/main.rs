@@ -1,5 +1,6 @@
 //! Connections over pipes that delay, stall, cut, drop and alter, drawn from a seed.
 
+mod calls;
 mod faults;
 
 use std::collections::VecDeque;
