@@ -37,8 +37,8 @@ impl Profile {
         Some(self.explain(request, shape).first()?.choice)
     }
 
-    /// The choices for a request from the fastest on, with the times by which [`Self::choose`]
-    /// takes the first.
+    /// The choices for a request with their expected times, from the fastest on, which
+    /// [`Self::choose`] takes.
     pub fn explain(&self, request: &Request, shape: CommunicatorShape) -> Vec<Explained> {
         let (model, bytes) = (self.of(shape), request.bytes(shape.ranks));
         let serving = |estimates: Vec<Estimate<Choice>>| -> Vec<Estimate<Choice>> {

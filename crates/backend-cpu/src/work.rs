@@ -315,7 +315,7 @@ impl Job {
     fn hierarchical(&self, schedule: Schedule, hosts: f64) -> Work {
         use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter};
         let (m, local) = (self.message, self.ranks / hosts);
-        // A block between hosts stands for so many blocks, which are messages of their own.
+        // So many blocks, each a message of its own, replace a block between hosts.
         let (copies, message) = match self.collective {
             AllGather | ReduceScatter => (local, m),
             AllToAll => (local * local, m * local),

@@ -44,8 +44,23 @@ pub struct Case {
     pub in_place: bool,
 }
 
-/// All cases with these numbers of ranks and these counts.
+/// All cases with these numbers of ranks and these counts, but not those by hierarchical
+/// algorithms.
 pub fn cases(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
+    all_cases(all_ranks, counts, choices)
+}
+
+/// The cases by hierarchical algorithms, for backends that run them.
+pub fn hierarchical(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
+    let choices = |collective| choices_by(collective, &[Transfer::Hierarchical]);
+    all_cases(all_ranks, counts, choices)
+}
+
+fn all_cases(
+    all_ranks: &[u32],
+    counts: &[usize],
+    choices: impl Fn(Collective) -> Vec<Choice>,
+) -> Vec<Case> {
     let mut cases = Vec::new();
     for ranks in all_ranks.iter().copied() {
         for collective in Collective::ALL {
@@ -86,12 +101,16 @@ pub fn cases(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
     cases
 }
 
-/// All choices for a collective, each with one channel and with two, with long and with short
-/// pieces.
+/// All choices for a collective but hierarchical ones, each with one channel and with two, with
+/// long and with short pieces.
 pub fn choices(collective: Collective) -> Vec<Choice> {
+    choices_by(collective, &[Transfer::Fifo, Transfer::Direct])
+}
+
+fn choices_by(collective: Collective, transfers: &[Transfer]) -> Vec<Choice> {
     let mut choices = Vec::new();
     for schedule in Schedule::ALL {
-        for transfer in Transfer::ALL {
+        for transfer in transfers.iter().copied() {
             if !schedule.serves(collective, transfer) {
                 continue;
             }

@@ -17,7 +17,7 @@ use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use bootstrap::{Key, socket};
 use executor::suite::{self, COUNTS, Case};
-use executor::{Communicator, Settings};
+use executor::{Choice, Communicator, Settings};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use net::{Host, Hosts, Options};
 use program::Transfer;
@@ -41,7 +41,19 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn cases(ranks: u32) -> Vec<Case> {
     let mut all = suite::cases(&[ranks], &COUNTS);
     all.retain(|it| it.choice.transfer == Transfer::Fifo);
-    let group = |it: &Case| (it.collective, it.choice.schedule, it.choice.protocol);
+    // Two hosts with different numbers of ranks exchange whole messages only.
+    let hierarchical = suite::hierarchical(&[ranks], &COUNTS).into_iter();
+    let even = ranks.is_multiple_of(2);
+    all.extend(hierarchical.filter(|it| even || !it.collective.splits_message()));
+    let group = |it: &Case| {
+        let Choice {
+            schedule,
+            transfer,
+            protocol,
+            ..
+        } = it.choice;
+        (it.collective, schedule, transfer, protocol)
+    };
     let mut drawn = Vec::new();
     let mut seed = number(SEED, 1).wrapping_mul(0x1_0000);
     while let Some(first) = all.first().map(group) {

@@ -204,6 +204,18 @@ impl Channels {
         &self.hosts
     }
 
+    /// By channel and rank: the position of the rank in the channel's ring.
+    pub fn positions(&self) -> Vec<Vec<u32>> {
+        let positions = |ring: &Vec<u32>| {
+            let mut positions = vec![0; ring.len()];
+            for (rank, position) in ring.iter().zip(0..) {
+                positions[*rank as usize] = position;
+            }
+            positions
+        };
+        self.rings.iter().map(positions).collect()
+    }
+
     /// How many hosts.
     pub fn host_count(&self) -> u32 {
         self.hosts.iter().max().map_or(1, |last| last + 1)

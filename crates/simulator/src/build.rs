@@ -68,8 +68,8 @@ enum End {
 struct Draft {
     shape: u32,
     ends: Vec<End>,
-    /// Whether no step was left out because its pieces are empty.
-    whole: bool,
+    /// Whether all pieces of each part have the same length, so that their order does not matter.
+    even: bool,
 }
 
 /// Makes a model of the programs of a request, bound to a message.
@@ -138,7 +138,7 @@ impl Builder<'_> {
             let key = (likeness.like, channel);
             if !self.alike.contains_key(&key) {
                 let drafts = self.drafts(likeness.like, channel)?;
-                let even = drafts.iter().all(|it| it.whole && self.is_even(it));
+                let even = drafts.iter().all(|it| it.even);
                 self.alike.insert(key, even.then_some(drafts));
             }
             if let Some(Some(drafts)) = self.alike.get(&key) {
@@ -147,13 +147,19 @@ impl Builder<'_> {
                     let found = pairs.find(|(theirs, _)| *theirs == end);
                     found.map_or(end, |(_, own)| *own)
                 };
+                let peer = |rank: u32| {
+                    let mut pairs = likeness.ends.iter();
+                    let found = pairs.find(|(theirs, _)| theirs.peer == rank);
+                    found.map_or(rank, |(_, own)| own.peer)
+                };
                 let mut drafts = drafts.clone();
                 for end in drafts.iter_mut().flat_map(|draft| &mut draft.ends) {
                     match end {
                         End::Send(at) | End::Receive(at) | End::Notify(at) | End::Wait(at) => {
                             *at = own(*at);
                         }
-                        End::Read(_) | End::Write(_) | End::Gather | End::Spread => {}
+                        End::Read(at) | End::Write(at) => *at = peer(*at),
+                        End::Gather | End::Spread => {}
                     }
                 }
                 return self.lanes(rank, channel, &drafts);
@@ -163,19 +169,6 @@ impl Builder<'_> {
         self.lanes(rank, channel, &drafts)
     }
 
-    /// Whether all steps of each part move as much, so that their order does not matter.
-    fn is_even(&self, draft: &Draft) -> bool {
-        let shape = &self.model.shapes[draft.shape as usize];
-        let [body, last, after] = shape.marks.map(|mark| mark as usize);
-        [0..body, body..last, last..after, after..shape.steps.len()]
-            .into_iter()
-            .all(|part| {
-                let mut steps = shape.steps[part].iter().map(|step| step.bytes);
-                let first = steps.next();
-                steps.all(|bytes| Some(bytes) == first)
-            })
-    }
-
     /// The lanes of a rank and channel.
     fn drafts(&mut self, rank: u32, channel: u16) -> Result<Vec<Draft>, BuildError> {
         let mut program = self.lowering.of_channel(rank, channel);
@@ -183,8 +176,23 @@ impl Builder<'_> {
         let bound = program.bind_unproved(self.message)?;
         let mut drafts = Vec::with_capacity(bound.lanes.len());
         for (lane, written) in bound.lanes.iter().zip(&program.lanes) {
-            let full = |steps: &[BoundStep]| [0, written.body.len()].contains(&steps.len());
-            let whole = full(&lane.body) && full(&lane.last);
+            let even = [&lane.body, &lane.last].into_iter().all(|steps| {
+                // Otherwise steps were left out because their pieces are empty.
+                let whole = [0, written.body.len()].contains(&steps.len());
+                let moves = written
+                    .body
+                    .iter()
+                    .zip(steps)
+                    .filter(|(_, it)| it.elements > 0);
+                let mut pieces = moves.map(|(it, bound)| (bound.elements, it.pieces.count));
+                let first = pieces.next();
+                whole
+                    && pieces.all(|(elements, count)| {
+                        first.is_none_or(|(one, of)| {
+                            elements * u64::from(of) == one * u64::from(count)
+                        })
+                    })
+            });
             let mut ends = Vec::new();
             let shape = shape(&bound, lane, &mut ends);
             let steps = shape.steps.len() as u64;
@@ -202,7 +210,7 @@ impl Builder<'_> {
                     next
                 }
             };
-            drafts.push(Draft { shape, ends, whole });
+            drafts.push(Draft { shape, ends, even });
         }
         Ok(drafts)
     }

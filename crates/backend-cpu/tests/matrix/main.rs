@@ -40,9 +40,15 @@ fn run_all(cases: &[Case]) {
     }
 }
 
+fn all_cases() -> Vec<Case> {
+    let mut all = suite::cases(&RANKS, &COUNTS);
+    all.extend(suite::hierarchical(&RANKS, &COUNTS));
+    all
+}
+
 #[test]
 fn sampled_matrix_of_threads() {
-    let all = suite::cases(&RANKS, &COUNTS);
+    let all = all_cases();
     let size = from_environment("TOPO_MATRIX_SAMPLE", SAMPLE) as usize;
     let sample = suite::sample(&all, size, from_environment("TOPO_MATRIX_SEED", 20_260_101));
     println!("{} of {} cases", sample.len(), all.len());
@@ -66,7 +72,7 @@ fn part_from_environment() -> (usize, usize) {
 #[ignore = "takes long; run it by `cargo xtask matrix`"]
 fn whole_matrix_of_threads() {
     let (part, parts) = part_from_environment();
-    let all = suite::cases(&RANKS, &COUNTS);
+    let all = all_cases();
     let edge = |part: usize| all.len() * part / parts;
     run_all(&all[edge(part - 1)..edge(part)]);
 }

@@ -130,7 +130,9 @@ impl Chosen {
                 (_, Protocol::Ll) => (2, 1),
                 (_, Protocol::Ll128) => (16, 15),
             },
-            predicted_us: nccl.map(|(_, _, time)| time),
+            predicted_us: nccl
+                .map(|(_, _, time)| time)
+                .filter(|_| transfer == Transfer::Fifo),
         })
     }
 }

@@ -164,15 +164,17 @@ impl Network for Counting {
 pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<usize, String> {
     let rank = communicator.rank();
     let mut launched = 0;
+    let transfers = [Transfer::Fifo, Transfer::Hierarchical];
     for collective in Collective::ALL {
-        for schedule in Schedule::ALL {
+        let schedules = Schedule::ALL.into_iter();
+        for (schedule, transfer) in schedules.flat_map(|it| transfers.map(|by| (it, by))) {
             for protocol in Protocol::ALL {
-                if !schedule.serves(collective, Transfer::Fifo) {
+                if !schedule.serves(collective, transfer) {
                     continue;
                 }
                 communicator.set_choice(Some(Choice {
                     schedule,
-                    transfer: Transfer::Fifo,
+                    transfer,
                     protocol,
                     channels: 2,
                     piece_bytes: 0,
@@ -189,7 +191,7 @@ pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<u
                     let mut input = vec![0_i32; check.input_elements(rank)];
                     let mut output = vec![0_i32; check.output_elements(rank)];
                     check.fill(rank, 0, &mut input);
-                    let name = format!("{collective} {schedule} {protocol} {count}");
+                    let name = format!("{collective} {schedule} {transfer} {protocol} {count}");
                     match check.launch(communicator, (&input, &mut output)) {
                         Ok(()) => launched += 1,
                         // Some algorithms need a power of two of ranks.

@@ -1,170 +1,84 @@
 //! Hierarchical algorithms: one rank of each host and channel, the leader, reads and writes the
-//! buffers of the host's ranks, and the leaders run an algorithm through FIFOs, as if each host were
-//! one rank.
+//! buffers of the host's ranks, and the leaders run an algorithm through FIFOs, as if each host
+//! were one rank.
 //!
 //! The network carries each byte once per host, and each rank but the leaders only says that its
-//! buffers may be accessed, and waits. Where each rank has blocks of its own, a block of the
-//! algorithm between hosts stands for the blocks of a host's ranks.
+//! buffers may be accessed, and waits. Where each rank has blocks of its own, one block of the
+//! algorithm between hosts is replaced by the blocks of all ranks of a host.
 
 use super::direct::{Touch, inputs, of_rank};
+use super::hierarchy::{Hierarchy, of_leaders};
 use super::part;
 use super::place::{ChannelLanes, ChannelMember};
 use super::request::ProgramRequest;
-use super::trees::Trees;
 use super::write::{Fold, spread};
-use crate::{BufferKind, Channels, Collective, ConnectionEnd, Operand, Pieces, Step, Transfer};
+use crate::{BufferKind, Collective, ConnectionEnd, Operand, Pieces, Step};
 
 /// Blocks of a host that are sent before the next ones are received. FIFOs need as many slots.
 const TOGETHER: usize = 4;
-
-/// The hosts of a job, and the leaders of their channels.
-pub struct Hierarchy {
-    /// By rank.
-    host_of: Vec<u32>,
-    /// By host: its ranks.
-    members: Vec<Vec<u32>>,
-    /// By channel and host.
-    leaders: Vec<Vec<u32>>,
-    /// Rings and trees over hosts.
-    between: Channels,
-    trees: Trees,
-}
-
-impl Hierarchy {
-    pub fn of(request: &ProgramRequest<'_>) -> Self {
-        let channels = request.channels;
-        let host_of = channels.hosts().to_vec();
-        let between = channels.between_hosts();
-        let mut members = vec![Vec::new(); between.ranks() as usize];
-        for (host, rank) in host_of.iter().zip(0..) {
-            members[*host as usize].push(rank);
-        }
-        let mut leaders: Vec<Vec<u32>> = (0..channels.count())
-            .map(|channel| leaders(channels, channel, &members))
-            .collect();
-        if request.collective.has_root() {
-            for leaders in &mut leaders {
-                leaders[host_of[request.root as usize] as usize] = request.root;
-            }
-        }
-        let trees = Trees::of(&of_leaders(request, &between, &host_of));
-        Self {
-            host_of,
-            members,
-            leaders,
-            between,
-            trees,
-        }
-    }
-}
-
-/// The leader of each host: the rank at which the channel's ring enters the host. If no ring
-/// differs from another, the leaders of the channels are as far from each other as possible.
-fn leaders(channels: &Channels, channel: u16, members: &[Vec<u32>]) -> Vec<u32> {
-    let ring = &channels.rings()[usize::from(channel)];
-    let differ = channels.rings().iter().any(|other| other != ring);
-    let host_of = channels.hosts();
-    let enters = |host: u32| {
-        let before = ring.iter().cycle().skip(ring.len() - 1);
-        let mut links = before.zip(ring);
-        let entry = links.find(|(before, rank)| {
-            host_of[**rank as usize] == host && host_of[**before as usize] != host
-        });
-        entry.map(|(_, rank)| *rank)
-    };
-    let leaders = members.iter().zip(0..).map(|(members, host)| {
-        let count = u64::from(channels.count());
-        let spread = u64::from(channel) * members.len() as u64 / count;
-        let spread = usize::try_from(spread).unwrap_or(0);
-        let entry = differ.then(|| enters(host)).flatten();
-        entry.unwrap_or(members[spread])
-    });
-    leaders.collect()
-}
-
-/// What the leaders do together.
-fn of_leaders<'a>(
-    request: &ProgramRequest<'_>,
-    between: &'a Channels,
-    host_of: &[u32],
-) -> ProgramRequest<'a> {
-    // The leader of a host with several ranks has their sum in its output, or sums of all blocks in
-    // scratch memory.
-    let in_place = match request.collective {
-        Collective::AllReduce | Collective::Reduce => true,
-        Collective::Broadcast => request.in_place,
-        _ => false,
-    };
-    ProgramRequest {
-        collective: request.collective,
-        schedule: request.schedule,
-        transfer: Transfer::Fifo,
-        root: host_of[request.root as usize],
-        in_place,
-        channels: between,
-    }
-}
 
 pub fn hierarchical(place: &ChannelMember<'_>, hierarchy: &Hierarchy) -> ChannelLanes {
     let host = hierarchy.host_of[place.rank as usize];
     let leaders = &hierarchy.leaders[usize::from(place.channel)];
     let leader = leaders[host as usize];
-    let members = &hierarchy.members[host as usize];
-    let between = of_leaders(place.request, &hierarchy.between, &hierarchy.host_of);
-    let written = part(&ChannelMember {
-        request: &between,
-        rank: host,
-        channel: place.channel,
-        trees: &hierarchy.trees,
-        hierarchy: None,
-    });
+    if place.rank != leader {
+        let touch = Touch {
+            by: vec![leader],
+            of: Vec::new(),
+        };
+        let lane = touch.lane(place, Vec::new());
+        // As many pieces as the leaders have.
+        return ChannelLanes::new(hierarchy.pieces.into(), vec![lane]);
+    }
+    let written = between(place.request, hierarchy, host, place.channel);
     let inside = Inside {
         place,
         hierarchy,
         leaders,
-        members,
+        members: &hierarchy.members[host as usize],
         all: Pieces {
             first: 0,
             count: written.pieces,
         },
     };
-    let copies = u32::from(written.scratch_blocks) * inside.copies();
-    let scratch = inside.sums() + copies;
     let touch = Touch {
-        by: (place.rank != leader)
-            .then_some(leader)
-            .into_iter()
-            .collect(),
-        of: match place.rank == leader {
-            true => inside.others().collect(),
-            false => Vec::new(),
-        },
+        by: Vec::new(),
+        of: hierarchy.others(leader).collect(),
     };
-    let mut lanes: Vec<_> = match place.rank == leader {
-        true => written
-            .lanes
-            .into_iter()
-            .map(|lane| inside.body(&lane.body))
-            .collect(),
-        false => vec![Vec::new()],
-    };
-    if place.rank == leader {
-        // Only the first lane reads inputs, and only the last one completes outputs.
-        if let Some(first) = lanes.first_mut() {
-            first.splice(0..0, inside.before());
-        }
-        if let Some(last) = lanes.last_mut() {
-            last.extend(inside.after());
-        }
-    }
-    let mut lanes: Vec<_> = lanes.into_iter().map(|body| place.lane(body)).collect();
+    let bodies = written.lanes.iter().map(|lane| inside.body(&lane.body));
+    let mut lanes: Vec<_> = bodies.map(|body| place.lane(body)).collect();
+    // Only the first lane reads inputs, and only the last one completes outputs.
     if let Some(first) = lanes.first_mut() {
         first.prologue = touch.begin(place);
+        first.body.splice(0..0, inside.before());
     }
     if let Some(last) = lanes.last_mut() {
+        last.body.extend(inside.after());
         last.epilogue = touch.end(place);
     }
-    ChannelLanes::with_scratch(written.pieces.into(), scratch, lanes)
+    let copies = u32::from(written.scratch_blocks) * inside.copies();
+    ChannelLanes::with_scratch(written.pieces.into(), inside.sums() + copies, lanes)
+}
+
+/// Pieces of a window.
+pub fn pieces(request: &ProgramRequest<'_>, hierarchy: &Hierarchy) -> u16 {
+    between(request, hierarchy, 0, 0).pieces
+}
+
+/// The lanes of a host in a channel, as if each host were one rank.
+fn between(
+    request: &ProgramRequest<'_>,
+    hierarchy: &Hierarchy,
+    host: u32,
+    channel: u16,
+) -> ChannelLanes {
+    part(&ChannelMember {
+        request: &of_leaders(request, &hierarchy.between, &hierarchy.host_of),
+        rank: host,
+        channel,
+        trees: &hierarchy.trees,
+        hierarchy: None,
+    })
 }
 
 /// What a leader does on its host.
@@ -183,11 +97,7 @@ impl Inside<'_> {
 
     /// The ranks of the host without the leader.
     fn others(&self) -> impl Iterator<Item = u32> {
-        let own = self.place.rank;
-        self.members
-            .iter()
-            .copied()
-            .filter(move |rank| *rank != own)
+        self.hierarchy.others(self.place.rank)
     }
 
     /// The rank of a host with a number.
@@ -195,7 +105,7 @@ impl Inside<'_> {
         self.hierarchy.members[host as usize][number as usize]
     }
 
-    /// Blocks that a block between hosts stands for.
+    /// Blocks of ranks that replace a block between hosts.
     fn copies(&self) -> u32 {
         let members = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
         match self.collective() {
@@ -278,8 +188,8 @@ impl Inside<'_> {
 
     /// The steps between hosts, with the memory and the ranks of this job.
     ///
-    /// A step is repeated for the blocks that its block stands for. The algorithms send a block
-    /// before they receive the next one, so a few blocks at a time fit in the FIFOs' slots.
+    /// A step is repeated for all blocks that replace its block. The algorithms send a block before
+    /// they receive the next one, so a few blocks at a time fit in the FIFOs' slots.
     fn body(&self, steps: &[Step]) -> Vec<Step> {
         let copies: Vec<u32> = (0..self.copies()).collect();
         let all = copies.chunks(TOGETHER).flat_map(|copies| {
@@ -289,7 +199,7 @@ impl Inside<'_> {
         all.collect()
     }
 
-    /// The step for one of the blocks that its block stands for.
+    /// The step for one of the blocks that replace its block.
     fn copy(&self, step: &Step, copy: u32) -> Option<Step> {
         let of = |operands: &[Operand]| -> Vec<Operand> {
             operands.iter().map(|it| self.renamed(it, copy)).collect()

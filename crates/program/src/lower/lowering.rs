@@ -1,6 +1,7 @@
 //! The programs of single ranks, for jobs that are too large to hold all programs.
 
-use super::hierarchical::Hierarchy;
+use super::hierarchical;
+use super::hierarchy::Hierarchy;
 use super::place::ChannelMember;
 use super::trees::Trees;
 use super::{LowerError, ProgramRequest, check, fifo_pieces, part};
@@ -35,12 +36,19 @@ impl<'a> Lowering<'a> {
         check(request)?;
         let is_ring = request.schedule == Schedule::Ring && request.transfer == Transfer::Fifo;
         let is_hierarchical = request.transfer == Transfer::Hierarchical;
-        let rings = request.channels.rings().iter().filter(|_| is_ring);
+        let hierarchy = is_hierarchical.then(|| {
+            let mut hierarchy = Hierarchy::of(request);
+            hierarchy.pieces = hierarchical::pieces(request, &hierarchy);
+            hierarchy
+        });
         Ok(Self {
             request,
             trees: Trees::of(request),
-            hierarchy: is_hierarchical.then(|| Hierarchy::of(request)),
-            positions: rings.map(|ring| inverse(ring)).collect(),
+            hierarchy,
+            positions: match is_ring {
+                true => request.channels.positions(),
+                false => Vec::new(),
+            },
         })
     }
 
@@ -83,6 +91,23 @@ impl<'a> Lowering<'a> {
             Collective::Broadcast | Collective::Reduce
         ) {
             return None;
+        }
+        if let Some(hierarchy) = &self.hierarchy {
+            let is_ring = self.request.schedule == Schedule::Ring;
+            let alike = is_ring.then(|| hierarchy.likeness(rank, channel));
+            let (like, pairs) = alike.flatten()?;
+            let end = |peer| ConnectionEnd {
+                peer,
+                channel,
+                port: 0,
+            };
+            let ends = pairs
+                .into_iter()
+                .map(|(theirs, own)| (end(theirs), end(own)));
+            return Some(Likeness {
+                like,
+                ends: ends.collect(),
+            });
         }
         let positions = self.positions.get(usize::from(channel))?;
         let ring = self.request.channels.rings().get(usize::from(channel))?;
@@ -137,17 +162,6 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// The position of each rank in a ring.
-fn inverse(ring: &[u32]) -> Vec<u32> {
-    let mut positions = vec![0; ring.len()];
-    for (rank, position) in ring.iter().zip(0..) {
-        if let Some(place) = positions.get_mut(*rank as usize) {
-            *place = position;
-        }
-    }
-    positions
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,12 +177,20 @@ mod tests {
         let operand = |operand: &Operand| match operand {
             Operand::Fifo(end) => Operand::Fifo(own(end)),
             Operand::Local { buffer, .. } => Operand::local(*buffer, 0),
+            Operand::Peer { rank, buffer, .. } => {
+                let mut pairs = likeness.ends.iter();
+                let found = pairs.find(|(theirs, _)| theirs.peer == *rank);
+                let rank = found.map_or(*rank, |(_, own)| own.peer);
+                Operand::peer(rank, *buffer, 0)
+            }
             other => *other,
         };
         let mut lane = lane.clone();
         let steps = [&mut lane.prologue, &mut lane.body, &mut lane.epilogue];
         for step in steps.into_iter().flatten() {
             step.pieces.first = 0;
+            step.waits = step.waits.iter().map(own).collect();
+            step.notifies = step.notifies.iter().map(own).collect();
             step.sources = step.sources.iter().map(operand).collect();
             step.destinations = step.destinations.iter().map(operand).collect();
         }
@@ -177,17 +199,25 @@ mod tests {
 
     #[test]
     fn ranks_of_a_ring_are_alike() {
-        for ranks in 2..10 {
+        let cases = (2..10)
+            .map(|ranks| (ranks, 1))
+            .chain([(4, 2), (6, 2), (6, 3), (12, 3)]);
+        for (ranks, on_host) in cases {
             // Two rings, the second in another order.
             let second = (0..ranks).rev().collect();
             let trees = vec![Tree::binary(ranks, false); 2];
             let rings = vec![(0..ranks).collect(), second];
             let channels = Channels::new(ranks, rings, trees).expect("two rings");
+            let hosts: Vec<u32> = (0..ranks).map(|rank| rank / on_host).collect();
+            let channels = channels.on_hosts(&hosts).expect("a host for each");
             for collective in Collective::ALL {
                 let request = ProgramRequest {
                     collective,
                     schedule: Schedule::Ring,
-                    transfer: Transfer::Fifo,
+                    transfer: match on_host {
+                        1 => Transfer::Fifo,
+                        _ => Transfer::Hierarchical,
+                    },
                     root: 0,
                     in_place: false,
                     channels: &channels,

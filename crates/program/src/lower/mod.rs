@@ -35,6 +35,7 @@ mod direct;
 mod gather_scatter;
 mod halving;
 mod hierarchical;
+mod hierarchy;
 mod leader;
 mod lowering;
 mod mesh;

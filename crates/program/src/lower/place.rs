@@ -1,6 +1,6 @@
 //! One rank in one channel: the input of every algorithm.
 
-use super::hierarchical::Hierarchy;
+use super::hierarchy::Hierarchy;
 use super::request::ProgramRequest;
 use super::trees::Trees;
 use super::write::copy;
