@@ -132,7 +132,7 @@ impl Chosen {
             },
             predicted_us: nccl
                 .map(|(_, _, time)| time)
-                .filter(|_| transfer == Transfer::Fifo),
+                .filter(|_| transfer != Transfer::Hierarchical),
         })
     }
 }

@@ -174,15 +174,15 @@ fn check(request: &ProgramRequest<'_>) -> Result<(), LowerError> {
         ..
     } = *request;
     if collective == Collective::SendRecv || !schedule.serves(collective, transfer) {
-        let choices = Schedule::ALL
-            .into_iter()
-            .flat_map(|schedule| Transfer::ALL.map(|transfer| (schedule, transfer)));
-        let serving = choices.filter(|(schedule, transfer)| {
-            collective != Collective::SendRecv && schedule.serves(collective, *transfer)
+        let names = Schedule::ALL.into_iter().filter_map(|schedule| {
+            let serves = |it: &Transfer| {
+                collective != Collective::SendRecv && schedule.serves(collective, *it)
+            };
+            let transfers = Transfer::ALL.into_iter().filter(serves);
+            let transfers: Vec<&str> = transfers.map(Transfer::name).collect();
+            (!transfers.is_empty()).then(|| format!("{schedule} ({})", transfers.join(" or ")))
         });
-        let names: Vec<String> = serving
-            .map(|(schedule, transfer)| format!("{schedule} ({transfer})"))
-            .collect();
+        let names: Vec<String> = names.collect();
         return Err(LowerError::Unserved {
             collective,
             schedule,
