@@ -3,7 +3,7 @@
 use executor::backend::{LaunchContext, Part};
 use executor::connections::{Connections, Ends};
 use executor::supervisor::{Fault, WaitsFor};
-use executor::{Error, Transport, Waiting};
+use executor::{Error, Waiting};
 use program::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Bell, BufferTable, Signal, SignalCount};
@@ -93,12 +93,9 @@ struct Unmet {
 impl Unmet {
     fn of(parts: &[Part<'_, CpuProgram>], connections: &mut Connections) -> Self {
         let (mut first, mut remote, mut local) = (None, false, false);
-        let mut add = |waiting: Waiting, transport: Transport| {
+        let mut add = |waiting: Waiting, is_remote: bool| {
             first.get_or_insert(waiting);
-            match transport {
-                Transport::Net => remote = true,
-                Transport::P2p | Transport::Shm => local = true,
-            }
+            (remote, local) = (remote || is_remote, local || !is_remote);
         };
         for part in parts {
             match part.program.protocol {
@@ -122,18 +119,19 @@ impl Unmet {
     }
 }
 
-/// Calls `add` with the first unmet condition of each lane, and the transport of its rank.
+/// Calls `add` with the first unmet condition of each lane, and whether a rank of another host ends
+/// it.
 fn unmet_of<P: Wired>(
     program: &CpuProgram,
     connections: &mut Connections,
-    add: &mut impl FnMut(Waiting, Transport),
+    add: &mut impl FnMut(Waiting, bool),
 ) {
     for lane in program.lanes.iter().filter(|lane| !lane.is_done()) {
         let step = &program.steps[lane.at as usize];
         let mut wires = P::ends(connections);
         let at = wires.unmet(step).or_else(|| wires.missing(step));
         if let Some(waiting) = at.and_then(|at| step.waiting.get(at)) {
-            add(*waiting, connections.transports[waiting.peer() as usize]);
+            add(*waiting, connections.ends_remotely(*waiting));
         }
     }
 }

@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell, Item, Segment};
 
-use super::worker::Watch;
+use super::readiness::Watch;
 use crate::forwarding::Forwarded;
 use crate::nic::{Incoming, Nics, Outgoing};
 

@@ -34,7 +34,7 @@ pub(super) struct Place {
 /// A connection that is ready.
 pub(super) struct Ready {
     pub(super) place: Place,
-    /// Whether the peer closed it, or it broke. Then reads must go on until they tell.
+    /// Whether the peer closed it, or it broke. Then only a read tells.
     pub(super) hung: bool,
 }
 
@@ -102,6 +102,47 @@ impl Readiness {
             let hung = flags.intersects(hangs);
             each(Ready { place, hung });
         }
+    }
+}
+
+/// The sockets of a connection.
+pub(super) type Sockets = Vec<Arc<TcpStream>>;
+
+/// What an engine knows of a connection's sockets.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// The number of the connection among those of its thread.
+    pub(super) number: u64,
+    /// Whether the kernel tells when they are ready.
+    registered: bool,
+    /// Whether they are not ready, and the kernel will tell when they are.
+    pub(super) blocked: bool,
+    /// Whether the peer closed them.
+    pub(super) hung: bool,
+}
+
+impl Watch {
+    /// Notes whether a connection is blocked after it was driven, if the engine drives it. Returns
+    /// `false` if the kernel cannot tell when that changes.
+    pub(super) fn update(
+        &mut self,
+        thread: usize,
+        blocked: bool,
+        sockets: &dyn Fn() -> Sockets,
+        reads: bool,
+        readiness: Option<&Readiness>,
+    ) -> bool {
+        self.blocked = false;
+        let Some(readiness) = readiness.filter(|_| blocked && !self.hung) else {
+            return true;
+        };
+        let place = Place {
+            thread,
+            connection: self.number,
+        };
+        self.registered = self.registered || readiness.add(place, &sockets(), reads);
+        self.blocked = self.registered;
+        self.registered
     }
 }
 

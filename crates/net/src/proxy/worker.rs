@@ -1,6 +1,5 @@
 //! The connections of a proxy thread. The thread or the engine drives them, whichever has the lock.
 
-use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use executor::Route;
 use shared_memory::Bell;
 
 use super::queue::{Received, Sent, Shared};
-use super::readiness::{Place, Readiness, Ready};
+use super::readiness::{Readiness, Ready, Sockets, Watch};
 use crate::ended::Ended;
 use crate::forwarding::Forwarded;
 use crate::nic::{Awaited, ConnectionError, Nics};
@@ -41,18 +40,6 @@ pub(super) enum Pass {
     Ready,
     /// The own ones that send and may be ready.
     Sends,
-}
-
-/// What an engine knows of a connection's sockets.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
-    number: u64,
-    /// Whether the kernel tells when they are ready.
-    registered: bool,
-    /// Whether they are not ready, and the kernel will tell when they are.
-    blocked: bool,
-    /// Whether the peer closed them.
-    hung: bool,
 }
 
 pub(super) fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
@@ -95,9 +82,6 @@ pub(super) struct Fault {
     error: ConnectionError,
 }
 
-/// The sockets of a connection.
-type Sockets = Vec<Arc<TcpStream>>;
-
 impl Pass {
     const fn is_of_engine(self) -> bool {
         matches!(self, Self::Ready | Self::Sends)
@@ -117,31 +101,6 @@ impl Pass {
             Self::Ready => !received.watch.blocked,
             Self::Forwarded | Self::Sends => false,
         }
-    }
-}
-
-impl Watch {
-    /// Notes whether a connection is blocked after it was driven, if the engine drives it. Returns
-    /// `false` if the kernel cannot tell when that changes.
-    fn update(
-        &mut self,
-        thread: usize,
-        blocked: bool,
-        sockets: &dyn Fn() -> Sockets,
-        reads: bool,
-        readiness: Option<&Readiness>,
-    ) -> bool {
-        self.blocked = false;
-        let Some(readiness) = readiness.filter(|_| blocked && !self.hung) else {
-            return true;
-        };
-        let place = Place {
-            thread,
-            connection: self.number,
-        };
-        self.registered = self.registered || readiness.add(place, &sockets(), reads);
-        self.blocked = self.registered;
-        self.registered
     }
 }
 
