@@ -2,7 +2,7 @@
 
 use executor::backend::{LaunchContext, Part};
 use executor::connections::{Connections, Ends};
-use executor::supervisor::Fault;
+use executor::supervisor::{Fault, WaitsFor};
 use executor::{Error, Waiting};
 use program::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
@@ -58,12 +58,12 @@ enum Pass {
 fn wait(parts: &mut [Part<'_, CpuProgram>], context: &mut LaunchContext<'_>) -> Result<(), Error> {
     let (launch, connections) = (Launch::of(context), &mut *context.connections);
     // Updated only after a pass without progress, so it does not change meanwhile.
-    let waiting = std::cell::Cell::new(first_wait(parts, connections));
+    let unmet = std::cell::Cell::new(Unmet::of(parts, connections));
     let mut failed = None;
     let waited = context.supervisor.wait(
         &mut || match pass_all(parts, connections, launch) {
             Ok(Pass::Stuck) => {
-                waiting.set(first_wait(parts, connections));
+                unmet.set(Unmet::of(parts, connections));
                 false
             }
             Ok(_) => true,
@@ -72,7 +72,8 @@ fn wait(parts: &mut [Part<'_, CpuProgram>], context: &mut LaunchContext<'_>) -> 
                 true
             }
         },
-        || waiting.get(),
+        || unmet.get().first,
+        || unmet.get().waits_for,
     );
     match failed {
         Some(fault) => Err(context.supervisor.fault(*fault)),
@@ -80,28 +81,59 @@ fn wait(parts: &mut [Part<'_, CpuProgram>], context: &mut LaunchContext<'_>) -> 
     }
 }
 
-/// What the first unfinished lane waits for. Data that has arrived is not reported: its sender
-/// may have left since.
-fn first_wait(parts: &[Part<'_, CpuProgram>], connections: &mut Connections) -> Waiting {
-    let mut waits = parts.iter().filter_map(|part| match part.program.protocol {
-        Protocol::Simple => unmet_of::<Simple>(part.program, connections),
-        Protocol::Ll => unmet_of::<LowLatency>(part.program, connections),
-        Protocol::Ll128 => unmet_of::<LowLatency128>(part.program, connections),
-    });
-    waits.next().unwrap_or(Waiting::Signal {
-        from: 0,
-        channel: 0,
-    })
+/// What unfinished lanes wait for. Data that has arrived is not reported: its sender may have left
+/// since.
+#[derive(Debug, Clone, Copy)]
+struct Unmet {
+    /// The wait of the first lane.
+    first: Waiting,
+    waits_for: WaitsFor,
 }
 
-fn unmet_of<P: Wired>(program: &CpuProgram, connections: &mut Connections) -> Option<Waiting> {
-    let mut wires = P::ends(connections);
-    let mut lanes = program.lanes.iter().filter(|lane| !lane.is_done());
-    lanes.find_map(|lane| {
+impl Unmet {
+    fn of(parts: &[Part<'_, CpuProgram>], connections: &mut Connections) -> Self {
+        let (mut first, mut remote, mut local) = (None, false, false);
+        let mut add = |waiting: Waiting, is_remote: bool| {
+            first.get_or_insert(waiting);
+            (remote, local) = (remote || is_remote, local || !is_remote);
+        };
+        for part in parts {
+            match part.program.protocol {
+                Protocol::Simple => unmet_of::<Simple>(part.program, connections, &mut add),
+                Protocol::Ll => unmet_of::<LowLatency>(part.program, connections, &mut add),
+                Protocol::Ll128 => unmet_of::<LowLatency128>(part.program, connections, &mut add),
+            }
+        }
+        let none = Waiting::Signal {
+            from: 0,
+            channel: 0,
+        };
+        Self {
+            first: first.unwrap_or(none),
+            waits_for: match (remote, local) {
+                (true, false) => WaitsFor::Remote,
+                (false, true) => WaitsFor::Local,
+                _ => WaitsFor::Any,
+            },
+        }
+    }
+}
+
+/// Calls `add` with the first unmet condition of each lane, and whether a rank of another host ends
+/// it.
+fn unmet_of<P: Wired>(
+    program: &CpuProgram,
+    connections: &mut Connections,
+    add: &mut impl FnMut(Waiting, bool),
+) {
+    for lane in program.lanes.iter().filter(|lane| !lane.is_done()) {
         let step = &program.steps[lane.at as usize];
-        let at = wires.unmet(step).or_else(|| wires.missing(step))?;
-        step.waiting.get(at).copied()
-    })
+        let mut wires = P::ends(connections);
+        let at = wires.unmet(step).or_else(|| wires.missing(step));
+        if let Some(waiting) = at.and_then(|at| step.waiting.get(at)) {
+            add(*waiting, connections.ends_remotely(*waiting));
+        }
+    }
 }
 
 #[inline]

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use executor::backend::LaunchContext;
+use executor::supervisor::WaitsFor;
 use executor::{Error, Waiting};
 use shared_memory::Bell;
 
@@ -93,7 +94,10 @@ impl<M: DeviceDriver> Launcher<'_, M> {
                 Waiting::Signal { from, channel }
             })
         };
-        if let Err(error) = context.supervisor.wait(&mut ended, missing) {
+        if let Err(error) = context
+            .supervisor
+            .wait(&mut ended, missing, || WaitsFor::Any)
+        {
             gang.abort();
             if !gang.withdraw(self.rank) {
                 // Kernels use this launch's buffers, so they must end first. They do, because
@@ -158,7 +162,9 @@ impl<M: DeviceDriver> Launcher<'_, M> {
                 remote.look(&mut context.supervisor)
             } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
                 let mut ended = || !matches!(poll(&mut told), Ok(false));
-                context.supervisor.wait(&mut ended, || waiting)
+                context
+                    .supervisor
+                    .wait(&mut ended, || waiting, || WaitsFor::Any)
             } else {
                 Ok(())
             };

@@ -6,6 +6,7 @@
 //! ([`HandedOver`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use program::ConnectionEnd;
 use program::Protocol;
@@ -176,7 +177,16 @@ pub trait Progress: Send + Sync {
     /// them to the caller, as long as it does not pause for longer than a moment.
     fn make_progress(&self) -> bool;
 
-    /// Hands the connections back to the threads. To be called before the caller sleeps.
+    /// As [`Self::make_progress`], and from then on [`Self::sleep`] notices everything new. Returns
+    /// `None` if the caller cannot sleep on the connections.
+    fn prepare_sleep(&self) -> Option<bool>;
+
+    /// Sleeps until something arrives, can be sent again, or the rank's bell is rung by a thread of
+    /// this process, for at most `longest`. To be called after [`Self::prepare_sleep`], and after
+    /// the sleep was announced on the bell.
+    fn sleep(&self, longest: Duration);
+
+    /// Hands the connections back to the threads. To be called before the caller sleeps elsewhere.
     fn hand_back(&self);
 
     /// Sends what was posted; the threads send what is left.
@@ -185,6 +195,10 @@ pub trait Progress: Send + Sync {
     /// Whether the threads have no cores of their own, so that leaving long messages to them gains
     /// nothing.
     fn shares_cores(&self) -> bool;
+
+    /// Whether there are so many ranks on a core that a rank that polls keeps others from sending
+    /// what it waits for.
+    fn is_crowded(&self) -> bool;
 }
 
 /// Moves FIFOs between hosts. Slots that are sent before their connection is made wait in the FIFO.

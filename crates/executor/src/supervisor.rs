@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use program::Collective;
-use shared_memory::{Interrupted, Waiter, Yielder};
+use shared_memory::{Waiter, Yielder};
 
 use crate::bootstrap::Bootstrap;
 use crate::error::{Error, Waiting};
@@ -12,7 +12,7 @@ use crate::network::Progress;
 /// Between two checks whether other ranks failed or left.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a rank without inline progress polls before it leaves the connections to the proxies.
+/// How long a rank drives its connections without progress before it sleeps, if it has a core.
 const DRIVING: Duration = Duration::from_micros(100);
 
 /// The reason why a peer's buffers cannot be used.
@@ -24,6 +24,17 @@ pub struct Fault {
     pub refused: bool,
     /// What is wrong.
     pub why: String,
+}
+
+/// The ranks that a rank waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// Only ranks of other hosts.
+    Remote,
+    /// Only ranks of its host.
+    Local,
+    /// Both, or nobody knows.
+    Any,
 }
 
 /// Waits for a launch without progress.
@@ -64,7 +75,7 @@ impl Supervisor<'_> {
     }
 
     /// Waits until `poll` returns `true`: yields at first, then sleeps. `waiting` is the reason,
-    /// for errors.
+    /// for errors, and `waits_for` the ranks that can end the wait.
     ///
     /// # Errors
     /// Another rank failed or left, or the wait timed out.
@@ -73,8 +84,10 @@ impl Supervisor<'_> {
         &mut self,
         poll: &mut dyn FnMut() -> bool,
         waiting: impl Fn() -> Waiting,
+        waits_for: impl Fn() -> WaitsFor,
     ) -> Result<(), Error> {
         if let Some(progress) = self.progress
+            && !progress.is_crowded()
             && drive(progress, self.waiter.yielder(), poll)
         {
             return Ok(());
@@ -84,9 +97,8 @@ impl Supervisor<'_> {
             // One reading of the clock serves both.
             let now = Instant::now();
             let since = *began.get_or_insert(now);
-            match self.waiter.wait_until(&mut *poll, Some(now + LOOK)) {
-                Ok(()) => return Ok(()),
-                Err(Interrupted::Aborted { .. } | Interrupted::Deadline) => {}
+            if self.sleep(poll, now + LOOK, &waits_for) {
+                return Ok(());
             }
             if let Err(error) = self.look(since, waiting()) {
                 // Data that it sent before it left may have arrived meanwhile.
@@ -96,6 +108,46 @@ impl Supervisor<'_> {
                 return Err(error);
             }
         }
+    }
+
+    /// Waits until `poll` returns `true`, or that moment. Returns what it returned.
+    fn sleep(
+        &self,
+        poll: &mut dyn FnMut() -> bool,
+        until: Instant,
+        waits_for: &impl Fn() -> WaitsFor,
+    ) -> bool {
+        while let Some(progress) = self.progress {
+            match waits_for() {
+                WaitsFor::Remote => {
+                    let waits = || waits_for() == WaitsFor::Remote;
+                    match sleep_on_connections(progress, self.waiter, poll, &waits, until) {
+                        Some(Slept::Done) => return true,
+                        Some(Slept::Late) => return false,
+                        Some(Slept::Woken) => continue,
+                        None => {}
+                    }
+                }
+                WaitsFor::Local if progress.is_crowded() => {
+                    // A proxy thread would take the core from the ranks that this one waits for.
+                    progress.finish();
+                    let mut done = false;
+                    let mut check = || {
+                        done = poll();
+                        done || waits_for() != WaitsFor::Local
+                    };
+                    match self.waiter.wait_until(&mut check, Some(until)) {
+                        Ok(()) if done => return true,
+                        Ok(()) => continue,
+                        Err(_) => return false,
+                    }
+                }
+                WaitsFor::Local | WaitsFor::Any => {}
+            }
+            progress.hand_back();
+            break;
+        }
+        self.waiter.wait_until(&mut *poll, Some(until)).is_ok()
     }
 
     /// Makes progress on connections between hosts, for a backend that waits by itself. Returns
@@ -131,6 +183,42 @@ impl Supervisor<'_> {
     }
 }
 
+/// How a sleep on connections ended.
+enum Slept {
+    /// `poll` returned `true`.
+    Done,
+    /// The time is over.
+    Late,
+    /// Something happened.
+    Woken,
+}
+
+/// Sleeps on the connections between hosts while it `waits` only for them, until that moment at
+/// most. Returns `None` if it cannot.
+fn sleep_on_connections(
+    progress: &dyn Progress,
+    waiter: &Waiter,
+    poll: &mut dyn FnMut() -> bool,
+    waits: &impl Fn() -> bool,
+    until: Instant,
+) -> Option<Slept> {
+    let longest = until.saturating_duration_since(Instant::now());
+    if longest.is_zero() {
+        return Some(Slept::Late);
+    }
+    let (mut can_sleep, mut done) = (true, false);
+    let check = || {
+        let progressed = progress.prepare_sleep();
+        can_sleep = progressed.is_some();
+        done = poll();
+        done || progressed != Some(false) || !waits()
+    };
+    if !waiter.sleep_on_descriptors(check, || progress.sleep(longest)) {
+        done = poll();
+    }
+    can_sleep.then_some(if done { Slept::Done } else { Slept::Woken })
+}
+
 /// Makes progress until `poll` returns `true`, there is none for some time, or another program
 /// computes on this core.
 fn drive(progress: &dyn Progress, yielder: &Yielder, poll: &mut dyn FnMut() -> bool) -> bool {
@@ -148,10 +236,7 @@ fn drive(progress: &dyn Progress, yielder: &Yielder, poll: &mut dyn FnMut() -> b
         }
         match yielder.try_yield(now) {
             Some(after) if after < until => now = after,
-            _ => {
-                progress.hand_back();
-                return false;
-            }
+            _ => return false,
         }
     }
 }

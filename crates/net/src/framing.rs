@@ -5,6 +5,8 @@
 //! its bytes, and a frame is read only when there is room for it, so a slow receiver holds the
 //! sender up. A frame of length `EMPTY` has no bytes; what it says is the connection's business.
 
+use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use shared_memory::fifo::relay::{Inflow, Outflow};
@@ -66,6 +68,16 @@ pub trait SendFrames: Send {
 
     /// Adds what it waits for.
     fn wait_for(&self, awaited: &mut Awaited);
+
+    /// As [`Outgoing::sockets`].
+    fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        Vec::new()
+    }
+
+    /// As [`Outgoing::is_blocked`].
+    fn is_blocked(&self) -> bool {
+        false
+    }
 }
 
 /// The receiving end of a connection that keeps frames whole and in order.
@@ -105,6 +117,16 @@ pub trait ReceiveFrames: Send {
 
     /// Adds what it waits for.
     fn wait_for(&self, awaited: &mut Awaited);
+
+    /// As [`Incoming::sockets`].
+    fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        Vec::new()
+    }
+
+    /// As [`Incoming::is_blocked`].
+    fn is_blocked(&self) -> bool {
+        false
+    }
 }
 
 pub(crate) fn header(step: u32, bytes: usize, checksum: u32) -> Header {
@@ -206,6 +228,14 @@ impl<C: SendFrames> Outgoing for FramedOut<C> {
     fn wait_for(&self, awaited: &mut Awaited) {
         self.connection.wait_for(awaited);
     }
+
+    fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        self.connection.sockets()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.connection.is_blocked()
+    }
 }
 
 /// A FIFO to which received frames are posted.
@@ -276,5 +306,13 @@ impl<C: ReceiveFrames> Incoming for FramedIn<C> {
 
     fn wait_for(&self, awaited: &mut Awaited) {
         self.connection.wait_for(awaited);
+    }
+
+    fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        self.connection.sockets()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.connection.is_blocked()
     }
 }

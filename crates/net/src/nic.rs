@@ -81,6 +81,16 @@ pub trait Outgoing: Send {
 
     /// Adds what the connection waits for.
     fn wait_for(&self, awaited: &mut Awaited);
+
+    /// Its sockets, if it has any.
+    fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        Vec::new()
+    }
+
+    /// Whether it can make no progress before one of its sockets is ready.
+    fn is_blocked(&self) -> bool {
+        false
+    }
 }
 
 /// The receiving end of a FIFO's connection. Nothing in it blocks.
@@ -97,6 +107,16 @@ pub trait Incoming: Send {
 
     /// Adds what the connection waits for.
     fn wait_for(&self, awaited: &mut Awaited);
+
+    /// As [`Outgoing::sockets`]; none before the sender has connected.
+    fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        Vec::new()
+    }
+
+    /// As [`Outgoing::is_blocked`].
+    fn is_blocked(&self) -> bool {
+        false
+    }
 }
 
 /// What connections wait for.

@@ -19,9 +19,12 @@ use crate::sync::{
 /// Words of a bell.
 pub(crate) const RING_WORDS: usize = LINE_WORDS;
 
-/// Values of the word on which the owner sleeps.
+/// Values of the word on which the owner sleeps. On descriptors it sleeps elsewhere, and only
+/// ringers that have them wake it.
 const AWAKE: u64 = 0;
 const ASLEEP: u64 = 1;
+#[cfg(not(loom))]
+const ON_DESCRIPTORS: u64 = 2;
 
 /// Who makes the ringers' fence. New memory selects the choice that is always right.
 const FENCE_EACH: u64 = 0;
@@ -35,7 +38,7 @@ pub struct Bell {
     aborted: Word,
     /// Whether the kernel can make fences in this process.
     registered: bool,
-    /// Written to instead of waking a sleeper, if the owner sleeps on descriptors.
+    /// Written to if the owner sleeps on descriptors.
     #[cfg(not(loom))]
     alarms: Option<Alarms>,
     /// Rung together with this one.
@@ -84,7 +87,8 @@ impl Bell {
         }
     }
 
-    /// The bell of threads that sleep on descriptors, because they also wait for sockets.
+    /// Lets this ringer also wake an owner that sleeps on descriptors, because it also waits for
+    /// sockets.
     #[cfg(not(loom))]
     pub fn with_alarms(self, alarms: Alarms) -> Self {
         let alarms = Some(alarms);
@@ -110,7 +114,7 @@ impl Bell {
     #[cfg(not(loom))]
     pub fn announce_sleep<'a>(&'a self, others: impl Iterator<Item = &'a Self>) {
         for bell in std::iter::once(self).chain(others) {
-            bell.state.swap(ASLEEP, Ordering::Relaxed);
+            bell.state.swap(ON_DESCRIPTORS, Ordering::Relaxed);
         }
         heavy_fence(false);
     }
@@ -131,7 +135,7 @@ impl Bell {
         // Relaxed: a ringer that does not see the owner's choice yet makes its own fence.
         let for_all = self.fences.load(Ordering::Relaxed) == FENCE_FOR_ALL;
         light_fence(self.registered && for_all);
-        if self.state.load(Ordering::Relaxed) == ASLEEP {
+        if self.state.load(Ordering::Relaxed) != AWAKE {
             self.wake();
         }
         #[cfg(not(loom))]
@@ -143,13 +147,20 @@ impl Bell {
     #[cold]
     fn wake(&self) {
         // Only one of several ringers makes the system call.
-        if self.state.swap(AWAKE, Ordering::Relaxed) == ASLEEP {
-            #[cfg(not(loom))]
-            if let Some(alarms) = &self.alarms {
-                alarms.sound();
-                return;
-            }
+        let takes = |from: u64| {
+            let (relaxed, state) = (Ordering::Relaxed, &self.state);
+            state
+                .compare_exchange(from, AWAKE, relaxed, relaxed)
+                .is_ok()
+        };
+        if takes(ASLEEP) {
             wake(&self.state);
+        }
+        #[cfg(not(loom))]
+        if let Some(alarms) = &self.alarms
+            && takes(ON_DESCRIPTORS)
+        {
+            alarms.sound();
         }
     }
 
@@ -184,14 +195,37 @@ impl Bell {
         longest: Duration,
         for_all: bool,
     ) -> bool {
+        let asleep = || sleep(&self.state, ASLEEP as u32, longest);
+        self.sleep_as(ASLEEP, poll, for_all, asleep)
+    }
+
+    /// As [`Self::sleep_unless`], with a sleep on descriptors. Only ringers that have one of them
+    /// end it.
+    #[cfg(not(loom))]
+    pub(crate) fn sleep_on_descriptors(
+        &self,
+        poll: &mut impl FnMut() -> bool,
+        for_all: bool,
+        asleep: impl FnOnce(),
+    ) -> bool {
+        self.sleep_as(ON_DESCRIPTORS, poll, for_all, asleep)
+    }
+
+    fn sleep_as(
+        &self,
+        state: u64,
+        poll: &mut impl FnMut() -> bool,
+        for_all: bool,
+        asleep: impl FnOnce(),
+    ) -> bool {
         // Exchanges instead of stores, so that they have an order with the ringers' exchanges.
-        self.state.swap(ASLEEP, Ordering::Relaxed);
+        self.state.swap(state, Ordering::Relaxed);
         heavy_fence(for_all);
         if poll() || self.aborted() != 0 {
             self.state.swap(AWAKE, Ordering::Relaxed);
             return true;
         }
-        sleep(&self.state, ASLEEP as u32, longest);
+        asleep();
         self.state.swap(AWAKE, Ordering::Relaxed);
         false
     }

@@ -153,6 +153,19 @@ impl Waiter {
         }
     }
 
+    /// Calls `sleep`, which sleeps on descriptors, unless `poll` returns `true` after the sleep was
+    /// announced. Returns `true` if it did not sleep. Only ringers that have one of the descriptors
+    /// ([`Bell::with_alarms`]) end the sleep.
+    #[cfg(not(loom))]
+    pub fn sleep_on_descriptors(
+        &self,
+        mut poll: impl FnMut() -> bool,
+        sleep: impl FnOnce(),
+    ) -> bool {
+        let for_all = self.fences_for_all;
+        self.bell.sleep_on_descriptors(&mut poll, for_all, sleep)
+    }
+
     /// The longest sleep until the next check.
     fn check(&self, deadline: Option<Instant>) -> Result<Duration, Interrupted> {
         self.check_abort()?;

@@ -10,7 +10,7 @@ use shared_memory::{Bell, Item, Segment};
 
 use super::{Connections, End, Ends, Kind, push};
 use crate::bootstrap::Bootstrap;
-use crate::error::Error;
+use crate::error::{Error, Waiting};
 use crate::network::{HandedOver, Progress, Route};
 use crate::offered::{self, BASE_TABLE, PROXY_BELL};
 use crate::transport::Transport;
@@ -51,6 +51,18 @@ impl Connections {
         }
         progress.hand_back();
         None
+    }
+
+    /// Whether this rank's own connections between hosts end a wait. Slots that another rank's
+    /// proxy forwards are released by that rank.
+    pub fn ends_remotely(&self, waiting: Waiting) -> bool {
+        let own = |by: &Vec<u32>| by.iter().all(|proxy| *proxy == self.rank);
+        let remote = self.transports[waiting.peer() as usize] == Transport::Net;
+        remote
+            && match waiting {
+                Waiting::Slot { to, .. } => self.woken.get(&to).is_none_or(own),
+                Waiting::Data { .. } | Waiting::Signal { .. } => true,
+            }
     }
 
     /// Wakes this rank's proxies: for backends with their own FIFOs, whose kernels wake nobody.

@@ -48,6 +48,7 @@ pub struct Hosts {
     /// By rank: its rank when all met.
     pub(crate) members: Vec<u32>,
     spare_cores: bool,
+    crowded: bool,
     /// Before the service: what was posted is sent before this rank announces that it is done.
     proxies: Option<Proxies>,
     nics: Nics,
@@ -68,6 +69,10 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Between two checks whether other ranks still need this rank's proxies.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// Ranks on a core beyond which a rank that waits for other hosts sleeps at once, as
+/// [`shared_memory::Patience::new`] has it within a host.
+const CROWDED: usize = 2;
 
 /// What all communicators of a job have in common.
 #[derive(Debug)]
@@ -232,7 +237,7 @@ impl Hosts {
         let proxies = nics.len().min(MOST_THREADS);
         let (bell, alarms) = bell(proxies).map_err(system)?;
         // In a rehearsal, ranks that act as other hosts still share these cores.
-        let threads = sharing(&infos, rank).count() * (1 + proxies);
+        let near = sharing(&infos, rank).count();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut hosts = Self {
             rank,
@@ -248,7 +253,8 @@ impl Hosts {
             base,
             home,
             members,
-            spare_cores: threads <= cores,
+            spare_cores: near * (1 + proxies) <= cores,
+            crowded: near > CROWDED * cores,
             proxies: None,
             nics: nics.into(),
             service: Some(service),

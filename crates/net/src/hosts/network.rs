@@ -37,6 +37,7 @@ impl Network for Hosts {
             own_bell: bell,
             alarms: Arc::clone(&self.alarms),
             spare_cores: self.spare_cores,
+            crowded: self.crowded,
             nics: Arc::clone(&self.nics),
         };
         let proxies = Proxies::start(&common);

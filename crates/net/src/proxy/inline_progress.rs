@@ -1,20 +1,23 @@
 //! Inline progress: an engine that waits drives the connections in place of the proxy threads.
 //!
 //! Waking a proxy thread for each short message, on each side, would cost more than the message.
-//! While an engine makes progress inline, the proxy thread does not poll the sockets. Once a
-//! millisecond it checks whether the engine still does, and it forwards for other ranks when they
-//! wake it. The engine hands the connections back before it sleeps, or when a send is left
-//! unfinished.
+//! While an engine makes progress inline, the proxy thread does not poll the sockets. It checks now
+//! and then whether the engine still does, and it forwards for other ranks when they wake it. An
+//! engine that waits only for other hosts sleeps on the sockets itself. It hands the connections
+//! back before it sleeps elsewhere, or when a send is left unfinished.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
 
 use executor::network::Progress;
 use shared_memory::Ring;
 
 use super::queue::Shared;
-use super::worker::Worker;
+use super::readiness::Readiness;
+use super::worker::{Pass, Worker, lock};
+use crate::ended::NEWS_LOOK;
 
 /// Inline progress on the connections of one proxy thread.
 pub(crate) struct ThreadProgress {
@@ -36,19 +39,26 @@ impl ThreadProgress {
         }
     }
 
-    fn make_progress(&self) -> bool {
-        let result = self.with(|worker| {
-            self.shared.helped.fetch_add(1, Ordering::Relaxed);
-            let took = !self.shared.held.swap(true, Ordering::AcqRel);
-            (took, worker.progress())
-        });
-        let Some((took, progressed)) = result else {
-            return false;
-        };
-        if took {
+    /// Keeps the thread from driving the engine's connections.
+    fn hold(&self) {
+        self.shared.helped.fetch_add(1, Ordering::Relaxed);
+        if !self.shared.held.swap(true, Ordering::AcqRel) {
             // It may be sleeping on the sockets.
             self.shared.wake();
         }
+    }
+
+    fn make_progress(&self, many: &AtomicBool) -> bool {
+        let helped = self.with(|worker| {
+            if worker.has_many() {
+                many.store(true, Ordering::Relaxed);
+            }
+            worker.help(Pass::Ready)
+        });
+        let Some(progressed) = helped else {
+            return false;
+        };
+        self.hold();
         progressed
     }
 
@@ -67,7 +77,7 @@ impl ThreadProgress {
             return;
         }
         let drained = self.with(|worker| {
-            while worker.progress() {}
+            while worker.help(Pass::Sends) {}
             worker.is_drained()
         });
         if drained != Some(true) {
@@ -78,18 +88,62 @@ impl ThreadProgress {
 
 /// Inline progress on all connections of a rank.
 pub(crate) struct InlineProgress {
-    pub threads: Vec<ThreadProgress>,
+    pub(super) threads: Vec<ThreadProgress>,
+    pub(super) readiness: Arc<Readiness>,
+    /// Whether asking which connections are ready takes less than reading from all.
+    pub(super) many: AtomicBool,
     /// Whether the proxy threads have cores of their own.
-    pub spare_cores: bool,
+    pub(super) spare_cores: bool,
+    /// Whether there are so many ranks on a core that a waiting one should sleep at once.
+    pub(super) crowded: bool,
+}
+
+impl InlineProgress {
+    /// Sleeps until connections are ready, for at most `longest`.
+    fn await_ready(&self, longest: Duration) {
+        self.readiness.wait(longest, |ready| {
+            if let Some(thread) = self.threads.get(ready.place.thread) {
+                lock(&thread.worker).set_ready(&ready);
+            }
+        });
+    }
 }
 
 impl Progress for InlineProgress {
     fn make_progress(&self) -> bool {
+        if self.many.load(Ordering::Relaxed) {
+            self.await_ready(Duration::ZERO);
+        }
         let mut progressed = false;
         for thread in &self.threads {
-            progressed |= thread.make_progress();
+            progressed |= thread.make_progress(&self.many);
         }
         progressed
+    }
+
+    fn prepare_sleep(&self) -> Option<bool> {
+        let mut progressed = false;
+        for thread in &self.threads {
+            let mut worker = lock(&thread.worker);
+            progressed |= worker.help(Pass::Ready);
+            if !worker.is_watched() {
+                return None;
+            }
+            thread.hold();
+        }
+        Some(progressed)
+    }
+
+    fn sleep(&self, longest: Duration) {
+        let awaits_news = |it: &ThreadProgress| lock(&it.worker).awaits_news();
+        let longest = match self.threads.iter().any(awaits_news) {
+            true => longest.min(NEWS_LOOK),
+            false => longest,
+        };
+        self.await_ready(longest);
+        for thread in &self.threads {
+            thread.make_progress(&self.many);
+        }
     }
 
     fn hand_back(&self) {
@@ -107,6 +161,10 @@ impl Progress for InlineProgress {
     fn shares_cores(&self) -> bool {
         !self.spare_cores
     }
+
+    fn is_crowded(&self) -> bool {
+        self.crowded
+    }
 }
 
 impl Ring for InlineProgress {
@@ -115,7 +173,7 @@ impl Ring for InlineProgress {
     fn ring(&self) {
         let held = self.threads.iter().filter(|it| it.is_held());
         for thread in held {
-            thread.make_progress();
+            thread.with(|worker| worker.help(Pass::Sends));
         }
     }
 }

@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell, Item, Segment};
 
+use super::readiness::Watch;
 use crate::forwarding::Forwarded;
 use crate::nic::{Incoming, Nics, Outgoing};
 
@@ -25,6 +26,7 @@ pub(super) struct Sent {
     pub(super) outgoing: Box<dyn Outgoing>,
     /// Set if another rank of the host handed it over.
     pub(super) forwarded: Option<Forwarded>,
+    pub(super) watch: Watch,
 }
 
 /// A connection that receives.
@@ -33,6 +35,7 @@ pub(super) struct Received {
     /// The number of its NIC.
     pub(super) nic: usize,
     pub(super) incoming: Box<dyn Incoming>,
+    pub(super) watch: Watch,
 }
 
 /// Requests that the thread has not taken yet.
@@ -47,6 +50,8 @@ pub(super) struct Inbox {
 /// What a proxy thread shares with those who give it work.
 pub(super) struct Shared {
     pub(super) inbox: Mutex<Inbox>,
+    /// Whether there are connections in it.
+    pub(super) pending: AtomicBool,
     pub(super) alarms: Arc<[OwnedFd]>,
     /// The number of the thread.
     pub(super) own: usize,
@@ -110,7 +115,9 @@ impl ProxyQueues {
             nic,
             outgoing,
             forwarded,
+            watch: Watch::default(),
         });
+        shared.pending.store(true, Ordering::Release);
         drop(inbox);
         shared.wake();
         Ok(true)
@@ -123,11 +130,15 @@ impl ProxyQueues {
     pub fn receive(&self, nic: usize, route: &Route, slots: SlotsIn) -> Result<(), String> {
         let incoming = self.nics[nic].receive(route, slots)?;
         let shared = self.thread(nic);
-        shared.inbox().incoming.push(Received {
+        let mut inbox = shared.inbox();
+        inbox.incoming.push(Received {
             route: *route,
             nic,
             incoming,
+            watch: Watch::default(),
         });
+        shared.pending.store(true, Ordering::Release);
+        drop(inbox);
         shared.wake();
         Ok(())
     }
@@ -166,6 +177,8 @@ pub(crate) struct Common {
     pub alarms: Arc<[OwnedFd]>,
     /// Whether there are cores to spare for polling without pause.
     pub spare_cores: bool,
+    /// Whether there are so many ranks on a core that a waiting one should sleep at once.
+    pub crowded: bool,
     /// The NICs of this rank.
     pub nics: Nics,
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use shared_memory::{Bell, Yielder};
 
 use super::inline_progress::{InlineProgress, ThreadProgress};
 use super::queue::{Common, ProxyQueues, Shared};
-use super::worker::Worker;
+use super::readiness::Readiness;
+use super::worker::{Pass, Worker, lock};
 use crate::ended::NEWS_LOOK;
 use crate::forwarding::Forwarded;
 use crate::nic::{Awaited, Nic, Nics};
@@ -35,8 +36,9 @@ const LONGEST_NAP: Duration = Duration::from_micros(500);
 /// The longest sleep. Only noticing the end depends on it.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
-/// After how long without inline progress the thread makes progress again.
-const HELD_SLEEP: Duration = Duration::from_millis(1);
+/// After how long without inline progress the thread makes progress again. An engine that waits
+/// makes progress much more often. One that computes has sent everything.
+const HELD_SLEEP: Duration = Duration::from_millis(100);
 
 /// The proxy threads of a rank.
 pub(crate) struct Proxies {
@@ -52,21 +54,28 @@ impl Proxies {
     /// # Errors
     /// The system has no thread left.
     pub fn start(common: &Common) -> io::Result<Self> {
-        let threads: io::Result<Vec<Proxy>> = (0..common.alarms.len())
-            .map(|own| Proxy::start(common, own))
-            .collect();
-        let threads = threads?;
         let mut nics = common.nics.iter();
         let inline = nics.all(|nic| nic.properties().inline_progress);
+        let readiness = match inline {
+            true => Some(Arc::new(Readiness::new()?)),
+            false => None,
+        };
+        let threads: io::Result<Vec<Proxy>> = (0..common.alarms.len())
+            .map(|own| Proxy::start(common, own, readiness.as_ref()))
+            .collect();
+        let threads = threads?;
         Ok(Self {
             queues: ProxyQueues {
                 nics: Arc::clone(&common.nics),
                 threads: threads.iter().map(|it| Arc::clone(&it.shared)).collect(),
             },
-            inline: inline.then(|| {
+            inline: readiness.map(|readiness| {
                 Arc::new(InlineProgress {
                     threads: threads.iter().map(Proxy::thread_progress).collect(),
+                    readiness,
+                    many: AtomicBool::new(false),
                     spare_cores: common.spare_cores,
+                    crowded: common.crowded,
                 })
             }),
             _threads: threads,
@@ -92,9 +101,15 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn start(common: &Common, own: usize) -> io::Result<Self> {
+    fn start(common: &Common, own: usize, readiness: Option<&Arc<Readiness>>) -> io::Result<Self> {
+        let own_bell = common.own_bell.clone();
+        let own_bell = match readiness {
+            Some(readiness) => own_bell.with_alarms(readiness.alarms()),
+            None => own_bell,
+        };
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),
+            pending: AtomicBool::new(false),
             alarms: Arc::clone(&common.alarms),
             own,
             drained: AtomicBool::new(false),
@@ -108,7 +123,11 @@ impl Proxy {
             rank: common.rank,
             places: Arc::clone(&common.places),
             alarm: common.alarm.clone(),
-            own_bell: common.own_bell.clone(),
+            own_bell: own_bell.clone(),
+            readiness: readiness.cloned(),
+            next: 0,
+            unwatched: false,
+            looked: Duration::ZERO,
             outgoing: Vec::new(),
             incoming: Vec::new(),
             unclosed_outgoing: Vec::new(),
@@ -123,6 +142,7 @@ impl Proxy {
             nics: Arc::clone(&common.nics),
             accept_at: None,
             bell: common.bell.clone(),
+            own_bell,
             looks: if common.spare_cores { LOOKS } else { 0 },
             yielder: Yielder::default(),
         };
@@ -153,10 +173,6 @@ impl Drop for Proxy {
     }
 }
 
-fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
-    worker.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What a proxy thread does.
 struct Driver {
     shared: Arc<Shared>,
@@ -165,6 +181,7 @@ struct Driver {
     /// When peers are to be accepted although none has connected.
     accept_at: Option<Instant>,
     bell: Bell,
+    own_bell: Bell,
     looks: u32,
     yielder: Yielder,
 }
@@ -172,7 +189,7 @@ struct Driver {
 impl Driver {
     fn run(&mut self) {
         let (mut looks, mut nap) = (0, SHORTEST_NAP);
-        let mut helped = self.shared.helped.load(Ordering::Relaxed);
+        let mut helped = (self.shared.helped.load(Ordering::Relaxed), Instant::now());
         let own = Arc::clone(&self.worker);
         let yields = match self.nics().any(|nic| nic.properties().polled) {
             true => YIELDS,
@@ -184,16 +201,19 @@ impl Driver {
                 break;
             }
             if self.shared.held.load(Ordering::Acquire) && !worker.ending {
-                let now = self.shared.helped.load(Ordering::Relaxed);
-                if now != helped {
-                    helped = now;
+                let (count, now) = (self.shared.helped.load(Ordering::Relaxed), Instant::now());
+                if count != helped.0 {
+                    helped = (count, now);
+                }
+                if now < helped.1 + HELD_SLEEP {
                     self.sleep_while_held(worker);
                     continue;
                 }
                 // The engine does something else now.
                 self.shared.held.store(false, Ordering::Release);
             }
-            if worker.progress() {
+            if worker.progress(Pass::All) {
+                self.own_bell.ring();
                 (looks, nap) = (0, SHORTEST_NAP);
                 continue;
             }
@@ -211,7 +231,8 @@ impl Driver {
             }
             let forwarded = worker.forwarded().filter_map(Forwarded::bell);
             self.bell.announce_sleep(forwarded);
-            if worker.progress() {
+            if worker.progress(Pass::All) {
+                self.own_bell.ring();
                 (looks, nap) = (0, SHORTEST_NAP);
             } else {
                 let awaited = worker.awaited();
@@ -243,7 +264,7 @@ impl Driver {
             for bell in worker.forwarded().filter_map(Forwarded::bell) {
                 bell.announce_sleep(std::iter::empty());
             }
-            if worker.progress() {
+            if worker.progress(Pass::Forwarded) {
                 return;
             }
         }
@@ -291,6 +312,8 @@ impl Driver {
         }
         if connected || due.is_some_and(|it| Instant::now() >= it) {
             self.accept_at = self.nics().filter_map(Nic::accept).min();
+            // An engine that sleeps on the sockets does not know the new ones.
+            self.own_bell.ring();
         }
     }
 }

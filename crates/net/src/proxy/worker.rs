@@ -1,7 +1,7 @@
 //! The connections of a proxy thread. The thread or the engine drives them, whichever has the lock.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bootstrap::Failure;
@@ -10,6 +10,7 @@ use executor::Route;
 use shared_memory::Bell;
 
 use super::queue::{Received, Sent, Shared};
+use super::readiness::{Readiness, Ready, Sockets, Watch};
 use crate::ended::Ended;
 use crate::forwarding::Forwarded;
 use crate::nic::{Awaited, ConnectionError, Nics};
@@ -21,6 +22,30 @@ const END_TIME: Duration = Duration::from_millis(500);
 /// Between two looks whether it has arrived.
 const END_LOOK: Duration = Duration::from_micros(20);
 
+/// Between two looks of an engine at connections that are not ready, which may be stalled.
+const FULL_LOOK: Duration = Duration::from_millis(100);
+
+/// Connections that an engine rather reads from than asks whether they are ready.
+const FEW: usize = 2;
+
+/// The connections that are driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// All: the thread drives them.
+    All,
+    /// Those that other ranks handed over: the thread drives them while the engine drives the own
+    /// ones.
+    Forwarded,
+    /// The own ones that may be ready.
+    Ready,
+    /// The own ones that send and may be ready.
+    Sends,
+}
+
+pub(super) fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
+    worker.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The connections of a proxy thread.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
@@ -30,6 +55,14 @@ pub(super) struct Worker {
     pub(super) places: Arc<[String]>,
     pub(super) alarm: Alarm,
     pub(super) own_bell: Bell,
+    /// The sockets on which the engine sleeps; `None` if it does not drive connections.
+    pub(super) readiness: Option<Arc<Readiness>>,
+    /// The number of the next connection.
+    pub(super) next: u64,
+    /// Whether the kernel does not tell of some sockets.
+    pub(super) unwatched: bool,
+    /// When the engine last looked at all connections.
+    pub(super) looked: Duration,
     pub(super) outgoing: Vec<Sent>,
     pub(super) incoming: Vec<Received>,
     /// Connections that failed and are closed with all others.
@@ -47,6 +80,28 @@ pub(super) struct Fault {
     route: Route,
     nic: usize,
     error: ConnectionError,
+}
+
+impl Pass {
+    const fn is_of_engine(self) -> bool {
+        matches!(self, Self::Ready | Self::Sends)
+    }
+
+    const fn sends(self, sent: &Sent) -> bool {
+        match self {
+            Self::All => true,
+            Self::Forwarded => sent.forwarded.is_some(),
+            Self::Ready | Self::Sends => sent.forwarded.is_none() && !sent.watch.blocked,
+        }
+    }
+
+    const fn receives(self, received: &Received) -> bool {
+        match self {
+            Self::All => true,
+            Self::Ready => !received.watch.blocked,
+            Self::Forwarded | Self::Sends => false,
+        }
+    }
 }
 
 impl Sent {
@@ -79,13 +134,22 @@ impl Worker {
         if inbox.stopping {
             return false;
         }
+        self.shared.pending.store(false, Ordering::Relaxed);
+        let new = self.outgoing.len()..;
         self.outgoing.append(&mut inbox.outgoing);
+        let outgoing = self.outgoing[new].iter_mut().map(|it| &mut it.watch);
+        let new = self.incoming.len()..;
         self.incoming.append(&mut inbox.incoming);
+        let incoming = self.incoming[new].iter_mut().map(|it| &mut it.watch);
+        for watch in outgoing.chain(incoming) {
+            watch.number = self.next;
+            self.next += 1;
+        }
         true
     }
 
-    /// Drives all connections. Returns `true` if any made progress.
-    pub(super) fn progress(&mut self) -> bool {
+    /// Drives connections. Returns `true` if any made progress.
+    pub(super) fn progress(&mut self, pass: Pass) -> bool {
         let mut progressed = false;
         let mut faults: Vec<Fault> = Vec::new();
         let mut fails = |route: Route, nic: usize, result: Result<bool, ConnectionError>| {
@@ -101,24 +165,47 @@ impl Worker {
         };
         let (now, ending) = (self.began.elapsed(), self.ending);
         let closes_late = |nic: usize| self.nics[nic].properties().closes_late;
+        let own = self.shared.own;
+        let mut watch = |watch: &mut Watch, blocked: bool, sockets: &dyn Fn() -> Sockets, reads| {
+            let readiness = self.readiness.as_deref().filter(|_| pass.is_of_engine());
+            self.unwatched |= !watch.update(own, blocked, sockets, reads, readiness);
+        };
         let over = self.outgoing.extract_if(.., |it| {
+            if !pass.sends(it) {
+                return false;
+            }
             let over = it.is_done() || fails(it.route, it.nic, it.progress(now, ending));
             if over && it.forwarded.take().is_some() {
                 self.shared.forwarding.fetch_sub(1, Ordering::AcqRel);
             }
+            let outgoing = &it.outgoing;
+            watch(
+                &mut it.watch,
+                outgoing.is_blocked(),
+                &|| outgoing.sockets(),
+                false,
+            );
             over
         });
         let unclosed = over.filter(|it| closes_late(it.nic));
         self.unclosed_outgoing.extend(unclosed);
         let over = self.incoming.extract_if(.., |it| {
+            if !pass.receives(it) {
+                return false;
+            }
             let posted = it.incoming.progress(now);
-            fails(it.route, it.nic, posted.map(|slots| slots > 0))
+            let over = fails(it.route, it.nic, posted.map(|slots| slots > 0));
+            let incoming = &it.incoming;
+            watch(
+                &mut it.watch,
+                incoming.is_blocked(),
+                &|| incoming.sockets(),
+                true,
+            );
+            over
         });
         let unclosed = over.filter(|it| closes_late(it.nic));
         self.unclosed_incoming.extend(unclosed);
-        if progressed {
-            self.own_bell.ring();
-        }
         for fault in faults {
             self.note(fault);
         }
@@ -128,6 +215,52 @@ impl Worker {
             self.report(&fault);
         }
         progressed
+    }
+
+    /// Drives the own connections that may be ready, for the engine. Returns `true` if any made
+    /// progress.
+    pub(super) fn help(&mut self, pass: Pass) -> bool {
+        if self.shared.pending.load(Ordering::Acquire) {
+            self.take_inbox();
+        }
+        let now = self.began.elapsed();
+        if self.incoming.len() <= FEW || now >= self.looked + FULL_LOOK {
+            self.looked = now;
+            let outgoing = self.outgoing.iter_mut().map(|it| &mut it.watch);
+            let incoming = self.incoming.iter_mut().map(|it| &mut it.watch);
+            outgoing.chain(incoming).for_each(|it| it.blocked = false);
+        }
+        self.progress(pass)
+    }
+
+    /// Whether an engine is to ask which connections are ready.
+    pub(super) const fn has_many(&self) -> bool {
+        self.incoming.len() > FEW
+    }
+
+    /// Whether the kernel tells of everything that this thread's connections wait for.
+    pub(super) const fn is_watched(&self) -> bool {
+        self.readiness.is_some() && !self.unwatched
+    }
+
+    /// Notes that a connection is ready.
+    pub(super) fn set_ready(&mut self, ready: &Ready) {
+        let number = ready.place.connection;
+        // They are ordered by number, since new ones are added at the end.
+        let outgoing = self
+            .outgoing
+            .binary_search_by_key(&number, |it| it.watch.number);
+        let incoming = self
+            .incoming
+            .binary_search_by_key(&number, |it| it.watch.number);
+        let watch = match (outgoing, incoming) {
+            (Ok(at), _) => &mut self.outgoing[at].watch,
+            (_, Ok(at)) => &mut self.incoming[at].watch,
+            // It has ended.
+            _ => return,
+        };
+        watch.blocked = false;
+        watch.hung |= ready.hung;
     }
 
     fn note(&mut self, fault: Fault) {
@@ -231,7 +364,7 @@ impl Worker {
     pub(super) fn await_ends(&mut self) {
         let until = Instant::now() + END_TIME;
         while self.incoming.iter().any(|it| it.incoming.awaits_end()) && Instant::now() < until {
-            if !self.progress() {
+            if !self.progress(Pass::All) {
                 std::thread::sleep(END_LOOK);
             }
         }

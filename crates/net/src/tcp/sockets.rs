@@ -189,6 +189,14 @@ impl SendFrames for SocketsOut {
     fn wait_for(&self, awaited: &mut Awaited) {
         awaited.writable.extend(sockets(&self.pipes, &self.full));
     }
+
+    fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        self.pipes.iter().filter_map(|it| it.socket()).collect()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.full.contains(&true)
+    }
 }
 
 /// The receiving end of a connection over pipes.
@@ -369,5 +377,13 @@ impl ReceiveFrames for SocketsIn {
 
     fn wait_for(&self, awaited: &mut Awaited) {
         awaited.readable.extend(sockets(&self.pipes, &self.wanted));
+    }
+
+    fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        self.pipes.iter().filter_map(|it| it.socket()).collect()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.wanted.contains(&true)
     }
 }
