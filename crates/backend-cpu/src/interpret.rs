@@ -13,6 +13,10 @@ use crate::program::{BufferBase, CpuOperand, CpuProgram, CpuStep};
 use crate::reduce::{self, MOST_OPERANDS};
 use crate::remote;
 
+/// Slots of at most so many bytes for other hosts wait for others of the same pass: sending them
+/// takes longer than writing them.
+const SHORT: usize = 16 << 10;
+
 /// Runs programs together until all have ended.
 pub fn run(
     parts: &mut [Part<'_, CpuProgram>],
@@ -170,6 +174,9 @@ struct Wires<'a, P: FifoProtocol> {
     signals: &'a mut [Signal],
     counts: &'a mut [SignalCount],
     bells: &'a [Bell],
+    wakes_proxies: &'a [bool],
+    /// Whether the own proxies are to be woken after the pass.
+    posted: bool,
     buffer_tables: &'a [BufferTable],
 }
 
@@ -184,6 +191,8 @@ macro_rules! wired {
                         signals: &mut connections.signals,
                         counts: &mut connections.signal_counts,
                         bells: &connections.bells,
+                        wakes_proxies: &connections.wakes_proxies,
+                        posted: false,
                         buffer_tables: &connections.buffer_tables,
                     }
                 }
@@ -243,6 +252,9 @@ fn pass<P: Wired>(
             lane.advance();
             progress = true;
         }
+    }
+    if wires.posted {
+        connections.ring_proxies();
     }
     Ok(match (done, progress) {
         (true, _) => Pass::Done,
@@ -330,7 +342,13 @@ impl<P: Wired> Wires<'_, P> {
             self.signals[*notify as usize].notify();
         }
         for bell in step.bells() {
-            self.bells[*bell as usize].ring();
+            let peer = *bell as usize;
+            // Several short slots leave together.
+            if step.bytes <= SHORT && self.wakes_proxies[peer] {
+                self.posted = true;
+            } else {
+                self.bells[peer].ring();
+            }
         }
         Ok(true)
     }

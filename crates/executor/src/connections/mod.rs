@@ -53,6 +53,8 @@ pub struct Connections {
     pub signal_counts: Vec<SignalCount>,
     /// By rank: its bell; this rank's own included.
     pub bells: Vec<Bell>,
+    /// By rank: whether its bell only wakes this rank's own proxies ([`Self::ring_proxies`]).
+    pub wakes_proxies: Vec<bool>,
     /// By rank: its buffer table.
     pub buffer_tables: Vec<BufferTable>,
     /// By rank: its transport.
@@ -141,6 +143,7 @@ impl Connections {
             signals: Vec::new(),
             signal_counts: Vec::new(),
             bells: Vec::new(),
+            wakes_proxies: Vec::new(),
             buffer_tables: Vec::new(),
             transports: Vec::new(),
             known: FxHashMap::default(),
@@ -182,6 +185,7 @@ impl Connections {
         for (peer, offer) in (0..bootstrap.ranks()).zip(offers) {
             let transport = bootstrap.transport(peer);
             self.transports.push(transport);
+            self.wakes_proxies.push(false);
             if transport == Transport::Net {
                 self.meet_remote()?;
                 continue;

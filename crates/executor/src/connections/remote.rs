@@ -157,6 +157,7 @@ impl Connections {
             false => place.clone().with(Arc::new(bell)),
         };
         woken.push(proxy);
+        self.wakes_proxies[peer as usize] = *woken == [self.rank];
     }
 }
 
