@@ -1,6 +1,6 @@
 //! The choice of algorithm, protocol, transfer and channels.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use backend_cpu::{Cpu, Profile, choose};
 use executor::{Choice, Communicator, Request};
 use program::{Schedule, Transfer};
@@ -61,6 +61,13 @@ pub fn choose(
         if better {
             best = Some((time, choice));
         }
+    }
+    let hierarchical = wanted_transfer == Some(Transfer::Hierarchical);
+    if best.is_none() && hierarchical && !place.even_hosts && spec.collective.splits_message() {
+        bail!(
+            "hierarchical algorithms for {} need as many ranks on each host; expected another --transfer",
+            spec.collective.command_name()
+        );
     }
     let (_, choice) = best.with_context(|| {
         format!(

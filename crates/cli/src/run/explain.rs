@@ -19,28 +19,33 @@ const HEADERS: [&str; 9] = [
     "network",
 ];
 
+/// Headers of what is known of every choice; the others are parts of a time that a model predicts.
+const WITHOUT_PARTS: usize = 5;
+
 /// The section of `--explain`; empty without it.
 pub fn section(report: &RunReport, look: Look) -> String {
-    if report.rows.iter().all(|row| row.explained.is_empty()) {
+    let mut explained = report.rows.iter().flat_map(|row| &row.explained).peekable();
+    if explained.peek().is_none() {
         return String::new();
     }
-    let mut table = Columns::new(look, &HEADERS).right(&[0, 3, 4, 5, 6, 7, 8]);
+    let by_model = explained.any(|it| it.parts.is_some());
+    let (shown, source) = match by_model {
+        true => (HEADERS.len(), "expected by the model of the cost profile"),
+        false => (WITHOUT_PARTS, "measured when the cost profile was made"),
+    };
+    let mut table = Columns::new(look, &HEADERS[..shown]).right(&[0, 3, 4, 5, 6, 7, 8]);
     for row in &report.rows {
         for (at, cells) in lines(row).enumerate() {
-            let size = if at == 0 {
-                sizes::short(row.bytes)
-            } else {
-                String::new()
+            let size = match at {
+                0 => sizes::short(row.bytes),
+                _ => String::new(),
             };
-            table.row([vec![size], cells].concat());
+            let cells = [vec![size], cells].concat();
+            table.row(cells.into_iter().take(shown).collect());
         }
     }
-    let by_model = |row: &RunRow| row.explained.iter().any(|it| it.parts.is_some());
-    let source = match report.rows.iter().any(by_model) {
-        true => "expected by the model of the cost profile; the first of a size is taken",
-        false => "measured when the cost profile was made; the first of a size is taken",
-    };
-    look.section("Choices", source, &table.finish())
+    let remark = format!("{source}; the first of a size is taken");
+    look.section("Choices", &remark, &table.finish())
 }
 
 /// The cells of each choice for a size, after the size.

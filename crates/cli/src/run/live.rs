@@ -96,7 +96,7 @@ impl<'a> Live<'a> {
             report::json(&json::RunJson::of(report))?
         } else {
             let explained = explain::section(report, self.look);
-            format!("\n{notes}{explained}{}", page::summary(report, self.look))
+            format!("{explained}\n{notes}{}", page::summary(report, self.look))
         };
         Ok(())
     }
