@@ -116,6 +116,7 @@ impl Unmet {
             first: first.unwrap_or(none),
             waits_for: match (remote, local) {
                 (true, false) => WaitsFor::Remote,
+                (true, true) if connections.wakes_by_all() => WaitsFor::Remote,
                 (false, true) => WaitsFor::Local,
                 _ => WaitsFor::Any,
             },

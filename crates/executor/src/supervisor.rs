@@ -29,11 +29,11 @@ pub struct Fault {
 /// The ranks that a rank waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// Only ranks of other hosts.
+    /// Ranks of other hosts; also of its own, if all wake a rank that sleeps on its connections.
     Remote,
     /// Only ranks of its host.
     Local,
-    /// Both, or nobody knows.
+    /// Any others.
     Any,
 }
 

@@ -36,6 +36,8 @@ pub struct Bell {
     state: Word,
     fences: Word,
     aborted: Word,
+    /// How many other ranks can write to the owner's descriptors.
+    wakers: Word,
     /// Whether the kernel can make fences in this process.
     registered: bool,
     /// Written to if the owner sleeps on descriptors.
@@ -79,6 +81,7 @@ impl Bell {
             state: words.word(0),
             fences: words.word(1),
             aborted: words.word(2),
+            wakers: words.word(3),
             registered: has_asymmetric_fences(),
             #[cfg(not(loom))]
             alarms: None,
@@ -93,6 +96,21 @@ impl Bell {
     pub fn with_alarms(self, alarms: Alarms) -> Self {
         let alarms = Some(alarms);
         Self { alarms, ..self }
+    }
+
+    /// As [`Self::with_alarms`], for another rank: the owner can tell by [`Self::wakers`] which
+    /// sleeps this rank ends.
+    #[cfg(not(loom))]
+    pub fn with_alarms_of(self, owner: Alarms) -> Self {
+        let bell = self.with_alarms(owner);
+        // Relaxed: the owner sleeps at most somewhere else until it sees this.
+        bell.wakers.fetch_add(1, Ordering::Relaxed);
+        bell
+    }
+
+    /// How many other ranks end a sleep of the owner on its descriptors.
+    pub fn wakers(&self) -> u64 {
+        self.wakers.load(Ordering::Relaxed)
     }
 
     /// Rings something else together with this bell.

@@ -9,7 +9,7 @@ pub mod local;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shared_memory::Segment;
+use shared_memory::{Alarms, Segment};
 
 use crate::error::{Error, Failure};
 use crate::network::Network;
@@ -79,6 +79,13 @@ pub trait Bootstrap: Send {
 
     /// The machine on which most ranks share a core. Equal on all ranks.
     fn crowd(&self) -> Crowd;
+
+    /// What wakes another rank of this host that sleeps on its connections to other hosts, or
+    /// `None` if this rank cannot wake it.
+    fn alarms_of(&mut self, peer: u32) -> Option<Alarms> {
+        let _ = peer;
+        None
+    }
 
     /// The network to ranks that are reached by [`Transport::Net`]; `None` if there are none.
     fn network(&mut self) -> Option<&mut dyn Network> {

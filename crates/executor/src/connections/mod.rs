@@ -199,6 +199,10 @@ impl Connections {
                 segment.expect(index, item).map_err(fail)?;
             }
             let bell = segment.bell(BASE_BELL).map_err(fail)?;
+            let bell = match bootstrap.alarms_of(peer) {
+                Some(alarms) => bell.with_alarms_of(alarms),
+                None => bell,
+            };
             let buffer_table = segment.buffer_table(BASE_TABLE).map_err(fail)?;
             self.bells.push(bell);
             self.buffer_tables.push(buffer_table);

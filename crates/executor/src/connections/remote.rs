@@ -65,6 +65,15 @@ impl Connections {
             }
     }
 
+    /// Whether the ranks of this host wake this one while it sleeps on its connections to others.
+    pub fn wakes_by_all(&self) -> bool {
+        let near = self.transports.iter().filter(|it| **it != Transport::Net);
+        let mut forwarded = self.woken.values().flatten();
+        // Another rank's proxy cannot.
+        let own = forwarded.all(|proxy| *proxy == self.rank);
+        own && self.bells[self.rank as usize].wakers() + 1 == near.count() as u64
+    }
+
     /// Wakes this rank's proxies: for backends with their own FIFOs, whose kernels wake nobody.
     pub fn ring_proxies(&self) {
         if let Some(bell) = &self.proxies {

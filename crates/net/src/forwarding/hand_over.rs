@@ -99,7 +99,7 @@ impl HandOvers {
 
 /// An eventfd of another process, or `None` if the kernel refuses it. Writing to it is faster than
 /// to a socket.
-fn event_of(process: u32, event: RawFd) -> Option<OwnedFd> {
+pub(crate) fn event_of(process: u32, event: RawFd) -> Option<OwnedFd> {
     let process = Pid::from_raw(i32::try_from(process).ok()?)?;
     let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
     pidfd_getfd(process, event, PidfdGetfdFlags::empty()).ok()

@@ -12,6 +12,6 @@ pub(crate) mod request;
 pub(crate) mod socket;
 
 pub(crate) use forwarded::Forwarded;
-pub(crate) use hand_over::{HandOver, HandOvers};
+pub(crate) use hand_over::{HandOver, HandOvers, event_of};
 pub(crate) use request::Request;
 pub(crate) use socket::{HandoverSocket, Refusal, Taken, Woken};

@@ -5,7 +5,7 @@ mod options;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use bootstrap::socket::{Config, listen};
 use bootstrap::{Key, PeerInfo, Timing};
 use executor::bootstrap::{Bootstrap, Crowd, Offer};
 use executor::{Error, Failure, Network, Transport};
-use shared_memory::Bell;
+use shared_memory::{Alarms, Bell};
 
 use crate::errors::{of_job, of_service, of_system};
 use crate::forwarding::{HandOvers, HandoverSocket};
@@ -62,6 +62,8 @@ pub struct Hosts {
     handover: Option<HandoverSocket>,
     /// Their handover sockets, by rank.
     handover_sockets: HashMap<u32, SocketAddr>,
+    /// By rank: the descriptor, in its process, that wakes it while it sleeps on its connections.
+    sleepers: HashMap<u32, RawFd>,
 }
 
 /// How long sending what is left may take at the end.
@@ -263,6 +265,7 @@ impl Hosts {
             alarms,
             handover: None,
             handover_sockets: HashMap::default(),
+            sleepers: HashMap::default(),
         };
         hosts.reached.forwarded = hosts.forwarded();
         Ok(hosts)
@@ -413,6 +416,10 @@ impl Bootstrap for Hosts {
         remote.then_some(self as &mut dyn Network)
     }
 
+    fn alarms_of(&mut self, peer: u32) -> Option<Alarms> {
+        self.woken(peer)
+    }
+
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
         self.service()?.publish(name, offer.text.into_bytes());
         Ok(())
@@ -427,16 +434,27 @@ impl Bootstrap for Hosts {
         })
     }
 
-    /// Around the ring: with a question to each rank there would be a connection for each pair.
+    /// Around the ring: with a question to each rank there would be a connection for each pair. The
+    /// descriptor that wakes a rank goes with its offer.
     fn gather(&mut self, _name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
-        let own = own.text.clone().into_bytes();
+        let inline = self.proxies.as_ref().and_then(Proxies::inline);
+        let alarm = inline.map_or(-1, |it| it.alarm());
+        let own = format!("{alarm} {}", own.text).into_bytes();
         let all = self.service()?.exchange(own, longest);
         let all = all.map_err(|error| of_service(self.rank, error))?;
-        let offer = |text: &Vec<u8>| Offer {
-            text: String::from_utf8_lossy(text).into_owned(),
-            segment: None,
-        };
-        Ok(all.iter().map(offer).collect())
+        let mut offers = Vec::with_capacity(all.len());
+        for (rank, text) in (0..).zip(&all) {
+            let text = String::from_utf8_lossy(text);
+            let (alarm, text) = text.split_once(' ').unwrap_or(("", &text));
+            if let Some(alarm) = alarm.parse().ok().filter(|it| *it >= 0) {
+                self.sleepers.insert(rank, alarm);
+            }
+            offers.push(Offer {
+                text: text.to_owned(),
+                segment: None,
+            });
+        }
+        Ok(offers)
     }
 
     fn fail(&mut self, failure: &Failure) {

@@ -16,12 +16,15 @@ use shared_memory::{Alarms, Bell};
 use super::Hosts;
 use crate::ended::NEWS_TIME;
 use crate::errors::{of_job, of_service};
-use crate::forwarding::{HandOver, HandoverSocket, Refusal, Request, Taken, Woken};
+use crate::forwarding::{HandOver, HandoverSocket, Refusal, Request, Taken, Woken, event_of};
 use crate::proxy::{Common, Proxies, ProxyQueues};
 use crate::tcp::connect::{Hello, words};
 
 /// The name under which a rank publishes the address of its handover socket.
 const HANDOVER: &str = "handover";
+
+/// Most ranks of a host that wake each other by descriptors, since each needs one for each other.
+const MOST_WOKEN: usize = 64;
 
 /// Between two checks whether news of a rank has arrived.
 const LOOK: Duration = Duration::from_millis(5);
@@ -153,6 +156,19 @@ impl Network for Hosts {
 }
 
 impl Hosts {
+    /// What wakes another rank of this host that sleeps on its connections.
+    pub(super) fn woken(&self, peer: u32) -> Option<Alarms> {
+        let event = *self.sleepers.get(&peer)?;
+        let near = |it: &&Transport| **it == Transport::Shm;
+        if self.transports[peer as usize] != Transport::Shm
+            || self.transports.iter().filter(near).count() > MOST_WOKEN
+        {
+            return None;
+        }
+        let event = event_of(self.infos[peer as usize].process, event)?;
+        Some(Alarms::Events([event].into()))
+    }
+
     /// Other ranks of this host that forward for this one, point to point in the first channel, and
     /// to how many ranks each.
     pub(super) fn forwarded(&self) -> Vec<(u32, u32)> {

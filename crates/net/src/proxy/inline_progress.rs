@@ -7,6 +7,7 @@
 //! back before it sleeps elsewhere, or when a send is left unfinished.
 
 use std::fmt;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
@@ -99,6 +100,11 @@ pub(crate) struct InlineProgress {
 }
 
 impl InlineProgress {
+    /// The descriptor that ends a sleep when it is written to.
+    pub fn alarm(&self) -> RawFd {
+        self.readiness.alarm()
+    }
+
     /// Sleeps until connections are ready, for at most `longest`.
     fn await_ready(&self, longest: Duration) {
         self.readiness.wait(longest, |ready| {

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::TcpStream;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +65,11 @@ impl Readiness {
     /// Ends a sleep.
     pub(super) fn alarms(&self) -> Alarms {
         Alarms::Events(Arc::clone(&self.alarm))
+    }
+
+    /// The descriptor that ends a sleep when it is written to.
+    pub(super) fn alarm(&self) -> RawFd {
+        self.alarm[0].as_raw_fd()
     }
 
     /// Adds the sockets of a connection, to be read or written. Returns `false` if the system has
