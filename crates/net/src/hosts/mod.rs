@@ -25,7 +25,7 @@ use crate::nic::{Nic, Nics};
 use crate::plugin::{self, Agreed, Own, PluginNic};
 use crate::ports::Planned;
 use crate::proxy::{MOST_THREADS, Proxies, ProxyQueues, bell};
-use crate::reach::{Reached, agree, reached};
+use crate::reach::{Reached, Trial, agree, reached};
 use crate::tcp::connect::MOST_SOCKETS;
 use crate::tcp::{self, TcpNic};
 
@@ -35,7 +35,7 @@ pub use options::{Options, loopback_id};
 pub struct Hosts {
     pub(crate) rank: u32,
     ranks: u32,
-    infos: Vec<PeerInfo>,
+    infos: Arc<[PeerInfo]>,
     transports: Vec<Transport>,
     hosts: Vec<u32>,
     reached: Reached,
@@ -132,8 +132,11 @@ impl Base {
 
 /// What differs between communicators.
 pub(crate) struct Ring {
+    /// The first rank of this process.
     pub rank: u32,
     pub ranks: u32,
+    /// Ranks of each process.
+    pub width: u32,
     pub key: Key,
     pub meeting: Meeting,
     pub roots: Vec<(u32, TcpListener)>,
@@ -149,15 +152,31 @@ impl Hosts {
     ///
     /// # Errors
     /// Ranks are missing or disagree, or there is no interface; the error names the rank to blame.
-    pub fn join(mut options: Options) -> Result<Self, Error> {
-        let Options { rank, ranks, .. } = options;
+    pub fn join(options: Options) -> Result<Self, Error> {
+        let rank = options.rank;
+        let first = Self::join_all(options)?.into_iter().next();
+        first.ok_or_else(|| no_ranks(rank))
+    }
+
+    /// As [`Self::join`], for all ranks of this process ([`Options::width`]), which meet the others
+    /// together. Use each on a thread of its own.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn join_all(mut options: Options) -> Result<Vec<Self>, Error> {
+        let Options {
+            rank, ranks, width, ..
+        } = options;
+        if width == 0 || !rank.is_multiple_of(width) || !ranks.is_multiple_of(width) {
+            return Err(no_ranks(rank));
+        }
         let system = |error: std::io::Error| of_system(rank, &error);
         let all = interface::list().map_err(system)?;
         let interfaces = interface::choose(&all, &options.interfaces)
             .map_err(|why| Error::Bootstrap { rank, why })?;
         let mut roots = std::mem::take(&mut options.roots);
-        // A rank that is alone checks in nowhere, and its root would wait for it.
-        roots.retain(|_| ranks > 1);
+        // A process that is alone checks in nowhere, and its root would wait for it.
+        roots.retain(|_| ranks > width);
         let base = Base {
             interfaces,
             plugin: Own::new(options.net_plugin.clone()),
@@ -166,6 +185,7 @@ impl Hosts {
         let ring = Ring {
             rank,
             ranks,
+            width,
             key: base.options.key.clone(),
             meeting: base.options.meeting.clone(),
             roots,
@@ -176,90 +196,72 @@ impl Hosts {
             },
             home: None,
         };
-        Self::meet(Arc::new(base), ring)
+        Self::meet(&Arc::new(base), ring)
     }
 
-    pub(crate) fn meet(base: Arc<Base>, ring: Ring) -> Result<Self, Error> {
-        let Ring { rank, ranks, .. } = ring;
+    pub(crate) fn meet(base: &Arc<Base>, ring: Ring) -> Result<Vec<Self>, Error> {
+        let Ring {
+            rank, ranks, width, ..
+        } = ring;
         let system = |error: std::io::Error| of_system(rank, &error);
         let Options {
             timing,
             share_memory,
-            checks,
             ..
         } = base.options;
-        let listeners = base.interfaces.iter().map(|it| listen(it.address));
-        let listeners: std::io::Result<Vec<TcpListener>> = listeners.collect();
-        let listeners = listeners.map_err(system)?;
+        let own = rank..rank + width;
+        let (mut listeners, mut infos) = (Vec::new(), Vec::new());
+        for rank in own.clone() {
+            let of_rank = base.interfaces.iter().map(|it| listen(it.address));
+            let of_rank: std::io::Result<Vec<TcpListener>> = of_rank.collect();
+            let of_rank = of_rank.map_err(system)?;
+            infos.push(base.info(rank, &of_rank).map_err(system)?);
+            listeners.push(of_rank);
+        }
         // Survivors of a failure gather where the rank listened at first.
         let gathering = ring.listener.try_clone().map_err(system)?;
-        let service = Service::join(Config {
+        let services = Service::join(Config {
             key: ring.key.clone(),
-            ranks,
+            processes: ranks / width,
             meeting: ring.meeting,
             roots: ring.roots,
             listener: ring.listener,
-            info: base.info(rank, &listeners).map_err(system)?,
+            infos,
             timing,
         });
-        let service = service.map_err(|error| of_service(rank, error))?;
+        let services = services.map_err(|error| of_service(rank, error))?;
+        let service = services.first().ok_or_else(|| no_ranks(rank))?;
         let infos = service.infos();
         let (home, members, generation) = ring.home.unwrap_or_else(|| {
             let home = Home {
                 rank,
-                infos: infos.clone(),
+                infos: Arc::clone(&infos),
                 key: ring.key.clone(),
                 listener: gathering,
                 planned: ring.planned.clone(),
             };
             (Arc::new(home), (0..ranks).collect(), 0)
         });
-        let trial = agree(&service, &infos, rank, share_memory, timing.join)?;
-        let mut agreed = if trial.any_remote {
-            plugin::agree_all(&base.plugin, &service, &infos, rank, timing.join)?
+        let trial = agree(service, &infos, own.clone(), share_memory, timing.join)?;
+        let agreed = if trial.any_remote {
+            plugin::agree_all(&base.plugin, service, &infos, rank, timing.join)?
         } else {
             Agreed::default()
         };
-        let reached = reached(&infos, &trial, rank, &agreed, &base.interfaces);
-        let nics = match agreed.plugin.take() {
-            Some(plugin) => PluginNic::all(&plugin, &service.alarm(), checks),
-            None if trial.any_remote => {
-                let nics = base.tcp(listeners, &infos, rank, &ring.key);
-                nics.map_err(system)?
-            }
-            None => Vec::new(),
-        };
-        let proxies = nics.len().min(MOST_THREADS);
-        let (bell, alarms) = bell(proxies).map_err(system)?;
-        // In a rehearsal, ranks that act as other hosts still share these cores.
-        let threads = sharing(&infos, rank).count() * (1 + proxies);
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let mut hosts = Self {
-            rank,
-            ranks,
-            infos,
-            transports: trial.transports,
-            hosts: trial.hosts,
-            reached,
-            hand_overs: HandOvers::new(ring.key.clone()),
-            key: ring.key,
-            generation,
-            splits: 0,
+        let met = Met {
             base,
-            home,
-            members,
-            spare_cores: threads <= cores,
-            proxies: None,
-            nics: nics.into(),
-            service: Some(service),
-            planned: ring.planned,
-            bell,
-            alarms,
-            handover: None,
-            handover_sockets: HashMap::default(),
+            infos: &infos,
+            trial: &trial,
+            agreed: &agreed,
+            key: &ring.key,
+            planned: &ring.planned,
+            home: &home,
+            members: &members,
+            generation,
         };
-        hosts.reached.forwarded = hosts.forwarded();
-        Ok(hosts)
+        let all = services.into_iter().zip(listeners);
+        all.map(|(service, listeners)| met.rank(service, listeners))
+            .collect()
     }
 
     /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for
@@ -300,6 +302,7 @@ impl Hosts {
         let ring = Ring {
             rank: place as u32,
             ranks: members.len() as u32,
+            width: 1,
             key,
             meeting: Meeting::Known(next),
             roots: Vec::new(),
@@ -307,7 +310,8 @@ impl Hosts {
             planned: self.planned.of(members.iter().map(|(_, rank, _)| *rank)),
             home: None,
         };
-        Self::meet(Arc::clone(&self.base), ring).map(Some)
+        let hosts = Self::meet(&self.base, ring)?;
+        Ok(hosts.into_iter().next())
     }
 
     /// How the other ranks are reached.
@@ -339,6 +343,74 @@ impl Hosts {
             why: "the communicator has ended".to_owned(),
         })
     }
+}
+
+/// What the ranks of a process have in common when they have met the others.
+struct Met<'a> {
+    base: &'a Arc<Base>,
+    infos: &'a Arc<[PeerInfo]>,
+    trial: &'a Trial,
+    agreed: &'a Agreed,
+    key: &'a Key,
+    planned: &'a Planned,
+    home: &'a Arc<Home>,
+    members: &'a [u32],
+    generation: u64,
+}
+
+impl Met<'_> {
+    /// One of the ranks.
+    fn rank(&self, service: Service, listeners: Vec<TcpListener>) -> Result<Hosts, Error> {
+        let (rank, infos) = (service.rank(), self.infos);
+        let system = |error: std::io::Error| of_system(rank, &error);
+        let reached = reached(infos, self.trial, rank, self.agreed, &self.base.interfaces);
+        let checks = self.base.options.checks;
+        let nics = match &self.agreed.plugin {
+            Some(plugin) => PluginNic::all(plugin, &service.alarm(), checks),
+            None if self.trial.any_remote => {
+                let nics = self.base.tcp(listeners, infos, rank, self.key);
+                nics.map_err(system)?
+            }
+            None => Vec::new(),
+        };
+        let proxies = nics.len().min(MOST_THREADS);
+        let (bell, alarms) = bell(proxies).map_err(system)?;
+        // In a rehearsal, ranks that act as other hosts still share these cores.
+        let threads = sharing(infos, rank).count() * (1 + proxies);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let mut hosts = Hosts {
+            rank,
+            ranks: infos.len() as u32,
+            infos: Arc::clone(infos),
+            hosts: self.trial.hosts.clone(),
+            transports: self.trial.transports().to_vec(),
+            reached,
+            hand_overs: HandOvers::new(self.key.clone()),
+            key: self.key.clone(),
+            generation: self.generation,
+            splits: 0,
+            base: Arc::clone(self.base),
+            home: Arc::clone(self.home),
+            members: self.members.to_vec(),
+            spare_cores: threads <= cores,
+            proxies: None,
+            nics: nics.into(),
+            service: Some(service),
+            planned: self.planned.clone(),
+            bell,
+            alarms,
+            handover: None,
+            handover_sockets: HashMap::default(),
+        };
+        hosts.reached.forwarded = hosts.forwarded();
+        Ok(hosts)
+    }
+}
+
+fn no_ranks(rank: u32) -> Error {
+    let why = "each process needs as many ranks as the others, at least one, and its first rank is a multiple of that"
+        .to_owned();
+    Error::Bootstrap { rank, why }
 }
 
 /// The ranks that share cores with this one, itself included.
