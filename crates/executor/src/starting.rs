@@ -15,8 +15,8 @@ use crate::registered::Registered;
 use crate::settings::Settings;
 use crate::transport::Transport;
 
-/// The name of what every rank offers, in three lines: how to open its bell and its buffer table, how
-/// to open its arena, and the lengths of its FIFO slots.
+/// The name of what every rank offers, in three lines: how to open its bell and its buffer table,
+/// how to open its arena, and the lengths of its FIFO slots.
 const MEMORY: &str = "memory";
 
 /// Channels of a communicator without a plan: both trees of a double binary tree.

@@ -1,5 +1,5 @@
-//! A rank among others, over sockets: it meets them, exchanges, offers and asks. Ranks of one process
-//! share its thread and its connections.
+//! A rank among others, over sockets: it meets them, exchanges, offers and asks. Ranks of one
+//! process share its thread and its connections.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -188,7 +188,20 @@ impl Service {
     /// # Errors
     /// The rank does not make it in time, left, or failed.
     pub fn fetch(&self, from: u32, name: &str, longest: Duration) -> Result<Vec<u8>, Error> {
-        let ticket = self.ask(from, name);
+        self.answer(self.ask(from, name), from, name, longest)
+    }
+
+    /// Waits for the answer to a question ([`Self::ask`]) for a rank's offer.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub fn answer(
+        &self,
+        ticket: u32,
+        from: u32,
+        name: &str,
+        longest: Duration,
+    ) -> Result<Vec<u8>, Error> {
         wait(&self.shared, Some(from), longest, |state| {
             state.answer(ticket)
         })?

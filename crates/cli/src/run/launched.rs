@@ -49,7 +49,8 @@ pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Opt
     launcher::detect(&arguments.join, &environment.launcher, parent)
 }
 
-/// Runs the ranks of this process. The lowest surviving rank prints the page, all learn if elements were wrong.
+/// Runs the ranks of this process. The lowest surviving
+/// rank prints the page, all learn if elements were wrong.
 pub fn run(
     arguments: &RunArguments,
     environment: &Environment,

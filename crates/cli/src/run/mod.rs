@@ -4,7 +4,7 @@
 //! (the work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`load`] (core time of
 //! other programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`],
 //! [`launched`] (ranks of a launcher),
-//! [`threads_of_process`] (several in one process), [`cuda`], [`gpu_test`]; and what is printed: [`event`],
+//! [`threads_of_process`], [`cuda`], [`gpu_test`]; and what is printed: [`event`],
 //! [`live`], [`page`](mod@page), [`table`], [`explain`], [`json`].
 
 mod bench;

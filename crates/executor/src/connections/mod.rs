@@ -108,8 +108,8 @@ impl fmt::Display for SlotBytes {
     }
 }
 
-/// Shorter slots for short messages, data bytes. A sweep over message sizes makes new FIFOs for each
-/// class, whose lengths add up to little more than the longest.
+/// Shorter slots for short messages, data bytes. A sweep over message sizes makes new FIFOs for
+/// each class, whose lengths add up to little more than the longest.
 const SLOT_CLASSES: [u32; 3] = [256, 4 << 10, 32 << 10];
 
 /// Data bytes of the slots for a program that puts at most `most` into one. `full` is the backend's
@@ -281,6 +281,15 @@ impl Connections {
             .iter()
             .map(|it| end(it, Kind::Signals, false));
         let notifies: Vec<End> = notifies.collect();
+        let news = sends.iter().chain(&notifies);
+        let news = news.filter(|end| !self.known.contains_key(end) && !self.is_remote(end));
+        let news = news.map(|end| {
+            (
+                end.connection.peer,
+                name(self.rank, end.connection.peer, end),
+            )
+        });
+        bootstrap.prefetch(&news.collect::<Vec<_>>());
         for end in sends.iter().chain(&notifies) {
             if self.known.contains_key(end) {
                 continue;

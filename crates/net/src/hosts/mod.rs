@@ -52,6 +52,8 @@ pub struct Hosts {
     proxies: Option<Proxies>,
     nics: Nics,
     service: Option<Service>,
+    /// Tickets of offers that were asked for and not fetched yet, by rank and name.
+    asked: HashMap<(u32, String), u32>,
     planned: Planned,
     bell: Bell,
     alarms: Arc<[OwnedFd]>,
@@ -396,6 +398,7 @@ impl Met<'_> {
             proxies: None,
             nics: nics.into(),
             service: Some(service),
+            asked: HashMap::new(),
             planned: self.planned.clone(),
             bell,
             alarms,
@@ -479,13 +482,29 @@ impl Bootstrap for Hosts {
         remote.then_some(self as &mut dyn Network)
     }
 
+    fn prefetch(&mut self, offers: &[(u32, String)]) {
+        let Some(service) = &self.service else {
+            return;
+        };
+        for (from, name) in offers {
+            let asked = self.asked.entry((*from, name.clone()));
+            asked.or_insert_with(|| service.ask(*from, name));
+        }
+    }
+
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
         self.service()?.publish(name, offer.text.into_bytes());
         Ok(())
     }
 
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
-        let value = self.service()?.fetch(from, name, longest);
+        let service = self.service()?;
+        let asked = self.asked.get(&(from, name.to_owned())).copied();
+        let value = match asked {
+            Some(ticket) => service.answer(ticket, from, name, longest),
+            None => service.fetch(from, name, longest),
+        };
+        self.asked.remove(&(from, name.to_owned()));
         let value = value.map_err(|error| of_service(self.rank, error))?;
         Ok(Offer {
             text: String::from_utf8_lossy(&value).into_owned(),
