@@ -59,6 +59,10 @@ impl Backend for Cpu {
         self.profile.slot_bytes()
     }
 
+    fn shortens_slots(&self) -> bool {
+        true
+    }
+
     fn choose(&self, request: &Request, shape: &CommunicatorShape) -> Option<Choice> {
         self.profile.choose(request, *shape)
     }

@@ -108,13 +108,13 @@ pub fn short(fingerprint: &[u8; 32]) -> String {
 
 /// What the ranks told about themselves.
 pub trait Table {
-    /// A rank's information as it is sent from rank to rank.
+    /// What a member tells about its ranks, as it is sent around the ring.
     type Block: Clone;
 
-    /// Takes the information of rank `origin`.
+    /// Takes the information of member `origin`.
     ///
     /// # Errors
-    /// It cannot be read, or does not agree with this rank's.
+    /// It cannot be read, or does not agree with this member's.
     fn take(&mut self, origin: u32, block: &Self::Block) -> Result<(), Failure>;
 
     /// The information of a rank, if it is known.
@@ -124,25 +124,42 @@ pub trait Table {
 /// A table that keeps the information of all ranks.
 #[derive(Debug, Clone)]
 pub struct Infos {
-    own: u32,
+    /// The ranks of this member: the first, and how many there are.
+    first: u32,
+    width: u32,
     all: Vec<Option<PeerInfo>>,
 }
 
 impl Infos {
     /// A table that holds only this rank's information.
     pub fn new(own: PeerInfo, ranks: u32) -> Self {
-        let rank = own.rank;
-        let mut all = vec![None; ranks as usize];
-        if let Some(place) = all.get_mut(rank as usize) {
-            *place = Some(own);
-        }
-        Self { own: rank, all }
+        Self::of_process(vec![own], ranks)
     }
 
-    /// This rank's information as it is sent.
+    /// A table that holds only the information of this process's ranks, which are in order. Each of
+    /// the `members` has as many.
+    pub fn of_process(own: Vec<PeerInfo>, members: u32) -> Self {
+        let first = own.first().map_or(0, |it| it.rank);
+        let width = own.len().max(1) as u32;
+        let mut all = vec![None; members as usize * width as usize];
+        for info in own {
+            let place = all.get_mut(info.rank as usize);
+            if let Some(place) = place {
+                *place = Some(info);
+            }
+        }
+        Self { first, width, all }
+    }
+
+    fn own(&self) -> impl Iterator<Item = &PeerInfo> {
+        let all = self.all.iter().skip(self.first as usize);
+        all.take(self.width as usize).flatten()
+    }
+
+    /// This member's information as it is sent.
     pub fn own_block(&self) -> Vec<u8> {
-        let own = &self.all[self.own as usize];
-        postcard::to_allocvec(own).unwrap_or_default()
+        let own: Vec<&PeerInfo> = self.own().collect();
+        postcard::to_allocvec(&own).unwrap_or_default()
     }
 
     /// The information of all ranks; `None` until it is complete.
@@ -155,13 +172,36 @@ impl Table for Infos {
     type Block = Vec<u8>;
 
     fn take(&mut self, origin: u32, block: &Vec<u8>) -> Result<(), Failure> {
-        let wrong = || Failure::new(origin, "this version cannot read its information");
-        let info: Option<PeerInfo> = postcard::from_bytes(block).map_err(|_| wrong())?;
-        let info = info.filter(|it| it.rank == origin).ok_or_else(wrong)?;
-        if let Some(own) = &self.all[self.own as usize] {
-            own.agrees(&info)?;
+        let first = origin.saturating_mul(self.width);
+        let wrong = || Failure::new(first, "this version cannot read its information");
+        let infos: Vec<PeerInfo> = postcard::from_bytes(block).map_err(|_| wrong())?;
+        if let Some(info) = infos.first()
+            && infos.len() != self.width as usize
+        {
+            let what = format!(
+                "{} has {} ranks, but the process of rank {} has {}; start all processes with the same -t and -g",
+                info.place(),
+                infos.len(),
+                self.first,
+                self.width
+            );
+            return Err(Failure::new(first, what));
         }
-        self.all[origin as usize] = Some(info);
+        let ranks = first..first.saturating_add(self.width);
+        if !ranks.clone().eq(infos.iter().map(|it| it.rank)) || ranks.end as usize > self.all.len()
+        {
+            return Err(wrong());
+        }
+        // Ranks of a process differ in their devices only.
+        for (own, at) in self.own().zip(0..) {
+            for info in infos.iter().filter(|it| at == 0 || !it.device.is_empty()) {
+                own.agrees(info)?;
+            }
+        }
+        for info in infos {
+            let place = info.rank as usize;
+            self.all[place] = Some(info);
+        }
         Ok(())
     }
 

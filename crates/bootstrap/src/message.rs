@@ -53,7 +53,7 @@ pub enum Message<B> {
     Beat,
     /// The job failed.
     Failed(Box<Failure>),
-    /// This rank is done; its end is no failure.
+    /// This rank is done; the end of its process is no failure.
     Left(u32),
     /// A question: the asker's number for it, and the name of an offer.
     Get(Box<(u32, String)>),

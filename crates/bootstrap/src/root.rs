@@ -1,4 +1,5 @@
-//! The root: ranks check in, and each hears the address of the next rank of the ring.
+//! The root: members of the ring check in, and each hears the address of the next one. A member is
+//! a rank, or a process of several ranks ([`Root::of_processes`]); the first of them names it.
 //!
 //! A job may have several roots, each for a group of ranks. The first rank of a group also checks
 //! in with the previous group's root, whose last rank needs its address.
@@ -30,6 +31,8 @@ pub struct Root<B> {
     group: Range<u32>,
     ranks: u32,
     roots: u32,
+    /// Ranks of each member.
+    width: u32,
     timing: Timing,
     entries: Vec<Option<Entry>>,
     /// Address of the next group's first rank, if there are several groups.
@@ -53,6 +56,7 @@ impl<B> Root<B> {
             group,
             ranks,
             roots,
+            width: 1,
             timing,
             beyond: None,
             come: 0,
@@ -63,6 +67,17 @@ impl<B> Root<B> {
             conns: 0,
             actions: VecDeque::new(),
         }
+    }
+
+    /// The same for processes of `width` ranks each, which only changes how messages name them.
+    #[must_use]
+    pub fn of_processes(self, width: u32) -> Self {
+        Self { width, ..self }
+    }
+
+    /// The first rank of a member, which names it in messages.
+    const fn first(&self, member: u32) -> u32 {
+        member.saturating_mul(self.width)
     }
 
     /// The next action.
@@ -125,7 +140,7 @@ impl<B> Root<B> {
                 if !entry.done {
                     let CheckIn { rank, place, .. } = &entry.check_in;
                     let what = format!("{place}: its connection to the root {ending}");
-                    lost = Some(Failure::new(*rank, what));
+                    lost = Some(Failure::new(rank.saturating_mul(self.width), what));
                 }
             }
         }
@@ -144,19 +159,19 @@ impl<B> Root<B> {
             .clone()
             .zip(&self.entries)
             .filter(|(_, entry)| entry.is_none())
-            .map(|(rank, _)| rank)
+            .map(|(rank, _)| self.first(rank))
             .collect();
         let seconds = self.timing.join.as_secs_f32();
         let mut failure = match missing.as_slice() {
             [] if self.beyond.is_none() && self.roots > 1 => Failure::new(
-                self.group.end % self.ranks,
+                self.first(self.group.end % self.ranks),
                 format!("it did not come within {seconds} s"),
             ),
             [] => {
                 let late = self.entries.iter().flatten().find(|it| !it.done);
                 let Some(late) = late else { return };
                 Failure::new(
-                    late.check_in.rank,
+                    self.first(late.check_in.rank),
                     format!(
                         "{} came, but the ring was not closed within {seconds} s",
                         late.check_in.place
@@ -186,7 +201,8 @@ impl<B> Root<B> {
     fn rank_of(&self, conn: Conn) -> u32 {
         let entries = self.entries.iter().flatten();
         let mut found = entries.filter(|entry| entry.conn == conn);
-        found.next().map_or(u32::MAX, |entry| entry.check_in.rank)
+        let found = found.next();
+        found.map_or(u32::MAX, |entry| self.first(entry.check_in.rank))
     }
 
     fn check_in(&mut self, conn: Conn, new: CheckIn, now: Duration) {
@@ -224,19 +240,26 @@ impl<B> Root<B> {
 
     /// Checks that a rank belongs to the same job as the earlier ones.
     fn agree(&self, new: &CheckIn) -> Result<(), Failure> {
-        let fail = |what: String| Err(Failure::new(new.rank, format!("{} {what}", new.place)));
+        let fail = |what: String| {
+            let what = format!("{} {what}", new.place);
+            Err(Failure::new(self.first(new.rank), what))
+        };
         if (new.ranks, new.roots) != (self.ranks, self.roots) {
             return fail(format!(
                 "says that there are {} ranks and {} roots, but the root knows of {} and {}; give all ranks the same",
-                new.ranks, new.roots, self.ranks, self.roots
+                self.first(new.ranks),
+                new.roots,
+                self.first(self.ranks),
+                self.roots
             ));
         }
         let beyond = self.group.end % self.ranks;
         if !self.group.contains(&new.rank) && new.rank != beyond {
             let Range { start, end } = self.group;
+            let start = self.first(start);
             return fail(format!(
                 "came to the root of the ranks {start} to {}; give all ranks the same id",
-                end - 1
+                self.first(end) - 1
             ));
         }
         let first = self.entries.iter().flatten().next();
@@ -250,7 +273,7 @@ impl<B> Root<B> {
         }
         if let Some(before) = self.entry(new.rank) {
             return Err(Failure::new(
-                new.rank,
+                self.first(new.rank),
                 format!(
                     "two processes say that they are this rank: {}, and {}; give each a rank of its own",
                     before.check_in.place, new.place

@@ -25,6 +25,7 @@ fn member() -> (Member<Infos>, bootstrap::Conn) {
     let place = Place {
         rank: 0,
         ranks: 2,
+        width: 1,
         meeting: Meeting::Known(address),
         listens: address,
         version: info.version.clone(),

@@ -44,7 +44,7 @@ fn configs(ranks: u32, roots: u32, timing: Timing) -> Vec<Config> {
     (0..ranks)
         .map(|rank| Config {
             key: key.clone(),
-            ranks,
+            processes: ranks,
             meeting: Meeting::Roots(addresses.clone()),
             roots: listeners
                 .next()
@@ -52,7 +52,7 @@ fn configs(ranks: u32, roots: u32, timing: Timing) -> Vec<Config> {
                 .into_iter()
                 .collect(),
             listener: loopback_listener().unwrap(),
-            info: info(rank),
+            infos: vec![info(rank)],
             timing,
         })
         .collect()
@@ -75,8 +75,9 @@ fn run<T: Send>(
         let threads: Vec<_> = configs
             .into_iter()
             .map(|config| {
-                let rank = config.info.rank;
-                scope.spawn(move || work(rank, Service::join(config)))
+                let rank = config.infos[0].rank;
+                let joined = move || Service::join(config).map(|mut it| it.remove(0));
+                scope.spawn(move || work(rank, joined()))
             })
             .collect();
         threads.into_iter().map(|it| it.join().unwrap()).collect()
@@ -90,14 +91,17 @@ fn ranks_meet_exchange_and_offer() {
             let service = service.unwrap();
             let all = service.exchange(vec![rank as u8; 3], LONG).unwrap();
             let right: Vec<Vec<u8>> = (0..ranks).map(|it| vec![it as u8; 3]).collect();
-            assert_eq!(all, right);
+            assert_eq!(*all, *right);
             service.publish("mine", vec![rank as u8]);
             for from in 0..ranks {
                 assert_eq!(service.fetch(from, "mine", LONG).unwrap(), [from as u8]);
             }
             let infos = service.infos();
             service.exchange(Vec::new(), LONG).unwrap();
-            infos.into_iter().map(|it| it.host_name).collect::<Vec<_>>()
+            infos
+                .iter()
+                .map(|it| it.host_name.clone())
+                .collect::<Vec<_>>()
         });
         let right: Vec<String> = (0..ranks).map(|rank| format!("host{rank}")).collect();
         assert!(names.iter().all(|it| *it == right), "{names:?}");
@@ -175,7 +179,7 @@ fn a_rank_with_another_token_is_told_so_and_the_others_miss_it() {
 #[test]
 fn two_processes_with_one_rank_are_both_named() {
     let mut all = configs(3, 1, Timing::default());
-    all[2].info.rank = 1;
+    all[2].infos[0].rank = 1;
     let heard = run(all, |_, service| service.err().unwrap().to_string());
     for what in heard {
         assert!(
@@ -188,7 +192,7 @@ fn two_processes_with_one_rank_are_both_named() {
 #[test]
 fn another_plan_is_refused() {
     let mut all = configs(3, 1, Timing::default());
-    all[1].info.fingerprint = [2; 32];
+    all[1].infos[0].fingerprint = [2; 32];
     let heard = run(all, |_, service| service.err().unwrap().to_string());
     for what in heard {
         assert!(what.contains("give all ranks the same plan"), "{what}");
@@ -299,4 +303,68 @@ fn strangers_of_one_address_do_not_push_out_a_rank_of_another() {
         assert_eq!(arrived.join().unwrap().kind, Kind::Net);
         drop(strangers);
     });
+}
+
+/// Two processes of three ranks each: exchanges, offers and failures are those of ranks.
+#[test]
+fn processes_have_several_ranks() {
+    let (processes, width) = (2, 3);
+    let mut all = configs(processes, 1, Timing::default());
+    for (config, process) in all.iter_mut().zip(0..) {
+        config.infos = (0..width).map(|it| info(process * width + it)).collect();
+    }
+    let joined = thread::scope(|scope| {
+        let threads = all
+            .into_iter()
+            .map(|config| scope.spawn(|| Service::join(config).unwrap()));
+        let threads: Vec<_> = threads.collect();
+        let joined = threads.into_iter().flat_map(|it| it.join().unwrap());
+        joined.collect::<Vec<Service>>()
+    });
+    let ranks = processes * width;
+    thread::scope(|scope| {
+        for (service, rank) in joined.into_iter().zip(0..) {
+            scope.spawn(move || {
+                assert_eq!((service.rank(), service.infos().len()), (rank, 6));
+                for round in 0..3_u8 {
+                    let all = service.exchange(vec![rank as u8, round], LONG).unwrap();
+                    let right: Vec<Vec<u8>> = (0..ranks).map(|it| vec![it as u8, round]).collect();
+                    assert_eq!(*all, *right);
+                }
+                // Ranks of one process offer under one name.
+                service.publish("mine", vec![rank as u8]);
+                for from in 0..ranks {
+                    assert_eq!(service.fetch(from, "mine", LONG).unwrap(), [from as u8]);
+                }
+                service.exchange(Vec::new(), LONG).unwrap();
+                if rank == 4 {
+                    return;
+                }
+                // A rank that left while its process continues is no longer waited for.
+                let error = service.fetch(4, "nothing", LONG).err().unwrap();
+                let Error::Failed(failure) = error else {
+                    panic!("{error}");
+                };
+                assert_eq!(failure.rank, 4);
+                assert!(service.failure(None).is_none());
+            });
+        }
+    });
+}
+
+/// A process with another number of ranks is named by its first.
+#[test]
+fn processes_have_equally_many_ranks() {
+    let mut all = configs(3, 1, short());
+    for (config, process) in all.iter_mut().zip(0..) {
+        let own = if process == 2 { 1 } else { 2 };
+        config.infos = (0..own).map(|it| info(process * own + it)).collect();
+    }
+    let heard = run(all, |_, service| service.err().unwrap().to_string());
+    assert!(
+        heard
+            .iter()
+            .any(|it| it.contains("start all processes with the same -t and -g")),
+        "{heard:?}"
+    );
 }

@@ -24,6 +24,12 @@ pub trait Backend: Send + 'static {
     /// Sizes of its FIFO slots. All ranks must return the same.
     fn slot_bytes(&self) -> SlotBytes;
 
+    /// Whether FIFOs of a short message may have shorter slots than [`Self::slot_bytes`], so that
+    /// their memory does not grow with the square of the ranks. All ranks must return the same.
+    fn shortens_slots(&self) -> bool {
+        false
+    }
+
     /// The choice that it expects to be the fastest; `None` if it supports none. All ranks must
     /// choose the same.
     fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice>;

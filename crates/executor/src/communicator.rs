@@ -68,8 +68,51 @@ impl<B: Backend> Communicator<B> {
         bootstrap: Box<dyn Bootstrap>,
         settings: &Settings,
     ) -> Result<Self, Error> {
+        Self::join_with(backend, bootstrap, Programs::default(), settings)
+    }
+
+    /// The communicators of ranks that are threads of this process, in their order, and meet others
+    /// through their bootstraps. They share proved programs. Use each on a thread of its own.
+    ///
+    /// # Errors
+    /// As for [`Self::join`]; the error of a rank that failed by itself, if there is one.
+    pub fn join_all(
+        ranks: Vec<(B, Box<dyn Bootstrap>)>,
+        settings: &Settings,
+    ) -> Result<Vec<Self>, Error> {
+        let programs = Programs::default();
+        let joined: Vec<Result<Self, Error>> = std::thread::scope(|scope| {
+            let join = |(backend, bootstrap): (B, Box<dyn Bootstrap>)| {
+                let (rank, programs) = (bootstrap.rank(), programs.clone());
+                let thread = std::thread::Builder::new().name(format!("rank {rank} joins"));
+                let joins = move || Self::join_with(backend, bootstrap, programs, settings);
+                (rank, thread.spawn_scoped(scope, joins))
+            };
+            let threads: Vec<_> = ranks.into_iter().map(join).collect();
+            let joined = threads.into_iter().map(|(rank, thread)| {
+                let why = |what: String| Error::Bootstrap { rank, why: what };
+                let thread = thread.map_err(|error| why(format!("it cannot start: {error}")))?;
+                let ended = thread.join();
+                ended.unwrap_or_else(|_| Err(why("its thread panicked".to_owned())))
+            });
+            joined.collect()
+        });
+        let (joined, failed): (Vec<_>, Vec<_>) = joined.into_iter().partition(Result::is_ok);
+        let errors = failed.into_iter().filter_map(Result::err);
+        match errors.min_by_key(|error| matches!(error, Error::Aborted { .. })) {
+            Some(error) => Err(error),
+            None => Ok(joined.into_iter().flatten().collect()),
+        }
+    }
+
+    fn join_with(
+        backend: B,
+        bootstrap: Box<dyn Bootstrap>,
+        programs: Programs,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
         let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
-        let starting = Starting::new(backend, bootstrap, Programs::default(), settings)?;
+        let starting = Starting::new(backend, bootstrap, programs, settings)?;
         Ok(Self {
             rank,
             ranks,

@@ -13,7 +13,7 @@ use crate::backend::{
     Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
 };
 use crate::bootstrap::{Bootstrap, give_up};
-use crate::connections::{Connections, Wiring};
+use crate::connections::{Connections, Wiring, slot_class};
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
 use crate::programs::{ProgramKey, Programs};
@@ -362,7 +362,12 @@ impl<B: Backend> Engine<B> {
                 reserved.map_err(|source| self.memory(source))?;
                 let own = &mut self.own;
                 let bootstrap = own.bootstrap.as_mut();
-                own.connections.wire(bootstrap, choice.protocol, &bound)?
+                let slot_bytes = match own.backend.shortens_slots() {
+                    true => slot_class(bound.most_slot_bytes, message.slot_bytes),
+                    false => message.slot_bytes,
+                };
+                own.connections
+                    .wire(bootstrap, choice.protocol, slot_bytes, &bound)?
             }
         };
         let own = &mut self.own;

@@ -3,7 +3,7 @@
 //! Threads access all memory of their process. A process allocates from one arena that the others
 //! map; to access other memory they need the kernel (`process_vm_readv`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place, limits};
 
@@ -35,12 +35,43 @@ pub enum Reach {
 /// How the memory of a peer is accessed.
 #[derive(Debug)]
 enum Peer {
-    /// In the same address space.
+    /// In the same address space, where no memory is shared with other processes.
     Thread,
     /// Not at all: it is on another host.
     Remote,
-    /// By its arena, which is mapped here, or by the kernel.
-    Process { process: u32, arena: Arc<Mapping> },
+    /// By its arena, which is mapped here when it is first used, or by the kernel.
+    Process(Box<Elsewhere>),
+}
+
+/// A peer whose memory is known by an offer.
+#[derive(Debug)]
+struct Elsewhere {
+    arena: Handle,
+    opened: OnceLock<Result<Arc<Mapping>, String>>,
+    /// Whether it is a thread of this process.
+    here: bool,
+}
+
+impl Elsewhere {
+    #[inline]
+    fn arena(&self) -> Result<&Mapping, String> {
+        match self.opened.get() {
+            Some(Ok(arena)) => Ok(arena),
+            _ => self.open(),
+        }
+    }
+
+    #[cold]
+    fn open(&self) -> Result<&Mapping, String> {
+        let opened = self.opened.get_or_init(|| {
+            let opened = Mapping::open_once(&self.arena);
+            opened.map_err(|error| format!("its memory cannot be opened: {error}"))
+        });
+        match opened {
+            Ok(arena) => Ok(arena),
+            Err(why) => Err(why.clone()),
+        }
+    }
 }
 
 /// The arena of a rank, and its access to those of peers.
@@ -126,7 +157,7 @@ impl Registered {
         &self.offer
     }
 
-    /// Opens the arenas of the others, by their offers in rank order.
+    /// Takes the offers of the others' arenas, in rank order.
     pub(crate) fn meet<'a>(
         &mut self,
         bootstrap: &dyn Bootstrap,
@@ -134,8 +165,9 @@ impl Registered {
     ) -> Result<(), Error> {
         let rank = bootstrap.rank();
         for (peer, offer) in (0..bootstrap.ranks()).zip(offers) {
-            match bootstrap.transport(peer) {
-                Transport::P2p => {
+            let transport = bootstrap.transport(peer);
+            match transport {
+                Transport::P2p if offer.is_empty() || peer == rank => {
                     self.peers.push(Peer::Thread);
                     continue;
                 }
@@ -143,15 +175,15 @@ impl Registered {
                     self.peers.push(Peer::Remote);
                     continue;
                 }
-                Transport::Shm => {}
+                Transport::P2p | Transport::Shm => {}
             }
             let fail = |source| offered_by(rank, peer, &source);
             let handle: Handle = offer.parse().map_err(fail)?;
-            let mapping = Mapping::open(&handle).map_err(fail)?;
-            self.peers.push(Peer::Process {
-                process: handle.process,
-                arena: Arc::new(mapping),
-            });
+            self.peers.push(Peer::Process(Box::new(Elsewhere {
+                arena: handle,
+                opened: OnceLock::new(),
+                here: transport == Transport::P2p,
+            })));
         }
         Ok(())
     }
@@ -233,12 +265,15 @@ impl Registered {
         match (&self.peers[peer as usize], place) {
             // Nothing is accessed, so the descriptor may be empty.
             _ if needed == 0 => Ok(Reach::Here(std::ptr::null_mut())),
-            (Peer::Process { arena, .. }, Place::Registered { allocation, offset }) => {
-                within(arena, allocation, offset)
+            (Peer::Process(peer), Place::Registered { allocation, offset }) => {
+                within(peer.arena()?, allocation, offset)
             }
+            (Peer::Process(peer), Place::Address(address)) if peer.here => Ok(Reach::Here(
+                std::ptr::with_exposed_provenance_mut(address as usize),
+            )),
             // The kernel checks such addresses.
-            (Peer::Process { process, .. }, Place::Address(address)) => Ok(Reach::Elsewhere {
-                process: *process,
+            (Peer::Process(peer), Place::Address(address)) => Ok(Reach::Elsewhere {
+                process: peer.arena.process,
                 address,
             }),
             (Peer::Remote, _) => Err("it is on another host".to_owned()),

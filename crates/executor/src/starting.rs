@@ -15,8 +15,8 @@ use crate::registered::Registered;
 use crate::settings::Settings;
 use crate::transport::Transport;
 
-/// The name of what every rank offers: in two lines, how to open its bell and its buffer table, and
-/// how to open its arena.
+/// The name of what every rank offers, in three lines: how to open its bell and its buffer table,
+/// how to open its arena, and the lengths of its FIFO slots.
 const MEMORY: &str = "memory";
 
 /// Channels of a communicator without a plan: both trees of a double binary tree.
@@ -62,7 +62,7 @@ impl<B: Backend> Starting<B> {
             .and_then(|connections| {
                 let registered = Registered::begin(bootstrap.as_mut(), settings.buffer_bytes)?;
                 let Offer { text, segment } = connections.base().clone();
-                let text = format!("{text}\n{}", registered.offer());
+                let text = format!("{text}\n{}\n{}", registered.offer(), backend.slot_bytes());
                 let offer = Offer { text, segment };
                 bootstrap.publish(MEMORY, offer.clone())?;
                 Ok((connections, registered, offer))
@@ -114,14 +114,22 @@ impl<B: Backend> Starting<B> {
     fn meet(&mut self) -> Result<(), Error> {
         let bootstrap = self.bootstrap.as_mut();
         let mut bases = bootstrap.gather(MEMORY, &self.offer, self.longest)?;
-        // An offer without a second line is refused where its arena is opened.
-        let arenas = bases.iter_mut().map(|offer| {
-            let lines = offer.text.split_once('\n').unwrap_or((&offer.text, ""));
-            let (base, arena) = (lines.0.to_owned(), lines.1.to_owned());
-            offer.text = base;
-            arena
-        });
-        let arenas: Vec<String> = arenas.collect();
+        let (rank, own) = (bootstrap.rank(), self.backend.slot_bytes().to_string());
+        let mut arenas = Vec::with_capacity(bases.len());
+        for (offer, peer) in bases.iter_mut().zip(0_u32..) {
+            let text = std::mem::take(&mut offer.text);
+            let (base, rest) = text.split_once('\n').unwrap_or((&text, ""));
+            // An offer without these lines is refused where its arena is taken.
+            let (arena, slots) = rest.split_once('\n').unwrap_or((rest, &own));
+            if slots != own {
+                let why = format!(
+                    "rank {peer} has FIFOs of {slots}, but rank {rank} of {own}; give all ranks the same cost profile"
+                );
+                return Err(Error::Bootstrap { rank, why });
+            }
+            offer.text = base.to_owned();
+            arenas.push(arena.to_owned());
+        }
         self.connections.meet(bootstrap, &bases)?;
         let arenas = arenas.iter().map(String::as_str);
         self.registered.meet(bootstrap, arenas)?;

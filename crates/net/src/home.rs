@@ -2,6 +2,7 @@
 //! there.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bootstrap::socket::Acceptor;
@@ -21,7 +22,7 @@ pub(crate) struct Home {
     /// Its rank when all met.
     pub rank: u32,
     /// The ranks' descriptions of themselves then.
-    pub infos: Vec<PeerInfo>,
+    pub infos: Arc<[PeerInfo]>,
     pub key: Key,
     pub listener: TcpListener,
     /// Their ports in the plan.

@@ -1,6 +1,8 @@
 //! How ranks reach each other. Whether ranks of one host can share memory is tried.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use bootstrap::PeerInfo;
@@ -40,11 +42,11 @@ pub struct Reached {
 /// Ranks that cannot share memory with this one, and why not.
 type Problems = Vec<(u32, String)>;
 
-/// What ranks found out together.
+/// What processes found out together.
 pub(crate) struct Trial {
-    /// How each rank is reached.
-    pub transports: Vec<Transport>,
-    /// Ranks of this host that cannot share memory with this one, and why not.
+    /// How the ranks of this process reach each rank.
+    transports: Vec<Transport>,
+    /// Ranks of this host that cannot share memory with this process, and why not.
     pub fallen_back: Problems,
     /// By rank: its host, by the first of the ranks that all share memory with each other.
     pub hosts: Vec<u32>,
@@ -52,38 +54,37 @@ pub(crate) struct Trial {
     pub any_remote: bool,
 }
 
-/// Finds out how each rank is reached. Two ranks share memory if each can open the other's. All
-/// ranks exchange their results, so both ends of a pair decide alike.
+impl Trial {
+    /// How a rank of this process reaches each rank.
+    pub fn transports(&self) -> &[Transport] {
+        &self.transports
+    }
+}
+
+/// Finds out how each rank is reached. Two processes share memory if each can open the other's. All
+/// exchange their results, so both ends of a pair decide alike. `own` are the ranks of this
+/// process.
 pub(crate) fn agree(
     service: &Service,
     infos: &[PeerInfo],
-    rank: u32,
+    own: Range<u32>,
     share: bool,
     longest: Duration,
 ) -> Result<Trial, Error> {
+    let rank = own.start;
     let of = |error| of_service(rank, error);
-    let own = infos[rank as usize].host;
-    let here = |peer: u32| infos[peer as usize].host == own && peer != rank;
+    let host = infos[rank as usize].host;
+    let here = |peer: u32| infos[peer as usize].host == host && !own.contains(&peer);
     // The memory is kept until all have tried to open it.
-    let trial = if share {
-        shared_memory::process_memory::allow_peers();
-        let made = Mapping::shared("trial", TRIAL_BYTES);
-        made.and_then(|it| it.populate().map(|()| it))
-            .map_err(|error| error.to_string())
-    } else {
-        Err("NCCL_SHM_DISABLE is set".to_owned())
-    };
-    let handle = match &trial {
-        Ok(mapping) => match mapping.handle() {
-            Ok(Some(handle)) => format!("+{handle}"),
-            Ok(None) => "-its memory has no handle".to_owned(),
-            Err(error) => format!("-{error}"),
-        },
-        Err(why) => format!("-{why}"),
-    };
-    let handles = service.exchange(handle.into_bytes(), longest).map_err(of)?;
-    let mut problems: Vec<(u32, String)> = Vec::new();
-    for peer in (0..infos.len() as u32).filter(|peer| here(*peer)) {
+    let trial = made(share);
+    let handle = offered(&trial);
+    let handles = service.exchange_alike(handle.into_bytes(), longest);
+    let handles = handles.map_err(of)?;
+    let mut problems: Problems = Vec::new();
+    // One rank of each process stands in for all of it.
+    let width = own.end - own.start;
+    let firsts = (0..infos.len() as u32).step_by(width as usize);
+    for peer in firsts.clone().filter(|peer| here(*peer)) {
         let text = String::from_utf8_lossy(&handles[peer as usize]).into_owned();
         if let Err(why) = &trial {
             problems.push((peer, format!("rank {rank} cannot share memory: {why}")));
@@ -102,49 +103,80 @@ pub(crate) fn agree(
         problems.extend(opened.err().map(|why| (peer, why)));
     }
     let report = postcard::to_allocvec(&problems).unwrap_or_default();
-    let all = service.exchange(report, longest).map_err(of)?;
+    let all = service.exchange_alike(report, longest).map_err(of)?;
     drop(trial);
     let all: Vec<Problems> = all
         .iter()
+        .step_by(width as usize)
         .map(|it| postcard::from_bytes(it).unwrap_or_default())
         .collect();
     let several_hosts = infos.iter().any(|it| it.host != infos[0].host);
     let any_remote = several_hosts || all.iter().any(|it| !it.is_empty());
     let mut transports = vec![Transport::Net; infos.len()];
     let mut fallen_back = Vec::new();
-    for peer in 0..infos.len() as u32 {
-        if peer == rank {
-            transports[peer as usize] = Transport::P2p;
-        } else if here(peer) {
-            let theirs = &all[peer as usize];
-            let mine = problems.iter().find(|(other, _)| *other == peer);
+    for (first, theirs) in firsts.zip(&all) {
+        let ranks = first..first + width;
+        let of_process = &mut transports[first as usize..ranks.end as usize];
+        if first == rank {
+            of_process.fill(Transport::P2p);
+        } else if here(first) {
+            let mine = problems.iter().find(|(other, _)| *other == first);
             let theirs = theirs.iter().find(|(other, _)| *other == rank);
             match mine.or(theirs) {
-                Some((_, why)) => fallen_back.push((peer, why.clone())),
-                None => transports[peer as usize] = Transport::Shm,
+                Some((_, why)) => fallen_back.extend(ranks.map(|it| (it, why.clone()))),
+                None => of_process.fill(Transport::Shm),
             }
         }
     }
-    // If any ranks of a host cannot share memory, each of its ranks counts as a host.
-    let apart = |host| {
-        let there = infos.iter().zip(&all).filter(|(info, _)| info.host == host);
-        there.into_iter().any(|(_, problems)| !problems.is_empty())
-    };
-    let host_of = |rank: u32| {
-        let host = infos[rank as usize].host;
-        let first = infos.iter().zip(0..).find(|(info, _)| info.host == host);
-        match first {
-            Some((_, first)) if !apart(host) => first,
-            _ => rank,
-        }
-    };
-    let hosts = (0..infos.len() as u32).map(host_of).collect();
     Ok(Trial {
-        hosts,
+        hosts: hosts(infos, &all, width),
         transports,
         fallen_back,
         any_remote,
     })
+}
+
+/// Memory to try whether others can open it, or why there is none.
+fn made(share: bool) -> Result<Mapping, String> {
+    if !share {
+        return Err("NCCL_SHM_DISABLE is set".to_owned());
+    }
+    shared_memory::process_memory::allow_peers();
+    let made = Mapping::shared("trial", TRIAL_BYTES);
+    let made = made.and_then(|it| it.populate().map(|()| it));
+    made.map_err(|error| error.to_string())
+}
+
+/// How others open it: a handle after a plus sign, or why there is none after a minus sign.
+fn offered(trial: &Result<Mapping, String>) -> String {
+    match trial {
+        Ok(mapping) => match mapping.handle() {
+            Ok(Some(handle)) => format!("+{handle}"),
+            Ok(None) => "-its memory has no handle".to_owned(),
+            Err(error) => format!("-{error}"),
+        },
+        Err(why) => format!("-{why}"),
+    }
+}
+
+/// By rank: its host, by its first rank. `all` are the problems of each process, of `width` ranks.
+/// If any processes of a host cannot share memory, each of them counts as a host.
+fn hosts(infos: &[PeerInfo], all: &[Problems], width: u32) -> Vec<u32> {
+    // By host: its first rank, and whether its processes are apart.
+    let mut known: HashMap<u64, (u32, bool)> = HashMap::new();
+    let firsts = (0..).step_by(width as usize);
+    let processes = infos.iter().step_by(width as usize).zip(firsts);
+    for ((info, first), problems) in processes.clone().zip(all) {
+        known.entry(info.host).or_insert((first, false)).1 |= !problems.is_empty();
+    }
+    let of_process = processes.flat_map(|(info, first)| {
+        let host = match known.get(&info.host) {
+            Some((host, false)) => *host,
+            _ => first,
+        };
+        std::iter::repeat_n(host, width as usize)
+    });
+    of_process.collect()
 }
 
 /// A summary for reports.

@@ -48,6 +48,9 @@ pub struct Survivor {
     late_joins: Option<AcceptThread>,
 }
 
+/// Why a rank that met nobody cannot continue.
+const ALONE: &str = "no rank is left";
+
 /// Pause before a leader that turned this rank away is asked again.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -120,6 +123,7 @@ impl Survivor {
             let ring = Ring {
                 rank: place as u32,
                 ranks: members.len() as u32,
+                width: 1,
                 key: self.home.key.child("regroup", generation),
                 meeting: Meeting::Known(next),
                 roots: Vec::new(),
@@ -127,7 +131,12 @@ impl Survivor {
                 planned: self.home.planned.of(self.members.iter().copied()),
                 home: Some((Arc::clone(&self.home), self.members.clone(), generation)),
             };
-            match Hosts::meet(Arc::clone(&self.base), ring) {
+            let met = Hosts::meet(&self.base, ring);
+            match met.and_then(|it| {
+                it.into_iter()
+                    .next()
+                    .ok_or_else(|| refused(ALONE.to_owned()))
+            }) {
                 Ok(hosts) => return Ok((hosts, self.members)),
                 Err(error) => {
                     suspect = match &error {
@@ -140,7 +149,7 @@ impl Survivor {
                 }
             }
         }
-        Err(failed.unwrap_or_else(|| refused("no rank is left".to_owned())))
+        Err(failed.unwrap_or_else(|| refused(ALONE.to_owned())))
     }
 
     /// Finds the leader, or leads.

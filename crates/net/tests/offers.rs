@@ -79,6 +79,7 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
 fn run(
     profiles: [&Profile; 2],
     alter: impl Fn(&str, String) -> String + Send + Clone + 'static,
+    transfer: Transfer,
 ) -> Vec<Result<(), Error>> {
     let (id, root) = net::loopback_id().unwrap();
     let mut root = Some((0, root));
@@ -107,15 +108,19 @@ fn run(
                 };
                 let mut communicator = Communicator::join(backend, bootstrap, &settings)?;
                 communicator.set_choice(Some(Choice {
-                    schedule: Schedule::Ring,
-                    transfer: Transfer::Fifo,
+                    schedule: match transfer {
+                        Transfer::Direct => Schedule::TwoPhaseMesh,
+                        _ => Schedule::Ring,
+                    },
+                    transfer,
                     protocol: Protocol::Simple,
                     channels: 1,
                     piece_bytes: 0,
                 }));
-                let mut numbers = vec![rank; 10_000];
+                let mut numbers = communicator.buffer(10_000)?;
+                numbers.fill(rank);
                 communicator.all_reduce(&mut numbers, Reduction::Sum)?;
-                assert_eq!(numbers, [1; 10_000]);
+                assert_eq!(*numbers, [1; 10_000]);
                 Ok(())
             })
         })
@@ -127,8 +132,11 @@ fn run(
 #[test]
 fn offers_that_are_not_what_they_should_be_are_refused() {
     let profile = Profile::default();
-    for (place, result) in run([&profile, &profile], |_, text| text).iter().enumerate() {
-        assert!(result.is_ok(), "rank {place}: {result:?}");
+    for transfer in [Transfer::Fifo, Transfer::Direct] {
+        let results = run([&profile, &profile], |_, text| text, transfer);
+        for (place, result) in results.iter().enumerate() {
+            assert!(result.is_ok(), "rank {place}: {result:?}");
+        }
     }
     // What is offered, what of it is replaced, and by what.
     let cases = [
@@ -150,12 +158,17 @@ fn offers_that_are_not_what_they_should_be_are_refused() {
     let threads = cases.map(|case| {
         thread::spawn(move || {
             let (offered, from, to) = case;
-            let results = run([&Profile::default(), &Profile::default()], {
-                move |name, text| match name.contains(offered) {
-                    true => text.replacen(from, to, 1),
-                    false => text,
-                }
-            });
+            let alter = move |name: &str, text: String| match name.contains(offered) {
+                true => text.replacen(from, to, 1),
+                false => text,
+            };
+            // An arena is opened when it is used.
+            let transfer = match to {
+                "\n1" => Transfer::Direct,
+                _ => Transfer::Fifo,
+            };
+            let profile = Profile::default();
+            let results = run([&profile, &profile], alter, transfer);
             let error = results[0].as_ref().expect_err("it is refused").to_string();
             assert!(error.contains("rank 1"), "{case:?}: {error}");
             assert!(results[1].is_err());
@@ -173,7 +186,7 @@ fn slots_of_another_length_are_refused() {
     let other = text.replace("simple = 262144", "simple = 4096");
     assert_ne!(text, other);
     let other = Profile::from_toml("other", &other).unwrap();
-    let results = run([&own, &other], |_, text| text);
+    let results = run([&own, &other], |_, text| text, Transfer::Fifo);
     let told = |result: &Result<(), Error>| {
         let error = result
             .as_ref()

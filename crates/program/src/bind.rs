@@ -91,6 +91,7 @@ impl Program {
             scratch_bytes: layout.scratch_block
                 * u64::from(self.scratch_blocks)
                 * u64::from(self.channels),
+            most_slot_bytes: layout.most_slot_bytes(),
             receives: Vec::new(),
             sends: Vec::new(),
             waits: Vec::new(),
@@ -163,6 +164,15 @@ impl<'a> MessageLayout<'a> {
             layout.scratch_block = bytes.next_multiple_of(ALIGNMENT_BYTES);
         }
         Ok(layout)
+    }
+
+    /// Bytes of the pieces that a slot has to hold, of the longest channel.
+    fn most_slot_bytes(&self) -> u32 {
+        let shares = (0..self.program.channels).map(|channel| self.share(channel));
+        let piece = shares.map(|share| share.piece.max(share.rest_piece)).max();
+        let pieces = u64::from(self.program.fifo_pieces);
+        let bytes = piece.unwrap_or(0) * pieces * u64::from(self.message.element_bytes);
+        bytes.min(u64::from(self.message.slot_bytes)) as u32
     }
 
     /// Rounds down to whole cache lines, if there is at least one.

@@ -22,6 +22,8 @@ pub struct BoundProgram {
     pub element_bytes: u32,
     /// Scratch memory, bytes.
     pub scratch_bytes: u64,
+    /// No rank puts more bytes into a slot. Equal on all ranks.
+    pub most_slot_bytes: u32,
     /// Connections whose FIFOs are received from; [`BoundOperand::Fifo`] of a source is an index
     /// into it.
     pub receives: Vec<ConnectionEnd>,

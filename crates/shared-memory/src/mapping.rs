@@ -4,11 +4,13 @@
 //! processes of the same user open through `/proc/PROCESS/fd/DESCRIPTOR`. It disappears with the
 //! last process that maps it, even if that is killed.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::str::FromStr;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
@@ -16,6 +18,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::error::Error;
 use crate::limits::{address_error, check_file, check_size};
+
+/// The memory of [`Mapping::open_once`] that is in use.
+static OPENED: LazyLock<Mutex<HashMap<Handle, Weak<Mapping>>>> = LazyLock::new(Mutex::default);
 
 /// Zeroed memory, unmapped when dropped.
 #[derive(Debug)]
@@ -121,6 +126,24 @@ impl Mapping {
         );
         check_size(&name, bytes as usize)?;
         Self::map_file(&name, file, bytes as usize)
+    }
+
+    /// As [`Self::open`], but returns the mapping that this process already has of the memory.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_once(handle: &Handle) -> Result<Arc<Self>, Error> {
+        // A thread that panics between two statements leaves a consistent map.
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mapping) = opened.get(handle).and_then(Weak::upgrade) {
+            return Ok(mapping);
+        }
+        let mapping = Arc::new(Self::open(handle)?);
+        if opened.len() == opened.capacity() {
+            opened.retain(|_, it| it.strong_count() > 0);
+        }
+        opened.insert(*handle, Arc::downgrade(&mapping));
+        Ok(mapping)
     }
 
     fn map_file(name: &str, file: OwnedFd, bytes: usize) -> Result<Self, Error> {

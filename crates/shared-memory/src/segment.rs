@@ -209,6 +209,19 @@ impl Segment {
         self.words(index, expected).map(|_| ())
     }
 
+    /// Checks that the segment has these items.
+    ///
+    /// # Errors
+    /// It has others.
+    pub fn expect_all(&self, items: &[Item]) -> Result<(), Error> {
+        if self.items.iter().map(|(item, _)| item).eq(items) {
+            return Ok(());
+        }
+        Err(Error::Layout {
+            name: self.mapping.name().to_owned(),
+        })
+    }
+
     /// The sending end of an item that is a FIFO of protocol `P`.
     ///
     /// # Errors

@@ -34,14 +34,13 @@ impl<T: Table> Member<T> {
         self.early.iter_mut().for_each(Vec::clear);
     }
 
-    /// This rank is about to leave, and closes connections first.
+    /// The last rank of this process is about to leave, and closes connections first.
     pub fn finish(&mut self) {
         self.finishing = true;
     }
 
-    /// This rank is done: the others need not wait for it, and its end is no failure.
-    pub fn leave(&mut self) {
-        let rank = self.place.rank;
+    /// A rank of this process is done: the others need not wait for it, and its end is no failure.
+    pub fn leave(&mut self, rank: u32) {
         // Around the ring the report may take longer than these connections last.
         for other in &self.others {
             if other.open && matches!(other.purpose, Purpose::Peer(_) | Purpose::Asker(_)) {
@@ -54,7 +53,7 @@ impl<T: Table> Member<T> {
 
     pub(super) fn note_left(&mut self, rank: u32, from_next: Option<bool>) {
         if self.left.is_empty() {
-            self.left = vec![false; self.place.ranks as usize];
+            self.left = vec![false; (self.place.ranks * self.place.width) as usize];
         }
         let Some(left) = self.left.get_mut(rank as usize) else {
             return;

@@ -86,10 +86,12 @@ impl<T: Table> Member<T> {
         if distance > furthest || origin != expected {
             let neighbor = self.neighbor(of_next);
             let what = format!(
-                "{} forwarded rank {origin}'s part; expected rank {expected}'s",
-                self.name(neighbor)
+                "{} forwarded rank {}'s part; expected rank {}'s",
+                self.name(neighbor),
+                self.first(origin),
+                self.first(expected)
             );
-            self.fail_as(Failure::new(neighbor, what), None);
+            self.fail_as(Failure::new(self.first(neighbor), what), None);
             return;
         }
         if number == 0 {
@@ -120,7 +122,7 @@ impl<T: Table> Member<T> {
             self.name(neighbor),
             self.exchanges
         );
-        self.fail_as(Failure::new(neighbor, what), None);
+        self.fail_as(Failure::new(self.first(neighbor), what), None);
     }
 
     #[inline]

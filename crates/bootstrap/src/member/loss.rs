@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Again, Meeting, Member, Place, Purpose, Side, Stage};
+use super::{Again, Meeting, Member, Purpose, Side, Stage};
 use crate::failure::Failure;
 use crate::info::Table;
 use crate::machine::{Action, Ending};
@@ -33,7 +33,7 @@ impl<T: Table> Member<T> {
             self.place.name,
             gap.as_secs_f32()
         );
-        Failure::new(self.place.rank, what)
+        Failure::new(self.first(self.place.rank), what)
     }
 
     /// Replaces a failure that this rank hears of soon after it was suspended: lost connections and
@@ -46,7 +46,7 @@ impl<T: Table> Member<T> {
         if self.failure.is_none() {
             self.abandoned = true;
         }
-        if connection || failure.rank == self.place.rank {
+        if connection || failure.rank / self.place.width == self.place.rank {
             self.stop_of(gap)
         } else {
             failure
@@ -56,11 +56,11 @@ impl<T: Table> Member<T> {
     /// Handles the end of a connection.
     pub fn closed(&mut self, conn: Conn, ending: &Ending, now: Duration) {
         self.notice_a_stop(now);
-        let rank = self.place.rank;
+        let rank = self.first(self.place.rank);
         for of_next in [true, false] {
             if let Some(was) = self.side(of_next).take_if(|it| it.conn == conn) {
                 let neighbor = self.neighbor(of_next);
-                if self.has_left(neighbor) || self.failure.is_some() {
+                if self.member_left(neighbor) || self.failure.is_some() {
                     return;
                 }
                 if !was.open && may_be_crowded(ending) {
@@ -72,7 +72,7 @@ impl<T: Table> Member<T> {
                     self.name(neighbor),
                     self.place.name
                 );
-                let failure = self.heard_of(Failure::new(neighbor, what), true);
+                let failure = self.heard_of(Failure::new(self.first(neighbor), what), true);
                 self.fail_as(failure, None);
                 return;
             }
@@ -89,13 +89,13 @@ impl<T: Table> Member<T> {
                 let again = Again::Peer(peer, other.queue);
                 self.retry.push((now + self.timing.retry, again));
             }
-            Purpose::Peer(peer) if !self.has_left(peer) => {
+            Purpose::Peer(peer) if !self.member_left(peer) => {
                 let what = format!(
                     "{}: the connection of rank {rank}, {}, to it {ending}",
                     self.name(peer),
                     self.place.name
                 );
-                let failure = self.heard_of(Failure::new(peer, what), true);
+                let failure = self.heard_of(Failure::new(self.first(peer), what), true);
                 self.fail_as(failure, None);
             }
             Purpose::Peer(_) | Purpose::Probe(_) | Purpose::Unknown(_) | Purpose::Asker(_) => {
@@ -107,7 +107,7 @@ impl<T: Table> Member<T> {
     }
 
     fn root_closed(&mut self, index: usize, open: bool, ending: &Ending, now: Duration) {
-        let rank = self.place.rank;
+        let rank = self.first(self.place.rank);
         match ending {
             // The root may not have started.
             Ending::Refused(why) => {
@@ -126,7 +126,7 @@ impl<T: Table> Member<T> {
                 .push((now + self.timing.retry, Again::Root(index))),
             // The previous group's root may be done earlier.
             ending if self.stage == Stage::Meeting && self.own_root() == index => {
-                let holder = self.group_of(index).start;
+                let holder = self.first(self.group_of(index).start);
                 let what = format!(
                     "{}: the connection to the root {ending} before all ranks had met; the process that holds the root \
                      (rank {holder}) may have ended",
@@ -156,6 +156,7 @@ impl<T: Table> Member<T> {
                 (Again::Next, Some(next)) => self.connect_next(next),
                 (Again::Next, None) => {}
                 (Again::Peer(rank, questions), _) => {
+                    let rank = self.first(rank);
                     for (ticket, name) in questions {
                         self.ask(ticket, rank, name);
                     }
@@ -182,21 +183,22 @@ impl<T: Table> Member<T> {
             }
         }
         let silent = silent.map(|of_next| self.neighbor(of_next));
-        if let Some(neighbor) = silent.filter(|it| !self.has_left(*it)) {
+        if let Some(neighbor) = silent.filter(|it| !self.member_left(*it)) {
             let what = format!(
                 "{}: it said nothing to rank {}, {}, for {} s; it was stopped, or its host cannot be reached",
                 self.name(neighbor),
-                self.place.rank,
+                self.first(self.place.rank),
                 self.place.name,
                 silence.as_secs_f32()
             );
-            self.fail_as(Failure::new(neighbor, what), None);
+            self.fail_as(Failure::new(self.first(neighbor), what), None);
         }
     }
 
     /// Finds the rank at fault when the time to meet is over.
     fn too_late(&mut self) {
-        let Place { rank, ranks, .. } = self.place;
+        let ranks = self.place.ranks;
+        let rank = self.first(self.place.rank);
         let (before, after) = (self.neighbor(false), self.neighbor(true));
         let seconds = self.timing.join.as_secs_f32();
         let name = self.place.name.clone();
@@ -241,7 +243,7 @@ impl<T: Table> Member<T> {
                 format!("it did not connect to rank {rank}, {name}, within {seconds} s"),
             )
         };
-        self.fail_as(Failure::new(culprit, what), None);
+        self.fail_as(Failure::new(self.first(culprit), what), None);
     }
 }
 

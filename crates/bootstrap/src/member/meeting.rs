@@ -81,14 +81,16 @@ impl<T: Table> Member<T> {
         let before = self.neighbor(false);
         if rank != before || self.previous.is_some() {
             let what = format!(
-                "it says that it comes before rank {} in the ring, but that is rank {before}{}",
-                self.place.rank,
+                "it says that it comes before rank {} in the ring, but that is rank {}{}",
+                self.first(self.place.rank),
+                self.first(before),
                 if rank == before {
                     ", which is there already"
                 } else {
                     ""
                 }
             );
+            let rank = self.first(rank);
             self.fail_as(Failure { rank, what }, None);
             return;
         }

@@ -1,5 +1,10 @@
-//! A rank: it checks in with its root, joins the ring and exchanges information with all others.
-//! Then it answers questions, reports failures, and notices when a neighbor falls silent.
+//! A process with its ranks: it checks in with its root, joins the ring and exchanges information
+//! with all others. Then it answers questions, reports failures, and notices when a neighbor falls
+//! silent.
+//!
+//! The members of the ring are processes, each with the same number of ranks, its *width*: member m
+//! has the ranks from m · width on. With a width of 1, as under most launchers, a member is a rank.
+//! Failures, and ranks that leave, are named by ranks; everything else counts members.
 //!
 //! Parts of an exchange travel around the ring in both directions: ⌊n/2⌋ steps towards the next
 //! rank and ⌊(n−1)/2⌋ towards the previous one. So each rank sends n−1 parts and receives n−1.
@@ -23,16 +28,18 @@ use crate::message::{Conn, Message};
 /// Capacity of the queue of actions that is kept while it is empty.
 const MOST_KEPT: usize = 64;
 
-/// A rank's place in its job.
+/// A member's place in its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The rank.
+    /// The member's number: the rank, if each process has one.
     pub rank: u32,
-    /// Number of ranks.
+    /// Number of members.
     pub ranks: u32,
-    /// How it finds the next rank of the ring.
+    /// Ranks of each member.
+    pub width: u32,
+    /// How it finds the next member of the ring.
     pub meeting: Meeting,
-    /// Address for the previous rank of the ring.
+    /// Address for the previous member of the ring.
     pub listens: SocketAddr,
     /// Version of the program.
     pub version: String,
@@ -136,6 +143,7 @@ pub struct Member<T: Table> {
     /// this rank began it.
     early: [Vec<(u32, T::Block)>; 2],
     failure: Option<Failure>,
+    /// By rank: whether it is done.
     left: Vec<bool>,
     /// Whether this rank is about to leave.
     finishing: bool,
@@ -254,7 +262,7 @@ impl<T: Table> Member<T> {
 
     /// Whether this rank can end: all are done, or the job failed.
     pub const fn is_over(&self) -> bool {
-        self.gone >= self.place.ranks || self.failure.is_some()
+        self.gone >= self.place.ranks * self.place.width || self.failure.is_some()
     }
 
     /// The information of the others.
@@ -328,9 +336,20 @@ impl<T: Table> Member<T> {
         &mut self.others[last]
     }
 
-    /// A rank's process and host, for messages.
-    fn name(&self, rank: u32) -> String {
-        let info = self.table.info(rank);
+    /// The first rank of a member, which names it in messages.
+    const fn first(&self, member: u32) -> u32 {
+        member.saturating_mul(self.place.width)
+    }
+
+    /// Whether all ranks of a member are done.
+    fn member_left(&self, member: u32) -> bool {
+        let first = self.first(member);
+        (first..first + self.place.width).all(|rank| self.has_left(rank))
+    }
+
+    /// A member's process and host, for messages.
+    fn name(&self, member: u32) -> String {
+        let info = self.table.info(self.first(member));
         info.map_or_else(|| "place not known yet".to_owned(), |info| info.place())
     }
 
@@ -431,6 +450,7 @@ impl<T: Table> Member<T> {
                     Purpose::Peer(rank) | Purpose::Probe(rank) | Purpose::Asker(rank) => rank,
                     Purpose::Root(_) | Purpose::Unknown(_) => self.place.rank,
                 };
+                let rank = self.first(rank);
                 let what = "it sent a message that does not belong on this connection".to_owned();
                 self.fail_as(Failure { rank, what }, None);
             }
@@ -453,7 +473,7 @@ impl<T: Table> Member<T> {
             }
             Message::Left(rank) => self.note_left(rank, Some(of_next)),
             _ => {
-                let rank = self.neighbor(of_next);
+                let rank = self.first(self.neighbor(of_next));
                 let what = "it sent a message that does not belong on the ring".to_owned();
                 self.fail_as(Failure { rank, what }, None);
             }

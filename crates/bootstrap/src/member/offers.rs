@@ -41,8 +41,8 @@ impl<T: Table> Member<T> {
             self.send(conn, Message::Failed(Box::new(failure)));
             return;
         }
-        let own = self.place.rank;
-        let left = self.has_left(own);
+        let own = self.first(self.place.rank);
+        let left = self.member_left(self.place.rank);
         let value = match name.as_str() {
             ALIVE => (!left && !self.finishing).then(Vec::new),
             name => self.offers.get(name).cloned(),
@@ -55,7 +55,7 @@ impl<T: Table> Member<T> {
                     "it asks rank {own} for more than {MOST_WAITING} offers that are not made, or by a name of more than \
                      {LONGEST_NAME} bytes"
                 );
-                self.fail_as(Failure::new(rank, what), None);
+                self.fail_as(Failure::new(self.first(rank), what), None);
                 return;
             }
             None => {
@@ -66,7 +66,9 @@ impl<T: Table> Member<T> {
         }
         if left {
             // The asker connected too late to hear it with the others.
-            self.send(conn, Message::Left(own));
+            for rank in own..own + self.place.width {
+                self.send(conn, Message::Left(rank));
+            }
         }
     }
 
@@ -77,13 +79,15 @@ impl<T: Table> Member<T> {
             return;
         };
         let conn = self.connect(address, Kind::Peer);
-        let other = self.other(conn, Purpose::Probe(rank), false);
+        let member = rank / self.place.width;
+        let other = self.other(conn, Purpose::Probe(member), false);
         other.queue.push((ticket, ALIVE.to_owned()));
     }
 
     /// Asks a rank for an offer; [`Self::take_values`] returns the answer with this ticket.
     pub fn ask(&mut self, ticket: u32, from: u32, name: String) {
-        if from == self.place.rank {
+        let member = from / self.place.width;
+        if member == self.place.rank {
             match self.offers.get(&name) {
                 Some(value) => self.values.push((ticket, value.clone())),
                 None => self.askers.entry(name).or_default().push((None, ticket)),
@@ -93,7 +97,7 @@ impl<T: Table> Member<T> {
         let known = self
             .others
             .iter_mut()
-            .find(|it| it.purpose == Purpose::Peer(from));
+            .find(|it| it.purpose == Purpose::Peer(member));
         match known {
             Some(other) if other.open => {
                 let conn = other.conn;
@@ -105,7 +109,7 @@ impl<T: Table> Member<T> {
                     return;
                 };
                 let conn = self.connect(address, Kind::Peer);
-                let other = self.other(conn, Purpose::Peer(from), false);
+                let other = self.other(conn, Purpose::Peer(member), false);
                 other.queue.push((ticket, name));
             }
         }

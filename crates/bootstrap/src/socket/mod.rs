@@ -8,6 +8,7 @@ pub mod accept;
 pub mod blocking;
 mod connection;
 mod drive;
+mod process_exchange;
 pub mod service;
 mod thread;
 

@@ -1,4 +1,5 @@
-//! A rank among others, over sockets: it meets them, exchanges, offers and asks.
+//! A rank among others, over sockets: it meets them, exchanges, offers and asks. Ranks of one
+//! process share its thread and its connections.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,16 +30,17 @@ const WORDS_TIME: Duration = Duration::from_secs(5);
 pub struct Config {
     /// The key of the job.
     pub key: Key,
-    /// Number of ranks.
-    pub ranks: u32,
-    /// How it finds the next rank of the ring.
+    /// Number of processes; each has as many ranks.
+    pub processes: u32,
+    /// How it finds the next process of the ring.
     pub meeting: Meeting,
     /// Roots in this process: their indices and listeners.
     pub roots: Vec<(u32, TcpListener)>,
-    /// The listener of this rank.
+    /// The listener of this process.
     pub listener: TcpListener,
-    /// What it tells about itself; the address is replaced by the listener's.
-    pub info: PeerInfo,
+    /// What each rank of this process tells about itself, in their order; the address is replaced
+    /// by the listener's.
+    pub infos: Vec<PeerInfo>,
     /// Timeouts.
     pub timing: Timing,
 }
@@ -74,65 +76,84 @@ impl From<io::Error> for Error {
 /// A rank among others, over sockets.
 pub struct Service {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
     rank: u32,
+    /// The last rank of a process that is dropped ends its thread.
+    _process: Arc<Process>,
+}
+
+/// The thread of a process.
+struct Process {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
     linger: Duration,
 }
 
 impl Service {
-    /// Meets the others.
+    /// Meets the others. Returns the ranks of this process in their order.
     ///
     /// # Errors
     /// They do not come in time, or do not agree. The error contains the rank at fault.
-    pub fn join(config: Config) -> Result<Self, Error> {
+    pub fn join(config: Config) -> Result<Vec<Self>, Error> {
         let Config {
             key,
-            ranks,
+            processes,
             meeting,
             roots,
             listener,
-            mut info,
+            mut infos,
             timing,
         } = config;
-        info.address = listener.local_addr()?;
-        let rank = info.rank;
+        let address = listener.local_addr()?;
+        for info in &mut infos {
+            info.address = address;
+        }
+        let Some(first) = infos.first() else {
+            return Ok(Vec::new());
+        };
+        let (rank, width) = (first.rank, infos.len() as u32);
         let count = match &meeting {
             Meeting::Roots(roots) => roots.len() as u32,
             Meeting::Known(_) => 0,
         };
         let place = Place {
-            rank,
-            ranks,
+            rank: rank / width,
+            ranks: processes,
+            width,
             meeting,
-            listens: info.address,
-            version: info.version.clone(),
-            name: info.place(),
+            listens: address,
+            version: first.version.clone(),
+            name: first.place(),
         };
-        let infos = Infos::new(info, ranks);
+        let infos = Infos::of_process(infos, processes);
         let own = infos.own_block();
         let member = Member::new(place, timing, infos, own);
         let machine = StateMachine::Member(Box::new(member));
         let mut drives = vec![Drive::new(machine, key.clone(), listener)?];
         for (index, listener) in roots {
-            let root = StateMachine::Root(Box::new(Root::new(ranks, count, index, timing)));
+            let root = Root::new(processes, count, index, timing).of_processes(width);
+            let root = StateMachine::Root(Box::new(root));
             drives.push(Drive::new(root, key.clone(), listener)?);
         }
-        let (shared, thread) = Shared::start(rank, drives)?;
-        let service = Self {
-            shared,
+        let (shared, thread) = Shared::start(rank, width, drives)?;
+        let process = Arc::new(Process {
+            shared: Arc::clone(&shared),
             thread: Some(thread),
-            rank,
             linger: timing.linger,
+        });
+        let of_rank = |rank| Self {
+            shared: Arc::clone(&shared),
+            rank,
+            _process: Arc::clone(&process),
         };
+        let services: Vec<Self> = (rank..rank + width).map(of_rank).collect();
         let waiting = |state: &mut State| state.failure.is_none() && !state.ready;
-        let changed = &service.shared.changed;
-        let state = changed.wait_while(service.shared.lock(), waiting);
+        let state = shared.changed.wait_while(shared.lock(), waiting);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         match state.failure.clone() {
             Some(failure) => Err(Error::Failed(failure)),
             None => {
                 drop(state);
-                Ok(service)
+                Ok(services)
             }
         }
     }
@@ -143,8 +164,8 @@ impl Service {
     }
 
     /// The information of all ranks, in rank order.
-    pub fn infos(&self) -> Vec<PeerInfo> {
-        self.shared.lock().infos.clone()
+    pub fn infos(&self) -> Arc<[PeerInfo]> {
+        Arc::clone(&self.shared.lock().infos)
     }
 
     /// Connections of strangers that were turned away so far.
@@ -154,8 +175,7 @@ impl Service {
 
     /// Offers a value under a name.
     pub fn publish(&self, name: &str, value: Vec<u8>) {
-        self.shared
-            .command(Command::Publish(name.to_owned(), value));
+        self.alarm().publish(name, value);
     }
 
     /// Asks a rank for an offer. [`Alarm::answer`] returns it once the rank has made it.
@@ -168,13 +188,28 @@ impl Service {
     /// # Errors
     /// The rank does not make it in time, left, or failed.
     pub fn fetch(&self, from: u32, name: &str, longest: Duration) -> Result<Vec<u8>, Error> {
-        let ticket = self.ask(from, name);
-        self.wait(Some(from), longest, |state| state.answer(ticket))?
-            .ok_or_else(|| Error::NoOffer {
-                from,
-                name: name.to_owned(),
-                longest,
-            })
+        self.answer(self.ask(from, name), from, name, longest)
+    }
+
+    /// Waits for the answer to a question ([`Self::ask`]) for a rank's offer.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub fn answer(
+        &self,
+        ticket: u32,
+        from: u32,
+        name: &str,
+        longest: Duration,
+    ) -> Result<Vec<u8>, Error> {
+        wait(&self.shared, Some(from), longest, |state| {
+            state.answer(ticket)
+        })?
+        .ok_or_else(|| Error::NoOffer {
+            from,
+            name: name.to_owned(),
+            longest,
+        })
     }
 
     /// Sends a part to all others and returns all parts in rank order. All ranks exchange in the
@@ -182,13 +217,43 @@ impl Service {
     ///
     /// # Errors
     /// The job failed, or not all parts arrived in time.
-    pub fn exchange(&self, own: Vec<u8>, longest: Duration) -> Result<Vec<Vec<u8>>, Error> {
-        self.shared.command(Command::Exchange(own));
+    pub fn exchange(&self, own: Vec<u8>, longest: Duration) -> Result<Arc<[Vec<u8>]>, Error> {
+        let place = self.rank - self.shared.first;
+        let (number, all) = (self.shared.lock().exchange).add(self.shared.width, place, own);
+        self.await_exchange(number, all, longest)
+    }
+
+    /// As [`Self::exchange`], in the name of all ranks of this process, which send the same part.
+    ///
+    /// # Errors
+    /// As [`Self::exchange`].
+    pub fn exchange_alike(&self, own: Vec<u8>, longest: Duration) -> Result<Arc<[Vec<u8>]>, Error> {
+        let width = self.shared.width;
+        let mut state = self.shared.lock();
+        let parts = (0..width).map(|place| state.exchange.add(width, place, own.clone()));
+        let (number, all) = parts.last().unwrap_or_default();
+        drop(state);
+        self.await_exchange(number, all, longest)
+    }
+
+    /// Waits for all parts of an exchange. `all` is what this process sends, if no earlier part of
+    /// it was missing.
+    fn await_exchange(
+        &self,
+        number: u32,
+        all: Option<Vec<u8>>,
+        longest: Duration,
+    ) -> Result<Arc<[Vec<u8>]>, Error> {
+        if let Some(all) = all {
+            self.shared.command(Command::Exchange(all));
+        }
         let until = Instant::now() + longest;
         let mut gone: Option<(u32, Instant)> = None;
         let failure = loop {
             let left = until.saturating_duration_since(Instant::now());
-            if let Some(all) = self.wait(None, left.min(LOOK), |state| state.exchanged.take())? {
+            if let Some(all) = wait(&self.shared, None, left.min(LOOK), |state| {
+                state.exchange.parts(number)
+            })? {
                 return Ok(all);
             }
             // A rank that left had sent its part, or never will.
@@ -212,35 +277,17 @@ impl Service {
         Err(Error::Failed(failure))
     }
 
-    /// Waits until `take` returns a value. Returns `None` if the time is over.
-    fn wait<T>(
-        &self,
-        from: Option<u32>,
-        longest: Duration,
-        mut take: impl FnMut(&mut State) -> Option<T>,
-    ) -> Result<Option<T>, Error> {
-        let until = Instant::now() + longest;
-        let mut state = self.shared.lock();
-        loop {
-            if let Some(found) = take(&mut state) {
-                return Ok(Some(found));
-            }
-            if let Some(failure) = state.failure(from) {
-                return Err(Error::Failed(failure));
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            let waited = self.shared.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
     /// Announces that this rank is about to leave: it closes connections before the others hear
-    /// that it left, so it no longer answers probes.
+    /// that it left, so its process, when all its ranks
+    /// announced it, no longer answers probes.
     pub fn finish(&self) {
-        self.shared.command(Command::Finish);
+        let mut state = self.shared.lock();
+        state.finishing += 1;
+        let all = state.finishing == self.shared.width;
+        drop(state);
+        if all {
+            self.shared.command(Command::Finish);
+        }
     }
 
     /// Makes the job fail, and tells everyone.
@@ -250,7 +297,7 @@ impl Service {
 
     /// A handle for other threads.
     pub fn alarm(&self) -> Alarm {
-        Alarm(Arc::clone(&self.shared))
+        Alarm(Arc::clone(&self.shared), self.rank)
     }
 
     /// The failure of the job, if it failed. If a rank is waited for, its leaving counts as one.
@@ -259,9 +306,39 @@ impl Service {
     }
 }
 
-/// A handle for other threads: they can make the job fail, offer and ask.
+/// Waits until `take` returns a value. Returns `None` if the time is over.
+fn wait<T>(
+    shared: &Shared,
+    from: Option<u32>,
+    longest: Duration,
+    mut take: impl FnMut(&mut State) -> Option<T>,
+) -> Result<Option<T>, Error> {
+    let until = Instant::now() + longest;
+    let mut state = shared.lock();
+    loop {
+        if let Some(found) = take(&mut state) {
+            return Ok(Some(found));
+        }
+        if let Some(failure) = state.failure(from) {
+            return Err(Error::Failed(failure));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        let waited = shared.changed.wait_timeout(state, left);
+        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// The name of a rank's offer among those of its process.
+fn offer_name(rank: u32, name: &str) -> String {
+    format!("{rank} {name}")
+}
+
+/// A handle for other threads of a rank: they can make the job fail, offer and ask.
 #[derive(Clone)]
-pub struct Alarm(Arc<Shared>);
+pub struct Alarm(Arc<Shared>, u32);
 
 impl Alarm {
     /// Makes the job fail, and tells everyone.
@@ -271,13 +348,15 @@ impl Alarm {
 
     /// As [`Service::publish`].
     pub fn publish(&self, name: &str, value: Vec<u8>) {
-        (self.0).command(Command::Publish(name.to_owned(), value));
+        let name = offer_name(self.1, name);
+        self.0.command(Command::Publish(name, value));
     }
 
     /// As [`Service::ask`].
     pub fn ask(&self, from: u32, name: &str) -> u32 {
         let ticket = self.0.ticket();
-        self.0.command(Command::Ask(ticket, from, name.to_owned()));
+        let name = offer_name(from, name);
+        self.0.command(Command::Ask(ticket, from, name));
         ticket
     }
 
@@ -311,10 +390,15 @@ impl Drop for Service {
         if std::thread::panicking() {
             self.fail(Failure::new(self.rank, "its thread panicked"));
         }
-        self.shared.command(Command::Leave);
+        self.shared.command(Command::Leave(self.rank));
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
         // The others leave soon too, unless one of them still works.
         let gone = |state: &mut State| (state.everyone_left || state.ended).then_some(());
-        let _ = self.wait(None, self.linger, gone);
+        let _ = wait(&self.shared, None, self.linger, gone);
         self.shared.command(Command::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::drive::{Drive, StateMachine};
+use super::process_exchange::ProcessExchange;
 use crate::failure::Failure;
 use crate::info::PeerInfo;
 
@@ -22,7 +23,7 @@ pub enum Command {
     Exchange(Vec<u8>),
     Fail(Failure),
     Finish,
-    Leave,
+    Leave(u32),
     End,
 }
 
@@ -31,12 +32,14 @@ pub enum Command {
 pub struct State {
     commands: Vec<Command>,
     pub ready: bool,
-    pub infos: Vec<PeerInfo>,
+    pub infos: Arc<[PeerInfo]>,
     pub failure: Option<Failure>,
     pub left: Vec<u32>,
     pub everyone_left: bool,
     values: Vec<(u32, Vec<u8>)>,
-    pub exchanged: Option<Vec<Vec<u8>>>,
+    pub exchange: ProcessExchange,
+    /// Ranks of this process that are about to leave.
+    pub finishing: u32,
     tickets: u32,
     pub strangers: u32,
     pub own_stop: Option<Failure>,
@@ -45,6 +48,9 @@ pub struct State {
 }
 
 pub struct Shared {
+    /// Ranks of this process, and the first of them.
+    pub width: u32,
+    pub first: u32,
     state: Mutex<State>,
     pub changed: Condvar,
     /// A byte written to it wakes the thread.
@@ -52,10 +58,17 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Starts the thread for these drives, the member's first.
-    pub fn start(rank: u32, drives: Vec<Drive>) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+    /// Starts the thread for these drives, the member's first. The process has `width` ranks, from
+    /// `rank` on.
+    pub fn start(
+        rank: u32,
+        width: u32,
+        drives: Vec<Drive>,
+    ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
         let (woken, wake) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let shared = Arc::new(Self {
+            width,
+            first: rank,
             state: Mutex::default(),
             changed: Condvar::new(),
             wake,
@@ -164,7 +177,7 @@ fn take_commands(shared: &Shared, drives: &mut [Drive]) -> bool {
             Command::Exchange(own) => member.begin_exchange(own),
             Command::Fail(failure) => member.fail(failure),
             Command::Finish => member.finish(),
-            Command::Leave => member.leave(),
+            Command::Leave(rank) => member.leave(rank),
             Command::End => end = true,
         }
     }
@@ -179,24 +192,35 @@ fn tell(shared: &Shared, drives: &mut [Drive]) {
     };
     let mut state = shared.lock();
     state.strangers = strangers;
+    let mut news = false;
     if member.is_ready() && !state.ready {
-        state.infos = member.table().all().unwrap_or_default();
+        state.infos = member.table().all().unwrap_or_default().into();
         state.ready = true;
+        news = true;
     }
-    state.values.extend(member.take_values());
+    let values = member.take_values();
+    news |= !values.is_empty();
+    state.values.extend(values);
     if let Some(all) = member.take_exchanged() {
-        state.exchanged = Some(all);
+        if let Err(failure) = state.exchange.complete(shared.width, &all) {
+            member.fail(failure);
+        }
+        news = true;
     }
-    if state.failure.is_none() {
+    if state.failure.is_none() && member.failure().is_some() {
         state.failure = member.failure().cloned();
         state.own_stop = member.own_stop();
+        news = true;
     }
     if member.count_left() as usize > state.left.len() {
         state.left = member.all_left();
         state.everyone_left = member.is_over();
+        news = true;
     }
     drop(state);
-    shared.changed.notify_all();
+    if news {
+        shared.changed.notify_all();
+    }
 }
 
 fn wait(woken: &OwnedFd, drives: &mut [Drive], ends: Option<Instant>) {

@@ -151,6 +151,7 @@ fn in_a_ring() -> (Member<Infos>, Conn) {
     let place = Place {
         rank: 0,
         ranks: 2,
+        width: 1,
         meeting: Meeting::Known(address),
         listens: address,
         version: info.version.clone(),

@@ -194,6 +194,7 @@ impl<T: Traffic> World<T> {
         let place = Place {
             rank: info.rank,
             ranks,
+            width: 1,
             meeting: Meeting::Roots(
                 (ranks..ranks + roots)
                     .map(|node| address(node as usize))
@@ -445,7 +446,7 @@ impl<T: Traffic> World<T> {
                     (0..ranks).any(|rank| *value == offer(rank)),
                     "an offer was changed"
                 );
-                member.leave();
+                member.leave(*own);
                 *work = Work::Leaving;
             } else if now >= until {
                 member.fail(Failure::new(*own, "it waited too long for an offer"));

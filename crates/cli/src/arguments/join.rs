@@ -32,10 +32,10 @@ pub enum Launcher {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Ranks on several hosts (docs/hosts.md)")]
 pub struct JoinArguments {
-    /// The rank of this process; needs --world
+    /// The rank of this process, or with -t or -g its number; needs --world
     #[arg(long, value_name = "RANK", requires = "world", value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
     pub rank: Option<u32>,
-    /// Ranks of the job, each started as a process of its own
+    /// Processes of the job, each one rank, or -t times -g
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=u64::from(MOST_RANKS)))]
     pub world: Option<u32>,
     /// The job's unique id: @FILE from topo id -o FILE, or the id itself, which every user of this

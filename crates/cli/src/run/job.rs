@@ -15,7 +15,7 @@ use super::ports::PlanPorts;
 use super::spec::Devices;
 use crate::arguments::JobArguments;
 use crate::arguments::compare::EditArguments;
-use crate::arguments::run::{Bind, RunArguments};
+use crate::arguments::run::{BackendName, Bind, RunArguments};
 use crate::environment::Environment;
 use crate::input::Source;
 use crate::job;
@@ -26,6 +26,9 @@ use crate::sizes;
 const PROFILE_LIMIT: u64 = 4 << 20;
 
 const MOST_RANKS: u64 = 1024;
+
+/// Most ranks of all processes that a launcher started.
+const MOST_LAUNCHED: u32 = crate::arguments::join::MOST_RANKS;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JobRanks<'a> {
@@ -168,6 +171,36 @@ pub fn read(
     Ok((spec, Some(planned)))
 }
 
+/// Ranks of each process that a launcher started, by nccl-tests' -t and -g.
+pub fn ranks_of_process(arguments: &RunArguments, processes: u32) -> Result<u32> {
+    let (threads, gpus) = (
+        arguments.nthreads.unwrap_or(1),
+        arguments.ngpus.unwrap_or(1),
+    );
+    let ranks = threads * gpus;
+    let given = format!("-t {threads} -g {gpus}");
+    if processes
+        .checked_mul(ranks)
+        .is_none_or(|all| all > MOST_LAUNCHED)
+    {
+        bail!(
+            "{given} makes {ranks} ranks of each of the {processes} processes that were started; expected at most \
+             {MOST_LAUNCHED} in all"
+        );
+    }
+    if ranks > 1 && arguments.backend != BackendName::Cpu {
+        bail!(
+            "{given}: a process that a launcher started is one rank on GPUs; expected 1 and 1, and a process per GPU"
+        );
+    }
+    if ranks > 1 && arguments.join.survive {
+        bail!(
+            "{given}: with --survive each process is one rank; expected 1 and 1, and a process per rank"
+        );
+    }
+    Ok(ranks)
+}
+
 /// The number of ranks by --ranks, or by nccl-tests' -t and -g.
 fn wanted_ranks(arguments: &RunArguments, among: JobRanks<'_>) -> Result<Option<u32>> {
     let (threads, gpus) = match (arguments.nthreads, arguments.ngpus) {
@@ -175,13 +208,8 @@ fn wanted_ranks(arguments: &RunArguments, among: JobRanks<'_>) -> Result<Option<
         (threads, gpus) => (threads.unwrap_or(1), gpus.unwrap_or(1)),
     };
     let ranks = threads * gpus;
-    if let Some(world) = among.world {
-        if ranks > 1 {
-            bail!(
-                "-t {threads} -g {gpus}: each of the {world} processes that were started is one rank; \
-                 expected 1 and 1, and a process per rank"
-            );
-        }
+    if among.world.is_some() {
+        // The world counts them already.
         return Ok(arguments.ranks);
     }
     if threads > 1 && arguments.processes {

@@ -20,6 +20,10 @@ pub struct RunJson {
     processes: bool,
     /// The launcher that started the ranks; null if topo did.
     launcher: Option<&'static str>,
+    /// Ranks of each process that a launcher started.
+    process_ranks: Option<u32>,
+    /// Time until all ranks that a launcher started had met, s.
+    joined_s: Option<f64>,
     /// Names of the hosts of ranks that a launcher started.
     hosts: Option<Vec<String>>,
     /// The network between ranks that a launcher started.
@@ -183,6 +187,8 @@ impl RunJson {
             ranks: spec.ranks,
             processes: spec.processes,
             launcher: launch.map(|it| it.by),
+            process_ranks: launch.map(|it| it.threads),
+            joined_s: launch.map(|it| it.joined.as_secs_f64()),
             hosts: launch.map(|it| it.reached.hosts.clone()),
             net: launch.map(|it| NetJson::of(&it.reached)),
             lost: launch.map(lost),

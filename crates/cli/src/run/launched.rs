@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::{Cpu, Profile};
@@ -19,7 +19,7 @@ use super::event::{Event, Observer};
 use super::live::Live;
 use super::load::Watch;
 use super::spec::Devices;
-use super::{RunReport, RunRow, Spec, bind, cuda, job, measure};
+use super::{RunReport, RunRow, Spec, bind, cuda, job, measure, threads_of_process};
 use crate::arguments::join::JoinArguments;
 use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
@@ -35,6 +35,10 @@ const MOST_SOCKETS: u16 = 64;
 pub struct LaunchReport {
     pub by: &'static str,
     pub reached: Reached,
+    /// Ranks of each process, which are its threads.
+    pub threads: u32,
+    /// How long it took until all ranks had met.
+    pub joined: Duration,
     /// Ranks that were lost, with what happened to them.
     pub lost: Vec<(Vec<u32>, String)>,
 }
@@ -45,14 +49,16 @@ pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Opt
     launcher::detect(&arguments.join, &environment.launcher, parent)
 }
 
-/// Runs this rank. The lowest surviving rank prints the page, all learn if elements were wrong.
+/// Runs the ranks of this process. The lowest surviving
+/// rank prints the page, all learn if elements were wrong.
 pub fn run(
     arguments: &RunArguments,
     environment: &Environment,
     launched: &Launched,
     output: &mut Output,
 ) -> Result<()> {
-    let Launched { rank, world, .. } = *launched;
+    let threads = job::ranks_of_process(arguments, launched.world)?;
+    let (rank, world) = (launched.rank * threads, launched.world * threads);
     let read = |lost: &[u32], output: &mut Output| {
         let world = Some(world);
         let ranks = job::JobRanks { world, lost };
@@ -60,10 +66,11 @@ pub fn run(
         spec.processes = true;
         anyhow::Ok((spec, planned))
     };
-    let (mut spec, mut planned) = read(&[], output)?;
+    let (mut spec, planned) = read(&[], output)?;
     let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
     let ports = planned.as_ref().map(|it| Arc::clone(&it.ports) as _);
-    let mut hosts = join(
+    let began = Instant::now();
+    let mut joined = join(
         arguments,
         environment,
         launched,
@@ -72,7 +79,27 @@ pub fn run(
         &profile,
         output,
     )?;
-    check_hosts(&spec, &hosts)?;
+    let took = began.elapsed();
+    let first = joined.first().context("this process has no rank")?;
+    check_hosts(&spec, first)?;
+    let mut report = RunReport {
+        launch: Some(LaunchReport {
+            by: launched.by,
+            reached: first.reached().clone(),
+            threads,
+            joined: took,
+            lost: Vec::new(),
+        }),
+        spec: spec.clone(),
+        planned,
+        rows: Vec::new(),
+    };
+    if threads > 1 {
+        let live = (rank == 0).then(|| Live::new(report, arguments, environment, &mut *output));
+        output.differs = threads_of_process::run(joined, &spec, &profile, live)?;
+        return Ok(());
+    }
+    let mut hosts = joined.remove(0);
     let cores = bind_to_share(&spec, &hosts);
     // Original rank of each present rank.
     let mut members: Vec<u32> = (0..world).collect();
@@ -82,16 +109,6 @@ pub fn run(
         let survivor = survive.then(|| hosts.survivor()).transpose()?;
         let own = hosts.rank();
         let prints = members.first() == Some(&rank);
-        let report = RunReport {
-            spec: spec.clone(),
-            planned,
-            rows: Vec::new(),
-            launch: Some(LaunchReport {
-                by: launched.by,
-                reached: hosts.reached().clone(),
-                lost: lost.clone(),
-            }),
-        };
         let mut live = prints.then(|| Live::new(report, arguments, environment, &mut *output));
         let mut observer = |event: Event<'_>| {
             if let Some(live) = &mut live {
@@ -121,7 +138,20 @@ pub fn run(
         lost.push((gone.copied().collect(), failure.what));
         members = left;
         let all: Vec<u32> = (0..world).filter(|it| !members.contains(it)).collect();
+        let planned;
         (spec, planned) = read(&all, &mut Output::default())?;
+        report = RunReport {
+            launch: Some(LaunchReport {
+                by: launched.by,
+                reached: hosts.reached().clone(),
+                threads,
+                joined: took,
+                lost: lost.clone(),
+            }),
+            spec: spec.clone(),
+            planned,
+            rows: Vec::new(),
+        };
     }
 }
 
@@ -145,7 +175,8 @@ fn join(
     ports: Option<Arc<dyn Ports>>,
     profile: &Profile,
     output: &mut Output,
-) -> Result<Hosts> {
+) -> Result<Vec<Hosts>> {
+    let width = spec.ranks / launched.world.max(1);
     let given = &arguments.join;
     let nccl = |name: &str| environment.nccl_value(&arguments.variables, name);
     let interfaces = Wanted {
@@ -169,9 +200,10 @@ fn join(
                 .to_owned(),
         );
     }
-    let hosts = Hosts::join(Options {
-        rank: launched.rank,
-        ranks: launched.world,
+    let hosts = Hosts::join_all(Options {
+        rank: launched.rank * width,
+        ranks: spec.ranks,
+        width,
         key: found.id.key.clone(),
         meeting: Meeting::Roots(found.id.roots.clone()),
         roots: found.roots,

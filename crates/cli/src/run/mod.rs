@@ -3,7 +3,8 @@
 //! In reading order: [`job`] (ranks and plan), [`spec`] (the checked command line), [`measure`]
 //! (the work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`load`] (core time of
 //! other programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`],
-//! [`launched`] (ranks of a launcher), [`cuda`], [`gpu_test`]; and what is printed: [`event`],
+//! [`launched`] (ranks of a launcher),
+//! [`threads_of_process`], [`cuda`], [`gpu_test`]; and what is printed: [`event`],
 //! [`live`], [`page`](mod@page), [`table`], [`explain`], [`json`].
 
 mod bench;
@@ -30,6 +31,7 @@ mod row;
 mod spec;
 mod survey;
 mod table;
+mod threads_of_process;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -44,7 +44,13 @@ fn ranks(report: &RunReport) -> String {
     } else {
         String::new()
     };
-    format!("{} {kind}, {}{reduces}", spec.ranks, spec.element)
+    let of_processes = match &report.launch {
+        Some(LaunchReport { threads, .. }) if *threads > 1 => {
+            format!("threads of {} processes", spec.ranks / threads)
+        }
+        _ => kind.to_owned(),
+    };
+    format!("{} {of_processes}, {}{reduces}", spec.ranks, spec.element)
 }
 
 /// How ranks reach each other, here and in the plan.
@@ -85,6 +91,7 @@ fn reached(joined: &LaunchReport) -> String {
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
+    let own = (joined.threads > 1).then(|| format!("P2P for {}", joined.threads - 1));
     let shared = (reached.shared > 0).then(|| format!("SHM for {}", reached.shared));
     let remote = reached.remote as usize + reached.fallen_back.len();
     let by = match &reached.plugin {
@@ -104,7 +111,7 @@ fn reached(joined: &LaunchReport) -> String {
         false => format!(" ({}: PXN)", forwarded.join(", ")),
     };
     let remote = (remote > 0).then(|| format!("NET for {remote}{forwarded}, {by}"));
-    let reaches: Vec<String> = [shared, remote].into_iter().flatten().collect();
+    let reaches: Vec<String> = [own, shared, remote].into_iter().flatten().collect();
     let reaches = if reaches.is_empty() {
         "alone".to_owned()
     } else {

@@ -104,6 +104,12 @@ pub trait Bootstrap: Send {
     /// It times out, or a rank failed or left.
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error>;
 
+    /// Asks for offers of ranks, which [`Self::fetch`] takes next: so a rank that needs many does
+    /// not wait for each in turn.
+    fn prefetch(&mut self, offers: &[(u32, String)]) {
+        let _ = offers;
+    }
+
     /// The offers of all ranks under one name, in rank order. All ranks call it together, after
     /// they published `own` under that name.
     ///

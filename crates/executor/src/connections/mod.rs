@@ -4,8 +4,10 @@
 //! offer. Both do so while they bind the same program, receivers first, so no ranks wait in a
 //! circle. Connections between hosts are in `remote`.
 
+mod opened;
 mod remote;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +62,7 @@ pub struct Connections {
     /// By rank: its transport.
     pub transports: Vec<Transport>,
     known: FxHashMap<End, usize>,
+    /// Segments of peers, kept so that the ranks of this process map each once.
     segments: FxHashMap<Handle, Arc<Segment>>,
     /// The segment with this rank's bell and buffer table, and how others open it.
     base: Offer,
@@ -97,10 +100,32 @@ impl SlotBytes {
     }
 }
 
+impl fmt::Display for SlotBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ll, ll128, simple } = self;
+        write!(
+            f,
+            "{ll}-byte slots (LL), {ll128}-byte slots (LL128) and {simple}-byte slots (Simple)"
+        )
+    }
+}
+
+/// Shorter slots for short messages, data bytes. A sweep over message sizes makes new FIFOs for
+/// each class, whose lengths add up to little more than the longest.
+const SLOT_CLASSES: [u32; 3] = [256, 4 << 10, 32 << 10];
+
+/// Data bytes of the slots for a program that puts at most `most` into one. `full` is the backend's
+/// length.
+pub(crate) fn slot_class(most: u32, full: u32) -> u32 {
+    let class = SLOT_CLASSES.into_iter().find(|class| most <= *class);
+    class.map_or(full, |class| class.min(full))
+}
+
 /// The kind of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
-    Slots(Protocol),
+    /// A FIFO, and data bytes of a slot.
+    Slots(Protocol, u32),
     Signals,
 }
 
@@ -220,7 +245,7 @@ impl Connections {
         self.transports.contains(&transport)
     }
 
-    /// The connections of a program; new ones are made.
+    /// The connections of a program, with slots of `slot_bytes` on this host; new ones are made.
     ///
     /// # Errors
     /// There is no memory, or a peer does not make its end.
@@ -228,6 +253,7 @@ impl Connections {
         &mut self,
         bootstrap: &mut dyn Bootstrap,
         protocol: Protocol,
+        slot_bytes: u32,
         bound: &program::BoundProgram,
     ) -> Result<Wiring, Error> {
         let end = |connection: &ConnectionEnd, kind, incoming| End {
@@ -235,8 +261,14 @@ impl Connections {
             kind,
             incoming,
         };
-        let slots = Kind::Slots(protocol);
-        let receives = bound.receives.iter().map(|it| end(it, slots, true));
+        let full = self.slot_bytes.of(protocol);
+        let slots = |connection: &ConnectionEnd, incoming| {
+            // Between hosts memory grows with the number of connections only.
+            let remote = self.transports[connection.peer as usize] == Transport::Net;
+            let bytes = if remote { full } else { slot_bytes };
+            end(connection, Kind::Slots(protocol, bytes), incoming)
+        };
+        let receives = bound.receives.iter().map(|it| slots(it, true));
         let waits = bound.waits.iter().map(|it| end(it, Kind::Signals, true));
         let (receives, waits): (Vec<End>, Vec<End>) = (receives.collect(), waits.collect());
         let mut new: Vec<End> = Vec::new();
@@ -247,16 +279,25 @@ impl Connections {
         }
         let (remote, new): (Vec<End>, Vec<End>) =
             new.into_iter().partition(|end| self.is_remote(end));
+        let sends: Vec<End> = bound.sends.iter().map(|it| slots(it, false)).collect();
         self.make_incoming(bootstrap, &new)?;
         for end in remote {
             self.make_remote(bootstrap, end)?;
         }
-        let sends = bound.sends.iter().map(|it| end(it, slots, false));
         let notifies = bound
             .notifies
             .iter()
             .map(|it| end(it, Kind::Signals, false));
-        let (sends, notifies): (Vec<End>, Vec<End>) = (sends.collect(), notifies.collect());
+        let notifies: Vec<End> = notifies.collect();
+        let news = sends.iter().chain(&notifies);
+        let news = news.filter(|end| !self.known.contains_key(end) && !self.is_remote(end));
+        let news = news.map(|end| {
+            (
+                end.connection.peer,
+                name(self.rank, end.connection.peer, end),
+            )
+        });
+        bootstrap.prefetch(&news.collect::<Vec<_>>());
         for end in sends.iter().chain(&notifies) {
             if self.known.contains_key(end) {
                 continue;
@@ -281,7 +322,7 @@ impl Connections {
         if new.is_empty() {
             return Ok(());
         }
-        let items: Vec<Item> = new.iter().map(|end| self.item(end.kind)).collect();
+        let items: Vec<Item> = new.iter().map(|end| Self::item(end.kind)).collect();
         self.made += 1;
         let segment = self.make(bootstrap, &format!("connections {}", self.made), &items)?;
         let offer = self.offer(bootstrap, &segment, &items)?;
@@ -295,15 +336,15 @@ impl Connections {
                     &mut self.signal_counts,
                     segment.signal_count(place).map_err(fail)?,
                 ),
-                Kind::Slots(Protocol::Simple) => push(
+                Kind::Slots(Protocol::Simple, _) => push(
                     &mut self.simple.receivers,
                     segment.receiver::<Simple>(place).map_err(fail)?,
                 ),
-                Kind::Slots(Protocol::Ll) => push(
+                Kind::Slots(Protocol::Ll, _) => push(
                     &mut self.low_latency.receivers,
                     segment.receiver::<LowLatency>(place).map_err(fail)?,
                 ),
-                Kind::Slots(Protocol::Ll128) => push(
+                Kind::Slots(Protocol::Ll128, _) => push(
                     &mut self.low_latency_128.receivers,
                     segment.receiver::<LowLatency128>(place).map_err(fail)?,
                 ),
@@ -331,18 +372,18 @@ impl Connections {
         let segment = self.open(peer, &offer)?;
         let rank = self.rank;
         let fail = |source| offered_by(rank, peer, &source);
-        segment.expect(place, self.item(end.kind)).map_err(fail)?;
+        segment.expect(place, Self::item(end.kind)).map_err(fail)?;
         let index = match end.kind {
             Kind::Signals => push(&mut self.signals, segment.signal(place).map_err(fail)?),
-            Kind::Slots(Protocol::Simple) => push(
+            Kind::Slots(Protocol::Simple, _) => push(
                 &mut self.simple.senders,
                 segment.sender::<Simple>(place).map_err(fail)?,
             ),
-            Kind::Slots(Protocol::Ll) => push(
+            Kind::Slots(Protocol::Ll, _) => push(
                 &mut self.low_latency.senders,
                 segment.sender::<LowLatency>(place).map_err(fail)?,
             ),
-            Kind::Slots(Protocol::Ll128) => push(
+            Kind::Slots(Protocol::Ll128, _) => push(
                 &mut self.low_latency_128.senders,
                 segment.sender::<LowLatency128>(place).map_err(fail)?,
             ),
@@ -351,12 +392,12 @@ impl Connections {
         Ok(())
     }
 
-    fn item(&self, kind: Kind) -> Item {
+    const fn item(kind: Kind) -> Item {
         match kind {
             Kind::Signals => Item::Signal,
-            Kind::Slots(protocol) => Item::Fifo {
+            Kind::Slots(protocol, slot_bytes) => Item::Fifo {
                 protocol,
-                slot_bytes: self.slot_bytes.of(protocol) as usize,
+                slot_bytes: slot_bytes as usize,
             },
         }
     }
@@ -373,8 +414,9 @@ impl Connections {
         } else {
             Segment::shared(&name, items)
         };
-        let segment = made.map_err(|source| self.memory(source))?;
-        Ok(Arc::new(segment))
+        let segment = Arc::new(made.map_err(|source| self.memory(source))?);
+        opened::keep(&segment).map_err(|source| self.memory(source))?;
+        Ok(segment)
     }
 
     /// The offer of a segment.
@@ -402,12 +444,8 @@ impl Connections {
             rank: self.rank,
             why: format!("rank {peer} offers memory in a form that this version does not know"),
         })?;
-        if let Some(segment) = self.segments.get(&handle) {
-            return Ok(Arc::clone(segment));
-        }
-        let segment = Segment::open(&handle, &items);
+        let segment = opened::open(&handle, &items);
         let segment = segment.map_err(|source| offered_by(self.rank, peer, &source))?;
-        let segment = Arc::new(segment);
         self.segments.insert(handle, Arc::clone(&segment));
         Ok(segment)
     }
@@ -442,8 +480,8 @@ fn push<T>(list: &mut Vec<T>, value: T) -> usize {
 fn name(from: u32, to: u32, end: &End) -> String {
     let ConnectionEnd { channel, port, .. } = end.connection;
     let kind = match end.kind {
-        Kind::Slots(protocol) => protocol.name(),
-        Kind::Signals => "signals",
+        Kind::Slots(protocol, bytes) => format!("{protocol} {bytes}"),
+        Kind::Signals => "signals".to_owned(),
     };
     format!("{from}>{to}/{channel}/{port}/{kind}")
 }

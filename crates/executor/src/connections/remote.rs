@@ -91,7 +91,7 @@ impl Connections {
         bootstrap: &mut dyn Bootstrap,
         end: End,
     ) -> Result<(), Error> {
-        let Kind::Slots(protocol) = end.kind else {
+        let Kind::Slots(protocol, _) = end.kind else {
             // Only direct transfers give signals, and those are refused when a rank is on another
             // host.
             return Err(self.no_network());
@@ -120,14 +120,14 @@ impl Connections {
         let name = format!("connection {from} to {to} by the network");
         let network = bootstrap.network().ok_or_else(|| self.no_network())?;
         if end.incoming {
-            let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
+            let segment = Segment::private(&name, &[Self::item(end.kind)]).map_err(fail)?;
             let sender = segment.sender::<P>(0).map_err(fail)?;
             network.receive(&route, SlotsIn::Copied(Box::new(sender)))?;
             let receiver = segment.receiver::<P>(0).map_err(fail)?;
             return Ok(push(&mut P::ends(self).receivers, receiver));
         }
         if let Some(proxy) = network.pxn_proxy(&route) {
-            let items = [self.item(end.kind), Item::Bell];
+            let items = [Self::item(end.kind), Item::Bell];
             let segment = Segment::shared(&name, &items).map_err(fail)?;
             let mut sender = segment.sender::<P>(0).map_err(fail)?;
             sender.announce_lengths();
@@ -143,7 +143,7 @@ impl Connections {
             // The other rank is done. It may have taken an end of that FIFO, so this rank makes a
             // new one.
         }
-        let segment = Segment::private(&name, &[self.item(end.kind)]).map_err(fail)?;
+        let segment = Segment::private(&name, &[Self::item(end.kind)]).map_err(fail)?;
         let mut sender = segment.sender::<P>(0).map_err(fail)?;
         sender.announce_lengths();
         let receiver = segment.receiver::<P>(0).map_err(fail)?;

@@ -180,7 +180,7 @@ impl World {
                     member.begin_exchange(vec![9; 5]);
                 }
             }
-            3 => member.leave(),
+            3 => member.leave(self.rank),
             _ => member.fail(Failure::new(self.rank, "the caller failed")),
         }
         Ok(())

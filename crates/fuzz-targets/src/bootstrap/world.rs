@@ -128,6 +128,7 @@ impl World {
             let place = Place {
                 rank,
                 ranks,
+                width: 1,
                 meeting: if known {
                     Meeting::Known(address((rank + 1) % ranks))
                 } else {

@@ -1,9 +1,11 @@
 //! Joins ranks of several hosts; the bootstrap of their communicator.
 
+mod crowd;
+mod met;
 mod network;
 mod options;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
@@ -22,20 +24,22 @@ use crate::errors::{of_job, of_service, of_system};
 use crate::forwarding::{HandOvers, HandoverSocket};
 use crate::home::Home;
 use crate::nic::{Nic, Nics};
-use crate::plugin::{self, Agreed, Own, PluginNic};
+use crate::plugin::{self, Agreed, Own};
 use crate::ports::Planned;
-use crate::proxy::{MOST_THREADS, Proxies, ProxyQueues, bell};
-use crate::reach::{Reached, agree, reached};
+use crate::proxy::{Proxies, ProxyQueues};
+use crate::reach::{Reached, agree};
 use crate::tcp::connect::MOST_SOCKETS;
 use crate::tcp::{self, TcpNic};
 
+use crowd::{most_crowded, sharing};
+use met::Met;
 pub use options::{Options, loopback_id};
 
 /// The bootstrap of a rank among ranks of several hosts.
 pub struct Hosts {
     pub(crate) rank: u32,
     ranks: u32,
-    infos: Vec<PeerInfo>,
+    infos: Arc<[PeerInfo]>,
     transports: Vec<Transport>,
     hosts: Vec<u32>,
     reached: Reached,
@@ -53,6 +57,8 @@ pub struct Hosts {
     proxies: Option<Proxies>,
     nics: Nics,
     service: Option<Service>,
+    /// Tickets of offers that were asked for and not fetched yet, by rank and name.
+    asked: HashMap<(u32, String), u32>,
     planned: Planned,
     bell: Bell,
     alarms: Arc<[OwnedFd]>,
@@ -71,11 +77,6 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Between two checks whether other ranks still need this rank's proxies.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// Ranks on a core beyond which a rank that waits for other hosts sleeps at once, as
-/// [`shared_memory::Patience::new`] has it within a host.
-const CROWDED: usize = 2;
-
 /// What all communicators of a job have in common.
 #[derive(Debug)]
 pub(crate) struct Base {
@@ -139,8 +140,11 @@ impl Base {
 
 /// What differs between communicators.
 pub(crate) struct Ring {
+    /// The first rank of this process.
     pub rank: u32,
     pub ranks: u32,
+    /// Ranks of each process.
+    pub width: u32,
     pub key: Key,
     pub meeting: Meeting,
     pub roots: Vec<(u32, TcpListener)>,
@@ -156,15 +160,31 @@ impl Hosts {
     ///
     /// # Errors
     /// Ranks are missing or disagree, or there is no interface; the error names the rank to blame.
-    pub fn join(mut options: Options) -> Result<Self, Error> {
-        let Options { rank, ranks, .. } = options;
+    pub fn join(options: Options) -> Result<Self, Error> {
+        let rank = options.rank;
+        let first = Self::join_all(options)?.into_iter().next();
+        first.ok_or_else(|| no_ranks(rank))
+    }
+
+    /// As [`Self::join`], for all ranks of this process ([`Options::width`]), which meet the others
+    /// together. Use each on a thread of its own.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn join_all(mut options: Options) -> Result<Vec<Self>, Error> {
+        let Options {
+            rank, ranks, width, ..
+        } = options;
+        if width == 0 || !rank.is_multiple_of(width) || !ranks.is_multiple_of(width) {
+            return Err(no_ranks(rank));
+        }
         let system = |error: std::io::Error| of_system(rank, &error);
         let all = interface::list().map_err(system)?;
         let interfaces = interface::choose(&all, &options.interfaces)
             .map_err(|why| Error::Bootstrap { rank, why })?;
         let mut roots = std::mem::take(&mut options.roots);
-        // A rank that is alone checks in nowhere, and its root would wait for it.
-        roots.retain(|_| ranks > 1);
+        // A process that is alone checks in nowhere, and its root would wait for it.
+        roots.retain(|_| ranks > width);
         let base = Base {
             interfaces,
             plugin: Own::new(options.net_plugin.clone()),
@@ -173,6 +193,7 @@ impl Hosts {
         let ring = Ring {
             rank,
             ranks,
+            width,
             key: base.options.key.clone(),
             meeting: base.options.meeting.clone(),
             roots,
@@ -183,92 +204,72 @@ impl Hosts {
             },
             home: None,
         };
-        Self::meet(Arc::new(base), ring)
+        Self::meet(&Arc::new(base), ring)
     }
 
-    pub(crate) fn meet(base: Arc<Base>, ring: Ring) -> Result<Self, Error> {
-        let Ring { rank, ranks, .. } = ring;
+    pub(crate) fn meet(base: &Arc<Base>, ring: Ring) -> Result<Vec<Self>, Error> {
+        let Ring {
+            rank, ranks, width, ..
+        } = ring;
         let system = |error: std::io::Error| of_system(rank, &error);
         let Options {
             timing,
             share_memory,
-            checks,
             ..
         } = base.options;
-        let listeners = base.interfaces.iter().map(|it| listen(it.address));
-        let listeners: std::io::Result<Vec<TcpListener>> = listeners.collect();
-        let listeners = listeners.map_err(system)?;
+        let own = rank..rank + width;
+        let (mut listeners, mut infos) = (Vec::new(), Vec::new());
+        for rank in own.clone() {
+            let of_rank = base.interfaces.iter().map(|it| listen(it.address));
+            let of_rank: std::io::Result<Vec<TcpListener>> = of_rank.collect();
+            let of_rank = of_rank.map_err(system)?;
+            infos.push(base.info(rank, &of_rank).map_err(system)?);
+            listeners.push(of_rank);
+        }
         // Survivors of a failure gather where the rank listened at first.
         let gathering = ring.listener.try_clone().map_err(system)?;
-        let service = Service::join(Config {
+        let services = Service::join(Config {
             key: ring.key.clone(),
-            ranks,
+            processes: ranks / width,
             meeting: ring.meeting,
             roots: ring.roots,
             listener: ring.listener,
-            info: base.info(rank, &listeners).map_err(system)?,
+            infos,
             timing,
         });
-        let service = service.map_err(|error| of_service(rank, error))?;
+        let services = services.map_err(|error| of_service(rank, error))?;
+        let service = services.first().ok_or_else(|| no_ranks(rank))?;
         let infos = service.infos();
         let (home, members, generation) = ring.home.unwrap_or_else(|| {
             let home = Home {
                 rank,
-                infos: infos.clone(),
+                infos: Arc::clone(&infos),
                 key: ring.key.clone(),
                 listener: gathering,
                 planned: ring.planned.clone(),
             };
             (Arc::new(home), (0..ranks).collect(), 0)
         });
-        let trial = agree(&service, &infos, rank, share_memory, timing.join)?;
-        let mut agreed = if trial.any_remote {
-            plugin::agree_all(&base.plugin, &service, &infos, rank, timing.join)?
+        let trial = agree(service, &infos, own.clone(), share_memory, timing.join)?;
+        let agreed = if trial.any_remote {
+            plugin::agree_all(&base.plugin, service, &infos, rank, timing.join)?
         } else {
             Agreed::default()
         };
-        let reached = reached(&infos, &trial, rank, &agreed, &base.interfaces);
-        let nics = match agreed.plugin.take() {
-            Some(plugin) => PluginNic::all(&plugin, &service.alarm(), checks),
-            None if trial.any_remote => {
-                let nics = base.tcp(listeners, &infos, rank, &ring.key);
-                nics.map_err(system)?
-            }
-            None => Vec::new(),
-        };
-        let proxies = nics.len().min(MOST_THREADS);
-        let (bell, alarms) = bell(proxies).map_err(system)?;
-        // In a rehearsal, ranks that act as other hosts still share these cores.
-        let near = sharing(&infos, rank).count();
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let mut hosts = Self {
-            rank,
-            ranks,
-            infos,
-            transports: trial.transports,
-            hosts: trial.hosts,
-            reached,
-            hand_overs: HandOvers::new(ring.key.clone()),
-            key: ring.key,
-            generation,
-            splits: 0,
+        let met = Met {
             base,
-            home,
-            members,
-            spare_cores: near * (1 + proxies) <= cores,
-            crowded: near > CROWDED * cores,
-            proxies: None,
-            nics: nics.into(),
-            service: Some(service),
-            planned: ring.planned,
-            bell,
-            alarms,
-            handover: None,
-            handover_sockets: HashMap::default(),
-            sleepers: HashMap::default(),
+            infos: &infos,
+            trial: &trial,
+            agreed: &agreed,
+            key: &ring.key,
+            planned: &ring.planned,
+            home: &home,
+            members: &members,
+            generation,
         };
-        hosts.reached.forwarded = hosts.forwarded();
-        Ok(hosts)
+        let all = services.into_iter().zip(listeners);
+        all.map(|(service, listeners)| met.rank(service, listeners))
+            .collect()
     }
 
     /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for
@@ -309,6 +310,7 @@ impl Hosts {
         let ring = Ring {
             rank: place as u32,
             ranks: members.len() as u32,
+            width: 1,
             key,
             meeting: Meeting::Known(next),
             roots: Vec::new(),
@@ -316,7 +318,8 @@ impl Hosts {
             planned: self.planned.of(members.iter().map(|(_, rank, _)| *rank)),
             home: None,
         };
-        Self::meet(Arc::clone(&self.base), ring).map(Some)
+        let hosts = Self::meet(&self.base, ring)?;
+        Ok(hosts.into_iter().next())
     }
 
     /// How the other ranks are reached.
@@ -350,32 +353,10 @@ impl Hosts {
     }
 }
 
-/// The ranks that share cores with this one, itself included.
-fn sharing(infos: &[PeerInfo], rank: u32) -> impl Iterator<Item = &PeerInfo> + Clone {
-    let own = &infos[rank as usize];
-    infos.iter().filter(move |it| own.shares_cores(it))
-}
-
-/// The machine on which most ranks share a core. A machine has one core if none of its ranks knows.
-fn most_crowded(infos: &[PeerInfo]) -> Crowd {
-    let mut machines: BTreeMap<u64, (u32, Vec<u8>)> = BTreeMap::new();
-    for info in infos {
-        let (ranks, all) = machines.entry(info.machine).or_default();
-        *ranks += 1;
-        if all.len() < info.cores.len() {
-            all.resize(info.cores.len(), 0);
-        }
-        for (all, own) in all.iter_mut().zip(&info.cores) {
-            *all |= own;
-        }
-    }
-    let crowds = machines.into_values().map(|(ranks, cores)| Crowd {
-        ranks,
-        cores: cores.iter().map(|it| it.count_ones()).sum::<u32>().max(1),
-    });
-    let share = |it: &Crowd| f64::from(it.ranks) / f64::from(it.cores);
-    let most = crowds.max_by(|one, other| share(one).total_cmp(&share(other)));
-    most.unwrap_or(Crowd { ranks: 1, cores: 1 })
+fn no_ranks(rank: u32) -> Error {
+    let why = "each process needs as many ranks as the others, at least one, and its first rank is a multiple of that"
+        .to_owned();
+    Error::Bootstrap { rank, why }
 }
 
 impl Bootstrap for Hosts {
@@ -420,13 +401,29 @@ impl Bootstrap for Hosts {
         self.woken(peer)
     }
 
+    fn prefetch(&mut self, offers: &[(u32, String)]) {
+        let Some(service) = &self.service else {
+            return;
+        };
+        for (from, name) in offers {
+            let asked = self.asked.entry((*from, name.clone()));
+            asked.or_insert_with(|| service.ask(*from, name));
+        }
+    }
+
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
         self.service()?.publish(name, offer.text.into_bytes());
         Ok(())
     }
 
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
-        let value = self.service()?.fetch(from, name, longest);
+        let service = self.service()?;
+        let asked = self.asked.get(&(from, name.to_owned())).copied();
+        let value = match asked {
+            Some(ticket) => service.answer(ticket, from, name, longest),
+            None => service.fetch(from, name, longest),
+        };
+        self.asked.remove(&(from, name.to_owned()));
         let value = value.map_err(|error| of_service(self.rank, error))?;
         Ok(Offer {
             text: String::from_utf8_lossy(&value).into_owned(),
@@ -443,7 +440,7 @@ impl Bootstrap for Hosts {
         let all = self.service()?.exchange(own, longest);
         let all = all.map_err(|error| of_service(self.rank, error))?;
         let mut offers = Vec::with_capacity(all.len());
-        for (rank, text) in (0..).zip(&all) {
+        for (rank, text) in (0..).zip(all.iter()) {
             let text = String::from_utf8_lossy(text);
             let (alarm, text) = text.split_once(' ').unwrap_or(("", &text));
             if let Some(alarm) = alarm.parse().ok().filter(|it| *it >= 0) {

@@ -16,10 +16,12 @@ use crate::ports::Ports;
 /// How a rank joins.
 #[derive(Debug)]
 pub struct Options {
-    /// The own rank.
+    /// The own rank; the first of this process, if it has several.
     pub rank: u32,
     /// Ranks.
     pub ranks: u32,
+    /// Ranks of each process, which are threads of it.
+    pub width: u32,
     /// The secret of the job.
     pub key: Key,
     /// How the ranks find each other.
@@ -62,6 +64,7 @@ impl Options {
         Self {
             rank,
             ranks,
+            width: 1,
             key,
             meeting,
             roots: Vec::new(),

@@ -82,7 +82,7 @@ pub(crate) fn agree_all(
     let refused = |why: String| Error::Bootstrap { rank, why };
     let report = own.report(number(infos));
     let bytes = postcard::to_allocvec(&report).unwrap_or_default();
-    let all = service.exchange(bytes, longest);
+    let all = service.exchange_alike(bytes, longest);
     let all = all.map_err(|error| of_service(rank, error))?;
     let all: Result<Vec<Report>, _> = all.iter().map(|it| postcard::from_bytes(it)).collect();
     let all = all
