@@ -11,6 +11,7 @@ use program::{Schedule, Transfer};
 
 use crate::model::Prediction;
 use crate::profile::{MeasuredChoice, Profile};
+use crate::work::steps;
 
 /// A choice for a request, with its expected time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -137,6 +138,12 @@ fn all_choices(collective: Collective) -> impl Iterator<Item = Choice> {
     choices.filter(move |choice| choice.schedule.serves(collective, choice.transfer))
 }
 
+/// Steps of programs that one core proves in a second.
+const STEPS_A_SECOND: f64 = 50_000.0;
+
+/// Steps of programs that are always proved: those of a mesh of 64 ranks.
+const MANY_STEPS: f64 = 4096.0;
+
 /// The cost model of one communicator.
 #[derive(Debug, Clone, Copy)]
 pub struct ProfileModel<'a> {
@@ -194,6 +201,18 @@ impl ProfileModel<'_> {
             });
             [choice].into_iter().chain(several)
         });
+        // Where other choices have fewer, the proofs of all processes take about a second at most.
+        let processes = match shape.one_process {
+            true => 1.0,
+            false => f64::from(shape.crowd.ranks) / f64::from(shape.crowd.cores.max(1)),
+        };
+        let choices: Vec<Choice> = choices.collect();
+        let steps = |choice: &Choice| steps(collective, choice, (shape.ranks, shape.hosts));
+        let fewest = choices.iter().map(steps).fold(f64::INFINITY, f64::min);
+        let most = (STEPS_A_SECOND / processes.max(1.0))
+            .max(MANY_STEPS)
+            .max(fewest);
+        let choices = choices.into_iter().filter(|it| steps(it) <= most);
         let predicted = choices.filter_map(|choice| {
             let model = &self.profile.model;
             let predicted = model.predict(collective, &choice, &shape, bytes)?;

@@ -146,6 +146,26 @@ pub fn work(
     })
 }
 
+/// About how many steps the programs of all ranks have together: proving them takes longer the more
+/// there are.
+pub fn steps(collective: Collective, choice: &Choice, (ranks, hosts): (u32, u32)) -> f64 {
+    let between = |ranks: f64| match choice.schedule {
+        Schedule::Tree if !matches!(collective, Collective::Gather | Collective::Scatter) => ranks,
+        Schedule::Mesh | Schedule::Ring if collective.has_root() => ranks,
+        Schedule::Leader if collective == Collective::AllReduce => ranks,
+        Schedule::HalvingDoubling | Schedule::ReduceBroadcast => ranks * ranks.log2(),
+        Schedule::RecursiveDoubling if collective == Collective::AllReduce => ranks * ranks.log2(),
+        _ => ranks * ranks,
+    };
+    let (ranks, hosts) = (f64::from(ranks), f64::from(hosts));
+    match choice.transfer {
+        Transfer::Fifo | Transfer::Direct => between(ranks),
+        // Each block of a rank has its own steps.
+        Transfer::Hierarchical if collective.splits_message() => hosts * ranks,
+        Transfer::Hierarchical => ranks + between(hosts),
+    }
+}
+
 /// Blocks of a host that leave together, as hierarchical programs send them.
 const TOGETHER: f64 = 4.0;
 
