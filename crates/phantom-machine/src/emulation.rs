@@ -13,10 +13,10 @@ pub const RUN: &str = "topo_phantom_run";
 
 /// Bytes of the single argument that a kernel takes by value, by the kernel's name; 0: there is no
 /// such kernel.
-pub type ParametersFn = unsafe extern "C" fn(name: *const c_char) -> usize;
+pub type ParametersFn = extern "C" fn(name: *const c_char) -> usize;
 
 /// Runs a kernel until all its threads have ended. Returns an [`Outcome`].
-pub type RunFn = unsafe extern "C" fn(run: *const Run) -> c_int;
+pub type RunFn = extern "C" fn(run: *const Run) -> c_int;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub struct Run {
 
 /// Whether the run's GPU may access `bytes` bytes at an address. If so, returns 1 and writes the
 /// accessible range around them; otherwise returns 0.
-pub type AccessFn = unsafe extern "C" fn(
+pub type AccessFn = extern "C" fn(
     user: *mut c_void,
     address: u64,
     bytes: u64,
@@ -97,7 +97,7 @@ pub type AccessFn = unsafe extern "C" fn(
 /// Writes the addresses of the memories behind a multicast address, and returns their number; 0 if
 /// it is none, or not all GPUs have bound memory, or this GPU may not access it.
 pub type MembersFn =
-    unsafe extern "C" fn(user: *mut c_void, address: u64, places: *mut u64, room: usize) -> usize;
+    extern "C" fn(user: *mut c_void, address: u64, places: *mut u64, room: usize) -> usize;
 
 /// A range of addresses.
 #[repr(C)]

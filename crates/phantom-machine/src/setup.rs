@@ -9,14 +9,14 @@
 //! | `multicast` | `yes`, `no`: whether NVSwitches have multicast | `yes` |
 //! | `dma-buf` | `yes`, `no`: whether memory is exported as DMA-BUF | `no` |
 //! | `ipc` | `yes`, `no`: whether CUDA IPC works | `yes` |
-//! | `pidfd` | `yes`, `no`: whether processes may call `pidfd_getfd`, as Docker's default forbids | `yes` |
+//! | `pidfd` | `yes`, `no`: whether `pidfd_getfd` is allowed; Docker's default: no | `yes` |
 //! | `memory-mib` | memory of each GPU, MiB | by compute capability |
 //! | `multiprocessors` | multiprocessors of each GPU | by compute capability |
 //! | `gpu` | `NUMBER KEY VALUE`: `memory-mib` or `multiprocessors` of one GPU | |
 //! | `queue` | pending launches that a stream takes before the next one blocks | 1024 |
 //! | `patience-ms` | how long a call that can never return blocks before it fails, ms | 10000 |
 //! | `seed` | orders in which threads run; 0: the simplest | 0 |
-//! | `fail` | `FUNCTION NUMBER ERROR`: this call of a function (from 1) fails with CUDA's number | |
+//! | `fail` | `FUNCTION NUMBER ERROR`: this call (from 1) fails with CUDA's number | |
 //! | `fault` | `GPU NUMBER`: this launch (from 1) on a GPU reads an address without memory | |
 //! | `emulator` | path of the library that runs kernels; without it no module can be loaded | |
 //! | `report` | path of the file to which calls, refusals and leaks are appended at exit | |
