@@ -56,6 +56,8 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names the folder"));
     fs::write(out.join("entry_points.rs"), text).expect("the build's folder can be written");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    // It uses its own functions, also where a test takes one out of the table of names.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     // Threads of streams run in it, so it stays loaded.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

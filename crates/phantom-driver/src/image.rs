@@ -1,9 +1,9 @@
 //! Images of kernels: which GPUs and drivers load them, and what they hold.
 //!
 //! A cubin is an ELF file: `e_flags` has the compute capability, `EI_ABIVERSION` the version of the
-//! form (7: CUDA 11.x and 12.x; 8: CUDA 13), and a section `.text.NAME` each kernel. The kernel's
-//! registers are in the upper byte of that section's `sh_info`, or in `.nv.info`. PTX says
-//! `.version`, `.target` and `.entry`.
+//! form, and a section `.text.NAME` each kernel. NVRTC 12.8 and 12.9 write form 7, and form 8 for
+//! compute capability 10.0 and 12.0; NVRTC 13 writes form 8. The kernel's registers are in the upper
+//! byte of that section's `sh_info`, or in `.nv.info`. PTX says `.version`, `.target` and `.entry`.
 
 use cudarc::driver::sys::CUresult;
 
@@ -16,8 +16,11 @@ const MOST_BYTES: u64 = 256 << 20;
 const ELF_HEADER: usize = 64;
 const SECTION_HEADER: usize = 64;
 
-/// The first driver that loads cubins of form 8.
-const FORM_8_DRIVER: u32 = 13_000;
+/// The first driver that loads cubins of form 8, for GPUs from compute capability 10.0 on and for
+/// older ones. It is the toolkit's version that first wrote them.
+const fn form_8_driver(sm: u32) -> u32 {
+    if sm >= 100 { 12_080 } else { 13_000 }
+}
 
 /// Registers of a kernel of PTX, which a driver would decide when it compiles.
 const PTX_REGISTERS: u32 = 96;
@@ -84,7 +87,7 @@ pub fn load(image: &[u8], sm: u32, driver: u32) -> Answer<Image> {
 
 fn cubin(image: &[u8], sm: u32, driver: u32) -> Answer<Image> {
     let form = number(image, 8, 1);
-    if form >= 8 && driver < FORM_8_DRIVER {
+    if form >= 8 && driver < form_8_driver(sm) {
         return refuse(
             CUresult::CUDA_ERROR_INVALID_IMAGE,
             Section::Module,
