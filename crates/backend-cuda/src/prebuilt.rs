@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// NVRTC 12.9 writes cubins that every driver of CUDA 12 loads whose GPUs it knows: 525 and newer,
-/// and 570 and newer for compute capability 10.0 and 12.0. Those of NVRTC 13 need 580.
+/// and 570 and newer for compute capability 10.0 and 12.0. Those of NVRTC 13 need driver 580.
 const CUBIN_COMPILER: &str = "12.9.86";
 
 /// NVRTC 12.0 writes PTX 8.0, which drivers from 525 on compile.

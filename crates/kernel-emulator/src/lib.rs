@@ -260,6 +260,10 @@ impl DeviceDriver for Emulator {
         true
     }
 
+    fn keeps_lines_to(&self, _device: u32, _identity: &str) -> bool {
+        true
+    }
+
     fn multicast_kinds(&self, _device: u32) -> Result<Vec<String>, String> {
         match self.multicast_bytes {
             0 => Err("the emulated device has no multicast (NVLS)".to_owned()),

@@ -1,9 +1,10 @@
 //! Images of kernels: which GPUs and drivers load them, and what they hold.
 //!
-//! A cubin is an ELF file: `e_flags` has the compute capability, `EI_ABIVERSION` the version of the
-//! form, and a section `.text.NAME` each kernel. NVRTC 12.8 and 12.9 write form 7, and form 8 for
-//! compute capability 10.0 and 12.0; NVRTC 13 writes form 8. The kernel's registers are in the upper
-//! byte of that section's `sh_info`, or in `.nv.info`. PTX says `.version`, `.target` and `.entry`.
+//! A cubin is an ELF file: `e_flags` has the compute capability, `EI_ABIVERSION` the version of
+//! the form, and a section `.text.NAME` each kernel. NVRTC 12.8 and 12.9 write form 7, and form 8
+//! for compute capability 10.0 and 12.0; NVRTC 13 writes form 8. A kernel's registers are in the
+//! upper byte of that section's `sh_info`, or in `.nv.info`. PTX says `.version`, `.target` and
+//! `.entry`.
 
 use cudarc::driver::sys::CUresult;
 
