@@ -140,8 +140,8 @@ fn functions_that_are_called() {
         .collect();
     assert!(unnamed.is_empty(), "called and not named: {unnamed:?}");
     let missed: Vec<&&str> = named.iter().filter(|it| !reached.contains(**it)).collect();
-    // Messages of errors, copies of buffers in device memory (`topo gpu-test`), and memory for NICs
-    // (several hosts with a net plug-in).
+    // Messages of errors, the copy bandwidth (`topo gpu-test`), callers' buffers in device memory,
+    // and memory for NICs (several hosts with a net plug-in).
     let elsewhere = [
         "cuGetErrorName",
         "cuGetErrorString",
@@ -155,4 +155,23 @@ fn functions_that_are_called() {
         .filter(|it| !elsewhere.contains(**it))
         .collect();
     assert!(missed.is_empty(), "named and not called: {missed:?}");
+}
+
+/// The whole of `topo gpu-test`, on small sizes.
+#[test]
+fn gpu_test() {
+    let phantom = Phantom::new("dgx-h100", &["fabric whole", "multiprocessors 4"]);
+    let mut command = phantom.topo();
+    let output = command
+        .args(["gpu-test", "--cases", "1", "--end", "1K"])
+        .output()
+        .unwrap();
+    let page = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{page}\n{errors}");
+    assert_eq!(page.matches(": right\n").count(), 22, "{page}");
+    assert_eq!(page.matches("no wrong element").count(), 5, "{page}");
+    let report = phantom.report();
+    assert_eq!(report.problems, [] as [&str; 0]);
+    assert!(report.calls.contains_key("cuMemcpyDtoDAsync_v2"));
 }
