@@ -109,8 +109,11 @@ struct Variants {
     /// Files to compile with the sanitizer, if there is one, and without.
     sanitized: Vec<PathBuf>,
     others: Vec<PathBuf>,
+    /// Files to compile with calls before each access.
+    checked: Vec<PathBuf>,
     functions: String,
     rows: String,
+    checked_rows: String,
 }
 
 impl Variants {
@@ -127,7 +130,10 @@ impl Variants {
             let _ = write!(elements, " entry({name}, {element})");
             let function = format!("topo_run_{name}_{variant}");
             let _ = writeln!(self.functions, "fn {function}(launch: *const Launch);");
-            let _ = writeln!(self.rows, "(Bug::{bug}, {weak}, {name:?}, {function}),");
+            let _ = match memory {
+                Memory::Checked => writeln!(self.checked_rows, "({name:?}, {function}),"),
+                _ => writeln!(self.rows, "(Bug::{bug}, {weak}, {name:?}, {function}),"),
+            };
         }
         let text = format!(
             "#define TOPO_NAMESPACE topo_{variant}\n#define TOPO_WEAK {}\n#define TOPO_NAME(name) topo_run_##name##_{variant}\n\
@@ -137,7 +143,9 @@ impl Variants {
         );
         let path = output().join(format!("{variant}_{}.cpp", entries.join("_")));
         fs::write(&path, text).expect("the build's folder can be written");
-        if ["None", SANITIZED_BUG].contains(&bug) {
+        if memory == Memory::Checked {
+            self.checked.push(path);
+        } else if ["None", SANITIZED_BUG].contains(&bug) {
             self.sanitized.push(path);
         } else {
             self.others.push(path);
@@ -147,14 +155,19 @@ impl Variants {
     /// Writes the functions and the table for `src/native.rs`.
     fn write_table(&self) {
         let Self {
-            functions, rows, ..
+            functions,
+            rows,
+            checked_rows,
+            ..
         } = self;
         let text = format!(
             "// SAFETY: build.rs compiles a function of this name and type for each.\n\
              unsafe extern \"C\" {{\n{functions}}}\n\
              /// What was compiled: the bug, whether memory is weak, the kernel's suffix, its
              /// function.\n\
-             const ENTRIES: &[(Bug, bool, &str, Entry)] = &[\n{rows}];\n"
+             const ENTRIES: &[(Bug, bool, &str, Entry)] = &[\n{rows}];\n\
+             /// What was compiled with checks: the kernel's suffix, its function.\n\
+             const CHECKED: &[(&str, Entry)] = &[\n{checked_rows}];\n"
         );
         fs::write(output().join("entries.rs"), text).expect("the build's folder can be written");
     }
@@ -165,12 +178,15 @@ fn output() -> PathBuf {
 }
 
 /// The kernels without bugs, and with each.
-fn variants() -> Variants {
+fn variants(with_checks: bool) -> Variants {
     let mut variants = Variants::default();
     let own = fs::canonicalize(KERNELS).expect("the kernels are in the repository");
     // One file per entry: together they take longest, and several compilers run at once.
     for entry in ALL {
         variants.add(&own, "None", Memory::Plain, &[entry]);
+        if with_checks {
+            variants.add(&own, "None", Memory::Checked, &[entry]);
+        }
     }
     variants.add(&own, "None", Memory::Weak, &WEAK);
     for Mutation { bug, memory, edits } in MUTATIONS {
@@ -191,8 +207,14 @@ fn main() {
     if sanitizer == Some("address") {
         link_address_sanitizer();
     }
-    let variants = variants();
+    // ThreadSanitizer's own functions take the place of the checks.
+    let variants = variants(sanitizer != Some("thread"));
     variants.write_table();
+    // The option only inserts calls, which `host/checked.cpp` answers.
+    compiler()
+        .files(&variants.checked)
+        .flag("-fsanitize=thread")
+        .compile("topo_kernels_with_checks");
     compiler()
         .files(&variants.others)
         .compile("topo_kernels_with_bugs");

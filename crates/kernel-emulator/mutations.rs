@@ -15,6 +15,8 @@ pub enum Memory {
     Plain,
     /// Memory that keeps no more order than a GPU promises.
     Weak,
+    /// The processor's own, and every access asks whether it is allowed.
+    Checked,
 }
 
 /// A file, text that it contains exactly once, and its replacement.

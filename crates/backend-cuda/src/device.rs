@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::sync::Mutex;
 
-use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
+use cudarc::driver::{DriverError, result};
 
 use device_runtime::Kernel;
 
@@ -68,6 +68,15 @@ pub(crate) fn count() -> Result<u32, Error> {
         Ok(count) if count > 0 => Ok(count),
         _ => Err(none("it counts 0".to_owned())),
     }
+}
+
+/// The UUID of a GPU.
+fn identity(device: sys::CUdevice) -> Result<String, DriverError> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: the device is one that the driver gave, which writes 16 bytes.
+    unsafe { sys::cuDeviceGetUuid_v2(&raw mut uuid, device) }.result()?;
+    let bytes = uuid.bytes.map(|byte| byte as u8);
+    Ok(format!("GPU-{}", digits(&bytes)))
 }
 
 impl Device {
@@ -156,14 +165,28 @@ impl Device {
 
     /// The GPU's UUID, equal in all processes.
     pub(crate) fn identity(&self) -> Result<String, Error> {
-        let mut uuid = sys::CUuuid { bytes: [0; 16] };
-        // SAFETY: the device is one that the driver gave, which writes 16 bytes.
-        unsafe { sys::cuDeviceGetUuid_v2(&raw mut uuid, self.device) }
-            .to(|| format!("asking GPU {} for its UUID", self.number))?;
-        Ok(format!(
-            "GPU-{}",
-            digits(&uuid.bytes.map(|byte| byte as u8))
-        ))
+        identity(self.device).to(|| format!("asking GPU {} for its UUID", self.number))
+    }
+
+    /// Whether LL128 lines arrive as a whole in the memory of the GPU with this UUID. That holds
+    /// over NVLink, which also carries atomic operations; `false` if this process cannot see the
+    /// GPU.
+    pub(crate) fn keeps_lines_to(&self, other: &str) -> bool {
+        let seen = result::device::get_count().unwrap_or_default();
+        let same = |device: &sys::CUdevice| identity(*device).is_ok_and(|it| it == other);
+        let found = (0..seen).filter_map(|number| result::device::get(number).ok());
+        let Some(peer) = found.into_iter().find(same) else {
+            return false;
+        };
+        let mut atomic = 0;
+        let attribute =
+            sys::CUdevice_P2PAttribute_enum::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+        peer == self.device
+            // SAFETY: both are devices that the driver gave; it writes one number.
+            || unsafe {
+                sys::cuDeviceGetP2PAttribute(&raw mut atomic, attribute, self.device, peer)
+            } == sys::CUresult::CUDA_SUCCESS
+                && atomic != 0
     }
 
     /// Makes this GPU's context current on this thread.

@@ -14,7 +14,8 @@ use shared_memory::Mapping;
 
 use crate::device::{self, Device};
 use crate::error::{Error, words};
-use crate::launch::{Launched, Spare, lock};
+use crate::handles::lock;
+use crate::launch::{Launched, Spare};
 use crate::memory::{Block, Host, MemoryKind, Plain};
 use crate::multicast::{Multicast, Objects};
 use crate::presence;
@@ -133,7 +134,7 @@ impl Cuda {
                     .map_err(failed)?;
                 result::event::record(end, device.stream).map_err(failed)?;
                 result::stream::synchronize(device.stream).map_err(failed)?;
-                result::event::elapsed(begin, end).map_err(failed)?
+                presence::elapsed_ms(begin, end).map_err(failed)?
             };
             best = best.max(bytes as f64 / (f64::from(time) * 1e6));
         }
@@ -195,19 +196,28 @@ impl Cuda {
     }
 }
 
+/// Whether an address is in memory of `cuMemAlloc`, which peer access covers. Memory of pools and
+/// virtual memory has access rights of its own, so kernels of other GPUs may not reach it.
+fn is_of_peers(address: u64) -> bool {
+    let attribute = sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
+    is_of_device(address) && pointer_attribute(attribute, address).is_some_and(|it| it != 0)
+}
+
 /// Whether an address is in device memory.
 fn is_of_device(address: u64) -> bool {
-    let mut kind: u32 = 0;
-    // SAFETY: the driver writes one number, and takes any address.
+    let attribute = sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    let device = sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
+    pointer_attribute(attribute, address) == Some(device)
+}
+
+/// An attribute of an address; `None`: the driver does not know the address.
+fn pointer_attribute(attribute: sys::CUpointer_attribute, address: u64) -> Option<u32> {
+    let mut value: u32 = 0;
+    // SAFETY: the driver writes at most 4 bytes for these attributes, and takes any address.
     let asked = unsafe {
-        sys::cuPointerGetAttribute(
-            (&raw mut kind).cast::<c_void>(),
-            sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-            address,
-        )
+        sys::cuPointerGetAttribute((&raw mut value).cast::<c_void>(), attribute, address)
     };
-    asked == sys::CUresult::CUDA_SUCCESS
-        && kind == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32
+    (asked == sys::CUresult::CUDA_SUCCESS).then_some(value)
 }
 
 impl DeviceDriver for Cuda {
@@ -295,6 +305,11 @@ impl DeviceDriver for Cuda {
         false
     }
 
+    fn keeps_lines_to(&self, place: u32, identity: &str) -> bool {
+        let device = self.device(place);
+        device.is_ok_and(|device| device.keeps_lines_to(identity))
+    }
+
     fn multicast_kinds(&self, place: u32) -> Result<Vec<String>, String> {
         self.sharing.multicast_kinds(self.device(place)?)
     }
@@ -337,7 +352,7 @@ impl DeviceDriver for Cuda {
         let output = memory.output().expose_provenance() as u64;
         let (input_bytes, output_bytes) =
             (memory.input_bytes() as u64, memory.output_bytes() as u64);
-        let here = |address, bytes| bytes == 0 || is_of_device(address);
+        let here = |address, bytes| bytes == 0 || is_of_peers(address);
         if at.is_none() && here(input, input_bytes) && here(output, output_bytes) {
             return Ok(LaunchMemory {
                 input,

@@ -9,7 +9,7 @@ use cudarc::driver::sys::CUresult;
 pub enum Error {
     /// The driver's library is missing.
     #[error(
-        "there is no NVIDIA driver: the library {library} was not found; install the driver (580 or newer), or in a container \
+        "there is no NVIDIA driver: the library {library} was not found; install the driver (525 or newer), or in a container \
          start it with the NVIDIA runtime (docker run --gpus all); without a GPU, take --backend cpu"
     )]
     NoDriver {
@@ -18,11 +18,20 @@ pub enum Error {
     },
     /// The driver lacks a function that this program calls.
     #[error(
-        "the NVIDIA driver is too old: it lacks {symbol}; install 580 or newer, or take --backend cpu"
+        "the NVIDIA driver is too old: it lacks {symbol}; install 525 or newer, or take --backend cpu"
     )]
     OldDriver {
         /// The function.
         symbol: &'static str,
+    },
+    /// The loader finds two libraries.
+    #[error(
+        "the loader finds one driver as {library} and another library as libcuda.so, probably a stub for compiling; take its \
+         folder out of LD_LIBRARY_PATH"
+    )]
+    TwoDrivers {
+        /// The library's name.
+        library: &'static str,
     },
     /// The driver finds no GPU.
     #[error(

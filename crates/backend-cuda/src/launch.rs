@@ -1,14 +1,16 @@
 //! A running launch: its timing events and its abort word.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
 use device_runtime::Running;
 
 use crate::device::Device;
 use crate::error::{Driver, Error, words};
-use crate::graph::Graph;
+use crate::feeder::{Feeders, Ready};
+use crate::handles::lock;
 use crate::memory::Plain;
+use crate::presence;
 
 /// Abort words and events for reuse, because creating them takes longer than a launch.
 #[derive(Default)]
@@ -36,10 +38,6 @@ impl Drop for Timed {
             }
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A 32-bit word in host memory that kernels poll.
@@ -82,34 +80,47 @@ pub struct Launched {
     pub(crate) timed: Vec<Timed>,
     /// Parts that do not fit into the arguments, in device memory.
     pub(crate) more: Vec<Plain>,
-    /// The graphs of the launch.
-    pub(crate) graphs: Vec<Graph>,
+    /// What was submitted, with its graphs.
+    pub(crate) submitted: Vec<Ready>,
+    /// Threads that still submit launches.
+    pub(crate) feeders: Feeders,
     /// Why no graph was used although one was requested.
     pub(crate) without_graph: Option<String>,
 }
 
 impl Running for Launched {
     fn poll(&mut self) -> Result<bool, String> {
+        match self.feeders.look(&mut self.submitted) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(why) => {
+                // Kernels of other GPUs wait for the missing ones.
+                self.abort();
+                return Err(why);
+            }
+        }
+        // All GPUs are asked, because one that waits for a failed one never ends.
+        let mut ended = true;
         for Timed { device, end, .. } in &self.timed {
             device.enter()?;
             // SAFETY: the event was recorded, and lives until this is dropped.
             match unsafe { result::event::query(*end) } {
                 Ok(()) => {}
-                Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => return Ok(false),
+                Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => ended = false,
                 Err(error) => {
-                    return Err(format!(
-                        "GPU {}: a kernel failed: {}",
-                        device.number,
-                        words(error)
-                    ));
+                    let why = format!("GPU {}: a kernel failed: {}", device.number, words(error));
+                    // Kernels of other GPUs wait for this one.
+                    self.abort();
+                    return Err(why);
                 }
             }
         }
-        Ok(true)
+        Ok(ended)
     }
 
     fn abort(&mut self) {
         self.aborted = true;
+        self.feeders.stop();
         if let Some(abort) = &self.abort {
             abort.set();
         }
@@ -123,9 +134,8 @@ impl Running for Launched {
         let mut longest: Option<f64> = None;
         for Timed { device, begin, end } in &self.timed {
             device.enter().ok()?;
-            // SAFETY: both were recorded on one stream and have come.
-            let time = unsafe { result::event::elapsed(*begin, *end) }.ok()?;
-            let time = f64::from(time) * 1e3;
+            // Both were recorded on one stream and have come.
+            let time = f64::from(presence::elapsed_ms(*begin, *end).ok()?) * 1e3;
             longest = Some(longest.map_or(time, |longest| longest.max(time)));
         }
         longest
@@ -134,11 +144,23 @@ impl Running for Launched {
 
 impl Drop for Launched {
     fn drop(&mut self) {
+        // Kernels use the memory of this launch; those of an unfinished one end by the abort word.
+        if !matches!(self.feeders.look(&mut self.submitted), Ok(true)) {
+            self.abort();
+            self.feeders.join_all(&mut self.submitted);
+        }
         let mut ended = true;
         for Timed { device, end, .. } in &self.timed {
-            // Kernels poll the abort word until they end; only then can it be reused.
-            // SAFETY: the event was recorded.
-            ended &= device.enter().is_ok() && unsafe { result::event::synchronize(*end) }.is_ok();
+            // Kernels poll the abort word until they end; only then can it be reused. After an
+            // abort, the last event may not have been recorded.
+            // SAFETY: the event and the stream are there until this is dropped.
+            ended &= device.enter().is_ok()
+                && unsafe {
+                    match self.aborted {
+                        true => result::stream::synchronize(device.stream).is_ok(),
+                        false => result::event::synchronize(*end).is_ok(),
+                    }
+                };
         }
         if ended && !self.aborted {
             lock(&self.spare.words).extend(self.abort.take());

@@ -9,8 +9,8 @@
 //! the code for one rank.
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
-//! [`memory`], `handles`, `sharing`, `rdma`, [`launch`], `graph`, [`multicast`], [`driver`],
-//! `start`.
+//! `handles`, `descriptors`, [`memory`], `sharing`, `rdma`, `graph`, `feeder`, [`launch`],
+//! [`multicast`], [`driver`], `start`.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -29,9 +29,11 @@
 //! ```
 
 pub mod compiler;
+mod descriptors;
 pub mod device;
 pub mod driver;
 pub mod error;
+mod feeder;
 mod graph;
 mod handles;
 pub mod launch;
@@ -43,6 +45,16 @@ pub mod presence;
 mod rdma;
 mod sharing;
 mod start;
+
+/// Functions of the driver that only some uses need, and that older drivers lack.
+pub const OPTIONAL_SYMBOLS: [&str; 6] = [
+    "cuMulticastGetGranularity",
+    "cuMulticastCreate",
+    "cuMulticastAddDevice",
+    "cuMulticastBindMem",
+    "cuMulticastUnbind",
+    rdma::EXPORT,
+];
 
 pub use device::Device;
 pub use driver::{Cuda, Options};

@@ -1,7 +1,7 @@
 //! Memory for kernels: device memory, shareable device memory, and registered host memory.
 
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
@@ -9,6 +9,7 @@ use shared_memory::Mapping;
 use sys::CUdevice_attribute_enum as Attribute;
 use sys::CUmemAllocationHandleType_enum as HandleType;
 
+use crate::descriptors::Offer;
 use crate::device::Device;
 use crate::error::{Driver, Error, words};
 
@@ -24,7 +25,7 @@ pub enum MemoryKind {
 }
 
 impl MemoryKind {
-    /// All kinds, best first. CUDA IPC precedes descriptors because `pidfd_getfd` needs permission.
+    /// All kinds, best first. CUDA IPC precedes descriptors because it needs no socket.
     pub const ALL: [Self; 3] = [Self::Fabric, Self::Ipc, Self::Descriptor];
 
     /// The kind's name.
@@ -134,8 +135,8 @@ pub struct Virtual {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
     mapped: bool,
-    /// The descriptor that other processes duplicate.
-    descriptor: Option<OwnedFd>,
+    /// The descriptor that other processes take.
+    descriptor: Option<Offer>,
 }
 
 /// A handle of physical memory or of a multicast object.
@@ -247,7 +248,7 @@ impl Virtual {
         clear(made.address, bytes as usize)
             .map_err(|error| format!("{}: {}", what(), words(error)))?;
         if kind == MemoryKind::Descriptor {
-            made.descriptor = Some(export_descriptor(handle, what)?);
+            made.descriptor = Some(Offer::new(export_descriptor(handle, what)?)?);
         }
         Ok(made)
     }
@@ -259,10 +260,11 @@ impl Virtual {
         bytes: u64,
     ) -> Result<Self, String> {
         let (kind, mut fabric, os_handle);
-        match shareable {
+        // The descriptor stays open until the driver has imported it.
+        match &shareable {
             Shareable::Fabric(data) => {
                 kind = MemoryKind::Fabric;
-                fabric = sys::CUmemFabricHandle { data };
+                fabric = sys::CUmemFabricHandle { data: *data };
                 os_handle = (&raw mut fabric).cast::<c_void>();
             }
             Shareable::Descriptor(descriptor) => {
@@ -282,6 +284,7 @@ impl Virtual {
         // SAFETY: the driver validates the handle and writes one that `drop` releases.
         unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, os_handle, requested) }
             .to(what)?;
+        drop(shareable);
         let mut opened = Self::unmapped(device, handle, kind, bytes);
         opened.map()?;
         Ok(opened)
@@ -317,17 +320,15 @@ impl Virtual {
     /// The handle with which another process opens the memory.
     pub(crate) fn shareable(&self) -> Result<Shareable, String> {
         if let Some(descriptor) = &self.descriptor {
-            let again = descriptor.try_clone().map_err(|error| error.to_string())?;
-            return Ok(Shareable::Descriptor(again));
+            return Ok(Shareable::Descriptor(descriptor.duplicate()?));
         }
         let what = || format!("a fabric handle of memory of GPU {}", self.device.number);
         Ok(Shareable::Fabric(export_fabric(self.handle, what)?))
     }
 
-    /// The descriptor, if the memory is of kind [`MemoryKind::Descriptor`].
-    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        use std::os::fd::AsFd;
-        self.descriptor.as_ref().map(AsFd::as_fd)
+    /// The word of the descriptor, if the memory is of kind [`MemoryKind::Descriptor`].
+    pub(crate) fn descriptor(&self) -> Option<&str> {
+        self.descriptor.as_ref().map(Offer::word)
     }
 }
 

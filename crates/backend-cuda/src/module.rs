@@ -77,8 +77,10 @@ impl Module {
             Ok(compiler) => compiler,
             Err(why) => {
                 tried.push(format!(
-                    "NVRTC, which would compile them, was not found ({why}); install it (pip install nvidia-cuda-nvrtc, or \
-                     the CUDA toolkit) and let LD_LIBRARY_PATH name its folder"
+                    "NVRTC, which would compile them, was not found ({why}); install one that is not newer than the \
+                     driver (pip install nvidia-cuda-nvrtc-cu12, for drivers from 580 on nvidia-cuda-nvrtc, or the CUDA toolkit) and \
+                     let LD_LIBRARY_PATH name its folder; on data-center GPUs, NVIDIA's package cuda-compat makes an old driver load \
+                     newer kernels"
                 ));
                 return Err(none(tried.join("; ")));
             }

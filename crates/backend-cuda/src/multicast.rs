@@ -10,11 +10,11 @@
 //! |---|---|
 //! | threads of the process | `NUMBER:BYTES` |
 //! | fabric handle | `HANDLE:BYTES` |
-//! | descriptor | `PROCESS:NUMBER:BYTES` |
+//! | descriptor | `WORD:BYTES` |
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
@@ -22,10 +22,10 @@ use device_runtime::{MulticastAddresses, Team};
 use sys::CUdevice_attribute_enum as Attribute;
 use sys::CUmemAllocationHandleType_enum as HandleType;
 
+use crate::descriptors::{self, Offer};
 use crate::device::Device;
 use crate::error::Driver;
-use crate::handles::{bytes_of, digits, take_descriptor};
-use crate::launch::lock;
+use crate::handles::{bytes_of, digits, lock};
 use crate::memory::{self, MemoryKind, allow_access, export_descriptor, export_fabric, properties};
 use crate::presence;
 
@@ -141,8 +141,8 @@ pub struct Multicast {
     kind: Option<MemoryKind>,
     bytes: usize,
     granularity: usize,
-    /// The descriptor that others duplicate, until all have.
-    descriptor: Option<OwnedFd>,
+    /// The descriptor that others take, until all have.
+    descriptor: Option<Offer>,
 }
 
 /// Multicast objects that threads of this process can join, by the driver's number.
@@ -236,10 +236,10 @@ impl Multicast {
                 format!("{}:{bytes}", digits(&handle))
             }
             Some(_) => {
-                let descriptor = export_descriptor(object, what)?;
-                let (process, number) = (std::process::id(), descriptor.as_raw_fd());
-                made.descriptor = Some(descriptor);
-                format!("{process}:{number}:{bytes}")
+                let offer = Offer::new(export_descriptor(object, what)?)?;
+                let word = format!("{}:{bytes}", offer.word());
+                made.descriptor = Some(offer);
+                word
             }
         };
         made.add()?;
@@ -281,10 +281,7 @@ impl Multicast {
                 Arc::new(import(device, fabric, handle_type(kind))?)
             }
             Some(_) => {
-                let (process, number) = handle.split_once(':').ok_or_else(unknown)?;
-                let descriptor = take_descriptor(process, number).map_err(|why| {
-                    format!("{why} (the kernel must be 5.6 or newer and allow it)")
-                })?;
+                let descriptor = descriptors::take(handle)?;
                 let number = descriptor.as_raw_fd().unsigned_abs() as usize;
                 // The driver takes the number as the pointer and leaves the descriptor open.
                 let number = std::ptr::without_provenance_mut(number);

@@ -23,26 +23,28 @@ pub struct Target {
     pub capability: u32,
     /// The image's form.
     pub form: Form,
-    /// The compiler's version. 13.0 is the newest with PTX for drivers of the 580 series; it does
-    /// not support Volta.
+    /// The compiler's version.
     pub compiler: &'static str,
 }
+
+/// NVRTC 12.9 writes cubins that every driver of CUDA 12 loads whose GPUs it knows: 525 and newer,
+/// and 570 and newer for compute capability 10.0 and 12.0. Those of NVRTC 13 need driver 580.
+const CUBIN_COMPILER: &str = "12.9.86";
+
+/// NVRTC 12.0 writes PTX 8.0, which drivers from 525 on compile.
+const PTX_COMPILER: &str = "12.0.140";
 
 const fn cubin(capability: u32) -> Target {
     Target {
         capability,
         form: Form::Cubin,
-        compiler: "13.0.88",
+        compiler: CUBIN_COMPILER,
     }
 }
 
 /// All targets.
 pub const TARGETS: [Target; 9] = [
-    Target {
-        capability: 70,
-        form: Form::Cubin,
-        compiler: "12.9.86",
-    },
+    cubin(70),
     cubin(75),
     cubin(80),
     cubin(86),
@@ -53,7 +55,7 @@ pub const TARGETS: [Target; 9] = [
     Target {
         capability: 75,
         form: Form::Ptx,
-        compiler: "13.0.88",
+        compiler: PTX_COMPILER,
     },
 ];
 

@@ -1,13 +1,15 @@
 //! Checks that the driver is present. The bindings panic if the library or a function is missing,
 //! so nothing else may call them before [`check`] has succeeded.
 
+use cudarc::driver::{DriverError, sys};
+
 use crate::error::Error;
 
 /// The driver's library.
 const LIBRARY: &str = "libcuda.so.1";
 
 /// Functions that this crate calls; drivers since 11.4 have them.
-const SYMBOLS: [&str; 65] = [
+pub const SYMBOLS: [&str; 65] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -18,11 +20,11 @@ const SYMBOLS: [&str; 65] = [
     "cuDeviceGetAttribute",
     "cuDeviceTotalMem_v2",
     "cuDeviceCanAccessPeer",
+    "cuDeviceGetP2PAttribute",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
     "cuCtxSetCurrent",
     "cuCtxEnablePeerAccess",
-    "cuCtxSynchronize",
     "cuStreamCreate",
     "cuStreamDestroy_v2",
     "cuStreamSynchronize",
@@ -30,7 +32,7 @@ const SYMBOLS: [&str; 65] = [
     "cuEventDestroy_v2",
     "cuEventRecord",
     "cuEventQuery",
-    "cuEventElapsedTime",
+    "cuEventSynchronize",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
     "cuMemsetD8_v2",
@@ -41,6 +43,7 @@ const SYMBOLS: [&str; 65] = [
     "cuMemFreeHost",
     "cuMemGetAddressRange_v2",
     "cuPointerGetAttribute",
+    "cuPointerSetAttribute",
     "cuIpcGetMemHandle",
     "cuIpcOpenMemHandle_v2",
     "cuIpcCloseMemHandle",
@@ -72,44 +75,74 @@ const SYMBOLS: [&str; 65] = [
     "cuFuncGetAttribute",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuLaunchCooperativeKernel",
-    "cuLaunchKernel",
 ];
+
+/// Names of the function that measures the time between two events, newest first. Drivers since
+/// 12.8 (570) have the first.
+pub const ELAPSED: [&str; 2] = ["cuEventElapsedTime_v2", "cuEventElapsedTime"];
+
+/// Opens the driver's library, which stays loaded once the bindings have opened it.
+fn open() -> Result<libloading::Library, Error> {
+    // SAFETY: loading the driver's library runs its initializers, which is what every program that
+    // uses it does.
+    let library = unsafe { libloading::Library::new(LIBRARY) };
+    library.map_err(|_| Error::NoDriver { library: LIBRARY })
+}
+
+/// The address of a function.
+fn find(library: &libloading::Library, symbol: &str) -> Option<usize> {
+    // SAFETY: the symbol is looked up and not called.
+    let found = unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) };
+    found.ok().map(|function| *function as usize)
+}
 
 /// Checks that the driver is present and has all functions.
 ///
 /// # Errors
-/// It is missing or too old.
+/// It is missing or too old, or the loader finds another library under another of its names.
 pub fn check() -> Result<(), Error> {
-    let absent = || Error::NoDriver { library: LIBRARY };
-    // SAFETY: loading the driver's library runs its initializers, which is what every program that
-    // uses it does.
-    let library = unsafe { libloading::Library::new(LIBRARY) };
-    let library = library.map_err(|_| absent())?;
-    for symbol in SYMBOLS {
-        // SAFETY: the symbol is looked up and not called.
-        let found = unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) };
-        if found.is_err() {
-            return Err(Error::OldDriver { symbol });
-        }
+    let library = open()?;
+    let absent = SYMBOLS.iter().find(|it| find(&library, it).is_none());
+    if let Some(symbol) = absent {
+        return Err(Error::OldDriver { symbol });
     }
-    // SAFETY: as above; this loads the same library under the names that the bindings try.
-    let known = unsafe { cudarc::driver::sys::is_culib_present() };
-    if known { Ok(()) } else { Err(absent()) }
+    if ELAPSED.iter().all(|it| find(&library, it).is_none()) {
+        return Err(Error::OldDriver { symbol: ELAPSED[1] });
+    }
+    // The bindings try `libcuda.so` first, which in images for compiling is a stub.
+    // SAFETY: the library was found above under one of the names that the bindings try.
+    let bound = unsafe { sys::culib() };
+    match find(bound, SYMBOLS[0]) == find(&library, SYMBOLS[0]) {
+        true => Ok(()),
+        false => Err(Error::TwoDrivers { library: LIBRARY }),
+    }
+}
+
+/// Milliseconds between two events that were reached.
+pub(crate) fn elapsed_ms(begin: sys::CUevent, end: sys::CUevent) -> Result<f32, DriverError> {
+    type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+    let mut milliseconds = 0.0;
+    // SAFETY: the driver was found before.
+    let library = unsafe { sys::culib() };
+    // SAFETY: both functions have this type.
+    let mut known = ELAPSED
+        .iter()
+        .filter_map(|it| unsafe { library.get::<Elapsed>(it.as_bytes()) }.ok());
+    let Some(elapsed) = known.next() else {
+        return Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND));
+    };
+    // SAFETY: the driver writes one number and checks the events.
+    unsafe { elapsed(&raw mut milliseconds, begin, end) }.result()?;
+    Ok(milliseconds)
 }
 
 /// The first of `symbols` that the driver lacks.
 pub(crate) fn lacking(symbols: &[&'static str]) -> Option<&'static str> {
-    // SAFETY: it is loaded already, for the driver was found before.
-    let library = unsafe { libloading::Library::new(LIBRARY) };
-    let Ok(library) = library else {
+    let Ok(library) = open() else {
         return symbols.first().copied();
     };
-    let absent = |symbol: &&&str| {
-        // SAFETY: the symbol is looked up and not called.
-        let found = unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) };
-        found.is_err()
-    };
-    symbols.iter().find(absent).copied()
+    let mut absent = symbols.iter().filter(|it| find(&library, it).is_none());
+    absent.next().copied()
 }
 
 #[cfg(test)]

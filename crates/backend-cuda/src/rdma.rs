@@ -23,7 +23,7 @@ const BLOCK_BYTES: u64 = 2 << 20;
 const PAGE_BYTES: u64 = 4096;
 
 /// Exports a DMA-BUF; drivers since 11.7 have it.
-const EXPORT: &str = "cuMemGetHandleForAddressRange";
+pub(crate) const EXPORT: &str = "cuMemGetHandleForAddressRange";
 
 fn has(device: &Device, attribute: Attribute) -> bool {
     device.attribute(attribute).is_ok_and(|it| it != 0)

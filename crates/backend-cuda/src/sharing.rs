@@ -3,19 +3,18 @@
 //! | handle | memory | opened by |
 //! |---|---|---|
 //! | `fabric:HANDLE:BYTES+OFFSET` | virtual, fabric handle (64 bytes) | NVLink domain |
-//! | `descriptor:PROCESS:NUMBER:BYTES+OFFSET` | virtual, descriptor | host (`pidfd_getfd`) |
+//! | `descriptor:WORD:BYTES+OFFSET` | virtual, descriptor | host (Unix socket) |
 //! | `ipc:HANDLE+OFFSET` | plain, CUDA IPC handle (64 bytes) | host |
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
 
+use crate::descriptors;
 use crate::device::Device;
 use crate::error::{Driver, words};
-use crate::handles::{bytes_of, digits, take_descriptor, unknown};
-use crate::launch::lock;
+use crate::handles::{bytes_of, digits, lock, unknown};
 use crate::memory::{Block, MemoryKind, Plain, Shareable, Virtual};
 use crate::multicast;
 
@@ -31,8 +30,8 @@ pub(crate) struct Sharing {
     found: Mutex<Option<MemoryKind>>,
     /// Own virtual memory, by address.
     made: Mutex<BTreeMap<u64, Weak<Virtual>>>,
-    /// Opened memory, by its handle without the offset.
-    opened: Mutex<HashMap<String, Opened>>,
+    /// Opened memory, by the number of the GPU that opened it and the handle without the offset.
+    opened: Mutex<HashMap<(u32, String), Opened>>,
 }
 
 /// Memory of another process.
@@ -113,7 +112,15 @@ impl Sharing {
                 refused.push(format!("GPU {} has no {}", device.number, kind.name()));
                 continue;
             }
-            match self.allocate_kind(device, kind, bytes) {
+            // Memory whose handles cannot be exported or imported is of no use to peers.
+            let allocated = self.allocate_kind(device, kind, bytes);
+            let tried = allocated.and_then(|(block, address)| {
+                if let Block::Virtual(memory) = &block {
+                    Virtual::open(device, memory.shareable()?, memory.bytes)?;
+                }
+                Ok((block, address))
+            });
+            match tried {
                 Ok(allocated) => {
                     *found = Some(kind);
                     return Ok(allocated);
@@ -158,8 +165,7 @@ impl Sharing {
         };
         let (kind, bytes, offset) = (memory.kind.name(), memory.bytes, address - memory.address);
         if let Some(descriptor) = memory.descriptor() {
-            let (process, number) = (std::process::id(), descriptor.as_raw_fd());
-            return Ok(format!("{kind}:{process}:{number}:{bytes}+{offset:x}"));
+            return Ok(format!("{kind}:{descriptor}:{bytes}+{offset:x}"));
         }
         match memory.shareable()? {
             Shareable::Fabric(handle) => {
@@ -179,7 +185,8 @@ impl Sharing {
         let (memory, offset) = word.rsplit_once('+').ok_or_else(unknown)?;
         let offset = u64::from_str_radix(offset, 16).map_err(|_| unknown())?;
         let mut opened = lock(&self.opened);
-        if let Some(known) = opened.get(memory) {
+        let key = (device.number, memory.to_owned());
+        if let Some(known) = opened.get(&key) {
             return known.at(offset, bytes);
         }
         let parts: Vec<&str> = memory.split(':').collect();
@@ -189,12 +196,8 @@ impl Sharing {
                 let bytes = bytes.parse().map_err(|_| unknown())?;
                 Opened::Virtual(Virtual::open(device, handle, bytes)?)
             }
-            ["descriptor", process, number, bytes] => {
-                let descriptor = take_descriptor(process, number).map_err(|why| {
-                    format!(
-                        "{why} (the kernel must be 5.6 or newer and allow it; NCCL_CUMEM_ENABLE=0 takes CUDA IPC)"
-                    )
-                })?;
+            ["descriptor", word, bytes] => {
+                let descriptor = descriptors::take(word)?;
                 let descriptor = Shareable::Descriptor(descriptor);
                 let bytes = bytes.parse().map_err(|_| unknown())?;
                 Opened::Virtual(Virtual::open(device, descriptor, bytes)?)
@@ -208,7 +211,7 @@ impl Sharing {
             _ => return Err(unknown()),
         };
         let address = now.at(offset, bytes)?;
-        opened.insert(memory.to_owned(), now);
+        opened.insert(key, now);
         Ok(address)
     }
 }

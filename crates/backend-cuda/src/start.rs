@@ -1,9 +1,8 @@
 //! Starts kernels on GPUs: one cooperative launch on each, or a graph of launches.
 
-use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::{DriverError, result, sys};
+use cudarc::driver::{result, sys};
 use device_runtime::driver::Start;
 use device_runtime::layout::{Launch, MOST_PARTS};
 use device_runtime::{DeviceDriver, Repeats, Running};
@@ -11,41 +10,11 @@ use device_runtime::{DeviceDriver, Repeats, Running};
 use crate::device::Device;
 use crate::driver::Cuda;
 use crate::error::words;
+use crate::feeder::{Feeders, Ready};
 use crate::graph::Graph;
-use crate::launch::{AbortWord, Launched, Timed, lock};
+use crate::handles::lock;
+use crate::launch::{AbortWord, Launched, Timed};
 use crate::memory::Plain;
-
-/// A launch on one GPU, prepared.
-struct Ready {
-    place: u32,
-    launch: Box<Launch>,
-    function: sys::CUfunction,
-    blocks: u32,
-    threads: u32,
-    timed: Timed,
-    /// Index into the graphs of the launch.
-    graph: Option<usize>,
-}
-
-impl Ready {
-    /// Submits the kernel to the GPU's stream once.
-    fn launch(&mut self, device: &Device) -> Result<(), DriverError> {
-        let mut arguments = [(&raw mut *self.launch).cast::<c_void>()];
-        // SAFETY: the function takes one `Launch` by value. Its addresses are of memory that the
-        // ranks keep until the launch has ended. The driver refuses a cooperative launch unless all
-        // blocks can be resident at once.
-        unsafe {
-            result::launch_cooperative_kernel(
-                self.function,
-                (self.blocks, 1, 1),
-                (self.threads, 1, 1),
-                0,
-                device.stream,
-                &mut arguments,
-            )
-        }
-    }
-}
 
 impl Cuda {
     /// Starts one kernel per GPU.
@@ -84,7 +53,8 @@ impl Cuda {
             aborted: false,
             timed: Vec::with_capacity(starts.len()),
             more: Vec::new(),
-            graphs: Vec::new(),
+            submitted: Vec::new(),
+            feeders: Feeders::default(),
             without_graph: None,
         };
         // Allocations and captures come first: a kernel that already runs may wait for another.
@@ -92,18 +62,19 @@ impl Cuda {
             .iter()
             .map(|start| self.make_ready(start, repeats, &mut launched))
             .collect();
-        for mut ready in ready? {
-            let started = self.start_one(&mut ready, repeats, &launched);
-            if started.is_err() {
+        let ready = ready?;
+        if ready.len() > 1 && repeats.count > 1 {
+            launched.feeders = Feeders::start(ready, repeats)?;
+            return Ok(launched);
+        }
+        for mut ready in ready {
+            let submitted = ready.submit_all(repeats, || false);
+            launched.submitted.push(ready);
+            if submitted.is_err() {
                 // Kernels that already run wait for this one and must end before drop frees memory.
                 launched.abort();
-                if let Ok(device) = self.device(ready.place) {
-                    // SAFETY: the stream is the device's.
-                    let _ = unsafe { result::stream::synchronize(device.stream) };
-                }
             }
-            started?;
-            launched.timed.push(ready.timed);
+            submitted?;
         }
         Ok(launched)
     }
@@ -141,57 +112,28 @@ impl Cuda {
         }
         let function = device.module.function(start.kernel);
         let function = function.ok_or_else(|| format!("there is no kernel {:?}", start.kernel))?;
+        let timed = self.timed(device)?;
         let mut ready = Ready {
-            place: start.device,
+            device: Arc::clone(device),
             launch,
             function,
             blocks: start.blocks(),
             threads: start.threads,
-            timed: self.timed(device)?,
+            begin: timed.begin,
+            end: timed.end,
             graph: None,
         };
+        launched.timed.push(timed);
         let together = repeats.graph.min(repeats.count);
         if together > 0 {
-            let captured = Graph::capture(device, || {
-                (0..together).try_for_each(|_| ready.launch(device))
-            });
+            let captured =
+                Graph::capture(device, || (0..together).try_for_each(|_| ready.launch()));
             match captured {
-                Ok(graph) => {
-                    ready.graph = Some(launched.graphs.len());
-                    launched.graphs.push(graph);
-                }
+                Ok(graph) => ready.graph = Some(graph),
                 Err(why) => launched.without_graph = Some(why),
             }
         }
         Ok(ready)
-    }
-
-    fn start_one(
-        &self,
-        ready: &mut Ready,
-        repeats: Repeats,
-        launched: &Launched,
-    ) -> Result<(), String> {
-        let device = self.device(ready.place)?;
-        let (blocks, number) = (ready.blocks, device.number);
-        let failed = |error| format!("starting {blocks} blocks on GPU {number}: {}", words(error));
-        let (begin, end) = (ready.timed.begin, ready.timed.end);
-        let graph = ready.graph.and_then(|at| launched.graphs.get(at));
-        let runs = graph.map_or(0, |_| {
-            repeats.count / repeats.graph.min(repeats.count).max(1)
-        });
-        let left = repeats.count - runs * repeats.graph.min(repeats.count);
-        // SAFETY: the events were created with the device's context, and the stream is its own.
-        unsafe { result::event::record(begin, device.stream) }.map_err(failed)?;
-        if let Some(graph) = graph {
-            (0..runs).try_for_each(|_| graph.launch()).map_err(failed)?;
-        }
-        (0..left)
-            .try_for_each(|_| ready.launch(device))
-            .map_err(failed)?;
-        // SAFETY: as above.
-        unsafe { result::event::record(end, device.stream) }.map_err(failed)?;
-        Ok(())
     }
 
     /// Events for a launch, new or reused.

@@ -56,6 +56,8 @@ pub struct Environment {
     pub launcher: BTreeMap<String, String>,
     /// `CUDA_VISIBLE_DEVICES`.
     pub visible_devices: Option<String>,
+    /// `CUDA_LAUNCH_BLOCKING` is set and not 0.
+    pub blocking_launches: bool,
     /// Standard output may be colored.
     pub color: bool,
     /// Standard error is a terminal, on which progress can be shown.
@@ -100,6 +102,7 @@ impl Environment {
             nccl: nccl.collect(),
             launcher,
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
+            blocking_launches: !matches!(text("CUDA_LAUNCH_BLOCKING").as_str(), "" | "0"),
             color: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
             progress: std::io::stderr().is_terminal() && !launched && text("TERM") != "dumb",
             width: columns.unwrap_or(DEFAULT_WIDTH).max(LEAST_WIDTH),

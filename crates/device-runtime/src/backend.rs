@@ -182,7 +182,8 @@ impl<M: DeviceDriver> Kernels<M> {
         let peers = &self.connected.peers;
         Capabilities {
             direct: peers.all_p2p,
-            ll128: !peers.any_shm || self.shared.driver.keeps_lines(),
+            ll128: peers.splits_lines.is_none()
+                && (!peers.any_shm || self.shared.driver.keeps_lines()),
             blocks: u16::try_from(peers.blocks)
                 .unwrap_or(u16::MAX)
                 .min(MOST_CHANNELS),
@@ -263,6 +264,12 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             ));
         }
         let lines = choice.transfer == Transfer::Fifo && choice.protocol == Protocol::Ll128;
+        if let (true, Some((one, other))) = (lines, peers.splits_lines) {
+            return Some(format!(
+                "LL128 needs lines of 128 bytes that arrive whole, and between ranks {one} and {other} PCIe may split them; take \
+                 the protocol LL or Simple"
+            ));
+        }
         (lines && !ll128).then(|| {
             format!(
                 "LL128 needs lines of 128 bytes that arrive whole, and some ranks of a host lack P2P{}; take the protocol LL \

@@ -140,6 +140,7 @@ inline void alias_fence() {}
 
 template <class E, class Fold>
 inline Vector multicast_load(const u8* place, u32 operation, Fold fold) {
+  const emulator::ThroughSwitch through;
   Vector sum = {};
   bool first = true;
   for (const uint64_t own : emulator::multicast_places(place)) {
@@ -154,6 +155,7 @@ inline Vector multicast_load(const u8* place, u32 operation, Fold fold) {
 }
 
 inline void multicast_store(u8* place, Vector value) {
+  const emulator::ThroughSwitch through;
   for (const uint64_t own : emulator::multicast_places(place)) {
     store_shared(reinterpret_cast<u64*>(own), value.low);
     store_shared(reinterpret_cast<u64*>(own) + 1, value.high);

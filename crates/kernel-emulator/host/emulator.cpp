@@ -30,6 +30,10 @@ constexpr uint32_t BARRIERS = 16;
 // starved.
 constexpr uint32_t STUCK_PASSES = 2000;
 constexpr uint32_t LONGEST_STARVING = 256;
+// Accessible ranges that a run remembers.
+constexpr uint32_t RANGES = 16;
+// Bytes of the memory that the threads of a block share, at most (48 KiB).
+constexpr size_t MOST_SHARED = 48 << 10;
 
 struct Barrier {
   uint32_t arrived = 0;
@@ -76,6 +80,7 @@ namespace {
 struct Run {
   void (*kernel)(const void*) = nullptr;
   const void* launch = nullptr;
+  size_t launch_bytes = 0;
   std::vector<Fiber> fibers;
   std::vector<Block> blocks;
   uint64_t random = 0;
@@ -83,6 +88,13 @@ struct Run {
   uint64_t progress = 0;
   size_t live = 0;
   Execution execution = this_execution();
+  const Checks* checks = nullptr;
+  // Accessible ranges, for loads and for stores, as of `changes`.
+  Range ranges[2][RANGES] = {};
+  uint32_t next_range[2] = {};
+  uint64_t changes = 0;
+  // The place of a refused access.
+  const void* refused = nullptr;
 };
 
 thread_local Run* run = nullptr;
@@ -168,6 +180,7 @@ void pass() {
       }
     }
     resume(fiber);
+    if (run->refused != nullptr) return;
   }
   for (Block& block : run->blocks)
     if (block.memory && block.memory->drain_some()) run->progress++;
@@ -227,6 +240,40 @@ std::string dump() {
 }  // namespace
 
 Context& context() { return *current; }
+
+const Checks* checks() { return run != nullptr ? run->checks : nullptr; }
+
+void refuse(const void* place) {
+  run->refused = place;
+  for (;;) leave();
+}
+
+void touch(const void* place, size_t bytes, bool store) {
+  if (run == nullptr || run->checks == nullptr || current->through_switch) return;
+  const Checks& asked = *run->checks;
+  const uint64_t changes = __atomic_load_n(asked.changes, __ATOMIC_ACQUIRE);
+  if (changes != run->changes) {
+    memset(run->ranges, 0, sizeof run->ranges);
+    run->changes = changes;
+  }
+  const uint64_t at = reinterpret_cast<uint64_t>(place);
+  for (const Range& range : run->ranges[store])
+    if (at >= range.begin && at + bytes <= range.end) return;
+  const Fiber& fiber = *current->fiber;
+  if (on_stack(fiber.execution, place)) return;
+  const char* shared = fiber.block->shared.get();
+  const char* own = static_cast<const char*>(place);
+  if (shared != nullptr && own >= shared && own < shared + MOST_SHARED) return;
+  // Where a thread reads its own number, and notes that it accesses memory through a switch.
+  const char* fibers = reinterpret_cast<const char*>(run->fibers.data());
+  if (own >= fibers && own < fibers + run->fibers.size() * sizeof(Fiber)) return;
+  // The argument is in constant memory.
+  const char* argument = static_cast<const char*>(run->launch);
+  if (!store && own >= argument && own + bytes <= argument + run->launch_bytes) return;
+  Range range;
+  if (!asked.access(asked.user, at, bytes, store, &range)) refuse(place);
+  run->ranges[store][run->next_range[store]++ % RANGES] = range;
+}
 
 void* shared_memory(size_t bytes) {
   Block& block = *current->fiber->block;
@@ -330,17 +377,20 @@ void weak_line_part(void* place, uint64_t low, uint64_t high, bool active) {
 
 }  // namespace emulator
 
-// Runs a kernel. Returns 0: it ended; 1: no fiber can make progress, and `report` says where all
-// are; 2: no memory for stacks. With `remote`, the kernel may wait for other processes and runs
-// until it ends or this word is set.
-extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uint32_t blocks, uint32_t threads,
-                            uint64_t seed, const uint32_t* remote, char* report, size_t report_bytes) {
-  using namespace emulator;
-  Run own;
-  own.kernel = kernel;
-  own.launch = launch;
-  own.random = seed * 0x9e3779b97f4a7c15ull | 1;
-  own.fuzzes = seed != 0;
+namespace emulator {
+namespace {
+
+// How a run ended; kernel-emulator/src/native.rs and checked.rs have the same numbers.
+enum Outcome : int { ENDED = 0, STUCK = 1, NO_MEMORY = 2, CANCELLED = 3, REFUSED = 4 };
+
+// What ends a run besides its threads.
+struct Ends {
+  const uint32_t* remote;  // not null: the kernel may wait for other processes until this word is set
+  char* report;
+  size_t report_bytes;
+};
+
+int execute(Run& own, uint32_t blocks, uint32_t threads, const Ends& ends) {
   own.blocks.resize(blocks);
   own.fibers.resize(static_cast<size_t>(blocks) * threads);
   own.live = own.fibers.size();
@@ -350,7 +400,7 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
   __tsan_acquire(&launches);
   __tsan_release(&own);
 #endif
-  int result = 0;
+  int result = ENDED;
   for (uint32_t block = 0; block < blocks; block++) {
     own.blocks[block].warps.resize((threads + WARP - 1) / WARP);
     for (uint32_t thread = 0; thread < threads; thread++) {
@@ -358,21 +408,26 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
       Fiber& fiber = own.fibers[number];
       fiber.seen = Context{block, thread, threads, &fiber};
       fiber.block = &own.blocks[block];
-      if (!begin(fiber.execution, number, enter)) result = 2;
+      if (!begin(fiber.execution, number, enter)) result = NO_MEMORY;
     }
   }
   uint32_t stuck = 0;
   uint64_t progress = 0;
-  while (result == 0 && own.live > 0) {
+  while (result == ENDED && own.live > 0) {
     pass();
     stuck = own.progress == progress ? stuck + 1 : 0;
     progress = own.progress;
-    if (remote != nullptr) {
-      if (stuck > 0 && __atomic_load_n(remote, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
+    if (own.refused != nullptr) {
+      snprintf(ends.report, ends.report_bytes, "block %u, thread %u", current->block, current->thread);
+      result = REFUSED;
+    } else if (own.checks != nullptr && __atomic_load_n(own.checks->cancelled, __ATOMIC_RELAXED) != 0) {
+      result = CANCELLED;
+    } else if (ends.remote != nullptr) {
+      if (stuck > 0 && __atomic_load_n(ends.remote, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
     } else if (stuck > STUCK_PASSES) {
       const std::string text = dump();
-      snprintf(report, report_bytes, "%s", text.c_str());
-      result = 1;
+      snprintf(ends.report, ends.report_bytes, "%s", text.c_str());
+      result = STUCK;
     }
   }
 #ifdef TOPO_TSAN
@@ -385,4 +440,36 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
   run = nullptr;
   current = nullptr;
   return result;
+}
+
+Run prepare(void (*kernel)(const void*), const void* launch, uint64_t seed) {
+  Run own;
+  own.kernel = kernel;
+  own.launch = launch;
+  own.random = seed * 0x9e3779b97f4a7c15ull | 1;
+  own.fuzzes = seed != 0;
+  return own;
+}
+
+}  // namespace
+}  // namespace emulator
+
+// Runs a kernel. Returns 0: it ended; 1: no fiber can make progress, and `report` says where all
+// are; 2: no memory for stacks. With `remote`, the kernel may wait for other processes and runs
+// until it ends or this word is set.
+extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uint32_t blocks, uint32_t threads,
+                            uint64_t seed, const uint32_t* remote, char* report, size_t report_bytes) {
+  emulator::Run own = emulator::prepare(kernel, launch, seed);
+  return emulator::execute(own, blocks, threads, {remote, report, report_bytes});
+}
+
+// Like topo_emulate, of a kernel that was compiled with checks and waits for others. Returns also 3:
+// the run was told to end; 4: an access was refused, and `report` says of which thread.
+extern "C" int topo_emulate_checked(void (*kernel)(const void*), const void* launch, size_t launch_bytes,
+                                    uint32_t blocks, uint32_t threads, uint64_t seed,
+                                    const emulator::Checks* checks, char* report, size_t report_bytes) {
+  emulator::Run own = emulator::prepare(kernel, launch, seed);
+  own.launch_bytes = launch_bytes;
+  own.checks = checks;
+  return emulator::execute(own, blocks, threads, {checks->cancelled, report, report_bytes});
 }

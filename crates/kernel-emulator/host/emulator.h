@@ -15,6 +15,8 @@ struct Context {
   uint32_t thread;
   uint32_t threads;
   Fiber* fiber;
+  // Whether accesses go through a switch, which may access the memory of all members.
+  bool through_switch = false;
 };
 
 // The running thread.
@@ -44,5 +46,39 @@ void weak_acquire();
 // A thread's 16 bytes of a 128-byte line, which eight threads of a warp store as a whole. All
 // threads of the warp call it.
 void weak_line_part(void* place, uint64_t low, uint64_t high, bool active);
+
+// A range of addresses.
+struct Range {
+  uint64_t begin, end;
+};
+
+// What a run asks before a kernel that was compiled for it (checked.cpp) accesses memory.
+// kernel-emulator/src/checked.rs has the same structure.
+struct Checks {
+  void* user;
+  // Whether an access is allowed; then also the accessible range around it.
+  int (*access)(void* user, uint64_t address, uint64_t bytes, int store, Range* range);
+  // The memories behind a multicast address.
+  size_t (*members)(void* user, uint64_t address, uint64_t* places, size_t room);
+  // Not 0: the run must end.
+  const uint32_t* cancelled;
+  // Increases when memory may no longer be accessed.
+  const uint64_t* changes;
+};
+
+// Checks an access of the running thread. Does not return if it is refused.
+void touch(const void* place, size_t bytes, bool store);
+
+// Ends the run with an illegal access. Does not return.
+[[noreturn]] void refuse(const void* place);
+
+// The checks of the run; null if there are none.
+const Checks* checks();
+
+// Accesses of this thread go through a switch as long as this lives.
+struct ThroughSwitch {
+  ThroughSwitch() { context().through_switch = true; }
+  ~ThroughSwitch() { context().through_switch = false; }
+};
 
 }  // namespace emulator

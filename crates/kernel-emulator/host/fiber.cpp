@@ -77,9 +77,15 @@ Execution this_execution() {
   return execution;
 }
 
+bool on_stack(const Execution& execution, const void* address) {
+  const char* at = static_cast<const char*>(address);
+  return execution.stack != nullptr && at >= execution.stack && at < execution.stack + STACK_BYTES;
+}
+
 bool begin(Execution& execution, size_t number, void (*function)()) {
   char* stack = stacks.take(number);
   if (stack == nullptr) return false;
+  execution.stack = stack;
 #ifdef TOPO_ASAN
   __asan_unpoison_memory_region(stack, STACK_BYTES);
 #endif

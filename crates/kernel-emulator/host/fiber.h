@@ -20,7 +20,12 @@ struct Execution {
 #ifdef TOPO_TSAN
   void* tsan = nullptr;
 #endif
+  // The lowest address of the stack.
+  char* stack = nullptr;
 };
+
+// Whether an address is on the stack of an execution.
+bool on_stack(const Execution& execution, const void* address);
 
 // The execution of the calling thread.
 Execution this_execution();

@@ -12,10 +12,13 @@
 //! files of all. A launch that waits for other processes runs on a thread of the emulator until it
 //! ends or is aborted.
 //!
+//! [`checked`] runs a kernel for another program that says which memory it may access.
+//!
 //! [`Emulator`] is the [`DeviceDriver`]; [`communicators`] creates ranks on it. A [`Bug`] can be
 //! planted in the kernels, to see whether tests find it.
 
 mod block;
+pub mod checked;
 mod native;
 mod running;
 
@@ -254,6 +257,10 @@ impl DeviceDriver for Emulator {
 
     fn keeps_lines(&self) -> bool {
         // A line's flag is stored after the rest of it.
+        true
+    }
+
+    fn keeps_lines_to(&self, _device: u32, _identity: &str) -> bool {
         true
     }
 

@@ -1,6 +1,6 @@
 //! The C++ side: kernels and the scheduler of fibers.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use device_runtime::Kernel;
 use device_runtime::layout::Launch;
@@ -10,6 +10,40 @@ use crate::Bug;
 /// Bytes of a report.
 const REPORT: usize = 8192;
 
+/// A range of addresses: the first, and the one behind the last.
+pub type Range = [u64; 2];
+
+/// Whether a kernel may access `bytes` bytes at an address: returns 1 and writes the accessible
+/// range around them, or 0.
+pub type Access = extern "C" fn(
+    user: *mut c_void,
+    address: u64,
+    bytes: u64,
+    store: c_int,
+    range: *mut Range,
+) -> c_int;
+
+/// Writes the addresses of the memories behind a multicast address. Returns their number; 0: it is
+/// none.
+pub type Members =
+    extern "C" fn(user: *mut c_void, address: u64, places: *mut u64, room: usize) -> usize;
+
+/// What a run asks. `host/emulator.h` has the same structure.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Checks {
+    /// The first argument of the functions.
+    pub user: *mut c_void,
+    /// Asked before accesses whose range is not known yet.
+    pub access: Access,
+    /// Asked before accesses to multicast addresses.
+    pub members: Members,
+    /// Not 0: the run must end.
+    pub cancelled: *const u32,
+    /// Increases when memory may no longer be accessed.
+    pub changes: *const u64,
+}
+
 type Entry = unsafe extern "C" fn(*const Launch);
 
 include!(concat!(env!("OUT_DIR"), "/entries.rs"));
@@ -18,6 +52,17 @@ include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 unsafe extern "C" {
     pub fn topo_multicast_new(addresses: *const u64, count: usize, bytes: u64) -> u64;
     pub fn topo_multicast_free(base: u64);
+    fn topo_emulate_checked(
+        kernel: Entry,
+        launch: *const Launch,
+        launch_bytes: usize,
+        blocks: u32,
+        threads: u32,
+        seed: u64,
+        checks: *const Checks,
+        report: *mut c_char,
+        report_bytes: usize,
+    ) -> c_int;
     fn topo_emulate(
         kernel: Entry,
         launch: *const Launch,
@@ -28,6 +73,46 @@ unsafe extern "C" {
         report: *mut c_char,
         report_bytes: usize,
     ) -> c_int;
+}
+
+/// The kernel of an entry's name that was compiled with checks.
+fn checked_entry(name: &str) -> Option<Entry> {
+    let suffix = name.strip_prefix("topo_run_")?;
+    let found = CHECKED.iter().find(|(it, _)| *it == suffix);
+    found.map(|(_, entry)| *entry)
+}
+
+/// Whether there is a kernel with checks of an entry's name.
+pub fn has_checked(name: &str) -> bool {
+    checked_entry(name).is_some()
+}
+
+/// Runs a kernel with checks; writes a report. Returns the number of the outcome; `None`: there is
+/// no such kernel.
+pub fn emulate_checked(
+    name: &str,
+    launch: &Launch,
+    (blocks, threads): (u32, u32),
+    seed: u64,
+    checks: &Checks,
+    report: &mut [u8],
+) -> Option<c_int> {
+    let entry = checked_entry(name)?;
+    // SAFETY: the kernel asks the checks before it accesses memory; the launch, the checks and the
+    // report live until the call returns.
+    Some(unsafe {
+        topo_emulate_checked(
+            entry,
+            launch,
+            size_of::<Launch>(),
+            blocks,
+            threads,
+            seed,
+            checks,
+            report.as_mut_ptr().cast(),
+            report.len(),
+        )
+    })
 }
 
 /// The entry of a compiled kernel (`build.rs`).

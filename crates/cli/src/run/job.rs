@@ -311,6 +311,7 @@ fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
             Some("1") => Some("descriptor".to_owned()),
             _ => None,
         },
+        blocking_launches: environment.blocking_launches,
         graph: arguments.graph.unwrap_or(0),
         timeline: arguments.profile,
         trace: arguments.trace.clone(),

@@ -72,6 +72,9 @@ pub struct Devices {
     pub force_flush: bool,
     /// The only kind of memory that is shared with other processes, by its name.
     pub memory: Option<String>,
+    /// Whether the driver returns from a launch only when the kernel has ended
+    /// (`CUDA_LAUNCH_BLOCKING`).
+    pub blocking_launches: bool,
     /// Timed launches in a graph; 0 is no graph.
     pub graph: u32,
     /// Print when the channels of the last launch began and ended.
@@ -88,6 +91,7 @@ impl Default for Devices {
             rdma_read: true,
             force_flush: false,
             memory: None,
+            blocking_launches: false,
             graph: 0,
             timeline: false,
             trace: None,

@@ -38,6 +38,8 @@ pub(crate) struct Peers {
     pub all_p2p: bool,
     /// Whether any two ranks of one host lack P2P.
     pub any_shm: bool,
+    /// The first two ranks with P2P between which LL128 lines may be split; equal on all ranks.
+    pub splits_lines: Option<(u32, u32)>,
     /// By rank: whether NICs can access the memory of its device.
     rdma: Vec<bool>,
     /// Why NICs cannot access the own device, if the network supports it.
@@ -58,6 +60,7 @@ impl Default for Peers {
             fallen_back: Vec::new(),
             all_p2p: false,
             any_shm: false,
+            splits_lines: None,
             rdma: Vec::new(),
             no_rdma: None,
             blocks: 0,
@@ -149,7 +152,9 @@ pub(crate) fn meet<M: DeviceDriver>(
         .resident_blocks(device, Kernel::Move, threads)
         .map_err(failed)?;
     if local.iter().all(|local| *local) {
-        return Ok(in_one_process(shared, rank, bootstrap.ranks(), resident));
+        let mut peers = in_one_process(shared, rank, bootstrap.ranks());
+        peers.blocks = resident_in_one_process(shared, bootstrap.ranks()).map_err(failed)?;
+        return Ok(peers);
     }
     let trial = match shared.options.p2p {
         true => make_trial(shared, rank),
@@ -201,6 +206,7 @@ pub(crate) fn meet<M: DeviceDriver>(
         ..Peers::default()
     };
     peers.set_transports(bootstrap, &problems);
+    peers.splits_lines = exchange_split_lines(shared, bootstrap, &peers, &infos, longest)?;
     check_shm(shared, rank, &peers)?;
     Ok(peers)
 }
@@ -250,6 +256,30 @@ fn exchange_problems(
     };
     let of_all = bootstrap.exchange("device/tried", tried, longest)?;
     Ok(of_all.into_iter().map(parse).collect())
+}
+
+/// Tells all ranks whether LL128 lines to any device of this host may be split. Returns the first
+/// two ranks between which they may.
+fn exchange_split_lines<M: DeviceDriver>(
+    shared: &ProcessRanks<M>,
+    bootstrap: &mut dyn Bootstrap,
+    peers: &Peers,
+    infos: &[DeviceInfo],
+    longest: Duration,
+) -> Result<Option<(u32, u32)>, Error> {
+    let (rank, device) = (bootstrap.rank(), shared.device(bootstrap.rank()));
+    let mut here = (0_u32..).zip(infos).filter(|(peer, info)| {
+        let by_p2p = peers.transport(*peer) == Transport::P2p;
+        let near = *peer != rank && bootstrap.same_host(*peer) && by_p2p;
+        near && !shared.driver.keeps_lines_to(device, &info.device)
+    });
+    let own = here
+        .next()
+        .map_or("-".to_owned(), |(peer, _)| peer.to_string());
+    let all = bootstrap.exchange("device/lines", own, longest)?;
+    let split = (0_u32..).zip(&all);
+    let mut split = split.filter_map(|(rank, text)| Some((rank, text.parse().ok()?)));
+    Ok(split.next())
 }
 
 /// Allocates test memory with the rank's value in it.
@@ -315,13 +345,26 @@ fn check_shm<M: DeviceDriver>(
     }
 }
 
-/// The peers if all ranks are in this process, found without communication.
-fn in_one_process<M: DeviceDriver>(
+/// Resident blocks per rank if all ranks are in this process. All must choose alike, so the device
+/// with the fewest per rank decides.
+fn resident_in_one_process<M: DeviceDriver>(
     shared: &ProcessRanks<M>,
-    rank: u32,
     ranks: u32,
-    resident: u32,
-) -> Peers {
+) -> Result<u32, String> {
+    let threads = shared.options.threads;
+    let share = |rank: u32| {
+        let device = shared.device(rank);
+        let resident = shared
+            .driver
+            .resident_blocks(device, Kernel::Move, threads)?;
+        Ok(resident / shared.ranks_beside(rank).max(1))
+    };
+    let shares: Result<Vec<u32>, String> = (0..ranks).map(share).collect();
+    Ok(shares?.into_iter().min().unwrap_or(1))
+}
+
+/// The peers if all ranks are in this process, found without communication.
+fn in_one_process<M: DeviceDriver>(shared: &ProcessRanks<M>, rank: u32, ranks: u32) -> Peers {
     let problem = |one: u32, other: u32| match shared.options.p2p {
         _ if one == other => None,
         false => Some(disabled()),
@@ -348,6 +391,13 @@ fn in_one_process<M: DeviceDriver>(
     peers.any_shm = peers.apart.is_some();
     peers.all_p2p = !peers.any_shm;
     let driver = &shared.driver;
+    let mut pairs = (0..ranks).flat_map(|one| (0..ranks).map(move |other| (one, other)));
+    peers.splits_lines = pairs.find(|(one, other)| {
+        let (from, to) = (shared.device(*one), shared.device(*other));
+        let identity = driver.identity(to).unwrap_or_default();
+        let by_p2p = problem(*one, *other).is_none();
+        from != to && by_p2p && !driver.keeps_lines_to(from, &identity)
+    });
     let candidates = (0..ranks).map(|rank| {
         let identity = driver.identity(shared.device(rank));
         Candidate {
@@ -359,8 +409,5 @@ fn in_one_process<M: DeviceDriver>(
         }
     });
     peers.multicast = common(candidates, driver.multicasts_within_devices(), None);
-    // All ranks must choose alike, so the fullest device decides.
-    let beside = (0..ranks).map(|rank| shared.ranks_beside(rank)).max();
-    peers.blocks = resident / beside.unwrap_or(1).max(1);
     peers
 }

@@ -30,6 +30,12 @@ pub struct OpenedRanks<M: DeviceDriver = Cuda> {
 /// Opens GPUs for ranks that are threads; with more ranks than GPUs, several share one.
 pub fn open(spec: &Spec) -> Result<OpenedRanks> {
     let devices = Cuda::count()?.min(spec.ranks).max(1);
+    if devices > 1 && spec.devices.blocking_launches {
+        bail!(
+            "CUDA_LAUNCH_BLOCKING is set: the driver would wait for the kernel of the first GPU, which waits for those of the \
+             others; unset it, or take --processes"
+        );
+    }
     let cuda = open_devices((0..devices).collect(), &spec.devices)?;
     let places = (0..spec.ranks).map(|rank| rank % devices).collect();
     ranks_on(cuda, places, spec)

@@ -30,7 +30,8 @@ struct ProcessCase {
 const NVLS: &str = "nvls";
 
 /// Name, who starts the ranks, collective, expected transport, further arguments. P2P for direct
-/// transfers and NVLS; every transport with Simple and LL, P2P with LL128 too.
+/// transfers and NVLS; every transport with Simple and LL, P2P with LL128 too. A fabric may join
+/// the hosts, so NET needs P2P to be off.
 const CASES: &str = "\
 P2P in one process              | threads   | all-reduce     | P2P |
 P2P by IPC, direct              | processes | all-reduce     | P2P | --transfer direct
@@ -48,10 +49,10 @@ SHM between threads             | threads   | all-reduce     | SHM | --set NCCL_
 SHM, LL                         | processes | all-reduce     | SHM | --set NCCL_P2P_DISABLE=1 --protocol ll
 SHM, Simple                     | processes | all-gather     | SHM | --set NCCL_P2P_DISABLE=1 --protocol simple
 SHM, transfers                  | processes | send-recv      | SHM | --set NCCL_P2P_DISABLE=1
-NET, LL                         | hosts     | all-reduce     | NET | --protocol ll
-NET, LL128                      | hosts     | all-reduce     | NET | --protocol ll128
-NET, Simple                     | hosts     | all-gather     | NET | --protocol simple
-NET, transfers                  | hosts     | send-recv      | NET |
+NET, LL                         | hosts     | all-reduce     | NET | --protocol ll --set NCCL_P2P_DISABLE=1
+NET, LL128                      | hosts     | all-reduce     | NET | --protocol ll128 --set NCCL_P2P_DISABLE=1
+NET, Simple                     | hosts     | all-gather     | NET | --protocol simple --set NCCL_P2P_DISABLE=1
+NET, transfers                  | hosts     | send-recv      | NET | --set NCCL_P2P_DISABLE=1
 graphs of 8 launches, threads   | threads   | all-reduce     | P2P | --graph 8 -n 20
 graphs of 8 launches, processes | processes | all-reduce     | P2P | --graph 8 -n 20
 ";

@@ -1,0 +1,139 @@
+//! Machines on which the backend once failed.
+
+use std::time::{Duration, Instant};
+
+use super::machine::Phantom;
+
+/// The last line of a run that must fail.
+fn refused(phantom: &Phantom, arguments: &str) -> String {
+    let output = phantom.run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{arguments}");
+    errors
+}
+
+/// All launches of one GPU were submitted before the first of the next, so that the first GPU's
+/// stream filled up and blocked for ever.
+#[test]
+fn more_launches_than_a_stream_takes() {
+    let phantom = Phantom::new("dgx-h100", &["queue 16"]);
+    phantom.right("--ranks 2 all-reduce -n 100");
+}
+
+/// Drivers before 12.8 lack `cuEventElapsedTime_v2`, those before 13.0 do not load cubins of CUDA
+/// 13, and those before 12.1 lack multicast.
+#[test]
+fn older_drivers() {
+    for (version, series) in [(12_000, 525), (12_020, 535), (12_040, 550), (12_080, 570)] {
+        let phantom = Phantom::with_driver("dgx-h100", version, &[]);
+        let page = phantom.right("--ranks 2 all-reduce");
+        assert!(page.contains("kernels prebuilt (sm_90"), "{series}: {page}");
+        let nvls = phantom.run("--ranks 2 all-reduce --algorithm nvls");
+        let errors = String::from_utf8_lossy(&nvls.stderr);
+        assert_eq!(
+            nvls.status.success(),
+            version >= 12_010,
+            "{series}: {errors}"
+        );
+        if version < 12_010 {
+            assert!(errors.contains("cuMulticast"), "{errors}");
+        }
+    }
+    for (machine, version) in [
+        ("dgx-1v", 12_000),
+        ("dgx-a100", 12_000),
+        ("dgx-b200", 12_080),
+    ] {
+        let page = Phantom::with_driver(machine, version, &[]).right("--ranks 2 all-gather");
+        assert!(page.contains("kernels prebuilt (sm_"), "{machine}: {page}");
+    }
+}
+
+/// PCIe may split a line of LL128, also between GPUs with P2P.
+#[test]
+fn no_ll128_over_pcie() {
+    let phantom = Phantom::new("pcie-8gpu-nonet", &[]);
+    for starter in ["", "--processes"] {
+        let page = phantom.right(&format!("--ranks 2 all-reduce {starter}"));
+        assert!(!page.contains("LL128"), "{page}");
+        let errors = refused(
+            &phantom,
+            &format!("--ranks 2 all-reduce --protocol ll128 {starter}"),
+        );
+        assert!(errors.contains("PCIe may split"), "{errors}");
+    }
+    Phantom::new("dgx-h100", &[]).right("--ranks 2 all-reduce --protocol ll128");
+}
+
+/// Containers forbid `pidfd_getfd`.
+#[test]
+fn descriptors_in_a_container() {
+    let phantom = Phantom::new("dgx-h100", &["pidfd no"]);
+    for algorithm in ["", "--algorithm nvls"] {
+        let arguments = "--ranks 2 all-reduce --processes --set NCCL_CUMEM_ENABLE=1";
+        let page = phantom.right(&format!("{arguments} {algorithm}"));
+        assert!(page.contains("rank 0 reaches 1 by P2P"), "{page}");
+    }
+    let calls = phantom.report().calls;
+    assert!(!calls.contains_key("cuIpcOpenMemHandle_v2"), "{calls:?}");
+}
+
+/// Kernels of the other GPUs waited for one that had failed.
+#[test]
+fn a_fault_on_one_gpu() {
+    let phantom = Phantom::new("dgx-h100", &["fault 1 2"]);
+    let began = Instant::now();
+    let errors = refused(&phantom, "--ranks 3 all-reduce");
+    assert!(errors.contains("GPU 1: a kernel failed"), "{errors}");
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+/// Ranks of one process chose by their own GPU's size.
+#[test]
+fn unequal_gpus() {
+    let phantom = Phantom::new("dgx-h100", &["gpu 1 multiprocessors 1"]);
+    let page = phantom.right("--ranks 2 all-reduce --transfer direct");
+    assert!(page.contains("rank 0 reaches 1 by P2P"), "{page}");
+}
+
+/// Memory with fabric handles is made, and its export fails.
+#[test]
+fn a_half_configured_imex() {
+    for fabric in ["fabric half", "fabric refused"] {
+        let phantom = Phantom::new("dgx-h100", &[fabric]);
+        let output = phantom.run("--ranks 2 all-reduce --processes");
+        let page = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{fabric}: {page}");
+        assert!(page.contains("rank 0 reaches 1 by P2P"), "{fabric}: {page}");
+    }
+}
+
+/// The driver would wait for the first GPU's kernel before it launches the second one's.
+#[test]
+fn blocking_launches() {
+    let phantom = Phantom::new("dgx-h100", &[]);
+    let run = |more: &[&str]| {
+        let mut command = phantom.topo();
+        command.args(["run", "--ranks", "2", "all-reduce", "--backend", "cuda"]);
+        command
+            .args(["-b", "64", "-e", "64", "-n", "1", "--channels=2"])
+            .args(more);
+        command.env("CUDA_LAUNCH_BLOCKING", "1").output().unwrap()
+    };
+    let threads = run(&[]);
+    let errors = String::from_utf8_lossy(&threads.stderr);
+    assert!(errors.contains("CUDA_LAUNCH_BLOCKING"), "{errors}");
+    assert!(run(&["--processes"]).status.success());
+}
+
+/// A descriptor was closed before the driver imported it.
+#[test]
+fn memory_by_descriptors() {
+    let phantom = Phantom::new("dgx-a100", &[]);
+    let page = phantom.right("--ranks 2 broadcast --processes --set NCCL_CUMEM_ENABLE=1");
+    assert!(page.contains("rank 0 reaches 1 by P2P"), "{page}");
+}

@@ -1,0 +1,177 @@
+//! The CUDA backend, loaded and called as on a machine with GPUs: `topo run --backend cuda` on a
+//! phantom driver. Only with the feature `emulator`.
+
+mod defects;
+mod machine;
+
+use machine::Phantom;
+
+#[test]
+fn threads() {
+    let phantom = Phantom::new("dgx-h100", &[]);
+    let page = phantom.right("--ranks 3 all-reduce --profile");
+    assert!(page.contains("topo phantom sm_90"), "{page}");
+    assert!(page.contains("rank 0 reaches 2 by P2P"), "{page}");
+    assert!(page.contains("channels of the last launch"), "{page}");
+    let calls = phantom.report().calls;
+    assert_eq!(calls["cuCtxEnablePeerAccess"], 6);
+    assert!(calls["cuLaunchCooperativeKernel"] > 0, "{calls:?}");
+}
+
+#[test]
+fn ranks_that_share_a_gpu() {
+    let phantom = Phantom::new("workstation-2gpu", &[]);
+    let page = phantom.right("--ranks 4 all-gather");
+    assert!(page.contains("rank 0 reaches 3 by P2P"), "{page}");
+}
+
+#[test]
+fn host_memory_between_threads() {
+    let phantom = Phantom::new("pcie-8gpu-nonet", &["peers none"]);
+    let page = phantom.right("--ranks 2 broadcast");
+    assert!(page.contains("rank 0 reaches 1 by SHM"), "{page}");
+    let calls = phantom.report().calls;
+    assert!(calls["cuMemHostRegister_v2"] > 0, "{calls:?}");
+}
+
+#[test]
+fn graphs() {
+    let phantom = Phantom::new("dgx-a100", &[]);
+    let page = phantom.right("--ranks 2 all-reduce -n 9 --graph 4");
+    assert!(!page.contains("no graph"), "{page}");
+    let calls = phantom.report().calls;
+    assert!(calls["cuGraphLaunch"] > 0, "{calls:?}");
+}
+
+#[test]
+fn nvls() {
+    for starter in ["", "--processes"] {
+        let phantom = Phantom::new("dgx-h100", &[]);
+        for collective in ["all-reduce", "reduce-scatter", "all-gather"] {
+            phantom.right(&format!(
+                "--ranks 2 {collective} --algorithm nvls {starter}"
+            ));
+        }
+        let calls = phantom.report().calls;
+        assert!(calls["cuMulticastBindMem"] > 0, "{calls:?}");
+    }
+}
+
+#[test]
+fn processes_by_ipc() {
+    let phantom = Phantom::new("dgx-a100", &[]);
+    let trace = phantom.path("trace.json").display().to_string();
+    let page = phantom.right(&format!("--ranks 3 all-reduce --processes --trace {trace}"));
+    assert!(page.contains("rank 0 reaches 2 by P2P"), "{page}");
+    let calls = phantom.report().calls;
+    assert!(calls["cuIpcOpenMemHandle_v2"] > 0, "{calls:?}");
+    for file in ["trace.json", "trace.json.1", "trace.json.2"] {
+        let text = std::fs::read_to_string(phantom.path(file)).unwrap();
+        assert!(text.contains("all-reduce launch"), "{text}");
+    }
+}
+
+#[test]
+fn processes_by_fabric_handles() {
+    let phantom = Phantom::new("gb200-nvl72-tray", &["fabric whole"]);
+    let page = phantom.right("--ranks 2 reduce-scatter --processes");
+    assert!(page.contains("rank 0 reaches 1 by P2P"), "{page}");
+    let calls = phantom.report().calls;
+    assert!(!calls.contains_key("cuIpcOpenMemHandle_v2"), "{calls:?}");
+    assert!(calls["cuMemImportFromShareableHandle"] > 0, "{calls:?}");
+}
+
+#[test]
+fn processes_without_p2p() {
+    let phantom = Phantom::new("workstation-2gpu", &["peers none"]);
+    let page = phantom.right("--ranks 2 all-reduce --processes --set NCCL_P2P_DISABLE=1");
+    assert!(page.contains("rank 0 reaches 1 by SHM"), "{page}");
+}
+
+#[test]
+fn a_driver_without_a_machine_file_says_what_it_is() {
+    let phantom = Phantom::new("dgx-h100", &[]);
+    let mut command = phantom.topo();
+    command.env_remove("TOPO_PHANTOM_MACHINE");
+    let output = command
+        .args("run --ranks 2 all-reduce --backend cuda".split(' '))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("not NVIDIA's driver"), "{errors}");
+    assert!(errors.contains("finds no GPU"), "{errors}");
+}
+
+/// The functions that the backend names are those that it calls.
+#[test]
+fn functions_that_are_called() {
+    let named: Vec<&str> = backend_cuda::presence::SYMBOLS
+        .into_iter()
+        .chain(backend_cuda::presence::ELAPSED)
+        .chain(backend_cuda::OPTIONAL_SYMBOLS)
+        .collect();
+    let mut reached = std::collections::BTreeSet::new();
+    for (machine, lines, arguments) in [
+        (
+            "dgx-h100",
+            "",
+            "--ranks 2 all-reduce --algorithm nvls --graph 2 -n 4",
+        ),
+        (
+            "dgx-h100",
+            "",
+            "--ranks 2 all-reduce --processes --set NCCL_CUMEM_ENABLE=1",
+        ),
+        ("dgx-a100", "", "--ranks 2 broadcast --processes"),
+        ("pcie-8gpu-nonet", "peers none", "--ranks 2 all-gather"),
+    ] {
+        let phantom = Phantom::new(machine, &[lines]);
+        phantom.right(arguments);
+        reached.extend(phantom.report().calls.into_keys());
+    }
+    // The time of an older driver.
+    let old = Phantom::with_driver("dgx-a100", 12_040, &[]);
+    old.right("--ranks 2 all-gather");
+    reached.extend(old.report().calls.into_keys());
+    let unnamed: Vec<&String> = reached
+        .iter()
+        .filter(|it| !named.contains(&it.as_str()))
+        .collect();
+    assert!(unnamed.is_empty(), "called and not named: {unnamed:?}");
+    let missed: Vec<&&str> = named.iter().filter(|it| !reached.contains(**it)).collect();
+    // Messages of errors, the copy bandwidth (`topo gpu-test`), callers' buffers in device memory,
+    // and memory for NICs (several hosts with a net plug-in).
+    let elsewhere = [
+        "cuGetErrorName",
+        "cuGetErrorString",
+        "cuMemcpyDtoD_v2",
+        "cuMemcpyDtoDAsync_v2",
+        "cuPointerSetAttribute",
+        "cuMemGetHandleForAddressRange",
+    ];
+    let missed: Vec<&&&str> = missed
+        .iter()
+        .filter(|it| !elsewhere.contains(**it))
+        .collect();
+    assert!(missed.is_empty(), "named and not called: {missed:?}");
+}
+
+/// The whole of `topo gpu-test`, on small sizes.
+#[test]
+fn gpu_test() {
+    let phantom = Phantom::new("dgx-h100", &["fabric whole", "multiprocessors 4"]);
+    let mut command = phantom.topo();
+    let output = command
+        .args(["gpu-test", "--cases", "1", "--end", "1K"])
+        .output()
+        .unwrap();
+    let page = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{page}\n{errors}");
+    assert_eq!(page.matches(": right\n").count(), 22, "{page}");
+    assert_eq!(page.matches("no wrong element").count(), 5, "{page}");
+    let report = phantom.report();
+    assert_eq!(report.problems, [] as [&str; 0]);
+    assert!(report.calls.contains_key("cuMemcpyDtoDAsync_v2"));
+}

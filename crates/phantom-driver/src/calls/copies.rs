@@ -1,0 +1,162 @@
+//! Copies and fills. Those within a device may return before they are done, and here they do.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUresult;
+
+use crate::answer::{Answer, Section, ensure, refuse};
+use crate::arguments::bytes as read_bytes;
+use crate::call::entry_points;
+use crate::driver::{Driver, current};
+use crate::memory_file::{copy, fill};
+use crate::stream::Work;
+
+const SECTION: Section = Section::Memory;
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// Checks that a range is memory that copies of a device may access.
+fn check(driver: &Driver, device: usize, address: u64, bytes: u64, store: bool) -> Answer {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let checked = driver.space().check(device, address, bytes, store);
+    checked
+        .map(|_| ())
+        .or_else(|why| refuse(INVALID, SECTION, why))
+}
+
+/// Checks again when the work is done. Memory that was freed since is an illegal address.
+fn still(driver: &Driver, device: usize, address: u64, bytes: u64, store: bool) -> bool {
+    if bytes == 0
+        || driver.contexts[device]
+            .fault
+            .load(std::sync::atomic::Ordering::Acquire)
+            != 0
+    {
+        return false;
+    }
+    let checked = driver.space().check(device, address, bytes, store);
+    checked
+        .map_err(|why| driver.fail(device, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &why))
+        .is_ok()
+}
+
+/// A copy between devices' memories, as work.
+fn copying(driver: &'static Driver, device: usize, to: u64, from: u64, bytes: u64) -> Work {
+    Arc::new(move || {
+        if still(driver, device, from, bytes, false) && still(driver, device, to, bytes, true) {
+            copy(to, from, bytes);
+        }
+    })
+}
+
+/// Checks that a host address is no memory of a device.
+fn check_host(driver: &Driver, address: u64) -> Answer {
+    let space = driver.space();
+    let of_device = space.mapping(address).is_some()
+        || space.block(address).is_some_and(|(_, it)| {
+            matches!(
+                it.kind,
+                crate::space::Kind::Device(_) | crate::space::Kind::Imported(_)
+            )
+        });
+    ensure(
+        !of_device,
+        INVALID,
+        SECTION,
+        "the host's address is of a device",
+    )
+}
+
+/// The frame of a call that uses the legacy stream and may wait.
+fn legacy() -> Answer<(&'static Driver, usize)> {
+    let (driver, device) = current()?;
+    driver.not_while_capturing()?;
+    driver.no_blocking_capture(device)?;
+    Ok((driver, device))
+}
+
+fn submit(driver: &Driver, device: usize, work: Work) -> Answer<u64> {
+    let stream = Arc::clone(&driver.contexts[device].legacy);
+    driver.submit(&stream, work, false)
+}
+
+entry_points! {
+    /// Sets bytes of a device, in the legacy stream.
+    fn cuMemsetD8_v2(to: u64, value: u8, bytes: usize) {
+        let (driver, device) = legacy()?;
+        check(driver, device, to, bytes as u64, true)?;
+        let work = move || {
+            if still(driver, device, to, bytes as u64, true) {
+                fill(to, value, bytes as u64);
+            }
+        };
+        submit(driver, device, Arc::new(work))?;
+        Ok(())
+    }
+
+    /// Copies from the host, in the legacy stream. It may return before the copy is done, once the
+    /// host's bytes were read.
+    fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) {
+        let (driver, device) = legacy()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        check_host(driver, from.expose_provenance() as u64)?;
+        check(driver, device, to, bytes as u64, true)?;
+        let read = read_bytes(from, bytes, SECTION)?;
+        let work = move || {
+            if still(driver, device, to, read.len() as u64, true) {
+                copy(to, read.as_ptr().expose_provenance() as u64, read.len() as u64);
+            }
+        };
+        submit(driver, device, Arc::new(work))?;
+        Ok(())
+    }
+
+    /// Copies to the host, in the legacy stream, and waits.
+    fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) {
+        let (driver, device) = legacy()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let place = to.expose_provenance() as u64;
+        ensure(place != 0, INVALID, SECTION, "a pointer is null")?;
+        check_host(driver, place)?;
+        check(driver, device, from, bytes as u64, false)?;
+        let work = move || {
+            if still(driver, device, from, bytes as u64, false) {
+                copy(place, from, bytes as u64);
+            }
+        };
+        let number = submit(driver, device, Arc::new(work))?;
+        driver.contexts[device].legacy.wait_for(number);
+        driver.sound(device)
+    }
+
+    /// Copies between devices' memories, in the legacy stream, without waiting.
+    fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) {
+        let (driver, device) = legacy()?;
+        check(driver, device, from, bytes as u64, false)?;
+        check(driver, device, to, bytes as u64, true)?;
+        submit(driver, device, copying(driver, device, to, from, bytes as u64))?;
+        Ok(())
+    }
+
+    /// Copies between devices' memories, in a stream.
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64) {
+        let (driver, device) = current()?;
+        check(driver, device, from, bytes as u64, false)?;
+        check(driver, device, to, bytes as u64, true)?;
+        let stream = driver.stream(device, stream)?;
+        let work = copying(driver, device, to, from, bytes as u64);
+        if driver.is_legacy(&stream) {
+            driver.no_blocking_capture(device)?;
+        }
+        if !stream.capture(&work) {
+            driver.submit(&stream, work, false)?;
+        }
+        Ok(())
+    }
+}

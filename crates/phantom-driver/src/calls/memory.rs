@@ -1,0 +1,164 @@
+//! Memory of devices.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUresult;
+
+use crate::answer::{Answer, Refusal, Section, ensure, refuse};
+use crate::arguments::Out;
+use crate::call::entry_points;
+use crate::driver::{Driver, current};
+use crate::memory_file::{Content, Label, MemoryFile, PAGE, fill};
+use crate::space::{Block, Kind};
+
+const SECTION: Section = Section::Memory;
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// Most bytes of new memory that are filled with arbitrary values, because a GPU promises nothing.
+const MOST_FILLED: u64 = 1 << 20;
+
+/// What new memory holds.
+const ARBITRARY: u8 = 0xa5;
+
+/// The error that there is not enough memory.
+pub fn out_of_memory(why: impl std::fmt::Display) -> Refusal {
+    Refusal {
+        error: CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32,
+        section: Section::Machine,
+        rule: why.to_string(),
+    }
+}
+
+/// New memory of a device.
+///
+/// # Errors
+/// The device has not enough.
+pub fn new_file(
+    driver: &Driver,
+    device: usize,
+    content: Content,
+    handle_types: u32,
+    bytes: u64,
+) -> Answer<MemoryFile> {
+    let gpu = &driver.machine.gpus[device];
+    let label = Label {
+        content,
+        device: gpu.uuid,
+        handle_types,
+        bytes,
+    };
+    let of_handles: u64 = {
+        let objects = driver.objects();
+        let own = objects.physical.all().map(|(_, it)| it);
+        let own = own.filter(|it| it.device == device && it.team.is_none());
+        own.map(|it| it.bytes).sum()
+    };
+    let used = driver.space().used(device) + of_handles;
+    if used.saturating_add(bytes) > gpu.memory_bytes {
+        let all = gpu.memory_bytes;
+        return Err(out_of_memory(format!(
+            "{used} of {all} bytes are in use, and {bytes} are wanted"
+        )));
+    }
+    MemoryFile::new(label).map_err(out_of_memory)
+}
+
+/// Fills the begin of new memory with arbitrary values.
+pub fn fill_new(address: u64, bytes: u64) {
+    fill(address, ARBITRARY, bytes.min(MOST_FILLED));
+}
+
+entry_points! {
+    /// Allocates memory of the current device.
+    fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) {
+        let (driver, device) = current()?;
+        driver.not_while_capturing()?;
+        ensure(bytes > 0, INVALID, SECTION, "0 bytes cannot be allocated")?;
+        let whole = (bytes as u64).checked_next_multiple_of(PAGE);
+        let whole = whole.ok_or_else(|| out_of_memory("too many bytes"))?;
+        let file = Arc::new(new_file(driver, device, Content::Plain, 0, whole)?);
+        let base = file.map(None, 0, whole).map_err(out_of_memory)?;
+        fill_new(base, whole);
+        let mut space = driver.space();
+        let block = Block {
+            bytes: bytes as u64,
+            kind: Kind::Device(file),
+            device,
+            portable: false,
+            mapped: true,
+            id: space.next_id(),
+            synchronous: false,
+        };
+        space.blocks.insert(base, block);
+        address.put(base, SECTION)
+    }
+
+    /// Frees memory.
+    fn cuMemFree_v2(address: u64) {
+        let (driver, _) = current()?;
+        driver.not_while_capturing()?;
+        if address == 0 {
+            return Ok(());
+        }
+        let mut space = driver.space();
+        match space.blocks.get(&address).map(|it| &it.kind) {
+            Some(Kind::Device(_)) => {
+                space.remove_block(address);
+                Ok(())
+            }
+            Some(Kind::Imported(_)) => {
+                refuse(INVALID, SECTION, "memory of another process is closed, not freed")
+            }
+            Some(_) => refuse(INVALID, SECTION, "it is host memory"),
+            None => refuse(INVALID, SECTION, "no allocation begins at the address, or it was freed"),
+        }
+    }
+
+    /// The allocation that holds an address.
+    fn cuMemGetAddressRange_v2(base: Out<u64>, bytes: Out<usize>, address: u64) {
+        let (driver, _) = current()?;
+        let space = driver.space();
+        let block = space.block(address).map(|(base, it)| (base, it.bytes));
+        let mapping = || space.mapping(address).map(|(base, it)| (base, it.bytes));
+        let Some((begin, length)) = block.or_else(mapping) else {
+            let error = CUresult::CUDA_ERROR_NOT_FOUND;
+            return refuse(error, SECTION, "no allocation holds the address");
+        };
+        base.put_if_wanted(begin);
+        bytes.put_if_wanted(length as usize);
+        Ok(())
+    }
+
+    /// Free and total memory of the current device, bytes.
+    fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
+        let (driver, device) = current()?;
+        let all = driver.machine.gpus[device].memory_bytes;
+        free.put(all.saturating_sub(driver.space().used(device)) as usize, SECTION)?;
+        total.put(all as usize, SECTION)
+    }
+
+    /// Exports a range of memory as DMA-BUF.
+    fn cuMemGetHandleForAddressRange(handle: Out<i32>, address: u64, bytes: usize, kind: u32, flags: u64) {
+        /// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`
+        const DMA_BUF: u32 = 1;
+        let (driver, _) = current()?;
+        ensure(kind == DMA_BUF && flags == 0, INVALID, SECTION, "the kind is not DMA-BUF, or flags are not 0")?;
+        let supported = driver.machine.setup.dma_buf;
+        let error = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+        ensure(supported, error, Section::Machine, "the device reports no DMA-BUF")?;
+        let whole = address.is_multiple_of(PAGE) && (bytes as u64).is_multiple_of(PAGE);
+        ensure(whole, INVALID, SECTION, "address and length must be multiples of the host's page size")?;
+        let space = driver.space();
+        let Some((base, block)) = space.block(address) else {
+            return refuse(INVALID, SECTION, "no allocation holds the range");
+        };
+        let Kind::Device(file) = &block.kind else {
+            return refuse(INVALID, SECTION, "the range is not of the device");
+        };
+        let end = address - base + bytes as u64;
+        ensure(end <= block.bytes, INVALID, SECTION, "the range is longer than the allocation")?;
+        // The descriptor is of the whole memory; NICs of tests map it from its begin.
+        ensure(base == address, error, Section::Machine, "only whole allocations are exported")?;
+        handle.put(file.descriptor().map_err(out_of_memory)?, SECTION)
+    }
+}

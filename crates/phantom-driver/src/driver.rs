@@ -1,0 +1,491 @@
+//! The driver's state: contexts, objects, addresses.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use cudarc::driver::sys::CUresult;
+use phantom_machine::{Gpu, Machine};
+
+use crate::answer::{Answer, Refusal, Section, ensure, refuse};
+use crate::event::Event;
+use crate::execution::Residency;
+use crate::image::Image;
+use crate::report;
+use crate::space::{Kind, Physical, Space};
+use crate::start;
+use crate::stream::{Item, Stream, Work};
+use crate::table::{Found, Table};
+
+/// The legacy stream's other name, `CU_STREAM_LEGACY`.
+const LEGACY: u64 = 1;
+
+/// The first handle of contexts.
+const CONTEXTS: u64 = 0x7c00_0000_0000;
+
+/// Difference between handles of contexts.
+const CONTEXT_STEP: u64 = 4096;
+
+/// A loaded module.
+#[derive(Debug)]
+pub struct Module {
+    /// The device of its context.
+    pub device: usize,
+    /// Its kernels.
+    pub image: Image,
+}
+
+/// A kernel of a module.
+#[derive(Debug, Clone)]
+pub struct Function {
+    /// The device of its context.
+    pub device: usize,
+    /// The module's handle.
+    pub module: u64,
+    /// Its name.
+    pub name: std::ffi::CString,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of its argument.
+    pub parameters: usize,
+}
+
+/// A graph or an executable graph.
+pub struct Graph {
+    /// The device of the captured stream.
+    pub device: usize,
+    /// Its nodes, one after the other.
+    pub nodes: Vec<Work>,
+    /// Of an executable graph: its last launch, which the next one follows.
+    pub last: Mutex<Option<(Arc<Stream>, u64)>>,
+}
+
+/// All objects with handles.
+pub struct Objects {
+    /// `CUstream`
+    pub streams: Table<Arc<Stream>>,
+    /// `CUevent`
+    pub events: Table<Arc<Event>>,
+    /// `CUmodule`
+    pub modules: Table<Module>,
+    /// `CUfunction`
+    pub functions: Table<Function>,
+    /// `CUgraph`
+    pub graphs: Table<Arc<Graph>>,
+    /// `CUgraphExec`
+    pub executables: Table<Arc<Graph>>,
+    /// `CUmemGenericAllocationHandle`
+    pub physical: Table<Arc<Physical>>,
+}
+
+/// A device's primary context.
+#[derive(Debug)]
+pub struct Primary {
+    references: AtomicU32,
+    /// The error that sticks, and the word that ends running kernels; 0: none.
+    pub fault: AtomicU32,
+    /// The stream 0.
+    pub legacy: Arc<Stream>,
+    /// Room for blocks.
+    pub residency: Residency,
+    /// Number of launches so far.
+    pub launches: AtomicU64,
+}
+
+/// The driver.
+pub struct Driver {
+    /// What it presents.
+    pub machine: &'static Machine,
+    /// By device.
+    pub contexts: Vec<Primary>,
+    space: Mutex<Space>,
+    objects: Mutex<Objects>,
+}
+
+thread_local! {
+    /// The device whose context is current.
+    static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+static DRIVER: OnceLock<Driver> = OnceLock::new();
+
+/// The driver.
+///
+/// # Errors
+/// `cuInit` has not succeeded.
+pub fn driver() -> Answer<&'static Driver> {
+    let rule = "cuInit must be called first";
+    let error = CUresult::CUDA_ERROR_NOT_INITIALIZED;
+    ensure(
+        start::is_initialised(),
+        error,
+        Section::Initialization,
+        rule,
+    )?;
+    let Ok(machine) = start::machine() else {
+        return refuse(error, Section::Initialization, rule);
+    };
+    Ok(DRIVER.get_or_init(|| Driver::new(machine)))
+}
+
+/// The driver and the device of the current context.
+///
+/// # Errors
+/// No context is current, it was destroyed, or one of its kernels failed.
+pub fn current() -> Answer<(&'static Driver, usize)> {
+    let driver = driver()?;
+    let Some(device) = CURRENT.get() else {
+        return refuse(
+            CUresult::CUDA_ERROR_INVALID_CONTEXT,
+            Section::Context,
+            "no context is current on this thread",
+        );
+    };
+    let context = &driver.contexts[device];
+    ensure(
+        context.references.load(Ordering::Acquire) > 0,
+        CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+        Section::Context,
+        "the current context was destroyed",
+    )?;
+    driver.sound(device)?;
+    Ok((driver, device))
+}
+
+impl Driver {
+    fn new(machine: &'static Machine) -> Self {
+        let primary = |device| Primary {
+            references: AtomicU32::new(0),
+            fault: AtomicU32::new(0),
+            legacy: Stream::new(device, true),
+            residency: Residency::default(),
+            launches: AtomicU64::new(0),
+        };
+        report::set_leaks(|| DRIVER.get().map_or_else(Vec::new, |it| it.leaks(None)));
+        Self {
+            machine,
+            contexts: (0..machine.gpus.len()).map(primary).collect(),
+            space: Mutex::default(),
+            objects: Mutex::new(Objects {
+                streams: Table::new(0x51),
+                events: Table::new(0x52),
+                modules: Table::new(0x53),
+                functions: Table::new(0x54),
+                graphs: Table::new(0x55),
+                executables: Table::new(0x56),
+                physical: Table::new(0x57),
+            }),
+        }
+    }
+
+    /// The addresses.
+    pub fn space(&self) -> MutexGuard<'_, Space> {
+        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The objects.
+    pub fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A device by its number.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn device(&self, number: i32) -> Answer<(usize, &'static Gpu)> {
+        let index = usize::try_from(number).ok();
+        let found = index.and_then(|it| Some((it, self.machine.gpus.get(it)?)));
+        match found {
+            Some(found) => Ok(found),
+            None => refuse(
+                CUresult::CUDA_ERROR_INVALID_DEVICE,
+                Section::Device,
+                format!("there is no device {number}"),
+            ),
+        }
+    }
+
+    /// The device with a UUID.
+    pub fn by_uuid(&self, uuid: [u8; 16]) -> Option<usize> {
+        self.machine.gpus.iter().position(|it| it.uuid == uuid)
+    }
+
+    /// Fails with the error that sticks to a context, if there is one.
+    ///
+    /// # Errors
+    /// A kernel failed.
+    pub fn sound(&self, device: usize) -> Answer {
+        match self.contexts[device].fault.load(Ordering::Acquire) {
+            0 => Ok(()),
+            error => Err(Refusal {
+                error,
+                section: Section::Context,
+                rule: String::new(),
+            }),
+        }
+    }
+
+    /// A kernel of a device failed.
+    pub fn fail(&self, device: usize, error: CUresult, why: &str) {
+        let fault = &self.contexts[device].fault;
+        let first = fault.compare_exchange(0, error as u32, Ordering::AcqRel, Ordering::Acquire);
+        if first.is_ok() {
+            report::note(format!("fault GPU {device}: {error:?}: {why}"));
+        }
+    }
+
+    /// Retains a device's context; returns its handle.
+    pub fn retain(&self, device: usize) -> u64 {
+        self.contexts[device]
+            .references
+            .fetch_add(1, Ordering::AcqRel);
+        self.context_handle(device)
+    }
+
+    /// Releases a device's context. With the last reference, its objects are destroyed.
+    ///
+    /// # Errors
+    /// It is not retained.
+    pub fn release(&self, device: usize) -> Answer {
+        let references = &self.contexts[device].references;
+        let less = |count: u32| count.checked_sub(1);
+        match references.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) {
+            Ok(1) => self.destroy(device),
+            Ok(_) => {}
+            Err(_) => {
+                return refuse(
+                    CUresult::CUDA_ERROR_INVALID_CONTEXT,
+                    Section::PrimaryContext,
+                    "the primary context is not retained",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The device of a context's handle.
+    ///
+    /// # Errors
+    /// It is no context, or was destroyed.
+    pub fn context(&self, handle: u64) -> Answer<usize> {
+        let index = handle
+            .checked_sub(CONTEXTS)
+            .map(|it| (it / CONTEXT_STEP) as usize);
+        let index =
+            index.filter(|it| *it < self.contexts.len() && handle.is_multiple_of(CONTEXT_STEP));
+        let Some(index) = index else {
+            return refuse(
+                CUresult::CUDA_ERROR_INVALID_CONTEXT,
+                Section::Context,
+                "the handle is no context",
+            );
+        };
+        let live = self.contexts[index].references.load(Ordering::Acquire) > 0;
+        let error = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        ensure(live, error, Section::Context, "the context was destroyed")?;
+        Ok(index)
+    }
+
+    /// Makes a context current on this thread.
+    pub fn enter(&self, device: Option<usize>) {
+        CURRENT.set(device);
+    }
+
+    /// The handle of the current context; 0: none.
+    pub fn entered(&self) -> u64 {
+        CURRENT
+            .get()
+            .map_or(0, |device| self.context_handle(device))
+    }
+
+    /// The handle of a device's primary context.
+    pub fn context_handle(&self, device: usize) -> u64 {
+        CONTEXTS + device as u64 * CONTEXT_STEP
+    }
+
+    /// Destroys what belongs to a context.
+    fn destroy(&self, device: usize) {
+        self.leaks(Some(device))
+            .into_iter()
+            .for_each(|it| report::note(format!("leak {it}")));
+        let mut objects = self.objects();
+        for (_, stream) in objects.streams.take(|it| it.device == device) {
+            stream.end();
+        }
+        objects.events.take(|it| it.device == device);
+        objects.functions.take(|it| it.device == device);
+        objects.modules.take(|it| it.device == device);
+        let mut space = self.space();
+        let own = space.blocks.iter().filter(|(_, it)| it.device == device);
+        let own: Vec<u64> = own.map(|(base, _)| *base).collect();
+        for base in own {
+            space.remove_block(base);
+        }
+        space
+            .peers
+            .retain(|(one, other)| *one != device && *other != device);
+        self.contexts[device].fault.store(0, Ordering::Release);
+    }
+
+    /// What was not destroyed, of a context or at all.
+    pub fn leaks(&self, of: Option<usize>) -> Vec<String> {
+        let mut leaks = Vec::new();
+        // A context whose kernel failed cannot free anything.
+        let lost = |device: usize| self.contexts[device].fault.load(Ordering::Acquire) != 0;
+        let own = |device: usize| of.is_none_or(|of| of == device) && !lost(device);
+        let (objects, space) = (self.objects(), self.space());
+        let mut leak = |what: String, device: usize| {
+            if own(device) {
+                leaks.push(format!("{what} of GPU {device}"));
+            }
+        };
+        objects
+            .streams
+            .all()
+            .for_each(|(_, it)| leak("a stream".to_owned(), it.device));
+        objects
+            .events
+            .all()
+            .for_each(|(_, it)| leak("an event".to_owned(), it.device));
+        objects
+            .modules
+            .all()
+            .for_each(|(_, it)| leak("a module".to_owned(), it.device));
+        for (base, block) in &space.blocks {
+            let kind = match block.kind {
+                Kind::Device(_) => "memory",
+                Kind::Imported(_) => "opened memory",
+                Kind::Host => "host memory",
+                Kind::Registered => "registered memory",
+            };
+            leak(
+                format!("{} bytes of {kind} at {base:#x}", block.bytes),
+                block.device,
+            );
+        }
+        if of.is_none() {
+            let graphs = objects.graphs.all().chain(objects.executables.all());
+            graphs.for_each(|(_, it)| leak("a graph".to_owned(), it.device));
+            let physical = objects.physical.all();
+            physical.for_each(|(_, it)| leak(format!("a handle of {} bytes", it.bytes), it.device));
+            for (base, mapping) in &space.mappings {
+                let bytes = mapping.bytes;
+                leak(
+                    format!("a mapping of {bytes} bytes at {base:#x}"),
+                    mapping.physical.device,
+                );
+            }
+            for (device, context) in self.contexts.iter().enumerate() {
+                if context.references.load(Ordering::Acquire) > 0 {
+                    leak("the primary context".to_owned(), device);
+                }
+            }
+            let reserved = space.reservations.iter();
+            leaks
+                .extend(reserved.map(|(base, it)| format!("{it} reserved addresses at {base:#x}")));
+        }
+        leaks
+    }
+
+    /// A stream of the current context by its handle.
+    ///
+    /// # Errors
+    /// It is no stream, was destroyed, or is of another context.
+    pub fn stream(&self, device: usize, handle: u64) -> Answer<Arc<Stream>> {
+        let invalid =
+            |rule: &str| refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Section::Stream, rule);
+        if handle == 0 || handle == LEGACY {
+            return Ok(Arc::clone(&self.contexts[device].legacy));
+        }
+        match self.objects().streams.find(handle) {
+            Found::Live(stream) if stream.device == device => Ok(Arc::clone(stream)),
+            Found::Live(_) => invalid("the stream is of another context than the current one"),
+            Found::Dead => invalid("the stream was destroyed"),
+            Found::Unknown => invalid("the handle is no stream"),
+        }
+    }
+
+    /// Whether a stream is a legacy stream.
+    pub fn is_legacy(&self, stream: &Arc<Stream>) -> bool {
+        Arc::ptr_eq(stream, &self.contexts[stream.device].legacy)
+    }
+
+    /// Submits work to a stream. Blocking streams and the legacy stream wait for each other.
+    ///
+    /// # Errors
+    /// The host can start no thread.
+    pub fn submit(&self, stream: &Arc<Stream>, work: Work, is_launch: bool) -> Answer<u64> {
+        let legacy = &self.contexts[stream.device].legacy;
+        let after: Vec<(Arc<Stream>, u64)> = if self.is_legacy(stream) {
+            let objects = self.objects();
+            let others = objects.streams.all().map(|(_, it)| it);
+            let others = others.filter(|it| it.device == stream.device && it.blocking);
+            others.map(|it| (Arc::clone(it), it.submitted())).collect()
+        } else if stream.blocking {
+            vec![(Arc::clone(legacy), legacy.submitted())]
+        } else {
+            Vec::new()
+        };
+        let item = Item {
+            work,
+            after,
+            is_launch,
+        };
+        let submitted = stream.submit(item, self.machine.setup.queue);
+        submitted.map_err(|error| Refusal {
+            error: CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32,
+            section: Section::Machine,
+            rule: error.to_string(),
+        })
+    }
+
+    /// Fails if a capture forbids a call that may wait or use the legacy stream implicitly, and
+    /// makes that capture invalid.
+    ///
+    /// # Errors
+    /// A capture with mode `GLOBAL` is under way, or this thread's with mode `THREAD_LOCAL`.
+    pub fn not_while_capturing(&self) -> Answer {
+        const GLOBAL: u32 = 0;
+        const THREAD_LOCAL: u32 = 1;
+        let own = std::thread::current().id();
+        let objects = self.objects();
+        let mut broken = false;
+        for (_, stream) in objects.streams.all() {
+            stream.with_capture(|capture| {
+                let forbids =
+                    capture.mode == GLOBAL || capture.mode == THREAD_LOCAL && capture.thread == own;
+                capture.invalid |= forbids;
+                broken |= forbids;
+            });
+        }
+        ensure(
+            !broken,
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+            Section::Stream,
+            "the call may wait for a stream, and a capture of this thread forbids that",
+        )
+    }
+
+    /// Fails if a blocking stream of a device captures, because work of the legacy stream would
+    /// have to wait for it.
+    ///
+    /// # Errors
+    /// One does.
+    pub fn no_blocking_capture(&self, device: usize) -> Answer {
+        let objects = self.objects();
+        let mut broken = false;
+        for (_, stream) in objects.streams.all() {
+            if stream.device == device && stream.blocking {
+                broken |= stream
+                    .with_capture(|capture| capture.invalid = true)
+                    .is_some();
+            }
+        }
+        ensure(
+            !broken,
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+            Section::Stream,
+            "the legacy stream is used while a blocking stream captures",
+        )
+    }
+}

@@ -1,0 +1,30 @@
+//! A stand-in for NVIDIA's driver library: it presents the GPUs of a topology file through the
+//! CUDA driver API, refuses what the API's documentation forbids, and runs kernels by a library
+//! that tests name.
+//!
+//! The file `libphantom_driver.so`, laid out as `libcuda.so.1`, serves any program that loads the
+//! driver by name, if the variable `TOPO_PHANTOM_MACHINE` names a machine file. It shows agreement
+//! with the documentation; it shows nothing of a GPU's speed or memory model, and not that NVIDIA's
+//! driver behaves as its documentation says.
+//!
+//! In reading order: `answer`, `arguments`, `table`, `report`, `seccomp`, `start`, `call`,
+//! `memory_file`, `multicast`, `space`, `stream`, `event`, `image`, `execution`, `errors`,
+//! `driver`, `calls`.
+
+mod answer;
+mod arguments;
+mod call;
+mod calls;
+mod driver;
+mod errors;
+mod event;
+mod execution;
+mod image;
+mod memory_file;
+mod multicast;
+mod report;
+mod seccomp;
+mod space;
+mod start;
+mod stream;
+mod table;

@@ -1,0 +1,94 @@
+//! The report: calls by function, refusals, faults of kernels, leaks. It is appended to the file
+//! that the machine file names when the process exits.
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `call FUNCTION NUMBER` | how often a function was called |
+//! | `missing FUNCTION` | an entry point that is not implemented was called |
+//! | `refused FUNCTION ERROR SECTION: RULE` | a call broke a rule |
+//! | `fault GPU: TEXT` | a kernel failed |
+//! | `leak TEXT` | an object that was not destroyed before its context |
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::answer::Refusal;
+
+/// Most lines of refusals, faults and leaks that are kept.
+const MOST_LINES: usize = 1000;
+
+/// What was noted so far.
+#[derive(Debug)]
+pub struct Report {
+    calls: BTreeMap<&'static str, u64>,
+    lines: Vec<String>,
+}
+
+static REPORT: Mutex<Report> = Mutex::new(Report {
+    calls: BTreeMap::new(),
+    lines: Vec::new(),
+});
+
+/// Lists what was not destroyed.
+static LEAKS: OnceLock<fn() -> Vec<String>> = OnceLock::new();
+
+/// Sets the function that lists what was not destroyed.
+pub fn set_leaks(leaks: fn() -> Vec<String>) {
+    let _ = LEAKS.set(leaks);
+}
+
+fn lock() -> MutexGuard<'static, Report> {
+    REPORT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts a call. Returns its number, from 1.
+pub fn called(function: &'static str) -> u64 {
+    let mut report = lock();
+    let count = report.calls.entry(function).or_default();
+    *count += 1;
+    *count
+}
+
+/// Notes a line.
+pub fn note(line: String) {
+    let mut report = lock();
+    if report.lines.len() < MOST_LINES {
+        report.lines.push(line.replace('\n', "; "));
+    }
+}
+
+/// Notes a refused call.
+pub fn refused(function: &str, refusal: &Refusal) {
+    let (title, rule) = (refusal.section.title(), &refusal.rule);
+    note(format!(
+        "refused {function} {} {title}: {rule}",
+        refusal.error
+    ));
+}
+
+/// Appends the report to a file, in one write, so that reports of processes do not mix.
+pub fn write(path: &str) {
+    if let Some(leaks) = LEAKS.get() {
+        leaks()
+            .into_iter()
+            .for_each(|it| note(format!("leak {it}")));
+    }
+    let report = lock();
+    let mut text = String::new();
+    for (function, count) in &report.calls {
+        let _ = writeln!(text, "call {function} {count}");
+    }
+    for line in &report.lines {
+        let _ = writeln!(text, "{line}");
+    }
+    let file = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    if let Err(error) = written {
+        eprintln!("topo phantom: the report {path} cannot be written: {error}");
+    }
+}

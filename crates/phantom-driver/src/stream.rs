@@ -1,0 +1,258 @@
+//! Streams: queues of work, each with a thread that does one piece after the other.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+/// A piece of work that a graph may repeat.
+pub type Work = Arc<dyn Fn() + Send + Sync>;
+
+/// An entry of a queue.
+pub struct Item {
+    /// What to do.
+    pub work: Work,
+    /// Streams that must first have done as many items.
+    pub after: Vec<(Arc<Stream>, u64)>,
+    /// Whether it counts against the limit of pending launches.
+    pub is_launch: bool,
+}
+
+/// What a stream captures.
+pub struct Capture {
+    /// The captured work.
+    pub nodes: Vec<Work>,
+    /// `CUstreamCaptureMode`.
+    pub mode: u32,
+    /// The thread that began.
+    pub thread: ThreadId,
+    /// Whether a call made the capture invalid.
+    pub invalid: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Number of items submitted and done.
+    submitted: u64,
+    done: u64,
+    launches: usize,
+    has_thread: bool,
+    ends: bool,
+    capture: Option<Capture>,
+}
+
+/// A stream.
+pub struct Stream {
+    /// The device of its context.
+    pub device: usize,
+    /// Whether it waits for the legacy stream, and that one for it.
+    pub blocking: bool,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream of GPU {}", self.device)
+    }
+}
+
+impl Stream {
+    /// A stream of a device.
+    pub fn new(device: usize, blocking: bool) -> Arc<Self> {
+        Arc::new(Self {
+            device,
+            blocking,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        self.changed
+            .wait(queue)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an item. Blocks while `most` launches are pending. Returns the item's number.
+    ///
+    /// # Errors
+    /// The host can start no thread.
+    pub fn submit(self: &Arc<Self>, item: Item, most: usize) -> std::io::Result<u64> {
+        let mut queue = self.lock();
+        while item.is_launch && queue.launches >= most.max(1) {
+            queue = self.wait(queue);
+        }
+        if !queue.has_thread {
+            let own = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("topo phantom".to_owned());
+            thread.spawn(move || own.serve())?;
+            queue.has_thread = true;
+        }
+        queue.launches += usize::from(item.is_launch);
+        queue.submitted += 1;
+        let number = queue.submitted;
+        queue.items.push_back(item);
+        self.changed.notify_all();
+        Ok(number)
+    }
+
+    /// Does items until the stream ends.
+    fn serve(&self) {
+        let mut queue = self.lock();
+        loop {
+            let Some(item) = queue.items.pop_front() else {
+                if queue.ends {
+                    return;
+                }
+                queue = self.wait(queue);
+                continue;
+            };
+            drop(queue);
+            for (other, number) in &item.after {
+                other.wait_for(*number);
+            }
+            (item.work)();
+            queue = self.lock();
+            queue.done += 1;
+            queue.launches -= usize::from(item.is_launch);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Blocks until so many items are done.
+    pub fn wait_for(&self, number: u64) {
+        let mut queue = self.lock();
+        while queue.done < number {
+            queue = self.wait(queue);
+        }
+    }
+
+    /// The number of items submitted so far.
+    pub fn submitted(&self) -> u64 {
+        self.lock().submitted
+    }
+
+    /// Whether all items are done.
+    pub fn is_idle(&self) -> bool {
+        let queue = self.lock();
+        queue.done == queue.submitted
+    }
+
+    /// Ends the thread once all items are done.
+    pub fn end(&self) {
+        self.lock().ends = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether the stream captures.
+    pub fn captures(&self) -> bool {
+        self.lock().capture.is_some()
+    }
+
+    /// Begins a capture. Returns `false` if there is one.
+    pub fn begin_capture(&self, mode: u32) -> bool {
+        let mut queue = self.lock();
+        if queue.capture.is_some() {
+            return false;
+        }
+        queue.capture = Some(Capture {
+            nodes: Vec::new(),
+            mode,
+            thread: std::thread::current().id(),
+            invalid: false,
+        });
+        true
+    }
+
+    /// Captures a piece of work. Returns `false` if the stream does not capture.
+    pub fn capture(&self, work: &Work) -> bool {
+        let mut queue = self.lock();
+        let Some(capture) = &mut queue.capture else {
+            return false;
+        };
+        capture.nodes.push(Arc::clone(work));
+        true
+    }
+
+    /// Looks at the capture.
+    pub fn with_capture<T>(&self, look: impl FnOnce(&mut Capture) -> T) -> Option<T> {
+        self.lock().capture.as_mut().map(look)
+    }
+
+    /// Ends the capture.
+    pub fn end_capture(&self) -> Option<Capture> {
+        self.lock().capture.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn item(work: impl Fn() + Send + Sync + 'static, is_launch: bool) -> Item {
+        Item {
+            work: Arc::new(work),
+            after: Vec::new(),
+            is_launch,
+        }
+    }
+
+    #[test]
+    fn items_are_done_in_order() {
+        let stream = Stream::new(0, true);
+        let (tell, told) = channel();
+        for number in 0..5 {
+            let tell = tell.clone();
+            let work = move || tell.send(number).unwrap();
+            assert_eq!(stream.submit(item(work, true), 2).unwrap(), number + 1);
+        }
+        stream.wait_for(5);
+        assert!(stream.is_idle());
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        stream.end();
+    }
+
+    #[test]
+    fn a_stream_waits_for_another() {
+        let (first, second) = (Stream::new(0, true), Stream::new(0, true));
+        let (open, gate) = channel::<()>();
+        let gate = Mutex::new(gate);
+        first
+            .submit(item(move || gate.lock().unwrap().recv().unwrap(), true), 1)
+            .unwrap();
+        let later = Item {
+            after: vec![(Arc::clone(&first), 1)],
+            ..item(|| {}, true)
+        };
+        second.submit(later, 1).unwrap();
+        assert!(!second.is_idle());
+        open.send(()).unwrap();
+        second.wait_for(1);
+        assert!(first.is_idle());
+    }
+
+    #[test]
+    fn a_full_queue_blocks() {
+        let stream = Stream::new(0, true);
+        let (open, gate) = channel::<()>();
+        let gate = Mutex::new(gate);
+        let waits = move || gate.lock().unwrap().recv().unwrap();
+        stream.submit(item(waits, true), 2).unwrap();
+        stream.submit(item(|| {}, true), 2).unwrap();
+        let own = Arc::clone(&stream);
+        let third = std::thread::spawn(move || own.submit(item(|| {}, true), 2).unwrap());
+        // What is no launch does not wait.
+        stream.submit(item(|| {}, false), 2).unwrap();
+        assert!(!third.is_finished());
+        open.send(()).unwrap();
+        third.join().unwrap();
+        stream.wait_for(4);
+    }
+}

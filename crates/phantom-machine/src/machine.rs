@@ -1,0 +1,100 @@
+//! The machine: GPUs and which of them reach each other.
+
+use topology::{NodeId, PathTable, PathType, System};
+
+use crate::gpu::Gpu;
+use crate::setup::{Fabric, PeerRule, Setup};
+
+/// Compute capability × 10 from which GPUs support multicast.
+const MULTICAST: u32 = 90;
+
+/// A machine as a driver presents it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    /// Its GPUs, in the driver's order.
+    pub gpus: Vec<Gpu>,
+    /// How it is set up.
+    pub setup: Setup,
+    /// By GPU and other GPU: whether NVLinks join them.
+    nvlinks: Vec<Vec<bool>>,
+}
+
+impl Machine {
+    /// Joins a topology and a setup.
+    ///
+    /// # Errors
+    /// The topology has a link that leads only one way, or the setup names a GPU that it lacks.
+    pub fn new(system: &System, setup: Setup) -> Result<Self, String> {
+        let paths = PathTable::compute(system, false)
+            .map_err(|_| "the topology has a link that leads only one way".to_owned())?;
+        let mut found: Vec<(NodeId, i32)> = Vec::new();
+        for (node, gpu) in system.gpus() {
+            // Parts of one GPU (MLOPart) share its number.
+            if !found.iter().any(|(_, dev)| *dev == gpu.dev) {
+                found.push((node, gpu.dev));
+            }
+        }
+        found.sort_by_key(|(_, dev)| *dev);
+        if let Some((gpu, _)) = setup
+            .gpus
+            .iter()
+            .find(|(gpu, _)| *gpu as usize >= found.len())
+        {
+            let count = found.len();
+            return Err(format!("`gpu {gpu}`: the topology has {count} GPUs"));
+        }
+        let numa = |node: NodeId| {
+            let near = system
+                .cpus()
+                .find(|(cpu, _)| matches!(paths.kind(node, *cpu), PathType::Phb | PathType::C2c));
+            near.map_or(0, |(_, cpu)| cpu.numa)
+        };
+        let gpus = (0..).zip(&found).filter_map(|(number, (node, _))| {
+            let gpu = system.gpu(*node)?;
+            let own = setup.gpus.iter().filter(|(of, _)| *of == number);
+            let sizes = own.fold(setup.sizes, |sizes, (_, own)| own.or(sizes));
+            let sm = u32::try_from(gpu.sm).unwrap_or(0);
+            Some(Gpu::new(gpu.bus_id, sm, numa(*node), gpu.gdr, sizes))
+        });
+        let joined = |one: NodeId, other: NodeId| {
+            one != other && matches!(paths.kind(one, other), PathType::Nvl | PathType::Nvb)
+        };
+        let row =
+            |(one, _): &(NodeId, i32)| found.iter().map(|(it, _)| joined(*one, *it)).collect();
+        Ok(Self {
+            gpus: gpus.collect(),
+            nvlinks: found.iter().map(row).collect(),
+            setup,
+        })
+    }
+
+    /// Whether NVLinks join two GPUs.
+    pub fn has_nvlink(&self, one: usize, other: usize) -> bool {
+        let row = self.nvlinks.get(one);
+        row.and_then(|row| row.get(other)).copied().unwrap_or(false)
+    }
+
+    /// Whether a GPU can access the memory of another one.
+    pub fn reaches(&self, one: usize, other: usize) -> bool {
+        let known = one < self.gpus.len() && other < self.gpus.len() && one != other;
+        known
+            && match self.setup.peers {
+                PeerRule::All => true,
+                PeerRule::NvLink => self.has_nvlink(one, other),
+                PeerRule::None => false,
+            }
+    }
+
+    /// Whether a GPU reports multicast: it is of compute capability 9.0 or newer, and NVLinks join
+    /// it with another GPU.
+    pub fn has_multicast(&self, gpu: usize) -> bool {
+        let new = self.gpus.get(gpu).is_some_and(|it| it.sm >= MULTICAST);
+        let joined = (0..self.gpus.len()).any(|other| self.has_nvlink(gpu, other));
+        self.setup.multicast && new && joined
+    }
+
+    /// Whether the GPUs report fabric handles.
+    pub fn reports_fabric(&self) -> bool {
+        self.setup.fabric != Fabric::None
+    }
+}
