@@ -141,8 +141,8 @@ fn all_choices(collective: Collective) -> impl Iterator<Item = Choice> {
 /// Steps of programs that one core proves in a second.
 const STEPS_A_SECOND: f64 = 50_000.0;
 
-/// Steps of programs that are always proved: those of a mesh of 64 ranks.
-const MANY_STEPS: f64 = 4096.0;
+/// Steps of programs that are always proved: those of a mesh of 32 ranks.
+const MANY_STEPS: f64 = 1024.0;
 
 /// The cost model of one communicator.
 #[derive(Debug, Clone, Copy)]

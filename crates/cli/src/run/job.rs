@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
 use plan::{Connection, Expansion, Plan};
-use program::Collective;
+use program::{Collective, Transfer};
 use sha2::{Digest, Sha256};
 use topology::edit::Edit;
 
@@ -118,6 +118,15 @@ pub fn read(
     if arguments.hosts > ranks {
         let hosts = arguments.hosts;
         bail!("--hosts {hosts}: expected at most {ranks}, one host for each rank");
+    }
+    let uneven = !ranks.is_multiple_of(arguments.hosts) && collective.splits_message();
+    if uneven && arguments.transfer == Some(Transfer::Hierarchical) {
+        bail!(
+            "--hosts {}: hierarchical algorithms for {} need as many ranks on each host; expected a divisor of {ranks}, \
+             or another --transfer",
+            arguments.hosts,
+            collective.command_name()
+        );
     }
     if arguments.root >= ranks {
         let (root, last) = (arguments.root, ranks - 1);
