@@ -231,7 +231,9 @@ impl Used {
     fn add_path(&mut self, view: &View, from: NodeId, to: NodeId) {
         let system = view.system();
         let path = view.routing().table().path(from, to);
-        if path.kind >= PathType::Net {
+        // Where the network is faster between two ranks of a host (NET), NCCL's search still charges
+        // the links of the path that the network replaces.
+        if path.kind >= PathType::Dis {
             return;
         }
         let mut before: Option<End> = None;
