@@ -8,6 +8,7 @@ use plan::certificate::{
     Proof, tightness,
 };
 
+use crate::forest::forests;
 use crate::gather::gather;
 use crate::partition::partition;
 use crate::pieces::pieces;
@@ -22,9 +23,11 @@ pub struct Wanted {
     pub links: LinkSet,
     /// The operations.
     pub operations: Vec<Operation>,
+    /// Also pack trees, where that is possible.
+    pub forests: bool,
 }
 
-/// Finds the bounds of a job. The forests are left out.
+/// Finds the bounds of a job, and trees that come near them.
 ///
 /// # Errors
 /// The graph has fewer than two ranks, or contradicts itself.
@@ -33,7 +36,15 @@ pub fn certify(graph: CapacityGraph, wanted: &Wanted) -> Result<Certificate, Cer
     let search = Search::new(&graph);
     let mut bounds = Vec::new();
     for operation in &wanted.operations {
-        bounds.extend(search.bound(*operation)?);
+        let mut bound = search.bound(*operation)?;
+        if wanted.forests
+            && let Some(bound) = &mut bound
+            && let Some((packed, value)) = forests(&graph, *operation, bound.bandwidth)
+        {
+            bound.forests = packed;
+            bound.reached = Some(value);
+        }
+        bounds.extend(bound);
     }
     Ok(Certificate {
         fingerprint: wanted.fingerprint,

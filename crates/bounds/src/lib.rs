@@ -10,17 +10,22 @@
 //! fractions. The bounds are those of long messages on NCCL's model of the machine.
 //!
 //! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`],
-//! [`gather`], [`rooted`], [`partition`], [`pieces`] (all-to-all), [`certify`](mod@certify).
+//! [`gather`], [`rooted`], [`partition`], [`pieces`] (all-to-all), [`certify`](mod@certify), [`forest`]
+//! (trees).
 
 pub mod capacity;
 pub mod certify;
 pub mod collapse;
 pub mod flow;
+pub mod forest;
 pub mod gather;
+mod pack;
 pub mod partition;
 pub mod pieces;
 pub mod rooted;
+mod split;
 mod turns;
+mod units;
 
 pub use capacity::capacity_graph;
 pub use certify::{Wanted, certify};

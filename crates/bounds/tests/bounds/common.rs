@@ -52,14 +52,19 @@ pub fn random_links(rng: &mut Rng, vertices: u32) -> Vec<(u32, u32, u64)> {
     links
 }
 
-/// The certificate of all operations.
-pub fn certified(graph: CapacityGraph) -> Certificate {
-    let wanted = Wanted {
+/// All operations, without forests.
+pub fn everything() -> Wanted {
+    Wanted {
         fingerprint: Digest::of(b""),
         links: LinkSet::Rules,
         operations: Operation::ALL.to_vec(),
-    };
-    certify(graph, &wanted).unwrap()
+        forests: false,
+    }
+}
+
+/// The certificate of all operations.
+pub fn certified(graph: CapacityGraph) -> Certificate {
+    certify(graph, &everything()).unwrap()
 }
 
 /// The bound of an operation.

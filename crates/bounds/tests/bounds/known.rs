@@ -67,3 +67,18 @@ fn a_rank_that_nothing_reaches_makes_the_bound_zero() {
         assert_eq!(value(&certificate, operation).numerator, 0, "{operation}");
     }
 }
+
+/// Trees reach the exact optimum of two hosts with all NICs at one network.
+#[test]
+fn forests_of_two_dgx_a100() {
+    let mut wanted = crate::common::everything();
+    wanted.forests = true;
+    let certificate = bounds::certify(a100(2), &wanted).unwrap();
+    check(&certificate).unwrap();
+    let mut bounds = certificate.bounds.iter();
+    let gather = bounds
+        .find(|it| it.operation == Operation::AllGather)
+        .unwrap();
+    let reached = gather.reached.unwrap().per(1.0);
+    assert!(reached > 0.95 * gather.bandwidth.per(1.0), "{reached}");
+}

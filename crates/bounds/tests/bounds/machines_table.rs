@@ -38,6 +38,7 @@ fn line(name: &str, hosts: u32, planned: &Planned) -> Option<String> {
             fingerprint: planned.plan().fingerprint,
             links,
             operations: Operation::ALL.to_vec(),
+            forests: links == LinkSet::Rules,
         };
         let certificate = certify(graph, &wanted).unwrap();
         check(&certificate).unwrap();
@@ -45,6 +46,9 @@ fn line(name: &str, hosts: u32, planned: &Planned) -> Option<String> {
         for bound in &certificate.bounds {
             let value = bound.bandwidth.per(f64::from(UNITS));
             write!(line, " {}={value:.2}", bound.operation).unwrap();
+            if let Some(reached) = bound.reached {
+                write!(line, " (trees {:.2})", reached.per(f64::from(UNITS))).unwrap();
+            }
             let ringed = matches!(
                 bound.operation,
                 Operation::AllGather

@@ -75,6 +75,7 @@ pub fn run(
         fingerprint: plan.fingerprint,
         links,
         operations,
+        forests: true,
     };
     let certificate = certify(graph, &wanted)?;
     check(&certificate).context("this is a fault of topo: it made a proof that does not hold")?;

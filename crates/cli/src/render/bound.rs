@@ -14,8 +14,8 @@ forward, and the memory bandwidth of hosts.";
 const INTEL: &str = "NCCL charges a fifth more for PCIe writes of GPUs through Intel host bridges; the bound does not.";
 
 /// Where the optimum is, and the unit.
-const OPTIMUM: &str = "The best schedule lies between what NCCL's plan reaches and the bound. Long messages; GB/s of bus bandwidth \
-on NCCL's model of the machine.";
+const OPTIMUM: &str = "GB/s of bus bandwidth for long messages, on NCCL's model of the machine. The best schedule lies between \
+what NCCL or trees reach and the bound. Trees: packed and checked; – where none are known.";
 
 pub fn page(bounds: &JobBounds, look: Look) -> String {
     let mut text = format!("{}\n", look.heading(&bounds.name));
@@ -50,14 +50,15 @@ fn name(operation: Operation) -> String {
 }
 
 fn table(bounds: &JobBounds, look: Look) -> String {
-    let headers = ["", "bound", "NCCL", "share", "tight", "links"];
-    let mut table = Columns::new(look, &headers).right(&[1, 2, 3]);
+    let headers = ["", "bound", "NCCL", "share", "trees", "tight", "links"];
+    let mut table = Columns::new(look, &headers).right(&[1, 2, 3, 4]);
     for row in &bounds.rows {
         table.row(vec![
             name(row.operation),
             format!("{:.1}", row.bound),
             or_dash(row.nccl.map(|nccl| format!("{nccl:.1}"))),
             or_dash(share(row)),
+            or_dash(row.reached.map(|reached| format!("{reached:.1}"))),
             row.limit.border.clone(),
             row.limit.summary(),
         ]);
