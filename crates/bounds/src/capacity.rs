@@ -26,7 +26,8 @@ pub fn capacity_graph(planned: &Planned, links: LinkSet) -> CapacityGraph {
         counts[*machine] = counts[*machine].saturating_add(*count);
     }
     let machines = planned.machines();
-    let networked = |machine: &MachinePlan| machine.nodes.iter().any(|node| node.view.inter);
+    let networked =
+        |machine: &MachinePlan| machine.nodes.iter().any(|node| uses_network(&node.view));
     CapacityGraph {
         network: match machines.iter().any(networked) {
             true => vec![NETWORK_NAME.to_owned()],
@@ -71,6 +72,16 @@ impl Draft {
 /// unit.
 fn units(bandwidth: f32) -> u64 {
     (f64::from(bandwidth) * f64::from(UNITS)).round().max(0.0) as u64
+}
+
+/// Whether NCCL uses the network: between hosts, or where it is faster between ranks of a host.
+fn uses_network(view: &View) -> bool {
+    let (system, table) = (view.system(), view.routing().table());
+    let faster = |from: NodeId| {
+        let mut others = system.nodes(NodeType::Gpu);
+        others.any(|to| from != to && table.kind(from, to) == PathType::Net)
+    };
+    view.inter || system.nodes(NodeType::Gpu).any(faster)
 }
 
 fn host_class(machine: &MachinePlan, count: u32, links: LinkSet) -> HostClass {
@@ -217,11 +228,12 @@ impl Used {
     /// ranks and ports.
     fn add_paths(&mut self, view: &View) {
         let system = view.system();
+        let networked = uses_network(view);
         for gpu in system.nodes(NodeType::Gpu) {
             for other in system.nodes(NodeType::Gpu).filter(|other| *other != gpu) {
                 self.add_path(view, gpu, other);
             }
-            for net in system.nodes(NodeType::Net).filter(|_| view.inter) {
+            for net in system.nodes(NodeType::Net).filter(|_| networked) {
                 self.add_path(view, gpu, net);
                 self.add_path(view, net, gpu);
             }
@@ -231,9 +243,7 @@ impl Used {
     fn add_path(&mut self, view: &View, from: NodeId, to: NodeId) {
         let system = view.system();
         let path = view.routing().table().path(from, to);
-        // Where the network is faster between two ranks of a host (NET), NCCL's search still charges
-        // the links of the path that the network replaces.
-        if path.kind >= PathType::Dis {
+        if path.kind >= PathType::Net {
             return;
         }
         let mut before: Option<End> = None;
@@ -257,10 +267,11 @@ impl Used {
 /// views have are counted once.
 fn add_links(draft: &mut Draft, view: &View, used: &Used, ranks_on: &RanksOn) {
     let system = view.system();
+    let networked = uses_network(view);
     let mut own: BTreeMap<(u32, u32, String), u64> = BTreeMap::new();
     for (from_node, to_node, link) in every_link(system) {
         let is_port = [from_node, to_node].map(|node| system.kind(node) == NodeType::Net);
-        if is_port.contains(&true) && !view.inter {
+        if is_port.contains(&true) && !networked {
             continue;
         }
         if !used.has(end(system, from_node), end(system, to_node)) {
