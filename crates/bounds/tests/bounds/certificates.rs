@@ -171,3 +171,31 @@ fn a_broken_forest_is_refused() {
         assert!(refused.is_err(), "change {number} was not noticed");
     }
 }
+
+#[test]
+fn damaged_files_are_refused_or_checked() {
+    let mut rng = Rng::with_seed(24);
+    let links = random_links(&mut rng, 6);
+    let text = certified(one_host(4, 2, &links)).to_json().unwrap();
+    let mut read = 0;
+    for _ in 0..4000 {
+        let mut bytes = text.clone().into_bytes();
+        for _ in 0..rng.u32(1..4) {
+            let at = rng.usize(..bytes.len());
+            // Digits more often than other bytes, so that the file stays JSON.
+            bytes[at] = match rng.bool() && bytes[at].is_ascii_digit() {
+                true => rng.u8(b'0'..=b'9'),
+                false => rng.u8(b' '..=b'~'),
+            };
+        }
+        let Ok(text) = String::from_utf8(bytes) else {
+            continue;
+        };
+        // Neither reading nor checking panics, whatever the numbers are.
+        if let Ok(certificate) = Certificate::from_json(&text) {
+            read += 1;
+            let _ = check(&certificate);
+        }
+    }
+    assert!(read > 50, "only {read} were read");
+}

@@ -6,3 +6,4 @@ mod certificates;
 mod common;
 mod known;
 mod machines_table;
+mod subsets;

@@ -181,7 +181,7 @@ fn of_partition(
 fn cover(graph: &CapacityGraph, part: &Part, covered: &mut [Vec<bool>]) -> Result<(), String> {
     let mut hosts = 0u64;
     let mut several = false;
-    for side in part.set.sides.iter().filter(|side| side.count > 0) {
+    for side in &part.set.sides {
         let class = &graph.hosts[side.class as usize];
         let mut has_ranks = false;
         for vertex in side.inside.iter().map(|it| *it as usize) {

@@ -79,6 +79,9 @@ impl Cut {
             let unknown = || format!("there is no class {} of hosts", side.class);
             let class = graph.hosts.get(side.class as usize).ok_or_else(unknown)?;
             let own = class.vertices.len();
+            if side.count == 0 {
+                return Err(format!("a side of class {} has no host", side.class));
+            }
             if !ascending(&side.inside, own) {
                 return Err(format!(
                     "the vertices of class {} are not ascending, or unknown",
@@ -122,6 +125,6 @@ impl Cut {
             return false;
         };
         let mut sides = self.sides.iter();
-        sides.any(|side| side.class == class && side.count > 0 && side.inside.contains(&vertex))
+        sides.any(|side| side.class == class && side.inside.contains(&vertex))
     }
 }
