@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plan::certificate::{CapacityGraph, DirectedLink, HostClass, LinkSet, UNITS, Vertex};
+use plan::certificate::{CapacityGraph, DirectedLink, HostClass, LinkSet, UNITS};
 use planner::{MachinePlan, Planned, View};
 use topology::{BusId, LinkType, NodeId, NodeType, PathType, System};
 
+use crate::draft::{Draft, Key};
 use crate::turns::Ports;
 
 /// The network's number until the number of vertices is known.
@@ -38,33 +39,6 @@ pub fn capacity_graph(planned: &Planned, links: LinkSet) -> CapacityGraph {
             .zip(counts)
             .map(|(machine, count)| host_class(machine, count, links))
             .collect(),
-    }
-}
-
-/// A host's graph while it is made.
-#[derive(Debug, Default)]
-pub(crate) struct Draft {
-    pub vertices: Vec<Vertex>,
-    /// Bandwidth by where a link begins, where it ends, and its type.
-    pub links: BTreeMap<(u32, u32, String), u64>,
-    /// The vertex of each part of the machine.
-    known: BTreeMap<Key, u32>,
-}
-
-/// What a vertex is. Positions are the same in all views of a machine, which differ in ranks only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    Rank(i32),
-    Node(NodeType, usize),
-    /// A port by host, guid and port number.
-    Port(u32, u64, i32),
-}
-
-impl Draft {
-    /// A new vertex without a rank.
-    pub fn vertex(&mut self, name: String) -> u32 {
-        self.vertices.push(Vertex { name, rank: false });
-        self.vertices.len() as u32 - 1
     }
 }
 

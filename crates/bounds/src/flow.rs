@@ -34,10 +34,10 @@ impl FlowGraph {
         let mut arcs = vec![0u32; 2 * ends.len()];
         let mut head = Vec::with_capacity(2 * ends.len());
         for (from, to) in ends {
-            for (near, far) in [(*from, *to), (*to, *from)] {
-                arcs[place[near as usize] as usize] = head.len() as u32;
-                place[near as usize] += 1;
-                head.push(far);
+            for (tail, head_of) in [(*from, *to), (*to, *from)] {
+                arcs[place[tail as usize] as usize] = head.len() as u32;
+                place[tail as usize] += 1;
+                head.push(head_of);
             }
         }
         Self {
@@ -62,8 +62,8 @@ impl FlowGraph {
         self.residual[2 * arc + 1]
     }
 
-    /// Adds flow from `source` to `sink` until it is maximal, or has grown by `most`. Returns by how
-    /// much it grew.
+    /// Adds flow from `source` to `sink` until it is maximal, or has grown by `most`. Returns the
+    /// growth.
     pub fn augment(&mut self, source: usize, sink: usize, most: i128) -> i128 {
         let mut total = 0;
         while total < most && self.levels(source, sink) {

@@ -25,8 +25,8 @@ const WORK: u64 = 4_000_000;
 /// The forests of an operation, and the bus bandwidth that they reach.
 pub type Packed = (Vec<Forest>, Fraction);
 
-/// Packs forests for an operation whose bound is known. `None` for all-to-all, for jobs of more than
-/// 16 ranks, and where a switch receives more or less than it can send.
+/// Packs forests for an operation whose bound is known. `None` for all-to-all, for jobs of more
+/// than 16 ranks, and where a switch receives more or less than it can send.
 pub fn forests(graph: &CapacityGraph, operation: Operation, bound: Fraction) -> Option<Packed> {
     let directions: &[Direction] = match operation {
         Operation::AllGather | Operation::Broadcast => &[Direction::Out],

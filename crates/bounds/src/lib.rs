@@ -9,13 +9,13 @@
 //! Everything is exact integer arithmetic: capacities are whole numbers of 0.1 MB/s, ratios are
 //! fractions. The bounds are those of long messages on NCCL's model of the machine.
 //!
-//! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`],
-//! [`gather`], [`rooted`], [`partition`], [`pieces`] (all-to-all), [`certify`](mod@certify), [`forest`]
-//! (trees).
+//! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`], [`gather`], [`rooted`],
+//! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify).
 
 pub mod capacity;
 pub mod certify;
 pub mod collapse;
+mod draft;
 pub mod flow;
 pub mod forest;
 pub mod gather;

@@ -102,7 +102,7 @@ pub fn pack(mut graph: UnitGraph, demands: &Demands) -> Option<Vec<Grown>> {
     Some(done)
 }
 
-/// An arc by which a tree may grow, and with how many units.
+/// An arc that a tree may grow along, and how many units it may take.
 fn next_edge(
     graph: &UnitGraph,
     tree: &Grown,

@@ -1,7 +1,7 @@
 //! The bound of all-to-all: the cut that the most pairs of ranks must cross per bandwidth.
 //!
-//! |S ∩ C|·|C ∖ S| pieces leave S. To find the worst cut is hard, and any cut proves; those that are
-//! tight for the other operations, each rank and each host are tried.
+//! |S ∩ C|·|C ∖ S| pieces leave S. To find the worst cut is hard, and any cut proves; those that
+//! are tight for the other operations, each rank and each host are tried.
 
 use std::cmp::Ordering;
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::capacity::Draft;
+use crate::draft::Draft;
 
 /// The type of links inside a switch.
 const INSIDE: &str = "turn";
@@ -51,10 +51,10 @@ impl Ports {
         if different.len() == all {
             self.hubs(draft, switch, groups);
         } else {
-            let ways = ins
+            let turns = ins
                 .into_iter()
                 .map(|(from, capacity)| (from, capacity, allowed(from)));
-            self.ports(draft, switch, ways.collect());
+            self.ports(draft, switch, turns.collect());
         }
     }
 
@@ -71,9 +71,9 @@ impl Ports {
     }
 
     /// A port for each link in and each link out.
-    fn ports(&mut self, draft: &mut Draft, switch: u32, ways: Vec<(u32, u64, BTreeSet<u32>)>) {
+    fn ports(&mut self, draft: &mut Draft, switch: u32, turns: Vec<(u32, u64, BTreeSet<u32>)>) {
         let name = draft.vertices[switch as usize].name.clone();
-        let leads: BTreeSet<u32> = ways
+        let leads: BTreeSet<u32> = turns
             .iter()
             .flat_map(|(_, _, leads)| leads)
             .copied()
@@ -82,7 +82,7 @@ impl Ports {
             let label = format!("{name} to {}", draft.vertices[to as usize].name);
             self.outs.insert((switch, to), draft.vertex(label));
         }
-        for (from, capacity, leads) in ways {
+        for (from, capacity, leads) in turns {
             let label = format!("{name} from {}", draft.vertices[from as usize].name);
             let port = draft.vertex(label);
             self.ins.insert((switch, from), port);

@@ -143,7 +143,7 @@ pub enum Command {
     /// Show which algorithm and protocol NCCL takes for which message size, and the predicted time
     #[command(after_help = COST_EXAMPLES)]
     Cost(CostArguments),
-    /// Show the most that any schedule of a collective reaches, NCCL's share of it, and the links that
+    /// Show the most that any schedule of a collective reaches, NCCL's share, and the links that
     /// limit it
     #[command(after_help = BOUND_EXAMPLES)]
     Bound(BoundArguments),

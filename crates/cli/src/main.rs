@@ -4,8 +4,8 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`diff`], [`program`], [`simulate`],
-//! [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
+//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`diff`], [`program`],
+//! [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
 //! [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`report`],
 //! [`schemas`], [`output`], [`exit`].
 

@@ -4,7 +4,7 @@ use plan::certificate::{LinkSet, Operation};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{JobBounds, Row};
+use super::rows::{JobBounds, Row};
 use crate::report::Report;
 
 /// The most that any schedule of each collective reaches.

@@ -1,7 +1,8 @@
 //! `topo bound`: the most that any schedule of a collective reaches, with proofs.
 
 pub mod json;
-mod limit;
+pub mod limit;
+pub mod rows;
 
 use std::path::Path;
 
@@ -12,8 +13,6 @@ use plan::{Algorithm, GraphKind, Plan};
 use planner::Planned;
 use program::Collective;
 use topology::{CpuVendor, NodeType};
-
-pub use limit::Limit;
 
 use crate::arguments::bound::BoundArguments;
 use crate::arguments::compare::TextOrJson;
@@ -26,33 +25,8 @@ use crate::report;
 use crate::sources;
 
 use json::BoundReport;
-
-/// The bounds of a job, with what NCCL's plan reaches.
-#[derive(Debug)]
-pub struct JobBounds {
-    pub name: String,
-    pub hosts: u64,
-    pub ranks: u128,
-    pub links: LinkSet,
-    /// GPUs write to PCIe through Intel host bridges, for which NCCL charges more.
-    pub intel_bridges: bool,
-    pub rows: Vec<Row>,
-}
-
-/// The bound of one operation.
-#[derive(Debug)]
-pub struct Row {
-    pub operation: Operation,
-    /// GB/s of bus bandwidth.
-    pub bound: f64,
-    /// The bound as an exact fraction of 0.1 MB/s.
-    pub exact: [u128; 2],
-    /// What NCCL's plan reaches, GB/s of bus bandwidth; `None` if NCCL has no algorithm for it.
-    pub nccl: Option<f64>,
-    /// What forests with checked certificates reach, GB/s of bus bandwidth.
-    pub reached: Option<f64>,
-    pub limit: Limit,
-}
+use limit::Limit;
+use rows::{JobBounds, Row};
 
 pub fn run(
     arguments: &BoundArguments,

@@ -4,7 +4,7 @@ use plan::certificate::{Certificate, LinkSet, Operation, UNITS};
 
 use super::table::Columns;
 use super::{Look, count, or_dash, trim_lines, wrap};
-use crate::bound::{JobBounds, Row};
+use crate::bound::rows::{JobBounds, Row};
 
 /// What a bound never counts.
 const LEFT_OUT: &str = "Left out, so a real schedule is slower: latency, the overhead of protocols, copies in GPUs that \

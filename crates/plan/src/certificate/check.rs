@@ -176,7 +176,7 @@ fn of_partition(
 
 /// Marks the ranks of a part, of which no other part may have one.
 ///
-/// A part stands for one set in each host of a class, so it has ranks of one host only; in a class
+/// A part is one set in each host of a class, so it has ranks of one host only; in a class
 /// of one host it may reach over several such hosts.
 fn cover(graph: &CapacityGraph, part: &Part, covered: &mut [Vec<bool>]) -> Result<(), String> {
     let mut hosts = 0u64;
