@@ -4,7 +4,7 @@
 //! [`capacity_graph`] makes the links of a planned job a graph with capacities. [`certify`] finds
 //! for each operation a cut or a partition that no schedule can beat, and packs trees that come
 //! near it. Both are stored in a [`Certificate`](plan::certificate::Certificate), whose checker is
-//! in the crate `plan` and shares no code with the search here.
+//! in the crate `plan` and uses nothing of the search here.
 //!
 //! Everything is exact integer arithmetic: capacities are whole numbers of 0.1 MB/s, ratios are
 //! fractions. The bounds are those of long messages on NCCL's model of the machine.

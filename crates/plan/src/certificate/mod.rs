@@ -2,8 +2,8 @@
 //!
 //! A [`Certificate`] holds the capacity graph of a job and, for each collective, a [`Bound`] with
 //! its [`Proof`] and, where one is known, a [`Forest`] that runs at a bandwidth. [`check`] repeats
-//! the arithmetic: it sums links and counts ranks. It knows no flow, and shares no code with the
-//! search that made the certificate (crate `bounds`).
+//! the arithmetic: it sums links and counts ranks. It knows no flow, and uses nothing of the search
+//! that made the certificate (crate `bounds`).
 //!
 //! All bandwidths are whole numbers of 0.1 MB/s, all bounds are exact fractions of them.
 //!
