@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod bound;
 pub mod compare;
 pub mod join;
 pub mod machine;
@@ -20,6 +21,7 @@ use program::{Schedule, Transfer};
 use crate::numbers::within;
 use crate::output::PlanFormat;
 use crate::{rank_order, sizes};
+use bound::{BOUND_EXAMPLES, BoundArguments};
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
     WHAT_IF_EXAMPLES, WhatIfArguments,
@@ -38,6 +40,7 @@ Examples:
   topo plan topology.xml --explain             and how it came to that, attempt by attempt
   topo show topology.xml --path GPU0 NIC3      why the path between them is long
   topo cost topology.xml                       algorithm, protocol and time for each size
+  topo bound topology.xml                      how far that is from the best possible
   topo what-if topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
   topo run --ranks 4 all-reduce                run it, on the CPUs of this machine
@@ -140,6 +143,10 @@ pub enum Command {
     /// Show which algorithm and protocol NCCL takes for which message size, and the predicted time
     #[command(after_help = COST_EXAMPLES)]
     Cost(CostArguments),
+    /// Show the most that any schedule of a collective reaches, NCCL's share, and the links that
+    /// limit it
+    #[command(after_help = BOUND_EXAMPLES)]
+    Bound(BoundArguments),
     /// List every single failure with the channels and the speed that remain, worst first
     #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
     WhatIf(WhatIfArguments),

@@ -4,12 +4,13 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`what_if`], [`diff`], [`program`], [`simulate`],
-//! [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
+//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`diff`], [`program`],
+//! [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
 //! [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`report`],
 //! [`schemas`], [`output`], [`exit`].
 
 mod arguments;
+mod bound;
 mod complete;
 mod cost;
 mod device;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Rank(arguments) => rank::run(arguments, &environment, &mut output),
         Command::Show(arguments) => show::run(arguments, &environment, &mut output),
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
+        Command::Bound(arguments) => bound::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 
+use crate::bound::json::BoundReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
@@ -19,7 +20,9 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 13] = [
+const SCHEMAS: [Kind; 15] = [
+    ("bound", report::schema::<BoundReport>),
+    ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),

@@ -30,7 +30,7 @@
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
 //! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
 //! [`algorithm`], [`cost`], [`Plan`], [`slow_hosts`], [`compare`](mod@compare), [`nccl_graph`],
-//! [`error`].
+//! [`error`], [`certificate`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -46,6 +46,7 @@
 //! ```
 
 pub mod algorithm;
+pub mod certificate;
 pub mod channel;
 pub mod common;
 pub mod compare;

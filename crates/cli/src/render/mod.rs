@@ -1,5 +1,6 @@
 //! Text for people: numbers, lists, colors, and the parts of a page.
 
+pub mod bound;
 pub mod branch;
 pub mod channels;
 pub mod connections;

@@ -1,0 +1,169 @@
+//! Forests of a job: trees that come near the bound, as data that the checker accepts.
+
+use std::cmp::Ordering;
+
+use plan::certificate::{
+    CapacityGraph, Direction, Edge, Forest, Fraction, Operation, Route, Tree, WrittenOut, reached,
+};
+
+use crate::pack::{Grown, GrownEdge, pack};
+use crate::units::{Demands, UnitGraph};
+
+/// Units per root that are tried. Odd capacities would need hundreds for the exact optimum.
+const UNITS_PER_ROOT: [u64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+
+/// The share of the bound that is enough: the first forest above it is taken.
+const ENOUGH: (u128, u128) = (95, 100);
+
+/// Most ranks and vertices of a job for which trees are packed.
+const MOST_RANKS: usize = 16;
+const MOST_VERTICES: usize = 96;
+
+/// Most arcs that the flows for the forests of one operation may visit: about half a second.
+const WORK: u64 = 4_000_000;
+
+/// The forests of an operation, and the bus bandwidth that they reach.
+pub type Packed = (Vec<Forest>, Fraction);
+
+/// Packs forests for an operation whose bound is known. `None` for all-to-all, for jobs of more
+/// than 16 ranks, and where a switch receives more or less than it can send.
+pub fn forests(graph: &CapacityGraph, operation: Operation, bound: Fraction) -> Option<Packed> {
+    let directions: &[Direction] = match operation {
+        Operation::AllGather | Operation::Broadcast => &[Direction::Out],
+        Operation::ReduceScatter | Operation::Reduce => &[Direction::In],
+        Operation::AllReduce => &[Direction::In, Direction::Out],
+        Operation::AllReduceInNetwork | Operation::AllToAll => return None,
+    };
+    let written = graph.written_out(MOST_VERTICES)?;
+    let job = RankFirst::new(&written)?;
+    let mut best: Option<Packed> = None;
+    let mut work = WORK;
+    for units in UNITS_PER_ROOT {
+        let packed: Option<Vec<Forest>> = directions
+            .iter()
+            .map(|direction| job.forest(*direction, operation.has_root(), units, &mut work))
+            .collect();
+        let Some(packed) = packed else {
+            continue;
+        };
+        let Ok(value) = reached(graph, &written, operation, &packed) else {
+            continue;
+        };
+        let better = |(_, known): &Packed| value.compare(*known) == Ordering::Greater;
+        if best.as_ref().is_none_or(better) {
+            best = Some((packed, value));
+        }
+        if is_enough(value, bound) {
+            break;
+        }
+    }
+    best
+}
+
+fn is_enough(value: Fraction, bound: Fraction) -> bool {
+    let least = bound.numerator.checked_mul(ENOUGH.0);
+    let below = bound.denominator.checked_mul(ENOUGH.1);
+    let least = least
+        .zip(below)
+        .and_then(|(above, below)| Fraction::new(above, below));
+    least.is_some_and(|least| value.compare(least) != Ordering::Less)
+}
+
+/// A job's graph with the ranks numbered first.
+struct RankFirst {
+    /// The vertex of each number.
+    vertices: Vec<u32>,
+    ranks: usize,
+    links: Vec<(usize, usize, u64)>,
+}
+
+impl RankFirst {
+    fn new(written: &WrittenOut) -> Option<Self> {
+        let all = || (0..).zip(&written.ranks);
+        let mut vertices: Vec<u32> = all().filter(|(_, rank)| **rank).map(|it| it.0).collect();
+        let ranks = vertices.len();
+        vertices.extend(all().filter(|(_, rank)| !**rank).map(|it| it.0));
+        let mut number = vec![0; vertices.len()];
+        for (at, vertex) in vertices.iter().enumerate() {
+            number[*vertex as usize] = at;
+        }
+        let links = written
+            .links
+            .iter()
+            .map(|(from, to, capacity)| (number[*from as usize], number[*to as usize], *capacity));
+        (ranks <= MOST_RANKS).then_some(Self {
+            ranks,
+            links: links.collect(),
+            vertices,
+        })
+    }
+
+    /// Trees with so many units for each root: rank 0 alone, or every rank.
+    fn forest(
+        &self,
+        direction: Direction,
+        one_root: bool,
+        units: u64,
+        work: &mut u64,
+    ) -> Option<Forest> {
+        let turned = |link: &(usize, usize, u64)| match direction {
+            Direction::Out => *link,
+            Direction::In => (link.1, link.0, link.2),
+        };
+        let links: Vec<(usize, usize, u64)> = self.links.iter().map(turned).collect();
+        let roots = if one_root { 1 } else { self.ranks };
+        let mut demands = vec![0; self.ranks];
+        demands[..roots].fill(i128::from(units));
+        // No rank receives faster than its links allow.
+        let into = |rank: usize| -> i128 {
+            let links = links.iter().filter(|(_, to, _)| *to == rank);
+            links.map(|(.., capacity)| i128::from(*capacity)).sum()
+        };
+        let narrow = (0..self.ranks).map(into).min().filter(|into| *into > 0)?;
+        let fastest = (i128::from(units), narrow);
+        let demands = Demands::new(demands, *work);
+        let trees = UnitGraph::least((self.ranks, self.vertices.len()), &links, &demands, fastest)
+            .filter(UnitGraph::is_even)
+            .and_then(|graph| graph.without_switches(&demands))
+            .and_then(|graph| pack(graph, &demands));
+        *work = demands.left();
+        let trees = trees?;
+        Some(Forest {
+            direction,
+            trees: trees
+                .iter()
+                .map(|tree| self.tree(tree, direction))
+                .collect(),
+        })
+    }
+
+    fn tree(&self, grown: &Grown, direction: Direction) -> Tree {
+        let edge = |edge: &GrownEdge| {
+            let routes = edge.routes.iter().map(|(units, links)| {
+                let mut links = links.clone();
+                if direction == Direction::In {
+                    links.reverse();
+                }
+                Route {
+                    weight: *units as u64,
+                    links,
+                }
+            });
+            let (near, new) = (self.vertices[edge.from], self.vertices[edge.to]);
+            let (from, to) = match direction {
+                Direction::Out => (near, new),
+                Direction::In => (new, near),
+            };
+            Edge {
+                from,
+                to,
+                routes: routes.collect(),
+            }
+        };
+        Tree {
+            root: self.vertices[grown.root],
+            weight: grown.units as u64,
+            edges: grown.edges.iter().map(edge).collect(),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What any schedule of a collective could reach on a machine, with proofs, and trees that reach
+//! it.
+//!
+//! [`capacity_graph`] makes the links of a planned job a graph with capacities. [`certify`] finds
+//! for each operation a cut or a partition that no schedule can beat, and packs trees that come
+//! near it. Both are stored in a [`Certificate`](plan::certificate::Certificate), whose checker is
+//! in the crate `plan` and uses nothing of the search here.
+//!
+//! Everything is exact integer arithmetic: capacities are whole numbers of 0.1 MB/s, ratios are
+//! fractions. The bounds are those of long messages on NCCL's model of the machine.
+//!
+//! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`], [`gather`], [`rooted`],
+//! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify).
+
+pub mod capacity;
+pub mod certify;
+pub mod collapse;
+mod draft;
+pub mod flow;
+pub mod forest;
+pub mod gather;
+mod pack;
+pub mod partition;
+pub mod pieces;
+pub mod rooted;
+mod split;
+mod turns;
+mod units;
+
+pub use capacity::capacity_graph;
+pub use certify::{Wanted, certify};

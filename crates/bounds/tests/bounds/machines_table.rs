@@ -1,0 +1,94 @@
+//! The bounds of every machine of `topologies/`, as one host and as two.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use bounds::{Wanted, capacity_graph, certify};
+use machines::Machine;
+use plan::GraphKind;
+use plan::certificate::{LinkSet, Operation, UNITS, check};
+use planner::{Job, Planned, Settings};
+
+/// How far NCCL's 32-bit sums may be above an exact bound.
+const NOISE: f64 = 1.0001;
+
+fn rings(planned: &Planned) -> f64 {
+    let ring = planned.job.common().graph(GraphKind::Ring).unwrap();
+    let bandwidth = match planned.job.layout().nodes() {
+        1 => ring.bw_intra,
+        _ => ring.bw_intra.min(ring.bw_inter),
+    };
+    f64::from(bandwidth) * f64::from(ring.channels)
+}
+
+/// A line of the table; also checks the certificates, and that NCCL's rings are below the bounds.
+fn line(name: &str, hosts: u32, planned: &Planned) -> Option<String> {
+    let rings = rings(planned);
+    let mut line = format!(
+        "{name} {hosts}x{} rings {rings:.1}",
+        planned.machines()[0].gpus
+    );
+    for links in [LinkSet::Rules, LinkSet::All] {
+        let graph = capacity_graph(planned, links);
+        if graph.ranks() < 2 {
+            return None;
+        }
+        let wanted = Wanted {
+            fingerprint: planned.plan().fingerprint,
+            links,
+            operations: Operation::ALL.to_vec(),
+            forests: links == LinkSet::Rules,
+        };
+        let certificate = certify(graph, &wanted).unwrap();
+        check(&certificate).unwrap();
+        write!(line, " | {links:?}").unwrap();
+        for bound in &certificate.bounds {
+            let value = bound.bandwidth.per(f64::from(UNITS));
+            write!(line, " {}={value:.2}", bound.operation).unwrap();
+            if let Some(reached) = bound.reached {
+                write!(line, " (trees {:.2})", reached.per(f64::from(UNITS))).unwrap();
+            }
+            let ringed = matches!(
+                bound.operation,
+                Operation::AllGather
+                    | Operation::ReduceScatter
+                    | Operation::Broadcast
+                    | Operation::Reduce
+            );
+            assert!(
+                !ringed || rings <= value * NOISE,
+                "{name} {hosts}: {bound:?}"
+            );
+        }
+    }
+    Some(line + "\n")
+}
+
+#[test]
+fn every_machine_as_one_host_and_as_two() {
+    let mut table = String::new();
+    for machine in Machine::all().unwrap() {
+        let document = Arc::new(machine.document().unwrap());
+        for hosts in [1, 2] {
+            let job = Job::hosts(Arc::clone(&document), hosts);
+            // NCCL refuses some machines, which tests of the planner examine.
+            if let Ok(planned) = planner::plan(&job, &Settings::default()) {
+                table.extend(line(&machine.name, hosts, &planned));
+            }
+        }
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bounds/machines.txt");
+    if std::env::var_os("TOPO_BLESS").is_some_and(|bless| bless == "1") {
+        std::fs::write(&file, &table).unwrap();
+    }
+    let blessed = std::fs::read_to_string(&file).unwrap_or_default();
+    let differs = table
+        .lines()
+        .find(|line| !blessed.lines().any(|old| old == *line));
+    assert_eq!(
+        differs, None,
+        "TOPO_BLESS=1 cargo test -p bounds records it"
+    );
+    assert_eq!(table, blessed);
+}

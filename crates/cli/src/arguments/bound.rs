@@ -1,0 +1,66 @@
+//! The arguments of `topo bound`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use plan::certificate::LinkSet;
+use program::Collective;
+
+use super::JobArguments;
+use super::compare::FormArguments;
+use crate::sizes;
+
+pub const BOUND_EXAMPLES: &str = "\
+Examples:
+  topo bound topology.xml                      the most that any schedule reaches, and NCCL's share
+  topo bound topology.xml --hosts 2            two such machines joined by their network
+  topo bound topology.xml --gpus 0-5           a job that uses some GPUs only
+  topo bound topology.xml --collective all-gather
+  topo bound topology.xml --links all          every link, also those that NCCL's rules exclude
+  topo bound topology.xml --certificate proof.json
+                                               write the proofs
+  topo bound --check proof.json                check proofs by arithmetic alone
+  topo bound topology.xml --check proof.json   also that they are about this machine
+
+The bound is about NCCL's model of the machine: the links and bandwidths that topo show prints.
+Exit status: 0 when there are bounds, or the proofs hold; 2 when something is wrong.";
+
+/// Which links a bound counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Links {
+    /// Links and turns on paths that NCCL's rules allow
+    Rules,
+    /// Every link and every turn
+    All,
+}
+
+impl From<Links> for LinkSet {
+    fn from(links: Links) -> Self {
+        match links {
+            Links::Rules => Self::Rules,
+            Links::All => Self::All,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(mut_arg("files", |files| files.required(false).required_unless_present("check")))]
+pub struct BoundArguments {
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Only this collective: all-gather, reduce-scatter, all-reduce, broadcast, reduce, all-to-all
+    /// [default: all of them]
+    #[arg(long, value_name = "NAME", value_parser = sizes::collective)]
+    pub collective: Option<Collective>,
+    /// The links that a schedule may use
+    #[arg(long, value_enum, default_value_t = Links::Rules)]
+    pub links: Links,
+    /// Write the proofs (JSON) to a file
+    #[arg(long, value_name = "PROOF", conflicts_with = "check")]
+    pub certificate: Option<PathBuf>,
+    /// Check proofs that --certificate wrote, without a search
+    #[arg(long, value_name = "PROOF")]
+    pub check: Option<PathBuf>,
+    #[command(flatten)]
+    pub form: FormArguments,
+}

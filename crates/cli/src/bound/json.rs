@@ -1,0 +1,95 @@
+//! Bounds as JSON.
+
+use plan::certificate::{LinkSet, Operation};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::rows::{JobBounds, Row};
+use crate::report::Report;
+
+/// The most that any schedule of each collective reaches.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BoundReport {
+    /// Names of the machines.
+    name: String,
+    /// Hosts of the job.
+    hosts: u64,
+    /// Ranks of the job.
+    ranks: u128,
+    /// The links that a schedule may use.
+    links: LinkSet,
+    /// One entry for each operation.
+    bounds: Vec<OperationBound>,
+}
+
+/// One operation.
+#[derive(Debug, Serialize, JsonSchema)]
+struct OperationBound {
+    /// The operation.
+    operation: Operation,
+    /// No schedule exceeds this bus bandwidth, GB/s.
+    bound_gbps: f64,
+    /// The bound as a fraction: numerator and denominator, 0.1 MB/s.
+    bound_exact: [u128; 2],
+    /// Bus bandwidth of NCCL's plan for long messages, GB/s; null if NCCL has no algorithm for it.
+    nccl_gbps: Option<f64>,
+    /// Bus bandwidth that forests with checked certificates reach, GB/s; null if there are none.
+    reached_gbps: Option<f64>,
+    /// The border that limits the operation.
+    tight: String,
+    /// The links over the border; empty for a partition.
+    tight_links: Vec<TightLink>,
+}
+
+/// A link over a tight border.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TightLink {
+    /// Where it begins.
+    from: String,
+    /// Where it ends.
+    to: String,
+    /// Its type.
+    kind: String,
+    /// Bandwidth, GB/s.
+    bandwidth_gbps: f64,
+    /// Number of hosts that have it.
+    hosts: u32,
+}
+
+impl Report for BoundReport {
+    const FORMAT: &'static str = "topo-bound";
+    const VERSION: u32 = 1;
+}
+
+impl BoundReport {
+    pub fn of(bounds: &JobBounds) -> Self {
+        Self {
+            name: bounds.name.clone(),
+            hosts: bounds.hosts,
+            ranks: bounds.ranks,
+            links: bounds.links,
+            bounds: bounds.rows.iter().map(OperationBound::of).collect(),
+        }
+    }
+}
+
+impl OperationBound {
+    fn of(row: &Row) -> Self {
+        let links = row.limit.links.iter().map(|link| TightLink {
+            from: link.from.clone(),
+            to: link.to.clone(),
+            kind: link.kind.clone(),
+            bandwidth_gbps: link.bandwidth,
+            hosts: link.hosts,
+        });
+        Self {
+            operation: row.operation,
+            bound_gbps: row.bound,
+            bound_exact: row.exact,
+            nccl_gbps: row.nccl,
+            reached_gbps: row.reached,
+            tight: row.limit.border.clone(),
+            tight_links: links.collect(),
+        }
+    }
+}

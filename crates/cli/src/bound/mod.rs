@@ -1,0 +1,224 @@
+//! `topo bound`: the most that any schedule of a collective reaches, with proofs.
+
+pub mod json;
+pub mod limit;
+pub mod rows;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use bounds::{Wanted, capacity_graph, certify};
+use plan::certificate::{Certificate, LinkSet, Operation, UNITS, check};
+use plan::{Algorithm, GraphKind, Plan};
+use planner::Planned;
+use program::Collective;
+use topology::{CpuVendor, NodeType};
+
+use crate::arguments::bound::BoundArguments;
+use crate::arguments::compare::TextOrJson;
+use crate::environment::Environment;
+use crate::input::Source;
+use crate::job;
+use crate::output::{self, Output};
+use crate::render::{bound as page, names};
+use crate::report;
+use crate::sources;
+
+use json::BoundReport;
+use limit::Limit;
+use rows::{JobBounds, Row};
+
+pub fn run(
+    arguments: &BoundArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    if let Some(proof) = &arguments.check {
+        return run_check(proof, arguments, environment, output);
+    }
+    let planned = planned(arguments, environment, output)?;
+    let plan = planned.plan();
+    let links = LinkSet::from(arguments.links);
+    let operations = operations(arguments.collective, &plan)?;
+    let graph = capacity_graph(&planned, links);
+    let name = names::job(&plan);
+    if graph.ranks() < 2 {
+        bail!("{name}: the job has one rank, which sends nothing; expected at least two GPUs");
+    }
+    let wanted = Wanted {
+        fingerprint: plan.fingerprint,
+        links,
+        operations,
+        forests: true,
+    };
+    let certificate = certify(graph, &wanted)?;
+    check(&certificate).context("this is a fault of topo: it made a proof that does not hold")?;
+    if let Some(file) = &arguments.certificate {
+        output::write(file, &certificate.to_json()?)?;
+    }
+    let bounds = of(name, &certificate, &planned, &plan)?;
+    output.text = match arguments.form.format() {
+        TextOrJson::Text => page::page(&bounds, environment.look()),
+        TextOrJson::Json => report::json(&BoundReport::of(&bounds))?,
+    };
+    Ok(())
+}
+
+fn planned(
+    arguments: &BoundArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Planned> {
+    for file in &arguments.job.files {
+        if let Source::Plan(name, _) = Source::read(file, output)? {
+            bail!(
+                "{name} is a plan, which does not hold every link of its machines; expected topology files"
+            );
+        }
+    }
+    let machines = sources::machines(&arguments.job, output)?;
+    job::plan_machines(machines, &arguments.job, environment, output)
+}
+
+/// The operations of a collective, or all.
+fn operations(collective: Option<Collective>, plan: &Plan) -> Result<Vec<Operation>> {
+    let reduces = in_network(plan, Collective::AllReduce).is_some();
+    let all = Operation::ALL
+        .into_iter()
+        .filter(|operation| reduces || *operation != Operation::AllReduceInNetwork);
+    let Some(collective) = collective else {
+        return Ok(all.collect());
+    };
+    let chosen: Vec<Operation> = all
+        .filter(|operation| self::collective(*operation) == collective)
+        .collect();
+    if chosen.is_empty() {
+        let known = Operation::ALL.map(self::collective);
+        let mut names: Vec<&str> = known.map(Collective::command_name).to_vec();
+        names.dedup();
+        bail!(
+            "--collective {}: it has no bound; expected one of {}",
+            collective.command_name(),
+            names.join(", ")
+        );
+    }
+    Ok(chosen)
+}
+
+const fn collective(operation: Operation) -> Collective {
+    match operation {
+        Operation::AllGather => Collective::AllGather,
+        Operation::ReduceScatter => Collective::ReduceScatter,
+        Operation::AllReduce | Operation::AllReduceInNetwork => Collective::AllReduce,
+        Operation::Broadcast => Collective::Broadcast,
+        Operation::Reduce => Collective::Reduce,
+        Operation::AllToAll => Collective::AllToAll,
+    }
+}
+
+fn of(
+    name: String,
+    certificate: &Certificate,
+    planned: &Planned,
+    plan: &Plan,
+) -> Result<JobBounds> {
+    let unit = f64::from(UNITS);
+    let rows = certificate.bounds.iter().map(|bound| {
+        Ok(Row {
+            operation: bound.operation,
+            bound: bound.bandwidth.per(unit),
+            exact: [bound.bandwidth.numerator, bound.bandwidth.denominator],
+            nccl: nccl(plan, bound.operation),
+            reached: bound.reached.map(|reached| reached.per(unit)),
+            limit: Limit::of(&certificate.graph, bound.operation, &bound.proof)
+                .map_err(anyhow::Error::msg)?,
+        })
+    });
+    Ok(JobBounds {
+        name,
+        hosts: certificate.graph.host_count(),
+        ranks: certificate.graph.ranks(),
+        links: certificate.links,
+        intel_bridges: intel_bridges(planned),
+        rows: rows.collect::<Result<_>>()?,
+    })
+}
+
+/// Whether a machine has Intel CPUs, GPUs and no NVSwitch, so that GPUs write through the bridges.
+fn intel_bridges(planned: &Planned) -> bool {
+    let views = planned.job.hosts.distinct().map(|host| host.view.system());
+    let mut views = views.filter(|system| system.count(NodeType::Nvs) == 0);
+    views.any(|system| system.cpus().any(|(_, cpu)| cpu.vendor == CpuVendor::Intel))
+}
+
+/// What NCCL's plan reaches for long messages, GB/s of bus bandwidth: its rings, and for all-reduce
+/// its best algorithm.
+fn nccl(plan: &Plan, operation: Operation) -> Option<f64> {
+    match operation {
+        Operation::AllToAll => None,
+        Operation::AllReduce => best(plan, Collective::AllReduce, |it| !reduces_in_network(it)),
+        Operation::AllReduceInNetwork => in_network(plan, Collective::AllReduce),
+        _ => {
+            let common = plan.common.as_ref()?;
+            let ring = common.graph(GraphKind::Ring)?;
+            let mut groups = plan.machines.iter().flat_map(|machine| &machine.groups);
+            let channel = match groups.any(|group| group.inter) {
+                true => ring.bw_intra.min(ring.bw_inter),
+                false => ring.bw_intra,
+            };
+            Some(f64::from(channel) * f64::from(ring.channels))
+        }
+    }
+}
+
+/// The best algorithm that reduces in switches or in the network, if the plan has one.
+fn in_network(plan: &Plan, collective: Collective) -> Option<f64> {
+    best(plan, collective, reduces_in_network)
+}
+
+const fn reduces_in_network(algorithm: Algorithm) -> bool {
+    matches!(
+        algorithm,
+        Algorithm::Nvls | Algorithm::NvlsTree | Algorithm::CollNetDirect | Algorithm::CollNetChain
+    )
+}
+
+fn best(plan: &Plan, collective: Collective, wanted: impl Fn(Algorithm) -> bool) -> Option<f64> {
+    let costs = plan.costs.as_ref()?;
+    let entries = costs.entries.iter().filter(|entry| {
+        entry.collective == collective && wanted(entry.algorithm) && entry.bandwidth > 0.0
+    });
+    let factor = collective.bus_factor(costs.job.ranks);
+    entries
+        .map(|entry| f64::from(entry.bandwidth) * factor)
+        .max_by(f64::total_cmp)
+}
+
+/// Checks a certificate; with a topology also that it is about that job.
+fn run_check(
+    proof: &Path,
+    arguments: &BoundArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let name = proof.display();
+    let text = files::read_text(proof, Certificate::MAX_BYTES)
+        .with_context(|| format!("cannot read the certificate {name}"))?;
+    let certificate = Certificate::from_json(&text).with_context(|| name.to_string())?;
+    check(&certificate).with_context(|| name.to_string())?;
+    let about = match arguments.job.files.is_empty() {
+        true => None,
+        false => {
+            let planned = planned(arguments, environment, output)?;
+            if capacity_graph(&planned, certificate.links) != certificate.graph {
+                bail!(
+                    "{name}: the proofs hold, but for other links than those of {}; expected the job that they were made for",
+                    planned.name()
+                );
+            }
+            Some(planned.name())
+        }
+    };
+    output.text = page::checked(&name.to_string(), &certificate, about.as_deref());
+    Ok(())
+}

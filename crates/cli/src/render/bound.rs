@@ -1,0 +1,92 @@
+//! The page of `topo bound`.
+
+use plan::certificate::{Certificate, LinkSet, Operation, UNITS};
+
+use super::table::Columns;
+use super::{Look, count, or_dash, trim_lines, wrap};
+use crate::bound::rows::{JobBounds, Row};
+
+/// What a bound never counts.
+const LEFT_OUT: &str = "Left out, so a real schedule is slower: latency, the overhead of protocols, copies in GPUs that \
+forward, and the memory bandwidth of hosts.";
+
+/// What a bound does not count on machines with Intel CPUs.
+const INTEL: &str = "NCCL charges a fifth more for PCIe writes of GPUs through Intel host bridges; the bound does not.";
+
+/// Where the optimum is, and the unit.
+const OPTIMUM: &str = "GB/s of bus bandwidth for long messages, on NCCL's model of the machine. The best schedule lies between \
+what NCCL or trees reach and the bound. Trees: packed and checked; – where none are known.";
+
+pub fn page(bounds: &JobBounds, look: Look) -> String {
+    let mut text = format!("{}\n", look.heading(&bounds.name));
+    let size = format!(
+        "{}, {} ranks",
+        count(bounds.hosts as usize, "host"),
+        bounds.ranks
+    );
+    text.push_str(&look.field("job", &size));
+    let links = match bounds.links {
+        LinkSet::Rules => "those on paths that NCCL's rules allow for this job (--links rules)",
+        LinkSet::All => "every link and every turn at PCI switches (--links all)",
+    };
+    text.push_str(&look.field("links", links));
+    text.push_str(&look.section("Bounds", "no schedule is faster", &table(bounds, look)));
+    text.push('\n');
+    let mut remarks = vec![OPTIMUM, LEFT_OUT];
+    if bounds.intel_bridges {
+        remarks.push(INTEL);
+    }
+    for remark in remarks {
+        text.push_str(&look.faint(&wrap(remark, "  ", "  ", look.width)));
+    }
+    trim_lines(&text)
+}
+
+fn name(operation: Operation) -> String {
+    match operation {
+        Operation::AllReduceInNetwork => "all-reduce, NVLS or SHARP".to_owned(),
+        operation => operation.name().to_owned(),
+    }
+}
+
+fn table(bounds: &JobBounds, look: Look) -> String {
+    let headers = ["", "bound", "NCCL", "share", "trees", "tight", "links"];
+    let mut table = Columns::new(look, &headers).right(&[1, 2, 3, 4]);
+    for row in &bounds.rows {
+        table.row(vec![
+            name(row.operation),
+            format!("{:.1}", row.bound),
+            or_dash(row.nccl.map(|nccl| format!("{nccl:.1}"))),
+            or_dash(share(row)),
+            or_dash(row.reached.map(|reached| format!("{reached:.1}"))),
+            row.limit.border.clone(),
+            row.limit.summary(),
+        ]);
+    }
+    table.finish()
+}
+
+/// The share of the bound that NCCL's plan reaches.
+fn share(row: &Row) -> Option<String> {
+    let nccl = row.nccl.filter(|_| row.bound > 0.0)?;
+    Some(format!("{:.0} %", 100.0 * nccl / row.bound))
+}
+
+/// The page of a certificate that holds.
+pub fn checked(name: &str, certificate: &Certificate, about: Option<&str>) -> String {
+    let bounds = count(certificate.bounds.len(), "proof");
+    let mut text = match about {
+        Some(about) => format!("{name}: {bounds} hold, for the links of {about}\n"),
+        None => format!(
+            "{name}: {bounds} hold, for the links that the file states (name the topology file to compare them)\n"
+        ),
+    };
+    for bound in &certificate.bounds {
+        let value = bound.bandwidth.per(f64::from(UNITS));
+        text.push_str(&format!(
+            "  {:22} {value:8.1} GB/s\n",
+            bound.operation.name()
+        ));
+    }
+    text
+}

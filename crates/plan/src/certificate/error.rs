@@ -1,0 +1,40 @@
+//! Why a certificate is refused.
+
+use super::Operation;
+
+/// A certificate that proves nothing, with the place of the fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// The file is no certificate.
+    #[error(
+        "this is not a certificate: {found}; make one with `topo bound FILE --certificate FILE`"
+    )]
+    NotACertificate {
+        /// What the file contains instead.
+        found: String,
+    },
+    /// The capacity graph contradicts itself.
+    #[error("the certificate's graph is refused at {at}: {problem}")]
+    Graph {
+        /// The part, as a path of fields.
+        at: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A proof does not hold.
+    #[error("the proof of {operation} is refused: {problem}")]
+    Proof {
+        /// The operation.
+        operation: Operation,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The forest of an operation does not hold.
+    #[error("the forest of {operation} is refused: {problem}")]
+    Forest {
+        /// The operation.
+        operation: Operation,
+        /// What is wrong.
+        problem: String,
+    },
+}
