@@ -82,18 +82,14 @@ pub fn run(
     let took = began.elapsed();
     let first = joined.first().context("this process has no rank")?;
     check_hosts(&spec, first)?;
-    let mut report = RunReport {
-        launch: Some(LaunchReport {
-            by: launched.by,
-            reached: first.reached().clone(),
-            threads,
-            joined: took,
-            lost: Vec::new(),
-        }),
-        spec: spec.clone(),
-        planned,
-        rows: Vec::new(),
+    let launch = |hosts: &Hosts, lost: &[(Vec<u32>, String)]| LaunchReport {
+        by: launched.by,
+        reached: hosts.reached().clone(),
+        threads,
+        joined: took,
+        lost: lost.to_vec(),
     };
+    let mut report = RunReport::new(spec.clone(), planned, Some(launch(first, &[])));
     if threads > 1 {
         let live = (rank == 0).then(|| Live::new(report, arguments, environment, &mut *output));
         output.differs = threads_of_process::run(joined, &spec, &profile, live)?;
@@ -140,18 +136,7 @@ pub fn run(
         let all: Vec<u32> = (0..world).filter(|it| !members.contains(it)).collect();
         let planned;
         (spec, planned) = read(&all, &mut Output::default())?;
-        report = RunReport {
-            launch: Some(LaunchReport {
-                by: launched.by,
-                reached: hosts.reached().clone(),
-                threads,
-                joined: took,
-                lost: lost.clone(),
-            }),
-            spec: spec.clone(),
-            planned,
-            rows: Vec::new(),
-        };
+        report = RunReport::new(spec.clone(), planned, Some(launch(&hosts, &lost)));
     }
 }
 

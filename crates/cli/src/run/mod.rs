@@ -61,6 +61,16 @@ pub struct RunReport {
 }
 
 impl RunReport {
+    /// The report of a run that has yet to begin.
+    fn new(spec: Spec, planned: Option<RunPlan>, launch: Option<LaunchReport>) -> Self {
+        Self {
+            spec,
+            planned,
+            rows: Vec::new(),
+            launch,
+        }
+    }
+
     /// Time of the ranks' cores, and what other programs took of it.
     pub fn cores(&self) -> CoreTime {
         CoreTime::sum(self.rows.iter().map(|it| it.cores))
@@ -91,12 +101,7 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     let among = job::JobRanks::default();
     let (spec, planned) = job::read(arguments, environment, output, among)?;
     let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
-    let report = RunReport {
-        spec: spec.clone(),
-        planned,
-        rows: Vec::new(),
-        launch: None,
-    };
+    let report = RunReport::new(spec.clone(), planned, None);
     let mut live = Live::new(report, arguments, environment, output);
     let mut observer = |event: Event<'_>| live.observe(event);
     let notes = if spec.processes {
