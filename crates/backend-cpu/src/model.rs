@@ -45,7 +45,7 @@ pub struct Model {
     pub copy_gb_s: f64,
     /// Rate at which operands are reduced, GB/s.
     pub reduce_gb_s: f64,
-    /// Time of a wait for another host if each rank has a core, µs.
+    /// Time until a message of another host has arrived, besides sending and receiving it, µs.
     pub network_hop_us: f64,
     /// Time to send a message to another host and to receive it, besides its bytes, µs.
     pub network_message_us: f64,
@@ -124,10 +124,13 @@ impl Model {
         let share = f64::from(ranks) / cores;
         // The machine's part of the work.
         let part = f64::from(ranks) / f64::from(shape.ranks.max(1));
-        let (wait, network_wait) = match share > 1.0 {
-            true => (self.switch_us * share, self.switch_us * share),
-            false => (self.hop_us, self.network_hop_us),
+        let switch = if share > 1.0 {
+            self.switch_us * share
+        } else {
+            0.0
         };
+        let wait = if share > 1.0 { switch } else { self.hop_us };
+        let network_wait = self.network_hop_us + switch;
         let most = self.load(choice.protocol, &work.most);
         let all = self.load(choice.protocol, &work.all);
         let all = all.times(part / cores);

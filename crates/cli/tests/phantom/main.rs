@@ -160,7 +160,7 @@ fn functions_that_are_called() {
 /// The whole of `topo gpu-test`, on small sizes.
 #[test]
 fn gpu_test() {
-    let phantom = Phantom::new("dgx-h100", &["fabric whole", "multiprocessors 4"]);
+    let phantom = Phantom::new("dgx-h100", &["fabric whole"]);
     let mut command = phantom.topo();
     let output = command
         .args(["gpu-test", "--cases", "1", "--end", "1K"])
