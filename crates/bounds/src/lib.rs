@@ -1,7 +1,7 @@
 //! What any schedule of a collective could reach on a machine, with proofs, and trees that reach
 //! it.
 //!
-//! [`capacity_graph`] makes the links of a planned job a graph with capacities. [`certify`] finds
+//! [`capacity_graph`] makes the links of a planned job a graph with capacities. [`certify()`] finds
 //! for each operation a cut or a partition that no schedule can beat, and packs trees that come
 //! near it. Both are stored in a [`Certificate`](plan::certificate::Certificate), whose checker is
 //! in the crate `plan` and uses nothing of the search here.

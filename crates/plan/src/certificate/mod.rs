@@ -1,13 +1,14 @@
 //! Proofs that no schedule of a collective is faster than a bound, and that forests reach it.
 //!
 //! A [`Certificate`] holds the capacity graph of a job and, for each collective, a [`Bound`] with
-//! its [`Proof`] and, where one is known, a [`Forest`] that runs at a bandwidth. [`check`] repeats
-//! the arithmetic: it sums links and counts ranks. It knows no flow, and uses nothing of the search
-//! that made the certificate (crate `bounds`).
+//! its [`Proof`] and, where one is known, a [`Forest`] that runs at a bandwidth. [`check()`]
+//! repeats the arithmetic: it sums links and counts ranks. It knows no flow, and uses nothing of
+//! the search that made the certificate (crate `bounds`).
 //!
 //! All bandwidths are whole numbers of 0.1 MB/s, all bounds are exact fractions of them.
 //!
-//! In reading order: [`graph`], [`cut`], [`forest`], [`value`], [`check`], [`json`].
+//! In reading order: [`graph`], [`cut`], [`forest`], [`value`], [`check`](mod@check),
+//! [`json`].
 
 pub mod check;
 pub mod cut;
