@@ -5,7 +5,6 @@
 
 use executor::backend::CommunicatorShape;
 use executor::{Choice, Request};
-use plan::cost::{CostModel, Estimate};
 use program::{Collective, Protocol, Reduction};
 use program::{Schedule, Transfer};
 
@@ -25,14 +24,6 @@ pub struct Explained {
 }
 
 impl Profile {
-    /// The cost model of a communicator.
-    pub const fn of(&self, shape: CommunicatorShape) -> ProfileModel<'_> {
-        ProfileModel {
-            profile: self,
-            shape,
-        }
-    }
-
     /// The choice for a request that is expected to be the fastest.
     pub fn choose(&self, request: &Request, shape: CommunicatorShape) -> Option<Choice> {
         Some(self.explain(request, shape).first()?.choice)
@@ -41,29 +32,16 @@ impl Profile {
     /// The choices for a request with their expected times, from the fastest on, which
     /// [`Self::choose`] takes.
     pub fn explain(&self, request: &Request, shape: CommunicatorShape) -> Vec<Explained> {
-        let (model, bytes) = (self.of(shape), request.bytes(shape.ranks));
-        let serving = |estimates: Vec<Estimate<Choice>>| -> Vec<Estimate<Choice>> {
-            let all = estimates.into_iter();
-            all.filter(|it| serves(request, &it.choice, shape))
-                .collect()
+        let bytes = request.bytes(shape.ranks);
+        let serving = |mut all: Vec<Explained>| {
+            all.retain(|it| serves(request, &it.choice, shape));
+            all
         };
-        let measured = serving(model.measured(request.collective, bytes));
-        let is_measured = !measured.is_empty();
-        let estimates = match is_measured {
-            true => measured,
-            false => serving(model.predicted(request.collective, bytes)),
-        };
-        let explained = |it: Estimate<Choice>| {
-            let parts = self
-                .model
-                .predict(request.collective, &it.choice, &shape, bytes);
-            Explained {
-                choice: it.choice,
-                time_us: it.time_us,
-                parts: parts.filter(|_| !is_measured),
-            }
-        };
-        let mut all: Vec<Explained> = estimates.into_iter().map(explained).collect();
+        let mut all = serving(self.measured(request.collective, shape, bytes));
+        if all.is_empty() {
+            all = serving(self.predicted(request.collective, shape, bytes));
+            quickly_proved(&mut all, request.collective, shape);
+        }
         all.sort_by(|one, other| one.time_us.total_cmp(&other.time_us));
         all
     }
@@ -76,20 +54,85 @@ impl Profile {
         choice: &Choice,
         shape: CommunicatorShape,
     ) -> Option<f64> {
-        let bytes = request.bytes(shape.ranks);
-        let measured = self.of(shape).measured(request.collective, bytes);
+        let (collective, bytes) = (request.collective, request.bytes(shape.ranks));
+        let measured = self.measured(collective, shape, bytes);
         if measured.is_empty() {
-            let predicted = self
-                .model
-                .predict(request.collective, choice, &shape, bytes)?;
+            let predicted = self.model.predict(collective, choice, &shape, bytes)?;
             return Some(predicted.time_us());
         }
-        let same = |it: &Estimate<Choice>| {
+        let same = |it: &Explained| {
             (it.choice.schedule, it.choice.transfer) == (choice.schedule, choice.transfer)
                 && (choice.transfer == Transfer::Direct || it.choice.protocol == choice.protocol)
         };
         Some(measured.into_iter().find(same)?.time_us)
     }
+
+    /// The times that were measured with as many ranks of one host.
+    fn measured(
+        &self,
+        collective: Collective,
+        shape: CommunicatorShape,
+        bytes: u64,
+    ) -> Vec<Explained> {
+        let measured = self.measured.iter().filter(|it| {
+            let measured = (it.collective, it.ranks, it.hosts, it.threads);
+            // Hosts of a network differ from hosts as which one machine acted.
+            measured == (collective, shape.ranks, 1, shape.one_process) && shape.hosts == 1
+        });
+        let explained = |it: &MeasuredChoice| {
+            Some(Explained {
+                choice: it.choice(self.channels.min(shape.channels))?,
+                time_us: interpolate(&self.sizes, &it.times_us, bytes)?,
+                parts: None,
+            })
+        };
+        measured.filter_map(explained).collect()
+    }
+
+    /// The times that the model predicts.
+    fn predicted(
+        &self,
+        collective: Collective,
+        shape: CommunicatorShape,
+        bytes: u64,
+    ) -> Vec<Explained> {
+        let leaders = u16::try_from(shape.crowd.cores).unwrap_or(u16::MAX);
+        let leaders = leaders.clamp(1, shape.channels.max(1));
+        let choices = all_choices(collective).flat_map(|choice| {
+            // More channels only help an algorithm that leaves ranks without work.
+            let by_leaders =
+                choice.schedule == Schedule::Leader || choice.transfer == Transfer::Hierarchical;
+            let several = by_leaders && leaders > 1;
+            let several = several.then_some(Choice {
+                channels: leaders,
+                ..choice
+            });
+            [choice].into_iter().chain(several)
+        });
+        let explained = |choice: Choice| {
+            let parts = self.model.predict(collective, &choice, &shape, bytes)?;
+            Some(Explained {
+                choice,
+                time_us: parts.time_us(),
+                parts: Some(parts),
+            })
+        };
+        choices.filter_map(explained).collect()
+    }
+}
+
+/// Leaves out choices whose programs take long to prove where those of others take less.
+fn quickly_proved(all: &mut Vec<Explained>, collective: Collective, shape: CommunicatorShape) {
+    // The processes of a machine prove at the same time.
+    let processes = match shape.one_process {
+        true => 1.0,
+        false => f64::from(shape.crowd.ranks) / f64::from(shape.crowd.cores.max(1)),
+    };
+    let steps = |it: &Explained| steps(collective, &it.choice, (shape.ranks, shape.hosts));
+    let fewest = all.iter().map(steps).fold(f64::INFINITY, f64::min);
+    let most = STEPS_A_SECOND / processes.max(1.0);
+    let most = most.max(MANY_STEPS).max(fewest);
+    all.retain(|it| steps(it) <= most);
 }
 
 /// Whether a choice can carry out a request.
@@ -144,85 +187,6 @@ const STEPS_A_SECOND: f64 = 50_000.0;
 /// Steps of programs that are always proved: those of a mesh of 32 ranks.
 const MANY_STEPS: f64 = 1024.0;
 
-/// The cost model of one communicator.
-#[derive(Debug, Clone, Copy)]
-pub struct ProfileModel<'a> {
-    profile: &'a Profile,
-    shape: CommunicatorShape,
-}
-
-impl CostModel for ProfileModel<'_> {
-    type Choice = Choice;
-
-    fn ranks(&self) -> u32 {
-        self.shape.ranks
-    }
-
-    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
-        let measured = self.measured(collective, bytes);
-        if measured.is_empty() {
-            return self.predicted(collective, bytes);
-        }
-        measured
-    }
-}
-
-impl ProfileModel<'_> {
-    /// The times that were measured with as many ranks of one host.
-    fn measured(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
-        let (profile, shape) = (self.profile, self.shape);
-        let measured = profile.measured.iter().filter(|it| {
-            let measured = (it.collective, it.ranks, it.hosts, it.threads);
-            // Hosts of a network differ from hosts as which one machine acted.
-            measured == (collective, shape.ranks, 1, shape.one_process) && shape.hosts == 1
-        });
-        let estimate = |it: &MeasuredChoice| {
-            Some(Estimate {
-                choice: it.choice(profile.channels.min(shape.channels))?,
-                time_us: interpolate(&profile.sizes, &it.times_us, bytes)?,
-            })
-        };
-        measured.filter_map(estimate).collect()
-    }
-
-    /// The times that the model predicts.
-    fn predicted(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Choice>> {
-        let shape = self.shape;
-        let leaders = u16::try_from(shape.crowd.cores).unwrap_or(u16::MAX);
-        let leaders = leaders.clamp(1, shape.channels.max(1));
-        let choices = all_choices(collective).flat_map(|choice| {
-            // More channels only help an algorithm that leaves ranks without work.
-            let by_leaders =
-                choice.schedule == Schedule::Leader || choice.transfer == Transfer::Hierarchical;
-            let several = by_leaders && leaders > 1;
-            let several = several.then_some(Choice {
-                channels: leaders,
-                ..choice
-            });
-            [choice].into_iter().chain(several)
-        });
-        // Where other choices have fewer, the proofs of all processes take about a second at most.
-        let processes = match shape.one_process {
-            true => 1.0,
-            false => f64::from(shape.crowd.ranks) / f64::from(shape.crowd.cores.max(1)),
-        };
-        let choices: Vec<Choice> = choices.collect();
-        let steps = |choice: &Choice| steps(collective, choice, (shape.ranks, shape.hosts));
-        let fewest = choices.iter().map(steps).fold(f64::INFINITY, f64::min);
-        let most = (STEPS_A_SECOND / processes.max(1.0))
-            .max(MANY_STEPS)
-            .max(fewest);
-        let choices = choices.into_iter().filter(|it| steps(it) <= most);
-        let predicted = choices.filter_map(|choice| {
-            let model = &self.profile.model;
-            let predicted = model.predict(collective, &choice, &shape, bytes)?;
-            let time_us = predicted.time_us();
-            Some(Estimate { choice, time_us })
-        });
-        predicted.collect()
-    }
-}
-
 /// Interpolates the time at a size on logarithmic scales; beyond the largest size proportionally.
 /// `None` where `times` ends before `sizes`.
 fn interpolate(sizes: &[u64], times: &[f64], bytes: u64) -> Option<f64> {
@@ -242,7 +206,47 @@ fn interpolate(sizes: &[u64], times: &[f64], bytes: u64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use executor::bootstrap::Crowd;
+    use program::ElementType;
+
     use super::*;
+
+    /// Leaving out programs that take long to prove leaves some.
+    #[test]
+    fn every_collective_has_a_choice() {
+        let profile = Profile::default();
+        let flags = [false, true];
+        for ranks in [1, 2, 3, 16, 64, 65, 100, 256, 1000, 4096] {
+            for (hosts, cores) in [(1, 1), (1, 2), (1, 128), (2, 2), (8, 2), (ranks, 2)] {
+                for (one_process, in_place) in flags.map(|it| flags.map(|by| (it, by))).concat() {
+                    let shape = CommunicatorShape {
+                        ranks,
+                        one_process,
+                        hosts: hosts.min(ranks),
+                        even_hosts: ranks.is_multiple_of(hosts.min(ranks)),
+                        channels: 2,
+                        crowd: Crowd { ranks, cores },
+                    };
+                    for collective in Collective::ALL {
+                        for reduction in [Reduction::Sum, Reduction::PreMultipliedSum] {
+                            let request = Request {
+                                collective,
+                                element: ElementType::F32,
+                                reduction,
+                                root: 0,
+                                to: 0,
+                                in_place,
+                                count: 100,
+                                choice: None,
+                            };
+                            let choice = profile.choose(&request, shape);
+                            assert!(choice.is_some(), "{collective} {shape:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn times_between_sizes_are_on_a_straight_line_of_logarithms() {

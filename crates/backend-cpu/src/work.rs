@@ -1,6 +1,7 @@
 //! The work of a collective: what each rank does, and how often it waits for others.
 
 use executor::Choice;
+use program::lower::BLOCKS_TOGETHER;
 use program::{Collective, Schedule, Transfer};
 
 /// The work of one rank, or of several together.
@@ -165,9 +166,6 @@ pub fn steps(collective: Collective, choice: &Choice, (ranks, hosts): (u32, u32)
         Transfer::Hierarchical => ranks + between(hosts),
     }
 }
-
-/// Blocks of a host that leave together, as hierarchical programs send them.
-const TOGETHER: f64 = 4.0;
 
 /// A collective, as numbers to calculate with.
 struct Job {
@@ -366,7 +364,8 @@ impl Job {
         // Several blocks leave in one message of the network.
         let several = |load: Load| Load {
             messages: load.messages * copies,
-            network_messages: load.network_messages * (copies / TOGETHER).max(1.0),
+            network_messages: load.network_messages
+                * (copies / f64::from(BLOCKS_TOGETHER)).max(1.0),
             ..load
         };
         let all = inside.with(several(between.all), hosts);

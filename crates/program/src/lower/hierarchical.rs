@@ -14,8 +14,9 @@ use super::request::ProgramRequest;
 use super::write::{Fold, spread};
 use crate::{BufferKind, Collective, ConnectionEnd, Operand, Pieces, Step};
 
-/// Blocks of a host that are sent before the next ones are received. FIFOs need as many slots.
-const TOGETHER: usize = 4;
+/// Blocks of a host that hierarchical programs send before they receive the next ones. FIFOs need
+/// as many slots.
+pub const BLOCKS_TOGETHER: u32 = 4;
 
 pub fn hierarchical(place: &ChannelMember<'_>, hierarchy: &Hierarchy) -> ChannelLanes {
     let host = hierarchy.host_of[place.rank as usize];
@@ -192,7 +193,7 @@ impl Inside<'_> {
     /// they receive the next one, so a few blocks at a time fit in the FIFOs' slots.
     fn body(&self, steps: &[Step]) -> Vec<Step> {
         let copies: Vec<u32> = (0..self.copies()).collect();
-        let all = copies.chunks(TOGETHER).flat_map(|copies| {
+        let all = copies.chunks(BLOCKS_TOGETHER as usize).flat_map(|copies| {
             let step = |step| copies.iter().filter_map(move |copy| self.copy(step, *copy));
             steps.iter().flat_map(step)
         });

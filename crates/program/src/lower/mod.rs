@@ -48,6 +48,7 @@ mod tree;
 mod trees;
 mod write;
 
+pub use hierarchical::BLOCKS_TOGETHER;
 pub use lowering::{Likeness, Lowering};
 pub use request::ProgramRequest;
 pub use send_recv::{SendRecv, send_recv};
