@@ -143,24 +143,30 @@ fn mean(
         let taken = batch(communicator, choice, u64::from(iterations), launch)?;
         return Ok(taken.as_secs_f64() * 1e6 / f64::from(iterations));
     }
-    // Growing batches until one takes a tenth of the time, then some that fill it together.
-    let wanted = Duration::from_millis(spec.time_ms);
-    let mut launches = 1_u64;
-    let mut taken = batch(communicator, choice, launches, launch)?;
-    while taken < wanted / 10 && launches < MOST_LAUNCHES {
-        // Twice as many, or enough for half of the missing time.
-        let missing = wanted.as_nanos() / 20 / taken.as_nanos().max(1);
-        let factor = u64::try_from(missing).unwrap_or(2).clamp(2, 64);
-        launches = (launches * factor).min(MOST_LAUNCHES);
-        taken = batch(communicator, choice, launches, launch)?;
+    let wanted = spec.time_ms as f64 * 1e3;
+    let (mut launches, mut spent, mut each_us) = (1, 0.0, f64::INFINITY);
+    let mut timed = |launches: u64| -> Result<f64> {
+        let taken = batch(communicator, choice, launches, launch)?;
+        Ok(taken.as_secs_f64() * 1e6)
+    };
+    // Growing batches, at least two, to learn what a launch takes. The fastest counts, because one
+    // that was disturbed would make the measured batches too short.
+    for tried in 1.. {
+        let taken = timed(launches)?;
+        spent += taken;
+        each_us = (taken / launches as f64).min(each_us);
+        if tried > 1 && spent >= wanted / 5.0 || launches == MOST_LAUNCHES {
+            break;
+        }
+        // Enough for a twentieth of the time.
+        let enough = (wanted / 20.0 / each_us.max(1e-3)) as u64;
+        launches = enough.clamp(1, launches * 64).min(MOST_LAUNCHES);
     }
-    let each = taken.as_secs_f64() / launches as f64;
-    let fill = (wanted.as_secs_f64() / BATCHES as f64 / each) as u64;
+    let fill = (wanted / BATCHES as f64 / each_us.max(1e-3)) as u64;
     let fill = fill.clamp(1, MOST_LAUNCHES);
     let mut batches = [0.0; BATCHES];
     for time in &mut batches {
-        let taken = batch(communicator, choice, fill, launch)?;
-        *time = taken.as_secs_f64() * 1e6 / fill as f64;
+        *time = timed(fill)? / fill as f64;
     }
     batches.sort_by(f64::total_cmp);
     // A survey compares choices that are measured one after the other, so what disturbs one of
