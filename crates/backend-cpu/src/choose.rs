@@ -10,7 +10,7 @@ use program::{Schedule, Transfer};
 
 use crate::model::Prediction;
 use crate::profile::{MeasuredChoice, Profile};
-use crate::work::steps;
+use crate::work::{steps, work};
 
 /// A choice for a request, with its expected time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Explained {
     pub time_us: f64,
     /// The parts of the time, if the model predicts it; `None` if it was measured.
     pub parts: Option<Prediction>,
+    /// Slots and signals that all ranks send; `None` for an algorithm without a model.
+    pub messages: Option<f64>,
 }
 
 impl Profile {
@@ -80,10 +82,12 @@ impl Profile {
             measured == (collective, shape.ranks, 1, shape.one_process) && shape.hosts == 1
         });
         let explained = |it: &MeasuredChoice| {
+            let choice = it.choice(self.channels.min(shape.channels))?;
             Some(Explained {
-                choice: it.choice(self.channels.min(shape.channels))?,
+                choice,
                 time_us: interpolate(&self.sizes, &it.times_us, bytes)?,
                 parts: None,
+                messages: messages(collective, &choice, shape, bytes),
             })
         };
         measured.filter_map(explained).collect()
@@ -115,10 +119,22 @@ impl Profile {
                 choice,
                 time_us: parts.time_us(),
                 parts: Some(parts),
+                messages: messages(collective, &choice, shape, bytes),
             })
         };
         choices.filter_map(explained).collect()
     }
+}
+
+/// Slots and signals that all ranks send.
+fn messages(
+    collective: Collective,
+    choice: &Choice,
+    shape: CommunicatorShape,
+    bytes: u64,
+) -> Option<f64> {
+    let all = work(collective, choice, (shape.ranks, shape.hosts), bytes)?.all;
+    Some(all.messages + all.signals)
 }
 
 /// Leaves out choices whose programs take long to prove where those of others take less.

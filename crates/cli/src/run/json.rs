@@ -124,6 +124,9 @@ struct ExplainedJson {
     time_us: f64,
     /// Its parts, if a model predicts it; null if it was measured for the cost profile.
     parts: Option<PartsJson>,
+    /// FIFO slots and signals that all ranks send, if each message fits in one slot; null for an
+    /// algorithm without a model.
+    messages: Option<f64>,
 }
 
 /// Parts of a predicted time, which follow each other, µs.
@@ -265,6 +268,7 @@ impl ExplainedJson {
                 bytes_us: it.bytes_us,
                 network_us: it.network_us,
             }),
+            messages: explained.messages,
         }
     }
 }
