@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use backend_cpu::{Cpu, Profile, choose};
+use executor::backend::CommunicatorShape;
+use executor::bootstrap::Crowd;
 use executor::{Choice, Communicator, Request};
 use program::{Schedule, Transfer};
 
@@ -15,8 +17,7 @@ pub fn choose(
     profile: &Profile,
     request: &Request,
 ) -> Result<Choice> {
-    let (schedule, wanted_transfer) = (spec.schedule()?, spec.transfer()?);
-    let place = communicator.shape()?;
+    let shape = communicator.shape()?;
     communicator.set_choice(None);
     let usual = communicator.choice(request);
     let channels = match (spec.channels, &usual) {
@@ -24,8 +25,8 @@ pub fn choose(
         (None, Ok(usual)) => usual.channels,
         (None, Err(_)) => profile.channels,
     };
-    let channels = channels.min(place.channels);
-    if schedule.is_none() && wanted_transfer.is_none() && spec.protocol.is_none() {
+    let channels = channels.min(shape.channels);
+    if spec.algorithm.is_none() && spec.transfer.is_none() && spec.protocol.is_none() {
         return Ok(Choice { channels, ..usual? });
     }
     // Among choices without a known time, the one most like the unrestricted choice.
@@ -40,20 +41,9 @@ pub fn choose(
         })
     };
     let mut best: Option<(f64, Choice)> = None;
-    for choice in choose::choices(request, place) {
+    for choice in within_limits(spec, request, shape)? {
         let choice = Choice { channels, ..choice };
-        let wanted = schedule.is_none_or(|it| it == choice.schedule)
-            && wanted_transfer.is_none_or(|it| it == choice.transfer)
-            && match choice.transfer {
-                Transfer::Fifo => spec.protocol.is_none_or(|it| it == choice.protocol),
-                // A direct transfer has no protocol.
-                Transfer::Direct => spec.protocol.is_none(),
-                Transfer::Hierarchical => spec.protocol.is_none_or(|it| it == choice.protocol),
-            };
-        if !wanted {
-            continue;
-        }
-        let time = profile.predict(request, &choice, place);
+        let time = profile.predict(request, &choice, shape);
         let time = time.unwrap_or(f64::INFINITY);
         let better = best.is_none_or(|(least, kept)| {
             time < least || time == least && unlike(&choice) < unlike(&kept)
@@ -62,23 +52,66 @@ pub fn choose(
             best = Some((time, choice));
         }
     }
-    let hierarchical = wanted_transfer == Some(Transfer::Hierarchical);
-    if best.is_none() && hierarchical && !place.even_hosts && spec.collective.splits_message() {
+    let (_, choice) = best.context("no algorithm is left")?;
+    Ok(choice)
+}
+
+/// Fails, before ranks are started on this machine, if no choice is within the limits of the
+/// command line.
+pub fn check(spec: &Spec) -> Result<()> {
+    let request = Request {
+        collective: spec.collective,
+        element: spec.element()?,
+        reduction: spec.reduction()?,
+        root: spec.root,
+        to: 0,
+        in_place: false,
+        count: 1,
+        choice: None,
+    };
+    let shape = CommunicatorShape {
+        ranks: spec.ranks,
+        one_process: !spec.processes,
+        hosts: spec.hosts,
+        even_hosts: spec.ranks.is_multiple_of(spec.hosts.max(1)),
+        channels: 1,
+        crowd: Crowd {
+            ranks: spec.ranks,
+            cores: 1,
+        },
+    };
+    within_limits(spec, &request, shape).map(drop)
+}
+
+/// The choices for a request within the limits of the command line, at least one, each with one
+/// channel.
+fn within_limits(spec: &Spec, request: &Request, shape: CommunicatorShape) -> Result<Vec<Choice>> {
+    let (schedule, transfer) = (spec.schedule()?, spec.transfer()?);
+    let mut choices = choose::choices(request, shape);
+    choices.retain(|choice| {
+        schedule.is_none_or(|it| it == choice.schedule)
+            && transfer.is_none_or(|it| it == choice.transfer)
+            && match choice.transfer {
+                // A direct transfer has no protocol.
+                Transfer::Direct => spec.protocol.is_none(),
+                _ => spec.protocol.is_none_or(|it| it == choice.protocol),
+            }
+    });
+    if !choices.is_empty() {
+        return Ok(choices);
+    }
+    let collective = spec.collective;
+    let name = collective.command_name();
+    let hierarchical = transfer == Some(Transfer::Hierarchical);
+    if hierarchical && !shape.even_hosts && collective.splits_message() {
         bail!(
-            "hierarchical algorithms for {} need as many ranks on each host; expected another --transfer",
-            spec.collective.command_name()
+            "hierarchical algorithms for {name} need as many ranks on each host; expected another --transfer"
         );
     }
-    let (_, choice) = best.with_context(|| {
-        format!(
-            "no algorithm for {} fits --algorithm, --transfer and --protocol; expected one of the algorithms {}, \
-             with a protocol or, for mesh, two-phase-mesh, leader and nvls, with --transfer direct",
-            spec.collective.command_name(),
-            algorithms(spec.collective)
-                .map(Schedule::name)
-                .collect::<Vec<_>>()
-                .join(", ")
-        )
-    })?;
-    Ok(choice)
+    let all: Vec<&str> = algorithms(collective).map(Schedule::name).collect();
+    bail!(
+        "no algorithm for {name} fits --algorithm, --transfer and --protocol; expected one of the algorithms {}, \
+         with a protocol or, for mesh, two-phase-mesh, leader and nvls, with --transfer direct",
+        all.join(", ")
+    )
 }

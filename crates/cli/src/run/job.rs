@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
 use plan::{Connection, Expansion, Plan};
-use program::{Collective, Transfer};
+use program::Collective;
 use sha2::{Digest, Sha256};
 use topology::edit::Edit;
 
@@ -115,7 +115,10 @@ pub fn read(
         0 => all_ranks,
         left => left,
     };
-    check_hosts(arguments, collective, ranks)?;
+    if arguments.hosts > ranks {
+        let hosts = arguments.hosts;
+        bail!("--hosts {hosts}: expected at most {ranks}, one host for each rank");
+    }
     if arguments.root >= ranks {
         let (root, last) = (arguments.root, ranks - 1);
         bail!("--root {root}: no such rank; expected one of 0 to {last}");
@@ -196,24 +199,6 @@ pub fn ranks_of_process(arguments: &RunArguments, processes: u32) -> Result<u32>
         );
     }
     Ok(ranks)
-}
-
-/// Whether so many ranks can act as the hosts of `--hosts`.
-fn check_hosts(arguments: &RunArguments, collective: Collective, ranks: u32) -> Result<()> {
-    if arguments.hosts > ranks {
-        let hosts = arguments.hosts;
-        bail!("--hosts {hosts}: expected at most {ranks}, one host for each rank");
-    }
-    let uneven = !ranks.is_multiple_of(arguments.hosts) && collective.splits_message();
-    if uneven && arguments.transfer == Some(Transfer::Hierarchical) {
-        bail!(
-            "--hosts {}: hierarchical algorithms for {} need as many ranks on each host; expected a divisor of {ranks}, \
-             or another --transfer",
-            arguments.hosts,
-            collective.command_name()
-        );
-    }
-    Ok(())
 }
 
 /// The number of ranks by --ranks, or by nccl-tests' -t and -g.

@@ -100,6 +100,9 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     }
     let among = job::JobRanks::default();
     let (spec, planned) = job::read(arguments, environment, output, among)?;
+    if spec.backend == BackendName::Cpu {
+        choose::check(&spec)?;
+    }
     let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
     let report = RunReport::new(spec.clone(), planned, None);
     let mut live = Live::new(report, arguments, environment, output);
