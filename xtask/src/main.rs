@@ -50,7 +50,7 @@ enum Chore {
     Replay(replay::Arguments),
     /// Run the kernels on the emulator under AddressSanitizer
     Sanitize(sanitize::Arguments),
-    /// Measure jobs of many equal hosts: planning, the plan file, one rank's view
+    /// Measure many ranks: planning jobs of equal hosts, running here, simulating
     Scale(scale::Arguments),
     /// Run the tests of memory that ranks share under ThreadSanitizer
     ThreadSanitizer,

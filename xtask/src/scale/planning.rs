@@ -1,12 +1,10 @@
-//! `cargo xtask scale FILE`: the costs of a job of many equal hosts, from the topology file to one
-//! rank's view.
+//! The costs of planning a job of many equal hosts, from the topology file to one rank's view.
 //!
 //! Rows come from whole processes of `topo` in the release profile.
 
 use std::ffi::OsString;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,37 +13,15 @@ use plan::{GraphKind, Plan};
 use planner::{Job, Settings};
 use topology::xml::Document;
 
+use super::Arguments;
 use crate::measure::{self, Measured, Table, cell};
 
 /// Number of views that are made to time one.
 const SAMPLE: u32 = 1000;
 
-#[derive(clap::Args)]
-pub struct Arguments {
-    /// The topology file of one host
-    topology: PathBuf,
-    /// Numbers of hosts, one row each
-    #[arg(long, value_delimiter = ',', default_values_t = [128, 1024, 8192, 16_384])]
-    hosts: Vec<u32>,
-    /// Runs of each process; the fastest counts
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
-    /// Time the phases of planning inside this process instead
-    #[arg(long)]
-    phases: bool,
-    /// With --phases: place this second machine after each of the first
-    #[arg(long, requires = "phases")]
-    alternate: Option<PathBuf>,
-}
-
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if arguments.phases {
-        for hosts in &arguments.hosts {
-            phases(arguments, *hosts)?;
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let topo = measure::topo(None)?;
+/// Prints the table of planning.
+pub fn table(arguments: &Arguments, topology: &Path) -> Result<()> {
+    let topo = measure::topo(arguments.topo.as_deref())?;
     let heads = [
         "hosts",
         "ranks",
@@ -59,9 +35,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (table, head) = Table::new(0, &heads);
     println!("{head}");
     for hosts in &arguments.hosts {
-        println!("{}", table.row(&row(&topo, arguments, *hosts)?));
+        let row = row(&topo, arguments, topology, *hosts)?;
+        println!("{}", table.row(&row));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The fastest of several runs.
@@ -76,7 +53,7 @@ fn fastest(arguments: &Arguments, command: &[OsString]) -> Result<Measured> {
 
 /// One row: planning, the file, the view of the last rank, and the time of a view once the plan is
 /// read.
-fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<[String; 8]> {
+fn row(topo: &Path, arguments: &Arguments, topology: &Path, hosts: u32) -> Result<[String; 8]> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("plan.json");
     let options = [
@@ -88,7 +65,7 @@ fn row(topo: &Path, arguments: &Arguments, hosts: u32) -> Result<[String; 8]> {
         "-o",
     ];
     let mut command = measure::command(topo, &options, Some(&file));
-    command.push(arguments.topology.clone().into());
+    command.push(topology.into());
     let planned = fastest(arguments, &command)?;
     let text = std::fs::read_to_string(&file)?;
     let expansion = Plan::from_json(&text)?.expand()?;
@@ -132,8 +109,8 @@ fn read(path: &Path) -> Result<Arc<Document>> {
 }
 
 /// Times planning, and a rank's queries of the plan.
-fn phases(arguments: &Arguments, hosts: u32) -> Result<()> {
-    let first = read(&arguments.topology)?;
+pub fn phases(arguments: &Arguments, topology: &Path, hosts: u32) -> Result<()> {
+    let first = read(topology)?;
     let job = match &arguments.alternate {
         None => Job::hosts(first, hosts),
         Some(other) => {
