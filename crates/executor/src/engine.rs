@@ -32,6 +32,8 @@ struct Prepared<P> {
     direct: bool,
     /// A hash of the request and its choice.
     request: u64,
+    /// Whether it has run.
+    has_run: bool,
 }
 
 /// The parts of an engine.
@@ -216,6 +218,11 @@ impl<B: Backend> Engine<B> {
                 if let Some(progress) = &progress {
                     progress.finish();
                 }
+                // Yields were long while other ranks of the core prepared the program, as if a
+                // program computed there.
+                if !std::mem::replace(&mut prepared.has_run, true) {
+                    own.waiter.yielder().forget();
+                }
                 Ok(())
             }
             Err(error) => Err(self.fail(error)),
@@ -384,6 +391,7 @@ impl<B: Backend> Engine<B> {
             program,
             direct: choice.transfer != Transfer::Fifo,
             request: hash(request, &choice),
+            has_run: false,
         })
     }
 

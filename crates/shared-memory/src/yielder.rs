@@ -39,6 +39,12 @@ pub struct Yielder {
 }
 
 impl Yielder {
+    /// Forgets how long yields took, for instance while other ranks prepared what they now wait in.
+    pub fn forget(&self) {
+        self.missing.set(0);
+        self.rests_until.set(None);
+    }
+
     /// Yields; `now` is the present time. Returns the time after that, or `None` without yielding
     /// if yields take too long on this core: then the caller should sleep.
     pub fn try_yield(&self, now: Instant) -> Option<Instant> {

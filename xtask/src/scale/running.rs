@@ -64,7 +64,7 @@ fn row(topo: &Path, arguments: &Arguments, ranks: u32) -> Result<Vec<String>> {
     let mut algorithms: Vec<&str> = Vec::new();
     for figure in rows {
         let timing = &figure["out_of_place"];
-        row.push(cell(timing["latency_us"]["p50"].as_f64(), 0));
+        row.push(cell(timing["latency_us"]["p50"].as_f64(), 1));
         row.push(cell(figure["explained"][0]["messages"].as_f64(), 0));
         algorithms.extend(timing["algorithm"].as_str());
     }
