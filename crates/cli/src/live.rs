@@ -32,7 +32,8 @@ pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Pr
         Some(_) => Sysfs::recording(place, arguments.with_identifiers),
         None => Sysfs::new(place),
     };
-    let (answers, addresses) = beyond_files(root);
+    let asks_driver = root.is_none() || arguments.source.driver;
+    let (answers, addresses) = beyond_files(root, asks_driver);
     let options = asked(options(root, &sysfs, environment)?);
     let probe = Probe::of(&sysfs, answers, addresses.as_ref(), &options);
     known_gpus(arguments, &probe)?;
@@ -65,16 +66,15 @@ fn check_root(root: Option<&Path>) -> Result<()> {
     }
 }
 
-/// The driver's answers and the interfaces' addresses, which exist for this machine only.
-fn beyond_files(root: Option<&Path>) -> (Answers, Option<Addresses>) {
-    if root.is_some() {
-        return (Answers::none("a tree of files has no driver to ask"), None);
-    }
-    let answers = match Library::load() {
-        Ok(library) => nvml::ask(&library),
-        Err(reason) => Answers::none(reason),
+/// The driver's answers, and the interfaces' addresses, which exist for this machine only.
+fn beyond_files(root: Option<&Path>, asks_driver: bool) -> (Answers, Option<Addresses>) {
+    let answers = if asks_driver {
+        Library::load().map_or_else(Answers::none, |library| nvml::ask(&library))
+    } else {
+        Answers::none("a tree of files has no driver to ask")
     };
-    (answers, Some(Addresses::of_this_machine()))
+    let addresses = root.is_none().then(Addresses::of_this_machine);
+    (answers, addresses)
 }
 
 /// What the environment says about this machine, and the topology file that NCCL starts from.

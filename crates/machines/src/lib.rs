@@ -1,11 +1,14 @@
 //! Machines for tests: [`Machine`] opens the folders of `topologies/`, [`random`] makes machines,
-//! and [`FakeMachine`] writes a machine as files and driver answers to probe. [`elsewhere`] finds
-//! test data outside the repository.
+//! [`FakeMachine`] writes a machine as files and driver answers to probe, and
+//! [`comparable`](fn@comparable) leaves out what a probe cannot find. [`elsewhere`] finds test data
+//! outside the repository.
 
+pub mod comparable;
 pub mod elsewhere;
 pub mod fake;
 pub mod machine;
 pub mod random;
 
+pub use comparable::comparable;
 pub use fake::FakeMachine;
 pub use machine::{Expectation, Kind, Machine, Origin};

@@ -3,13 +3,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use phantom_machine::{Machine, Setup, VARIABLE};
-use topology::{System, xml};
+use phantom_machine::Machine;
 
 use crate::report;
-
-/// Most bytes of a machine file and of a topology file.
-const MOST_BYTES: u64 = 16 << 20;
 
 static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
 
@@ -17,20 +13,7 @@ static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 fn open() -> Result<Machine, String> {
-    let path = std::env::var_os(VARIABLE).ok_or_else(|| {
-        format!(
-            "this library is not NVIDIA's driver, but a stand-in for tests of the program topo; it presents no GPU \
-             because {VARIABLE} names no machine file"
-        )
-    })?;
-    let path = std::path::PathBuf::from(path);
-    let text = files::read_text(&path, MOST_BYTES).map_err(|error| error.to_string())?;
-    let setup = Setup::parse(&text).map_err(|why| format!("{}: {why}", path.display()))?;
-    let file = setup.topology.clone();
-    let bytes = files::read(file.as_ref(), MOST_BYTES).map_err(|error| error.to_string())?;
-    let document = xml::parse(&file, &bytes).map_err(|error| error.to_string())?;
-    let system = System::from_document(&document).map_err(|error| error.to_string())?;
-    let machine = Machine::new(&system, setup)?;
+    let machine = phantom_machine::open()?;
     if machine.setup.report.is_some() {
         // SAFETY: the function is of this library, which stays loaded.
         unsafe { libc::atexit(write_report) };

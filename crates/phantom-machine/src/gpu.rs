@@ -2,6 +2,7 @@
 
 use topology::BusId;
 
+use crate::attachment::Attachment;
 use crate::setup::Sizes;
 
 /// A GPU that a phantom driver presents.
@@ -23,6 +24,8 @@ pub struct Gpu {
     pub numa: i32,
     /// Whether NICs can access its memory (GPUDirect RDMA).
     pub rdma: bool,
+    /// What joins it to the machine.
+    pub attachment: Attachment,
 }
 
 /// Memory in MiB and multiprocessors of the best-known GPU of a compute capability, from NVIDIA's
@@ -41,8 +44,14 @@ const fn usual(sm: u32) -> (u64, u32) {
 }
 
 impl Gpu {
-    /// A GPU with these sizes.
-    pub(crate) fn new(bus_id: BusId, sm: u32, numa: i32, rdma: bool, sizes: Sizes) -> Self {
+    /// A GPU of a topology with these sizes.
+    pub(crate) fn new(
+        gpu: &topology::Gpu,
+        numa: i32,
+        sizes: Sizes,
+        attachment: Attachment,
+    ) -> Self {
+        let (bus_id, sm) = (gpu.bus_id, u32::try_from(gpu.sm).unwrap_or(0));
         let (mib, multiprocessors) = usual(sm);
         let mut uuid = *b"topo phm\0\0\0\0\0\0\0\0";
         uuid[8..].copy_from_slice(&bus_id.0.to_be_bytes());
@@ -54,7 +63,8 @@ impl Gpu {
             memory_bytes: sizes.memory_mib.unwrap_or(mib) << 20,
             multiprocessors: sizes.multiprocessors.unwrap_or(multiprocessors),
             numa,
-            rdma,
+            rdma: gpu.gdr,
+            attachment,
         }
     }
 }

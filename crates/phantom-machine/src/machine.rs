@@ -1,7 +1,9 @@
 //! The machine: GPUs and which of them reach each other.
 
+use topology::xml::{Document, c_int};
 use topology::{NodeId, PathTable, PathType, System};
 
+use crate::attachment::{self, Attachment};
 use crate::gpu::Gpu;
 use crate::setup::{Fabric, PeerRule, Setup};
 
@@ -23,9 +25,11 @@ impl Machine {
     /// Joins a topology and a setup.
     ///
     /// # Errors
-    /// The topology has a link that leads only one way, or the setup names a GPU that it lacks.
-    pub fn new(system: &System, setup: Setup) -> Result<Self, String> {
-        let paths = PathTable::compute(system, false)
+    /// The topology has an error, such as a link that leads only one way, or the setup names a GPU
+    /// that it lacks.
+    pub fn new(document: &Document, setup: Setup) -> Result<Self, String> {
+        let system = System::from_document(document).map_err(|error| error.to_string())?;
+        let paths = PathTable::compute(&system, false)
             .map_err(|_| "the topology has a link that leads only one way".to_owned())?;
         let mut found: Vec<(NodeId, i32)> = Vec::new();
         for (node, gpu) in system.gpus() {
@@ -49,12 +53,16 @@ impl Machine {
                 .find(|(cpu, _)| matches!(paths.kind(node, *cpu), PathType::Phb | PathType::C2c));
             near.map_or(0, |(_, cpu)| cpu.numa)
         };
-        let gpus = (0..).zip(&found).filter_map(|(number, (node, _))| {
+        let elements = attachment::gpus(document);
+        let gpus = (0..).zip(&found).filter_map(|(number, (node, dev))| {
             let gpu = system.gpu(*node)?;
             let own = setup.gpus.iter().filter(|(of, _)| *of == number);
             let sizes = own.fold(setup.sizes, |sizes, (_, own)| own.or(sizes));
-            let sm = u32::try_from(gpu.sm).unwrap_or(0);
-            Some(Gpu::new(gpu.bus_id, sm, numa(*node), gpu.gdr, sizes))
+            let mut elements = elements.iter();
+            let element = elements.find(|(_, gpu)| gpu.get("dev").map(c_int) == Some(*dev));
+            let attachment = element.map(|(pci, gpu)| Attachment::of(pci, gpu));
+            let attachment = attachment.unwrap_or_default();
+            Some(Gpu::new(gpu, numa(*node), sizes, attachment))
         });
         let joined = |one: NodeId, other: NodeId| {
             one != other && matches!(paths.kind(one, other), PathType::Nvl | PathType::Nvb)

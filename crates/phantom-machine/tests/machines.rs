@@ -4,17 +4,16 @@ use std::path::Path;
 
 use phantom_machine::setup::PeerRule;
 use phantom_machine::{Machine, Setup};
-use topology::{System, xml};
+use topology::xml;
 
 fn machine(name: &str, change: impl FnOnce(&mut Setup)) -> Machine {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../topologies");
     let path = folder.join(name).join("topology.xml");
     let text = std::fs::read(&path).unwrap();
     let document = xml::parse(name, &text).unwrap();
-    let system = System::from_document(&document).unwrap();
     let mut setup = Setup::of(path.display().to_string());
     change(&mut setup);
-    Machine::new(&system, setup).unwrap()
+    Machine::new(&document, setup).unwrap()
 }
 
 #[test]
@@ -64,10 +63,9 @@ fn every_machine_is_presented() {
             continue;
         };
         let document = xml::parse("topology.xml", &text).unwrap();
-        let Ok(system) = System::from_document(&document) else {
+        let Ok(machine) = Machine::new(&document, Setup::of("x")) else {
             continue;
         };
-        let machine = Machine::new(&system, Setup::of("x")).unwrap();
         presented += usize::from(!machine.gpus.is_empty());
     }
     assert!(presented >= 50, "{presented}");
@@ -77,9 +75,9 @@ fn every_machine_is_presented() {
 fn unknown_gpus_are_refused() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../topologies");
     let text = std::fs::read(folder.join("dgx-h100/topology.xml")).unwrap();
-    let system = System::from_document(&xml::parse("x", &text).unwrap()).unwrap();
+    let document = xml::parse("x", &text).unwrap();
     let setup = Setup::parse("topology x\ngpu 8 memory-mib 1").unwrap();
-    let error = Machine::new(&system, setup).unwrap_err();
+    let error = Machine::new(&document, setup).unwrap_err();
     assert!(
         error.contains("`gpu 8`") && error.contains("8 GPUs"),
         "{error}"

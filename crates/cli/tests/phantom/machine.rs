@@ -1,6 +1,7 @@
-//! A phantom machine: a folder with `libcuda.so.1`, a machine file and the report.
+//! A phantom machine: a folder with the driver's libraries, a machine file and the report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -46,7 +47,7 @@ impl Phantom {
     /// multiprocessors, so that launches are small.
     pub fn new(topology: &str, lines: &[&str]) -> Self {
         let phantom = Self {
-            folder: tempfile::tempdir().unwrap(),
+            folder: machines::fake::temporary().unwrap(),
         };
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let topology = root.join("topologies").join(topology).join("topology.xml");
@@ -59,7 +60,9 @@ impl Phantom {
         );
         std::fs::write(phantom.path("machine"), text).unwrap();
         let driver = built("libphantom_driver.so");
-        std::os::unix::fs::symlink(driver, phantom.path("libcuda.so.1")).unwrap();
+        symlink(driver, phantom.path("libcuda.so.1")).unwrap();
+        let nvml = built("libphantom_nvml.so");
+        symlink(nvml, phantom.path("libnvidia-ml.so.1")).unwrap();
         phantom
     }
 

@@ -3,6 +3,7 @@
 
 mod defects;
 mod machine;
+mod probe;
 
 use machine::Phantom;
 

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use tempfile::TempDir;
 use topology::xml::Document;
 
 /// A machine that exists only as files.
@@ -91,4 +92,19 @@ impl FakeMachine {
         )?;
         Ok(())
     }
+}
+
+/// A folder for a machine, which vanishes. A machine is hundreds of small files, so they are kept in
+/// memory where that can be done.
+///
+/// # Errors
+/// No folder can be made.
+pub fn temporary() -> std::io::Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() {
+        tempfile::tempdir_in(memory).ok()
+    } else {
+        None
+    };
+    made.map_or_else(tempfile::tempdir, Ok)
 }

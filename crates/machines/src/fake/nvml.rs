@@ -1,20 +1,15 @@
 //! The driver's answers.
 
 use anyhow::{Context, Result, ensure};
+use phantom_machine::attachment::{self, Attachment};
 use serde_json::{Value, json};
-use topology::bandwidth;
-use topology::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
+use topology::xml::{Document, Element, Tag, c_int};
 
 use super::FakeMachine;
 
-/// The function and the element of a GPU.
-type Found<'d> = (&'d Element, &'d Element);
-
 /// Makes the answers for the GPUs of a document.
 pub fn build(machine: &mut FakeMachine, document: &Document) -> Result<()> {
-    let mut found = Vec::new();
-    collect(&document.root, &mut found);
-    found.sort_by_key(|(_, gpu)| gpu.get("dev").map_or(-1, c_int));
+    let found = attachment::gpus(document);
     let devices: Vec<Value> = found
         .iter()
         .enumerate()
@@ -43,21 +38,8 @@ pub fn build(machine: &mut FakeMachine, document: &Document) -> Result<()> {
     Ok(())
 }
 
-fn collect<'d>(element: &'d Element, found: &mut Vec<Found<'d>>) {
-    for child in &element.children {
-        if child.tag == Tag::Gpu {
-            found.push((element, child));
-        }
-        collect(child, found);
-    }
-}
-
-fn device((pci, gpu): Found<'_>, index: usize) -> Result<Value> {
+fn device((pci, gpu): (&Element, &Element), index: usize) -> Result<Value> {
     let get = |name| gpu.get(name).unwrap_or_default();
-    let id = |low: &str, high: &str| {
-        let part = |name: &str| pci.get(name).map_or(0, c_unsigned_hexadecimal) & 0xffff;
-        part(high) << 16 | part(low)
-    };
     ensure!(
         pci.children(Tag::Gpu).count() == 1,
         "several GPUs of one function"
@@ -67,15 +49,13 @@ fn device((pci, gpu): Found<'_>, index: usize) -> Result<Value> {
         "a partition"
     );
     let sm = c_int(get("sm"));
-    let generation = generation(pci)?;
-    let width = pci.get("link_width").map_or(16, c_int);
-    let mut links = Vec::new();
-    for link in gpu.children(Tag::Nvlink) {
-        let remote = link.get("target").unwrap_or_default().to_uppercase();
-        for _ in 0..link.get("count").map_or(0, c_int) {
-            links.push(json!({"p2p": true, "up": true, "remote": remote}));
-        }
-    }
+    let attachment = Attachment::of(pci, gpu);
+    let generation = attachment
+        .generation
+        .context("a link speed of no generation")?;
+    let width = attachment.width;
+    let up = |remote: &String| json!({"p2p": true, "up": true, "remote": remote});
+    let mut links: Vec<Value> = attachment.nvlinks.iter().map(up).collect();
     let most = match sm {
         ..60 => 0,
         60..70 => 4,
@@ -90,16 +70,8 @@ fn device((pci, gpu): Found<'_>, index: usize) -> Result<Value> {
     );
     let none = json!({"p2p": {"failed": "NotSupported"}, "up": {"failed": "NotSupported"}, "remote": {"failed": "NotSupported"}});
     links.resize(most, none);
-    let c2c: Vec<Value> = gpu
-        .children(Tag::C2c)
-        .flat_map(|link| {
-            let bandwidth = link.get("bw").map_or(0, c_int);
-            vec![
-                json!({"up": true, "bandwidth": bandwidth});
-                link.get("count").map_or(0, c_int).max(0) as usize
-            ]
-        })
-        .collect();
+    let up = |bandwidth: &u32| json!({"up": true, "bandwidth": bandwidth});
+    let c2c: Vec<Value> = attachment.c2c_mbps.iter().map(up).collect();
     ensure!(
         c2c.is_empty() || sm >= 90,
         "C2C links of a GPU before Hopper"
@@ -115,8 +87,8 @@ fn device((pci, gpu): Found<'_>, index: usize) -> Result<Value> {
         "uuid": format!("GPU-{index:08x}-1111-2222-3333-444444444444"),
         "pci": {
             "bus_id": pci.get("busid"),
-            "device": id("vendor", "device"),
-            "subsystem": id("subsystem_vendor", "subsystem_device"),
+            "device": attachment.device,
+            "subsystem": attachment.subsystem,
         },
         "compute_capability": sm,
         "link_generation": generation,
@@ -130,16 +102,4 @@ fn device((pci, gpu): Found<'_>, index: usize) -> Result<Value> {
         "c2c": c2c,
         "fabric": {"failed": "NotSupported"},
     }))
-}
-
-/// The PCIe generation with the bandwidth of the function's link.
-fn generation(pci: &Element) -> Result<usize> {
-    let text = pci.get("link_speed").unwrap_or_default();
-    let own = bandwidth::pci(text, 16);
-    let speeds = ["2.5", "5.0", "8.0", "16.0", "32.0", "64.0"];
-    let at = speeds
-        .iter()
-        .position(|speed| bandwidth::pci(&format!("{speed} GT/s PCIe"), 16) == own);
-    at.map(|at| at + 1)
-        .with_context(|| format!("a link speed {text:?}"))
 }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use machines::{FakeMachine, Machine};
+use machines::{FakeMachine, Machine, comparable};
 use topology::xml::{Document, Element, Tag};
 
-use crate::common::{OnDisk, comparable, temporary};
+use crate::common::OnDisk;
 
 /// Machines that no probe could have given, with the reason.
 fn not_probed() -> BTreeMap<&'static str, &'static str> {
@@ -134,7 +134,7 @@ fn files_of_guests_are_recorded() {
         ..machine.options.clone()
     };
     let recorded = probe::Probe::of(&sysfs, crate::common::answers(&fake), None, &options);
-    let folder = temporary();
+    let folder = machines::fake::temporary().unwrap();
     probe::record::save(folder.path(), &sysfs, &recorded, None).unwrap();
     let kept = probe::record::Recording::open(folder.path())
         .unwrap()

@@ -7,7 +7,7 @@ use probe::nvml::Answers;
 use probe::record::{RecordError, save};
 use probe::{Addresses, Probe, ProbeOptions, Sysfs};
 
-use crate::common::{OnDisk, answers, fake, probe_folder, temporary};
+use crate::common::{OnDisk, answers, fake, probe_folder};
 
 /// Probes a folder and records it into another.
 fn record(
@@ -36,7 +36,7 @@ fn replays_give_the_same() {
         let fake = fake(name);
         let machine = OnDisk::new(&fake);
         for identifiers in [false, true] {
-            let folder = temporary();
+            let folder = machines::fake::temporary().unwrap();
             let recorded = record(
                 machine.folder.path(),
                 answers(&fake),
@@ -88,7 +88,7 @@ fn nothing_private_is_kept() {
     ];
     let machine = OnDisk::new(&fake);
     let found = |identifiers: bool| {
-        let folder = temporary();
+        let folder = machines::fake::temporary().unwrap();
         record(
             machine.folder.path(),
             answers(&fake),
@@ -195,7 +195,7 @@ fn names_after_addresses_are_replaced() {
         found[0].0.starts_with("enx00000000000") && found[0].1 == 2000,
         "{found:?}"
     );
-    let folder = temporary();
+    let folder = machines::fake::temporary().unwrap();
     save(folder.path(), &sysfs, &probe, Some(&addresses)).unwrap();
     let recorded = probe::record::Recording::open(folder.path())
         .unwrap()
@@ -230,7 +230,7 @@ fn gpus_in_use_are_recorded() {
         visible_devices: Some("GPU-00000003,5,99,1".to_owned()),
         ..ProbeOptions::default()
     };
-    let folder = temporary();
+    let folder = machines::fake::temporary().unwrap();
     let recorded = record(
         machine.folder.path(),
         answers(&fake),
@@ -259,7 +259,7 @@ fn gpus_in_use_are_recorded() {
 
 #[test]
 fn recordings_are_refused() {
-    let folder = temporary();
+    let folder = machines::fake::temporary().unwrap();
     let open = probe::record::Recording::open(folder.path());
     assert!(matches!(open, Err(RecordError::NoRecording(_))));
     fs::write(folder.path().join("nvml.json"), "{\"driver\": 1").unwrap();
