@@ -39,7 +39,16 @@ pub fn table(arguments: &Arguments) -> Result<()> {
 /// One row.
 fn row(topo: &Path, arguments: &Arguments, ranks: u32) -> Result<Vec<String>> {
     let count = ranks.to_string();
-    let mut common = vec!["run", "all-reduce", "--ranks", &count, "--no-in-place"];
+    // Every rank would add up the elements of all others to check its own.
+    let mut common = vec![
+        "run",
+        "all-reduce",
+        "--ranks",
+        &count,
+        "--no-in-place",
+        "--check",
+        "0",
+    ];
     if arguments.processes {
         common.push("--processes");
     }

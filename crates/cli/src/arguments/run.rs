@@ -105,7 +105,8 @@ pub struct RunArguments {
     /// One process per rank, not one thread
     #[arg(long)]
     pub processes: bool,
-    /// Let the processes act as N hosts: only ranks of one host share memory, the others use TCP
+    /// Let the processes act as N hosts: only ranks of one host share memory, the others use TCP or
+    /// --net-plugin
     #[arg(long, value_name = "N", requires = "processes", default_value_t = 1, hide_default_value = true,
           value_parser = within::<u32>(1..=1024))]
     pub hosts: u32,

@@ -138,6 +138,7 @@ fn spec(arguments: &CalibrateArguments, collective: Collective, shape: Shape) ->
             Kind::Threads => 1,
             Kind::Processes { hosts } => hosts,
         },
+        network: None,
         backend: BackendName::Cpu,
         devices: Devices::default(),
         collective,

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use topology::edit::Edit;
 
 use super::Spec;
+use super::network::Network;
 use super::ports::PlanPorts;
 use super::spec::Devices;
 use crate::arguments::JobArguments;
@@ -126,10 +127,15 @@ pub fn read(
     if arguments.reply && collective != Collective::Broadcast {
         bail!("--reply is for broadcast only");
     }
+    let network = match arguments.hosts {
+        1 => None,
+        _ => Some(Network::of_rehearsal(arguments, environment, output)?),
+    };
     let mut spec = Spec {
         ranks,
         processes: arguments.processes,
         hosts: arguments.hosts,
+        network,
         backend: arguments.backend,
         devices: devices(arguments, environment),
         collective,

@@ -1,6 +1,5 @@
 //! Ranks that a launcher started, on one host or several: this process is one of them.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,13 +10,13 @@ use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
 use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Failure, Settings};
-use net::{Host, Hosts, Options, Ports, Reached, Survivor, WantedPlugin};
-use net_plugin::log::Level;
+use net::{Host, Hosts, Options, Ports, Reached, Survivor};
 use sha2::{Digest, Sha256};
 
 use super::event::{Event, Observer};
 use super::live::Live;
 use super::load::Watch;
+use super::network::Network;
 use super::spec::Devices;
 use super::{RunReport, RunRow, Spec, bind, cuda, job, measure, threads_of_process};
 use crate::arguments::join::JoinArguments;
@@ -26,9 +25,6 @@ use crate::environment::Environment;
 use crate::join::launcher::{self, Launched};
 use crate::join::meeting;
 use crate::output::Output;
-
-/// Most sockets of a connection, as in NCCL.
-const MOST_SOCKETS: u16 = 64;
 
 /// How the ranks of a report came together.
 #[derive(Debug)]
@@ -168,7 +164,7 @@ fn join(
         names: nccl("NCCL_SOCKET_IFNAME"),
         family: nccl("NCCL_SOCKET_FAMILY"),
     };
-    let sockets = sockets(given.sockets, nccl, output)?;
+    let network = Network::of(arguments, environment, output)?;
     let longest = Duration::from_secs(given.join_timeout);
     let found = meeting::find(given, &environment.launcher, launched, &interfaces, longest)?;
     if found.weak && launched.rank == 0 {
@@ -203,69 +199,17 @@ fn join(
             ..Timing::default()
         },
         share_memory: nccl("NCCL_SHM_DISABLE").is_none_or(|it| it == "0"),
-        sockets,
-        checks: given.checksums,
+        sockets: network.sockets,
+        checks: network.checksums,
         ports,
         pxn: nccl("NCCL_PXN_DISABLE").is_none_or(|it| it.trim() != "1"),
-        net_plugin: net_plugin(given.net_plugin.as_deref(), nccl)?,
+        net_plugin: network.plugin()?,
     });
     if let Some(file) = &found.file {
         // All have read it, or never will.
         file.remove();
     }
     Ok(hosts?)
-}
-
-/// Sockets per connection between hosts, from the command line or NCCL's variables.
-fn sockets(given: u16, nccl: impl Fn(&str) -> Option<String>, output: &mut Output) -> Result<u16> {
-    let number = |name: &str| {
-        let text = nccl(name).filter(|it| !it.trim().is_empty());
-        text.map(|it| launcher::number(name, &it, 1..=MOST_SOCKETS))
-            .transpose()
-    };
-    let threads = number("NCCL_SOCKET_NTHREADS")?;
-    let each = number("NCCL_NSOCKS_PERTHREAD")?;
-    let product = match (threads, each) {
-        (None, None) => return Ok(given),
-        (threads, each) => threads.unwrap_or(1) * each.unwrap_or(1),
-    };
-    if product > MOST_SOCKETS {
-        output.warnings.push(format!(
-            "NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {product}: {MOST_SOCKETS} sockets are used, the most that a \
-             connection has, as in NCCL"
-        ));
-    }
-    Ok(product.min(MOST_SOCKETS))
-}
-
-/// The net plug-in, from the command line or NCCL's variables.
-fn net_plugin(given: Option<&str>, nccl: impl Fn(&str) -> Option<String>) -> Result<WantedPlugin> {
-    let debug = nccl("NCCL_DEBUG").unwrap_or_default().to_uppercase();
-    match debug.as_str() {
-        "WARN" => {
-            net_plugin::log::read_lines(|level, line| print_line(Level::Warning, level, line))
-        }
-        "INFO" => {
-            net_plugin::log::read_lines(|level, line| print_line(Level::Information, level, line));
-        }
-        "TRACE" => net_plugin::log::read_lines(|level, line| print_line(Level::Trace, level, line)),
-        _ => {}
-    }
-    let sockets = nccl("NCCL_NET").is_some_and(|it| it.eq_ignore_ascii_case("socket"));
-    let named = match given {
-        Some(given) => given.to_owned(),
-        None if sockets => return Ok(WantedPlugin::Nothing),
-        None => nccl("NCCL_NET_PLUGIN").unwrap_or_default(),
-    };
-    Ok(WantedPlugin::parse(&named)?)
-}
-
-/// Prints a line of a plug-in, if its level is at least `least`.
-fn print_line(least: Level, level: Level, line: &str) {
-    if level <= least {
-        // A closed standard error cannot be reported anywhere.
-        let _ = writeln!(std::io::stderr(), "net plug-in: {line}");
-    }
 }
 
 /// Options that are not in the fingerprint and that all ranks must share.

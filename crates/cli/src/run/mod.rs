@@ -23,6 +23,7 @@ mod launched;
 mod live;
 mod load;
 mod measure;
+mod network;
 mod page;
 mod ports;
 mod processes;
@@ -49,6 +50,7 @@ pub use launched::LaunchReport;
 use live::Live;
 pub use load::CoreTime;
 use load::Watch;
+use network::Network;
 pub use row::{FigureTiming, Latency, Launches, RunRow};
 pub use spec::Spec;
 
@@ -98,6 +100,7 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     if let Some(launched) = launched::detect(arguments, environment)? {
         return launched::run(arguments, environment, &launched, output);
     }
+    Network::refuse_on_one_host(arguments)?;
     let among = job::JobRanks::default();
     let (spec, planned) = job::read(arguments, environment, output, among)?;
     if spec.backend == BackendName::Cpu {

@@ -1,5 +1,6 @@
 //! The page of `topo run` above and below its table.
 
+use super::network::Network;
 use super::{FigureTiming, LaunchReport, Launches, RunReport, RunRow};
 use crate::render::{Look, count};
 
@@ -59,10 +60,9 @@ fn places(report: &RunReport) -> String {
     let own = if let Some(joined) = &report.launch {
         &reached(joined)
     } else if spec.hosts > 1 {
-        let hosts = spec.hosts;
-        &format!(
-            "act as {hosts} hosts: SHM on each, NET between them, TCP by the loopback interface"
-        )
+        let (hosts, network) = (spec.hosts, spec.network.as_ref());
+        let network = network.map_or_else(String::new, Network::in_rehearsal);
+        &format!("act as {hosts} hosts: SHM on each, NET between them, {network}")
     } else if spec.processes {
         "SHM: one process each, which map each other's buffers"
     } else {

@@ -129,7 +129,7 @@ pub fn run(
     let mut children = Children::start(&id, spec, profile)?;
     let options = Options {
         roots: vec![(0, root)],
-        ..options(&id, 0, spec)
+        ..options(&id, 0, spec)?
     };
     let joined = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
@@ -203,21 +203,27 @@ pub fn member() -> Result<()> {
     )?;
     let Instructions { rank, spec, .. } = &instructions;
     let profile = Profile::from_toml("the profile of rank 0", &instructions.profile)?;
-    let hosts = join(options(&instructions.id.parse()?, *rank, spec))?;
+    let hosts = join(options(&instructions.id.parse()?, *rank, spec)?)?;
     work(hosts, spec, &Arc::new(profile), &mut |_| {})?;
     Ok(())
 }
 
-fn options(id: &UniqueId, rank: u32, spec: &Spec) -> Options {
+fn options(id: &UniqueId, rank: u32, spec: &Spec) -> Result<Options> {
     let named = (spec.hosts > 1).then(|| format!("host {}", spec.host(rank)));
-    Options {
+    let mut options = Options {
         host: Host::this(named.as_deref()),
         timing: Timing {
             join: Duration::from_secs(spec.timeout_s),
             ..Timing::default()
         },
         ..Options::loopback(rank, spec.ranks, id)
+    };
+    if let Some(network) = &spec.network {
+        options.sockets = network.sockets;
+        options.checks = network.checksums;
+        options.net_plugin = network.plugin()?;
     }
+    Ok(options)
 }
 
 /// Meets the other ranks, with all of which on its host this one must share memory.

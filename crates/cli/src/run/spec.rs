@@ -11,6 +11,7 @@ use program::{Collective, ElementType, Protocol, Reduction};
 use serde::{Deserialize, Serialize};
 
 use super::latency;
+use super::network::Network;
 use crate::arguments::run::BackendName;
 
 /// What all ranks do. Processes get it as JSON.
@@ -20,6 +21,9 @@ pub struct Spec {
     pub processes: bool,
     /// Hosts as which processes of this machine act.
     pub hosts: u32,
+    /// How they are joined; `None` on one host.
+    #[serde(default)]
+    pub network: Option<Network>,
     pub backend: BackendName,
     #[serde(default)]
     pub devices: Devices,

@@ -2,6 +2,7 @@
 //! phantom driver. Only with the feature `emulator`.
 
 mod defects;
+mod hosts;
 mod machine;
 mod probe;
 
