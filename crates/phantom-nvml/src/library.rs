@@ -66,7 +66,7 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Answer<()> {
     Ok(())
 }
 
-/// Writes a text and its final zero into a buffer of so many bytes.
+/// Writes a text and its final zero into a buffer of this length, bytes.
 ///
 /// # Safety
 /// `place` is null or valid for writing that many bytes.

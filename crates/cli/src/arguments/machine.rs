@@ -70,8 +70,8 @@ pub struct SourceArguments {
     /// Read DIR/sys and DIR/proc instead of this machine's, without the driver
     #[arg(long, value_name = "DIR", conflicts_with = "from")]
     pub sysfs_root: Option<PathBuf>,
-    /// With --sysfs-root, still ask this machine's driver: in a container that sees the host's files
-    /// in DIR
+    /// With --sysfs-root, still ask this machine's driver: in a container that sees the host's
+    /// files in DIR
     #[arg(long, requires = "sysfs_root")]
     pub driver: bool,
     /// Replay a recording

@@ -82,7 +82,7 @@ impl Network {
         }
     }
 
-    /// The plug-in. Its log is printed from now on, as far as `NCCL_DEBUG` says.
+    /// The plug-in. From now on its log is printed, at the level of `NCCL_DEBUG`.
     ///
     /// # Errors
     /// There are too many names, or one means a plug-in that is linked into the program.

@@ -1,5 +1,5 @@
-//! Ranks on several hosts with GPUs: data leaves GPU memory by a net plug-in, with GPUDirect RDMA or
-//! by host memory.
+//! Ranks on several hosts with GPUs: data leaves GPU memory by a net plug-in, with GPUDirect RDMA
+//! or by host memory.
 
 use std::collections::BTreeMap;
 

@@ -94,7 +94,7 @@ impl FakeMachine {
     }
 }
 
-/// A folder for a machine, which vanishes. A machine is hundreds of small files, so they are kept in
+/// A folder for a machine, which vanishes. A machine is hundreds of small files, so they are in
 /// memory where that can be done.
 ///
 /// # Errors
