@@ -138,7 +138,9 @@ impl CostTable {
         // NCCL leaves the last factor of trees unused.
         let corrected = match algorithm {
             Algorithm::Tree => index < 23,
-            Algorithm::NvlsTree => index < 24 && job.min_cc >= 100 && job.x86,
+            Algorithm::NvlsTree => {
+                self.tree_correction.nvls_tree && index < 24 && job.min_cc >= 100 && job.x86
+            }
             _ => false,
         };
         if all_reduce

@@ -146,6 +146,18 @@ pub struct TreeCorrection {
     pub ll128: [f32; 24],
     /// Protocol Simple.
     pub simple: [f32; 24],
+    /// NVLSTree follows the factors, too, on Blackwell with x86 processors (NCCL 2.29 and newer).
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub nvls_tree: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 impl TreeCorrection {

@@ -12,6 +12,12 @@ use super::inputs::Merged;
 use super::profile::{PerGeneration, PerScale};
 use super::tables::TableModel;
 
+/// Share of the links' bandwidth that messages have with NVLS, before NCCL 2.28.
+const NVLS_SHARE: f32 = (5.0 / 6.0) as f32;
+
+/// Share of the network's bandwidth that NVLS reaches when it gathers or scatters, before NCCL 2.28.
+const NVLS_GATHER: f32 = 0.9;
+
 impl TableModel<'_> {
     /// The column for the number of nodes.
     fn scale(&self, row: &PerScale) -> f64 {
@@ -47,6 +53,9 @@ impl TableModel<'_> {
                 graph.bw_inter
             };
         }
+        if !self.rules.models_nvls_heads {
+            return self.nvls_channel_bandwidth(collective, algorithm);
+        }
         let efficiency = *self.profile.efficiency.nvls.of(self.inputs.min_cc) as f32;
         let channels = graph.channels as f32;
         let mut inside = graph.bw_intra * efficiency * (channels - 1.0) / channels;
@@ -68,6 +77,21 @@ impl TableModel<'_> {
             bandwidth.min(limit as f32)
         } else {
             bandwidth
+        }
+    }
+
+    /// Bandwidth of one channel of NVLS before NCCL 2.28, GB/s.
+    fn nvls_channel_bandwidth(&self, collective: Collective, algorithm: Algorithm) -> f32 {
+        let graph = self.inputs.graph(algorithm);
+        let outside = match (algorithm, self.inputs.nodes) {
+            (Algorithm::NvlsTree, 3..) => graph.bw_inter / 2.0,
+            _ => graph.bw_inter,
+        };
+        if algorithm == Algorithm::NvlsTree || collective == Collective::AllReduce {
+            graph.bw_intra.min(outside)
+        } else {
+            let inside = graph.bw_intra * (self.ppn - 1.0) / self.ppn;
+            inside.min(outside * NVLS_GATHER)
         }
     }
 
@@ -173,6 +197,7 @@ impl TableModel<'_> {
             return bus;
         }
         let share = match algorithm {
+            Algorithm::Nvls | Algorithm::NvlsTree if !self.rules.models_nvls_heads => NVLS_SHARE,
             Algorithm::Ring | Algorithm::Nvls | Algorithm::NvlsTree => {
                 (f64::from(self.inputs.ranks) / f64::from(self.steps(collective))) as f32
             }

@@ -40,7 +40,11 @@ impl TableModel<'_> {
             }
             Algorithm::CollNetDirect | Algorithm::CollNetChain => match inputs.collnet {
                 None => return Some(Off::NoCollnet),
-                Some(collnet) if algorithm == Algorithm::CollNetChain && !collnet.chain => {
+                Some(collnet)
+                    if algorithm == Algorithm::CollNetChain
+                        && self.rules.checks_chain_heads
+                        && !collnet.chain =>
+                {
                     return Some(Off::ChainHeads);
                 }
                 Some(_) if algorithm == Algorithm::CollNetDirect && !inputs.has_nvswitch => {
@@ -72,7 +76,7 @@ impl TableModel<'_> {
             && inputs.ranks == 2;
         graph.type_inter <= farthest
             && graph.type_intra <= PathType::Nvb
-            && (inputs.min_cc == inputs.max_cc || hopper)
+            && (inputs.min_cc == inputs.max_cc || hopper && self.rules.mixes_ll128)
             && inputs.min_cc >= 70
             && !broken
     }

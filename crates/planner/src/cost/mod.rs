@@ -19,6 +19,7 @@ mod latency;
 pub mod profile;
 pub mod read;
 pub mod restrict;
+mod spread;
 pub mod tables;
 mod threads;
 
@@ -31,4 +32,5 @@ pub use plan::cost::{
 pub use profile::CostProfile;
 pub use read::CostProfileError;
 pub use restrict::RestrictError;
+pub use spread::used_channels;
 pub use tables::table;

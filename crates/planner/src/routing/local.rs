@@ -43,12 +43,18 @@ impl Routing {
         nearest
     }
 
-    /// The CPU closest to a GPU: widest, best type, then fewest links.
+    /// The CPU closest to a GPU: widest, best type, then fewest links. Before NCCL 2.30 the one with
+    /// the fewest links.
     ///
     /// # Errors
     /// The GPU reaches none.
     pub fn local_cpu(&self, gpu: NodeId) -> Result<NodeId, Error> {
-        let nodes = self.nearest(gpu, NodeType::Cpu).nodes;
+        let nodes = if self.settings.rules.takes_widest_cpu {
+            self.nearest(gpu, NodeType::Cpu).nodes
+        } else {
+            let reached = |cpu: &NodeId| self.table.hop_count(gpu, *cpu) > 0;
+            self.system.nodes(NodeType::Cpu).filter(reached).collect()
+        };
         nodes
             .into_iter()
             .min_by_key(|cpu| self.table.hop_count(gpu, *cpu))
@@ -101,7 +107,11 @@ impl NetChoice {
             NetDevsPolicy::Max(most) => count.min(most as usize),
         };
         let dev = routing.system.gpu(gpu).map_or(0, |gpu| gpu.dev);
-        let mut start = dev.rem_euclid(sharers as i32) as usize;
+        let mut start = if routing.settings.rules.wraps_first_port {
+            dev.rem_euclid(sharers as i32) as usize
+        } else {
+            dev.max(0) as usize
+        };
         if count.is_power_of_two() {
             start = mirror_bits(start, count.trailing_zeros());
         }

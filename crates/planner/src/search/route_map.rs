@@ -290,6 +290,14 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
+    /// Whether a link joins a rank and its GPU.
+    fn inside_device(&self, link: LinkId) -> bool {
+        let (from, to) = self.system.ends(link);
+        [from, to]
+            .map(|node| self.system.kind(node))
+            .contains(&NodeType::Gpu)
+    }
+
     fn route(&mut self, from: NodeId, to: NodeId) -> SearchRoute {
         let table = self.routing.table();
         let path = table.path(from, to);
@@ -326,11 +334,20 @@ impl Compiler<'_> {
             self.charges.push(charge);
         }
         self.routes += 1;
+        let mut hops = path.hops.len();
+        if !self.routing.settings().rules.separates_devices {
+            hops -= path
+                .hops
+                .iter()
+                .filter(|hop| self.inside_device(**hop))
+                .count();
+        }
+        let hops = hops as u32;
         SearchRoute {
             number: self.routes - 1,
             first,
             len: path.hops.len() as u32,
-            hops: path.hops.len() as u32,
+            hops,
             bw: path.bw,
             kind: path.kind,
             back_kind: table.kind(to, from),
@@ -453,6 +470,7 @@ fn closest_gpus(routing: &Routing, port: NodeId) -> Vec<u32> {
 
 fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<SearchPort> {
     let system = routing.system();
+    let rules = routing.settings().rules;
     let nets: Vec<_> = system.nets().collect();
     nets.iter()
         .enumerate()
@@ -479,8 +497,8 @@ fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<SearchPort> {
                 local_gpu: routing
                     .local_gpu(*node)
                     .map(|gpu| system.position(gpu) as u32),
-                rail: net.rail,
-                plane: net.plane,
+                rail: net.rail.filter(|_| rules.reads_rails),
+                plane: net.plane.filter(|_| rules.reads_rails),
                 host: id.system(),
                 port: net.port,
                 pci_function: net.pci_function.clone(),

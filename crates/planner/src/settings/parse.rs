@@ -1,5 +1,6 @@
 //! Reading NCCL's variables.
 
+use plan::NcclVersion;
 use topology::{NameList, PathType};
 
 use super::{NetDevsPolicy, SettingEffect, SettingNote, Settings, names};
@@ -15,10 +16,18 @@ const OLD_LEVELS: [PathType; 6] = [
 ];
 
 impl Settings {
-    /// Reads variables as NCCL does; later ones override earlier ones of the same name. Never
+    /// Reads variables as the newest NCCL does; later ones override earlier ones of the same name. Never
     /// fails: what NCCL does not understand gets a note.
     pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        let mut settings = Self::default();
+        Self::with_variables(NcclVersion::default(), variables)
+    }
+
+    /// The same as another version of NCCL does.
+    pub fn with_variables(
+        version: NcclVersion,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let mut settings = Self::of(version);
         for (name, value) in variables {
             settings.in_force.retain(|(known, _)| *known != name);
             settings.in_force.push((name, value));
@@ -69,7 +78,10 @@ impl Reader {
             "NCCL_NET_GDR_C2C" => settings.gdr_c2c = self.number(name, value, 1) != 0,
             "NCCL_NET_GDR_MLOPART" => settings.gdr_partitions = self.number(name, value, 0) != 0,
             "NCCL_PXN_DISABLE" => settings.pxn_disable = self.number(name, value, 0) == 1,
-            "NCCL_PXN_C2C" => settings.pxn_c2c = self.number(name, value, 1) != 0,
+            "NCCL_PXN_C2C" => {
+                let default = Settings::of(settings.rules.version()).pxn_c2c;
+                settings.pxn_c2c = self.number(name, value, i64::from(default)) != 0;
+            }
             "NCCL_P2P_PXN_LEVEL" => settings.p2p_pxn_level = self.number(name, value, 2),
             "NCCL_NETDEVS_POLICY" => settings.netdevs_policy = self.netdevs_policy(name, value),
             "NCCL_IB_HCA" => settings.ib_hca = Some(NameList::new(value)),

@@ -29,6 +29,8 @@ pub struct BuildOptions {
     pub split_partitions: bool,
     /// The host that the system is seen from, by order of first appearance in the document.
     pub host: u32,
+    /// A port without `guid` has an id that no port of another host has (NCCL 2.28 and newer).
+    pub ports_by_host: bool,
 }
 
 impl Default for BuildOptions {
@@ -36,6 +38,7 @@ impl Default for BuildOptions {
         Self {
             split_partitions: true,
             host: 0,
+            ports_by_host: true,
         }
     }
 }
