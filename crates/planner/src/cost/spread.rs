@@ -30,6 +30,10 @@ pub fn used_channels(table: &CostTable, rules: Rules, choice: &OperationChoice) 
         Collective::AllGather | Collective::ReduceScatter => ranks,
         _ => 1,
     };
+    let per_byte = match choice.protocol {
+        Protocol::Ll => per_byte * LL_TRAFFIC,
+        _ => per_byte,
+    };
     // The part of the message that one rank gives or gets.
     let own = if collective.splits_message() {
         bytes / ranks
@@ -46,10 +50,6 @@ pub fn used_channels(table: &CostTable, rules: Rules, choice: &OperationChoice) 
         share.next_multiple_of(GRAIN)
     } else {
         share.max(least)
-    };
-    let per_byte = match choice.protocol {
-        Protocol::Ll => per_byte * LL_TRAFFIC,
-        _ => per_byte,
     };
     let cell = least.div_ceil(per_byte).next_multiple_of(GRAIN);
     let cells = own.div_ceil(cell).max(1);
