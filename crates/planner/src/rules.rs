@@ -80,6 +80,19 @@ pub struct Rules {
     pub checks_chain_heads: bool,
     /// Ports of different planes never meet, and rails decide which ports match (2.30, source).
     pub reads_rails: bool,
+    /// Processors of AMD, and Intel's of 2024, have bandwidths of their own between sockets (2.31,
+    /// binary).
+    pub knows_newer_processors: bool,
+    /// Trees on POWER are as slow as rings inside a host (until 2.30, source; not in 2.31, binary).
+    pub slows_power_trees: bool,
+    /// Between two nodes PAT, and trees on Blackwell, are as fast as their links outside (2.31,
+    /// binary). Before, as the links inside.
+    pub counts_links_outside: bool,
+    /// PAT is there for several ranks of a node, if each is a head of NVLS, but takes forever
+    /// (2.31, binary).
+    pub gathers_by_heads: bool,
+    /// A single rank has thresholds of threads, which it never uses (2.31, binary).
+    pub single_rank_thresholds: bool,
     /// Graph files name ranks (2.30, source).
     pub writes_ranks: bool,
 }
@@ -91,6 +104,7 @@ impl Rules {
         let v28 = since(NcclVersion::V2_28);
         let v29 = since(NcclVersion::V2_29);
         let v30 = since(NcclVersion::V2_30);
+        let v31 = since(NcclVersion::V2_31);
         Self {
             version,
             keeps_unused_ports: v28,
@@ -116,13 +130,18 @@ impl Rules {
             prefers_path_type: v30,
             takes_widest_cpu: v30,
             pxn_needs_gdr: v30,
-            wraps_first_port: v30,
+            wraps_first_port: version == NcclVersion::V2_30,
             counts_relayed_nvlink: v30,
             mixes_ll128: v30,
             tunes_nvls_tree: v30,
             checks_chain_heads: v30,
             reads_rails: v30,
             writes_ranks: v30,
+            knows_newer_processors: v31,
+            slows_power_trees: !v31,
+            counts_links_outside: v31,
+            gathers_by_heads: v31,
+            single_rank_thresholds: v31,
         }
     }
 

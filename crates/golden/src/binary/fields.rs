@@ -86,9 +86,9 @@ fn system(planned: &Planned, expected: &Value) -> Compared {
             CpuVendor::Unknown => 0,
         };
         let model = match cpu.model {
-            CpuModel::IntelBroadwell | CpuModel::ZhaoxinYongfeng => 1,
-            CpuModel::IntelSkylake => 2,
-            CpuModel::IntelSapphireRapids => 3,
+            CpuModel::IntelBroadwell | CpuModel::AmdRome | CpuModel::ZhaoxinYongfeng => 1,
+            CpuModel::IntelSkylake | CpuModel::AmdMilan => 2,
+            CpuModel::IntelSapphireRapids | CpuModel::AmdTurin => 3,
             CpuModel::IntelEmeraldRapids => 4,
             _ => -1,
         };

@@ -18,6 +18,9 @@ const NVLS_SHARE: f32 = (5.0 / 6.0) as f32;
 /// Share of the network's bandwidth that NVLS reaches when it gathers or scatters, before NCCL 2.28.
 const NVLS_GATHER: f32 = 0.9;
 
+/// First compute capability (× 10) whose trees NCCL models by their links between nodes.
+const BLACKWELL: i32 = 100;
+
 impl TableModel<'_> {
     /// The column for the number of nodes.
     fn scale(&self, row: &PerScale) -> f64 {
@@ -42,15 +45,27 @@ impl TableModel<'_> {
         }
     }
 
+    /// Whether an algorithm's channels are as fast between two nodes as their links outside.
+    fn counts_outside(&self, algorithm: Algorithm) -> bool {
+        self.rules.counts_links_outside
+            && match algorithm {
+                Algorithm::Pat => true,
+                Algorithm::Tree => self.inputs.min_cc >= BLACKWELL,
+                _ => false,
+            }
+    }
+
     /// Bandwidth of one channel, GB/s.
     fn channel_bandwidth(&self, collective: Collective, algorithm: Algorithm) -> f32 {
         let graph = self.inputs.graph(algorithm);
         if !algorithm.is_nvls() {
             let inside = self.inputs.nodes <= 2 || algorithm.is_collnet();
-            return if inside {
-                graph.bw_intra
-            } else {
+            return if !inside {
                 graph.bw_inter
+            } else if self.inputs.nodes == 2 && self.counts_outside(algorithm) {
+                graph.bw_inter
+            } else {
+                graph.bw_intra
             };
         }
         if !self.rules.models_nvls_heads {

@@ -13,9 +13,18 @@ impl TableModel<'_> {
     pub(super) fn pat(&self) -> bool {
         match self.tuning.pat {
             _ if self.inputs.min_cc < 60 => false,
+            2 if self.rules.gathers_by_heads && self.gathers_by_heads() => true,
             2 => self.inputs.nodes == self.inputs.ranks && self.inputs.net_on_host,
             asked => asked != 0,
         }
+    }
+
+    /// Whether each GPU of a node is a head of NVLS, so that PAT can run between nodes of several.
+    fn gathers_by_heads(&self) -> bool {
+        let inputs = self.inputs;
+        let equal = inputs.min_local_ranks == inputs.max_local_ranks;
+        let heads = inputs.nvls.map_or(0, |nvls| nvls.heads);
+        inputs.nodes > 1 && equal && heads == inputs.max_local_ranks
     }
 
     /// Why an algorithm with a protocol is off; `None` if it is on.

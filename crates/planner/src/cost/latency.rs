@@ -14,8 +14,8 @@ use super::tables::TableModel;
 impl TableModel<'_> {
     /// Time of one step, µs.
     fn step_us(&self, hardware: Hardware, algorithm: Algorithm, protocol: Protocol) -> f32 {
-        let power = self.inputs.cpu_arch.is(CpuArch::Power);
-        // On POWER, trees cross the host as slowly as rings.
+        let power = self.rules.slows_power_trees && self.inputs.cpu_arch.is(CpuArch::Power);
+        // On POWER, trees cross the host as slowly as rings, until NCCL 2.31.
         let row = match (hardware, algorithm, protocol) {
             (Hardware::Pci, Algorithm::Tree, Protocol::Simple) if power => Algorithm::Ring,
             _ => algorithm,

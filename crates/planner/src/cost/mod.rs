@@ -16,6 +16,7 @@ pub mod constants;
 mod enable;
 pub mod inputs;
 mod latency;
+mod plateau;
 pub mod profile;
 pub mod read;
 pub mod restrict;

@@ -11,7 +11,7 @@ use topology::CpuArch;
 use super::inputs::Inputs;
 use super::profile::CostProfile;
 use super::restrict::{RestrictError, Restriction};
-use super::threads;
+use super::{plateau, threads};
 use crate::rules::Rules;
 use crate::settings::Tuning;
 
@@ -65,7 +65,7 @@ pub fn table(
             restricted: tuning.algorithms.is_some() || tuning.protocols.is_some(),
         },
         entries,
-        threads: threads::rows(inputs, tuning, profile),
+        threads: threads::rows(inputs, tuning, profile, rules),
         tree_correction: TreeCorrection {
             ll: narrow(profile.tree_correction.ll),
             ll128: narrow(profile.tree_correction.ll128),
@@ -75,6 +75,8 @@ pub fn table(
         latency_factors: LatencyFactors {
             ring_simple,
             ring_simple_bytes: profile.latency.ring_simple_bytes,
+            ring_growth: plateau::of(inputs, rules),
+            pat_last: rules.gathers_by_heads && inputs.nodes != inputs.ranks,
         },
     })
 }

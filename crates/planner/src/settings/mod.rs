@@ -135,6 +135,7 @@ impl Settings {
         BuildOptions {
             split_partitions: self.split_partitions,
             ports_by_host: self.rules.numbers_ports_by_host,
+            newer_processors: self.rules.knows_newer_processors,
             ..BuildOptions::default()
         }
     }
