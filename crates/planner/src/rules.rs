@@ -16,6 +16,18 @@ pub enum NetPeerChannels {
     ByBandwidth,
 }
 
+/// Which of its closest ports a GPU takes first. Where their number is a power of two, the bits of
+/// the device's number are mirrored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstPort {
+    /// The one with the device's number (to 2.29, source; 2.31, binary).
+    Device,
+    /// The one with the device's number among the GPUs that share the ports (2.30, source).
+    Wrapped,
+    /// As far apart as each GPU has ports, unless their number is a power of two (2.32, binary).
+    Spread,
+}
+
 /// The decisions of one version. `true` is how the newer versions decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
@@ -68,8 +80,8 @@ pub struct Rules {
     pub takes_widest_cpu: bool,
     /// A NIC is driven by another GPU only where that uses GPUDirect RDMA (2.30, source).
     pub pxn_needs_gdr: bool,
-    /// The first port of a GPU counts modulo the GPUs that share it (2.30, source).
-    pub wraps_first_port: bool,
+    /// Where a GPU begins to count its ports.
+    pub first_port: FirstPort,
     /// NVLink through another GPU counts as NVLink for point-to-point channels (2.30, source).
     pub counts_relayed_nvlink: bool,
     /// LL128 is on among different GPUs from compute capability 9.0 (2.30, source).
@@ -93,6 +105,8 @@ pub struct Rules {
     pub gathers_by_heads: bool,
     /// A single rank has thresholds of threads, which it never uses (2.31, binary).
     pub single_rank_thresholds: bool,
+    /// A port without rail and plane has those of its card and its number (2.32, binary).
+    pub derives_rails: bool,
     /// Graph files name ranks (2.30, source).
     pub writes_ranks: bool,
 }
@@ -105,6 +119,7 @@ impl Rules {
         let v29 = since(NcclVersion::V2_29);
         let v30 = since(NcclVersion::V2_30);
         let v31 = since(NcclVersion::V2_31);
+        let v32 = since(NcclVersion::V2_32);
         Self {
             version,
             keeps_unused_ports: v28,
@@ -130,7 +145,11 @@ impl Rules {
             prefers_path_type: v30,
             takes_widest_cpu: v30,
             pxn_needs_gdr: v30,
-            wraps_first_port: version == NcclVersion::V2_30,
+            first_port: match version {
+                NcclVersion::V2_30 => FirstPort::Wrapped,
+                NcclVersion::V2_32 => FirstPort::Spread,
+                _ => FirstPort::Device,
+            },
             counts_relayed_nvlink: v30,
             mixes_ll128: v30,
             tunes_nvls_tree: v30,
@@ -138,6 +157,7 @@ impl Rules {
             reads_rails: v30,
             writes_ranks: v30,
             knows_newer_processors: v31,
+            derives_rails: v32,
             slows_power_trees: !v31,
             counts_links_outside: v31,
             gathers_by_heads: v31,

@@ -68,7 +68,8 @@ impl TableModel<'_> {
             algorithm
         };
         let mut inter = self.step_us(Hardware::Net, outer, protocol) + graph.latency_inter;
-        if protocol == Protocol::Simple {
+        let once = algorithm == Algorithm::Pat && self.rules.counts_links_outside;
+        if protocol == Protocol::Simple && !once {
             // Data and its counter are two messages.
             inter += graph.latency_inter;
         }

@@ -4,6 +4,7 @@ use topology::{NodeId, NodeType, PathType, System};
 
 use super::Routing;
 use crate::error::{Error, name};
+use crate::rules::FirstPort;
 use crate::settings::NetDevsPolicy;
 
 /// Most channels for which a GPU may choose ports.
@@ -107,18 +108,21 @@ impl NetChoice {
             NetDevsPolicy::Max(most) => count.min(most as usize),
         };
         let dev = routing.system.gpu(gpu).map_or(0, |gpu| gpu.dev);
-        let mut start = if routing.settings.rules.wraps_first_port {
-            dev.rem_euclid(sharers as i32) as usize
-        } else {
-            dev.max(0) as usize
+        let share = share.max(1);
+        let first = routing.settings.rules.first_port;
+        let mut start = match first {
+            FirstPort::Wrapped => dev.rem_euclid(sharers as i32) as usize,
+            FirstPort::Device | FirstPort::Spread => dev.max(0) as usize,
         };
         if count.is_power_of_two() {
             start = mirror_bits(start, count.trailing_zeros());
+        } else if first == FirstPort::Spread {
+            start *= share;
         }
         Self {
             ports,
             start,
-            share: share.max(1),
+            share,
         }
     }
 
