@@ -24,7 +24,8 @@ pub enum FirstPort {
     Device,
     /// The one with the device's number among the GPUs that share the ports (2.30, source).
     Wrapped,
-    /// As far apart as each GPU has ports, unless their number is a power of two (2.32, binary).
+    /// Whole rails are shared out: as far apart as each GPU has rails, unless the number of rails is
+    /// a power of two (2.32, binary).
     Spread,
 }
 

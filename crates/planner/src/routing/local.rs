@@ -93,6 +93,9 @@ impl Routing {
 
 /// How a GPU spreads its channels over its closest ports.
 struct NetChoice {
+    /// The first of the closest ports.
+    first: NodeId,
+    /// The ports, in the order in which channels take them from `start` on.
     ports: Vec<NodeId>,
     start: usize,
     share: usize,
@@ -100,29 +103,50 @@ struct NetChoice {
 
 impl NetChoice {
     fn new(routing: &Routing, gpu: NodeId, ports: Vec<NodeId>, sharers: usize) -> Self {
-        let count = ports.len();
+        let (count, first) = (ports.len(), ports[0]);
         let sharers = sharers.max(1);
-        let share = match routing.settings.netdevs_policy {
-            NetDevsPolicy::Auto => count.div_ceil(sharers),
-            NetDevsPolicy::All => count,
-            NetDevsPolicy::Max(most) => count.min(most as usize),
-        };
         let dev = routing.system.gpu(gpu).map_or(0, |gpu| gpu.dev);
-        let share = share.max(1);
-        let first = routing.settings.rules.first_port;
-        let mut start = match first {
+        let dev = match routing.settings.rules.first_port {
             FirstPort::Wrapped => dev.rem_euclid(sharers as i32) as usize,
             FirstPort::Device | FirstPort::Spread => dev.max(0) as usize,
         };
-        if count.is_power_of_two() {
-            start = mirror_bits(start, count.trailing_zeros());
-        } else if first == FirstPort::Spread {
-            start *= share;
-        }
+        let start = |count: usize| match count.is_power_of_two() {
+            true => mirror_bits(dev, count.trailing_zeros()),
+            false => dev,
+        };
+        let (ports, start, auto) = match routing.settings.rules.first_port {
+            FirstPort::Device | FirstPort::Wrapped => {
+                (ports, start(count), count.div_ceil(sharers))
+            }
+            FirstPort::Spread => {
+                // Whole rails are shared out.
+                let (ports, begins) = routing.by_rail(&ports);
+                let rails = begins.len();
+                let share = rails.div_ceil(sharers);
+                let rail = match rails.is_power_of_two() {
+                    true => start(rails),
+                    false => dev * share,
+                };
+                let rail = rail % rails;
+                let length = |rail: usize| {
+                    let end = begins.get(rail + 1).copied().unwrap_or(count);
+                    end - begins[rail]
+                };
+                let own = (0..share).map(|next| length((rail + next) % rails));
+                let own = own.sum();
+                (ports, begins[rail], own)
+            }
+        };
+        let share = match routing.settings.netdevs_policy {
+            NetDevsPolicy::Auto => auto,
+            NetDevsPolicy::All => count,
+            NetDevsPolicy::Max(most) => count.min(most as usize),
+        };
         Self {
+            first,
             ports,
             start,
-            share,
+            share: share.max(1),
         }
     }
 
@@ -163,7 +187,7 @@ impl Choices {
         self.gpus_of_net[net.index() - self.first_net] = None;
         // A choice also depends on how many GPUs share the first port.
         for choice in &mut self.of_gpu {
-            if choice.as_ref().is_some_and(|choice| choice.ports[0] == net) {
+            if choice.as_ref().is_some_and(|choice| choice.first == net) {
                 *choice = None;
             }
         }

@@ -6,9 +6,11 @@
 mod gdr;
 mod local;
 mod p2p;
+mod rails;
 
 pub use local::Nearest;
 pub use p2p::P2p;
+pub use rails::PortRail;
 
 use std::sync::Arc;
 
@@ -25,6 +27,8 @@ pub struct Routing {
     table: PathTable,
     /// For each NET the GPU that is the first to choose it.
     local_gpu: Vec<Option<NodeId>>,
+    /// For each NET its rail and plane.
+    rails: Vec<PortRail>,
 }
 
 /// The type of two paths in a row.
@@ -50,6 +54,7 @@ impl Routing {
         )
         .map_err(|link| Error::one_way(&system, link))?;
         let mut routing = Self {
+            rails: rails::of(&system, settings.rules),
             system,
             settings,
             table,

@@ -1,7 +1,7 @@
 //! The machine as the search walks it: GPUs and ports by position, paths as lists of charges.
 
 use topology::{
-    CpuArch, CpuVendor, LinkId, LinkType, NcclId, Net, NodeData, NodeId, NodeType, PathType, System,
+    CpuArch, CpuVendor, LinkId, LinkType, NodeData, NodeId, NodeType, PathType, System,
 };
 
 use crate::routing::Routing;
@@ -468,33 +468,8 @@ fn closest_gpus(routing: &Routing, port: NodeId) -> Vec<u32> {
         .collect()
 }
 
-/// What derived rails and planes begin with.
-const DERIVED: i32 = 1 << 16;
-
-/// The rail of a port that has none: the number of its card among those of its host, in the order of
-/// device numbers.
-fn derived_rail(nets: &[(NodeId, &Net)], system: &System, id: NcclId, net: &Net) -> i32 {
-    let same_host = |node: &NodeId| system.node(*node).id.system() == id.system();
-    let of_host = || {
-        nets.iter()
-            .filter(|(node, _)| same_host(node))
-            .map(|(_, net)| *net)
-    };
-    let first = |asic: u64| {
-        let ports = of_host().filter(|other| other.asic == asic);
-        ports.map(|other| other.dev).min()
-    };
-    let own = first(net.asic);
-    let mut before: Vec<i32> = of_host().filter_map(|other| first(other.asic)).collect();
-    before.retain(|other| Some(*other) < own);
-    before.sort_unstable();
-    before.dedup();
-    DERIVED + before.len() as i32
-}
-
 fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<SearchPort> {
     let system = routing.system();
-    let rules = routing.settings().rules;
     let nets: Vec<_> = system.nets().collect();
     nets.iter()
         .enumerate()
@@ -510,6 +485,7 @@ fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<SearchPort> {
                 .iter()
                 .position(|other| system.node(*other).id == id)
                 .unwrap_or(index);
+            let rails = routing.rail(*node);
             SearchPort {
                 node: *node,
                 canonical: canonical as u32,
@@ -521,14 +497,8 @@ fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<SearchPort> {
                 local_gpu: routing
                     .local_gpu(*node)
                     .map(|gpu| system.position(gpu) as u32),
-                rail: match net.rail.filter(|_| rules.reads_rails) {
-                    None if rules.derives_rails => Some(derived_rail(&nets, system, id, net)),
-                    rail => rail,
-                },
-                plane: match net.plane.filter(|_| rules.reads_rails) {
-                    None if rules.derives_rails => Some(DERIVED + net.port),
-                    plane => plane,
-                },
+                rail: rails.rail,
+                plane: rails.plane,
                 host: id.system(),
                 port: net.port,
                 pci_function: net.pci_function.clone(),
