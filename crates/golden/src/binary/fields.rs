@@ -1,7 +1,7 @@
 //! Compares the fields of an answer, except costs and choices.
 
 use plan::expand::TreePlace;
-use plan::{Algorithm, GraphKind, Nvls};
+use plan::{Algorithm, Nvls};
 use planner::Planned;
 use program::Protocol;
 use serde_json::Value;
@@ -303,6 +303,5 @@ fn nvls(planned: &Planned, heads: &Value, trees: &Value) -> Compared {
             same(&name, &mine, numbers(&theirs["down"][slot]))?;
         }
     }
-    let _ = GraphKind::Nvls;
     Ok(())
 }

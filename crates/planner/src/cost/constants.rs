@@ -110,7 +110,11 @@ impl CostProfile {
             },
             threads: ThreadLimits {
                 // 2.31 and newer cut messages of slow rings as if they had all threads.
-                ring_simple_slow: if version < NcclVersion::V2_31 { 256 } else { 512 },
+                ring_simple_slow: if version < NcclVersion::V2_31 {
+                    256
+                } else {
+                    512
+                },
                 ring_simple_slow_gbps: 12.0,
                 simple: 512,
                 ll: 512,

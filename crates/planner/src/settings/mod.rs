@@ -9,7 +9,7 @@ mod parse;
 mod tuning;
 
 pub use connect::{ConnectSettings, MAX_CHANNELS};
-pub use names::{SettingEffect, effect, variables};
+pub use names::{SettingEffect, effect, since, variables};
 pub use tuning::Tuning;
 
 use plan::NcclVersion;

@@ -32,7 +32,10 @@ impl Settings {
             settings.in_force.retain(|(known, _)| *known != name);
             settings.in_force.push((name, value));
         }
-        let mut reader = Reader { notes: Vec::new() };
+        let mut reader = Reader {
+            version,
+            notes: Vec::new(),
+        };
         for (name, value) in settings.in_force.clone() {
             reader.apply(&mut settings, &name, &value);
         }
@@ -50,11 +53,15 @@ impl Settings {
 }
 
 pub(super) struct Reader {
+    version: NcclVersion,
     notes: Vec<SettingNote>,
 }
 
 impl Reader {
     fn apply(&mut self, settings: &mut Settings, name: &str, value: &str) {
+        if let Some(since) = names::since(name).filter(|since| self.version < *since) {
+            return self.too_new(name, since);
+        }
         match name {
             "NCCL_TOPO_SPLIT_MLOPART" => {
                 settings.split_partitions = self.number(name, value, 1) != 0
@@ -123,10 +130,19 @@ impl Reader {
     }
 
     fn unknown(&mut self, name: &str) {
+        let version = self.version.minor();
         let message = match names::nearest(name) {
-            Some(near) => format!("NCCL 2.30 has no such variable; did you mean {near}?"),
-            None => "NCCL 2.30 has no such variable; it changes nothing".to_owned(),
+            Some(near) => format!("NCCL {version} has no such variable; did you mean {near}?"),
+            None => format!("NCCL {version} has no such variable; it changes nothing"),
         };
+        self.note(name, message);
+    }
+
+    /// A variable that only newer versions have.
+    fn too_new(&mut self, name: &str, since: NcclVersion) {
+        let (version, since) = (self.version.minor(), since.minor());
+        let message =
+            format!("NCCL {version} has no such variable ({since} has it); it changes nothing");
         self.note(name, message);
     }
 
