@@ -20,7 +20,9 @@ pub fn tests() -> Vec<Trial> {
         .into_iter()
         .map(|version| {
             let answers = answers.clone();
-            test(format!("binaries::{version}"), move || replay(&answers, version))
+            test(format!("binaries::{version}"), move || {
+                replay(&answers, version)
+            })
         })
         .collect()
 }
