@@ -33,7 +33,7 @@ pub struct Common {
     /// Ranks of one host that are in different nodes share the host's memory (not
     /// `NCCL_SHM_DISABLE`).
     pub shared_memory: bool,
-    /// All nodes swap paired rings if the merged graph has pairs (NCCL 2.27). Since then each node
+    /// All nodes swap paired rings, though only some found pairs (NCCL 2.27). Since then each node
     /// decides by its own graph.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub swaps_rings_together: bool,

@@ -81,7 +81,13 @@ impl JobPlan {
         let nvls = nvls_channels
             .map(|channels| nvls::nvls(&facts, &parts, nodes, channels, connect, rules));
         let merged = |kind| facts.graph(kind).channels;
-        let paired = !rules.swaps_rings_by_node && facts.graph(GraphKind::Ring).cross_nic == 2;
+        let crosses = facts.graph(GraphKind::Ring).cross_nic;
+        let paired = !rules.swaps_rings_by_node
+            && crosses == 2
+            && plan.distinct().any(|host| {
+                let ring = host.graph(GraphKind::Ring);
+                ring.is_some_and(|ring| ring.cross_nic != crosses)
+            });
         for (parts, machine) in parts.iter_mut().zip(&plan.machines) {
             for (part, host) in parts.iter_mut().zip(&machine.nodes) {
                 let found = transports::transports(host, part, &channels.base, merged, paired)?;
@@ -96,7 +102,7 @@ impl JobPlan {
             p2p,
             buffers,
             shared_memory: !settings.shm_disable,
-            swaps_rings_together: !rules.swaps_rings_by_node,
+            swaps_rings_together: paired,
         };
         Ok(Self {
             expansion: Expansion::new(plan.layout.clone(), parts, common),
