@@ -174,6 +174,19 @@ fn many(
     Ok(())
 }
 
+/// The versions of A and B.
+fn versions(given: &[NcclVersion]) -> Result<[Option<NcclVersion>; 2]> {
+    Ok(match *given {
+        [] => [None; 2],
+        [both] => [Some(both); 2],
+        [first, second] => [Some(first), Some(second)],
+        _ => bail!(
+            "--nccl is given {} times; expected once for both, or once for A and once for B",
+            given.len()
+        ),
+    })
+}
+
 /// Compares A and B.
 fn two(
     arguments: &DiffArguments,
@@ -181,15 +194,7 @@ fn two(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let [nccl_a, nccl_b] = match arguments.nccl[..] {
-        [] => [None; 2],
-        [both] => [Some(both); 2],
-        [first, second] => [Some(first), Some(second)],
-        _ => bail!(
-            "--nccl is given {} times; expected once for both, or once for A and once for B",
-            arguments.nccl.len()
-        ),
-    };
+    let [nccl_a, nccl_b] = versions(&arguments.nccl)?;
     let upgraded = nccl_a != nccl_b;
     let first = Side {
         file: first,

@@ -1,8 +1,8 @@
 //! Golden cases: topology files with the decisions of NCCL's own planning code.
 //!
 //! A folder of cases has `topologies/*.xml` and `cases/*.json`. [`Case::replay`] plans a case again
-//! as NCCL 2.30.7 and compares section by section: floating-point values within a relative tolerance, everything
-//! else exactly.
+//! as NCCL 2.30.7 and compares section by section: floating-point values within a relative
+//! tolerance, everything else exactly.
 
 pub mod binary;
 mod compare;

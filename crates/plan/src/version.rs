@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A version of NCCL. The newest known patch release stands for its minor version.
+/// A version of NCCL: the newest known patch release of each minor version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NcclVersion {
     /// 2.27.7

@@ -24,8 +24,8 @@ pub enum FirstPort {
     Device,
     /// The one with the device's number among the GPUs that share the ports (2.30, source).
     Wrapped,
-    /// Whole rails are shared out: as far apart as each GPU has rails, unless the number of rails is
-    /// a power of two (2.32, binary).
+    /// Whole rails are shared out: as far apart as each GPU has rails, unless the number of rails
+    /// is a power of two (2.32, binary).
     Spread,
 }
 
@@ -54,7 +54,8 @@ pub struct Rules {
     pub numbers_ports_by_host: bool,
     /// Below compute capability 9.0 the search admits any path to the network (2.29, source).
     pub widens_inter_types: bool,
-    /// The fallback channel leaves through ports of its GPUs (2.29, source). Before, through port 0.
+    /// The fallback channel leaves through ports of its GPUs (2.29, source). Before, through
+    /// port 0.
     pub falls_back_to_near_ports: bool,
     /// Only the closest ports of a GPU count as reached over C2C and PCI (2.29, source).
     pub marks_near_p2c: bool,

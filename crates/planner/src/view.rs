@@ -122,12 +122,12 @@ fn trimmed(whole: &Routing, domain: &[usize], own: usize, ranks: usize) -> Resul
     if kept == domain.len() && !drops_ports {
         return Ok(whole.clone());
     }
-    let foreign = |gpu: NodeId| domain[system.position(gpu)] != own;
+    let elsewhere = |gpu: NodeId| domain[system.position(gpu)] != own;
     let trimmed = system.without(|node| match system.kind(node) {
-        NodeType::Gpu => foreign(node),
+        NodeType::Gpu => elsewhere(node),
         NodeType::Dev if !rules.separates_devices => {
             let mut gpus = system.links(node).map(|link| system.target(link));
-            gpus.any(|gpu| system.kind(gpu) == NodeType::Gpu && foreign(gpu))
+            gpus.any(|gpu| system.kind(gpu) == NodeType::Gpu && elsewhere(gpu))
         }
         NodeType::Net => drops_ports,
         _ => false,

@@ -1,8 +1,8 @@
 //! The widest paths from every node to every node where a transfer can end.
 //!
 //! Rules and tie-breaks are NCCL's ([`Preference`]): a better type wins, then more bandwidth, then
-//! fewer links, then the path found first. The planner later changes paths by settings (no peer-to-peer, NICs through
-//! another GPU) with [`PathTable::set_kind`] and [`PathTable::divert`].
+//! fewer links, then the path found first. The planner later changes paths by settings (no
+//! peer-to-peer, NICs through another GPU) with [`PathTable::set_kind`] and [`PathTable::divert`].
 
 use crate::bandwidth;
 use crate::link::{LinkId, LinkType};

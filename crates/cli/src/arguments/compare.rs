@@ -133,7 +133,7 @@ pub struct CostArguments {
     /// Choose among these protocols only
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub protocol: Vec<Protocol>,
-    /// Cost profile with the model's constants (TOML) [default: the version's own, which is built in]
+    /// Cost profile with the model's constants (TOML) [default: the one of the version of NCCL]
     #[arg(long, alias = "cost-profile", value_name = "PROFILE")]
     pub profile: Option<PathBuf>,
     /// Print the built-in cost profile, to start another one from

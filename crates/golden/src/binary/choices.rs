@@ -8,13 +8,12 @@ use serde_json::Value;
 
 use plan::cost::TunedOperation;
 
-use super::fields::decimal;
-use crate::compare::{self, Difference};
+use crate::compare::{self, Difference, decimal};
 
 type Compared = Result<(), Difference>;
 
 /// Every algorithm with every protocol, with the name that answers have.
-fn ways() -> impl Iterator<Item = (Algorithm, Protocol, String)> {
+fn columns() -> impl Iterator<Item = (Algorithm, Protocol, String)> {
     Algorithm::ALL.into_iter().flat_map(|algorithm| {
         Protocol::ALL.map(|protocol| (algorithm, protocol, format!("{algorithm}/{protocol}")))
     })
@@ -36,7 +35,7 @@ pub(super) fn model(planned: &Planned, expected: &Value) -> Compared {
         .map_err(|error| Difference::new("model", error.to_string(), "a table"))?;
     for collective in Collective::TUNED {
         let row = &expected[collective.name()];
-        for (algorithm, protocol, name) in ways() {
+        for (algorithm, protocol, name) in columns() {
             let entry = costs.entry(collective, algorithm, protocol);
             // Less is written as 0.
             let entry = entry.filter(|entry| entry.bandwidth >= 0.05);
@@ -83,7 +82,7 @@ fn each(
 pub(super) fn costs(planned: &Planned, expected: &Value) -> Compared {
     each(planned, expected, |table, operation, theirs| {
         let candidates = table.candidates(operation);
-        for (algorithm, protocol, name) in ways() {
+        for (algorithm, protocol, name) in columns() {
             let mine = candidates
                 .iter()
                 .find(|(choice, _)| *choice == (algorithm, protocol));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use topology::{CpuArch, CpuModel, CpuVendor, LinkType};
 
 use super::{Answer, Field, choices};
-use crate::compare::{self, Difference};
+use crate::compare::{self, Difference, decimal};
 use crate::same;
 
 type Compared = Result<(), Difference>;
@@ -34,22 +34,6 @@ pub(super) fn check(field: Field, planned: &Planned, answer: &Answer) -> Option<
         Field::Choices => choices::choices(planned, there("choices")?),
         Field::ChoiceChannels => choices::channels(planned, there("choices")?),
     })
-}
-
-/// Compares a number that the answer has with one decimal.
-pub(super) fn decimal(name: &str, mine: f32, expected: &Value) -> Compared {
-    let close = |expected: f64| {
-        let mine = f64::from(mine);
-        (mine - expected).abs() <= 0.0501_f64.max(1e-5 * expected.abs())
-    };
-    if expected.as_f64().is_some_and(close) {
-        return Ok(());
-    }
-    Err(Difference::new(
-        name,
-        mine.to_string(),
-        expected.to_string(),
-    ))
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -1,8 +1,8 @@
 //! NCCL's graph files (`NCCL_GRAPH_DUMP_FILE`, `NCCL_GRAPH_FILE`).
 //!
-//! [`write()`] writes the text that NCCL dumps, to the byte; [`write_as`] that of an older version. [`GraphFile`] reads such text
-//! like NCCL, with warnings where NCCL would silently read something else, and errors where it
-//! would refuse.
+//! [`write()`] writes the text that NCCL dumps, to the byte; [`write_as`] that of an older version.
+//! [`GraphFile`] reads such text like NCCL, with warnings where NCCL would silently read something
+//! else, and errors where it would refuse.
 //!
 //! GPUs are named by host and device number, so both directions need to know which rank is which
 //! GPU ([`GpuAddress`]).

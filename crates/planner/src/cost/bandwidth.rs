@@ -15,7 +15,8 @@ use super::tables::TableModel;
 /// Share of the links' bandwidth that messages have with NVLS, before NCCL 2.28.
 const NVLS_SHARE: f32 = (5.0 / 6.0) as f32;
 
-/// Share of the network's bandwidth that NVLS reaches when it gathers or scatters, before NCCL 2.28.
+/// Share of the network's bandwidth that NVLS reaches when it gathers or scatters, before NCCL
+/// 2.28.
 const NVLS_GATHER: f32 = 0.9;
 
 /// First compute capability (× 10) whose trees NCCL models by their links between nodes.
@@ -60,12 +61,11 @@ impl TableModel<'_> {
         let graph = self.inputs.graph(algorithm);
         if !algorithm.is_nvls() {
             let inside = self.inputs.nodes <= 2 || algorithm.is_collnet();
-            return if !inside {
-                graph.bw_inter
-            } else if self.inputs.nodes == 2 && self.counts_outside(algorithm) {
-                graph.bw_inter
-            } else {
+            let outside = self.inputs.nodes == 2 && self.counts_outside(algorithm);
+            return if inside && !outside {
                 graph.bw_intra
+            } else {
+                graph.bw_inter
             };
         }
         if !self.rules.models_nvls_heads {

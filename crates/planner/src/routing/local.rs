@@ -44,8 +44,8 @@ impl Routing {
         nearest
     }
 
-    /// The CPU closest to a GPU: widest, best type, then fewest links. Before NCCL 2.30 the one with
-    /// the fewest links.
+    /// The CPU closest to a GPU: widest, best type, then fewest links. Before NCCL 2.30 the one
+    /// with the fewest links.
     ///
     /// # Errors
     /// The GPU reaches none.

@@ -1,5 +1,5 @@
-//! The rail and the plane of each port: its own, or from NCCL 2.32 on those that follow from its card
-//! and its number.
+//! The rail and the plane of each port: its own, or from NCCL 2.32 on those that follow from its
+//! card and its number.
 
 use topology::{NodeId, NodeType, System};
 
@@ -59,8 +59,8 @@ impl Routing {
         self.rails[self.system.position(net)]
     }
 
-    /// Ports in the order of their rails' first ports, those of one rail together, with the index at
-    /// which each rail begins.
+    /// Ports in the order of their rails' first ports, those of one rail together, with the index
+    /// at which each rail begins.
     pub(super) fn by_rail(&self, ports: &[NodeId]) -> (Vec<NodeId>, Vec<usize>) {
         let (mut ordered, mut begins) = (Vec::with_capacity(ports.len()), Vec::new());
         for (index, port) in ports.iter().enumerate() {

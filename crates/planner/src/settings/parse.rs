@@ -16,8 +16,8 @@ const OLD_LEVELS: [PathType; 6] = [
 ];
 
 impl Settings {
-    /// Reads variables as the newest NCCL does; later ones override earlier ones of the same name. Never
-    /// fails: what NCCL does not understand gets a note.
+    /// Reads variables as the newest NCCL does; later ones override earlier ones of the same name.
+    /// Never fails: what NCCL does not understand gets a note.
     pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self::with_variables(NcclVersion::default(), variables)
     }
