@@ -70,12 +70,6 @@ impl NcclVersion {
             .into_iter()
             .find(|version| version.profile() == profile)
     }
-
-    /// Whether the planner was compared with answers of this version's published binary. The
-    /// others follow the public source alone.
-    pub const fn is_confirmed(self) -> bool {
-        !matches!(self, Self::V2_29)
-    }
 }
 
 impl Default for NcclVersion {

@@ -6,7 +6,7 @@ use super::Look;
 
 /// The line that names the version.
 pub fn line(version: NcclVersion, look: Look) -> String {
-    look.field("nccl", &words(version))
+    look.field("nccl", version.name())
 }
 
 /// The line of a plan, by the name of its profile.
@@ -21,14 +21,8 @@ pub fn of_plan(plan: &Plan) -> String {
 
 /// The version of a profile in words.
 pub fn profile_words(profile: &str) -> String {
-    NcclVersion::of_profile(profile).map_or_else(|| profile.to_owned(), words)
-}
-
-/// The version, and whether its binary was asked.
-pub fn words(version: NcclVersion) -> String {
-    if version.is_confirmed() {
-        version.to_string()
-    } else {
-        format!("{version} (from its source, not confirmed by its binary)")
+    match NcclVersion::of_profile(profile) {
+        Some(version) => version.name().to_owned(),
+        None => profile.to_owned(),
     }
 }
