@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`machines`] | each folder of `topologies/` is planned as NCCL answered, or as blessed |
 //! | [`agreement`] | all golden cases agree with NCCL, section by section (if they are there) |
+//! | [`binaries`] | answers of NCCL's binaries agree, version by version (if they are there) |
 //! | [`corpus`] | files of other people's machines load or are refused (if they are there) |
 //! | [`house`] | the rules that no compiler checks |
 //! | [`documents`] | pictures, tables, commands and links of the documents |
@@ -11,6 +12,7 @@
 //! A test that cannot run is shown as ignored, with the reason.
 
 mod agreement;
+mod binaries;
 mod corpus;
 mod documents;
 mod house;
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     let tests = [
         machines::tests(),
         agreement::tests(),
+        Ok(binaries::tests()),
         corpus::tests(),
         house::tests(),
         documents::tests(),

@@ -14,6 +14,7 @@ use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use planner::NcclVersion;
 use probe::complete::Assumptions;
 use program::Collective;
 use program::{Schedule, Transfer};
@@ -274,6 +275,7 @@ impl JobArguments {
             ("--without", !self.edits.without.is_empty()),
             ("--degrade", !self.edits.degrade.is_empty()),
             ("--set", !self.variables.set.is_empty()),
+            ("--nccl", self.variables.nccl.is_some()),
         ];
         match given.iter().find(|(_, given)| *given) {
             Some((option, _)) => bail!(
@@ -386,6 +388,9 @@ pub struct Variables {
     /// Set one of NCCL's variables, over the environment (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,
+    /// Decide as this version of NCCL, such as 2.27 or 2.30.7 [default: 2.32]
+    #[arg(long, value_name = "VERSION")]
+    pub nccl: Option<NcclVersion>,
 }
 
 /// Reads NAME=VALUE.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use plan::{ChoiceDifference, Plan, PlanDifference, compare};
+use plan::{ChoiceDifference, NcclVersion, Plan, PlanDifference, compare};
 use schemars::JsonSchema;
 use serde::Serialize;
 use topology::differences::{Inventory, MachineDifference};
@@ -27,6 +27,9 @@ use crate::sizes;
 struct Side<'a> {
     file: &'a Path,
     set: &'a [(String, String)],
+    nccl: Option<NcclVersion>,
+    /// A and B are of different versions.
+    upgraded: bool,
     without: &'a [Edit],
     degrade: &'a [Edit],
 }
@@ -34,7 +37,8 @@ struct Side<'a> {
 impl Side<'_> {
     /// Whether an option is for this side only.
     const fn is_edited(&self) -> bool {
-        !(self.set.is_empty() && self.without.is_empty() && self.degrade.is_empty())
+        self.upgraded
+            || !(self.set.is_empty() && self.without.is_empty() && self.degrade.is_empty())
     }
 }
 
@@ -103,7 +107,8 @@ fn many(
             &arguments.degrade_b,
         ]
         .iter()
-        .any(|edits| !edits.is_empty());
+        .any(|edits| !edits.is_empty())
+        || arguments.nccl.len() > 1;
     if of_sides {
         bail!(
             "{} files are given, but options for A or B such as --set-b are for two; expected --set, which applies to all",
@@ -121,11 +126,15 @@ fn many(
         members.push((file.display().to_string(), content));
     }
     groups::refuse_unreadable(&members)?;
+    let variables = Variables {
+        set: arguments.set.clone(),
+        nccl: arguments.nccl.first().copied(),
+    };
     let job = JobArguments {
         hosts: arguments.hosts.unwrap_or(1),
         nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
-        ..JobArguments::of_file(files[0].clone(), arguments.variables.clone())
+        ..JobArguments::of_file(files[0].clone(), variables)
     };
     let given = read_settings(&job, environment, output)?;
     output.warnings.extend(settings::warnings(&given));
@@ -165,6 +174,19 @@ fn many(
     Ok(())
 }
 
+/// The versions of A and B.
+fn versions(given: &[NcclVersion]) -> Result<[Option<NcclVersion>; 2]> {
+    Ok(match *given {
+        [] => [None; 2],
+        [both] => [Some(both); 2],
+        [first, second] => [Some(first), Some(second)],
+        _ => bail!(
+            "--nccl is given {} times; expected once for both, or once for A and once for B",
+            given.len()
+        ),
+    })
+}
+
 /// Compares A and B.
 fn two(
     arguments: &DiffArguments,
@@ -172,22 +194,28 @@ fn two(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
+    let [nccl_a, nccl_b] = versions(&arguments.nccl)?;
+    let upgraded = nccl_a != nccl_b;
     let first = Side {
         file: first,
         set: &arguments.set_a,
+        nccl: nccl_a,
+        upgraded,
         without: &arguments.without_a,
         degrade: &arguments.degrade_a,
     };
     let second = Side {
         file: second,
         set: &arguments.set_b,
+        nccl: nccl_b,
+        upgraded,
         without: &arguments.without_b,
         degrade: &arguments.degrade_b,
     };
     refuse_missing(first.file)?;
     if arguments.files.len() < 2 && !first.is_edited() && !second.is_edited() {
         bail!(
-            "only one file is given, and no option tells A from B; expected a second one, or options such as --set-b and --without-b"
+            "only one file is given, and no option tells A from B; expected a second one, or options such as --set-b, --without-b or a second --nccl"
         );
     }
     if arguments.files.len() < 2 && first.file == Path::new("-") {
@@ -309,7 +337,10 @@ fn read(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<(String, Plan)> {
-    let variables = |set| Variables { set };
+    let variables = |set| Variables {
+        set,
+        nccl: side.nccl,
+    };
     match source {
         Source::Plan(name, plan) => {
             // The job's options are for the other side when that is a machine.
@@ -317,7 +348,7 @@ fn read(
             Ok((name, *plan))
         }
         Source::Topology(machine) => {
-            let set = [&arguments.variables.set[..], side.set].concat();
+            let set = [&arguments.set[..], side.set].concat();
             let job = JobArguments {
                 hosts,
                 nvlink_domain: arguments.nvlink_domain,

@@ -121,6 +121,7 @@ impl Environment {
             }
             !named_here
         });
-        Settings::from_variables(variables.cloned().collect::<Vec<_>>())
+        let version = given.nccl.unwrap_or_default();
+        Settings::with_variables(version, variables.cloned().collect::<Vec<_>>())
     }
 }

@@ -1,8 +1,9 @@
 //! Cost profiles of NCCL. Every accepted profile predicts times.
 
-use planner::cost::profile::NCCL_2_30_TOML;
+use planner::NcclVersion;
+use planner::cost::profile::built_in_toml;
 use planner::cost::{AlphaBeta, CostModel, CostProfile, Inputs};
-use planner::{Settings, cost};
+use planner::{Rules, Settings, cost};
 use program::Collective;
 
 use crate::input::Reached;
@@ -28,7 +29,7 @@ thread_local! {
 
 /// The built-in profile.
 pub fn seeds() -> Vec<Vec<u8>> {
-    vec![NCCL_2_30_TOML.as_bytes().to_vec()]
+    vec![built_in_toml(NcclVersion::NEWEST).as_bytes().to_vec()]
 }
 
 /// Reads a profile and predicts the times of jobs with it.
@@ -50,7 +51,8 @@ pub fn run(bytes: &[u8]) -> Reached {
     let tuning = Settings::default().tuning;
     JOBS.with(|jobs| {
         for inputs in jobs {
-            let table = cost::table(inputs, &tuning, &profile).expect("nothing is restricted");
+            let table = cost::table(inputs, &tuning, &profile, Rules::default())
+                .expect("nothing is restricted");
             for collective in Collective::ALL {
                 for bytes in SIZES {
                     if let Ok(choice) = table.choose(collective, bytes) {

@@ -4,7 +4,7 @@
 use arbitrary::Unstructured;
 use plan::cost::TunedOperation;
 use plan::nccl_graph::{self, GpuAddress};
-use plan::{CostTable, Error, Expansion, GraphKind, Plan, compare};
+use plan::{CostTable, Error, Expansion, GraphKind, NcclVersion, Plan, compare};
 use planner::cost::{AlphaBeta, CostModel, CostProfile};
 use program::Collective;
 use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
@@ -115,7 +115,7 @@ fn price(plan: &Plan, costs: &CostTable) {
     let Some(ring) = common.and_then(|common| common.graph(GraphKind::Ring)) else {
         return;
     };
-    let profile = CostProfile::nccl_2_30();
+    let profile = CostProfile::of(NcclVersion::V2_30);
     let model = AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), &profile);
     if let Some(model) = model {
         for bytes in SIZES {

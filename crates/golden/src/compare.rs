@@ -72,6 +72,22 @@ pub(super) fn float(name: &str, mine: f32, expected: &Value) -> Result<(), Diffe
     check(close, name, mine, expected)
 }
 
+/// Compares a number that the answer has with one decimal.
+pub(super) fn decimal(name: &str, mine: f32, expected: &Value) -> Result<(), Difference> {
+    let close = |expected: f64| {
+        let mine = f64::from(mine);
+        (mine - expected).abs() <= 0.0501_f64.max(1e-5 * expected.abs())
+    };
+    if expected.as_f64().is_some_and(close) {
+        return Ok(());
+    }
+    Err(Difference::new(
+        name,
+        mine.to_string(),
+        expected.to_string(),
+    ))
+}
+
 pub(super) fn text(name: &str, mine: &str, expected: &Value) -> Result<(), Difference> {
     check(expected.as_str() == Some(mine), name, mine, expected)
 }

@@ -1,9 +1,10 @@
 //! Golden cases: topology files with the decisions of NCCL's own planning code.
 //!
 //! A folder of cases has `topologies/*.xml` and `cases/*.json`. [`Case::replay`] plans a case again
-//! and compares section by section: floating-point values within a relative tolerance, everything
-//! else exactly.
+//! as NCCL 2.30.7 and compares section by section: floating-point values within a relative
+//! tolerance, everything else exactly.
 
+pub mod binary;
 mod compare;
 pub mod expectation;
 mod merged;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use machines::{Machine, elsewhere};
 use plan::{CostTable, Graph};
-use planner::{EqualHosts, HostPlan, Job, Planned, Settings};
+use planner::{EqualHosts, HostPlan, Job, NcclVersion, Planned, Settings};
 use serde_json::Value;
 
 use compare::Difference;
@@ -139,7 +140,8 @@ impl Case {
     /// NCCL's settings in the case.
     pub fn settings(&self) -> Settings {
         let variables = self.answer["env"].as_object().into_iter().flatten();
-        Settings::from_variables(
+        Settings::with_variables(
+            NcclVersion::V2_30,
             variables
                 .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())),
         )

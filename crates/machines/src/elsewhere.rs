@@ -13,6 +13,14 @@ pub fn golden() -> Result<PathBuf, String> {
     find("TOPO_GOLDEN", "golden", "cases")
 }
 
+/// Answers of NCCL's published binaries: a folder for each version.
+///
+/// # Errors
+/// They are not there. The text says where they were expected.
+pub fn binaries() -> Result<PathBuf, String> {
+    find("TOPO_BINARIES", "nccl-binaries", "2.30.7")
+}
+
 /// Other people's files: `nccl/*.xml`, `rccl/*.xml` and `graphs/*.xml`.
 ///
 /// # Errors

@@ -33,9 +33,23 @@ pub struct Common {
     /// Ranks of one host that are in different nodes share the host's memory (not
     /// `NCCL_SHM_DISABLE`).
     pub shared_memory: bool,
+    /// All nodes swap paired rings, though only some found pairs (NCCL 2.27). Since then each node
+    /// decides by its own graph.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub swaps_rings_together: bool,
 }
 
 impl Common {
+    /// Whether a node whose own graph has this mode of crossing NICs swaps paired rings, where it
+    /// has an odd number.
+    pub fn swaps_rings(&self, own_cross_nic: i32) -> bool {
+        let cross_nic = match self.graph(GraphKind::Ring) {
+            Some(merged) if self.swaps_rings_together => merged.cross_nic,
+            _ => own_cross_nic,
+        };
+        cross_nic == 2
+    }
+
     /// A merged graph.
     pub fn graph(&self, kind: GraphKind) -> Option<&GraphSummary> {
         self.graphs.iter().find(|graph| graph.kind == kind)

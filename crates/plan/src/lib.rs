@@ -30,7 +30,7 @@
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
 //! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
 //! [`algorithm`], [`cost`], [`Plan`], [`slow_hosts`], [`compare`](mod@compare), [`nccl_graph`],
-//! [`error`], [`certificate`].
+//! [`error`], [`certificate`], [`version`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -65,6 +65,7 @@ pub mod request;
 pub mod slow_hosts;
 pub mod trail;
 pub mod transport;
+pub mod version;
 
 mod json;
 mod programs;
@@ -98,3 +99,4 @@ pub use transport::{
     Connection, Gdr, GpuTransport, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts, PortUse, Rail,
     RailPort, Transports,
 };
+pub use version::{NcclVersion, UnknownVersion};

@@ -95,7 +95,7 @@ const fn wanted(kind: GraphKind, rings: usize) -> WantedGraph {
 fn nvls_supported(view: &View) -> bool {
     let (system, settings) = (view.system(), view.routing().settings());
     settings.nvls_enable != 0
-        && system.count(NodeType::Gpu) >= 2
+        && system.count(NodeType::Gpu) >= if settings.rules.pairs_nvls { 2 } else { 3 }
         && (settings.nvls_enable == 1
             || system.count(NodeType::Nvs) > 0 && system.devs().all(|(_, dev)| dev.sm >= 90))
 }

@@ -53,8 +53,8 @@ pub struct Job {
     pub collnet: bool,
     /// Which rank runs on which GPU.
     pub ranks: RankPlacement,
-    /// The constants of the cost model.
-    pub profile: CostProfile,
+    /// The constants of the cost model; `None` for those of the version of NCCL that plans.
+    pub profile: Option<CostProfile>,
 }
 
 impl Job {
@@ -76,7 +76,7 @@ impl Job {
             nvlink_domain: false,
             collnet: false,
             ranks: RankPlacement::default(),
-            profile: CostProfile::nccl_2_30(),
+            profile: None,
         }
     }
 

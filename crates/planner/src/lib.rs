@@ -1,4 +1,5 @@
-//! Decides which channels a communicator uses on a machine, as NCCL 2.30 does.
+//! Decides which channels a communicator uses on a machine, as NCCL does: any version
+//! from 2.27 to 2.32 ([`NcclVersion`]).
 //!
 //! [`plan()`] plans a [`Job`]: some hosts, each described by a topology file. The result holds the
 //! plan, how each search went, and what collectives cost.
@@ -18,7 +19,8 @@
 //!
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
-//! In reading order: [`job`], [`planned`] (the whole recipe), [`settings`], [`routing`], [`view`],
+//! In reading order: [`job`], [`planned`] (the whole recipe), [`settings`], [`rules`],
+//! [`routing`], [`view`],
 //! [`search`], [`host_plan`], [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`].
 
 mod artifact;
@@ -33,6 +35,7 @@ pub mod job;
 mod note;
 pub mod planned;
 pub mod routing;
+pub mod rules;
 pub mod search;
 pub mod settings;
 mod subset;
@@ -46,8 +49,10 @@ pub use error::Error;
 pub use host_plan::HostPlan;
 pub use job::{EqualHosts, Job, RankPlacement};
 pub use note::Note;
+pub use plan::NcclVersion;
 pub use planned::{Planned, plan};
 pub use routing::Routing;
+pub use rules::Rules;
 pub use settings::Settings;
 pub use subset::{gpu_devices, with_gpus};
 pub use view::View;

@@ -2,21 +2,18 @@
 
 use std::sync::Arc;
 
-use plan::{CostTable, Digest, Fingerprint, Plan, Producer, RequestSummary, Setting};
+use plan::{CostTable, Digest, Fingerprint, NcclVersion, Plan, Producer, RequestSummary, Setting};
 
 use crate::artifact;
 use crate::cluster::{ClusterPlan, MachinePlan};
 use crate::connect::JobPlan;
-use crate::cost;
+use crate::cost::{self, CostProfile};
 use crate::error::Error;
 use crate::explain;
 use crate::host_plan::HostPlan;
 use crate::job::{EqualHosts, Job};
 use crate::note::Note;
 use crate::settings::Settings;
-
-/// Whose decisions are made.
-const PROFILE: &str = "nccl-2.30";
 
 /// A job and everything that was decided for it.
 #[derive(Debug, Clone)]
@@ -46,9 +43,22 @@ pub fn plan(job: &Job, settings: &Settings) -> Result<Planned, Error> {
     let warnings = nodes.flat_map(|node| node.warnings.drain(..));
     notes.extend(warnings.map(Note::GraphFile));
     let joined = JobPlan::new(cluster, &settings)?;
+    let built_in;
+    let profile = match &job.profile {
+        Some(profile) => profile,
+        None => {
+            built_in = CostProfile::of(settings.rules.version());
+            &built_in
+        }
+    };
     notes.extend(joined.notes());
     Ok(Planned {
-        costs: cost::table(&joined.cost_inputs(), &settings.tuning, &job.profile)?,
+        costs: cost::table(
+            &joined.cost_inputs(),
+            &settings.tuning,
+            profile,
+            settings.rules,
+        )?,
         job: joined,
         notes,
         settings,
@@ -64,7 +74,7 @@ impl Planned {
             name: "topo".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let mut plan = Plan::new(producer, PROFILE, self.fingerprint(), self.request());
+        let mut plan = Plan::new(producer, self.profile(), self.fingerprint(), self.request());
         plan.settings = self.deciding();
         artifact::fill(&mut plan, &self.job, self.costs.clone());
         plan
@@ -125,6 +135,15 @@ impl Planned {
         names.join("+")
     }
 
+    /// The version of NCCL whose decisions these are.
+    pub fn version(&self) -> NcclVersion {
+        self.settings.rules.version()
+    }
+
+    fn profile(&self) -> &'static str {
+        self.version().profile()
+    }
+
     /// What was asked for.
     pub fn request(&self) -> RequestSummary {
         RequestSummary {
@@ -147,7 +166,7 @@ impl Planned {
 
     /// The digest of everything that the plan was made from.
     fn fingerprint(&self) -> Digest {
-        let mut fingerprint = Fingerprint::new(PROFILE);
+        let mut fingerprint = Fingerprint::new(self.profile());
         for hosts in &self.hosts {
             let canonical = topology::xml::write(&hosts.document);
             fingerprint = fingerprint.topology(canonical.as_bytes(), hosts.count);

@@ -76,7 +76,7 @@ impl View {
         order
             .into_iter()
             .map(|(rank, own)| {
-                let routing = trimmed(&whole, &domain, own)?;
+                let routing = trimmed(&whole, &domain, own, ranks)?;
                 let inter = routing.system().count(NodeType::Gpu) != ranks;
                 let (max_bw, total_bw) = bounds(&routing, inter);
                 Ok(Self {
@@ -115,12 +115,23 @@ impl View {
 
 /// The paths of the ranks of one domain: the others removed, computed again where that changes
 /// something.
-fn trimmed(whole: &Routing, domain: &[usize], own: usize) -> Result<Routing, Error> {
-    if domain.iter().all(|other| *other == own) {
+fn trimmed(whole: &Routing, domain: &[usize], own: usize, ranks: usize) -> Result<Routing, Error> {
+    let (system, rules) = (whole.system(), whole.settings().rules);
+    let kept = domain.iter().filter(|other| **other == own).count();
+    let drops_ports = !rules.keeps_unused_ports && kept == ranks && system.count(NodeType::Net) > 0;
+    if kept == domain.len() && !drops_ports {
         return Ok(whole.clone());
     }
-    let system = whole.system();
-    let trimmed = system.without_gpus(|gpu| domain[system.position(gpu)] != own);
+    let elsewhere = |gpu: NodeId| domain[system.position(gpu)] != own;
+    let trimmed = system.without(|node| match system.kind(node) {
+        NodeType::Gpu => elsewhere(node),
+        NodeType::Dev if !rules.separates_devices => {
+            let mut gpus = system.links(node).map(|link| system.target(link));
+            gpus.any(|gpu| system.kind(gpu) == NodeType::Gpu && elsewhere(gpu))
+        }
+        NodeType::Net => drops_ports,
+        _ => false,
+    });
     Routing::compute(Arc::new(trimmed), Arc::clone(whole.settings()))
 }
 
@@ -144,15 +155,25 @@ fn bounds(routing: &Routing, inter: bool) -> (f32, f32) {
     if !inter && system.count(NodeType::Gpu) == 1 {
         return (bandwidth::LOCAL, bandwidth::LOCAL);
     }
-    let targets = if inter { NodeType::Net } else { NodeType::Dev };
+    let separates = routing.settings().rules.separates_devices;
+    let sources = if separates {
+        NodeType::Dev
+    } else {
+        NodeType::Gpu
+    };
+    let targets = if inter { NodeType::Net } else { sources };
     let (mut max_bw, mut total_bw) = (0.0f32, 0.0f32);
-    for device in system.nodes(NodeType::Dev) {
+    for source in system.nodes(sources) {
         for target in system.nodes(targets) {
-            let path = routing.table().path(device, target);
+            let path = routing.table().path(source, target);
             if !path.hops.is_empty() {
                 max_bw = max_bw.max(path.bw);
             }
         }
+        let device = match sources {
+            NodeType::Gpu => system.device_of(source).unwrap_or(source),
+            _ => source,
+        };
         let (mut nvlink, mut pci) = (0.0f32, 0.0f32);
         for link in system.links(device).map(|link| system.link(link)) {
             match link.kind {

@@ -1,11 +1,11 @@
 //! The cost model on machines whose numbers can be computed by hand.
 
 use plan::{Algorithm, Pattern};
-use planner::Settings;
 use planner::cost::{
     self, AlphaBeta, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs,
     Merged, NvlsInputs, Off, RestrictError, TunedOperation, doubling,
 };
+use planner::{NcclVersion, Rules, Settings};
 use program::{Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};
 
@@ -64,7 +64,8 @@ fn table(inputs: &Inputs, variables: &[(&str, &str)]) -> Result<CostTable, Restr
     cost::table(
         inputs,
         &settings(variables).tuning,
-        &CostProfile::nccl_2_30(),
+        &CostProfile::of(NcclVersion::V2_30),
+        Rules::of(NcclVersion::V2_30),
     )
 }
 
@@ -403,9 +404,15 @@ fn extreme_jobs_do_not_panic() {
 
 #[test]
 fn another_profile_changes_the_choice() {
-    let mut profile = CostProfile::nccl_2_30();
+    let mut profile = CostProfile::of(NcclVersion::V2_30);
     profile.efficiency.nvls.hopper = 0.1;
-    let table = cost::table(&hopper(1), &settings(&[]).tuning, &profile).expect("no settings");
+    let table = cost::table(
+        &hopper(1),
+        &settings(&[]).tuning,
+        &profile,
+        Rules::of(NcclVersion::V2_30),
+    )
+    .expect("no settings");
     let choice = table
         .choose(Collective::AllReduce, 1 << 30)
         .expect("a choice");
@@ -414,7 +421,8 @@ fn another_profile_changes_the_choice() {
 
 #[test]
 fn the_alpha_beta_model_answers_alike() {
-    let model = AlphaBeta::of(&hopper(2), &CostProfile::nccl_2_30()).expect("there are rings");
+    let model =
+        AlphaBeta::of(&hopper(2), &CostProfile::of(NcclVersion::V2_30)).expect("there are rings");
     let found = model.best(Collective::AllReduce, 64).expect("a scheme");
     let best = found.best;
     assert_eq!(best.choice.name(), "one-shot-mesh");

@@ -1,8 +1,8 @@
 //! The widest paths from every node to every node where a transfer can end.
 //!
-//! Rules and tie-breaks are NCCL's: a better type wins, then more bandwidth, then fewer links, then
-//! the path found first. The planner later changes paths by settings (no peer-to-peer, NICs through
-//! another GPU) with [`PathTable::set_kind`] and [`PathTable::divert`].
+//! Rules and tie-breaks are NCCL's ([`Preference`]): a better type wins, then more bandwidth, then
+//! fewer links, then the path found first. The planner later changes paths by settings (no
+//! peer-to-peer, NICs through another GPU) with [`PathTable::set_kind`] and [`PathTable::divert`].
 
 use crate::bandwidth;
 use crate::link::{LinkId, LinkType};
@@ -18,6 +18,17 @@ const BASE_KINDS: [NodeType; 5] = [
     NodeType::Net,
     NodeType::Nvs,
 ];
+
+/// Which of two paths is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preference {
+    /// The one with the better type, then the wider one, then the one with fewer links (NCCL 2.30
+    /// and newer).
+    #[default]
+    Type,
+    /// The wider one, unless it has more links (NCCL to 2.29).
+    Bandwidth,
+}
 
 /// A path.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,6 +78,18 @@ impl PathTable {
     /// # Errors
     /// A path would begin with a link that exists in the other direction only.
     pub fn compute(system: &System, through_gpus: bool) -> Result<Self, OneWayLink> {
+        Self::compute_by(system, through_gpus, Preference::default())
+    }
+
+    /// The same by another preference.
+    ///
+    /// # Errors
+    /// As [`PathTable::compute`].
+    pub fn compute_by(
+        system: &System,
+        through_gpus: bool,
+        preference: Preference,
+    ) -> Result<Self, OneWayLink> {
         let node_count = system.node_count();
         let mut row_of = vec![NO_ROW; node_count];
         let mut bases = Vec::new();
@@ -81,7 +104,7 @@ impl PathTable {
             hops: Vec::new(),
             reaches: vec![0; node_count],
         };
-        let mut search = WidestPaths::new(system, through_gpus);
+        let mut search = WidestPaths::new(system, through_gpus, preference);
         for base in bases {
             search.clear();
             for end in ends(system, base) {
@@ -232,6 +255,7 @@ const UNREACHED: Best = Best {
 struct WidestPaths<'a> {
     system: &'a System,
     through_gpus: bool,
+    preference: Preference,
     is_device: Vec<bool>,
     first_step: Vec<u32>,
     steps: Vec<Step>,
@@ -245,7 +269,7 @@ struct WidestPaths<'a> {
 }
 
 impl<'a> WidestPaths<'a> {
-    fn new(system: &'a System, through_gpus: bool) -> Self {
+    fn new(system: &'a System, through_gpus: bool, preference: Preference) -> Self {
         let node_count = system.node_count();
         let is_device: Vec<bool> = (0..node_count)
             .map(|node| system.range(NodeType::Dev).contains(&node))
@@ -286,6 +310,7 @@ impl<'a> WidestPaths<'a> {
         Self {
             system,
             through_gpus,
+            preference,
             is_device,
             first_step,
             steps,
@@ -357,9 +382,16 @@ impl<'a> WidestPaths<'a> {
             let kind = kind.max(here.kind);
             let bw = here.bw.min(step.bw);
             let there = self.best[step.to as usize];
-            let better = kind < there.kind
-                || kind == there.kind
-                    && (there.bw < bw || there.bw == bw && there.count > here.count + 1);
+            let better = match self.preference {
+                Preference::Type => {
+                    kind < there.kind
+                        || kind == there.kind
+                            && (there.bw < bw || there.bw == bw && there.count > here.count + 1)
+                }
+                Preference::Bandwidth => {
+                    there.bw < bw && (there.bw == 0.0 || there.count > here.count)
+                }
+            };
             if better {
                 let cell = self.cells.len() as u32;
                 // If no link leads back, NCCL keeps the first link of the path that it replaces.

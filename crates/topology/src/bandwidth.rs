@@ -31,7 +31,11 @@ pub const fn between_cpus(arch: CpuArch, vendor: CpuVendor, model: CpuModel) -> 
             CpuModel::IntelSkylake => 10.0,
             _ => 6.0,
         },
-        (CpuArch::X86, CpuVendor::Amd) => 16.0,
+        (CpuArch::X86, CpuVendor::Amd) => match model {
+            CpuModel::AmdTurin => 32.0,
+            CpuModel::AmdMilan => 24.0,
+            _ => 16.0,
+        },
         (CpuArch::X86, CpuVendor::Zhaoxin) => match model {
             CpuModel::ZhaoxinYongfeng => 9.0,
             _ => 6.0,

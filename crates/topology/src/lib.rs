@@ -37,7 +37,7 @@ pub mod path;
 pub mod system;
 pub mod xml;
 
-pub use all_pairs::{OneWayLink, Path, PathTable};
+pub use all_pairs::{OneWayLink, Path, PathTable, Preference};
 pub use build::BuildOptions;
 pub use bus_id::BusId;
 pub use error::{Error, Place, Position, Warning};

@@ -143,8 +143,14 @@ pub enum CpuModel {
     IntelSkylake,
     /// Intel Sapphire Rapids.
     IntelSapphireRapids,
-    /// Intel Emerald Rapids and newer.
+    /// Intel Emerald Rapids and newer; from NCCL 2.31 on Granite Rapids and Sierra Forest, too.
     IntelEmeraldRapids,
+    /// AMD up to Zen 2 (Rome), and what NCCL 2.31 and newer do not know.
+    AmdRome,
+    /// AMD Zen 3 and Zen 4 (Milan, Genoa).
+    AmdMilan,
+    /// AMD Zen 5 (Turin).
+    AmdTurin,
     /// Zhaoxin Yongfeng.
     ZhaoxinYongfeng,
     /// Anything else.

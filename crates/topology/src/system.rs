@@ -261,13 +261,14 @@ impl System {
         }
     }
 
-    /// The same system without some ranks; their devices stay.
-    pub fn without_gpus(&self, mut removed: impl FnMut(NodeId) -> bool) -> Self {
+    /// The same system without some nodes.
+    #[must_use]
+    pub fn without(&self, mut removed: impl FnMut(NodeId) -> bool) -> Self {
         let mut new_number = vec![None; self.node_count()];
         let mut kept = Vec::new();
         for (index, number) in new_number.iter_mut().enumerate() {
             let node = NodeId(index as u32);
-            if self.kind(node) == NodeType::Gpu && removed(node) {
+            if removed(node) {
                 continue;
             }
             *number = Some(kept.len());

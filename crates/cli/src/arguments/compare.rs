@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use plan::Algorithm;
+use planner::NcclVersion;
 use program::Protocol;
 use topology::edit::Edit;
 
-use super::{JobArguments, Variables, variable};
+use super::{JobArguments, variable};
 use crate::numbers::within;
 use crate::sizes::{Collectives, Sizes, collectives, sizes};
 
@@ -44,6 +45,7 @@ Examples:
   topo diff before.xml after.xml               two machines
   topo diff plan.json topology.xml             does the machine still give this plan?
   topo diff topology.xml --set-b NCCL_CROSS_NIC=0
+  topo diff topology.xml --nccl 2.27 --nccl 2.32   what an upgrade of NCCL changes here
   topo diff topology.xml --hosts 16 --without-b host3/mlx5_3
   topo diff a.xml b.xml --format json
   topo diff nodes/*.xml                        which of many machines is odd, and in what
@@ -131,7 +133,7 @@ pub struct CostArguments {
     /// Choose among these protocols only
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub protocol: Vec<Protocol>,
-    /// Cost profile with the model's constants (TOML) [default: nccl-2.30, which is built in]
+    /// Cost profile with the model's constants (TOML) [default: the one of the version of NCCL]
     #[arg(long, alias = "cost-profile", value_name = "PROFILE")]
     pub profile: Option<PathBuf>,
     /// Print the built-in cost profile, to start another one from
@@ -195,8 +197,13 @@ pub struct DiffArguments {
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
     pub collnet: bool,
-    #[command(flatten)]
-    pub variables: Variables,
+    /// Set one of NCCL's variables, over the environment (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub set: Vec<(String, String)>,
+    /// Decide as this version of NCCL, such as 2.27 or 2.30.7; given twice, A as the first and B as
+    /// the second [default: 2.32]
+    #[arg(long, value_name = "VERSION")]
+    pub nccl: Vec<NcclVersion>,
     /// Set one of NCCL's variables for A only
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub set_a: Vec<(String, String)>,

@@ -136,6 +136,7 @@ fn of(
     });
     Ok(JobBounds {
         name,
+        profile: plan.profile.clone(),
         hosts: certificate.graph.host_count(),
         ranks: certificate.graph.ranks(),
         links: certificate.links,

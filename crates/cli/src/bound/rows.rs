@@ -8,6 +8,8 @@ use super::limit::Limit;
 #[derive(Debug)]
 pub struct JobBounds {
     pub name: String,
+    /// The profile of the plan.
+    pub profile: String,
     pub hosts: u64,
     pub ranks: u128,
     pub links: LinkSet,

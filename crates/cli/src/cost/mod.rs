@@ -8,9 +8,9 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice};
 use plan::{Algorithm, CostTable, GraphKind, Plan};
-use planner::Job;
-use planner::cost::profile::NCCL_2_30_TOML;
+use planner::cost::profile::built_in_toml;
 use planner::cost::{AlphaBeta, CostProfile, Scheme};
+use planner::{Job, NcclVersion};
 use program::{Collective, Protocol};
 
 use json::CostReport;
@@ -54,7 +54,8 @@ pub fn run(
     output: &mut Output,
 ) -> Result<()> {
     if arguments.built_in_profile {
-        output.text = NCCL_2_30_TOML.to_owned();
+        let version = arguments.job.variables.nccl.unwrap_or_default();
+        output.text = built_in_toml(version).to_owned();
         return Ok(());
     }
     let mut subject = read(arguments, environment, output)?;
@@ -112,23 +113,24 @@ fn read(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<PricedJob> {
-    let profile = profile(arguments.profile.as_deref())?;
+    let own = arguments.profile.as_deref().map(profile).transpose()?;
     let machines = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, _) if arguments.profile.is_some() => {
             bail!(
                 "{name} is a plan, whose costs were computed when it was made; expected topology files with --profile"
             );
         }
-        Sources::Plan(name, plan) => return of_plan(name, *plan, &profile),
+        Sources::Plan(name, plan) => return of_plan(name, *plan),
         Sources::Machines(machines) => machines,
     };
     let settings = read_settings(&arguments.job, environment, output)?;
     let job = Job {
-        profile: profile.clone(),
+        profile: own.clone(),
         ..job::job(machines, &arguments.job, environment, output)?
     };
     let planned = job::plan_job(&job, &settings, output)?;
     let plan = planned.plan();
+    let profile = own.unwrap_or_else(|| CostProfile::of(planned.version()));
     Ok(PricedJob {
         name: render::names::job(&plan),
         plan,
@@ -138,7 +140,9 @@ fn read(
     })
 }
 
-fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<PricedJob> {
+fn of_plan(name: String, plan: Plan) -> Result<PricedJob> {
+    let version = NcclVersion::of_profile(&plan.profile).unwrap_or_default();
+    let profile = CostProfile::of(version);
     let costs = plan.costs.clone().with_context(|| {
         format!("{name} is a plan without a cost table; expected one that topo plan -o wrote")
     })?;
@@ -147,7 +151,7 @@ fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<PricedJob>
         .as_ref()
         .and_then(|common| common.graph(GraphKind::Ring));
     let alpha_beta = ring.and_then(|ring| {
-        AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), profile)
+        AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), &profile)
     });
     Ok(PricedJob {
         plan,
@@ -158,10 +162,7 @@ fn of_plan(name: String, plan: Plan, profile: &CostProfile) -> Result<PricedJob>
     })
 }
 
-fn profile(file: Option<&Path>) -> Result<CostProfile> {
-    let Some(file) = file else {
-        return Ok(CostProfile::nccl_2_30());
-    };
+fn profile(file: &Path) -> Result<CostProfile> {
     let cannot = || format!("cannot read the cost profile {}", file.display());
     let text = files::read_text(file, PROFILE_LIMIT).with_context(cannot)?;
     Ok(CostProfile::from_toml(&file.display().to_string(), &text)?)

@@ -8,7 +8,7 @@ use program::{Collective, Protocol};
 use super::{PricedJob, Sweep, changes};
 use crate::render::table::Columns;
 use crate::render::{
-    FIELD, Look, count, microseconds, percent, settings, slow_hosts, trim_lines, wrap,
+    FIELD, Look, count, microseconds, percent, settings, slow_hosts, trim_lines, version, wrap,
 };
 use crate::sizes::short;
 
@@ -44,7 +44,10 @@ fn head(job: &PricedJob, look: Look) -> String {
     );
     text.push_str(&look.field("job", &size));
     text.push_str(&slow_hosts::lines(&job.plan, look));
-    text.push_str(&look.field("profile", &job.costs.profile));
+    text.push_str(&version::of_profile(&job.plan.profile, look));
+    if job.costs.profile != job.plan.profile {
+        text.push_str(&look.field("profile", &job.costs.profile));
+    }
     text.push_str(&settings::of_plan(&job.plan.settings, look));
     for note in &job.notes {
         text.push_str(&look.notice(&wrap(note, FIELD, FIELD, look.width)));

@@ -3,7 +3,7 @@
 use plan::certificate::{Certificate, LinkSet, Operation, UNITS};
 
 use super::table::Columns;
-use super::{Look, count, or_dash, trim_lines, wrap};
+use super::{Look, count, or_dash, trim_lines, version, wrap};
 use crate::bound::rows::{JobBounds, Row};
 
 /// What a bound never counts.
@@ -25,6 +25,7 @@ pub fn page(bounds: &JobBounds, look: Look) -> String {
         bounds.ranks
     );
     text.push_str(&look.field("job", &size));
+    text.push_str(&version::of_profile(&bounds.profile, look));
     let links = match bounds.links {
         LinkSet::Rules => "those on paths that NCCL's rules allow for this job (--links rules)",
         LinkSet::All => "every link and every turn at PCI switches (--links all)",

@@ -7,7 +7,7 @@ use topology::differences::MachineDifference;
 
 use super::machine_differences::few;
 use super::table::Columns;
-use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines, wrap};
+use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines, version, wrap};
 use crate::sizes::short;
 
 /// What differs; nothing when nothing does. `devices` are differences of the files.
@@ -20,13 +20,14 @@ pub fn page(
     if comparison.is_empty() && devices.is_empty() {
         return String::new();
     }
-    let [(first, _), (second, _)] = plans;
+    let [(first, one), (second, other)] = plans;
     let names = if first == second {
         ["A".to_owned(), "B".to_owned()]
     } else {
         [first.to_owned(), second.to_owned()]
     };
     let mut text = head([first, second], look);
+    text.push_str(&versions([&one.profile, &other.profile], look));
     if !devices.is_empty() {
         let unnoticed = match comparison.is_empty() {
             true => "; a job does not notice it",
@@ -65,6 +66,15 @@ fn head([first, second]: [&str; 2], look: Look) -> String {
         false => format!("{first} and {second}"),
     };
     format!("{}\n", look.heading(&title))
+}
+
+/// The version of NCCL that decides, or both.
+fn versions([first, second]: [&str; 2], look: Look) -> String {
+    if first == second {
+        return version::of_profile(first, look);
+    }
+    let [first, second] = [first, second].map(version::profile_words);
+    look.field("nccl", &format!("A {first}, B {second}"))
 }
 
 fn of_devices(

@@ -27,6 +27,7 @@ pub mod summary;
 pub mod table;
 pub mod trail;
 pub mod tree;
+pub mod version;
 pub mod what_if;
 pub mod words;
 

@@ -6,7 +6,7 @@ use planner::explain::NodeNames;
 
 use super::{
     Look, channels, connections, group, job_plan, matrix, names, paths, settings, slow_hosts,
-    summary, trail, trim_lines,
+    summary, trail, trim_lines, version,
 };
 use crate::wiring::Wiring;
 
@@ -94,11 +94,15 @@ impl PlanPage<'_> {
 
     fn settings(&self) -> String {
         match self.live {
-            Some(planned) => settings::lines(&planned.settings, self.look),
+            Some(planned) => {
+                version::line(planned.version(), self.look)
+                    + &settings::lines(&planned.settings, self.look)
+            }
             None => {
                 let missing = "a saved plan holds no wiring, paths and limits: topo plan shows them \
                                for a topology file";
-                settings::of_plan(&self.plan.settings, self.look)
+                version::of_profile(&self.plan.profile, self.look)
+                    + &settings::of_plan(&self.plan.settings, self.look)
                     + &self.look.field("missing", missing)
             }
         }

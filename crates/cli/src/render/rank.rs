@@ -10,7 +10,7 @@ use crate::sizes::short;
 use super::connections::{both_directions, sentence};
 use super::names::{gpu_name, net_name};
 use super::table::Columns;
-use super::{Look, count, gbps, group, ranges, slow_hosts, trim_lines, words};
+use super::{Look, count, gbps, group, ranges, slow_hosts, trim_lines, version, words};
 
 /// Sizes for which the choice is shown, bytes.
 const SIZES: [u64; 2] = [1 << 10, 8 << 30];
@@ -65,6 +65,7 @@ impl Page<'_> {
             "machine",
             &format!("{}: {}", self.machine.name, self.machine.summary),
         );
+        line("nccl", &version::of_plan(self.plan));
         line(
             "host",
             &format!(

@@ -4,7 +4,7 @@ use program::Transfer;
 use simulator::Cause;
 
 use super::table::Columns;
-use super::{Look, count, microseconds};
+use super::{Look, count, microseconds, version};
 use crate::simulate::SimulatedJob;
 use crate::simulate::json::LaneShares;
 use crate::sizes;
@@ -42,6 +42,9 @@ fn head(job: &SimulatedJob, look: Look) -> String {
         count(job.hosts as usize, "host"),
     );
     let mut text = look.title(&title, "");
+    if let Some(profile) = &job.profile {
+        text.push_str(&version::of_profile(profile, look));
+    }
     text.push_str(&look.field("time", &format!("{} µs", microseconds(job.time_us()))));
     if let (Some(algorithm), Some(bus)) = (job.algorithm_bandwidth(), job.bus_bandwidth()) {
         let words = format!("{} GB/s algorithm, {} GB/s bus", gbps(algorithm), gbps(bus));

@@ -5,7 +5,7 @@ use planner::what_if::{EqualFailures, JobFigures};
 use topology::edit::Failure;
 
 use super::table::Columns;
-use super::{Look, count, gbps, group, microseconds, ranges, trim_lines, wrap};
+use super::{Look, count, gbps, group, microseconds, ranges, trim_lines, version, wrap};
 use crate::sizes::short;
 use crate::what_if::report::WhatIfReport;
 
@@ -20,6 +20,7 @@ pub fn page(report: &WhatIfReport, look: Look) -> String {
             count(report.whole.ranks as usize, "rank")
         ),
     ));
+    text.push_str(&version::line(job.version(), look));
     text.push_str(&look.field("whole", &whole(report)));
     text.push('\n');
     let failures: usize = report.rows.iter().map(|row| row.failures.len()).sum();

@@ -21,6 +21,7 @@ use crate::environment::Environment;
 use crate::input::Source;
 use crate::job;
 use crate::output::Output;
+use crate::render::version;
 use crate::sizes;
 
 /// Largest cost profile that is read, bytes.
@@ -42,6 +43,8 @@ pub struct JobRanks<'a> {
 #[derive(Debug)]
 pub struct RunPlan {
     pub name: String,
+    /// The version of NCCL that decided, in words.
+    pub nccl: String,
     /// How its ranks reach each other, in NCCL's words, most frequent first.
     pub transports: Vec<(&'static str, usize)>,
     /// The choice for each size of the run, in words.
@@ -393,6 +396,7 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<R
     spec.plan = Some(fingerprint(plan)?);
     Ok(RunPlan {
         name,
+        nccl: version::of_plan(plan),
         transports,
         choices,
         ports: Arc::new(PlanPorts::new(plan, expansion, channels)),

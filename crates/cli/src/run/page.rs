@@ -24,8 +24,8 @@ pub fn head(report: &RunReport, look: Look) -> String {
         text.push_str(&look.field(
             "plan",
             &format!(
-                "{}: its rings and trees; column plan has its choice, which is for GPUs",
-                planned.name
+                "{} as NCCL {}: its rings and trees; column plan has its choice, which is for GPUs",
+                planned.name, planned.nccl
             ),
         ));
     }

@@ -21,7 +21,7 @@ use crate::environment::Environment;
 use crate::input::{Machine, Source, is_recording};
 use crate::live;
 use crate::output::Output;
-use crate::render::{Look, document, path, planned_machines, settings, tree};
+use crate::render::{Look, document, path, planned_machines, settings, tree, version};
 use crate::report;
 
 pub fn run(
@@ -43,7 +43,7 @@ pub fn run(
     let json = arguments.form.format() == TextOrJson::Json;
     output.text = match (&arguments.path, system) {
         (None, Ok(system)) if json => report::json(&ShowReport::of(&machine.name, &system))?,
-        (None, Ok(system)) => whole(&machine, &system, look),
+        (None, Ok(system)) => whole(&machine, &system, &given, look),
         (None, Err(_)) if json && machine.is_rccl() => {
             report::json(&ShowReport::of_rccl(&machine.name, &machine.document))?
         }
@@ -109,10 +109,11 @@ fn file_alone(
     ))
 }
 
-fn whole(machine: &Machine, system: &System, look: Look) -> String {
+fn whole(machine: &Machine, system: &System, settings: &Settings, look: Look) -> String {
     let names = NodeNames::new(system);
     let head = look.title(&machine.name, &explain::machine(system));
-    format!("{head}\n{}", tree::machine(system, &names, look))
+    let version = version::line(settings.rules.version(), look);
+    format!("{head}{version}\n{}", tree::machine(system, &names, look))
 }
 
 fn one_path(

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use plan::cost::TunedOperation;
 use plan::expand::Expansion;
-use plan::{Algorithm, GraphKind, Plan};
+use plan::{Algorithm, GraphKind, NcclVersion, Plan};
 use planner::cost::CostProfile;
 use planner::cost::profile::Hardware;
 use program::{Channels, Collective, Protocol, Schedule, Transfer};
@@ -175,7 +175,8 @@ fn slot_bytes(expansion: &Expansion, protocol: Protocol) -> u32 {
 
 /// NCCL's latencies of a step, as its cost model adds them up for rings and trees.
 fn latencies(plan: &Plan, schedule: Schedule, protocol: Protocol) -> Latencies<f64> {
-    let profile = CostProfile::nccl_2_30();
+    let version = NcclVersion::of_profile(&plan.profile).unwrap_or_default();
+    let profile = CostProfile::of(version);
     let (algorithm, kind) = match schedule {
         Schedule::Tree => (Algorithm::Tree, GraphKind::Tree),
         _ => (Algorithm::Ring, GraphKind::Ring),

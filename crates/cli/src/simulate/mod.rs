@@ -49,6 +49,8 @@ pub struct SimulatedJob {
     pub slot_bytes: u32,
     /// What the network is, in words.
     pub network: String,
+    /// The profile of the plan, if there is one.
+    pub profile: Option<String>,
     /// What NCCL's cost model predicts for the algorithm and protocol, µs.
     pub predicted_us: Option<f64>,
     pub links: Vec<LinkLoad>,
@@ -188,14 +190,18 @@ fn planned(
     };
     let wiring = PlannedWiring::new(plan, &expansion, fifos, fabric)?;
     let hosts = expansion.layout().hosts();
-    simulated(
+    let job = simulated(
         arguments,
         &chosen,
         &channels,
         &wiring,
         (hosts, fabric),
         environment,
-    )
+    )?;
+    Ok(SimulatedJob {
+        profile: Some(plan.profile.clone()),
+        ..job
+    })
 }
 
 fn channels(expansion: &Expansion, chosen: &Chosen) -> Result<Channels> {
@@ -252,6 +258,7 @@ fn simulated(
         channels: channels.count(),
         slot_bytes: chosen.slot_bytes,
         network: network(hosts, fabric),
+        profile: None,
         predicted_us: chosen.predicted_us,
         links: loads(&simulated, wiring),
         simulated,

@@ -20,6 +20,9 @@ const OPERATIONS_PER_TURN: u32 = 8;
 /// long sum loses too much precision.
 const FP8_RING_PENALTY: f32 = 1024.0;
 
+/// The time of what is not to be taken, µs.
+const FOREVER_US: f32 = f32::MAX / 2.0;
+
 /// An operation that an algorithm is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TunedOperation {
@@ -138,7 +141,9 @@ impl CostTable {
         // NCCL leaves the last factor of trees unused.
         let corrected = match algorithm {
             Algorithm::Tree => index < 23,
-            Algorithm::NvlsTree => index < 24 && job.min_cc >= 100 && job.x86,
+            Algorithm::NvlsTree => {
+                self.tree_correction.nvls_tree && index < 24 && job.min_cc >= 100 && job.x86
+            }
             _ => false,
         };
         if all_reduce
@@ -148,13 +153,22 @@ impl CostTable {
         {
             bandwidth *= factor;
         }
-        if choice == (Algorithm::Ring, Protocol::Simple) && all_reduce && job.nodes > 1 {
-            let pieces = u64::from(job.channels)
-                .saturating_mul(u64::from(job.ranks))
-                .max(1);
-            if operation.bytes / pieces >= self.latency_factors.ring_simple_bytes {
-                latency = (f64::from(latency) * self.latency_factors.ring_simple) as f32;
-            }
+        let factors = &self.latency_factors;
+        if algorithm == Algorithm::Pat && factors.pat_last {
+            return Some(FOREVER_US);
+        }
+        let pieces = u64::from(job.channels)
+            .saturating_mul(u64::from(job.ranks))
+            .max(1);
+        let piece = operation.bytes / pieces;
+        if choice == (Algorithm::Ring, Protocol::Simple) && piece >= factors.ring_simple_bytes {
+            let factor = if all_reduce && job.nodes > 1 {
+                factors.ring_simple
+            } else {
+                let growth = factors.ring_growth;
+                growth.map_or(1.0, |it| it.factor(operation.collective, job.ranks, piece))
+            };
+            latency = (f64::from(latency) * factor) as f32;
         }
         let turns = match algorithm {
             Algorithm::Ring => operation.pipelined,

@@ -18,5 +18,6 @@ pub use choose::{NoChoice, OperationChoice, TunedOperation};
 pub use chunk::{BufferTooSmall, Chunking};
 pub use model::{Best, CostModel, Estimate, Range, doubling};
 pub use table::{
-    Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, Threads, TreeCorrection,
+    Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, RingGrowth, Threads,
+    TreeCorrection,
 };

@@ -146,6 +146,18 @@ pub struct TreeCorrection {
     pub ll128: [f32; 24],
     /// Protocol Simple.
     pub simple: [f32; 24],
+    /// NVLSTree follows the factors, too, on Blackwell with x86 processors (NCCL 2.29 and newer).
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub nvls_tree: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 impl TreeCorrection {
@@ -168,6 +180,52 @@ pub struct LatencyFactors {
     pub ring_simple: f64,
     /// Bytes per channel and rank from which the factor holds.
     pub ring_simple_bytes: u64,
+    /// How rings with Simple grow on one node (NCCL 2.31 and newer).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring_growth: Option<RingGrowth>,
+    /// PAT is priced as if it took forever (NCCL 2.31 and newer, several ranks of a node): it is
+    /// taken only if nothing else is left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pat_last: bool,
+}
+
+/// How the latency of rings with Simple grows with their steps, once every rank's piece of a
+/// channel has [`LatencyFactors::ring_simple_bytes`]: by 1 + growth · (1 - share^(steps - 1)).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RingGrowth {
+    /// It holds for all-reduce, too, not only for all-gather and reduce-scatter.
+    pub all_reduce: bool,
+    /// Growth of many steps.
+    pub growth: f64,
+    /// The same for long messages.
+    pub long_growth: f64,
+    /// Bytes per channel and rank from which messages are long.
+    pub long_bytes: u64,
+    /// What a step leaves of the difference to that growth; 0 for the same growth of any number of
+    /// steps.
+    pub step_share: f64,
+}
+
+impl RingGrowth {
+    /// The factor of a collective, for pieces of `bytes` bytes; 1 where latency does not grow.
+    pub fn factor(&self, collective: Collective, ranks: u32, bytes: u64) -> f64 {
+        let steps = match collective {
+            Collective::AllReduce if self.all_reduce => ranks.saturating_sub(1).saturating_mul(2),
+            Collective::AllGather | Collective::ReduceScatter => ranks.saturating_sub(1),
+            _ => return 1.0,
+        };
+        let growth = match self.long_bytes {
+            0 => self.growth,
+            long if bytes >= long => self.long_growth,
+            _ => self.growth,
+        };
+        if self.step_share == 0.0 {
+            return 1.0 + growth;
+        }
+        let left = self.step_share.powf(f64::from(steps.saturating_sub(1)));
+        1.0 + growth * (1.0 - left)
+    }
 }
 
 /// The communicator, as the choice needs it.

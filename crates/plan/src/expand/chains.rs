@@ -201,12 +201,13 @@ impl NodeParts {
 
     /// The GPUs of a node that send or receive at ports, with those ports. `base` is the searched
     /// channel that each channel of the job repeats. `everyone`: some GPUs of the node reach each
-    /// other only through the network.
+    /// other only through the network. `paired`: every node swaps paired rings.
     pub fn net_uses(
         &self,
         base: &[u8],
         merged: impl Fn(GraphKind) -> u32,
         everyone: bool,
+        paired: bool,
         members: &[u32],
     ) -> Vec<(u32, i64)> {
         let mut uses = Vec::new();
@@ -237,7 +238,7 @@ impl NodeParts {
                 let order = chains.order(base);
                 // Alternating rings follow the other channel of their pair on every second node,
                 // but keep their ports.
-                let paired = chains.order(base ^ u32::from(chains.cross_nic == 2));
+                let paired = chains.order(base ^ u32::from(paired || chains.cross_nic == 2));
                 let ends = [
                     order.first(),
                     order.get(1),

@@ -20,7 +20,7 @@ impl Expansion {
     /// The searched channel whose chain a node uses. Rings that cross NICs in pairs alternate from
     /// node to node, so that a ring leaves one node and enters the next on the same rail.
     pub(super) fn ring_channel(&self, node: NodePlace, searched: u32) -> u32 {
-        if self.parts(node).ring.cross_nic == 2
+        if self.common.swaps_rings(self.parts(node).ring.cross_nic)
             && self.common.channels.searched.is_multiple_of(2)
             && node.node % 2 == 1
         {

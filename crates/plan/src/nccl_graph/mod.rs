@@ -1,8 +1,8 @@
 //! NCCL's graph files (`NCCL_GRAPH_DUMP_FILE`, `NCCL_GRAPH_FILE`).
 //!
-//! [`write()`] writes the text that NCCL 2.30 dumps, to the byte. [`GraphFile`] reads such text
-//! like NCCL, with warnings where NCCL would silently read something else, and errors where it
-//! would refuse.
+//! [`write()`] writes the text that NCCL dumps, to the byte; [`write_as`] that of an older version.
+//! [`GraphFile`] reads such text like NCCL, with warnings where NCCL would silently read something
+//! else, and errors where it would refuse.
 //!
 //! GPUs are named by host and device number, so both directions need to know which rank is which
 //! GPU ([`GpuAddress`]).
@@ -31,9 +31,10 @@ use topology::{NcclId, PathType, Warning};
 use crate::error::Error;
 use crate::graph::{Graph, GraphKind, Pattern};
 use crate::plan::Plan;
+use crate::version::NcclVersion;
 
 pub use number::c_general;
-pub use write::write;
+pub use write::{write, write_as};
 
 /// The GPU of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,7 +70,8 @@ impl Plan {
             })
             .collect();
         let group = first.and_then(|machine| machine.groups.first());
-        write(group.map_or(&[], |group| &group.graphs), &gpus)
+        let version = NcclVersion::of_profile(&self.profile).unwrap_or_default();
+        write_as(version, group.map_or(&[], |group| &group.graphs), &gpus)
     }
 }
 

@@ -7,6 +7,7 @@ use topology::PathType;
 use super::{GpuAddress, IN_FILE_ORDER, TYPES, c_general};
 use crate::error::Error;
 use crate::graph::{Graph, GraphChannel, GraphKind};
+use crate::version::NcclVersion;
 
 /// Writes a graph file as NCCL dumps it: all five kinds in NCCL's order, those that `graphs` lacks
 /// without channels.
@@ -17,18 +18,36 @@ use crate::graph::{Graph, GraphChannel, GraphKind};
 /// # Errors
 /// A path type has no text in these files, or a rank is not among `gpus`.
 pub fn write(graphs: &[Graph], gpus: &[GpuAddress]) -> Result<String, Error> {
+    write_as(NcclVersion::NEWEST, graphs, gpus)
+}
+
+/// The same as a version of NCCL dumps it: before 2.30 GPUs had no `rank`.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_as(
+    version: NcclVersion,
+    graphs: &[Graph],
+    gpus: &[GpuAddress],
+) -> Result<String, Error> {
+    let ranks = version >= NcclVersion::V2_30;
     let mut text = String::from("<graphs version=\"1\">\n");
     for (kind, pattern) in IN_FILE_ORDER {
         match graphs.iter().find(|graph| graph.kind == kind) {
-            Some(graph) => write_graph(&mut text, graph, gpus)?,
-            None => write_graph(&mut text, &Graph::empty(kind, pattern), gpus)?,
+            Some(graph) => write_graph(&mut text, graph, gpus, ranks)?,
+            None => write_graph(&mut text, &Graph::empty(kind, pattern), gpus, ranks)?,
         }
     }
     text.push_str("</graphs>\n");
     Ok(text)
 }
 
-fn write_graph(text: &mut String, graph: &Graph, gpus: &[GpuAddress]) -> Result<(), Error> {
+fn write_graph(
+    text: &mut String,
+    graph: &Graph,
+    gpus: &[GpuAddress],
+    with_ranks: bool,
+) -> Result<(), Error> {
     let type_intra = type_text(graph.kind, "typeintra", graph.type_intra)?;
     let type_inter = type_text(graph.kind, "typeinter", graph.type_inter)?;
     push(
@@ -52,7 +71,7 @@ fn write_graph(text: &mut String, graph: &Graph, gpus: &[GpuAddress]) -> Result<
     }
     text.push_str(">\n");
     for channel in &graph.channels {
-        write_channel(text, graph.kind, channel, gpus)?;
+        write_channel(text, graph.kind, channel, gpus, with_ranks)?;
     }
     text.push_str("  </graph>\n");
     Ok(())
@@ -63,6 +82,7 @@ fn write_channel(
     kind: GraphKind,
     channel: &GraphChannel,
     gpus: &[GpuAddress],
+    with_ranks: bool,
 ) -> Result<(), Error> {
     let written = if kind == GraphKind::Nvls {
         1
@@ -88,11 +108,12 @@ fn write_channel(
             .ok_or(Error::UnknownRank { kind, rank })?;
         push(
             text,
-            format_args!(
-                "      <gpu dev=\"{}\" rank=\"{rank}\"/>\n",
-                c_hexadecimal(gpu.id().0)
-            ),
+            format_args!("      <gpu dev=\"{}\"", c_hexadecimal(gpu.id().0)),
         );
+        if with_ranks {
+            push(text, format_args!(" rank=\"{rank}\""));
+        }
+        text.push_str("/>\n");
     }
     if let Some([_, leave]) = channel.nets {
         push(

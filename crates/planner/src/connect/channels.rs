@@ -14,13 +14,15 @@ const FOURFOLD_BW: f32 = 45.0;
 /// With this many channels they are not multiplied further.
 const FOURFOLD_LIMIT: u32 = 16;
 
-/// Applies NCCL's rules in their order. `collnet`: the network reduces.
+/// Applies NCCL's rules in their order. `collnet`: the network reduces. `least`: channels that NVLS
+/// asks for.
 pub(super) fn channels(
     facts: &GatheredGraphs,
     nodes: u32,
     ranks: u32,
     collnet: bool,
     settings: &ConnectSettings,
+    least: u32,
 ) -> JobChannels {
     let searched = facts.graph(GraphKind::Ring).channels;
     let mut channels = JobChannels {
@@ -46,6 +48,7 @@ pub(super) fn channels(
     let most = settings.most_channels().min(max_ctas);
     channels.base.truncate(most as usize);
     extend(&mut channels, settings.fewest_channels().max(min_ctas));
+    extend(&mut channels, least);
     channels
 }
 

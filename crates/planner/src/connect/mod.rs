@@ -62,15 +62,35 @@ impl JobPlan {
         let collnet = plan.collnet
             && facts.graph(GraphKind::CollnetChain).channels > 0
             && i64::from(nodes) >= connect.collnet_node_threshold;
-        let channels = channels::channels(&facts, nodes, ranks, collnet, connect);
+        let rules = settings.rules;
+        let hosts = plan.layout.hosts();
+        let nvls_channels = nvls::channels(&facts, nodes, hosts, connect, rules);
+        let least = nvls_channels.filter(|_| !rules.separates_nvls_channels);
+        let least = least.unwrap_or(0);
+        let channels = channels::channels(&facts, nodes, ranks, collnet, connect, least);
         let buffers = buffers(&settings.tuning);
-        let p2p = p2p::p2p_channels(&facts, &plan.layout, channels.count(), buffers, connect);
+        let p2p = p2p::p2p_channels(
+            &facts,
+            &plan.layout,
+            channels.count(),
+            buffers,
+            connect,
+            rules,
+        );
         let mut parts = parts(&plan, searched)?;
-        let nvls = nvls::nvls(&facts, &parts, nodes, connect);
+        let nvls = nvls_channels
+            .map(|channels| nvls::nvls(&facts, &parts, nodes, channels, connect, rules));
         let merged = |kind| facts.graph(kind).channels;
+        let crosses = facts.graph(GraphKind::Ring).cross_nic;
+        let paired = !rules.swaps_rings_by_node
+            && crosses == 2
+            && plan.distinct().any(|host| {
+                let ring = host.graph(GraphKind::Ring);
+                ring.is_some_and(|ring| ring.cross_nic != crosses)
+            });
         for (parts, machine) in parts.iter_mut().zip(&plan.machines) {
             for (part, host) in parts.iter_mut().zip(&machine.nodes) {
-                let found = transports::transports(host, part, &channels.base, merged)?;
+                let found = transports::transports(host, part, &channels.base, merged, paired)?;
                 part.set_transports(found);
             }
         }
@@ -82,6 +102,7 @@ impl JobPlan {
             p2p,
             buffers,
             shared_memory: !settings.shm_disable,
+            swaps_rings_together: paired,
         };
         Ok(Self {
             expansion: Expansion::new(plan.layout.clone(), parts, common),

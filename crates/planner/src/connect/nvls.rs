@@ -4,6 +4,7 @@ use plan::{GraphKind, NodeParts, Nvls};
 use topology::PathType;
 
 use super::summary::GatheredGraphs;
+use crate::rules::Rules;
 use crate::settings::ConnectSettings;
 
 /// First compute capability (× 10) with more channels and tuning of its own.
@@ -14,37 +15,57 @@ const SMALL_CHUNK_NODES: u32 = 4;
 
 const KIB: i64 = 1024;
 
+/// Channels for NVLS before heads are known; `None` if a node has no NVLS graph.
+pub(super) fn channels(
+    facts: &GatheredGraphs,
+    nodes: u32,
+    hosts: u32,
+    settings: &ConnectSettings,
+    rules: Rules,
+) -> Option<u32> {
+    if facts.graph(GraphKind::Nvls).channels == 0 {
+        return None;
+    }
+    let networked = if rules.tunes_nvls_tree {
+        nodes > 1
+    } else {
+        // Nodes are not numbered yet when NCCL decides this.
+        nodes > 1 && hosts > 1
+    };
+    let mut channels = match (facts.sm_first >= BLACKWELL_SM, networked) {
+        (true, true) => 32,
+        (true, false) => 24,
+        (false, _) => 16,
+    };
+    if let Some(tuned) = Tuned::of(facts, nodes, rules) {
+        channels = tuned.channels.unwrap_or(channels);
+    }
+    if let Some(given) = settings.nvls_channels {
+        channels = u32::try_from(given).unwrap_or(u32::MAX);
+    }
+    let (least, most) = settings.ctas();
+    Some(channels.min(most).max(least))
+}
+
 pub(super) fn nvls(
     facts: &GatheredGraphs,
     parts: &[Vec<NodeParts>],
     nodes: u32,
+    channels: u32,
     settings: &ConnectSettings,
-) -> Option<Nvls> {
-    if facts.graph(GraphKind::Nvls).channels == 0 {
-        return None;
-    }
+    rules: Rules,
+) -> Nvls {
     let heads = parts
         .iter()
         .flatten()
         .map(NodeParts::nvls_heads)
         .min()
         .unwrap_or(0) as u32;
-    let mut channels = match (facts.sm_first >= BLACKWELL_SM, nodes > 1) {
-        (true, true) => 32,
-        (true, false) => 24,
-        (false, _) => 16,
-    };
-    let (mut chunk_size, mut tree_max_chunk_size) = (None, None);
-    if facts.sm_min >= BLACKWELL_SM && nodes > 1 {
-        let tuned = Tuned::new(facts, nodes);
-        channels = tuned.channels.unwrap_or(channels);
-        chunk_size = Some(tuned.chunk);
-        tree_max_chunk_size = tuned.tree_chunk;
-    }
-    if let Some(given) = settings.nvls_channels {
-        channels = u32::try_from(given).unwrap_or(u32::MAX);
-    }
-    let chunk_size = settings.nvls_chunk_size.or(chunk_size).unwrap_or(128 * KIB);
+    let tuned = Tuned::of(facts, nodes, rules);
+    let chunk_size = settings
+        .nvls_chunk_size
+        .or(tuned.as_ref().map(|tuned| tuned.chunk))
+        .unwrap_or(128 * KIB);
     let default_tree = if nodes >= SMALL_CHUNK_NODES {
         64 * KIB
     } else {
@@ -52,20 +73,14 @@ pub(super) fn nvls(
     };
     let tree_max_chunk_size = settings
         .nvls_tree_max_chunk_size
-        .or(tree_max_chunk_size)
+        .or(tuned.and_then(|tuned| tuned.tree_chunk))
         .unwrap_or(default_tree);
-    let (least, most) = settings.ctas();
-    let channels = if heads == 0 {
-        0
-    } else {
-        channels.min(most).max(least)
-    };
-    Some(Nvls {
-        channels,
+    Nvls {
+        channels: if heads == 0 { 0 } else { channels },
         chunk_size,
         tree_max_chunk_size,
         heads,
-    })
+    }
 }
 
 /// Values for jobs of Blackwell GPUs on several nodes.
@@ -76,6 +91,11 @@ struct Tuned {
 }
 
 impl Tuned {
+    fn of(facts: &GatheredGraphs, nodes: u32, rules: Rules) -> Option<Self> {
+        let tuned = rules.tunes_nvls_tree && facts.sm_min >= BLACKWELL_SM && nodes > 1;
+        tuned.then(|| Self::new(facts, nodes))
+    }
+
     fn new(facts: &GatheredGraphs, nodes: u32) -> Self {
         let (ranks, bw) = (facts.min_local_ranks, facts.min_net_bw);
         let near = facts.graph(GraphKind::Nvls).type_inter <= PathType::Pxb;

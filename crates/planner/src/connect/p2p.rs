@@ -4,6 +4,7 @@ use plan::{Buffers, JobLayout, MAX_CHANNELS, P2pChannels};
 use topology::CpuArch;
 
 use super::summary::GatheredGraphs;
+use crate::rules::{NetPeerChannels, Rules};
 use crate::settings::ConnectSettings;
 
 /// Peers that one batch of work serves.
@@ -21,22 +22,26 @@ pub(super) fn p2p_channels(
     channels: u32,
     buffers: Buffers,
     settings: &ConnectSettings,
+    rules: Rules,
 ) -> P2pChannels {
     let nodes = layout.nodes();
     let room = settings.channels_in_arguments().max(1);
     let most = settings.max_p2p_channels.clamp(1, i64::from(MAX_CHANNELS)) as u32;
     let least = settings.min_p2p_channels.clamp(1, i64::from(MAX_CHANNELS)) as u32;
-    let total = channels
-        .min(most)
-        .max(least)
-        .next_power_of_two()
-        .min(1 << room.ilog2());
-    let mut per_peer = facts.p2p_parts.min(1 << 30).next_power_of_two();
+    let wanted = channels.min(most).max(least);
+    let total = wanted.next_power_of_two().min(1 << room.ilog2());
+    let by_bandwidth = rules.net_peer_channels == NetPeerChannels::ByBandwidth;
+    let parts = if by_bandwidth {
+        facts.p2p_parts
+    } else {
+        halved(facts, layout, wanted, settings)
+    };
+    let mut per_peer = parts.min(1 << 30).next_power_of_two();
     let ranks = layout.ranks();
     let peers = settings
         .p2p_max_peers
         .map_or(ranks, |peers| peers.min(i64::from(ranks)) as u32);
-    if nodes > 1 && settings.channels_per_net_peer.is_none() {
+    if by_bandwidth && nodes > 1 && settings.channels_per_net_peer.is_none() {
         let batches = u64::from(peers.div_ceil(PEERS_PER_BATCH));
         while u64::from(per_peer) * batches > u64::from(total) && per_peer > 1 {
             per_peer /= 2;
@@ -45,7 +50,9 @@ pub(super) fn p2p_channels(
         per_peer = per_peer.min(total);
     }
     let wanted = if nodes > 1 {
-        let doubled = facts.cpu_arch == Some(CpuArch::Arm) && facts.sm_min >= GRACE_SM;
+        let doubled = rules.doubles_grace_chunks
+            && facts.cpu_arch == Some(CpuArch::Arm)
+            && facts.sm_min >= GRACE_SM;
         settings
             .p2p_net_chunk_size
             .saturating_mul(if doubled { 2 } else { 1 })
@@ -65,6 +72,27 @@ pub(super) fn p2p_channels(
         chunk_size,
         group: group_size(facts, layout, settings),
     }
+}
+
+/// Parallel channels between the worst-connected pair as NCCL decided before 2.29: two to other
+/// nodes, fewer while ranks share channels by four, but one for each port that a GPU keeps busy.
+fn halved(
+    facts: &GatheredGraphs,
+    layout: &JobLayout,
+    channels: u32,
+    settings: &ConnectSettings,
+) -> u32 {
+    let mut parts = facts.p2p_parts.min(channels);
+    if facts.inter {
+        let given = settings.channels_per_net_peer;
+        let given = given.map(|given| u32::try_from(given).unwrap_or(u32::MAX));
+        parts = parts.min(given.unwrap_or_else(|| {
+            let ranks = u64::from(layout.ranks());
+            let crowded = 2 * ranks > u64::from(channels) * 4;
+            facts.min_net_count.max(if crowded { 1 } else { 2 })
+        }));
+    }
+    parts
 }
 
 /// The largest size not above the wanted one that divides every node.

@@ -1,11 +1,13 @@
 //! What ranks exchange about their graphs, and the merged result (NCCL's second all-gather).
 
 use plan::{Graph, GraphKind, GraphSummary, MAX_CHANNELS, Pattern};
-use topology::{CpuArch, CpuVendor, NodeType, PathType, bandwidth};
+use topology::{CpuArch, CpuVendor, NodeId, NodeType, PathType, bandwidth};
 
 use crate::cluster::ClusterPlan;
 use crate::error::Error;
 use crate::host_plan::HostPlan;
+use crate::routing::Routing;
+use crate::rules::NetPeerChannels;
 use crate::settings::ConnectSettings;
 
 /// Parallel channels between two ranks by default.
@@ -73,8 +75,10 @@ pub struct GatheredGraphs {
     /// Most ranks of a node.
     pub max_local_ranks: u32,
     /// Parallel channels for point-to-point transfers between the worst-connected pair, before
-    /// adjustment.
+    /// adjustment. Before NCCL 2.29 only of pairs inside a node.
     pub p2p_parts: u32,
+    /// There are ranks beyond the network.
+    pub inter: bool,
 }
 
 impl GatheredGraphs {
@@ -132,6 +136,7 @@ impl GatheredGraphs {
     fn of(plan: &HostPlan, settings: &ConnectSettings) -> Self {
         let view = &plan.view;
         let (system, routing) = (view.system(), view.routing());
+        let rules = routing.settings().rules;
         let gpus: Vec<_> = system.nodes(NodeType::Gpu).collect();
         let sms = || system.gpus().map(|(_, gpu)| gpu.sm);
         let cpu = system.cpus().next().map(|(_, cpu)| cpu);
@@ -148,7 +153,9 @@ impl GatheredGraphs {
         let local_parts = pairs().map(|(to, from)| {
             let path = routing.table().path(from, to);
             match path.kind {
-                PathType::Nvl | PathType::Nvb => {
+                PathType::Nvl | PathType::Nvb
+                    if path.kind == PathType::Nvl || rules.counts_relayed_nvlink =>
+                {
                     let sm = system.gpu(to).map_or(0, |gpu| gpu.sm);
                     DEFAULT_PARTS * ((path.bw / bandwidth::nvlink(sm)) as u32).max(1)
                 }
@@ -157,7 +164,7 @@ impl GatheredGraphs {
         });
         let remote_parts = nets
             .iter()
-            .filter(|_| view.inter)
+            .filter(|_| view.inter && rules.net_peer_channels == NetPeerChannels::ByBandwidth)
             .map(|net| net.parts(settings));
         let graphs = GraphKind::IN_SEARCH_ORDER.map(|kind| summary_of(kind, plan));
         Self {
@@ -165,6 +172,7 @@ impl GatheredGraphs {
                 .graph(GraphKind::Tree)
                 .map_or(Pattern::BalancedTree, |tree| tree.pattern),
             graphs,
+            inter: view.inter,
             sm_min: sms().min().unwrap_or(0),
             sm_max: sms().max().unwrap_or(0),
             sm_first: 0,
@@ -204,6 +212,7 @@ impl GatheredGraphs {
         self.min_local_ranks = self.min_local_ranks.min(other.min_local_ranks);
         self.max_local_ranks = self.max_local_ranks.max(other.max_local_ranks);
         self.p2p_parts = self.p2p_parts.min(other.p2p_parts);
+        self.inter |= other.inter;
     }
 }
 
@@ -218,13 +227,17 @@ struct NetUse {
 }
 
 impl NetUse {
-    fn of(plan: &HostPlan, gpu: topology::NodeId) -> Self {
+    fn of(plan: &HostPlan, gpu: NodeId) -> Self {
         let (system, routing) = (plan.view.system(), plan.view.routing());
         let mut used = Self {
             least_bw: 0.0,
             busy: 0,
             busy_bw: 0.0,
         };
+        if routing.settings().rules.net_peer_channels == NetPeerChannels::Halved {
+            used.fill_direct_link(routing, gpu);
+            return used;
+        }
         // A GPU without ports counts as none, where NCCL has no network at all.
         let Ok(nets) = routing.local_nets(gpu) else {
             return used;
@@ -249,6 +262,25 @@ impl NetUse {
         }
         used.least_bw = least;
         used
+    }
+
+    /// Counts ports as NCCL before 2.29: the closest ones, until they fill the GPU's own link to a
+    /// CPU; none where it has no such link.
+    fn fill_direct_link(&mut self, routing: &Routing, gpu: NodeId) {
+        let system = routing.system();
+        let links = system
+            .device_of(gpu)
+            .into_iter()
+            .flat_map(|device| system.links(device));
+        let to_cpu = links.filter(|link| system.kind(system.target(*link)) == NodeType::Cpu);
+        let room = to_cpu.last().map_or(0.0, |link| system.link(link).bw);
+        for net in routing.nearest(gpu, NodeType::Net).nodes {
+            if self.busy_bw >= room {
+                break;
+            }
+            self.busy_bw += routing.table().bw(gpu, net);
+            self.busy += 1;
+        }
     }
 
     /// Parallel channels to a rank beyond the network.

@@ -14,7 +14,7 @@ use crate::settings::MAX_CHANNELS;
 
 /// Returns the transports of a node's GPUs, in ascending order of rank. `base` is the searched
 /// channel that each channel of the job repeats, `merged` the number of channels of each graph
-/// after the nodes' graphs were merged.
+/// after the nodes' graphs were merged, `paired` whether all nodes swap paired rings.
 ///
 /// # Errors
 /// NVLink relays through a GPU without a rank.
@@ -23,6 +23,7 @@ pub(super) fn transports(
     parts: &NodeParts,
     base: &[u8],
     merged: impl Fn(GraphKind) -> u32,
+    paired: bool,
 ) -> Result<Transports, Error> {
     let routing = host.view.routing();
     let system = routing.system();
@@ -54,7 +55,7 @@ pub(super) fn transports(
         .iter()
         .any(|transport| matches!(transport, GpuTransport::Network { .. }));
     let members: Vec<u32> = gpus.iter().map(|(rank, _)| *rank).collect();
-    let mut uses = parts.net_uses(base, merged, everyone, &members);
+    let mut uses = parts.net_uses(base, merged, everyone, paired, &members);
     for ports in &found.p2p {
         let rails = ports.rails.iter().flat_map(|rail| &rail.ports);
         let nets = ports.own.iter().copied().chain(rails.map(|port| port.net));

@@ -12,6 +12,16 @@ use super::inputs::Merged;
 use super::profile::{PerGeneration, PerScale};
 use super::tables::TableModel;
 
+/// Share of the links' bandwidth that messages have with NVLS, before NCCL 2.28.
+const NVLS_SHARE: f32 = (5.0 / 6.0) as f32;
+
+/// Share of the network's bandwidth that NVLS reaches when it gathers or scatters, before NCCL
+/// 2.28.
+const NVLS_GATHER: f32 = 0.9;
+
+/// First compute capability (× 10) whose trees NCCL models by their links between nodes.
+const BLACKWELL: i32 = 100;
+
 impl TableModel<'_> {
     /// The column for the number of nodes.
     fn scale(&self, row: &PerScale) -> f64 {
@@ -36,16 +46,30 @@ impl TableModel<'_> {
         }
     }
 
+    /// Whether an algorithm's channels are as fast between two nodes as their links outside.
+    fn counts_outside(&self, algorithm: Algorithm) -> bool {
+        self.rules.counts_links_outside
+            && match algorithm {
+                Algorithm::Pat => true,
+                Algorithm::Tree => self.inputs.min_cc >= BLACKWELL,
+                _ => false,
+            }
+    }
+
     /// Bandwidth of one channel, GB/s.
     fn channel_bandwidth(&self, collective: Collective, algorithm: Algorithm) -> f32 {
         let graph = self.inputs.graph(algorithm);
         if !algorithm.is_nvls() {
             let inside = self.inputs.nodes <= 2 || algorithm.is_collnet();
-            return if inside {
+            let outside = self.inputs.nodes == 2 && self.counts_outside(algorithm);
+            return if inside && !outside {
                 graph.bw_intra
             } else {
                 graph.bw_inter
             };
+        }
+        if !self.rules.models_nvls_heads {
+            return self.nvls_channel_bandwidth(collective, algorithm);
         }
         let efficiency = *self.profile.efficiency.nvls.of(self.inputs.min_cc) as f32;
         let channels = graph.channels as f32;
@@ -68,6 +92,21 @@ impl TableModel<'_> {
             bandwidth.min(limit as f32)
         } else {
             bandwidth
+        }
+    }
+
+    /// Bandwidth of one channel of NVLS before NCCL 2.28, GB/s.
+    fn nvls_channel_bandwidth(&self, collective: Collective, algorithm: Algorithm) -> f32 {
+        let graph = self.inputs.graph(algorithm);
+        let outside = match (algorithm, self.inputs.nodes) {
+            (Algorithm::NvlsTree, 3..) => graph.bw_inter / 2.0,
+            _ => graph.bw_inter,
+        };
+        if algorithm == Algorithm::NvlsTree || collective == Collective::AllReduce {
+            graph.bw_intra.min(outside)
+        } else {
+            let inside = graph.bw_intra * (self.ppn - 1.0) / self.ppn;
+            inside.min(outside * NVLS_GATHER)
         }
     }
 
@@ -173,6 +212,7 @@ impl TableModel<'_> {
             return bus;
         }
         let share = match algorithm {
+            Algorithm::Nvls | Algorithm::NvlsTree if !self.rules.models_nvls_heads => NVLS_SHARE,
             Algorithm::Ring | Algorithm::Nvls | Algorithm::NvlsTree => {
                 (f64::from(self.inputs.ranks) / f64::from(self.steps(collective))) as f32
             }

@@ -13,9 +13,18 @@ impl TableModel<'_> {
     pub(super) fn pat(&self) -> bool {
         match self.tuning.pat {
             _ if self.inputs.min_cc < 60 => false,
+            2 if self.rules.gathers_by_heads && self.gathers_by_heads() => true,
             2 => self.inputs.nodes == self.inputs.ranks && self.inputs.net_on_host,
             asked => asked != 0,
         }
+    }
+
+    /// Whether each GPU of a node is a head of NVLS, so that PAT can run between nodes of several.
+    fn gathers_by_heads(&self) -> bool {
+        let inputs = self.inputs;
+        let equal = inputs.min_local_ranks == inputs.max_local_ranks;
+        let heads = inputs.nvls.map_or(0, |nvls| nvls.heads);
+        inputs.nodes > 1 && equal && heads == inputs.max_local_ranks
     }
 
     /// Why an algorithm with a protocol is off; `None` if it is on.
@@ -40,7 +49,11 @@ impl TableModel<'_> {
             }
             Algorithm::CollNetDirect | Algorithm::CollNetChain => match inputs.collnet {
                 None => return Some(Off::NoCollnet),
-                Some(collnet) if algorithm == Algorithm::CollNetChain && !collnet.chain => {
+                Some(collnet)
+                    if algorithm == Algorithm::CollNetChain
+                        && self.rules.checks_chain_heads
+                        && !collnet.chain =>
+                {
                     return Some(Off::ChainHeads);
                 }
                 Some(_) if algorithm == Algorithm::CollNetDirect && !inputs.has_nvswitch => {
@@ -72,7 +85,7 @@ impl TableModel<'_> {
             && inputs.ranks == 2;
         graph.type_inter <= farthest
             && graph.type_intra <= PathType::Nvb
-            && (inputs.min_cc == inputs.max_cc || hopper)
+            && (inputs.min_cc == inputs.max_cc || hopper && self.rules.mixes_ll128)
             && inputs.min_cc >= 70
             && !broken
     }

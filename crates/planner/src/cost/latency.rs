@@ -14,8 +14,8 @@ use super::tables::TableModel;
 impl TableModel<'_> {
     /// Time of one step, µs.
     fn step_us(&self, hardware: Hardware, algorithm: Algorithm, protocol: Protocol) -> f32 {
-        let power = self.inputs.cpu_arch.is(CpuArch::Power);
-        // On POWER, trees cross the host as slowly as rings.
+        let power = self.rules.slows_power_trees && self.inputs.cpu_arch.is(CpuArch::Power);
+        // On POWER, trees cross the host as slowly as rings, until NCCL 2.31.
         let row = match (hardware, algorithm, protocol) {
             (Hardware::Pci, Algorithm::Tree, Protocol::Simple) if power => Algorithm::Ring,
             _ => algorithm,
@@ -68,7 +68,8 @@ impl TableModel<'_> {
             algorithm
         };
         let mut inter = self.step_us(Hardware::Net, outer, protocol) + graph.latency_inter;
-        if protocol == Protocol::Simple {
+        let once = algorithm == Algorithm::Pat && self.rules.counts_links_outside;
+        if protocol == Protocol::Simple && !once {
             // Data and its counter are two messages.
             inter += graph.latency_inter;
         }

@@ -16,9 +16,11 @@ pub mod constants;
 mod enable;
 pub mod inputs;
 mod latency;
+mod plateau;
 pub mod profile;
 pub mod read;
 pub mod restrict;
+mod spread;
 pub mod tables;
 mod threads;
 
@@ -31,4 +33,5 @@ pub use plan::cost::{
 pub use profile::CostProfile;
 pub use read::CostProfileError;
 pub use restrict::RestrictError;
+pub use spread::used_channels;
 pub use tables::table;

@@ -1,15 +1,24 @@
 //! A cost profile: every constant of the cost model, so that another machine or version can be
 //! described by a file.
 
-use plan::Algorithm;
+use plan::{Algorithm, NcclVersion};
 use program::Protocol;
 use serde::{Deserialize, Serialize};
 
 /// The version of the files' format.
 pub const FORMAT: u32 = 1;
 
-/// The text of the built-in profile's file, to print or to start another one from.
-pub const NCCL_2_30_TOML: &str = include_str!("../../profiles/nccl-2.30.toml");
+/// The text of the file of a built-in profile, to print or to start another one from.
+pub const fn built_in_toml(version: NcclVersion) -> &'static str {
+    match version {
+        NcclVersion::V2_27 => include_str!("../../profiles/nccl-2.27.toml"),
+        NcclVersion::V2_28 => include_str!("../../profiles/nccl-2.28.toml"),
+        NcclVersion::V2_29 => include_str!("../../profiles/nccl-2.29.toml"),
+        NcclVersion::V2_30 => include_str!("../../profiles/nccl-2.30.toml"),
+        NcclVersion::V2_31 => include_str!("../../profiles/nccl-2.31.toml"),
+        NcclVersion::V2_32 => include_str!("../../profiles/nccl-2.32.toml"),
+    }
+}
 
 /// One value per protocol: LL, LL128, Simple.
 pub type PerProtocol = [f64; 3];

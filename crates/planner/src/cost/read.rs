@@ -1,5 +1,6 @@
 //! Reading cost profiles, strictly: a mistyped key or number must not silently change a prediction.
 
+use plan::NcclVersion;
 use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -197,7 +198,7 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        let model = serde_json::to_value(CostProfile::nccl_2_30()).map_err(syntax)?;
+        let model = serde_json::to_value(CostProfile::of(NcclVersion::NEWEST)).map_err(syntax)?;
         self.check("", &value, &model, &model)?;
         serde_json::from_value(value).map_err(syntax)
     }
@@ -302,12 +303,12 @@ fn collect(outer: &str, value: &Value, keys: &mut Vec<(String, String)>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::NCCL_2_30_TOML;
+    use super::super::profile::built_in_toml;
     use super::*;
 
     fn message(from: &str, to: &str) -> String {
-        let text = NCCL_2_30_TOML.replacen(from, to, 1);
-        assert_ne!(text, NCCL_2_30_TOML, "{from}");
+        let text = built_in_toml(NcclVersion::V2_30).replacen(from, to, 1);
+        assert_ne!(text, built_in_toml(NcclVersion::V2_30), "{from}");
         match CostProfile::from_toml("x.toml", &text) {
             Ok(_) => "read".to_owned(),
             Err(error) => error.to_string(),

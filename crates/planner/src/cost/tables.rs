@@ -11,14 +11,15 @@ use topology::CpuArch;
 use super::inputs::Inputs;
 use super::profile::CostProfile;
 use super::restrict::{RestrictError, Restriction};
-use super::threads;
+use super::{plateau, threads};
+use crate::rules::Rules;
 use crate::settings::Tuning;
 
 /// Bytes of a channel's buffer with LL, LL128 and Simple (`NCCL_LL_BUFFSIZE` and so on when unset):
 /// 8 slots of 512 threads × 8 lines × 16 bytes, of 640 threads × 120 words × 8 bytes, and 4 MiB.
 pub const BUFFER_BYTES: [i64; 3] = [524_288, 4_915_200, 4_194_304];
 
-/// Makes the cost table of a communicator.
+/// Makes the cost table of a communicator by the rules of a version of NCCL.
 ///
 /// # Errors
 /// NCCL refuses `NCCL_ALGO` or `NCCL_PROTO`.
@@ -26,10 +27,11 @@ pub fn table(
     inputs: &Inputs,
     tuning: &Tuning,
     profile: &CostProfile,
+    rules: Rules,
 ) -> Result<CostTable, RestrictError> {
     // A single rank never reads the settings.
     let entries = if inputs.ranks > 1 {
-        TableModel::new(inputs, tuning, profile)?.entries()
+        TableModel::new(inputs, tuning, profile, rules)?.entries()
     } else {
         Vec::new()
     };
@@ -63,15 +65,18 @@ pub fn table(
             restricted: tuning.algorithms.is_some() || tuning.protocols.is_some(),
         },
         entries,
-        threads: threads::rows(inputs, tuning, profile),
+        threads: threads::rows(inputs, tuning, profile, rules),
         tree_correction: TreeCorrection {
             ll: narrow(profile.tree_correction.ll),
             ll128: narrow(profile.tree_correction.ll128),
             simple: narrow(profile.tree_correction.simple),
+            nvls_tree: rules.corrects_nvls_tree,
         },
         latency_factors: LatencyFactors {
             ring_simple,
             ring_simple_bytes: profile.latency.ring_simple_bytes,
+            ring_growth: plateau::of(inputs, rules),
+            pat_last: rules.gathers_by_heads && inputs.nodes != inputs.ranks,
         },
     })
 }
@@ -81,6 +86,7 @@ pub(super) struct TableModel<'a> {
     pub(super) inputs: &'a Inputs,
     pub(super) tuning: &'a Tuning,
     pub(super) profile: &'a CostProfile,
+    pub(super) rules: Rules,
     pub(super) algorithms: Restriction<7>,
     pub(super) protocols: Restriction<3>,
     /// Ranks per node.
@@ -92,6 +98,7 @@ impl<'a> TableModel<'a> {
         inputs: &'a Inputs,
         tuning: &'a Tuning,
         profile: &'a CostProfile,
+        rules: Rules,
     ) -> Result<Self, RestrictError> {
         let protocols = tuning
             .protocols
@@ -110,6 +117,7 @@ impl<'a> TableModel<'a> {
             inputs,
             tuning,
             profile,
+            rules,
             algorithms,
             protocols,
             ppn,
@@ -138,7 +146,8 @@ impl<'a> TableModel<'a> {
         if !algorithm.serves(collective)
             || simple_only && protocol != Protocol::Simple
             || algorithm == Algorithm::Pat && !self.pat()
-            || algorithm.is_nvls() && self.inputs.nvls_graph.channels < 2
+            || algorithm.is_nvls()
+                && self.inputs.nvls_graph.channels < self.rules.least_nvls_channels()
         {
             return None;
         }

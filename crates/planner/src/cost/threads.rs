@@ -6,6 +6,7 @@ use program::Protocol;
 
 use super::inputs::Inputs;
 use super::profile::CostProfile;
+use crate::rules::Rules;
 use crate::settings::Tuning;
 
 /// Threads of a warp.
@@ -33,7 +34,12 @@ const fn threads(asked: i64, (least, most): (i32, i32), default: i32) -> i32 {
 }
 
 /// The rows of all algorithms.
-pub(super) fn rows(inputs: &Inputs, tuning: &Tuning, profile: &CostProfile) -> Vec<Threads> {
+pub(super) fn rows(
+    inputs: &Inputs,
+    tuning: &Tuning,
+    profile: &CostProfile,
+    rules: Rules,
+) -> Vec<Threads> {
     let limits = &profile.threads;
     let int = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     let ring_gbps = inputs.ring.bw_intra * inputs.ring.channels as f32;
@@ -58,7 +64,7 @@ pub(super) fn rows(inputs: &Inputs, tuning: &Tuning, profile: &CostProfile) -> V
         Threads {
             algorithm,
             most,
-            threshold: thresholds(inputs, tuning, profile, algorithm),
+            threshold: thresholds(inputs, tuning, profile, rules, algorithm),
         }
     };
     Algorithm::ALL.map(row).to_vec()
@@ -68,9 +74,10 @@ fn thresholds(
     inputs: &Inputs,
     tuning: &Tuning,
     profile: &CostProfile,
+    rules: Rules,
     algorithm: Algorithm,
 ) -> [i64; 3] {
-    if inputs.ranks <= 1 {
+    if inputs.ranks <= 1 && !rules.single_rank_thresholds {
         return [0; 3];
     }
     let limits = &profile.threads;

@@ -63,8 +63,12 @@ pub fn path(
     ends: (NodeId, NodeId),
 ) -> Result<PathAnswer, Error> {
     let (from, to) = ends;
-    let plain = PathTable::compute(system, !settings.nvb_disable)
-        .map_err(|link| Error::one_way(system, link))?;
+    let plain = PathTable::compute_by(
+        system,
+        !settings.nvb_disable,
+        settings.rules.path_preference(),
+    )
+    .map_err(|link| Error::one_way(system, link))?;
     let why = Why {
         system,
         plain: &plain,

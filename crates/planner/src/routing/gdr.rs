@@ -11,7 +11,8 @@ const GDR_READ_SM: i32 = 80;
 impl Routing {
     /// The worst path on which a NIC reaches GPU memory directly.
     pub fn gdr_limit(&self) -> PathType {
-        self.settings.gdr_level.unwrap_or(if self.settings.gdr_c2c {
+        let over_c2c = self.settings.gdr_c2c && self.settings.rules.limits_p2c;
+        self.settings.gdr_level.unwrap_or(if over_c2c {
             PathType::P2c
         } else {
             PathType::Pxb
@@ -49,7 +50,13 @@ impl Routing {
             distance = self.table.kind(driver, net);
         }
         let limit = self.gdr_limit();
-        if distance > limit {
+        let compared = match distance {
+            PathType::P2c if self.settings.gdr_c2c && !self.settings.rules.limits_p2c => {
+                PathType::C2c
+            }
+            distance => distance,
+        };
+        if compared > limit {
             return Gdr::Host(NoGdr::Path {
                 path: distance,
                 limit,

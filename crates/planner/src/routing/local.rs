@@ -4,6 +4,7 @@ use topology::{NodeId, NodeType, PathType, System};
 
 use super::Routing;
 use crate::error::{Error, name};
+use crate::rules::FirstPort;
 use crate::settings::NetDevsPolicy;
 
 /// Most channels for which a GPU may choose ports.
@@ -43,12 +44,18 @@ impl Routing {
         nearest
     }
 
-    /// The CPU closest to a GPU: widest, best type, then fewest links.
+    /// The CPU closest to a GPU: widest, best type, then fewest links. Before NCCL 2.30 the one
+    /// with the fewest links.
     ///
     /// # Errors
     /// The GPU reaches none.
     pub fn local_cpu(&self, gpu: NodeId) -> Result<NodeId, Error> {
-        let nodes = self.nearest(gpu, NodeType::Cpu).nodes;
+        let nodes = if self.settings.rules.takes_widest_cpu {
+            self.nearest(gpu, NodeType::Cpu).nodes
+        } else {
+            let reached = |cpu: &NodeId| self.table.hop_count(gpu, *cpu) > 0;
+            self.system.nodes(NodeType::Cpu).filter(reached).collect()
+        };
         nodes
             .into_iter()
             .min_by_key(|cpu| self.table.hop_count(gpu, *cpu))
@@ -86,6 +93,9 @@ impl Routing {
 
 /// How a GPU spreads its channels over its closest ports.
 struct NetChoice {
+    /// The first of the closest ports.
+    first: NodeId,
+    /// The ports, in the order in which channels take them from `start` on.
     ports: Vec<NodeId>,
     start: usize,
     share: usize,
@@ -93,19 +103,47 @@ struct NetChoice {
 
 impl NetChoice {
     fn new(routing: &Routing, gpu: NodeId, ports: Vec<NodeId>, sharers: usize) -> Self {
-        let count = ports.len();
+        let (count, first) = (ports.len(), ports[0]);
         let sharers = sharers.max(1);
+        let dev = routing.system.gpu(gpu).map_or(0, |gpu| gpu.dev);
+        let dev = match routing.settings.rules.first_port {
+            FirstPort::Wrapped => dev.rem_euclid(sharers as i32) as usize,
+            FirstPort::Device | FirstPort::Spread => dev.max(0) as usize,
+        };
+        let start = |count: usize| match count.is_power_of_two() {
+            true => mirror_bits(dev, count.trailing_zeros()),
+            false => dev,
+        };
+        let (ports, start, auto) = match routing.settings.rules.first_port {
+            FirstPort::Device | FirstPort::Wrapped => {
+                (ports, start(count), count.div_ceil(sharers))
+            }
+            FirstPort::Spread => {
+                // Whole rails are shared out.
+                let (ports, begins) = routing.by_rail(&ports);
+                let rails = begins.len();
+                let share = rails.div_ceil(sharers);
+                let rail = match rails.is_power_of_two() {
+                    true => start(rails),
+                    false => dev * share,
+                };
+                let rail = rail % rails;
+                let length = |rail: usize| {
+                    let end = begins.get(rail + 1).copied().unwrap_or(count);
+                    end - begins[rail]
+                };
+                let own = (0..share).map(|next| length((rail + next) % rails));
+                let own = own.sum();
+                (ports, begins[rail], own)
+            }
+        };
         let share = match routing.settings.netdevs_policy {
-            NetDevsPolicy::Auto => count.div_ceil(sharers),
+            NetDevsPolicy::Auto => auto,
             NetDevsPolicy::All => count,
             NetDevsPolicy::Max(most) => count.min(most as usize),
         };
-        let dev = routing.system.gpu(gpu).map_or(0, |gpu| gpu.dev);
-        let mut start = dev.rem_euclid(sharers as i32) as usize;
-        if count.is_power_of_two() {
-            start = mirror_bits(start, count.trailing_zeros());
-        }
         Self {
+            first,
             ports,
             start,
             share: share.max(1),
@@ -149,7 +187,7 @@ impl Choices {
         self.gpus_of_net[net.index() - self.first_net] = None;
         // A choice also depends on how many GPUs share the first port.
         for choice in &mut self.of_gpu {
-            if choice.as_ref().is_some_and(|choice| choice.ports[0] == net) {
+            if choice.as_ref().is_some_and(|choice| choice.first == net) {
                 *choice = None;
             }
         }

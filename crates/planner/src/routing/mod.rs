@@ -6,9 +6,11 @@
 mod gdr;
 mod local;
 mod p2p;
+mod rails;
 
 pub use local::Nearest;
 pub use p2p::P2p;
+pub use rails::PortRail;
 
 use std::sync::Arc;
 
@@ -25,6 +27,8 @@ pub struct Routing {
     table: PathTable,
     /// For each NET the GPU that is the first to choose it.
     local_gpu: Vec<Option<NodeId>>,
+    /// For each NET its rail and plane.
+    rails: Vec<PortRail>,
 }
 
 /// The type of two paths in a row.
@@ -43,9 +47,14 @@ impl Routing {
     /// A link has no counterpart, or a GPU reaches no CPU or, where one must be chosen, no network
     /// port.
     pub fn compute(system: Arc<System>, settings: Arc<Settings>) -> Result<Self, Error> {
-        let table = PathTable::compute(&system, !settings.nvb_disable)
-            .map_err(|link| Error::one_way(&system, link))?;
+        let table = PathTable::compute_by(
+            &system,
+            !settings.nvb_disable,
+            settings.rules.path_preference(),
+        )
+        .map_err(|link| Error::one_way(&system, link))?;
         let mut routing = Self {
+            rails: rails::of(&system, settings.rules),
             system,
             settings,
             table,
@@ -104,11 +113,16 @@ impl Routing {
         Ok(())
     }
 
-    /// Closest ports that a GPU reaches over C2C and the CPU's PCI.
+    /// Ports that a GPU reaches over C2C and the CPU's PCI; from NCCL 2.29 on only the closest.
     fn mark_p2c(&mut self) -> Result<(), Error> {
         for gpu in self.system.nodes(NodeType::Gpu) {
             let cpu = self.local_cpu(gpu)?;
-            for net in self.nearest(gpu, NodeType::Net).nodes {
+            let nets = if self.settings.rules.marks_near_p2c {
+                self.nearest(gpu, NodeType::Net).nodes
+            } else {
+                self.system.nodes(NodeType::Net).collect()
+            };
+            for net in nets {
                 if merge(self.table.kind(gpu, cpu), self.table.kind(net, cpu)) == PathType::P2c {
                     self.table
                         .set_kind(gpu, net, self.table.kind(gpu, net).min(PathType::P2c));
@@ -166,7 +180,7 @@ impl Routing {
 
     fn pxn_pays(&self, gpu: NodeId, relay: NodeId, net: NodeId) -> bool {
         self.table.kind(relay, net) <= self.pxn_limit()
-            && self.gdr(relay, net, true).is_direct()
+            && (!self.settings.rules.pxn_needs_gdr || self.gdr(relay, net, true).is_direct())
             && self.table.kind(relay, gpu) <= PathType::Nvl
             && self.system.node(relay).id.system() == self.system.node(gpu).id.system()
             && (self.table.bw(relay, net) > self.table.bw(gpu, net)

@@ -35,7 +35,7 @@ fn views() -> impl Iterator<Item = (String, View)> {
 
 /// Attempts of all shapes.
 fn attempts(view: &View, searcher: &Searcher<'_>) -> Vec<Record> {
-    let speeds = speeds::table(view.inter, searcher.sm_min);
+    let speeds = speeds::table(plan::NcclVersion::NEWEST, view.inter, searcher.sm_min);
     let mut attempts = Vec::new();
     for pattern in [Pattern::Ring, Pattern::BalancedTree, Pattern::Tree] {
         for (cross_nic, same_channels) in [(0, true), (0, false), (2, false)] {

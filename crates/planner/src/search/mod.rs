@@ -15,6 +15,7 @@ mod memo;
 mod nearby;
 mod nets;
 mod packed;
+mod ports;
 mod record;
 mod relax;
 mod residual;

@@ -92,7 +92,8 @@ impl<'s, 'a> Relaxation<'s, 'a> {
             inter_types = type_range(view.routing(), NodeType::Net);
             intra_types.1 = inter_types.1;
         }
-        if sm_min < 90 {
+        let rules = view.routing().settings().rules;
+        if sm_min < 90 && rules.widens_inter_types {
             inter_types.1 = PathType::Sys;
         }
         best.type_intra = intra_types.0;
@@ -114,7 +115,7 @@ impl<'s, 'a> Relaxation<'s, 'a> {
             cross_nic,
             intra_types,
             inter_types,
-            speeds: speeds::table(view.inter, sm_min),
+            speeds: speeds::table(rules.version(), view.inter, sm_min),
             speed: 0,
             pass: 1,
             budget_left: GLOBAL_BUDGET,
@@ -165,7 +166,14 @@ impl<'s, 'a> Relaxation<'s, 'a> {
             }
         }
         self.fall_back()?;
-        Ok((self.searcher.to_graph(self.kind, &self.best), self.trail))
+        let mut graph = self.searcher.to_graph(self.kind, &self.best);
+        let rules = self.searcher.view.routing().settings().rules;
+        if self.trail.end == SearchEnd::Fallback && !rules.falls_back_to_near_ports {
+            for channel in &mut graph.channels {
+                channel.nets = channel.nets.map(|_| [0; 2]);
+            }
+        }
+        Ok((graph, self.trail))
     }
 
     /// Sets the first constraints. Returns `false` if this machine cannot have such a graph.
@@ -396,6 +404,14 @@ impl<'s, 'a> Relaxation<'s, 'a> {
         best.channels = 1;
         best.bw_intra = FALLBACK_BW;
         best.type_intra = PathType::Sys;
+        self.trail.end = SearchEnd::Fallback;
+        if !routing.settings().rules.falls_back_to_near_ports {
+            // Through the port whose id is 0, whether there is one or not.
+            best.inter[0] = [super::NONE; 2];
+            best.bw_inter = FALLBACK_BW;
+            best.type_inter = PathType::Sys;
+            return Ok(());
+        }
         let port = |gpu| {
             let ports = searcher.port_order.select(routing, None, Some(gpu));
             ports.map(|ports| {
@@ -416,7 +432,6 @@ impl<'s, 'a> Relaxation<'s, 'a> {
                 best.type_inter = PathType::Dis;
             }
         }
-        self.trail.end = SearchEnd::Fallback;
         Ok(())
     }
 }

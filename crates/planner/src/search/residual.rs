@@ -6,8 +6,9 @@
 //! both agree.
 
 use super::fingerprint::{StateFingerprint, weight};
+use super::ports::SearchPort;
 use super::record::MAX_CHANNELS;
-use super::route_map::{Charge, NONE, RouteMap, SearchPort, SearchRoute};
+use super::route_map::{Charge, NONE, RouteMap, SearchRoute};
 
 /// Where bandwidth is taken from, and given back to.
 pub(super) trait Residual {

@@ -4,6 +4,7 @@ use topology::{
     CpuArch, CpuVendor, LinkId, LinkType, NodeData, NodeId, NodeType, PathType, System,
 };
 
+use super::ports::{SearchPort, closest_gpus, ports};
 use crate::routing::Routing;
 
 /// "No link", "no port".
@@ -48,26 +49,6 @@ impl SearchRoute {
             && self.kind <= worst
             && (!both_directions || self.back_kind <= worst)
     }
-}
-
-/// A port.
-#[derive(Debug, Clone)]
-pub(super) struct SearchPort {
-    pub node: NodeId,
-    /// The first port with the same id; look-ups by id find that one.
-    pub canonical: u32,
-    pub bw: f32,
-    pub latency: f32,
-    pub coll: bool,
-    /// Ports with the same guid and port number share their bandwidth.
-    pub shared: Vec<u32>,
-    pub group: u32,
-    pub local_gpu: Option<u32>,
-    pub rail: Option<i32>,
-    pub plane: Option<i32>,
-    pub host: u32,
-    pub port: i32,
-    pub pci_function: String,
 }
 
 /// Everything the search reads and never changes.
@@ -290,6 +271,14 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
+    /// Whether a link joins a rank and its GPU.
+    fn inside_device(&self, link: LinkId) -> bool {
+        let (from, to) = self.system.ends(link);
+        [from, to]
+            .map(|node| self.system.kind(node))
+            .contains(&NodeType::Gpu)
+    }
+
     fn route(&mut self, from: NodeId, to: NodeId) -> SearchRoute {
         let table = self.routing.table();
         let path = table.path(from, to);
@@ -326,11 +315,20 @@ impl Compiler<'_> {
             self.charges.push(charge);
         }
         self.routes += 1;
+        let mut hops = path.hops.len();
+        if !self.routing.settings().rules.separates_devices {
+            hops -= path
+                .hops
+                .iter()
+                .filter(|hop| self.inside_device(**hop))
+                .count();
+        }
+        let hops = hops as u32;
         SearchRoute {
             number: self.routes - 1,
             first,
             len: path.hops.len() as u32,
-            hops: path.hops.len() as u32,
+            hops,
             bw: path.bw,
             kind: path.kind,
             back_kind: table.kind(to, from),
@@ -437,54 +435,4 @@ fn are_private(
             .filter(|link| *link != NONE)
             .all(|link| owners[link as usize].is_none_or(is_end))
     })
-}
-
-fn closest_gpus(routing: &Routing, port: NodeId) -> Vec<u32> {
-    let nearest = routing.nearest(port, NodeType::Gpu);
-    if nearest.kind == PathType::Dis {
-        return Vec::new();
-    }
-    nearest
-        .nodes
-        .iter()
-        .map(|gpu| routing.system().position(*gpu) as u32)
-        .collect()
-}
-
-fn ports(routing: &Routing, nodes: &[NodeId]) -> Vec<SearchPort> {
-    let system = routing.system();
-    let nets: Vec<_> = system.nets().collect();
-    nets.iter()
-        .enumerate()
-        .map(|(index, (node, net))| {
-            let id = system.node(*node).id;
-            let same_port =
-                |other: &&topology::Net| other.asic == net.asic && other.port == net.port;
-            let shared: Vec<u32> = (0..nets.len())
-                .filter(|other| same_port(&nets[*other].1))
-                .map(|other| other as u32)
-                .collect();
-            let canonical = nodes
-                .iter()
-                .position(|other| system.node(*other).id == id)
-                .unwrap_or(index);
-            SearchPort {
-                node: *node,
-                canonical: canonical as u32,
-                bw: net.bw,
-                latency: net.latency,
-                coll: net.coll,
-                group: shared[0],
-                shared,
-                local_gpu: routing
-                    .local_gpu(*node)
-                    .map(|gpu| system.position(gpu) as u32),
-                rail: net.rail,
-                plane: net.plane,
-                host: id.system(),
-                port: net.port,
-                pci_function: net.pci_function.clone(),
-            }
-        })
-        .collect()
 }

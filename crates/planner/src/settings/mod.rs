@@ -9,13 +9,15 @@ mod parse;
 mod tuning;
 
 pub use connect::{ConnectSettings, MAX_CHANNELS};
-pub use names::{SettingEffect, effect, variables};
+pub use names::{SettingEffect, effect, since, variables};
 pub use tuning::Tuning;
 
+use plan::NcclVersion;
 use plan::nccl_graph::GraphFile;
 use topology::xml::{Document, Element, c_int};
 use topology::{BuildOptions, NameList, PathType, System};
 
+use crate::rules::Rules;
 use crate::subset::with_nics;
 
 /// How many network ports a GPU uses (`NCCL_NETDEVS_POLICY`).
@@ -42,6 +44,8 @@ pub struct SettingNote {
 /// Every setting that changes a decision of the planner. The defaults are NCCL's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
+    /// The rules of the version of NCCL that decides.
+    pub rules: Rules,
     /// `NCCL_TOPO_SPLIT_MLOPART`: partitions of a GPU are devices.
     pub split_partitions: bool,
     /// `NCCL_NVB_DISABLE`: no NVLink paths through another GPU.
@@ -130,6 +134,8 @@ impl Settings {
     pub(crate) fn build_options(&self) -> BuildOptions {
         BuildOptions {
             split_partitions: self.split_partitions,
+            ports_by_host: self.rules.numbers_ports_by_host,
+            newer_processors: self.rules.knows_newer_processors,
             ..BuildOptions::default()
         }
     }
@@ -168,7 +174,15 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
+        Self::of(NcclVersion::default())
+    }
+}
+
+impl Settings {
+    /// The defaults of a version of NCCL.
+    pub fn of(version: NcclVersion) -> Self {
         Self {
+            rules: Rules::of(version),
             split_partitions: true,
             nvb_disable: false,
             p2p_level: None,
@@ -180,7 +194,8 @@ impl Default for Settings {
             gdr_c2c: true,
             gdr_partitions: false,
             pxn_disable: false,
-            pxn_c2c: true,
+            // Source: 2.28 turned it on.
+            pxn_c2c: version >= NcclVersion::V2_28,
             p2p_pxn_level: 2,
             netdevs_policy: NetDevsPolicy::Auto,
             cross_nic: 2,

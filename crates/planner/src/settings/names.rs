@@ -1,5 +1,7 @@
 //! The names of NCCL's variables.
 
+use plan::NcclVersion;
+
 /// Least likeness of a name that is offered: a typing error, not another word.
 const LIKENESS: f64 = 0.85;
 
@@ -95,7 +97,7 @@ const DOMAIN: &str =
 
 /// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed
 /// instead.
-const NOT_MODELLED: [(&str, &str); 12] = [
+const NOT_MODELLED: [(&str, &str); 16] = [
     ("NCCL_CUMEM_ENABLE", "cuMem is taken to be available and on"),
     (
         "NCCL_IGNORE_CPU_AFFINITY",
@@ -104,6 +106,10 @@ const NOT_MODELLED: [(&str, &str); 12] = [
     (
         "NCCL_IGNORE_DISABLED_P2P",
         "the file does not say between which GPUs the driver forbids P2P: it is taken to allow all of it",
+    ),
+    (
+        "NCCL_IB_RAIL_POLICY",
+        "a port has the rail of the file, or that of its card: which rails NCCL makes of a card's ports is not known",
     ),
     ("NCCL_MNNVL_CLIQUE_ID", DOMAIN),
     ("NCCL_MNNVL_CROSS_CLIQUE", DOMAIN),
@@ -115,7 +121,16 @@ const NOT_MODELLED: [(&str, &str); 12] = [
     ("NCCL_NET_FORCE_MERGE", VIRTUAL_NICS),
     ("NCCL_NET_MERGE_LEVEL", VIRTUAL_NICS),
     ("NCCL_NET_MERGE_POLICY", VIRTUAL_NICS),
+    (
+        "NCCL_P2P_PER_CHANNEL_REG_NET_BW",
+        "buffers are taken to be unregistered",
+    ),
+    ("NCCL_PAT_NDIMS", "PAT is priced as without it"),
     ("NCCL_TOPO_FILE", "the topology is the file that is planned"),
+    (
+        "NCCL_TOPO_SCATTER_START_NET",
+        "a GPU begins with the port that its device number gives",
+    ),
     (
         "NCCL_UNPACK_DOUBLE_NCHANNELS",
         "the network is taken to be driven by the host, not by a device that unpacks",
@@ -199,7 +214,50 @@ const OTHERS: [&str; 73] = [
     "NCCL_WORK_FIFO_BYTES",
 ];
 
-/// Every variable of NCCL 2.30 that is known, and what it changes.
+/// The version of NCCL in which a variable appeared; `None` for those that 2.27 has. Source: NCCL's
+/// public source, and the names in the binaries of 2.31.2 and 2.32.3.
+pub fn since(name: &str) -> Option<NcclVersion> {
+    let names: [(NcclVersion, &[&str]); 5] = [
+        (
+            NcclVersion::V2_28,
+            &[
+                "NCCL_GIN_ENABLE",
+                "NCCL_GIN_TYPE",
+                "NCCL_MNNVL_RAIL_PER_HOST",
+                "NCCL_NETDEVS_POLICY",
+                "NCCL_P2P_SCHEDULE_GROUP_SIZE",
+            ],
+        ),
+        (NcclVersion::V2_29, &["NCCL_P2P_PER_CHANNEL_NET_BW"]),
+        (
+            NcclVersion::V2_30,
+            &[
+                "NCCL_IB_SUBNET_AWARE_ROUTING",
+                "NCCL_IGNORE_COLLNET_MISMATCH",
+                "NCCL_IGNORE_NET_MISMATCH",
+                "NCCL_MNNVL_CROSS_CLIQUE",
+                "NCCL_MULTI_RANK_GPU_ENABLE",
+                "NCCL_NET_GDR_MLOPART",
+                "NCCL_NET_MERGE_POLICY",
+                "NCCL_P2P_MAX_PEERS",
+                "NCCL_TOPO_SPLIT_MLOPART",
+            ],
+        ),
+        (
+            NcclVersion::V2_31,
+            &[
+                "NCCL_P2P_PER_CHANNEL_REG_NET_BW",
+                "NCCL_PAT_NDIMS",
+                "NCCL_TOPO_SCATTER_START_NET",
+            ],
+        ),
+        (NcclVersion::V2_32, &["NCCL_IB_RAIL_POLICY"]),
+    ];
+    let found = names.iter().find(|(_, names)| names.contains(&name));
+    found.map(|(version, _)| *version)
+}
+
+/// Every variable of NCCL that is known, and what it changes.
 pub fn variables() -> impl Iterator<Item = (&'static str, SettingEffect)> {
     let with = |effect: SettingEffect| move |name: &'static str| (name, effect);
     let not_modelled = NOT_MODELLED
@@ -214,7 +272,7 @@ pub fn variables() -> impl Iterator<Item = (&'static str, SettingEffect)> {
         .chain(OTHERS.into_iter().map(with(SettingEffect::Nothing)))
 }
 
-/// What a variable changes; `None` if NCCL 2.30 does not have it.
+/// What a variable changes; `None` if no version of NCCL from 2.27 on has it.
 pub fn effect(name: &str) -> Option<SettingEffect> {
     variables()
         .find(|(known, _)| *known == name)

@@ -1,5 +1,6 @@
 //! Reading NCCL's variables.
 
+use plan::NcclVersion;
 use topology::{NameList, PathType};
 
 use super::{NetDevsPolicy, SettingEffect, SettingNote, Settings, names};
@@ -15,15 +16,26 @@ const OLD_LEVELS: [PathType; 6] = [
 ];
 
 impl Settings {
-    /// Reads variables as NCCL does; later ones override earlier ones of the same name. Never
-    /// fails: what NCCL does not understand gets a note.
+    /// Reads variables as the newest NCCL does; later ones override earlier ones of the same name.
+    /// Never fails: what NCCL does not understand gets a note.
     pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        let mut settings = Self::default();
+        Self::with_variables(NcclVersion::default(), variables)
+    }
+
+    /// The same as another version of NCCL does.
+    pub fn with_variables(
+        version: NcclVersion,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let mut settings = Self::of(version);
         for (name, value) in variables {
             settings.in_force.retain(|(known, _)| *known != name);
             settings.in_force.push((name, value));
         }
-        let mut reader = Reader { notes: Vec::new() };
+        let mut reader = Reader {
+            version,
+            notes: Vec::new(),
+        };
         for (name, value) in settings.in_force.clone() {
             reader.apply(&mut settings, &name, &value);
         }
@@ -41,11 +53,15 @@ impl Settings {
 }
 
 pub(super) struct Reader {
+    version: NcclVersion,
     notes: Vec<SettingNote>,
 }
 
 impl Reader {
     fn apply(&mut self, settings: &mut Settings, name: &str, value: &str) {
+        if let Some(since) = names::since(name).filter(|since| self.version < *since) {
+            return self.too_new(name, since);
+        }
         match name {
             "NCCL_TOPO_SPLIT_MLOPART" => {
                 settings.split_partitions = self.number(name, value, 1) != 0
@@ -69,7 +85,10 @@ impl Reader {
             "NCCL_NET_GDR_C2C" => settings.gdr_c2c = self.number(name, value, 1) != 0,
             "NCCL_NET_GDR_MLOPART" => settings.gdr_partitions = self.number(name, value, 0) != 0,
             "NCCL_PXN_DISABLE" => settings.pxn_disable = self.number(name, value, 0) == 1,
-            "NCCL_PXN_C2C" => settings.pxn_c2c = self.number(name, value, 1) != 0,
+            "NCCL_PXN_C2C" => {
+                let default = Settings::of(settings.rules.version()).pxn_c2c;
+                settings.pxn_c2c = self.number(name, value, i64::from(default)) != 0;
+            }
             "NCCL_P2P_PXN_LEVEL" => settings.p2p_pxn_level = self.number(name, value, 2),
             "NCCL_NETDEVS_POLICY" => settings.netdevs_policy = self.netdevs_policy(name, value),
             "NCCL_IB_HCA" => settings.ib_hca = Some(NameList::new(value)),
@@ -111,10 +130,19 @@ impl Reader {
     }
 
     fn unknown(&mut self, name: &str) {
+        let version = self.version.minor();
         let message = match names::nearest(name) {
-            Some(near) => format!("NCCL 2.30 has no such variable; did you mean {near}?"),
-            None => "NCCL 2.30 has no such variable; it changes nothing".to_owned(),
+            Some(near) => format!("NCCL {version} has no such variable; did you mean {near}?"),
+            None => format!("NCCL {version} has no such variable; it changes nothing"),
         };
+        self.note(name, message);
+    }
+
+    /// A variable that only newer versions have.
+    fn too_new(&mut self, name: &str, since: NcclVersion) {
+        let (version, since) = (self.version.minor(), since.minor());
+        let message =
+            format!("NCCL {version} has no such variable ({since} has it); it changes nothing");
         self.note(name, message);
     }
 

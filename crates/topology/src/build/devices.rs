@@ -196,7 +196,12 @@ impl<'a> Builder<'a> {
             };
             let flag = |name, default| net.get(name).map_or(default, c_int) != 0;
             let id = NcclId::new(host, i64::from(dev) as u64);
-            let data = read_net(net, dev, id, pci);
+            let asic = if self.options.ports_by_host {
+                id.0
+            } else {
+                dev as u64
+            };
+            let data = read_net(net, dev, asic, pci);
             let bw = data.bw;
             let kinds = [
                 (flag("net", 1), NodeData::Net(data)),
@@ -219,9 +224,10 @@ pub(super) fn partition(gpu: &Element) -> Option<i32> {
         .filter(|partition| *partition != -1)
 }
 
-fn read_net(net: &Element, dev: i32, id: NcclId, pci: Option<&str>) -> Net {
+/// Reads a port. `asic`: its id if it has no `guid`.
+fn read_net(net: &Element, dev: i32, asic: u64, pci: Option<&str>) -> Net {
     let int = |name, default| net.get(name).map_or(default, c_int);
-    let asic = net.get("guid").map_or(id.0, c_unsigned_hexadecimal);
+    let asic = net.get("guid").map_or(asic, c_unsigned_hexadecimal);
     let speed = match int("speed", 0) {
         speed if speed > 0 => speed,
         _ => DEFAULT_NET_SPEED,

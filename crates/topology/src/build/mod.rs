@@ -29,6 +29,11 @@ pub struct BuildOptions {
     pub split_partitions: bool,
     /// The host that the system is seen from, by order of first appearance in the document.
     pub host: u32,
+    /// A port without `guid` has an id that no port of another host has (NCCL 2.28 and newer).
+    pub ports_by_host: bool,
+    /// Processors of AMD, and Intel's of 2024, differ in the bandwidth between sockets (NCCL 2.31
+    /// and newer).
+    pub newer_processors: bool,
 }
 
 impl Default for BuildOptions {
@@ -36,6 +41,8 @@ impl Default for BuildOptions {
         Self {
             split_partitions: true,
             host: 0,
+            ports_by_host: true,
+            newer_processors: true,
         }
     }
 }
@@ -214,12 +221,24 @@ impl<'a> Builder<'a> {
                 let family = self.require_int(element, "familyid")?;
                 let number = self.require_int(element, "modelid")?;
                 model = match (vendor, family, number) {
+                    // Granite Rapids, its edge variant, Sierra Forest.
+                    (CpuVendor::Intel, 6, 0xad..=0xaf) if self.options.newer_processors => {
+                        CpuModel::IntelEmeraldRapids
+                    }
                     (CpuVendor::Intel, 6, 0xcf..) => CpuModel::IntelEmeraldRapids,
                     (CpuVendor::Intel, 6, 0x8f..) => CpuModel::IntelSapphireRapids,
                     (CpuVendor::Intel, 6, 0x55..) => CpuModel::IntelSkylake,
                     (CpuVendor::Intel, ..) => CpuModel::IntelBroadwell,
                     (_, 7, 0x5b) => CpuModel::ZhaoxinYongfeng,
                     _ => CpuModel::Other,
+                };
+            }
+            if vendor == CpuVendor::Amd && self.options.newer_processors {
+                // Files have the family as CPUID adds it up, or as NCCL before 2.31 did.
+                model = match element.get("familyid").map_or(0, c_int) {
+                    0x19 | 0xaf => CpuModel::AmdMilan,
+                    0x1a | 0xbf => CpuModel::AmdTurin,
+                    _ => CpuModel::AmdRome,
                 };
             }
         }

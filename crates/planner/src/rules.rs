@@ -1,0 +1,194 @@
+//! What NCCL decides differently from version to version: switches, each with its source. Numbers
+//! that changed stand in [`crate::search`]'s speeds and in the cost profiles.
+//!
+//! "Source" means NCCL's public source (to 2.30.7), "binary" that answers of the published
+//! binaries show it.
+
+use plan::NcclVersion;
+use topology::Preference;
+
+/// How many channels a point-to-point transfer over the network is spread over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetPeerChannels {
+    /// Two, fewer in large jobs, and at least one for each port that fills the GPU's own link.
+    Halved,
+    /// As many as the bandwidth of the GPU's ports needs.
+    ByBandwidth,
+}
+
+/// Which of its closest ports a GPU takes first. Where their number is a power of two, the bits of
+/// the device's number are mirrored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstPort {
+    /// The one with the device's number (to 2.29, source; 2.31, binary).
+    Device,
+    /// The one with the device's number among the GPUs that share the ports (2.30, source).
+    Wrapped,
+    /// Whole rails are shared out: as far apart as each GPU has rails, unless the number of rails
+    /// is a power of two (2.32, binary).
+    Spread,
+}
+
+/// The decisions of one version. `true` is how the newer versions decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    version: NcclVersion,
+    /// Ports stay in a system that holds the whole job (2.28, source). Before, they were removed,
+    /// and paths and searches ran without them.
+    pub keeps_unused_ports: bool,
+    /// Each rank swaps paired rings by its own graph (2.28, source). Before, it did so by the
+    /// merged one.
+    pub swaps_rings_by_node: bool,
+    /// NVLS does not add channels to the rings (2.28, source). Before, rings were repeated until
+    /// there were as many as NVLS channels.
+    pub separates_nvls_channels: bool,
+    /// The time of NVLS follows from heads, efficiency and limits (2.28, source). Before, it was a
+    /// fixed share of the links.
+    pub models_nvls_heads: bool,
+    /// Two GPUs suffice for NVLS (2.28, source). Before, it needed three.
+    pub pairs_nvls: bool,
+    /// CollNet-direct is set up, and CollNet chains are chosen, on at most eight ranks of a node
+    /// (2.28, source).
+    pub bounds_collnet_ranks: bool,
+    /// A port without guid has an id of its own across hosts (2.28, source).
+    pub numbers_ports_by_host: bool,
+    /// Below compute capability 9.0 the search admits any path to the network (2.29, source).
+    pub widens_inter_types: bool,
+    /// The fallback channel leaves through ports of its GPUs (2.29, source). Before, through
+    /// port 0.
+    pub falls_back_to_near_ports: bool,
+    /// Only the closest ports of a GPU count as reached over C2C and PCI (2.29, source).
+    pub marks_near_p2c: bool,
+    /// The limit of GPUDirect RDMA is compared with paths over C2C and PCI as such (2.29, source).
+    /// Before, they counted as C2C.
+    pub limits_p2c: bool,
+    /// The time of NVLSTree on Blackwell with x86 processors follows the trees' correction (2.29,
+    /// source).
+    pub corrects_nvls_tree: bool,
+    /// Point-to-point channels to other nodes (2.29, source).
+    pub net_peer_channels: NetPeerChannels,
+    /// Point-to-point chunks over the network are doubled on Grace with Blackwell (2.29, source).
+    pub doubles_grace_chunks: bool,
+    /// Each channel moves at least 32 KiB, and pieces are multiples of 16 bytes (2.29, source).
+    pub wider_channels: bool,
+    /// GPUs and ranks are different nodes (2.30, source). Before, a rank that was trimmed away took
+    /// its GPU with it, and bounds of the search came from the paths after all rules.
+    pub separates_devices: bool,
+    /// Of two paths the one with the better type is taken, then the wider one (2.30, source).
+    /// Before, the wider one, unless it had more links.
+    pub prefers_path_type: bool,
+    /// The CPU of a GPU is the one with the widest path (2.30, source). Before, the one with the
+    /// fewest links.
+    pub takes_widest_cpu: bool,
+    /// A NIC is driven by another GPU only where that uses GPUDirect RDMA (2.30, source).
+    pub pxn_needs_gdr: bool,
+    /// Where a GPU begins to count its ports.
+    pub first_port: FirstPort,
+    /// NVLink through another GPU counts as NVLink for point-to-point channels (2.30, source).
+    pub counts_relayed_nvlink: bool,
+    /// LL128 is on among different GPUs from compute capability 9.0 (2.30, source).
+    pub mixes_ll128: bool,
+    /// NVLS channels and chunks of Blackwell on several nodes depend on the network (2.30, source).
+    pub tunes_nvls_tree: bool,
+    /// CollNet chains need heads that are heads of the network (2.30, source).
+    pub checks_chain_heads: bool,
+    /// Ports of different planes never meet, and rails decide which ports match (2.30, source).
+    pub reads_rails: bool,
+    /// Processors of AMD, and Intel's of 2024, have bandwidths of their own between sockets (2.31,
+    /// binary).
+    pub knows_newer_processors: bool,
+    /// Trees on POWER are as slow as rings inside a host (until 2.30, source; not in 2.31, binary).
+    pub slows_power_trees: bool,
+    /// Between two nodes PAT, and trees on Blackwell, are as fast as their links outside (2.31,
+    /// binary). Before, as the links inside.
+    pub counts_links_outside: bool,
+    /// PAT is there for several ranks of a node, if each is a head of NVLS, but takes forever
+    /// (2.31, binary).
+    pub gathers_by_heads: bool,
+    /// A single rank has thresholds of threads, which it never uses (2.31, binary).
+    pub single_rank_thresholds: bool,
+    /// A port without rail and plane has those of its card and its number (2.32, binary).
+    pub derives_rails: bool,
+    /// Graph files name ranks (2.30, source).
+    pub writes_ranks: bool,
+}
+
+impl Rules {
+    /// The rules of a version.
+    pub fn of(version: NcclVersion) -> Self {
+        let since = |first: NcclVersion| version >= first;
+        let v28 = since(NcclVersion::V2_28);
+        let v29 = since(NcclVersion::V2_29);
+        let v30 = since(NcclVersion::V2_30);
+        let v31 = since(NcclVersion::V2_31);
+        let v32 = since(NcclVersion::V2_32);
+        Self {
+            version,
+            keeps_unused_ports: v28,
+            swaps_rings_by_node: v28,
+            separates_nvls_channels: v28,
+            models_nvls_heads: v28,
+            pairs_nvls: v28,
+            bounds_collnet_ranks: v28,
+            numbers_ports_by_host: v28,
+            widens_inter_types: v29,
+            falls_back_to_near_ports: v29,
+            marks_near_p2c: v29,
+            limits_p2c: v29,
+            corrects_nvls_tree: v29,
+            net_peer_channels: if v29 {
+                NetPeerChannels::ByBandwidth
+            } else {
+                NetPeerChannels::Halved
+            },
+            doubles_grace_chunks: v29,
+            wider_channels: v29,
+            separates_devices: v30,
+            prefers_path_type: v30,
+            takes_widest_cpu: v30,
+            pxn_needs_gdr: v30,
+            first_port: match version {
+                NcclVersion::V2_30 => FirstPort::Wrapped,
+                NcclVersion::V2_32 => FirstPort::Spread,
+                _ => FirstPort::Device,
+            },
+            counts_relayed_nvlink: v30,
+            mixes_ll128: v30,
+            tunes_nvls_tree: v30,
+            checks_chain_heads: v30,
+            reads_rails: v30,
+            writes_ranks: v30,
+            knows_newer_processors: v31,
+            derives_rails: v32,
+            slows_power_trees: !v31,
+            counts_links_outside: v31,
+            gathers_by_heads: v31,
+            single_rank_thresholds: v31,
+        }
+    }
+
+    /// Which of two paths is taken.
+    pub const fn path_preference(&self) -> Preference {
+        if self.prefers_path_type {
+            Preference::Type
+        } else {
+            Preference::Bandwidth
+        }
+    }
+
+    /// Fewest channels of an NVLS graph that can be used.
+    pub const fn least_nvls_channels(&self) -> u32 {
+        if self.models_nvls_heads { 2 } else { 1 }
+    }
+
+    /// Whose rules these are.
+    pub const fn version(&self) -> NcclVersion {
+        self.version
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::of(NcclVersion::default())
+    }
+}
