@@ -160,25 +160,27 @@ pub(crate) unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize) ->
 /// # Safety
 /// The bytes can be written, as CUDA asks of its caller.
 pub(crate) unsafe fn set(to: *mut c_void, value: u8, bytes: usize) -> Code {
-    let private = matches!(
-        find(to.addr()).map(|it| it.kind),
-        Some(Kind::Device | Kind::Host)
-    );
+    let give_back = match find(to.addr()).map(|it| it.kind) {
+        Some(Kind::Device | Kind::Host) => Some(libc::MADV_DONTNEED),
+        Some(Kind::Mapped(_)) => Some(libc::MADV_REMOVE),
+        Some(Kind::Registered) | None => None,
+    };
     let first = pages(to.addr());
     let last = (to.addr() + bytes) / PAGE * PAGE;
-    if value != 0 || bytes < MANY_ZEROS || !private || last <= first {
+    let Some(give_back) = give_back.filter(|_| value == 0 && bytes >= MANY_ZEROS && last > first)
+    else {
         // SAFETY: the caller says so.
         unsafe { ptr::write_bytes(to.cast::<u8>(), value, bytes) };
         return SUCCESS;
-    }
+    };
     let before = first - to.addr();
     let inside = last - first;
     let to = to.cast::<u8>();
-    // SAFETY: all three parts are within the bytes; whole pages of a private mapping without a file
-    // are zeros after they are given back.
+    // SAFETY: all three parts are within the bytes; whole pages of these mappings are zeros after they
+    // are given back.
     unsafe {
         ptr::write_bytes(to, 0, before);
-        libc::madvise(to.add(before).cast(), inside, libc::MADV_DONTNEED);
+        libc::madvise(to.add(before).cast(), inside, give_back);
         ptr::write_bytes(to.add(before + inside), 0, bytes - before - inside);
     }
     SUCCESS

@@ -142,8 +142,34 @@ extern "C" fn library_error() -> *const c_char {
     }
 }
 
-extern "C" fn library_information(_: *mut c_void, _: c_int, _: *mut c_void) -> c_int {
-    -1
+/// The first fields of `link_map`: where a library is loaded, and its name.
+#[repr(C)]
+struct Loaded {
+    address: usize,
+    name: *const c_char,
+    rest: [usize; 3],
+}
+
+/// Tells the name of a presented library.
+unsafe extern "C" fn library_information(
+    handle: *mut c_void,
+    wanted: c_int,
+    out: *mut *const Loaded,
+) -> c_int {
+    let (Some(name), libc::RTLD_DI_LINKMAP) = (library(handle), wanted) else {
+        FAILED.set(true);
+        return -1;
+    };
+    // A few bytes for the rest of the process.
+    let name = CString::new(name).unwrap_or_default().into_raw();
+    let loaded = Box::leak(Box::new(Loaded {
+        address: 0,
+        name,
+        rest: [0; 3],
+    }));
+    // SAFETY: the caller of `dlinfo` gives an address for the result.
+    unsafe { out.write(loaded) };
+    0
 }
 
 extern "C" fn give_way() -> c_int {
