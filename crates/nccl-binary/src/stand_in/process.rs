@@ -29,8 +29,8 @@ const SEGMENTS: &str = "/dev/shm/nccl-";
 /// How the names of NCCL's configuration files end.
 const CONFIGURATION: &str = "nccl.conf";
 
-/// A thread that has nothing to do waits this long, so that ranks share few cores well. NCCL's
-/// threads only give way to others.
+/// A thread that has nothing to do waits this long, ns, so that ranks share few cores well. NCCL's
+/// threads would ask again at once.
 const IDLE_NS: i64 = 50_000;
 
 thread_local! {
@@ -182,6 +182,56 @@ extern "C" fn give_way() -> c_int {
     0
 }
 
+/// Waits a little until a socket has something, after a call found nothing. Returns `true` if it
+/// has.
+fn wait_for(socket: c_int) -> bool {
+    // SAFETY: the address of this thread's error number is always valid.
+    let error = unsafe { *libc::__errno_location() };
+    if error != libc::EAGAIN && error != libc::EWOULDBLOCK {
+        return false;
+    }
+    let mut wanted = libc::pollfd {
+        fd: socket,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let wait = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: IDLE_NS,
+    };
+    // SAFETY: one descriptor is waited for, for a fixed time.
+    let ready = unsafe { libc::ppoll(&mut wanted, 1, &wait, ptr::null()) };
+    set_errno(error);
+    ready > 0
+}
+
+unsafe extern "C" fn receive(
+    socket: c_int,
+    to: *mut c_void,
+    bytes: usize,
+    flags: c_int,
+) -> libc::ssize_t {
+    // SAFETY: as the caller of this function.
+    match unsafe { libc::recv(socket, to, bytes, flags) } {
+        // SAFETY: as above.
+        -1 if wait_for(socket) => unsafe { libc::recv(socket, to, bytes, flags) },
+        received => received,
+    }
+}
+
+unsafe extern "C" fn accept(
+    socket: c_int,
+    address: *mut libc::sockaddr,
+    bytes: *mut libc::socklen_t,
+) -> c_int {
+    // SAFETY: as the caller of this function.
+    match unsafe { libc::accept(socket, address, bytes) } {
+        // SAFETY: as above.
+        -1 if wait_for(socket) => unsafe { libc::accept(socket, address, bytes) },
+        accepted => accepted,
+    }
+}
+
 fn new_segment(name: String) -> c_int {
     let Ok(label) = CString::new(name.as_str()) else {
         return -1;
@@ -289,6 +339,8 @@ pub(crate) fn functions() -> Vec<Presented> {
         "dlerror" => library_error,
         "dlinfo" => library_information,
         "sched_yield" => give_way,
+        "recv" => receive,
+        "accept" => accept,
         "mkstemp" => make_file,
         "open" => open,
         "open64" => open,
