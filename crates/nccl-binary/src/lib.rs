@@ -12,10 +12,13 @@
 //! In reading order: [`elf`] (the library's file), `redirect` (its calls), [`stand_in`], [`message`],
 //! [`host`] (a child process), [`job`] (its parent), [`log`], [`answer`], [`compare`](mod@compare).
 
+pub mod answer;
+pub mod compare;
 mod elf;
 pub mod error;
 pub mod host;
 pub mod job;
+pub mod log;
 pub mod message;
 mod nccl;
 mod redirect;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Presented, find, network, nvml, presented, tuner};
@@ -39,6 +40,9 @@ thread_local! {
 }
 
 static MISSING: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The number in the name of the next segment.
+static NEXT_SEGMENT: AtomicU32 = AtomicU32::new(0);
 
 /// Segments by name; they have no file.
 static OPEN_SEGMENTS: Mutex<BTreeMap<String, OwnedFd>> = Mutex::new(BTreeMap::new());
@@ -271,7 +275,7 @@ unsafe extern "C" fn make_file(template: *mut c_char) -> c_int {
         // SAFETY: as the caller of this function.
         return unsafe { libc::mkstemp(template) };
     }
-    let number = segments().len();
+    let number = NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed);
     let Some(stem) = name.strip_suffix("XXXXXX") else {
         set_errno(libc::EINVAL);
         return -1;

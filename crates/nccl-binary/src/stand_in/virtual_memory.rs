@@ -49,7 +49,6 @@ pub(crate) struct MulticastProperties {
 #[derive(Debug)]
 struct Memory {
     file: OwnedFd,
-    bytes: usize,
     properties: Properties,
 }
 
@@ -111,7 +110,6 @@ fn create_memory(bytes: usize, properties: Properties) -> Result<u64, Code> {
     let file = new_file(bytes).ok_or(OUT_OF_MEMORY)?;
     Ok(keep(Memory {
         file,
-        bytes,
         properties,
     }))
 }
@@ -311,11 +309,8 @@ pub(super) unsafe extern "C" fn import(out: *mut u64, from: *mut c_void, kind: i
     }
     // SAFETY: the descriptor was just made, and nobody else has it.
     let file = unsafe { OwnedFd::from_raw_fd(file) };
-    // SAFETY: the descriptor is open.
-    let bytes = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) };
     let memory = Memory {
         file,
-        bytes: usize::try_from(bytes).unwrap_or(0),
         properties: Properties {
             kind: PINNED,
             handle_types: kind,
