@@ -22,21 +22,23 @@ const NUMBER_BYTES: u64 = 4;
 /// Does what a parent asks for on standard input, and answers on standard output. NCCL's log goes
 /// to standard error. The process ends with standard input, or with its parent.
 ///
-/// # Errors
-/// Standard input or output is closed, or no request.
+/// The library's code runs in this process, which must do nothing else.
 ///
-/// # Safety
-/// The process has no other threads and serves nothing else: NCCL runs in it, and is redirected.
-pub unsafe fn serve(
+/// # Errors
+/// Standard input or output is closed, no request comes, or the process has other threads.
+pub fn serve(
     input: &mut impl BufRead,
     output: &mut impl Write,
 ) -> Result<(), std::io::Error> {
+    if std::fs::read_dir("/proc/self/task")?.count() > 1 {
+        return Err(std::io::Error::other("the process has other threads"));
+    }
     // SAFETY: the signal ends this process when its parent has ended.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let mut line = String::new();
     input.read_line(&mut line)?;
     let request: Request = serde_json::from_str(&line)?;
-    // SAFETY: the caller says so.
+    // SAFETY: there are no other threads.
     let said = match unsafe { answer(&request, input, output) } {
         Ok(report) => Said::Report(Box::new(report)),
         Err(unusable) => Said::Unusable(unusable.to_string()),
@@ -117,7 +119,7 @@ fn allow_files() {
 }
 
 /// # Safety
-/// As [`serve`].
+/// The process has no other threads.
 unsafe fn answer(
     request: &Request,
     input: &mut impl BufRead,

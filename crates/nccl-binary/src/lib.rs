@@ -1,7 +1,7 @@
 //! Asks an unmodified NCCL library what it decides on a machine, without a GPU.
 //!
 //! Each host of the job is a process of its own ([`host`]). It loads the library, and presents the
-//! GPUs and network ports of a topology file to it ([`stand_in`]): calls to the CUDA runtime inside
+//! GPUs and network ports of a topology file to it (`stand_in`): calls to the CUDA runtime inside
 //! the library are redirected in the memory of that process, and the driver, NVML and plug-ins are
 //! answered where the library looks for them. No file is changed, and none is written. NCCL then
 //! makes its communicator and starts collectives, of which nothing is computed or sent.
@@ -9,8 +9,9 @@
 //! [`Answer`] is what NCCL said, in its log, its dumps and to its tuner plug-in;
 //! [`compare`](compare::compare) compares it with a plan.
 //!
-//! In reading order: [`elf`] (the library's file), `redirect` (its calls), [`stand_in`], [`message`],
-//! [`host`] (a child process), [`job`] (its parent), [`log`], [`answer`], [`compare`](mod@compare).
+//! In reading order: `elf` (the library's file), `redirect` (its calls), `stand_in`, [`message`],
+//! `nccl` (its functions), [`host`] (a child process), [`job`] (its parent), [`machine`] (its file),
+//! [`answer`], [`log`], [`compare`](mod@compare).
 
 pub mod answer;
 pub mod compare;
@@ -19,6 +20,7 @@ pub mod error;
 pub mod host;
 pub mod job;
 pub mod log;
+pub mod machine;
 pub mod message;
 mod nccl;
 mod redirect;

@@ -12,7 +12,7 @@ pub(super) fn counts(answer: &Answer, expansion: &Expansion, tally: &mut Tally) 
         tally.compare("nodes", &nodes, &expansion.layout().nodes(), show);
     }
     let Some(counts) = answer.channels else {
-        tally.absent("NCCL does not say its channels");
+        tally.lacking("NCCL does not say its channels");
         return;
     };
     tally.compare("collectives", &counts.collectives, &expansion.channels(), show);

@@ -11,13 +11,13 @@ const ROUNDING: f32 = 1e-4;
 
 pub(super) fn compare(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     let Some(text) = &answer.graphs else {
-        tally.absent("NCCL dumped no graphs");
+        tally.lacking("NCCL dumped no graphs");
         return;
     };
     let file = match GraphFile::parse("NCCL's graphs", text) {
         Ok(file) => file,
         Err(error) => {
-            tally.absent(&error.to_string());
+            tally.lacking(&error.to_string());
             return;
         }
     };

@@ -12,7 +12,7 @@ mod transports;
 use plan::{Expansion, Plan};
 
 use crate::answer::Answer;
-pub use tally::{Compared, Difference, Field, Tally};
+pub use tally::{Compared, Difference, Field, NotCompared, Tally};
 
 /// What the planner made of the job.
 #[derive(Debug, Clone, Copy)]
@@ -61,11 +61,17 @@ fn compare_plans(answer: &Answer, plan: &Plan, tallies: &mut [Tally]) {
     let expansion = match Expansion::of(plan) {
         Ok(expansion) => expansion,
         Err(error) => {
-            tallies.iter_mut().for_each(|it| it.absent(&error.to_string()));
+            tallies.iter_mut().for_each(|it| it.lacking(&error.to_string()));
             return;
         }
     };
+    let alone = plan.rank_count() == 1;
     for tally in tallies {
+        let of_several = [Field::Transports, Field::Costs, Field::Times, Field::Choices];
+        if alone && of_several.contains(&tally.field()) {
+            tally.absent("a single rank has no neighbors and chooses nothing");
+            continue;
+        }
         match tally.field() {
             Field::Outcome => {}
             Field::Channels => channels::counts(answer, &expansion, tally),

@@ -84,7 +84,24 @@ pub struct Compared {
     /// Values that differ.
     pub differences: Vec<Difference>,
     /// Why it, or a part of it, was not compared.
-    pub not_compared: Option<String>,
+    pub not_compared: Option<NotCompared>,
+}
+
+/// Why a field, or a part of it, was not compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotCompared {
+    /// In words.
+    pub why: String,
+    /// NCCL could have said it. Without it there is no agreement.
+    pub is_lacking: bool,
+}
+
+impl Compared {
+    /// Whether all is equal that NCCL can say.
+    pub fn agrees(&self) -> bool {
+        let lacking = self.not_compared.as_ref().is_some_and(|it| it.is_lacking);
+        self.differences.is_empty() && !lacking
+    }
 }
 
 /// The comparison of a field.
@@ -140,15 +157,28 @@ impl Tally {
         }
     }
 
-    /// Says why the field, or a part of it, is not compared.
+    /// Says why there is nothing to compare, or a part that this NCCL cannot say.
     pub fn absent(&mut self, why: &str) {
-        self.compared.not_compared.get_or_insert(why.to_owned());
+        self.not_compared(why, false);
+    }
+
+    /// Says what NCCL could have said.
+    pub fn lacking(&mut self, why: &str) {
+        self.not_compared(why, true);
+    }
+
+    fn not_compared(&mut self, why: &str, is_lacking: bool) {
+        let new = NotCompared {
+            why: why.to_owned(),
+            is_lacking,
+        };
+        self.compared.not_compared.get_or_insert(new);
     }
 
     /// The result. A field without values is not compared.
     pub fn finish(mut self) -> Compared {
         if self.compared.values == 0 {
-            self.absent("NCCL does not say");
+            self.lacking("NCCL does not say");
         }
         self.compared
     }
