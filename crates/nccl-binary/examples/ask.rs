@@ -12,7 +12,7 @@ fn main() {
         topology: std::fs::read_to_string(&a[2]).unwrap(), hosts: a[3].parse().unwrap(),
         network: nccl_binary::message::Network::Plugin, nvlink_domain: a.len() > 5,
         sizes: vec![1024, 8192, 65536, 524288, 4 << 20, 32 << 20, 256 << 20],
-        variables: vec![], deadline: Duration::from_secs(60),
+        variables: vec![], graphs: true, deadline: Duration::from_secs(60),
     };
     match job.run() {
         Ok(answers) => for (i, x) in answers.iter().enumerate() {

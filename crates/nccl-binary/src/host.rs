@@ -137,6 +137,8 @@ unsafe fn answer(
     set_variable("NCCL_TOPO_FILE", &topology.path());
     if request.host == 0 {
         set_variable("NCCL_TOPO_DUMP_FILE", &dumps[0].path());
+    }
+    if request.host == 0 && request.graphs {
         set_variable("NCCL_GRAPH_DUMP_FILE", &dumps[1].path());
     }
     // SAFETY: the caller says so.

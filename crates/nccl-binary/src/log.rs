@@ -223,8 +223,8 @@ impl Reader<'_> {
             }
             return;
         };
-        // The second number is 0 for rings and trees.
-        let is_first = numbers.split_once('/').is_some_and(|(_, it)| it == "0");
+        // The second number is 0 for rings and trees, and left out for shared memory.
+        let is_first = numbers.split_once('/').is_none_or(|(_, it)| it == "0");
         let ends = ends.split_once(" -> ");
         let ends = ends.and_then(|(from, to)| Some((number(from)?, number(to)?, to)));
         let Some((from, to, rest)) = ends.filter(|_| is_first) else {

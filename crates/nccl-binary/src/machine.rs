@@ -35,8 +35,7 @@ pub fn complete(document: &Document) -> (Document, Vec<&'static str>) {
 fn add(element: &mut Element, added: &mut Vec<&'static str>) {
     if element.tag == Tag::Cpu {
         for (name, value) in OF_PROCESSOR {
-            let is_x86 = element.get("arch").is_none_or(|arch| arch == "x86_64");
-            if element.get(name).is_none() && is_x86 {
+            if element.get(name).is_none() {
                 element.set(name, value);
                 if !added.contains(&name) {
                     added.push(name);

@@ -32,6 +32,8 @@ pub struct Request {
     pub nvlink_domain: bool,
     /// Message sizes of the collectives that are started, bytes.
     pub sizes: Vec<u64>,
+    /// NCCL writes its graphs. It fails to write a path that it has no word for.
+    pub graphs: bool,
     /// NCCL's variables.
     pub variables: Vec<(String, String)>,
 }

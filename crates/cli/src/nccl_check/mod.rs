@@ -163,6 +163,7 @@ fn ask(arguments: &NcclCheckArguments, document: &Document, ranks: u64) -> Resul
         },
         nvlink_domain: arguments.nvlink_domain,
         sizes: SIZES.to_vec(),
+        graphs: true,
         variables: arguments.set.clone(),
         deadline: DEADLINE + DEADLINE_PER_RANK * u32::try_from(ranks).unwrap_or(u32::MAX),
     };
