@@ -161,27 +161,41 @@ pub(crate) unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize) ->
 /// The bytes can be written, as CUDA asks of its caller.
 pub(crate) unsafe fn set(to: *mut c_void, value: u8, bytes: usize) -> Code {
     let give_back = match find(to.addr()).map(|it| it.kind) {
-        Some(Kind::Device | Kind::Host) => Some(libc::MADV_DONTNEED),
-        Some(Kind::Mapped(_)) => Some(libc::MADV_REMOVE),
-        Some(Kind::Registered) | None => None,
+        Some(Kind::Device | Kind::Host) => libc::MADV_DONTNEED,
+        _ => libc::MADV_REMOVE,
     };
+    // SAFETY: the caller says so; memory of `allocate` is private and without a file.
+    unsafe { set_or_give_back(to, value, bytes, give_back) };
+    SUCCESS
+}
+
+/// Sets bytes of any memory. Many zeros in a shared mapping of a file without a name give pages
+/// back.
+///
+/// # Safety
+/// The bytes can be written.
+pub(crate) unsafe fn set_any(to: *mut c_void, value: u8, bytes: usize) {
+    // SAFETY: the caller says so; other mappings refuse to give pages back this way.
+    unsafe { set_or_give_back(to, value, bytes, libc::MADV_REMOVE) };
+}
+
+/// # Safety
+/// The bytes can be written, and pages that are given back this way are zeros afterwards.
+unsafe fn set_or_give_back(to: *mut c_void, value: u8, bytes: usize, give_back: i32) {
     let first = pages(to.addr());
     let last = (to.addr() + bytes) / PAGE * PAGE;
-    let Some(give_back) = give_back.filter(|_| value == 0 && bytes >= MANY_ZEROS && last > first)
-    else {
-        // SAFETY: the caller says so.
-        unsafe { ptr::write_bytes(to.cast::<u8>(), value, bytes) };
-        return SUCCESS;
-    };
-    let before = first - to.addr();
-    let inside = last - first;
     let to = to.cast::<u8>();
-    // SAFETY: all three parts are within the bytes; whole pages of these mappings are zeros after they
-    // are given back.
-    unsafe {
-        ptr::write_bytes(to, 0, before);
-        libc::madvise(to.add(before).cast(), inside, give_back);
-        ptr::write_bytes(to.add(before + inside), 0, bytes - before - inside);
+    if value == 0 && bytes >= MANY_ZEROS && last > first {
+        let (before, inside) = (first - to.addr(), last - first);
+        // SAFETY: all three parts are within the bytes.
+        unsafe {
+            if libc::madvise(to.add(before).cast(), inside, give_back) == 0 {
+                ptr::write_bytes(to, 0, before);
+                ptr::write_bytes(to.add(before + inside), 0, bytes - before - inside);
+                return;
+            }
+        }
     }
-    SUCCESS
+    // SAFETY: the caller says so.
+    unsafe { ptr::write_bytes(to, value, bytes) };
 }

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Presented, find, network, nvml, presented, tuner};
+use super::{Presented, find, memory, network, nvml, presented, tuner};
 
 /// The library under which NCCL finds the net plug-in.
 pub(crate) const NET_PLUGIN: &str = "libnccl-net-topo.so";
@@ -209,6 +209,12 @@ fn wait_for(socket: c_int) -> bool {
     ready > 0
 }
 
+unsafe extern "C" fn set_memory(to: *mut c_void, value: c_int, bytes: usize) -> *mut c_void {
+    // SAFETY: as the caller of this function.
+    unsafe { memory::set_any(to, value as u8, bytes) };
+    to
+}
+
 unsafe extern "C" fn receive(
     socket: c_int,
     to: *mut c_void,
@@ -343,6 +349,7 @@ pub(crate) fn functions() -> Vec<Presented> {
         "dlerror" => library_error,
         "dlinfo" => library_information,
         "sched_yield" => give_way,
+        "memset" => set_memory,
         "recv" => receive,
         "accept" => accept,
         "mkstemp" => make_file,
