@@ -80,7 +80,8 @@ impl Elf {
             return Err(Unusable::NotLibrary);
         }
         let length = length.len();
-        let header = read(&file, 0, HEADER_BYTES as u64, length).map_err(|_| Unusable::NotLibrary)?;
+        let header =
+            read(&file, 0, HEADER_BYTES as u64, length).map_err(|_| Unusable::NotLibrary)?;
         check_header(&header)?;
         let (at, size, count) = (word(&header, 40), half(&header, 58), half(&header, 60));
         if usize::from(size) != SECTION_BYTES || count == 0 {
@@ -233,7 +234,8 @@ fn read(file: &File, at: u64, bytes: u64, length: u64) -> Result<Vec<u8>, Unusab
         return Err(Unusable::NotLibrary);
     }
     let mut buffer = vec![0; bytes as usize];
-    file.read_exact_at(&mut buffer, at).map_err(Unusable::File)?;
+    file.read_exact_at(&mut buffer, at)
+        .map_err(Unusable::File)?;
     Ok(buffer)
 }
 

@@ -26,10 +26,7 @@ const NUMBER_BYTES: u64 = 4;
 ///
 /// # Errors
 /// Standard input or output is closed, no request comes, or the process has other threads.
-pub fn serve(
-    input: &mut impl BufRead,
-    output: &mut impl Write,
-) -> Result<(), std::io::Error> {
+pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), std::io::Error> {
     if std::fs::read_dir("/proc/self/task")?.count() > 1 {
         return Err(std::io::Error::other("the process has other threads"));
     }
@@ -78,7 +75,10 @@ impl MemoryFile {
 
     fn stream(&self) -> Result<std::fs::File, Unusable> {
         let path = self.path();
-        let opened = std::fs::OpenOptions::new().read(true).write(true).open(path);
+        let opened = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path);
         opened.map_err(Unusable::File)
     }
 
@@ -90,7 +90,10 @@ impl MemoryFile {
     fn text(&self) -> Option<String> {
         let mut text = String::new();
         let stream = self.stream().ok()?;
-        stream.take(MOST_DUMP_BYTES).read_to_string(&mut text).ok()?;
+        stream
+            .take(MOST_DUMP_BYTES)
+            .read_to_string(&mut text)
+            .ok()?;
         (!text.is_empty()).then_some(text)
     }
 }
@@ -176,12 +179,16 @@ fn job_id(
         return Ok(id);
     }
     let mut line = String::new();
-    input.read_line(&mut line).map_err(|error| error.to_string())?;
+    input
+        .read_line(&mut line)
+        .map_err(|error| error.to_string())?;
     let digits = line.trim();
     let byte = |at: usize| u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok();
     let bytes: Option<Vec<u8>> = (0..ID_BYTES).map(byte).collect();
     let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-    bytes.map(Id).ok_or_else(|| "no unique id was passed on".to_owned())
+    bytes
+        .map(Id)
+        .ok_or_else(|| "no unique id was passed on".to_owned())
 }
 
 /// The ranks of this host.

@@ -109,7 +109,9 @@ pub enum NoAnswer {
 }
 
 fn last_line(last: &Option<String>) -> String {
-    let said = last.as_ref().map(|line| format!("; its last words: {line}"));
+    let said = last
+        .as_ref()
+        .map(|line| format!("; its last words: {line}"));
     said.unwrap_or_default()
 }
 
@@ -189,7 +191,7 @@ impl Job {
     fn variables(&self, host: u32) -> Vec<(String, String)> {
         let plugin = match self.network {
             Network::Socket => "none",
-            Network::InfiniBand | Network::Plugin => NET_PLUGIN,
+            Network::Plugin => NET_PLUGIN,
         };
         let host = format!("topo-host-{host}");
         let given = [
@@ -326,7 +328,9 @@ fn how(status: ExitStatus) -> String {
 fn lines(stream: impl Read) -> Vec<String> {
     let lines = BufReader::new(stream.take(MOST_LOG_BYTES)).split(b'\n');
     let lines = lines.map_while(Result::ok);
-    lines.map(|line| String::from_utf8_lossy(&line).into_owned()).collect()
+    lines
+        .map(|line| String::from_utf8_lossy(&line).into_owned())
+        .collect()
 }
 
 /// Passes on what a host says, until it ends.

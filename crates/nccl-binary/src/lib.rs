@@ -9,9 +9,9 @@
 //! [`Answer`] is what NCCL said, in its log, its dumps and to its tuner plug-in;
 //! [`compare`](compare::compare) compares it with a plan.
 //!
-//! In reading order: `elf` (the library's file), `redirect` (its calls), `stand_in`, [`message`],
-//! `nccl` (its functions), [`host`] (a child process), [`job`] (its parent), [`machine`] (its file),
-//! [`answer`], [`log`], [`compare`](mod@compare).
+//! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
+//! [`message`], `nccl` (its functions), [`host`] (a child process), [`job`] (its parent),
+//! [`machine`] (its file), [`answer`], [`log`], [`compare`](mod@compare).
 
 pub mod answer;
 pub mod compare;

@@ -70,10 +70,13 @@ fn read_report(report: &Report, answer: &mut Answer) {
             continue;
         };
         let rows = call.times.chunks(call.protocols.max(1));
-        let times = Algorithm::ALL.into_iter().zip(rows).flat_map(|(algorithm, row)| {
-            let row = PROTOCOLS.into_iter().zip(row);
-            row.map(move |(protocol, time)| ((algorithm, protocol), *time))
-        });
+        let times = Algorithm::ALL
+            .into_iter()
+            .zip(rows)
+            .flat_map(|(algorithm, row)| {
+                let row = PROTOCOLS.into_iter().zip(row);
+                row.map(move |(protocol, time)| ((algorithm, protocol), *time))
+            });
         let times = Times {
             operations: u32::try_from(call.operations).unwrap_or(1),
             of: times.filter(|(_, time)| *time >= 0.0).collect(),
@@ -84,7 +87,9 @@ fn read_report(report: &Report, answer: &mut Answer) {
 
 /// The collective with NCCL's number.
 fn collective(number: i32) -> Option<Collective> {
-    Collective::TUNED.into_iter().find(|it| *it as i32 == number)
+    Collective::TUNED
+        .into_iter()
+        .find(|it| *it as i32 == number)
 }
 
 struct Reader<'a> {
@@ -173,9 +178,10 @@ impl Reader<'_> {
             return;
         };
         for (at, cell) in cells.enumerate() {
-            let (Some(Some(algorithm)), Some((latency, bandwidth))) =
-                (self.algorithms.get(at / PROTOCOLS.len()), cell.split_once('/'))
-            else {
+            let (Some(Some(algorithm)), Some((latency, bandwidth))) = (
+                self.algorithms.get(at / PROTOCOLS.len()),
+                cell.split_once('/'),
+            ) else {
                 continue;
             };
             let numbers = (latency.trim().parse(), bandwidth.trim().parse());
@@ -192,7 +198,8 @@ impl Reader<'_> {
         let Some((name, rest)) = text.split_once(": ") else {
             return;
         };
-        let (Ok(collective), Some(bytes)) = (Collective::from_str(name), number::<u64>(rest)) else {
+        let (Ok(collective), Some(bytes)) = (Collective::from_str(name), number::<u64>(rest))
+        else {
             return;
         };
         let mut words = rest.split_whitespace();
@@ -230,7 +237,11 @@ impl Reader<'_> {
         let Some((from, to, rest)) = ends.filter(|_| is_first) else {
             return;
         };
-        let connected = self.answer.connections.entry((channel, from, to)).or_default();
+        let connected = self
+            .answer
+            .connections
+            .entry((channel, from, to))
+            .or_default();
         connect(connected, how, rest.contains("[send]"), [from, to]);
     }
 
@@ -328,7 +339,9 @@ fn algorithm(name: &str) -> Option<Algorithm> {
 /// The number with which a text begins.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     let text = text.trim_start();
-    let end = text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|it: char| !it.is_ascii_digit())
+        .unwrap_or(text.len());
     text[..end].parse().ok()
 }
 

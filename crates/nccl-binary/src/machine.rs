@@ -62,5 +62,10 @@ fn key(element: &Element) -> String {
         .collect();
     attributes.sort();
     let children: Vec<String> = element.children.iter().map(key).collect();
-    format!("<{:?}{}>{}</>", element.tag, attributes.concat(), children.concat())
+    format!(
+        "<{:?}{}>{}</>",
+        element.tag,
+        attributes.concat(),
+        children.concat()
+    )
 }

@@ -7,8 +7,6 @@ use serde::{Deserialize, Serialize};
 /// The network that is presented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
-    /// The file's ports, which NCCL may use together as its InfiniBand transport does.
-    InfiniBand,
     /// The file's ports, each by itself, as most net plug-ins have them.
     Plugin,
     /// No ports: NCCL takes its sockets.

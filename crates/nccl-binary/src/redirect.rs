@@ -101,7 +101,10 @@ impl Library {
             return Err(Unusable::Load(load_error()));
         }
         let library = Self { handle };
-        let anchor = elf.exports.iter().find(|it| it.name.as_bytes() == ANCHOR.to_bytes());
+        let anchor = elf
+            .exports
+            .iter()
+            .find(|it| it.name.as_bytes() == ANCHOR.to_bytes());
         let anchor = anchor.ok_or(Unusable::NoFunction("ncclGetVersion"))?;
         let base = library.symbol(ANCHOR)?.addr() as u64 - anchor.address;
         // SAFETY: the functions and slots were read from the file that is loaded there.
@@ -133,7 +136,9 @@ fn load_error() -> String {
         return "the loader refuses it".to_owned();
     }
     // SAFETY: as above.
-    unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(error) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Makes bytes of the library accessible in another way.
@@ -201,7 +206,9 @@ unsafe extern "C" fn is_absent(name: *const std::ffi::c_char) -> i32 {
 
 /// Makes a function for each name that says so and fails.
 fn absent_functions(names: &[&str]) -> Result<Vec<(&'static str, usize)>, Unusable> {
-    let bytes = (names.len() * ABSENT_BYTES).next_multiple_of(PAGE as usize).max(PAGE as usize);
+    let bytes = (names.len() * ABSENT_BYTES)
+        .next_multiple_of(PAGE as usize)
+        .max(PAGE as usize);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let writable = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address that the kernel chooses.

@@ -71,7 +71,12 @@ impl Check {
 
     pub fn version(&self) -> String {
         let number = self.answer.version;
-        format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
+        format!(
+            "{}.{}.{}",
+            number / 10_000,
+            number / 100 % 100,
+            number % 100
+        )
     }
 }
 
@@ -116,7 +121,9 @@ fn check(arguments: &NcclCheckArguments, machine: Machine, settings: &Settings) 
     let gpus = planner::gpu_devices(&document).len() as u64;
     let ranks = gpus * u64::from(arguments.hosts);
     if !(1..=MOST_RANKS).contains(&ranks) {
-        bail!("the job has {ranks} GPUs; expected 1 to {MOST_RANKS}, whose processes share this machine");
+        bail!(
+            "the job has {ranks} GPUs; expected 1 to {MOST_RANKS}, whose processes share this machine"
+        );
     }
     let (complete, added) = machine::complete(&document);
     let answer = ask(arguments, &complete, ranks)?;

@@ -43,7 +43,9 @@ pub fn page(check: &Check, look: Look) -> String {
 pub fn not_compared(compared: &[Compared]) -> Vec<(&'static str, &str)> {
     let all = compared.iter();
     let missing = all.filter_map(|it| Some((it.field.name(), it.not_compared.as_ref()?)));
-    missing.map(|(field, it)| (field, it.why.as_str())).collect()
+    missing
+        .map(|(field, it)| (field, it.why.as_str()))
+        .collect()
 }
 
 /// What a reader must know about the comparison.

@@ -15,7 +15,12 @@ pub(super) fn counts(answer: &Answer, expansion: &Expansion, tally: &mut Tally) 
         tally.lacking("NCCL does not say its channels");
         return;
     };
-    tally.compare("collectives", &counts.collectives, &expansion.channels(), show);
+    tally.compare(
+        "collectives",
+        &counts.collectives,
+        &expansion.channels(),
+        show,
+    );
     tally.compare("point to point", &counts.p2p, &common.p2p.channels, show);
     let per_peer = "point to point per peer";
     tally.compare(per_peer, &counts.per_peer, &common.p2p.per_peer, show);

@@ -73,9 +73,16 @@ fn graph(kind: GraphKind, said: Option<&Graph>, planned: Option<&Graph>, tally: 
         tally.compare(what(name), &said, &planned, |it| it.name().to_owned());
     }
     let patterns = (said.pattern, planned.pattern);
-    tally.compare(what("pattern"), &patterns.0, &patterns.1, |it| it.name().to_owned());
+    tally.compare(what("pattern"), &patterns.0, &patterns.1, |it| {
+        it.name().to_owned()
+    });
     let crossing = (said.cross_nic, planned.cross_nic);
-    tally.compare(what("NIC crossing"), &crossing.0, &crossing.1, i32::to_string);
+    tally.compare(
+        what("NIC crossing"),
+        &crossing.0,
+        &crossing.1,
+        i32::to_string,
+    );
     let same = (said.same_channels, planned.same_channels);
     tally.compare(what("equal channels"), &same.0, &same.1, bool::to_string);
     // Of a channel of NVLink SHARP only the head has a meaning.
@@ -89,8 +96,11 @@ fn graph(kind: GraphKind, said: Option<&Graph>, planned: Option<&Graph>, tally: 
         let order = what(&format!("channel {at}, ranks"));
         tally.compare(order, &ranks.0[..], &ranks.1[..], list);
         let nets = (said.nets, planned.nets);
-        tally.compare(what(&format!("channel {at}, ports")), &nets.0, &nets.1, |it| {
-            it.map_or_else(|| "none".to_owned(), |nets| list(&nets))
-        });
+        tally.compare(
+            what(&format!("channel {at}, ports")),
+            &nets.0,
+            &nets.1,
+            |it| it.map_or_else(|| "none".to_owned(), |nets| list(&nets)),
+        );
     }
 }

@@ -43,15 +43,18 @@ pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
         }
         (Planned::Refused(_), Some(_)) => {
             outcome.agree();
-            rest.iter_mut().for_each(|it| it.absent("both refuse the job"));
+            rest.iter_mut()
+                .for_each(|it| it.absent("both refuse the job"));
         }
         (Planned::Plan(_), Some(_)) => {
             outcome.differ("outcome", &said, "a plan");
-            rest.iter_mut().for_each(|it| it.absent("NCCL refuses the job"));
+            rest.iter_mut()
+                .for_each(|it| it.absent("NCCL refuses the job"));
         }
         (Planned::Refused(why), None) => {
             outcome.differ("outcome", &said, &format!("refused: {why}"));
-            rest.iter_mut().for_each(|it| it.absent("topo refuses the job"));
+            rest.iter_mut()
+                .for_each(|it| it.absent("topo refuses the job"));
         }
     }
     tallies.into_iter().map(Tally::finish).collect()
@@ -61,13 +64,20 @@ fn compare_plans(answer: &Answer, plan: &Plan, tallies: &mut [Tally]) {
     let expansion = match Expansion::of(plan) {
         Ok(expansion) => expansion,
         Err(error) => {
-            tallies.iter_mut().for_each(|it| it.lacking(&error.to_string()));
+            tallies
+                .iter_mut()
+                .for_each(|it| it.lacking(&error.to_string()));
             return;
         }
     };
     let alone = plan.rank_count() == 1;
     for tally in tallies {
-        let of_several = [Field::Transports, Field::Costs, Field::Times, Field::Choices];
+        let of_several = [
+            Field::Transports,
+            Field::Costs,
+            Field::Times,
+            Field::Choices,
+        ];
         if alone && of_several.contains(&tally.field()) {
             tally.absent("a single rank has no neighbors and chooses nothing");
             continue;

@@ -51,7 +51,9 @@ impl Kind {
     fn show(&self) -> String {
         match self {
             Self::Local(Local::Direct { via, read }) => {
-                let via = via.map(|via| format!(" via rank {via}")).unwrap_or_default();
+                let via = via
+                    .map(|via| format!(" via rank {via}"))
+                    .unwrap_or_default();
                 let read = if *read { ", the receiver reads" } else { "" };
                 format!("direct{via}{read}")
             }
@@ -96,8 +98,12 @@ pub(super) fn ports(answer: &Answer, plan: &Plan, expansion: &Expansion, tally: 
     };
     let mut network = false;
     for (ends, connection) in &planned(expansion) {
-        let (Connection::Network { sender, receiver, .. }, Some(said)) =
-            (connection, answer.connections.get(ends))
+        let (
+            Connection::Network {
+                sender, receiver, ..
+            },
+            Some(said),
+        ) = (connection, answer.connections.get(ends))
         else {
             continue;
         };
@@ -105,7 +111,12 @@ pub(super) fn ports(answer: &Answer, plan: &Plan, expansion: &Expansion, tally: 
         let what = what(ends);
         let planned = (Some(port(sender)), Some(port(receiver)));
         tally.compare(format!("{what}, sender"), &said.sender, &planned.0, show);
-        tally.compare(format!("{what}, receiver"), &said.receiver, &planned.1, show);
+        tally.compare(
+            format!("{what}, receiver"),
+            &said.receiver,
+            &planned.1,
+            show,
+        );
     }
     if !network {
         tally.absent("no ring or tree uses the network");

@@ -29,8 +29,6 @@ pub(crate) struct Devices {
     pub ports: Vec<Port>,
     /// The GPUs say that they are in an NVLink domain of several hosts.
     pub nvlink_domain: bool,
-    /// Ports can be used together as one.
-    pub merging: bool,
 }
 
 /// A network port.
@@ -59,7 +57,6 @@ impl Devices {
             gpus: machine.gpus,
             ports,
             nvlink_domain,
-            merging: network == Network::InfiniBand,
         })
     }
 }
@@ -125,7 +122,6 @@ pub(crate) fn devices() -> &'static Devices {
         gpus: Vec::new(),
         ports: Vec::new(),
         nvlink_domain: false,
-        merging: false,
     };
     DEVICES.get().unwrap_or(&NONE)
 }

@@ -75,15 +75,15 @@ unsafe extern "C" fn device(out: *mut i32, number: i32) -> Code {
 fn attribute(number: i32, gpu: &phantom_machine::Gpu) -> i32 {
     let bus = gpu.bus_id.0;
     match number {
-        1 | 2 | 3 => 1024,               // most threads of a block, x, y
-        4 => 64,                         // most threads of a block, z
-        5 => i32::MAX,                   // blocks of a grid, x
-        6 | 7 => 65_535,                 // blocks of a grid, y and z
-        8 => 49_152,                     // shared memory of a block
-        9 => 65_536,                     // constant memory
-        10 => 32,                        // threads of a warp
-        12 | 82 => 65_536,               // registers of a block, of a multiprocessor
-        13 => 1_980_000,                 // clock, kHz
+        1 | 2 | 3 => 1024, // most threads of a block, x, y
+        4 => 64,           // most threads of a block, z
+        5 => i32::MAX,     // blocks of a grid, x
+        6 | 7 => 65_535,   // blocks of a grid, y and z
+        8 => 49_152,       // shared memory of a block
+        9 => 65_536,       // constant memory
+        10 => 32,          // threads of a warp
+        12 | 82 => 65_536, // registers of a block, of a multiprocessor
+        13 => 1_980_000,   // clock, kHz
         16 => MULTIPROCESSORS,
         33 => (bus >> 12 & 0xff) as i32, // PCI bus
         34 => (bus >> 4 & 0xff) as i32,  // PCI device
@@ -95,11 +95,11 @@ fn attribute(number: i32, gpu: &phantom_machine::Gpu) -> i32 {
         40 => 3,                         // copy engines
         75 => (gpu.sm / 10) as i32,
         76 => (gpu.sm % 10) as i32,
-        81 => 233_472,                   // shared memory of a multiprocessor
-        97 => 232_448,                   // most shared memory of a block on request
-        106 => 32,                       // blocks of a multiprocessor
-        111 => 1024,                     // shared memory of a block that the driver takes
-        134 => gpu.numa,                 // NUMA node of its host memory
+        81 => 233_472,   // shared memory of a multiprocessor
+        97 => 232_448,   // most shared memory of a block on request
+        106 => 32,       // blocks of a multiprocessor
+        111 => 1024,     // shared memory of a block that the driver takes
+        134 => gpu.numa, // NUMA node of its host memory
         // Overlap, mapped host memory, concurrent kernels, unified addresses, priorities of
         // streams, caches, managed memory, preemption, cooperative launches, registered memory,
         // virtual memory, descriptors, pools, GPUDirect RDMA, clusters, memory operations.
@@ -264,8 +264,8 @@ unsafe extern "C" fn pointer_attribute(out: *mut c_void, kind: i32, address: usi
             10 => put(out.cast::<i32>(), i32::from(range.kind == Kind::Device)),
             11 => put(out.cast::<usize>(), range.begin),
             12 => put(out.cast::<usize>(), range.bytes),
-            13 => put(out.cast::<i32>(), 1), // mapped
-            14 => put(out.cast::<u64>(), 1), // handles: descriptors
+            13 => put(out.cast::<i32>(), 1),   // mapped
+            14 => put(out.cast::<u64>(), 1),   // handles: descriptors
             17 => put(out.cast::<usize>(), 0), // pool
             _ => NOT_SUPPORTED,
         }
@@ -301,7 +301,7 @@ unsafe extern "C" fn write_value(_: *mut c_void, to: *mut u32, value: u32, _: u3
     unsafe { put(to, value) }
 }
 
-/// The driver's functions, by the names by which the runtime hands them out.
+/// The driver's functions, under the names that the runtime is asked for.
 pub(super) fn functions() -> Vec<Presented> {
     presented! {
         "cuInit" => initialize,

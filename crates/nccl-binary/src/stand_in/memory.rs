@@ -135,7 +135,9 @@ pub(crate) fn free(memory: *mut c_void) -> Code {
     if memory.is_null() {
         return SUCCESS;
     }
-    match take(memory.addr(), |kind| matches!(kind, Kind::Device | Kind::Host)) {
+    match take(memory.addr(), |kind| {
+        matches!(kind, Kind::Device | Kind::Host)
+    }) {
         Some(range) => {
             // SAFETY: the range is a mapping of `allocate`, and the caller of CUDA gives it up.
             unsafe { libc::munmap(memory, range.bytes) };

@@ -149,12 +149,7 @@ unsafe extern "C" fn listen_v11(_: Pointer, _: c_int, handle: Pointer, out: *mut
     unsafe { listen_on(handle, out) }
 }
 
-unsafe extern "C" fn connect(
-    _: c_int,
-    _: Pointer,
-    out: *mut Pointer,
-    _: *mut Pointer,
-) -> Code {
+unsafe extern "C" fn connect(_: c_int, _: Pointer, out: *mut Pointer, _: *mut Pointer) -> Code {
     // SAFETY: NCCL gives an address for the result.
     unsafe { put(out, SOMETHING) }
 }

@@ -64,7 +64,10 @@ unsafe extern "C" fn count(out: *mut u32) -> i32 {
 }
 
 unsafe extern "C" fn by_index(number: u32, out: *mut Device) -> i32 {
-    match i32::try_from(number).ok().filter(|it| devices::gpu(*it).is_some()) {
+    match i32::try_from(number)
+        .ok()
+        .filter(|it| devices::gpu(*it).is_some())
+    {
         // SAFETY: NVML's caller gives an address for the result.
         Some(number) => unsafe { put(out, handle(number)) },
         None => INVALID_ARGUMENT,
@@ -131,7 +134,11 @@ unsafe extern "C" fn pci(device: Device, out: *mut c_void) -> i32 {
         std::ptr::write_bytes(out.cast::<u8>(), 0, PCI_BYTES);
         put_text(out.cast(), 16, &text);
         out.byte_add(16).cast::<[u32; 3]>().write(numbers);
-        put_text(out.byte_add(PCI_BUS_ID).cast(), PCI_BYTES - PCI_BUS_ID, &text);
+        put_text(
+            out.byte_add(PCI_BUS_ID).cast(),
+            PCI_BYTES - PCI_BUS_ID,
+            &text,
+        );
     }
     SUCCESS
 }

@@ -176,7 +176,7 @@ unsafe extern "C" fn library_information(
     0
 }
 
-extern "C" fn give_way() -> c_int {
+extern "C" fn pause() -> c_int {
     let wait = libc::timespec {
         tv_sec: 0,
         tv_nsec: IDLE_NS,
@@ -348,7 +348,7 @@ pub(crate) fn functions() -> Vec<Presented> {
         "dlclose" => close_library,
         "dlerror" => library_error,
         "dlinfo" => library_information,
-        "sched_yield" => give_way,
+        "sched_yield" => pause,
         "memset" => set_memory,
         "recv" => receive,
         "accept" => accept,

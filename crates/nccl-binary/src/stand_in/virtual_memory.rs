@@ -76,7 +76,10 @@ fn keep(memory: Memory) -> u64 {
 }
 
 fn of(handle: u64) -> Option<Arc<Memory>> {
-    handles().open.get(&handle).map(|(memory, _)| memory.clone())
+    handles()
+        .open
+        .get(&handle)
+        .map(|(memory, _)| memory.clone())
 }
 
 fn new_file(bytes: usize) -> Option<OwnedFd> {
@@ -108,10 +111,7 @@ pub(super) unsafe extern "C" fn granularity(out: *mut usize, _: *const c_void, _
 
 fn create_memory(bytes: usize, properties: Properties) -> Result<u64, Code> {
     let file = new_file(bytes).ok_or(OUT_OF_MEMORY)?;
-    Ok(keep(Memory {
-        file,
-        properties,
-    }))
+    Ok(keep(Memory { file, properties }))
 }
 
 pub(super) unsafe extern "C" fn create(
@@ -349,4 +349,3 @@ pub(super) unsafe extern "C" fn multicast(
         Err(code) => code,
     }
 }
-
