@@ -11,7 +11,7 @@
 //!
 //! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
 //! [`message`], `nccl` (its functions), [`host`] (a child process), [`job`] (its parent),
-//! [`machine`] (its file), [`answer`], [`log`], [`compare`](mod@compare).
+//! [`machine`] (its file), [`answer`], [`log`], [`compare`](mod@compare), [`wheel`] (fetching one).
 
 pub mod answer;
 pub mod compare;
@@ -25,6 +25,7 @@ pub mod message;
 mod nccl;
 mod redirect;
 mod stand_in;
+pub mod wheel;
 
 pub use error::Unusable;
 pub use redirect::examine;

@@ -171,7 +171,7 @@ impl Reader<'_> {
         };
         if name == "Algorithm" {
             let names = cells.filter(|cell| !cell.is_empty());
-            self.algorithms = names.map(|name| algorithm(name)).collect();
+            self.algorithms = names.map(algorithm).collect();
             return;
         }
         let Ok(collective) = Collective::from_str(name) else {

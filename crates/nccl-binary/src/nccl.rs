@@ -30,26 +30,32 @@ pub type Communicator = *mut c_void;
 type Code = c_int;
 type Buffer = *mut c_void;
 
-/// The functions of one library.
-pub struct Nccl {
-    version: unsafe extern "C" fn(*mut c_int) -> Code,
-    id: unsafe extern "C" fn(*mut Id) -> Code,
-    error: unsafe extern "C" fn(Code) -> *const c_char,
-    start: unsafe extern "C" fn() -> Code,
-    end: unsafe extern "C" fn() -> Code,
-    init: unsafe extern "C" fn(*mut Communicator, c_int, Id, c_int) -> Code,
-    reducing: [WithOperation; 2],
-    all_gather: unsafe extern "C" fn(Buffer, Buffer, usize, c_int, Communicator, Buffer) -> Code,
-    broadcast: WithOperation,
-    reduce: Reduce,
-}
-
+type GetVersion = unsafe extern "C" fn(*mut c_int) -> Code;
+type GetId = unsafe extern "C" fn(*mut Id) -> Code;
+type ErrorText = unsafe extern "C" fn(Code) -> *const c_char;
+type GroupFunction = unsafe extern "C" fn() -> Code;
+type InitRank = unsafe extern "C" fn(*mut Communicator, c_int, Id, c_int) -> Code;
+type AllGather = unsafe extern "C" fn(Buffer, Buffer, usize, c_int, Communicator, Buffer) -> Code;
 /// All-reduce and reduce-scatter with an operation, broadcast with a root.
 type WithOperation =
     unsafe extern "C" fn(Buffer, Buffer, usize, c_int, c_int, Communicator, Buffer) -> Code;
-
 type Reduce =
     unsafe extern "C" fn(Buffer, Buffer, usize, c_int, c_int, c_int, Communicator, Buffer) -> Code;
+
+/// The functions of one library.
+pub struct Nccl {
+    version: GetVersion,
+    id: GetId,
+    error: ErrorText,
+    start: GroupFunction,
+    end: GroupFunction,
+    init: InitRank,
+    all_reduce: WithOperation,
+    reduce_scatter: WithOperation,
+    all_gather: AllGather,
+    broadcast: WithOperation,
+    reduce: Reduce,
+}
 
 /// One rank's part of a collective.
 #[derive(Debug, Clone, Copy)]
@@ -71,22 +77,23 @@ impl Nccl {
     /// One is missing.
     pub fn of(library: &Library) -> Result<Self, Unusable> {
         macro_rules! look_up {
-            ($name:literal) => {
+            ($name:literal, $type:ty) => {
                 // SAFETY: nccl.h declares the function with this type.
-                unsafe { std::mem::transmute(library.symbol($name)?) }
+                unsafe { std::mem::transmute::<*mut c_void, $type>(library.symbol($name)?) }
             };
         }
         Ok(Self {
-            version: look_up!(c"ncclGetVersion"),
-            id: look_up!(c"ncclGetUniqueId"),
-            error: look_up!(c"ncclGetErrorString"),
-            start: look_up!(c"ncclGroupStart"),
-            end: look_up!(c"ncclGroupEnd"),
-            init: look_up!(c"ncclCommInitRank"),
-            reducing: [look_up!(c"ncclAllReduce"), look_up!(c"ncclReduceScatter")],
-            all_gather: look_up!(c"ncclAllGather"),
-            broadcast: look_up!(c"ncclBroadcast"),
-            reduce: look_up!(c"ncclReduce"),
+            version: look_up!(c"ncclGetVersion", GetVersion),
+            id: look_up!(c"ncclGetUniqueId", GetId),
+            error: look_up!(c"ncclGetErrorString", ErrorText),
+            start: look_up!(c"ncclGroupStart", GroupFunction),
+            end: look_up!(c"ncclGroupEnd", GroupFunction),
+            init: look_up!(c"ncclCommInitRank", InitRank),
+            all_reduce: look_up!(c"ncclAllReduce", WithOperation),
+            reduce_scatter: look_up!(c"ncclReduceScatter", WithOperation),
+            all_gather: look_up!(c"ncclAllGather", AllGather),
+            broadcast: look_up!(c"ncclBroadcast", WithOperation),
+            reduce: look_up!(c"ncclReduce", Reduce),
         })
     }
 
@@ -165,15 +172,14 @@ impl Nccl {
             output,
             stream,
         } = *part;
-        let [all_reduce, reduce_scatter] = self.reducing;
         // SAFETY: the buffers are as long as the message, the communicator and stream are live.
         let code = unsafe {
             match collective {
                 Collective::AllReduce => {
-                    all_reduce(input, output, count, FLOAT, SUM, communicator, stream)
+                    (self.all_reduce)(input, output, count, FLOAT, SUM, communicator, stream)
                 }
                 Collective::ReduceScatter => {
-                    reduce_scatter(input, output, count, FLOAT, SUM, communicator, stream)
+                    (self.reduce_scatter)(input, output, count, FLOAT, SUM, communicator, stream)
                 }
                 Collective::AllGather => {
                     (self.all_gather)(input, output, count, FLOAT, communicator, stream)

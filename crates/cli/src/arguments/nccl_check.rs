@@ -14,6 +14,7 @@ Examples:
   topo nccl-check topologies/dgx-h100 --hosts 2 --nccl libnccl.so.2
   topo nccl-check topology.xml --nccl libnccl.so.2 --set NCCL_CROSS_NIC=0
   topo nccl-check topology.xml --nccl libnccl.so.2 --json
+  topo nccl-check topology.xml --nccl 2.30.7 --yes   fetch it from PyPI first
 
 topo starts this NCCL, unmodified, on stand-ins for the GPUs and network ports of the file: a process
 per host, without a GPU, without root, over the loopback interface only. NCCL's variables of the
@@ -36,9 +37,12 @@ pub struct NcclCheckArguments {
     /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// NCCL's library
-    #[arg(long, value_name = "libnccl.so.2")]
+    /// NCCL's library; or a version, such as 2.30.7, which is fetched from PyPI by pip into a cache
+    #[arg(long, value_name = "libnccl.so.2|VERSION")]
     pub nccl: PathBuf,
+    /// Fetch the version without asking: its license is NVIDIA's
+    #[arg(long)]
+    pub yes: bool,
     /// Hosts in the job, each like FILE
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = within::<u32>(1..=64))]
     pub hosts: u32,

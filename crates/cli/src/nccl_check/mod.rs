@@ -1,10 +1,13 @@
 //! `topo nccl-check`: asks the user's own NCCL what it decides, and compares it with the plan.
 
 pub mod json;
+mod library;
+mod memory;
 mod page;
 
 use std::ffi::OsString;
 use std::io::{self, BufReader};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +91,8 @@ pub fn run(
     let settings = settings(arguments, output)?;
     let machine = Machine::read(&arguments.file, output)?;
     machine.refuse_rccl()?;
-    let check = check(arguments, machine, &settings)?;
+    let library = library::find(arguments, environment, output)?;
+    let check = check(arguments, &library, machine, &settings)?;
     output.differs = !check.agrees();
     output.text = match arguments.form.format() {
         TextOrJson::Text => page::page(&check, environment.look()),
@@ -109,7 +113,12 @@ fn settings(arguments: &NcclCheckArguments, output: &mut Output) -> Result<Setti
     with_graph_file(Settings::from_variables(arguments.set.clone()), output)
 }
 
-fn check(arguments: &NcclCheckArguments, machine: Machine, settings: &Settings) -> Result<Check> {
+fn check(
+    arguments: &NcclCheckArguments,
+    library: &Path,
+    machine: Machine,
+    settings: &Settings,
+) -> Result<Check> {
     let Machine { name, document } = machine;
     let system = System::from_document(&document)?;
     if system.hosts().len() > 1 {
@@ -125,8 +134,9 @@ fn check(arguments: &NcclCheckArguments, machine: Machine, settings: &Settings) 
             "the job has {ranks} GPUs; expected 1 to {MOST_RANKS}, whose processes share this machine"
         );
     }
+    memory::check(arguments.hosts, gpus)?;
     let (complete, added) = machine::complete(&document);
-    let answer = ask(arguments, &complete, ranks)?;
+    let answer = ask(arguments, library, &complete, ranks)?;
     let (planned, planned_on_dump) = plan(&name, &complete, &answer, arguments, settings)?;
     let compared = match &planned {
         Ok(plan) => compare(&answer, Planned::Plan(plan)),
@@ -143,7 +153,7 @@ fn check(arguments: &NcclCheckArguments, machine: Machine, settings: &Settings) 
         name,
         hosts: arguments.hosts,
         ranks,
-        library: arguments.nccl.display().to_string(),
+        library: library.display().to_string(),
         answer,
         planned_on_dump,
         compared,
@@ -152,8 +162,12 @@ fn check(arguments: &NcclCheckArguments, machine: Machine, settings: &Settings) 
 }
 
 /// Asks NCCL.
-fn ask(arguments: &NcclCheckArguments, document: &Document, ranks: u64) -> Result<Answer> {
-    let library = &arguments.nccl;
+fn ask(
+    arguments: &NcclCheckArguments,
+    library: &Path,
+    document: &Document,
+    ranks: u64,
+) -> Result<Answer> {
     let of_library = |why: &dyn std::fmt::Display| anyhow!("{} {why}", library.display());
     nccl_binary::examine(library).map_err(|why| of_library(&why))?;
     let library = std::path::absolute(library)

@@ -52,7 +52,7 @@ pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
                 .for_each(|it| it.absent("NCCL refuses the job"));
         }
         (Planned::Refused(why), None) => {
-            outcome.differ("outcome", &said, &format!("refused: {why}"));
+            outcome.differ("outcome", &said, format!("refused: {why}"));
             rest.iter_mut()
                 .for_each(|it| it.absent("topo refuses the job"));
         }

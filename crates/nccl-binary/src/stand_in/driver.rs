@@ -75,7 +75,7 @@ unsafe extern "C" fn device(out: *mut i32, number: i32) -> Code {
 fn attribute(number: i32, gpu: &phantom_machine::Gpu) -> i32 {
     let bus = gpu.bus_id.0;
     match number {
-        1 | 2 | 3 => 1024, // most threads of a block, x, y
+        1..=3 => 1024,     // most threads of a block, x, y
         4 => 64,           // most threads of a block, z
         5 => i32::MAX,     // blocks of a grid, x
         6 | 7 => 65_535,   // blocks of a grid, y and z

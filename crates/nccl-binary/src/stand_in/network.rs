@@ -66,9 +66,9 @@ unsafe extern "C" fn device_count(out: *mut c_int) -> Code {
 
 fn properties_of<const N: usize>(device: c_int) -> Option<PropertiesV9<N>> {
     let port = devices::port(device)?;
-    let mut together = Together::<N>::default();
-    together.count = 1;
-    together.devices[0] = device;
+    let mut devices = [0; N];
+    devices[0] = device;
+    let together = Together { count: 1, devices };
     Some(PropertiesV9 {
         name: port.name.as_ptr(),
         pci_path: ptr::null(),
