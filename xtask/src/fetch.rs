@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use nccl_binary::wheel::{KNOWN, PACKAGE, fetch};
+use nccl_binary::package::{KNOWN, PACKAGE, fetch};
 
 use xtask::workspace::nccl_libraries;
 

@@ -11,7 +11,8 @@
 //!
 //! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
 //! [`message`], `nccl` (its functions), [`host`] (a child process), [`job`] (its parent),
-//! [`machine`] (its file), [`answer`], [`log`], [`compare`](mod@compare), [`wheel`] (fetching one).
+//! [`machine`] (its file), [`answer`], [`log`], [`compare`](mod@compare), [`package`] (fetching a
+//! library).
 
 pub mod answer;
 pub mod compare;
@@ -23,9 +24,9 @@ pub mod log;
 pub mod machine;
 pub mod message;
 mod nccl;
+pub mod package;
 mod redirect;
 mod stand_in;
-pub mod wheel;
 
 pub use error::Unusable;
 pub use redirect::examine;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use nccl_binary::wheel::{self, PACKAGE};
+use nccl_binary::package::{self, PACKAGE};
 
 use crate::arguments::nccl_check::NcclCheckArguments;
 use crate::environment::Environment;
@@ -19,7 +19,7 @@ pub fn find(
     output: &mut Output,
 ) -> Result<PathBuf> {
     let given = &arguments.nccl;
-    let version = given.to_str().filter(|text| wheel::is_version(text));
+    let version = given.to_str().filter(|text| package::is_version(text));
     let Some(version) = version.filter(|_| !given.exists()) else {
         return Ok(given.clone());
     };
@@ -28,7 +28,7 @@ pub fn find(
         "there is no cache for NCCL: neither XDG_CACHE_HOME nor HOME is an absolute path",
     )?;
     let cache = cache.join(FOLDER);
-    if let Some(library) = wheel::cached(&cache, version) {
+    if let Some(library) = package::cached(&cache, version) {
         return Ok(library);
     }
     let license = format!(
@@ -44,5 +44,5 @@ pub fn find(
         "NCCL {version} was fetched into {}; {license}",
         cache.display()
     ));
-    Ok(wheel::fetch(&cache, version)?)
+    Ok(package::fetch(&cache, version)?)
 }

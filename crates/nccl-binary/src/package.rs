@@ -102,7 +102,7 @@ pub fn fetch(cache: &Path, version: &str) -> Result<PathBuf, FetchError> {
         .and_then(|()| fetch_into(&beside, version))
         .and_then(|()| {
             let place = cache.join(version);
-            match fs::rename(beside.join("wheel"), &place) {
+            match fs::rename(beside.join("package"), &place) {
                 // Another process was faster.
                 Err(_) if cached(cache, version).is_some() => Ok(()),
                 done => done.map_err(of_cache),
@@ -151,12 +151,12 @@ fn fetch_into(folder: &Path, version: &str) -> Result<(), FetchError> {
     run(&mut command).map_err(failed)?;
     let entries = fs::read_dir(folder).map_err(|error| failed(error.to_string()))?;
     let paths = entries.flatten().map(|entry| entry.path());
-    let mut wheels = paths.filter(|path| path.extension().is_some_and(|it| it == "whl"));
-    let wheel = wheels.next();
-    let wheel = wheel.ok_or_else(|| failed("pip downloaded no wheel".to_owned()))?;
+    let mut archives = paths.filter(|path| path.extension().is_some_and(|it| it == "whl"));
+    let archive = archives.next();
+    let archive = archive.ok_or_else(|| failed("pip downloaded no wheel".to_owned()))?;
     let mut unpack = Command::new("python3");
-    unpack.args(["-m", "zipfile", "-e"]).arg(&wheel);
-    unpack.arg(folder.join("wheel"));
+    unpack.args(["-m", "zipfile", "-e"]).arg(&archive);
+    unpack.arg(folder.join("package"));
     run(&mut unpack).map_err(failed)
 }
 
