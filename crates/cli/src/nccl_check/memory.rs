@@ -9,8 +9,8 @@ use crate::render::count;
 /// Memory of a host's process before it has GPUs, bytes: NCCL's code and tables.
 const PER_HOST: u64 = 200 << 20;
 
-/// Memory of each GPU of a host, bytes: buffers and threads.
-const PER_GPU: u64 = 25 << 20;
+/// Memory of each GPU of a host, bytes: buffers and threads. Two hosts of 8 GPUs took 1.2 GB.
+const PER_GPU: u64 = 50 << 20;
 
 /// Most bytes of the kernel's table of memory.
 const TABLE_BYTES: u64 = 1 << 16;
