@@ -16,6 +16,13 @@ pub enum Unusable {
     /// It is for other processors.
     #[error("is for {0}; expected a library for x86-64, the only one that can be asked")]
     Architecture(String),
+    /// This machine cannot load what is asked.
+    #[error(
+        "can be asked on Linux with an x86-64 processor; this is {} with {}",
+        std::env::consts::OS,
+        std::env::consts::ARCH
+    )]
+    Platform,
     /// It lacks its end.
     #[error("is truncated: it has {length} bytes and needs {expected}; copy or download it again")]
     Truncated {

@@ -89,7 +89,7 @@ pub enum NoAnswer {
     #[error("{0}")]
     Unusable(String),
     /// The deadline has passed.
-    #[error("NCCL did not answer within {seconds} s{}", last_line(.last))]
+    #[error("NCCL did not answer within {seconds} s (--timeout){}", last_line(.last))]
     Deadline {
         /// The deadline.
         seconds: u64,

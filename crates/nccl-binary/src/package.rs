@@ -14,6 +14,12 @@ pub const PACKAGE: &str = "nvidia-nccl-cu12";
 /// Where the package has the library.
 const LIBRARY: &str = "nvidia/nccl/lib/libnccl.so.2";
 
+/// Where the package's description has the license.
+const LICENSES: [&str; 2] = ["licenses/License.txt", "License.txt"];
+
+/// Most bytes of a license.
+const MOST_LICENSE_BYTES: u64 = 1 << 16;
+
 /// SHA-256 of the wheels for x86-64 with which this crate is tested, by version.
 pub const KNOWN: [(&str, &str); 6] = [
     (
@@ -77,6 +83,17 @@ pub fn is_version(text: &str) -> bool {
 pub fn cached(cache: &Path, version: &str) -> Option<PathBuf> {
     let library = cache.join(version).join(LIBRARY);
     library.is_file().then_some(library)
+}
+
+/// The text of the license in the package of a version, if the cache has it.
+pub fn license(cache: &Path, version: &str) -> Option<String> {
+    let entries = fs::read_dir(cache.join(version)).ok()?;
+    let folders = entries.flatten().map(|entry| entry.path());
+    let mut folders = folders.filter(|path| path.extension().is_some_and(|it| it == "dist-info"));
+    let folder = folders.next()?;
+    LICENSES
+        .iter()
+        .find_map(|name| files::read_text(&folder.join(name), MOST_LICENSE_BYTES).ok())
 }
 
 /// Fetches a version into a cache by pip, and returns the library. Wheels of [`KNOWN`] must have

@@ -41,6 +41,9 @@ const NEEDED: [&str; 11] = [
 /// # Errors
 /// It cannot be asked.
 pub fn examine(path: &Path) -> Result<Elf, Unusable> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Err(Unusable::Platform);
+    }
     let elf = Elf::read(path)?;
     for name in NEEDED {
         if !elf.exports.iter().any(|it| it.name == name) {

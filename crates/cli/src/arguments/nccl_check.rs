@@ -40,7 +40,7 @@ pub struct NcclCheckArguments {
     /// NCCL's library; or a version, such as 2.30.7, which is fetched from PyPI by pip into a cache
     #[arg(long, value_name = "libnccl.so.2|VERSION")]
     pub nccl: PathBuf,
-    /// Fetch the version without asking: its license is NVIDIA's
+    /// Fetch the version if the cache lacks it, and agree to its license, NVIDIA's
     #[arg(long)]
     pub yes: bool,
     /// Hosts in the job, each like FILE
@@ -49,6 +49,9 @@ pub struct NcclCheckArguments {
     /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
     #[arg(long)]
     pub nvlink_domain: bool,
+    /// End NCCL when it has not answered after this, s [default: 60, and 2 for each GPU]
+    #[arg(short = 'T', long, value_name = "S", value_parser = within::<u64>(1..=86_400))]
+    pub timeout: Option<u64>,
     /// The network that NCCL finds
     #[arg(long, value_enum, default_value_t = Net::Plugin)]
     pub net: Net,

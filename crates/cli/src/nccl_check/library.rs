@@ -1,5 +1,6 @@
 //! The library that is asked: a file, or a version from the cache.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -7,17 +8,12 @@ use nccl_binary::package::{self, PACKAGE};
 
 use crate::arguments::nccl_check::NcclCheckArguments;
 use crate::environment::Environment;
-use crate::output::Output;
 
 /// The folder of libraries in the cache.
 const FOLDER: &str = "nccl";
 
 /// The library's file. A version that the cache lacks is fetched, if the user agrees.
-pub fn find(
-    arguments: &NcclCheckArguments,
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<PathBuf> {
+pub fn find(arguments: &NcclCheckArguments, environment: &Environment) -> Result<PathBuf> {
     let given = &arguments.nccl;
     let version = given.to_str().filter(|text| package::is_version(text));
     let Some(version) = version.filter(|_| !given.exists()) else {
@@ -31,18 +27,21 @@ pub fn find(
     if let Some(library) = package::cached(&cache, version) {
         return Ok(library);
     }
-    let license = format!(
-        "NVIDIA publishes it under the license at https://pypi.org/project/{PACKAGE}/{version}/"
-    );
     if !arguments.yes {
         bail!(
-            "NCCL {version} is not in {}: with --yes, pip downloads {PACKAGE}=={version} (about 300 MB) into it; {license}",
+            "NCCL {version} is not in {}: with --yes, pip downloads {PACKAGE}=={version} (about 300 MB) into it, under \
+             NVIDIA's license (https://pypi.org/project/{PACKAGE}/{version}/)",
             cache.display()
         );
     }
-    output.warnings.push(format!(
-        "NCCL {version} was fetched into {}; {license}",
+    let library = package::fetch(&cache, version)?;
+    let license = package::license(&cache, version);
+    let license = license.unwrap_or_else(|| "its license is not in the package\n".to_owned());
+    // Nobody may be listening.
+    let _ = write!(
+        std::io::stderr(),
+        "NCCL {version} was fetched into {}, under this license:\n\n{license}\n",
         cache.display()
-    ));
-    Ok(package::fetch(&cache, version)?)
+    );
+    Ok(library)
 }

@@ -45,9 +45,9 @@ const SIZES: [u64; 7] = [
     256 << 20,
 ];
 
-/// When NCCL must have answered: a start, and more for each rank.
-const DEADLINE: Duration = Duration::from_secs(60);
-const DEADLINE_PER_RANK: Duration = Duration::from_secs(2);
+/// When NCCL must have answered without --timeout: a start, and more for each rank, s.
+const DEADLINE: u64 = 60;
+const DEADLINE_PER_RANK: u64 = 2;
 
 /// Most GPUs of a job that is asked about; its processes share this machine.
 const MOST_RANKS: u64 = 512;
@@ -91,7 +91,7 @@ pub fn run(
     let settings = settings(arguments, output)?;
     let machine = Machine::read(&arguments.file, output)?;
     machine.refuse_rccl()?;
-    let library = library::find(arguments, environment, output)?;
+    let library = library::find(arguments, environment)?;
     let check = check(arguments, &library, machine, &settings)?;
     output.differs = !check.agrees();
     output.text = match arguments.form.format() {
@@ -172,6 +172,8 @@ fn ask(
     nccl_binary::examine(library).map_err(|why| of_library(&why))?;
     let library = std::path::absolute(library)
         .with_context(|| format!("cannot find {}", library.display()))?;
+    let seconds = arguments.timeout;
+    let seconds = seconds.unwrap_or(DEADLINE + DEADLINE_PER_RANK * ranks);
     let job = Job {
         program: std::env::current_exe().context("cannot find topo's own file")?,
         arguments: vec![OsString::from(HOST_COMMAND)],
@@ -186,7 +188,7 @@ fn ask(
         sizes: SIZES.to_vec(),
         graphs: true,
         variables: arguments.set.clone(),
-        deadline: DEADLINE + DEADLINE_PER_RANK * u32::try_from(ranks).unwrap_or(u32::MAX),
+        deadline: Duration::from_secs(seconds),
     };
     let hosts = job.run().map_err(|error| match error {
         NoAnswer::Unusable(why) => of_library(&why),
