@@ -35,6 +35,10 @@ pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), st
     let mut line = String::new();
     input.read_line(&mut line)?;
     let request: Request = serde_json::from_str(&line)?;
+    // SAFETY: reads the number of the parent.
+    if unsafe { libc::getppid() } as u32 != request.parent {
+        return Err(std::io::Error::other("it has ended"));
+    }
     // SAFETY: there are no other threads.
     let said = match unsafe { answer(&request, input, output) } {
         Ok(report) => Said::Report(Box::new(report)),

@@ -85,6 +85,17 @@ pub enum NoAnswer {
     /// A process cannot be started or asked.
     #[error("cannot ask NCCL in a process of its own: {0}")]
     Start(#[from] std::io::Error),
+    /// Memory ran out.
+    #[error(
+        "NCCL got no memory on host {host}: {line}; use a machine with more, or fewer --hosts, and \
+         raise limits (ulimit -v)"
+    )]
+    Memory {
+        /// The host.
+        host: u32,
+        /// NCCL's words.
+        line: String,
+    },
     /// The library cannot be asked. The text continues a sentence that begins with its name.
     #[error("{0}")]
     Unusable(String),
@@ -147,6 +158,13 @@ impl Drop for Hosts {
 /// for a path in them.
 const NO_WORD: &str = "KV Convert to str";
 
+/// How NCCL says that it got no memory: its own words, CUDA's and the system's.
+const NO_MEMORY: [&str; 3] = [
+    "Failed to malloc",
+    "out of memory",
+    "Cannot allocate memory",
+];
+
 impl Job {
     /// Asks NCCL. All processes have ended afterwards.
     ///
@@ -154,6 +172,9 @@ impl Job {
     /// NCCL gave no answer. A refusal is an answer.
     pub fn run(&self) -> Result<Vec<HostAnswer>, NoAnswer> {
         let answers = self.run_once()?;
+        if let Some(error) = without_memory(&answers) {
+            return Err(error);
+        }
         let has_no_word = |answer: &HostAnswer| {
             let refused = answer.report.refusal.is_some();
             refused && answer.log.iter().any(|line| line.contains(NO_WORD))
@@ -231,6 +252,7 @@ impl Job {
         // A host that fails from here on ends with this value.
         let mut host = Hosts(vec![host]);
         let request = Request {
+            parent: std::process::id(),
             library: self.library.clone(),
             topology: self.topology.clone(),
             host: number,
@@ -287,6 +309,18 @@ impl Job {
         }
         Ok(())
     }
+}
+
+/// A refusal that says nothing about the job: this machine has too little memory.
+fn without_memory(answers: &[HostAnswer]) -> Option<NoAnswer> {
+    let refused = answers.iter().any(|it| it.report.refusal.is_some());
+    let says = |line: &&String| NO_MEMORY.iter().any(|words| line.contains(words));
+    let mut lines = (0..).zip(answers).filter_map(|(host, answer)| {
+        let line = answer.log.iter().find(says)?;
+        Some((host, line.clone()))
+    });
+    let (host, line) = lines.next().filter(|_| refused)?;
+    Some(NoAnswer::Memory { host, line })
 }
 
 fn log_of(host: &mut Host) -> Vec<String> {

@@ -16,6 +16,8 @@ pub enum Network {
 /// What one host is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
+    /// The process that asks.
+    pub parent: u32,
     /// NCCL's library.
     pub library: PathBuf,
     /// The text of the host's topology file.
