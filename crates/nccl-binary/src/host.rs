@@ -142,9 +142,8 @@ unsafe fn answer(
         set_variable(name, value);
     }
     set_variable("NCCL_TOPO_FILE", &topology.path());
-    if request.host == 0 {
-        set_variable("NCCL_TOPO_DUMP_FILE", &dumps[0].path());
-    }
+    // Rank 0 writes it; all ranks of an NVLink domain must know, since they join it together.
+    set_variable("NCCL_TOPO_DUMP_FILE", &dumps[0].path());
     if request.host == 0 && request.graphs {
         set_variable("NCCL_GRAPH_DUMP_FILE", &dumps[1].path());
     }

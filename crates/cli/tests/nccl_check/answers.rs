@@ -13,7 +13,7 @@ pub struct Sample {
     arguments: &'static [&'static str],
 }
 
-pub const SAMPLES: [Sample; 3] = [
+pub const SAMPLES: [Sample; 4] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -23,6 +23,11 @@ pub const SAMPLES: [Sample; 3] = [
         name: "two_hosts",
         machine: "workstation-2gpu",
         arguments: &["--hosts", "2"],
+    },
+    Sample {
+        name: "nvlink_domain",
+        machine: "gb200-nvl72-tray",
+        arguments: &["--hosts", "2", "--nvlink-domain"],
     },
     Sample {
         name: "sockets",
