@@ -25,13 +25,14 @@ const MOST_MESSAGE_BYTES: u64 = 256 << 20;
 
 /// Variables that are given here, and that nobody else can set: they say where NCCL finds what is
 /// presented, and what it writes.
-pub const RESERVED: [&str; 15] = [
+pub const RESERVED: [&str; 17] = [
     "NCCL_COMM_ID",
     "NCCL_CONF_FILE",
     "NCCL_DEBUG",
     "NCCL_DEBUG_FILE",
     "NCCL_DEBUG_SUBSYS",
     "NCCL_GRAPH_DUMP_FILE",
+    "NCCL_GRAPH_DUMP_FILE_RANK",
     "NCCL_HOSTID",
     "NCCL_NET",
     "NCCL_NET_PLUGIN",
@@ -39,6 +40,7 @@ pub const RESERVED: [&str; 15] = [
     "NCCL_RUNTIME_CONNECT",
     "NCCL_SOCKET_IFNAME",
     "NCCL_TOPO_DUMP_FILE",
+    "NCCL_TOPO_DUMP_FILE_RANK",
     "NCCL_TOPO_FILE",
     "NCCL_TUNER_PLUGIN",
 ];

@@ -6,7 +6,7 @@
 //! answered where the library looks for them. No file is changed, and none is written. NCCL then
 //! makes its communicator and starts collectives, of which nothing is computed or sent.
 //!
-//! [`Answer`] is what NCCL said, in its log, its dumps and to its tuner plug-in;
+//! [`Answer`](answer::Answer) is what NCCL said, in its log, its dumps and to its tuner plug-in;
 //! [`compare`](compare::compare) compares it with a plan.
 //!
 //! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
