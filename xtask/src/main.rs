@@ -1,5 +1,6 @@
 //! Chores of the project's developers: `cargo xtask …`.
 
+mod fetch;
 mod fuzz;
 mod loom;
 mod matrix;
@@ -31,6 +32,8 @@ enum Chore {
     Bless(BlessArguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
+    /// Fetch libraries of others with which tests run, into a cache
+    Fetch(fetch::Arguments),
     /// Fuzz every reader of bytes from outside
     Fuzz(fuzz::Arguments),
     /// Compile the GPU kernels for all architectures without a GPU, and check their resources
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
+        Chore::Fetch(arguments) => fetch::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Kernels(arguments) => kernels::run(&arguments),
         Chore::Loom => loom::run(),

@@ -16,6 +16,11 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), Into::into)
 }
 
+/// NCCL's libraries, each in a folder named by its version (`cargo xtask fetch nccl`).
+pub fn nccl_libraries() -> PathBuf {
+    target().join("nccl")
+}
+
 /// Cargo in the repository.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));

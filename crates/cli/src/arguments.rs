@@ -4,6 +4,7 @@ pub mod bound;
 pub mod compare;
 pub mod join;
 pub mod machine;
+pub mod nccl_check;
 pub mod nccl_tests;
 pub mod run;
 pub mod simulate;
@@ -32,6 +33,7 @@ use machine::{
     AssumeArguments, COMPLETE_EXAMPLES, CompleteArguments, DOCTOR_EXAMPLES, DoctorArguments,
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
+use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
 
@@ -169,6 +171,12 @@ pub enum Command {
     /// Write the file of a virtual machine from that of its host
     #[command(after_help = VM_EXAMPLES)]
     Vm(VmArguments),
+    /// Start an NCCL library on a machine's stand-ins, without a GPU, and compare it with the plan
+    #[command(name = "nccl-check", after_help = NCCL_CHECK_EXAMPLES)]
+    NcclCheck(NcclCheckArguments),
+    /// One host of topo nccl-check
+    #[command(name = "nccl-host", hide = true)]
+    NcclHost,
     /// Show what one rank does for a collective, step by step, and prove that it is right
     #[command(after_help = PROGRAM_EXAMPLES)]
     Program(ProgramArguments),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use planner::Settings;
 
@@ -58,6 +59,8 @@ pub struct Environment {
     pub visible_devices: Option<String>,
     /// `CUDA_LAUNCH_BLOCKING` is set and not 0.
     pub blocking_launches: bool,
+    /// The folder for what can be fetched again: `topo` in `XDG_CACHE_HOME` or `~/.cache`.
+    pub cache: Option<PathBuf>,
     /// Standard output may be colored.
     pub color: bool,
     /// Standard error is a terminal, on which progress can be shown.
@@ -98,7 +101,11 @@ impl Environment {
         let columns = terminal.then(terminal_size::terminal_size).flatten();
         let columns = columns.map(|(width, _)| usize::from(width.0));
         let columns = columns.or_else(|| text("COLUMNS").parse().ok());
+        let folder =
+            |name| Some(PathBuf::from(std::env::var_os(name)?)).filter(|it| it.is_absolute());
+        let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
         Self {
+            cache: cache.map(|it| it.join("topo")),
             nccl: nccl.collect(),
             launcher,
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),

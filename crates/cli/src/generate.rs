@@ -55,6 +55,7 @@ pub fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
     pages.extend(
         command
             .get_subcommands()
+            .filter(|sub| !sub.is_hide_set())
             .map(|sub| (format!("topo-{}", sub.get_name()), sub)),
     );
     for (name, command) in pages {

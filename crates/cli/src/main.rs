@@ -6,7 +6,7 @@
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`diff`], [`program`],
 //! [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
-//! [`doctor`], [`matrix`], [`complete`], [`vm`], [`render`], [`report`],
+//! [`doctor`], [`matrix`], [`nccl_check`], [`complete`], [`vm`], [`render`], [`report`],
 //! [`schemas`], [`output`], [`exit`].
 
 mod arguments;
@@ -25,6 +25,7 @@ mod job;
 mod join;
 mod live;
 mod matrix;
+mod nccl_check;
 mod numbers;
 mod output;
 mod plan;
@@ -73,6 +74,8 @@ fn main() -> ExitCode {
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
+        Command::NcclCheck(arguments) => nccl_check::run(arguments, &environment, &mut output),
+        Command::NcclHost => nccl_check::serve(),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),
         Command::Run(arguments) => run::run(arguments, &environment, &mut output),
         Command::Simulate(arguments) => simulate::run(arguments, &environment, &mut output),

@@ -7,6 +7,7 @@ use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
 use crate::matrix::MatrixReport;
+use crate::nccl_check::json::NcclCheckReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
 use crate::program::json::ProgramReport;
@@ -20,13 +21,14 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 15] = [
+const SCHEMAS: [Kind; 16] = [
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
     ("matrix", report::schema::<MatrixReport>),
+    ("nccl-check", report::schema::<NcclCheckReport>),
     ("path", report::schema::<PathReport>),
     ("plan", plan::schema),
     ("probe", report::schema::<ProbeReport<'static>>),

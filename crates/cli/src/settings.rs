@@ -19,7 +19,12 @@ pub fn read_settings(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<Settings> {
-    let mut settings = environment.settings(&arguments.variables, &mut output.warnings);
+    let settings = environment.settings(&arguments.variables, &mut output.warnings);
+    with_graph_file(settings, output)
+}
+
+/// Reads the graph file that settings name.
+pub fn with_graph_file(mut settings: Settings, output: &mut Output) -> Result<Settings> {
     if let Some(file) = settings.graph_file.clone() {
         settings.graphs = Some(read_graph_file(&file, output)?);
     }

@@ -1,0 +1,63 @@
+//! The arguments of `topo nccl-check`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::compare::FormArguments;
+use super::variable;
+use crate::numbers::within;
+
+pub const NCCL_CHECK_EXAMPLES: &str = "\
+Examples:
+  topo nccl-check topology.xml --nccl libnccl.so.2
+  topo nccl-check topologies/dgx-h100 --hosts 2 --nccl libnccl.so.2
+  topo nccl-check topology.xml --nccl libnccl.so.2 --set NCCL_CROSS_NIC=0
+  topo nccl-check topology.xml --nccl libnccl.so.2 --json
+  topo nccl-check topology.xml --nccl 2.30.7 --yes   fetch it from PyPI first
+
+topo starts this NCCL, unmodified, on stand-ins for the GPUs and network ports of the file: a process
+per host, without a GPU, without root, over the loopback interface only. NCCL's variables of the
+environment and nccl.conf are not read; --set gives variables to both sides.
+Exit status: 0 when NCCL decides as planned in everything that this version can say, 1 when something
+differs or is lacking, 2 when NCCL cannot be asked.";
+
+/// The network that NCCL finds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Net {
+    /// The file's ports through a net plug-in, each by itself
+    #[default]
+    Plugin,
+    /// No ports: NCCL's sockets over the loopback interface
+    Socket,
+}
+
+#[derive(Debug, Args)]
+pub struct NcclCheckArguments {
+    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// NCCL's library; or a version, such as 2.30.7, which is fetched from PyPI by pip into a cache
+    #[arg(long, value_name = "libnccl.so.2|VERSION")]
+    pub nccl: PathBuf,
+    /// Fetch the version if the cache lacks it, and agree to its license, NVIDIA's
+    #[arg(long)]
+    pub yes: bool,
+    /// Hosts in the job, each like FILE
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = within::<u32>(1..=64))]
+    pub hosts: u32,
+    /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
+    #[arg(long)]
+    pub nvlink_domain: bool,
+    /// End NCCL when it has not answered after this, s [default: 60, and 2 for each GPU]
+    #[arg(short = 'T', long, value_name = "S", value_parser = within::<u64>(1..=86_400))]
+    pub timeout: Option<u64>,
+    /// The network that NCCL finds
+    #[arg(long, value_enum, default_value_t = Net::Plugin)]
+    pub net: Net,
+    /// Set one of NCCL's variables, for NCCL and for the plan (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
+    pub set: Vec<(String, String)>,
+    #[command(flatten)]
+    pub form: FormArguments,
+}

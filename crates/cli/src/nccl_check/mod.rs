@@ -1,0 +1,260 @@
+//! `topo nccl-check`: asks the user's own NCCL what it decides, and compares it with the plan.
+
+pub mod json;
+mod library;
+mod memory;
+mod page;
+
+use std::ffi::OsString;
+use std::io::{self, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use nccl_binary::answer::Answer;
+use nccl_binary::compare::{Compared, Planned, compare};
+use nccl_binary::job::{self, Job, NoAnswer};
+use nccl_binary::message::Network;
+use nccl_binary::{host, log, machine};
+use plan::Plan;
+use planner::{EqualHosts, NcclVersion, Settings};
+use topology::System;
+use topology::xml::Document;
+
+use crate::arguments::compare::TextOrJson;
+use crate::arguments::nccl_check::{NcclCheckArguments, Net};
+use crate::environment::Environment;
+use crate::input::Machine;
+use crate::output::Output;
+use crate::report;
+use crate::settings::with_graph_file;
+use json::NcclCheckReport;
+
+/// The hidden command of a host's process.
+pub const HOST_COMMAND: &str = "nccl-host";
+
+/// Message sizes that NCCL is asked about, bytes.
+const SIZES: [u64; 7] = [
+    1 << 10,
+    8 << 10,
+    64 << 10,
+    512 << 10,
+    4 << 20,
+    32 << 20,
+    256 << 20,
+];
+
+/// When NCCL must have answered without --timeout: a start, and more for each rank, s.
+const DEADLINE: u64 = 60;
+const DEADLINE_PER_RANK: u64 = 2;
+
+/// Most GPUs of a job that is asked about; its processes share this machine.
+const MOST_RANKS: u64 = 512;
+
+/// What was asked and compared.
+#[derive(Debug)]
+pub struct Check {
+    pub name: String,
+    pub hosts: u32,
+    pub ranks: u64,
+    pub library: String,
+    pub answer: Answer,
+    /// The plan was made for the topology that NCCL dumped.
+    pub planned_on_dump: bool,
+    pub compared: Vec<Compared>,
+    /// What a reader must know about the comparison.
+    pub notes: Vec<String>,
+}
+
+impl Check {
+    pub fn agrees(&self) -> bool {
+        self.compared.iter().all(Compared::agrees)
+    }
+
+    pub fn version(&self) -> String {
+        let number = self.answer.version;
+        format!(
+            "{}.{}.{}",
+            number / 10_000,
+            number / 100 % 100,
+            number % 100
+        )
+    }
+}
+
+pub fn run(
+    arguments: &NcclCheckArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    refuse_reserved(arguments)?;
+    let machine = Machine::read(&arguments.file, output)?;
+    machine.refuse_rccl()?;
+    let library = library::find(arguments, environment)?;
+    let check = check(arguments, &library, machine, output)?;
+    output.differs = !check.agrees();
+    output.text = match arguments.form.format() {
+        TextOrJson::Text => page::page(&check, environment.look()),
+        TextOrJson::Json => report::json(&NcclCheckReport::of(&check))?,
+    };
+    Ok(())
+}
+
+/// Refuses variables that NCCL gets anyway.
+fn refuse_reserved(arguments: &NcclCheckArguments) -> Result<()> {
+    for (name, value) in &arguments.set {
+        if job::RESERVED.contains(&name.as_str()) {
+            bail!(
+                "--set {name}={value}: topo nccl-check gives NCCL this variable itself; expected one that decides"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The version of NCCL as which the plan is made, by the library's number; and whether the library
+/// is of another patch release.
+///
+/// # Errors
+/// No version of this minor number is known.
+fn version_of(answer: &Answer) -> Result<(NcclVersion, bool)> {
+    let number = answer.version;
+    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
+    let version: NcclVersion = format!("{major}.{minor}").parse()?;
+    Ok((
+        version,
+        version.name() != format!("{major}.{minor}.{patch}"),
+    ))
+}
+
+fn check(
+    arguments: &NcclCheckArguments,
+    library: &Path,
+    machine: Machine,
+    output: &mut Output,
+) -> Result<Check> {
+    let Machine { name, document } = machine;
+    let system = System::from_document(&document)?;
+    if system.hosts().len() > 1 {
+        bail!(
+            "{} describes several hosts; expected the file of one, with --hosts and --nvlink-domain",
+            document.file
+        );
+    }
+    let gpus = planner::gpu_devices(&document).len() as u64;
+    let ranks = gpus * u64::from(arguments.hosts);
+    if !(1..=MOST_RANKS).contains(&ranks) {
+        bail!(
+            "the job has {ranks} GPUs; expected 1 to {MOST_RANKS}, whose processes share this machine"
+        );
+    }
+    memory::check(arguments.hosts, gpus)?;
+    let (complete, added) = machine::complete(&document);
+    let answer = ask(arguments, library, &complete, ranks)?;
+    let (version, other_patch) = version_of(&answer)?;
+    // From the command line only: NCCL gets no others.
+    let settings = Settings::with_variables(version, arguments.set.clone());
+    let settings = with_graph_file(settings, output)?;
+    let (planned, planned_on_dump) = plan(&name, &complete, &answer, arguments, &settings)?;
+    let compared = match &planned {
+        Ok(plan) => compare(&answer, Planned::Plan(plan)),
+        Err(why) => compare(&answer, Planned::Refused(why)),
+    };
+    let mut notes = Vec::new();
+    if other_patch {
+        notes.push(format!("planned as NCCL {version} decides"));
+    }
+    if !added.is_empty() {
+        let added = added.join(", ");
+        notes.push(format!(
+            "the file lacks {added} of a CPU: both sides take an unknown processor"
+        ));
+    }
+    Ok(Check {
+        name,
+        hosts: arguments.hosts,
+        ranks,
+        library: library.display().to_string(),
+        answer,
+        planned_on_dump,
+        compared,
+        notes,
+    })
+}
+
+/// Asks NCCL.
+fn ask(
+    arguments: &NcclCheckArguments,
+    library: &Path,
+    document: &Document,
+    ranks: u64,
+) -> Result<Answer> {
+    let of_library = |why: &dyn std::fmt::Display| anyhow!("{} {why}", library.display());
+    nccl_binary::examine(library).map_err(|why| of_library(&why))?;
+    let library = std::path::absolute(library)
+        .with_context(|| format!("cannot find {}", library.display()))?;
+    let seconds = arguments.timeout;
+    let seconds = seconds.unwrap_or(DEADLINE + DEADLINE_PER_RANK * ranks);
+    let job = Job {
+        program: std::env::current_exe().context("cannot find topo's own file")?,
+        arguments: vec![OsString::from(HOST_COMMAND)],
+        library,
+        topology: topology::xml::write(document),
+        hosts: arguments.hosts,
+        network: match arguments.net {
+            Net::Plugin => Network::Plugin,
+            Net::Socket => Network::Socket,
+        },
+        nvlink_domain: arguments.nvlink_domain,
+        sizes: SIZES.to_vec(),
+        graphs: true,
+        variables: arguments.set.clone(),
+        deadline: Duration::from_secs(seconds),
+    };
+    let hosts = job.run().map_err(|error| match error {
+        NoAnswer::Unusable(why) => of_library(&why),
+        other => other.into(),
+    })?;
+    Ok(log::read(&hosts))
+}
+
+/// Plans the job on the topology that NCCL planned on: each rank leaves out what it does not reach,
+/// and the pieces are joined. Returns why there is no plan, and whether that topology is another
+/// one.
+fn plan(
+    name: &str,
+    document: &Document,
+    answer: &Answer,
+    arguments: &NcclCheckArguments,
+    settings: &Settings,
+) -> Result<(Result<Plan, String>, bool)> {
+    let dumped = answer.topology.as_deref();
+    let dumped = dumped.map(|text| topology::xml::parse("NCCL's dump", text.as_bytes()));
+    let dumped = dumped.transpose()?;
+    let dumped = dumped.filter(|dumped| !machine::is_same(dumped, document));
+    let on_dump = dumped.is_some();
+    let document = dumped.unwrap_or_else(|| document.clone());
+    // A dump of an NVLink domain holds all its hosts.
+    let recorded = System::from_document(&document).map_or(1, |system| system.hosts().len());
+    let count = if recorded > 1 { 1 } else { arguments.hosts };
+    let job = planner::Job {
+        nvlink_domain: arguments.nvlink_domain,
+        ..planner::Job::of(vec![EqualHosts {
+            name: name.to_owned(),
+            document: Arc::new(document),
+            edits: Vec::new(),
+            count,
+        }])
+    };
+    let planned = planner::plan(&job, settings);
+    let planned = planned.map(|planned| planned.plan());
+    Ok((planned.map_err(|error| error.to_string()), on_dump))
+}
+
+/// The process of one host.
+pub fn serve() -> Result<()> {
+    let mut input = BufReader::new(io::stdin());
+    let mut output = io::stdout();
+    host::serve(&mut input, &mut output).context("the parent of this process is gone")
+}

@@ -1,0 +1,95 @@
+//! The comparison as text.
+
+use nccl_binary::compare::Compared;
+
+use super::Check;
+use crate::render::table::Columns;
+use crate::render::{Look, count, wrap};
+
+/// Most differences of a field that the page shows; JSON has all.
+const SHOWN: usize = 8;
+
+pub fn page(check: &Check, look: Look) -> String {
+    let values: u64 = check.compared.iter().map(|it| it.values).sum();
+    let different: usize = check.compared.iter().map(|it| it.differences.len()).sum();
+    let subject = format!(
+        "{} on {}, NCCL {} ({})",
+        check.name,
+        count(check.hosts as usize, "host"),
+        check.version(),
+        check.library,
+    );
+    let verdict = match (different, check.agrees()) {
+        (0, true) => format!("NCCL decides as planned, {values} of {values} values"),
+        (0, false) => format!("{values} of {values} values are equal, but some are lacking"),
+        _ => format!("{different} of {values} values differ"),
+    };
+    let mut text = wrap(&format!("{subject}: {verdict}"), "", "  ", look.width);
+    if different > 0 {
+        text.push_str(&fields(check, look));
+        text.push_str(&differences(check, look));
+    }
+    for (field, why) in not_compared(&check.compared) {
+        let line = format!("not compared: {field} ({why})");
+        text.push_str(&wrap(&line, "", "  ", look.width));
+    }
+    for note in notes(check) {
+        text.push_str(&wrap(&format!("note: {note}"), "", "  ", look.width));
+    }
+    text
+}
+
+/// Fields of which all or a part was not compared, and why.
+pub fn not_compared(compared: &[Compared]) -> Vec<(&'static str, &str)> {
+    let all = compared.iter();
+    let missing = all.filter_map(|it| Some((it.field.name(), it.not_compared.as_ref()?)));
+    missing
+        .map(|(field, it)| (field, it.why.as_str()))
+        .collect()
+}
+
+/// What a reader must know about the comparison.
+pub fn notes(check: &Check) -> Vec<String> {
+    let mut notes = check.notes.clone();
+    if check.planned_on_dump {
+        notes.insert(
+            0,
+            "planned on the topology as NCCL joined it: each rank leaves out what it does not reach"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+fn fields(check: &Check, look: Look) -> String {
+    let mut table = Columns::new(look, &["field", "values", "differ"]).right(&[1, 2]);
+    for compared in check.compared.iter().filter(|it| it.values > 0) {
+        table.row(vec![
+            compared.field.name().to_owned(),
+            compared.values.to_string(),
+            compared.differences.len().to_string(),
+        ]);
+    }
+    look.section("Fields", "", &table.finish())
+}
+
+fn differences(check: &Check, look: Look) -> String {
+    let mut table = Columns::new(look, &["field", "value", "NCCL", "plan"]);
+    for compared in &check.compared {
+        for difference in compared.differences.iter().take(SHOWN) {
+            table.row(vec![
+                compared.field.name().to_owned(),
+                difference.what.clone(),
+                difference.nccl.clone(),
+                difference.plan.clone(),
+            ]);
+        }
+        let more = compared.differences.len().saturating_sub(SHOWN);
+        if more > 0 {
+            let more = format!("{more} more (--format json)");
+            let field = compared.field.name().to_owned();
+            table.row(vec![field, more, String::new(), String::new()]);
+        }
+    }
+    look.section("Differences", "", &table.finish()) + "\n"
+}

@@ -1,0 +1,80 @@
+//! `topo nccl-check` with NCCL's libraries, and with one that hangs.
+//! A test that cannot run here is reported as not run.
+
+mod answers;
+mod failures;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+/// Versions that are asked about the same machines, all in the cache of `cargo xtask fetch nccl`.
+const VERSIONS: [&str; 3] = ["2.27.7", "2.30.7", "2.32.3"];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for version in VERSIONS {
+        for sample in answers::SAMPLES {
+            let name = format!("answers::{}_{version}", sample.name);
+            trials.push(Trial::ignorable_test(name, move || {
+                answers::of(version, sample)
+            }));
+        }
+    }
+    type Test = fn() -> Result<Completion, Failed>;
+    let tests: [(&str, Test); 4] = [
+        ("a_library_that_hangs", failures::a_library_that_hangs),
+        ("a_killed_parent", failures::a_killed_parent),
+        ("a_killed_host", failures::a_killed_host),
+        ("too_little_memory", failures::too_little_memory),
+    ];
+    for (name, test) in tests {
+        trials.push(Trial::ignorable_test(name, test));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn not_run(why: &str) -> Result<Completion, Failed> {
+    Ok(Completion::ignored_with(format!("not run: {why}")))
+}
+
+fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(what().into()) }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// NCCL's library of a version, if it was fetched.
+fn library(version: &str) -> Option<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| repository().join("target"), Into::into);
+    let folder = target.join("nccl").join(version);
+    let library = folder.join("nvidia/nccl/lib/libnccl.so.2");
+    library.is_file().then_some(library)
+}
+
+fn not_fetched(version: &str) -> Result<Completion, Failed> {
+    not_run(&format!(
+        "NCCL {version} is not here; cargo xtask fetch nccl fetches it"
+    ))
+}
+
+/// `topo nccl-check` of a machine of the repository.
+fn topo(machine: &str, library: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    command
+        .current_dir(repository())
+        .env("COLUMNS", "200")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .arg("nccl-check")
+        .arg(Path::new("topologies").join(machine))
+        .arg("--nccl")
+        .arg(library);
+    command
+}

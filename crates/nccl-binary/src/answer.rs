@@ -1,0 +1,123 @@
+//! What NCCL decided, as values.
+
+use std::collections::BTreeMap;
+
+use plan::Algorithm;
+use program::{Collective, Protocol};
+
+use crate::message::NvlinkDomains;
+
+/// What NCCL decided for a job. What it did not say is empty or `None`.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// NCCL's version as its number, such as 23007.
+    pub version: i32,
+    /// What NCCL answered instead of a communicator.
+    pub refusal: Option<String>,
+    /// NCCL's warnings, each once.
+    pub warnings: Vec<String>,
+    /// Collectives that failed, in words.
+    pub failures: Vec<String>,
+    /// Ranks of the job.
+    pub ranks: Option<u32>,
+    /// Nodes, as NCCL counts them.
+    pub nodes: Option<u32>,
+    /// Numbers of channels.
+    pub channels: Option<ChannelCounts>,
+    /// Channels, chunk and largest chunk of trees of NVLink SHARP, bytes.
+    pub nvls: Option<[i64; 3]>,
+    /// Chunk of point-to-point transfers, bytes.
+    pub p2p_chunk: Option<i64>,
+    /// The topology that rank 0 planned on.
+    pub topology: Option<String>,
+    /// The graphs of rank 0.
+    pub graphs: Option<String>,
+    /// By channel the ranks in ring order.
+    pub rings: BTreeMap<u32, Vec<u32>>,
+    /// By channel and rank the neighbors in the tree.
+    pub trees: BTreeMap<(u32, u32), Neighbors>,
+    /// A line with trees was too short for all channels.
+    pub trees_cut: bool,
+    /// By head its rank in each node.
+    pub nvls_heads: BTreeMap<u32, Vec<u32>>,
+    /// By rank its neighbors in the two trees over nodes; the first below is the switch.
+    pub nvls_trees: BTreeMap<u32, [Neighbors; 2]>,
+    /// Connections of rings and trees, by channel, sender and receiver.
+    pub connections: BTreeMap<(u32, u32, u32), Connected>,
+    /// Latency (µs) and bandwidth (GB/s), as rounded in the log.
+    pub model: BTreeMap<(Collective, Algorithm, Protocol), [f32; 2]>,
+    /// By collective and bytes: operations that are pipelined, and the time of each choice that
+    /// NCCL considers, µs.
+    pub times: BTreeMap<(Collective, u64), Times>,
+    /// By collective and bytes what NCCL took.
+    pub choices: BTreeMap<(Collective, u64), (Algorithm, Protocol)>,
+    /// The NVLink domains that the tuner plug-in was told.
+    pub nvlink_domains: Option<NvlinkDomains>,
+}
+
+/// Numbers of channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelCounts {
+    /// Of collectives.
+    pub collectives: u32,
+    /// Of NVLink SHARP.
+    pub nvls: u32,
+    /// Of point-to-point transfers.
+    pub p2p: u32,
+    /// Between one pair of ranks.
+    pub per_peer: u32,
+}
+
+/// The neighbors of a rank in a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbors {
+    /// Above; `None` for the root.
+    pub up: Option<u32>,
+    /// Below, in NCCL's slots.
+    pub down: [Option<u32>; 3],
+}
+
+/// The predicted times of a collective with a size.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Times {
+    /// Operations that are pipelined.
+    pub operations: u32,
+    /// By choice, µs.
+    pub of: BTreeMap<(Algorithm, Protocol), f32>,
+}
+
+/// How one rank sends to another on a channel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Connected {
+    /// Directly or through the host's memory.
+    pub local: Option<Local>,
+    /// The sender's port.
+    pub sender: Option<Port>,
+    /// The receiver's port.
+    pub receiver: Option<Port>,
+}
+
+/// A connection inside a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Local {
+    /// GPU to GPU.
+    Direct {
+        /// The rank on the GPU that relays.
+        via: Option<u32>,
+        /// The receiver reads.
+        read: bool,
+    },
+    /// Through the host's memory.
+    SharedMemory,
+}
+
+/// A network port of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Port {
+    /// The plug-in's number.
+    pub device: i32,
+    /// The rank that drives it.
+    pub proxy: u32,
+    /// The NIC reaches the GPU's memory.
+    pub gdr: bool,
+}

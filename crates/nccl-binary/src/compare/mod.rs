@@ -1,0 +1,99 @@
+//! Compares what NCCL decided with a plan, value by value.
+//!
+//! In reading order: [`tally`] (counting), `graphs`, `channels` (rings, trees, NVLink SHARP),
+//! `transports`, `costs`.
+
+mod channels;
+mod costs;
+mod graphs;
+pub mod tally;
+mod transports;
+
+use plan::{Expansion, Plan};
+
+use crate::answer::Answer;
+pub use tally::{Compared, Difference, Field, NotCompared, Tally};
+
+/// What the planner made of the job.
+#[derive(Debug, Clone, Copy)]
+pub enum Planned<'a> {
+    /// A plan.
+    Plan(&'a Plan),
+    /// Why there is none.
+    Refused(&'a str),
+}
+
+/// Compares an answer with a plan, field by field.
+pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
+    let mut tallies: Vec<Tally> = Field::ALL.map(Tally::new).into();
+    let [outcome, rest @ ..] = &mut tallies[..] else {
+        return Vec::new();
+    };
+    let said = match &answer.refusal {
+        Some(error) => format!("refused: {error}"),
+        None => "a communicator".to_owned(),
+    };
+    match (planned, &answer.refusal) {
+        (Planned::Plan(plan), None) => {
+            outcome.agree();
+            for failure in &answer.failures {
+                outcome.differ("collectives", failure, "a choice");
+            }
+            compare_plans(answer, plan, rest);
+        }
+        (Planned::Refused(_), Some(_)) => {
+            outcome.agree();
+            rest.iter_mut()
+                .for_each(|it| it.absent("both refuse the job"));
+        }
+        (Planned::Plan(_), Some(_)) => {
+            outcome.differ("outcome", &said, "a plan");
+            rest.iter_mut()
+                .for_each(|it| it.absent("NCCL refuses the job"));
+        }
+        (Planned::Refused(why), None) => {
+            outcome.differ("outcome", &said, format!("refused: {why}"));
+            rest.iter_mut()
+                .for_each(|it| it.absent("topo refuses the job"));
+        }
+    }
+    tallies.into_iter().map(Tally::finish).collect()
+}
+
+fn compare_plans(answer: &Answer, plan: &Plan, tallies: &mut [Tally]) {
+    let expansion = match Expansion::of(plan) {
+        Ok(expansion) => expansion,
+        Err(error) => {
+            tallies
+                .iter_mut()
+                .for_each(|it| it.lacking(&error.to_string()));
+            return;
+        }
+    };
+    let alone = plan.rank_count() == 1;
+    for tally in tallies {
+        let of_several = [
+            Field::Transports,
+            Field::Costs,
+            Field::Times,
+            Field::Choices,
+        ];
+        if alone && of_several.contains(&tally.field()) {
+            tally.absent("a single rank has no neighbors and chooses nothing");
+            continue;
+        }
+        match tally.field() {
+            Field::Outcome => {}
+            Field::Channels => channels::counts(answer, &expansion, tally),
+            Field::Graphs => graphs::compare(answer, plan, tally),
+            Field::Rings => channels::rings(answer, &expansion, tally),
+            Field::Trees => channels::trees(answer, &expansion, tally),
+            Field::Nvls => channels::nvls(answer, &expansion, tally),
+            Field::Transports => transports::kinds(answer, &expansion, tally),
+            Field::Nics => transports::ports(answer, plan, &expansion, tally),
+            Field::Costs => costs::model(answer, plan, tally),
+            Field::Times => costs::times(answer, plan, tally),
+            Field::Choices => costs::choices(answer, plan, tally),
+        }
+    }
+}

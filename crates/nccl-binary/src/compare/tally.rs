@@ -1,0 +1,196 @@
+//! Counting what is equal and keeping what is not.
+
+use std::fmt::Display;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// Whether there is a communicator.
+    Outcome,
+    /// Numbers of channels, nodes, chunks.
+    Channels,
+    /// The searched graphs of rank 0, with their NICs.
+    Graphs,
+    /// The rings over all ranks.
+    Rings,
+    /// The trees over all ranks.
+    Trees,
+    /// Heads and trees of NVLink SHARP.
+    Nvls,
+    /// How neighbors are connected.
+    Transports,
+    /// The network ports of connections, who drives them, and GPUDirect RDMA.
+    Nics,
+    /// Latency and bandwidth of each algorithm and protocol.
+    Costs,
+    /// The predicted time of each choice for each size.
+    Times,
+    /// Algorithm and protocol for each size.
+    Choices,
+}
+
+impl Field {
+    /// All, in the order of a page.
+    pub const ALL: [Self; 11] = [
+        Self::Outcome,
+        Self::Channels,
+        Self::Graphs,
+        Self::Rings,
+        Self::Trees,
+        Self::Nvls,
+        Self::Transports,
+        Self::Nics,
+        Self::Costs,
+        Self::Times,
+        Self::Choices,
+    ];
+
+    /// Its name on pages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Outcome => "outcome",
+            Self::Channels => "channels",
+            Self::Graphs => "graphs",
+            Self::Rings => "rings",
+            Self::Trees => "trees",
+            Self::Nvls => "NVLS",
+            Self::Transports => "transports",
+            Self::Nics => "NICs",
+            Self::Costs => "costs",
+            Self::Times => "times",
+            Self::Choices => "choices",
+        }
+    }
+}
+
+/// A value that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Which value.
+    pub what: String,
+    /// NCCL's.
+    pub nccl: String,
+    /// The plan's.
+    pub plan: String,
+}
+
+/// A field that was compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compared {
+    /// The field.
+    pub field: Field,
+    /// Values of the field that were compared.
+    pub values: u64,
+    /// Values that differ.
+    pub differences: Vec<Difference>,
+    /// Why it, or a part of it, was not compared.
+    pub not_compared: Option<NotCompared>,
+}
+
+/// Why a field, or a part of it, was not compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotCompared {
+    /// In words.
+    pub why: String,
+    /// NCCL could have said it. Without it there is no agreement.
+    pub is_lacking: bool,
+}
+
+impl Compared {
+    /// Whether all is equal that NCCL can say.
+    pub fn agrees(&self) -> bool {
+        let lacking = self.not_compared.as_ref().is_some_and(|it| it.is_lacking);
+        self.differences.is_empty() && !lacking
+    }
+}
+
+/// The comparison of a field.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    compared: Compared,
+}
+
+impl Tally {
+    /// Nothing is compared yet.
+    pub const fn new(field: Field) -> Self {
+        Self {
+            compared: Compared {
+                field,
+                values: 0,
+                differences: Vec::new(),
+                not_compared: None,
+            },
+        }
+    }
+
+    /// The field.
+    pub const fn field(&self) -> Field {
+        self.compared.field
+    }
+
+    /// Counts an equal value.
+    pub fn agree(&mut self) {
+        self.compared.values += 1;
+    }
+
+    /// Keeps a value that differs.
+    pub fn differ(&mut self, what: impl Display, nccl: impl Display, plan: impl Display) {
+        self.compared.values += 1;
+        self.compared.differences.push(Difference {
+            what: what.to_string(),
+            nccl: nccl.to_string(),
+            plan: plan.to_string(),
+        });
+    }
+
+    /// Compares two values, which are shown by a function.
+    pub fn compare<T: PartialEq + ?Sized>(
+        &mut self,
+        what: impl Display,
+        nccl: &T,
+        plan: &T,
+        show: impl Fn(&T) -> String,
+    ) {
+        match nccl == plan {
+            true => self.agree(),
+            false => self.differ(what, show(nccl), show(plan)),
+        }
+    }
+
+    /// Says why there is nothing to compare, or a part that this NCCL cannot say.
+    pub fn absent(&mut self, why: &str) {
+        self.not_compared(why, false);
+    }
+
+    /// Says what NCCL could have said.
+    pub fn lacking(&mut self, why: &str) {
+        self.not_compared(why, true);
+    }
+
+    fn not_compared(&mut self, why: &str, is_lacking: bool) {
+        let new = NotCompared {
+            why: why.to_owned(),
+            is_lacking,
+        };
+        self.compared.not_compared.get_or_insert(new);
+    }
+
+    /// The result. A field without values is not compared.
+    pub fn finish(mut self) -> Compared {
+        if self.compared.values == 0 {
+            self.lacking("NCCL does not say");
+        }
+        self.compared
+    }
+}
+
+/// A rank, or none.
+pub fn rank(rank: Option<u32>) -> String {
+    rank.map_or_else(|| "none".to_owned(), |rank| rank.to_string())
+}
+
+/// A list with spaces.
+pub fn list<T: Display>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    items.join(" ")
+}

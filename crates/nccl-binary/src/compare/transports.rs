@@ -1,0 +1,124 @@
+//! How neighbors in rings and trees are connected.
+
+use std::collections::BTreeMap;
+
+use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
+
+use super::tally::Tally;
+use crate::answer::{Answer, Connected, Local, Port};
+
+/// The connections of rings and trees by channel, sender and receiver. A ring's connection is there
+/// first, and a tree uses it.
+fn planned(expansion: &Expansion) -> BTreeMap<(u32, u32, u32), Connection> {
+    let mut planned = BTreeMap::new();
+    for kind in [GraphKind::Ring, GraphKind::Tree] {
+        for rank in 0..expansion.layout().ranks() {
+            for (channel, to, connection) in expansion.sends(rank, kind).unwrap_or_default() {
+                planned.entry((channel, rank, to)).or_insert(connection);
+            }
+        }
+    }
+    planned
+}
+
+#[derive(PartialEq)]
+enum Kind {
+    Local(Local),
+    Network,
+    None,
+}
+
+impl Kind {
+    fn said(connected: &Connected) -> Self {
+        match connected.local {
+            Some(local) => Self::Local(local),
+            None if connected.sender.is_some() || connected.receiver.is_some() => Self::Network,
+            None => Self::None,
+        }
+    }
+
+    fn planned(connection: &Connection) -> Self {
+        match connection {
+            Connection::Direct { via, read, .. } => Self::Local(Local::Direct {
+                via: *via,
+                read: *read,
+            }),
+            Connection::SharedMemory { .. } => Self::Local(Local::SharedMemory),
+            Connection::Network { .. } => Self::Network,
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Local(Local::Direct { via, read }) => {
+                let via = via
+                    .map(|via| format!(" via rank {via}"))
+                    .unwrap_or_default();
+                let read = if *read { ", the receiver reads" } else { "" };
+                format!("direct{via}{read}")
+            }
+            Self::Local(Local::SharedMemory) => "shared memory".to_owned(),
+            Self::Network => "network".to_owned(),
+            Self::None => "none".to_owned(),
+        }
+    }
+}
+
+fn what((channel, from, to): &(u32, u32, u32)) -> String {
+    format!("channel {channel}, rank {from} to {to}")
+}
+
+pub(super) fn kinds(answer: &Answer, expansion: &Expansion, tally: &mut Tally) {
+    if answer.connections.is_empty() {
+        return;
+    }
+    for (ends, connection) in &planned(expansion) {
+        let said = answer.connections.get(ends).map_or(Kind::None, Kind::said);
+        let planned = Kind::planned(connection);
+        tally.compare(what(ends), &said, &planned, Kind::show);
+    }
+}
+
+pub(super) fn ports(answer: &Answer, plan: &Plan, expansion: &Expansion, tally: &mut Tally) {
+    let nics = plan.machines.iter().flat_map(|machine| &machine.nics);
+    let devices: BTreeMap<i64, i32> = nics.map(|nic| (nic.id, nic.dev)).collect();
+    let port = |end: &NetEnd| Port {
+        device: devices.get(&end.net).copied().unwrap_or(-1),
+        proxy: end.proxy,
+        gdr: end.gdr.is_direct(),
+    };
+    let show = |port: &Option<Port>| match port {
+        Some(port) => format!(
+            "port {} by rank {}{}",
+            port.device,
+            port.proxy,
+            if port.gdr { " with GPUDirect RDMA" } else { "" }
+        ),
+        None => "none".to_owned(),
+    };
+    let mut network = false;
+    for (ends, connection) in &planned(expansion) {
+        let (
+            Connection::Network {
+                sender, receiver, ..
+            },
+            Some(said),
+        ) = (connection, answer.connections.get(ends))
+        else {
+            continue;
+        };
+        network = true;
+        let what = what(ends);
+        let planned = (Some(port(sender)), Some(port(receiver)));
+        tally.compare(format!("{what}, sender"), &said.sender, &planned.0, show);
+        tally.compare(
+            format!("{what}, receiver"),
+            &said.receiver,
+            &planned.1,
+            show,
+        );
+    }
+    if !network {
+        tally.absent("no ring or tree uses the network");
+    }
+}

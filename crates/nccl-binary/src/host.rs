@@ -1,0 +1,266 @@
+//! One host of the job: a process that does nothing else.
+
+use std::ffi::CString;
+use std::io::{BufRead, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use program::Collective;
+
+use crate::error::Unusable;
+use crate::message::{Failure, Report, Request, Said};
+use crate::nccl::{Communicator, ID_BYTES, Id, Nccl, Part};
+use crate::redirect::Library;
+use crate::stand_in;
+
+/// Largest dump that is read, bytes.
+const MOST_DUMP_BYTES: u64 = 64 << 20;
+
+/// Bytes of a number in the messages of collectives.
+const NUMBER_BYTES: u64 = 4;
+
+/// Does what a parent asks for on standard input, and answers on standard output. NCCL's log goes
+/// to standard error. The process ends with standard input, or with its parent.
+///
+/// The library's code runs in this process, which must do nothing else.
+///
+/// # Errors
+/// Standard input or output is closed, no request comes, or the process has other threads.
+pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), std::io::Error> {
+    if std::fs::read_dir("/proc/self/task")?.count() > 1 {
+        return Err(std::io::Error::other("the process has other threads"));
+    }
+    // SAFETY: the signal ends this process when its parent has ended.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let request: Request = serde_json::from_str(&line)?;
+    // SAFETY: reads the number of the parent.
+    if unsafe { libc::getppid() } as u32 != request.parent {
+        return Err(std::io::Error::other("it has ended"));
+    }
+    // SAFETY: there are no other threads.
+    let said = match unsafe { answer(&request, input, output) } {
+        Ok(report) => Said::Report(Box::new(report)),
+        Err(unusable) => Said::Unusable(unusable.to_string()),
+    };
+    say(output, &said)?;
+    // Other hosts may still need this one.
+    let mut rest = String::new();
+    while input.read_line(&mut rest)? > 0 {
+        rest.clear();
+    }
+    // SAFETY: ends the process without running code of the library.
+    unsafe { libc::_exit(0) };
+}
+
+fn say(output: &mut impl Write, said: &Said) -> Result<(), std::io::Error> {
+    serde_json::to_writer(&mut *output, said)?;
+    output.write_all(b"\n")?;
+    output.flush()
+}
+
+/// A file without a name, which NCCL opens by its path in /proc.
+struct MemoryFile(OwnedFd);
+
+impl MemoryFile {
+    fn new(text: &str) -> Result<Self, Unusable> {
+        // SAFETY: the name is a C string.
+        let file = unsafe { libc::memfd_create(c"topo-nccl".as_ptr(), libc::MFD_CLOEXEC) };
+        if file < 0 {
+            return Err(Unusable::File(std::io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        let file = Self(unsafe { OwnedFd::from_raw_fd(file) });
+        let mut stream = file.stream()?;
+        stream.write_all(text.as_bytes()).map_err(Unusable::File)?;
+        Ok(file)
+    }
+
+    fn stream(&self) -> Result<std::fs::File, Unusable> {
+        let path = self.path();
+        let opened = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path);
+        opened.map_err(Unusable::File)
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
+
+    /// Its text, if NCCL wrote one.
+    fn text(&self) -> Option<String> {
+        let mut text = String::new();
+        let stream = self.stream().ok()?;
+        stream
+            .take(MOST_DUMP_BYTES)
+            .read_to_string(&mut text)
+            .ok()?;
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// Sets a variable for NCCL.
+fn set_variable(name: &str, value: &str) {
+    if let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) {
+        // SAFETY: the process has one thread.
+        unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
+    }
+}
+
+/// As many open files as the system allows.
+fn allow_files() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the limit is read and then written within what is allowed.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+/// # Safety
+/// The process has no other threads.
+unsafe fn answer(
+    request: &Request,
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+) -> Result<Report, Unusable> {
+    let present = stand_in::devices::present;
+    let gpus = present(&request.topology, request.network, request.nvlink_domain);
+    let gpus = gpus.map_err(Unusable::Devices)?;
+    let topology = MemoryFile::new(&request.topology)?;
+    let dumps = [MemoryFile::new("")?, MemoryFile::new("")?];
+    allow_files();
+    for (name, value) in &request.variables {
+        set_variable(name, value);
+    }
+    set_variable("NCCL_TOPO_FILE", &topology.path());
+    // Rank 0 writes it; all ranks of an NVLink domain must know, since they join it together.
+    set_variable("NCCL_TOPO_DUMP_FILE", &dumps[0].path());
+    if request.host == 0 && request.graphs {
+        set_variable("NCCL_GRAPH_DUMP_FILE", &dumps[1].path());
+    }
+    // SAFETY: the caller says so.
+    let library = unsafe { Library::load(&request.library) }?;
+    let nccl = Nccl::of(&library)?;
+    let mut report = Report {
+        version: nccl.version(),
+        ..Report::default()
+    };
+    let made = job_id(&nccl, request, input, output).and_then(|id| {
+        let ranks = Ranks::new(&nccl, request, gpus, id)?;
+        Ok(ranks.collectives(&nccl, request))
+    });
+    match made {
+        Ok(failures) => report.failures = failures,
+        Err(refusal) => report.refusal = Some(refusal),
+    }
+    [report.topology, report.graphs] = dumps.map(|dump| dump.text());
+    (report.nvlink_domains, report.tuner_calls) = stand_in::tuner_calls();
+    report.missing = stand_in::missing();
+    Ok(report)
+}
+
+/// The first host makes the job's id and says it; the others are told.
+fn job_id(
+    nccl: &Nccl,
+    request: &Request,
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+) -> Result<Id, String> {
+    if request.host == 0 {
+        let id = nccl.id()?;
+        let digits = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        say(output, &Said::Id(digits)).map_err(|error| error.to_string())?;
+        return Ok(id);
+    }
+    let mut line = String::new();
+    input
+        .read_line(&mut line)
+        .map_err(|error| error.to_string())?;
+    let digits = line.trim();
+    let byte = |at: usize| u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..ID_BYTES).map(byte).collect();
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    bytes
+        .map(Id)
+        .ok_or_else(|| "no unique id was passed on".to_owned())
+}
+
+/// The ranks of this host.
+struct Ranks {
+    parts: Vec<Part>,
+    all: u64,
+}
+
+impl Ranks {
+    fn new(nccl: &Nccl, request: &Request, gpus: usize, id: Id) -> Result<Self, String> {
+        let ranks = gpus as u64 * u64::from(request.hosts);
+        let first = gpus as u64 * u64::from(request.host);
+        let number = |rank: u64| i32::try_from(rank).map_err(|_| "too many ranks".to_owned());
+        let mut communicators: Vec<Communicator> = vec![ptr::null_mut(); gpus];
+        nccl.group(|| {
+            for (gpu, communicator) in communicators.iter_mut().enumerate() {
+                stand_in::set_device(gpu as i32);
+                let rank = first + gpu as u64;
+                nccl.init(communicator, number(ranks)?, id, number(rank)?)?;
+            }
+            Ok(())
+        })?;
+        let largest = request.sizes.iter().copied().max().unwrap_or(0);
+        let parts = communicators.iter().enumerate();
+        let parts = parts.map(|(gpu, communicator)| {
+            stand_in::set_device(gpu as i32);
+            let buffer = || stand_in::new_memory(largest as usize);
+            Ok(Part {
+                communicator: *communicator,
+                input: buffer()?,
+                output: buffer()?,
+                stream: stand_in::new_stream(),
+            })
+        });
+        Ok(Self {
+            parts: parts.collect::<Result<_, String>>()?,
+            all: ranks,
+        })
+    }
+
+    /// Starts all collectives of all sizes, and returns those that failed.
+    fn collectives(&self, nccl: &Nccl, request: &Request) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for collective in Collective::TUNED {
+            for bytes in &request.sizes {
+                let pieces = match collective {
+                    Collective::AllGather | Collective::ReduceScatter => self.all.max(1),
+                    _ => 1,
+                };
+                let count = bytes / NUMBER_BYTES / pieces;
+                if count == 0 {
+                    continue;
+                }
+                let started = nccl.group(|| {
+                    for (gpu, part) in self.parts.iter().enumerate() {
+                        stand_in::set_device(gpu as i32);
+                        nccl.collective(collective, part, count as usize)?;
+                    }
+                    Ok(())
+                });
+                if let Err(error) = started {
+                    failures.push(Failure {
+                        collective: collective as i32,
+                        bytes: count * pieces * NUMBER_BYTES,
+                        error,
+                    });
+                }
+            }
+        }
+        failures
+    }
+}

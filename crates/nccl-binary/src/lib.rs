@@ -1,0 +1,32 @@
+//! Asks an unmodified NCCL library what it decides on a machine, without a GPU.
+//!
+//! Each host of the job is a process of its own ([`host`]). It loads the library, and presents the
+//! GPUs and network ports of a topology file to it (`stand_in`): calls to the CUDA runtime inside
+//! the library are redirected in the memory of that process, and the driver, NVML and plug-ins are
+//! answered where the library looks for them. No file is changed, and none is written. NCCL then
+//! makes its communicator and starts collectives, of which nothing is computed or sent.
+//!
+//! [`Answer`](answer::Answer) is what NCCL said, in its log, its dumps and to its tuner plug-in;
+//! [`compare`](compare::compare) compares it with a plan.
+//!
+//! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
+//! [`message`], `nccl` (its functions), [`host`] (a child process), [`job`] (its parent),
+//! [`machine`] (its file), [`answer`], [`log`], [`compare`](mod@compare), [`package`] (fetching a
+//! library).
+
+pub mod answer;
+pub mod compare;
+mod elf;
+pub mod error;
+pub mod host;
+pub mod job;
+pub mod log;
+pub mod machine;
+pub mod message;
+mod nccl;
+pub mod package;
+mod redirect;
+mod stand_in;
+
+pub use error::Unusable;
+pub use redirect::examine;

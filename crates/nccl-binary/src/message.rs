@@ -1,0 +1,111 @@
+//! What a parent and its child processes say to each other: one JSON text per line.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The network that is presented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// The file's ports, each by itself, as most net plug-ins have them.
+    Plugin,
+    /// No ports: NCCL takes its sockets.
+    Socket,
+}
+
+/// What one host is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The process that asks.
+    pub parent: u32,
+    /// NCCL's library.
+    pub library: PathBuf,
+    /// The text of the host's topology file.
+    pub topology: String,
+    /// The host's number.
+    pub host: u32,
+    /// Hosts of the job.
+    pub hosts: u32,
+    /// The network.
+    pub network: Network,
+    /// The GPUs of all hosts are in one NVLink domain.
+    pub nvlink_domain: bool,
+    /// Message sizes of the collectives that are started, bytes.
+    pub sizes: Vec<u64>,
+    /// NCCL writes its graphs. It fails to write a path that it has no word for.
+    pub graphs: bool,
+    /// NCCL's variables.
+    pub variables: Vec<(String, String)>,
+}
+
+/// What a child says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Said {
+    /// The job's unique id, as hexadecimal digits. The first host says it.
+    Id(String),
+    /// The end.
+    Report(Box<Report>),
+    /// The library cannot be asked, and why. The text continues a sentence that begins with the
+    /// library's name.
+    Unusable(String),
+}
+
+/// What NCCL did on a host.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// NCCL's version as its number, such as 23007.
+    pub version: i32,
+    /// What NCCL answered instead of a communicator.
+    pub refusal: Option<String>,
+    /// Collectives that failed.
+    pub failures: Vec<Failure>,
+    /// The topology that rank 0 planned on, in NCCL's words; only of the first host.
+    pub topology: Option<String>,
+    /// The graphs of rank 0, in NCCL's words; only of the first host.
+    pub graphs: Option<String>,
+    /// The NVLink domains that the tuner plug-in was told.
+    pub nvlink_domains: Option<NvlinkDomains>,
+    /// What the tuner plug-in was told for each collective and size.
+    pub tuner_calls: Vec<TunerCall>,
+    /// Functions that NCCL looked for and that were not presented.
+    pub missing: Vec<String>,
+}
+
+/// A collective that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// NCCL's number of the collective.
+    pub collective: i32,
+    /// Bytes of the whole message.
+    pub bytes: u64,
+    /// NCCL's error.
+    pub error: String,
+}
+
+/// NVLink domains of a job (`ncclNvlDomainInfo_v5_t`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NvlinkDomains {
+    /// Their number.
+    pub count: i32,
+    /// Fewest ranks of one.
+    pub least_ranks: i32,
+    /// Most ranks of one.
+    pub most_ranks: i32,
+}
+
+/// What the tuner plug-in was told for a collective.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TunerCall {
+    /// NCCL's number of the collective.
+    pub collective: i32,
+    /// Bytes of the whole message.
+    pub bytes: u64,
+    /// Operations that are pipelined.
+    pub operations: i32,
+    /// Protocols of the table.
+    pub protocols: usize,
+    /// By algorithm and protocol the predicted time, µs; below 0 what NCCL does not consider.
+    pub times: Vec<f32>,
+}

@@ -1,0 +1,62 @@
+//! The stand-ins: what NCCL finds instead of NVIDIA's driver, NVML and plug-ins.
+//!
+//! Only public interfaces are presented. Everything is kept in this process; device memory is
+//! memory of the process, kernels do nothing, and network ports connect at once and send nothing.
+//!
+//! In reading order: [`devices`] (what is presented), `context`, `memory`, `driver`, `runtime`,
+//! `nvml`, `network`, `tuner`, `process` (the calls to the C library that are answered).
+
+use std::ffi::c_void;
+
+mod context;
+pub(crate) mod devices;
+mod driver;
+mod memory;
+mod network;
+mod nvml;
+mod process;
+mod runtime;
+mod tuner;
+mod virtual_memory;
+
+pub(crate) use context::set_device;
+pub(crate) use process::{
+    NET_PLUGIN, TUNER_PLUGIN, functions as process_functions, keep_missing, missing,
+};
+pub(crate) use runtime::functions as runtime_functions;
+pub(crate) use tuner::calls as tuner_calls;
+
+/// A function that is presented: its name and its address.
+pub(crate) type Presented = (&'static str, usize);
+
+/// Pairs of a function's name and its address.
+macro_rules! presented {
+    ($($name:literal => $function:path),* $(,)?) => {
+        vec![$(($name, $function as *const () as usize)),*]
+    };
+}
+pub(crate) use presented;
+
+/// The address of a function of a list.
+pub(crate) fn find(functions: &[Presented], name: &str) -> Option<usize> {
+    let found = functions.iter().find(|(known, _)| *known == name);
+    found.map(|(_, address)| *address)
+}
+
+/// New memory of the current GPU.
+pub(crate) fn new_memory(bytes: usize) -> Result<*mut c_void, String> {
+    let mut memory = std::ptr::null_mut();
+    // SAFETY: the address is written to a variable.
+    match unsafe { memory::allocate(&mut memory, bytes, memory::Kind::Device) } {
+        context::SUCCESS => Ok(memory),
+        _ => Err(format!("no room for a buffer of {bytes} bytes")),
+    }
+}
+
+/// A new stream.
+pub(crate) fn new_stream() -> *mut c_void {
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: the handle is written to a variable.
+    unsafe { driver::new_handle(&mut stream) };
+    stream
+}

@@ -1,0 +1,339 @@
+//! The functions of the CUDA runtime that NCCL calls.
+//!
+//! Layouts and numbers are those of cuda_runtime_api.h.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
+
+use super::context::{self, Code, INVALID_DEVICE, INVALID_VALUE, SUCCESS};
+use super::devices::{self, DRIVER_VERSION};
+use super::driver::{self, done, new_handle, put, put_text};
+use super::memory::{self, Kind};
+use super::{Presented, find, presented};
+
+/// `cudaMemoryTypeUnregistered`, `cudaMemoryTypeHost`, `cudaMemoryTypeDevice`.
+const MEMORY_TYPES: [i32; 3] = [0, 1, 2];
+
+/// The device of memory that CUDA does not know (`cudaInvalidDeviceId`).
+const NO_DEVICE: i32 = -2;
+
+/// Bytes of `cudaFuncAttributes` that are written.
+const FUNCTION_ATTRIBUTE_BYTES: usize = 52;
+
+/// Registers of a thread that every kernel says it needs.
+const REGISTERS: i32 = 96;
+
+/// Most dynamic shared memory of a kernel, bytes, from compute capability 9.0 on.
+const SHARED_BYTES: i32 = 232_448;
+
+/// Bytes of `cudaDeviceProp` with the name and the UUID.
+const DEVICE_NAME_BYTES: usize = 256;
+
+thread_local! {
+    static CAPTURE_MODE: Cell<i32> = const { Cell::new(0) };
+}
+
+unsafe extern "C" fn device_count(out: *mut i32) -> Code {
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { driver::device_count(out) })
+}
+
+extern "C" fn set_device(number: i32) -> Code {
+    context::keep(context::set_device(number))
+}
+
+unsafe extern "C" fn device(out: *mut i32) -> Code {
+    // SAFETY: CUDA's caller gives an address for the result.
+    unsafe { put(out, context::device()) }
+}
+
+unsafe extern "C" fn runtime_version(out: *mut i32) -> Code {
+    // SAFETY: CUDA's caller gives an address for the result.
+    unsafe { put(out, DRIVER_VERSION) }
+}
+
+unsafe extern "C" fn pci_bus_id(out: *mut c_char, room: i32, gpu: i32) -> Code {
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { driver::bus_id(out, room, gpu) })
+}
+
+unsafe extern "C" fn device_by_bus_id(out: *mut i32, text: *const c_char) -> Code {
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { driver::device_by_bus_id(out, text) })
+}
+
+extern "C" fn last_error() -> Code {
+    context::take_last_error()
+}
+
+extern "C" fn peek_last_error() -> Code {
+    context::last_error()
+}
+
+extern "C" fn error_text(_: Code) -> *const c_char {
+    c"an error of the stand-in for CUDA".as_ptr()
+}
+
+unsafe extern "C" fn allocate(out: *mut *mut c_void, bytes: usize) -> Code {
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { memory::allocate(out, bytes, Kind::Device) })
+}
+
+unsafe extern "C" fn allocate_host(out: *mut *mut c_void, bytes: usize, _: u32) -> Code {
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { memory::allocate(out, bytes, Kind::Host) })
+}
+
+extern "C" fn free(address: *mut c_void) -> Code {
+    context::keep(memory::free(address))
+}
+
+extern "C" fn register_host(address: *mut c_void, bytes: usize, _: u32) -> Code {
+    memory::add(address.addr(), bytes, Kind::Registered, context::device());
+    SUCCESS
+}
+
+extern "C" fn unregister_host(address: *mut c_void) -> Code {
+    match memory::take(address.addr(), |kind| kind == Kind::Registered) {
+        Some(_) => SUCCESS,
+        None => context::keep(INVALID_VALUE),
+    }
+}
+
+unsafe extern "C" fn host_device_pointer(
+    out: *mut *mut c_void,
+    address: *mut c_void,
+    _: u32,
+) -> Code {
+    // SAFETY: CUDA's caller gives an address for the result.
+    unsafe { put(out, address) }
+}
+
+unsafe extern "C" fn copy(to: *mut c_void, from: *const c_void, bytes: usize, _: i32) -> Code {
+    // SAFETY: CUDA's caller gives memory of this length.
+    unsafe { memory::copy(to, from, bytes) }
+}
+
+unsafe extern "C" fn set(to: *mut c_void, value: i32, bytes: usize) -> Code {
+    // SAFETY: CUDA's caller gives memory of this length.
+    unsafe { memory::set(to, value as u8, bytes) }
+}
+
+/// The first fields of `cudaPointerAttributes`.
+#[repr(C)]
+struct PointerAttributes {
+    kind: i32,
+    device: i32,
+    device_pointer: usize,
+    host_pointer: usize,
+}
+
+unsafe extern "C" fn pointer_attributes(out: *mut PointerAttributes, address: usize) -> Code {
+    let [unregistered, host, device] = MEMORY_TYPES;
+    let attributes = match memory::find(address) {
+        None => PointerAttributes {
+            kind: unregistered,
+            device: NO_DEVICE,
+            device_pointer: 0,
+            host_pointer: address,
+        },
+        Some(range) if range.kind.is_host() => PointerAttributes {
+            kind: host,
+            device: range.device,
+            device_pointer: address,
+            host_pointer: address,
+        },
+        Some(range) => PointerAttributes {
+            kind: device,
+            device: range.device,
+            device_pointer: address,
+            host_pointer: 0,
+        },
+    };
+    // SAFETY: CUDA's caller gives room for the attributes.
+    unsafe { put(out, attributes) }
+}
+
+unsafe extern "C" fn new_object(out: *mut *mut c_void) -> Code {
+    // SAFETY: CUDA's caller gives an address for the result.
+    unsafe { new_handle(out) }
+}
+
+/// Not captured, for all versions of this function, whose first arguments are equal.
+unsafe extern "C" fn capture_status(_: *mut c_void, status: *mut i32, id: *mut u64) -> Code {
+    // SAFETY: CUDA's caller gives addresses for the results, or null.
+    unsafe {
+        if !id.is_null() {
+            put(id, 0);
+        }
+        put(status, 0)
+    }
+}
+
+/// Not captured.
+unsafe extern "C" fn is_capturing(_: *mut c_void, status: *mut i32) -> Code {
+    // SAFETY: CUDA's caller gives an address for the result.
+    unsafe { put(status, 0) }
+}
+
+unsafe extern "C" fn exchange_capture_mode(mode: *mut i32) -> Code {
+    if mode.is_null() {
+        return INVALID_VALUE;
+    }
+    // SAFETY: CUDA's caller gives a mode, which is exchanged.
+    unsafe { mode.write(CAPTURE_MODE.replace(mode.read())) };
+    SUCCESS
+}
+
+unsafe extern "C" fn launch_host(
+    _: *mut c_void,
+    function: Option<unsafe extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+) -> Code {
+    if let Some(function) = function {
+        // SAFETY: CUDA's caller gives a function and its argument; streams are always empty.
+        unsafe { function(argument) };
+    }
+    SUCCESS
+}
+
+unsafe extern "C" fn function_of(out: *mut *const c_void, symbol: *const c_void) -> Code {
+    // SAFETY: CUDA's caller gives an address for the result.
+    unsafe { put(out, symbol) }
+}
+
+unsafe extern "C" fn function_attributes(out: *mut c_void, _: *const c_void) -> Code {
+    let Some(gpu) = devices::gpu(context::device()) else {
+        return context::keep(INVALID_DEVICE);
+    };
+    if out.is_null() {
+        return context::keep(INVALID_VALUE);
+    }
+    let version = gpu.sm as i32;
+    // Most threads, registers, versions of PTX and code, cache, shared memory, its share.
+    let numbers = [1024, REGISTERS, version, version, 0, SHARED_BYTES, -1];
+    // SAFETY: CUDA's caller gives room for the attributes: three sizes, then these numbers.
+    unsafe {
+        std::ptr::write_bytes(out.cast::<u8>(), 0, FUNCTION_ATTRIBUTE_BYTES);
+        out.byte_add(24).cast::<[i32; 7]>().write(numbers);
+    }
+    SUCCESS
+}
+
+unsafe extern "C" fn device_properties(out: *mut c_void, number: i32) -> Code {
+    let Some(gpu) = devices::gpu(number) else {
+        return context::keep(INVALID_DEVICE);
+    };
+    // SAFETY: CUDA's caller gives room for the properties, which begin with name and UUID.
+    unsafe {
+        put_text(out.cast(), DEVICE_NAME_BYTES, &gpu.name);
+        put(out.byte_add(DEVICE_NAME_BYTES).cast(), gpu.uuid)
+    }
+}
+
+unsafe extern "C" fn entry_point_of_version(
+    name: *const c_char,
+    out: *mut usize,
+    _: u32,
+    _: u64,
+    status: *mut i32,
+) -> Code {
+    if name.is_null() {
+        return context::keep(INVALID_VALUE);
+    }
+    // SAFETY: CUDA's caller gives a C string.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    let found = find(&driver::functions(), &name);
+    if found.is_none() {
+        super::keep_missing(&name);
+    }
+    // SAFETY: CUDA's caller gives addresses for the results, or null.
+    unsafe {
+        if !status.is_null() {
+            status.write(if found.is_some() { 0 } else { 1 });
+        }
+        put(out, found.unwrap_or(0))
+    }
+}
+
+unsafe extern "C" fn entry_point(
+    name: *const c_char,
+    out: *mut usize,
+    flags: u64,
+    status: *mut i32,
+) -> Code {
+    // SAFETY: as the caller of this function.
+    unsafe { entry_point_of_version(name, out, DRIVER_VERSION as u32, flags, status) }
+}
+
+/// The runtime's functions that are presented.
+pub(crate) fn functions() -> Vec<Presented> {
+    presented! {
+        "cudaGetDeviceCount" => device_count,
+        "cudaSetDevice" => set_device,
+        "cudaGetDevice" => device,
+        "cudaDriverGetVersion" => driver::version,
+        "cudaRuntimeGetVersion" => runtime_version,
+        "cudaDeviceGetAttribute" => driver::device_attribute,
+        "cudaDeviceGetPCIBusId" => pci_bus_id,
+        "cudaDeviceGetByPCIBusId" => device_by_bus_id,
+        "cudaDeviceCanAccessPeer" => driver::can_access_peer,
+        "cudaDeviceEnablePeerAccess" => done,
+        "cudaDeviceSetLimit" => done,
+        "cudaDeviceSynchronize" => done,
+        "cudaGetDeviceProperties" => device_properties,
+        "cudaGetDeviceProperties_v2" => device_properties,
+        "cudaGetLastError" => last_error,
+        "cudaPeekAtLastError" => peek_last_error,
+        "cudaGetErrorString" => error_text,
+        "cudaGetErrorName" => error_text,
+        "cudaMalloc" => allocate,
+        "cudaMallocAsync" => allocate,
+        "cudaMallocFromPoolAsync" => allocate,
+        "cudaFree" => free,
+        "cudaFreeAsync" => free,
+        "cudaHostAlloc" => allocate_host,
+        "cudaMallocHost" => allocate_host,
+        "cudaFreeHost" => free,
+        "cudaHostRegister" => register_host,
+        "cudaHostUnregister" => unregister_host,
+        "cudaHostGetDevicePointer" => host_device_pointer,
+        "cudaMemcpy" => copy,
+        "cudaMemcpyAsync" => copy,
+        "cudaMemset" => set,
+        "cudaMemsetAsync" => set,
+        "cudaMemPoolCreate" => new_object,
+        "cudaMemPoolDestroy" => done,
+        "cudaMemPoolSetAttribute" => done,
+        "cudaMemPoolTrimTo" => done,
+        "cudaPointerGetAttributes" => pointer_attributes,
+        "cudaStreamCreate" => new_object,
+        "cudaStreamCreateWithFlags" => new_object,
+        "cudaStreamCreateWithPriority" => new_object,
+        "cudaStreamDestroy" => done,
+        "cudaStreamSynchronize" => done,
+        "cudaStreamQuery" => done,
+        "cudaStreamWaitEvent" => done,
+        "cudaStreamIsCapturing" => is_capturing,
+        "cudaStreamGetCaptureInfo" => capture_status,
+        "cudaStreamGetCaptureInfo_v2" => capture_status,
+        "cudaStreamGetCaptureInfo_v3" => capture_status,
+        "cudaStreamGetId" => driver::stream_id,
+        "cudaEventCreate" => new_object,
+        "cudaEventCreateWithFlags" => new_object,
+        "cudaEventDestroy" => done,
+        "cudaEventRecord" => done,
+        "cudaEventQuery" => done,
+        "cudaEventSynchronize" => done,
+        "cudaThreadExchangeStreamCaptureMode" => exchange_capture_mode,
+        "cudaLaunchHostFunc" => launch_host,
+        "cudaLaunchKernel" => done,
+        "cudaLaunchKernelExC" => done,
+        "cudaGetFuncBySymbol" => function_of,
+        "cudaFuncGetAttributes" => function_attributes,
+        "cudaFuncSetAttribute" => done,
+        "cudaGetDriverEntryPoint" => entry_point,
+        "cudaGetDriverEntryPointByVersion" => entry_point_of_version,
+        "cudaUserObjectCreate" => new_object,
+    }
+}
