@@ -30,6 +30,17 @@ pub fn by_hand_with_a_file() -> Result<Completion, Failed> {
     all_right(&said)
 }
 
+/// Processes on hosts of their own, each with two ranks that are its threads.
+pub fn threads_of_one_process_on_each_host() -> Result<Completion, Failed> {
+    let (_folder, place) = folder()?;
+    let said = Ranks::start(2, |rank, command| {
+        command.env("NCCL_HOSTID", format!("host{rank}"));
+        command.args(SHORT).args(["-t", "2"]);
+        meet(command, rank, 2, &place);
+    })?;
+    all_right(&said.finish()?)
+}
+
 pub fn by_hand_with_an_id() -> Result<Completion, Failed> {
     let id = id(&[&address(), &address()])?;
     let said = Ranks::start(4, |rank, command| {

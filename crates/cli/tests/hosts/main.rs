@@ -46,6 +46,7 @@ fn main() -> std::process::ExitCode {
         survival::losses_one_after_the_other,
         launchers::by_hand_with_a_file,
         launchers::by_hand_with_an_id,
+        launchers::threads_of_one_process_on_each_host,
         launchers::by_hand_with_an_address,
         launchers::torchrun_variables,
         launchers::torchrun,

@@ -96,6 +96,10 @@ impl Bootstrap for Local {
         true
     }
 
+    fn passes_segments(&self) -> bool {
+        true
+    }
+
     fn crowd(&self) -> Crowd {
         Crowd {
             ranks: self.ranks,

@@ -51,6 +51,11 @@ pub trait Bootstrap: Send {
     /// Whether a rank is a thread of this process.
     fn shares_memory(&self, peer: u32) -> bool;
 
+    /// Whether offers reach ranks of this process with their segment, so that they need no text.
+    fn passes_segments(&self) -> bool {
+        false
+    }
+
     /// How a rank is reached. Both ends return the same.
     fn transport(&self, peer: u32) -> Transport {
         if self.shares_memory(peer) {

@@ -466,9 +466,15 @@ pub(crate) fn offered_by(rank: u32, peer: u32, source: &shared_memory::Error) ->
     }
 }
 
-/// Whether no other process maps memory of this one.
+/// Whether nobody opens memory of this rank by the text of its offer.
 fn is_alone(bootstrap: &dyn Bootstrap) -> bool {
-    (0..bootstrap.ranks()).all(|peer| bootstrap.transport(peer) != Transport::Shm)
+    let own = bootstrap.rank();
+    let mut others = (0..bootstrap.ranks()).filter(|peer| *peer != own);
+    others.all(|peer| match bootstrap.transport(peer) {
+        Transport::P2p => bootstrap.passes_segments(),
+        Transport::Shm => false,
+        Transport::Net => true,
+    })
 }
 
 fn push<T>(list: &mut Vec<T>, value: T) -> usize {
