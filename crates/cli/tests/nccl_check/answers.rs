@@ -36,10 +36,11 @@ pub const SAMPLES: [Sample; 4] = [
     },
 ];
 
-/// The version whose decisions the planner gives by default.
-const PLANNED: &str = "2.30.7";
+/// Versions with which plans agree in every value. 2.32.3 logs other tables of costs, and on one
+/// node offers other ways to its tuner than it prices.
+const AGREED: [&str; 2] = ["2.27.7", "2.30.7"];
 
-/// NCCL answers, and decides as planned if the plan is for this version.
+/// NCCL answers, and decides as planned if the version is one of [`AGREED`].
 pub fn of(version: &str, sample: Sample) -> Result<Completion, Failed> {
     let Some(library) = library(version) else {
         return not_fetched(version);
@@ -57,6 +58,6 @@ pub fn of(version: &str, sample: Sample) -> Result<Completion, Failed> {
     let outcome = &report["fields"][0];
     let made = outcome["field"] == "outcome" && outcome["agrees"] == true;
     check(made, said)?;
-    check(version != PLANNED || status == Some(0), said)?;
+    check(!AGREED.contains(&version) || status == Some(0), said)?;
     Ok(Completion::Completed)
 }
