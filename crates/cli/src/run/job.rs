@@ -85,6 +85,22 @@ fn unused_settings(arguments: &RunArguments, environment: &Environment) -> Vec<S
     warnings.collect()
 }
 
+/// Refuses options that do not fit the number of ranks or the collective.
+fn check_against(ranks: u32, collective: Collective, arguments: &RunArguments) -> Result<()> {
+    if arguments.hosts > ranks {
+        let hosts = arguments.hosts;
+        bail!("--hosts {hosts}: expected at most {ranks}, one host for each rank");
+    }
+    if arguments.root >= ranks {
+        let (root, last) = (arguments.root, ranks - 1);
+        bail!("--root {root}: no such rank; expected one of 0 to {last}");
+    }
+    if arguments.reply && collective != Collective::Broadcast {
+        bail!("--reply is for broadcast only");
+    }
+    Ok(())
+}
+
 /// Reads the command line and the plan or topology that it names.
 pub fn read(
     arguments: &RunArguments,
@@ -119,17 +135,7 @@ pub fn read(
         0 => all_ranks,
         left => left,
     };
-    if arguments.hosts > ranks {
-        let hosts = arguments.hosts;
-        bail!("--hosts {hosts}: expected at most {ranks}, one host for each rank");
-    }
-    if arguments.root >= ranks {
-        let (root, last) = (arguments.root, ranks - 1);
-        bail!("--root {root}: no such rank; expected one of 0 to {last}");
-    }
-    if arguments.reply && collective != Collective::Broadcast {
-        bail!("--reply is for broadcast only");
-    }
+    check_against(ranks, collective, arguments)?;
     let network = match arguments.hosts {
         1 => None,
         _ => Some(Network::of_rehearsal(arguments, environment, output)?),
