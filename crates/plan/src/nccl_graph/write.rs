@@ -24,7 +24,7 @@ pub fn write(graphs: &[Graph], gpus: &[GpuAddress]) -> Result<String, Error> {
 /// The same as a version of NCCL dumps it: before 2.30 GPUs had no `rank`.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_as(
     version: NcclVersion,
     graphs: &[Graph],
