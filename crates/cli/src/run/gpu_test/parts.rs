@@ -1,0 +1,106 @@
+//! The parts that this program runs itself, each in a process of its own: it prints its result as
+//! JSON.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
+use executor::Settings;
+use executor::suite::{self, Case};
+use program::Schedule;
+use serde::{Deserialize, Serialize};
+
+use super::one_gpu;
+use super::report::MachineFacts;
+use crate::arguments::run::GpuTestArguments;
+use crate::output::{self, Output};
+use crate::run::cuda;
+
+/// Elements of a block in the matrix.
+const COUNTS: [usize; 8] = [0, 1, 2, 7, 64, 1023, 20_011, 150_001];
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Says what the GPUs are
+    Machine,
+    /// Runs cases with all ranks on the first GPU
+    Shared,
+    /// Runs cases with a GPU for each rank
+    Each,
+    /// Runs cases of NVLS
+    Nvls,
+    /// Copies within the first GPU's memory
+    Copy,
+    /// Times collectives with all ranks on the first GPU
+    OneGpu,
+}
+
+/// How the cases of a part ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Cases {
+    pub cases: usize,
+    /// The first wrong or failed one.
+    pub problem: Option<String>,
+}
+
+/// How long ranks wait for each other.
+pub fn settings() -> Settings {
+    Settings {
+        longest_wait: Duration::from_secs(60),
+        ..Settings::default()
+    }
+}
+
+/// Runs a part with `--ranks` ranks.
+pub fn run(part: Part, arguments: &GpuTestArguments, output: &mut Output) -> Result<()> {
+    let ranks = arguments.ranks.first().copied().context("no ranks")?;
+    output.text = match part {
+        Part::Machine => output::json(&machine()?)?,
+        Part::Shared => {
+            let opened = cuda::open_on_first(ranks, &settings())?;
+            cases(opened, ranks, false, arguments.cases)?
+        }
+        Part::Each | Part::Nvls => {
+            let opened = cuda::open_one_each(ranks, &settings())?;
+            cases(opened, ranks, part == Part::Nvls, arguments.cases)?
+        }
+        Part::Copy => output::json(&copy_bandwidth(arguments.end)?)?,
+        Part::OneGpu => output::json(&one_gpu::measure(ranks, arguments.end)?)?,
+    };
+    Ok(())
+}
+
+fn machine() -> Result<MachineFacts> {
+    let opened = cuda::open_all()?;
+    let (multicast_gpus, multicast_problem) = match cuda::count_for_multicast() {
+        Ok(count) => (Some(count), None),
+        Err(why) => (None, Some(format!("{why:#}"))),
+    };
+    let memory = opened.devices().map(|it| it.properties.memory_bytes);
+    Ok(MachineFacts {
+        gpus: cuda::describe(&opened).lines().map(str::to_owned).collect(),
+        memory_bytes: memory.min().unwrap_or_default(),
+        multicast_gpus,
+        multicast_problem,
+    })
+}
+
+fn cases(opened: cuda::OpenedRanks, ranks: u32, nvls: bool, size: usize) -> Result<String> {
+    let mut all: Vec<Case> = suite::cases(&[ranks], &COUNTS);
+    all.retain(|case| (case.choice.schedule == Schedule::Nvls) == nvls);
+    let drawn = suite::sample(&all, size, u64::from(ranks));
+    let result = suite::run(opened.communicators, &drawn);
+    output::json(&Cases {
+        cases: drawn.len(),
+        problem: result.err(),
+    })
+}
+
+/// Bandwidth of copies within the first GPU's memory, GB/s of bytes copied.
+fn copy_bandwidth(bytes: u64) -> Result<f64> {
+    let opened = cuda::open_on_first(1, &Settings::default())?;
+    let driver = &opened.process_ranks.driver;
+    let bandwidth = driver.copy_bandwidth(0, bytes.max(1 << 20));
+    bandwidth.map_err(|why| anyhow!(why))
+}
