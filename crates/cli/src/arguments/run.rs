@@ -12,8 +12,6 @@ use super::compare::{FormArguments, TextOrJson};
 use super::join::JoinArguments;
 use super::nccl_tests::{NcclTestsArguments, check, one, root};
 use crate::numbers::within;
-use crate::run::gpu_test::SectionName;
-use crate::run::gpu_test::parts::Part;
 use crate::sizes::size;
 
 pub const RUN_EXAMPLES: &str = "\
@@ -53,8 +51,8 @@ Examples:
                                                times on 8 GPUs, up to 1 GiB
   topo gpu-test --cases 20 --end 1M            a short one
 
-Parts are processes with deadlines: one that fails or hangs is named, and the others go on. What was
-not run is named with the reason.
+Parts are processes with deadlines: one that fails or hangs is named, and does not end
+the others. What was not run is named with the reason.
 Exit status: 0 when nothing failed, 1 when something did, 2 when there is no GPU.";
 
 pub const CALIBRATE_EXAMPLES: &str = "\
@@ -85,6 +83,38 @@ pub enum BackendName {
     Emulator,
 }
 
+/// What a page has sections on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GpuTestSection {
+    /// Collectives by every algorithm, type and operation
+    Correctness,
+    /// P2P, SHM and NET, with every protocol and kind of memory, and graphs
+    Transports,
+    /// Several GPUs by each algorithm and protocol, beside PyTorch's NCCL
+    Bandwidth,
+    /// Ranks that share a GPU, beside what its memory allows
+    OneGpu,
+    /// compute-sanitizer's tools
+    Sanitizer,
+}
+
+/// What a process of `topo gpu-test` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GpuTestPart {
+    /// Says what the GPUs are
+    Machine,
+    /// Runs cases with all ranks on the first GPU
+    Shared,
+    /// Runs cases with a GPU for each rank
+    Each,
+    /// Runs cases of NVLS
+    Nvls,
+    /// Copies within the first GPU's memory
+    Copy,
+    /// Times collectives with all ranks on the first GPU
+    OneGpu,
+}
+
 #[derive(Debug, Args)]
 pub struct GpuTestArguments {
     /// Numbers of ranks: all on one GPU, and each on a GPU of its own
@@ -92,7 +122,7 @@ pub struct GpuTestArguments {
     pub ranks: Vec<u32>,
     /// Only these sections
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
-    pub only: Vec<SectionName>,
+    pub only: Vec<GpuTestSection>,
     /// Cases of collectives, types and algorithms for each number of ranks
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = within::<usize>(0..=u64::MAX))]
     pub cases: usize,
@@ -110,7 +140,7 @@ pub struct GpuTestArguments {
     pub form: FormArguments,
     /// This process runs one part for another one
     #[arg(long, hide = true)]
-    pub part: Option<Part>,
+    pub part: Option<GpuTestPart>,
 }
 
 #[derive(Debug, Args)]

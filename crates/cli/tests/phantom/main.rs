@@ -177,7 +177,7 @@ fn gpu_test() {
         let outcome = format!("| {outcome} |");
         page.lines().filter(|line| line.contains(&outcome)).count()
     };
-    // Cases, transports, 3 collectives × 6 ways × 2 kinds of ranks, one GPU.
+    // Cases, transports, 3 collectives × 6 variants × 2 kinds of ranks, one GPU.
     assert_eq!(rows("right"), 4 + 22 + 36 + 3, "{page}");
     assert!(
         page.contains("| 5 GPUs | not run | this machine has 4 GPUs |"),
@@ -188,7 +188,7 @@ fn gpu_test() {
     assert!(report.calls.contains_key("cuMemcpyDtoDAsync_v2"));
 }
 
-/// A GPU whose kernel faults ends its own part, and the others go on.
+/// A GPU whose kernel faults ends its own part and no other.
 #[test]
 fn gpu_test_with_a_broken_gpu() {
     let phantom = Phantom::new("dgx-h100", &["fault 1 1"]);

@@ -1,5 +1,5 @@
-//! `topo gpu-test`: every check that needs GPUs, without compiler or network. Each part is a process
-//! of its own with a deadline, so that a fault or a hang ends that part alone.
+//! `topo gpu-test`: every check that needs GPUs, without compiler or network. Each part is a
+//! process of its own with a deadline, so that a fault or a hang ends that part alone.
 //!
 //! In reading order: [`report`], [`test`], [`child`], [`parts`], [`correctness`], [`transports`],
 //! [`several_gpus`], [`torch`], [`one_gpu`], [`sanitizer`].
@@ -19,33 +19,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 
 use self::report::{GpuTestReport, MachineFacts, Section};
 use self::test::Test;
 use crate::arguments::compare::TextOrJson;
-use crate::arguments::run::GpuTestArguments;
+use crate::arguments::run::{GpuTestArguments, GpuTestSection};
 use crate::environment::Environment;
 use crate::output::{self, Output};
 use crate::report as kinds;
 
 /// Longest time of asking the driver what the GPUs are.
 const MACHINE: Duration = Duration::from_secs(120);
-
-/// What a page has sections on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SectionName {
-    /// Collectives by every algorithm, type and operation
-    Correctness,
-    /// P2P, SHM and NET, with every protocol and kind of memory, and graphs
-    Transports,
-    /// Several GPUs by each algorithm and protocol, beside PyTorch's NCCL
-    Bandwidth,
-    /// Ranks that share a GPU, beside what its memory allows
-    OneGpu,
-    /// compute-sanitizer's tools
-    Sanitizer,
-}
 
 /// Runs all sections, or those of `--only`.
 ///
@@ -61,22 +45,22 @@ pub fn run(
     }
     let mut page = Page::begin(arguments, environment)?;
     let runs = |name| arguments.only.is_empty() || arguments.only.contains(&name);
-    if runs(SectionName::Correctness) {
+    if runs(GpuTestSection::Correctness) {
         page.add(correctness::several_gpus)?;
         page.add(correctness::one_gpu)?;
     }
-    if runs(SectionName::Transports) {
+    if runs(GpuTestSection::Transports) {
         page.add(transports::run)?;
     }
-    if runs(SectionName::Bandwidth) {
+    if runs(GpuTestSection::Bandwidth) {
         for gpus in arguments.ranks.iter().filter(|gpus| **gpus > 1) {
             page.add(|test| several_gpus::run(test, *gpus))?;
         }
     }
-    if runs(SectionName::OneGpu) {
+    if runs(GpuTestSection::OneGpu) {
         page.add(one_gpu::run)?;
     }
-    if runs(SectionName::Sanitizer) {
+    if runs(GpuTestSection::Sanitizer) {
         page.add(sanitizer::run)?;
     }
     page.end(output)

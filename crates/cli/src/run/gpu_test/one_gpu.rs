@@ -8,11 +8,11 @@ use program::{Collective, ElementType, Protocol, Reduction, Transfer};
 
 use super::report::{Figure, Outcome, Section};
 use super::test::Test;
-use super::{child, parts};
+use super::{child, test};
 use crate::run::{cuda, ranks};
 
 /// What is tried besides what is chosen.
-const WAYS: [(&str, Option<Transfer>, Option<Protocol>); 5] = [
+const VARIANTS: [(&str, Option<Transfer>, Option<Protocol>); 5] = [
     ("chosen", None, None),
     ("LL", Some(Transfer::Fifo), Some(Protocol::Ll)),
     ("LL128", Some(Transfer::Fifo), Some(Protocol::Ll128)),
@@ -118,7 +118,7 @@ pub fn run(test: &Test<'_>) -> Section {
 
 /// Measures all figures for a number of ranks, in memory of the GPU, without the bound.
 pub fn measure(count: u32, end: u64) -> Result<Vec<Figure>> {
-    let opened = cuda::open_on_first(count, &parts::settings())?;
+    let opened = cuda::open_on_first(count, &test::settings())?;
     let process_ranks = &opened.process_ranks;
     let figures = ranks::run(opened.communicators, |communicator| {
         of_rank(communicator, process_ranks, end)
@@ -141,7 +141,7 @@ fn of_rank(
     let mut figures = Vec::new();
     for collective in COLLECTIVES {
         for bytes in lengths(end) {
-            for (way, transfer, protocol) in WAYS {
+            for (variant, transfer, protocol) in VARIANTS {
                 let wanted = cuda::Wanted {
                     transfer,
                     protocol,
@@ -163,7 +163,7 @@ fn of_rank(
                     ranks: communicator.ranks(),
                     ranks_are: "threads".to_owned(),
                     collective: collective.command_name().to_owned(),
-                    way: way.to_owned(),
+                    variant: variant.to_owned(),
                     bytes,
                     time_us,
                     bus_bandwidth_gbps: None,

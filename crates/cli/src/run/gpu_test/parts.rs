@@ -1,40 +1,20 @@
 //! The parts that this program runs itself, each in a process of its own: it prints its result as
 //! JSON.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, anyhow};
-use clap::ValueEnum;
 use executor::Settings;
 use executor::suite::{self, Case};
 use program::Schedule;
 use serde::{Deserialize, Serialize};
 
-use super::one_gpu;
 use super::report::MachineFacts;
-use crate::arguments::run::GpuTestArguments;
+use super::{one_gpu, test};
+use crate::arguments::run::{GpuTestArguments, GpuTestPart};
 use crate::output::{self, Output};
 use crate::run::cuda;
 
 /// Elements of a block in the matrix.
 const COUNTS: [usize; 8] = [0, 1, 2, 7, 64, 1023, 20_011, 150_001];
-
-/// What a process does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// Says what the GPUs are
-    Machine,
-    /// Runs cases with all ranks on the first GPU
-    Shared,
-    /// Runs cases with a GPU for each rank
-    Each,
-    /// Runs cases of NVLS
-    Nvls,
-    /// Copies within the first GPU's memory
-    Copy,
-    /// Times collectives with all ranks on the first GPU
-    OneGpu,
-}
 
 /// How the cases of a part ended.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,29 +24,21 @@ pub struct Cases {
     pub problem: Option<String>,
 }
 
-/// How long ranks wait for each other.
-pub fn settings() -> Settings {
-    Settings {
-        longest_wait: Duration::from_secs(60),
-        ..Settings::default()
-    }
-}
-
 /// Runs a part with `--ranks` ranks.
-pub fn run(part: Part, arguments: &GpuTestArguments, output: &mut Output) -> Result<()> {
+pub fn run(part: GpuTestPart, arguments: &GpuTestArguments, output: &mut Output) -> Result<()> {
     let ranks = arguments.ranks.first().copied().context("no ranks")?;
     output.text = match part {
-        Part::Machine => output::json(&machine()?)?,
-        Part::Shared => {
-            let opened = cuda::open_on_first(ranks, &settings())?;
+        GpuTestPart::Machine => output::json(&machine()?)?,
+        GpuTestPart::Shared => {
+            let opened = cuda::open_on_first(ranks, &test::settings())?;
             cases(opened, ranks, false, arguments.cases)?
         }
-        Part::Each | Part::Nvls => {
-            let opened = cuda::open_one_each(ranks, &settings())?;
-            cases(opened, ranks, part == Part::Nvls, arguments.cases)?
+        GpuTestPart::Each | GpuTestPart::Nvls => {
+            let opened = cuda::open_one_each(ranks, &test::settings())?;
+            cases(opened, ranks, part == GpuTestPart::Nvls, arguments.cases)?
         }
-        Part::Copy => output::json(&copy_bandwidth(arguments.end)?)?,
-        Part::OneGpu => output::json(&one_gpu::measure(ranks, arguments.end)?)?,
+        GpuTestPart::Copy => output::json(&copy_bandwidth(arguments.end)?)?,
+        GpuTestPart::OneGpu => output::json(&one_gpu::measure(ranks, arguments.end)?)?,
     };
     Ok(())
 }

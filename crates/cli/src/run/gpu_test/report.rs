@@ -90,7 +90,7 @@ pub struct Figure {
     pub ranks_are: String,
     pub collective: String,
     /// The algorithm, transfer or protocol, or another library.
-    pub way: String,
+    pub variant: String,
     /// Size of the message as nccl-tests counts it, bytes.
     pub bytes: u64,
     /// Time of a launch on the slowest rank, µs.
@@ -114,8 +114,8 @@ impl Figure {
 
     fn column(&self) -> String {
         match self.gpus {
-            1 => self.way.clone(),
-            _ => format!("{}, {}", self.way, self.ranks_are),
+            1 => self.variant.clone(),
+            _ => format!("{}, {}", self.variant, self.ranks_are),
         }
     }
 
@@ -206,7 +206,7 @@ impl Section {
     }
 }
 
-/// A row for each size, a column for each way.
+/// A row for each size, a column for each variant.
 fn table_in_markdown(figures: &[&Figure]) -> String {
     let Some(first) = figures.first() else {
         return String::new();

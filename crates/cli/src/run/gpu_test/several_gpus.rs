@@ -11,14 +11,14 @@ use super::report::{Check, Figure, Outcome, Section};
 use super::test::Test;
 use super::{one_gpu, torch};
 
-pub const COLLECTIVES: [Collective; 3] = [
+const COLLECTIVES: [Collective; 3] = [
     Collective::AllReduce,
     Collective::AllGather,
     Collective::ReduceScatter,
 ];
 
 /// What is tried, and the options of `topo run` for it.
-const WAYS: [(&str, &[&str]); 6] = [
+const VARIANTS: [(&str, &[&str]); 6] = [
     ("chosen", &[]),
     ("NVLS", &["--algorithm", "nvls"]),
     ("direct", &["--transfer", "direct"]),
@@ -37,7 +37,7 @@ const STARTERS: [(&str, &[&str]); 2] = [("threads", &[]), ("processes", &["--pro
 /// Longest time of one part, s.
 const DEADLINE_S: u64 = 120;
 
-/// What `topo run --json` prints, as far as it is wanted here.
+/// What `topo run --json` prints.
 #[derive(Debug, Deserialize)]
 struct Rows {
     rows: Vec<Row>,
@@ -57,26 +57,26 @@ struct Placement {
 }
 
 /// One algorithm or protocol on some GPUs.
-struct Way<'a> {
+struct Variant<'a> {
     gpus: u32,
     collective: Collective,
     starter: (&'a str, &'a [&'a str]),
-    way: (&'a str, &'a [&'a str]),
+    variant: (&'a str, &'a [&'a str]),
 }
 
-impl Way<'_> {
+impl Variant<'_> {
     fn name(&self) -> String {
         format!(
             "{}, {}, {} GPUs, {}",
             self.collective.command_name(),
-            self.way.0,
+            self.variant.0,
             self.gpus,
             self.starter.0
         )
     }
 
     fn command(&self, test: &Test<'_>, end: u64) -> Command {
-        let end = match self.way.0 {
+        let end = match self.variant.0 {
             "LL" => end.min(LONGEST_LL),
             _ => end,
         };
@@ -87,7 +87,7 @@ impl Way<'_> {
             .args(["-e", &end.to_string(), "-f", "4"])
             .args(["--ranks", &self.gpus.to_string()])
             .args(self.starter.1)
-            .args(self.way.1);
+            .args(self.variant.1);
         command
     }
 
@@ -97,7 +97,7 @@ impl Way<'_> {
             ranks: self.gpus,
             ranks_are: self.starter.0.to_owned(),
             collective: self.collective.command_name().to_owned(),
-            way: self.way.0.to_owned(),
+            variant: self.variant.0.to_owned(),
             bytes: row.bytes,
             time_us: row.out_of_place.time_us,
             bus_bandwidth_gbps: Some(row.out_of_place.bus_bandwidth_gbps),
@@ -147,35 +147,35 @@ pub fn run(test: &Test<'_>, gpus: u32) -> Section {
     let end = one_gpu::longest(test.end, 1, test.machine.memory_bytes);
     for starter in STARTERS {
         for collective in COLLECTIVES {
-            for way in WAYS {
-                let way = Way {
+            for variant in VARIANTS {
+                let variant = Variant {
                     gpus,
                     collective,
                     starter,
-                    way,
+                    variant,
                 };
-                one(test, &way, end, &mut section);
+                one(test, &variant, end, &mut section);
             }
         }
         if starter.0 == "threads" {
-            torch::run(test, gpus, end, &mut section);
+            torch::run(test, gpus, end, &COLLECTIVES, &mut section);
         }
     }
     section
 }
 
-fn one(test: &Test<'_>, way: &Way<'_>, end: u64, section: &mut Section) {
-    if way.way.0 == "NVLS"
-        && let Err(why) = test.multicast(way.gpus)
+fn one(test: &Test<'_>, variant: &Variant<'_>, end: u64, section: &mut Section) {
+    if variant.variant.0 == "NVLS"
+        && let Err(why) = test.multicast(variant.gpus)
     {
-        let check: Check = test.left_out(&way.name(), &why);
+        let check: Check = test.left_out(&variant.name(), &why);
         section.checks.push(check);
         return;
     }
-    let command = way.command(test, end);
-    let check = test.check(&way.name(), DEADLINE_S, |deadline| {
+    let command = variant.command(test, end);
+    let check = test.check(&variant.name(), DEADLINE_S, |deadline| {
         let rows: Rows = child::json(command, deadline)?;
-        section.figures.extend(way.figures(&rows));
+        section.figures.extend(variant.figures(&rows));
         Ok(outcome(&rows))
     });
     section.checks.push(check);

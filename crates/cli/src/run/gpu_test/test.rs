@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use executor::Settings;
 
 use super::report::{Check, MachineFacts, Outcome};
 use crate::environment::Environment;
@@ -90,5 +91,13 @@ impl Test<'_> {
             outcome: Outcome::NotRun(why.to_owned()),
             seconds: 0.0,
         }
+    }
+}
+
+/// How long ranks wait for each other.
+pub fn settings() -> Settings {
+    Settings {
+        longest_wait: Duration::from_secs(60),
+        ..Settings::default()
     }
 }

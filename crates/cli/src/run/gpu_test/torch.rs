@@ -2,11 +2,12 @@
 
 use std::process::Command;
 
+use program::Collective;
 use serde::Deserialize;
 
 use super::report::{Figure, Outcome, Section};
 use super::test::Test;
-use super::{child, one_gpu, several_gpus};
+use super::{child, one_gpu};
 
 /// Longest time, s.
 const DEADLINE_S: u64 = 180;
@@ -76,8 +77,14 @@ struct Row {
     time_us: f64,
 }
 
-/// Measures NCCL on `gpus` GPUs.
-pub fn run(test: &Test<'_>, gpus: u32, end: u64, section: &mut Section) {
+/// Measures these collectives by NCCL on `gpus` GPUs.
+pub fn run(
+    test: &Test<'_>,
+    gpus: u32,
+    end: u64,
+    collectives: &[Collective],
+    section: &mut Section,
+) {
     let name = format!("PyTorch's NCCL, {gpus} GPUs");
     let installed = child::run(python(&["-c", "import torch"]), test.deadline(DEADLINE_S));
     let why = match installed {
@@ -103,7 +110,7 @@ pub fn run(test: &Test<'_>, gpus: u32, end: u64, section: &mut Section) {
     let command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
     let check = test.check(&name, DEADLINE_S, |deadline| {
         let printed: Printed = child::json(command, deadline)?;
-        section.figures.extend(figures(&printed, gpus));
+        section.figures.extend(figures(&printed, gpus, collectives));
         Ok(Outcome::Right(format!(
             "PyTorch {}, NCCL {}; its elements were not checked",
             printed.torch, printed.nccl
@@ -125,19 +132,19 @@ fn python(arguments: &[&str]) -> Command {
     command
 }
 
-fn figures(printed: &Printed, gpus: u32) -> Vec<Figure> {
+fn figures(printed: &Printed, gpus: u32, collectives: &[Collective]) -> Vec<Figure> {
     let known = |row: &Row| {
-        let mut all = several_gpus::COLLECTIVES.into_iter();
+        let mut all = collectives.iter();
         all.find(|it| it.command_name() == row.collective)
     };
     let figures = printed.rows.iter().filter_map(|row| {
-        let bus = Figure::bus_bandwidth(known(row)?, gpus, row.bytes, row.time_us);
+        let bus = Figure::bus_bandwidth(*known(row)?, gpus, row.bytes, row.time_us);
         Some(Figure {
             gpus,
             ranks: gpus,
             ranks_are: "processes".to_owned(),
             collective: row.collective.clone(),
-            way: format!("NCCL {}", printed.nccl),
+            variant: format!("NCCL {}", printed.nccl),
             bytes: row.bytes,
             time_us: row.time_us,
             bus_bandwidth_gbps: Some(bus),
