@@ -4,6 +4,7 @@
 mod defects;
 mod hosts;
 mod machine;
+mod matrix;
 mod probe;
 
 use std::fs;
