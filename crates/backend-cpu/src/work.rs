@@ -107,8 +107,8 @@ impl Work {
 }
 
 /// The work of a collective of `bytes` bytes as [`executor::Request::bytes`] counts them, by so
-/// many ranks on so many hosts; `None` for an algorithm that emulates what switches do, and for a
-/// hierarchical one on one host.
+/// many ranks on so many hosts; `None` for an algorithm that emulates what switches do, for a
+/// forest, whose trees differ from plan to plan, and for a hierarchical one on one host.
 pub fn work(
     collective: Collective,
     choice: &Choice,
@@ -117,7 +117,7 @@ pub fn work(
 ) -> Option<Work> {
     let one_host = hosts <= 1;
     let refused = choice.transfer == Transfer::Hierarchical && one_host;
-    if choice.schedule == Schedule::Nvls || refused {
+    if matches!(choice.schedule, Schedule::Nvls | Schedule::Forest) || refused {
         return None;
     }
     let job = Job {

@@ -25,6 +25,8 @@ pub struct Wanted {
     pub operations: Vec<Operation>,
     /// Also pack trees, where that is possible.
     pub forests: bool,
+    /// Units of each root that trees carry; without it, the fewest that come near the bound.
+    pub units: Option<u64>,
 }
 
 /// Finds the bounds of a job, and trees that come near them.
@@ -39,7 +41,8 @@ pub fn certify(graph: CapacityGraph, wanted: &Wanted) -> Result<Certificate, Cer
         let mut bound = search.bound(*operation)?;
         if wanted.forests
             && let Some(bound) = &mut bound
-            && let Some((packed, value)) = forests(&graph, *operation, bound.bandwidth)
+            && let Some((packed, value)) =
+                forests(&graph, *operation, bound.bandwidth, wanted.units)
         {
             bound.forests = packed;
             bound.reached = Some(value);

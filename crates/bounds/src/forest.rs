@@ -27,7 +27,14 @@ pub type Packed = (Vec<Forest>, Fraction);
 
 /// Packs forests for an operation whose bound is known. `None` for all-to-all, for jobs of more
 /// than 16 ranks, and where a switch receives more or less than it can send.
-pub fn forests(graph: &CapacityGraph, operation: Operation, bound: Fraction) -> Option<Packed> {
+///
+/// `units` is the number of units per root, if it is not to be searched.
+pub fn forests(
+    graph: &CapacityGraph,
+    operation: Operation,
+    bound: Fraction,
+    units: Option<u64>,
+) -> Option<Packed> {
     let directions: &[Direction] = match operation {
         Operation::AllGather | Operation::Broadcast => &[Direction::Out],
         Operation::ReduceScatter | Operation::Reduce => &[Direction::In],
@@ -38,7 +45,8 @@ pub fn forests(graph: &CapacityGraph, operation: Operation, bound: Fraction) -> 
     let job = RankFirst::new(&written)?;
     let mut best: Option<Packed> = None;
     let mut work = WORK;
-    for units in UNITS_PER_ROOT {
+    let tried = units.map_or_else(|| UNITS_PER_ROOT.to_vec(), |units| vec![units]);
+    for units in tried {
         let packed: Option<Vec<Forest>> = directions
             .iter()
             .map(|direction| job.forest(*direction, operation.has_root(), units, &mut work))

@@ -10,7 +10,7 @@
 //! fractions. The bounds are those of long messages on NCCL's model of the machine.
 //!
 //! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`], [`gather`], [`rooted`],
-//! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify).
+//! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify), [`planned`].
 
 pub mod capacity;
 pub mod certify;
@@ -22,6 +22,7 @@ pub mod gather;
 mod pack;
 pub mod partition;
 pub mod pieces;
+pub mod planned;
 pub mod rooted;
 mod split;
 mod turns;
@@ -29,3 +30,4 @@ mod units;
 
 pub use capacity::capacity_graph;
 pub use certify::{Wanted, certify};
+pub use planned::planned_forests;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use planner::NcclVersion;
 use probe::complete::Assumptions;
@@ -312,9 +312,24 @@ pub struct PlanArguments {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
+    /// Besides NCCL's channels, plan trees that come near the most that any schedule reaches
+    #[arg(long, value_enum, default_value_t = Strategy::Nccl, hide_default_value = true)]
+    pub strategy: Strategy,
+    /// Trees for each root, of equal shares [default: the fewest that come near the bound]
+    #[arg(long, value_name = "N", value_parser = within::<u64>(1..=16))]
+    pub trees: Option<u64>,
     /// Write the plan (JSON) to a file
     #[arg(short, long, value_name = "PLAN")]
     pub output: Option<PathBuf>,
+}
+
+/// How channels are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Strategy {
+    /// As NCCL finds them
+    Nccl,
+    /// Also trees, for topo run --algorithm forest
+    Forest,
 }
 
 #[derive(Debug, Args)]

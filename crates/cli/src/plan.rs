@@ -1,10 +1,10 @@
 //! `topo plan`: what NCCL would do on a machine, or on many.
 
-use anyhow::Result;
-use plan::Plan;
+use anyhow::{Result, bail};
+use plan::{Plan, PlannedForest};
 use planner::Planned;
 
-use crate::arguments::PlanArguments;
+use crate::arguments::{PlanArguments, Strategy};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::{self, Output, PlanFormat};
@@ -17,17 +17,50 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
+    if arguments.trees.is_some() && arguments.strategy != Strategy::Forest {
+        bail!("--trees is for --strategy forest only");
+    }
     if let Some(path) = &arguments.output {
         output::refuse_overwriting(path, &arguments.job.files)?;
     }
     let (plan, live) = match sources::read(&arguments.job, output)? {
-        Sources::Plan(_, plan) => (*plan, None),
+        Sources::Plan(name, plan) => {
+            if arguments.strategy != Strategy::Nccl {
+                bail!("{name} is a plan; expected topology files with --strategy");
+            }
+            (*plan, None)
+        }
         Sources::Machines(machines) => {
             let planned = job::plan_machines(machines, &arguments.job, environment, output)?;
-            (planned.plan(), Some(planned))
+            let mut plan = planned.plan();
+            if arguments.strategy == Strategy::Forest {
+                plan.forests = Some(forests(&planned, &plan, arguments.trees)?);
+            }
+            (plan, Some(planned))
         }
     };
     show(&plan, live.as_ref(), arguments, environment, output)
+}
+
+/// Trees for the collectives of a job.
+///
+/// # Errors
+/// There are none for any collective.
+pub fn forests(planned: &Planned, plan: &Plan, units: Option<u64>) -> Result<Vec<PlannedForest>> {
+    if plan.rank_count() < 2 {
+        bail!(
+            "{}: one rank needs no trees; expected at least two GPUs",
+            planned.name()
+        );
+    }
+    let forests = bounds::planned_forests(planned, plan, units)?;
+    if forests.is_empty() {
+        bail!(
+            "{}: no trees were found for this job; topo bound says how far its rings are from the best",
+            planned.name()
+        );
+    }
+    Ok(forests)
 }
 
 fn show(

@@ -30,7 +30,7 @@
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
 //! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
 //! [`algorithm`], [`cost`], [`Plan`], [`slow_hosts`], [`compare`](mod@compare), [`nccl_graph`],
-//! [`error`], [`certificate`], [`version`].
+//! [`error`], [`certificate`], [`forest`], [`version`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
@@ -56,6 +56,7 @@ pub mod digest;
 pub mod error;
 pub mod expand;
 pub mod fingerprint;
+pub mod forest;
 pub mod graph;
 pub mod layout;
 pub mod machine;
@@ -86,6 +87,7 @@ pub use digest::Digest;
 pub use error::Error;
 pub use expand::{Expansion, NodeParts, RankView};
 pub use fingerprint::Fingerprint;
+pub use forest::{PlannedForest, PlannedTree, PlannedTrees};
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
 pub use json::schema;
 pub use layout::{IslandShape, JobLayout, NodePlace, RankPlace};

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::common::Common;
 use crate::cost::CostTable;
 use crate::digest::Digest;
+use crate::forest::PlannedForest;
 use crate::machine::PlannedMachine;
 use crate::order::RankOrder;
 use crate::request::{Producer, RequestSummary, Setting};
@@ -43,6 +44,9 @@ pub struct Plan {
     /// What collectives cost; it decides the algorithm and protocol for a size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostTable>,
+    /// Trees that come near the most that any schedule reaches, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forests: Option<Vec<PlannedForest>>,
     /// The different machines, with the channels that were found for each.
     pub machines: Vec<PlannedMachine>,
 }
@@ -85,6 +89,7 @@ impl Plan {
             rank_order: None,
             common: None,
             costs: None,
+            forests: None,
             machines: Vec::new(),
         }
     }

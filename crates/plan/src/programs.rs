@@ -30,7 +30,12 @@ impl Expansion {
         });
         let nodes = (0..ranks).map(|rank| self.place(rank).map_or(0, |it| it.node.node));
         let nodes: Vec<u32> = nodes.collect();
-        Channels::new(ranks, rings.collect(), trees.collect())?.on_hosts(&nodes)
+        let channels = Channels::new(ranks, rings.collect(), trees.collect())?;
+        self.forests()
+            .iter()
+            .try_fold(channels.on_hosts(&nodes)?, |channels, forest| {
+                channels.with_forest(forest.program_forest(ranks)?)
+            })
     }
 
     /// The channels over which NCCL sends `bytes` from one rank to another, for a transfer by

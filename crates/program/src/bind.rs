@@ -184,15 +184,27 @@ impl<'a> MessageLayout<'a> {
         }
     }
 
-    fn share(&self, channel: u16) -> Share {
-        let (channel, channels) = (u64::from(channel), u64::from(self.program.channels));
-        let pieces = u64::from(self.program.pieces);
+    /// Where the share of a channel begins, in elements; it may be beyond the message.
+    fn begin(&self, channel: u16) -> u64 {
         let units = self.message.count.div_ceil(self.unit);
-        // If the units do not divide evenly, the first channels get one more.
-        let (each, more) = (units / channels, units % channels);
-        let begin = |channel: u64| (each * channel + channel.min(more)) * self.unit;
-        let start = begin(channel).min(self.message.count);
-        let length = begin(channel + 1).min(self.message.count) - start;
+        let shares = &self.program.shares;
+        if shares.is_empty() {
+            // If the units do not divide evenly, the first channels get one more.
+            let (channel, channels) = (u64::from(channel), u64::from(self.program.channels));
+            let (each, more) = (units / channels, units % channels);
+            return (each * channel + channel.min(more)) * self.unit;
+        }
+        let sum = |shares: &[u32]| shares.iter().map(|it| u128::from(*it)).sum::<u128>();
+        let before = sum(&shares[..usize::from(channel).min(shares.len())]);
+        let part = u128::from(units) * before / sum(shares).max(1);
+        // At most the units of the message.
+        part as u64 * self.unit
+    }
+
+    fn share(&self, channel: u16) -> Share {
+        let pieces = u64::from(self.program.pieces);
+        let start = self.begin(channel).min(self.message.count);
+        let length = self.begin(channel + 1).min(self.message.count) - start;
         let mut share = Share {
             start,
             piece: 0,

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::collective::Collective;
+use crate::forest::Forest;
+
 /// The channels of a communicator: one ring order and one tree each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channels {
@@ -10,6 +13,7 @@ pub struct Channels {
     trees: Vec<Tree>,
     /// By rank: the number of its host. Hosts are numbered in the order of their first ranks.
     hosts: Vec<u32>,
+    forests: BTreeMap<Collective, Forest>,
 }
 
 /// A tree over all ranks.
@@ -67,6 +71,16 @@ pub enum ChannelsError {
         /// The rank that does not reach the root.
         rank: u32,
     },
+    /// The trees of a collective cannot be used.
+    #[error("the forest for {collective}, channel {channel}: {problem}")]
+    Forest {
+        /// The collective.
+        collective: Collective,
+        /// The channel.
+        channel: usize,
+        /// What is wrong.
+        problem: String,
+    },
 }
 
 impl Channels {
@@ -109,6 +123,7 @@ impl Channels {
             rings,
             trees,
             hosts: vec![0; ranks as usize],
+            forests: BTreeMap::new(),
         })
     }
 
@@ -149,7 +164,31 @@ impl Channels {
         Self::new(ranks, rings, trees)
     }
 
-    /// The first `channels` of them, or all if there are fewer.
+    /// The same channels with trees for a collective, which [`Schedule::Forest`] uses instead of
+    /// the channels' trees.
+    ///
+    /// [`Schedule::Forest`]: crate::Schedule::Forest
+    ///
+    /// # Errors
+    /// The trees are of another number of ranks.
+    pub fn with_forest(mut self, forest: Forest) -> Result<Self, ChannelsError> {
+        if forest.ranks() != self.ranks {
+            return Err(ChannelsError::Forest {
+                collective: forest.collective(),
+                channel: 0,
+                problem: format!("it has {} ranks; expected {}", forest.ranks(), self.ranks),
+            });
+        }
+        self.forests.insert(forest.collective(), forest);
+        Ok(self)
+    }
+
+    /// The trees of a collective, if it has its own.
+    pub fn forest(&self, collective: Collective) -> Option<&Forest> {
+        self.forests.get(&collective)
+    }
+
+    /// The first `channels` of them, or all if there are fewer. Forests stay.
     pub fn take(&self, channels: usize) -> Self {
         let channels = channels.clamp(1, self.rings.len());
         Self {
@@ -157,6 +196,7 @@ impl Channels {
             rings: self.rings[..channels].to_vec(),
             trees: self.trees[..channels].to_vec(),
             hosts: self.hosts.clone(),
+            forests: self.forests.clone(),
         }
     }
 
@@ -180,6 +220,7 @@ impl Channels {
             rings: rings.collect(),
             trees: trees.collect(),
             hosts: vec![0; hosts as usize],
+            forests: BTreeMap::new(),
         }
     }
 
@@ -316,7 +357,7 @@ impl Tree {
     }
 
     /// A rank that does not reach the single root by its parents.
-    fn astray(&self, ranks: u32) -> Option<u32> {
+    pub(crate) fn astray(&self, ranks: u32) -> Option<u32> {
         if self.parents.len() != ranks as usize {
             return Some(0);
         }

@@ -21,6 +21,8 @@ pub struct Program {
     pub in_place: bool,
     /// Channels that share each block.
     pub channels: u16,
+    /// The part of each block that a channel has, relative to the others; empty if all are equal.
+    pub shares: Vec<u32>,
     /// Pieces of a window.
     pub pieces: u16,
     /// Most pieces that a FIFO slot holds, in any rank's program; 0 without FIFOs.

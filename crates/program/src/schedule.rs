@@ -28,6 +28,8 @@ pub enum Schedule {
     RecursiveDoubling,
     /// Exchange with partners at distance p/2, p/4 …, half the data in each round.
     RecursiveHalving,
+    /// Trees with shares of the message: for each rank's block or each piece its own.
+    Forest,
     /// NVLS: the switch reduces all ranks' data on a read, and stores to all ranks on a write.
     Nvls,
 }
@@ -54,6 +56,7 @@ impl Schedule {
             AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
         };
         match (self, transfer) {
+            (Self::Forest, Transfer::Hierarchical) => false,
             (_, Transfer::Hierarchical) => {
                 use Collective::SendRecv;
                 !matches!(collective, Gather | Scatter | SendRecv)
@@ -69,7 +72,7 @@ impl Schedule {
             (Self::Mesh, _) => true,
             (Self::TwoPhaseMesh, _) => matches!(collective, AllReduce),
             (_, Transfer::Direct) => false,
-            (Self::Ring, Transfer::Fifo) => matches!(
+            (Self::Ring | Self::Forest, Transfer::Fifo) => matches!(
                 collective,
                 AllReduce | AllGather | ReduceScatter | Broadcast | Reduce
             ),
@@ -100,6 +103,7 @@ named!(Schedule, "algorithm", |known, text| known.name() == text, {
     Bruck = "bruck",
     RecursiveDoubling = "recursive-doubling",
     RecursiveHalving = "recursive-halving",
+    Forest = "forest",
     Nvls = "nvls",
 });
 

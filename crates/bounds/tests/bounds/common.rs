@@ -59,6 +59,7 @@ pub fn everything() -> Wanted {
         links: LinkSet::Rules,
         operations: Operation::ALL.to_vec(),
         forests: false,
+        units: None,
     }
 }
 

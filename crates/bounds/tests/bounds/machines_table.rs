@@ -39,6 +39,7 @@ fn line(name: &str, hosts: u32, planned: &Planned) -> Option<String> {
             links,
             operations: Operation::ALL.to_vec(),
             forests: links == LinkSet::Rules,
+            units: None,
         };
         let certificate = certify(graph, &wanted).unwrap();
         check(&certificate).unwrap();

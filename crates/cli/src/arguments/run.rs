@@ -36,7 +36,7 @@ Examples:
 Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter
   send-recv
 Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh leader
-  bruck recursive-doubling recursive-halving nvls
+  bruck recursive-doubling recursive-halving forest nvls
 Sizes and bandwidths are defined as in nccl-tests: a size is that of the larger side where a
 collective gathers or scatters. Rows are printed when they are measured. Options that only
 nccl-tests has are refused with what to use instead.

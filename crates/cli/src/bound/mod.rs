@@ -50,6 +50,7 @@ pub fn run(
         links,
         operations,
         forests: true,
+        units: None,
     };
     let certificate = certify(graph, &wanted)?;
     check(&certificate).context("this is a fault of topo: it made a proof that does not hold")?;

@@ -162,6 +162,7 @@ fn spec(arguments: &CalibrateArguments, collective: Collective, shape: Shape) ->
         timeout_s: 60,
         rings: Vec::new(),
         trees: Vec::new(),
+        forest: None,
         nodes: Vec::new(),
         plan: None,
     }

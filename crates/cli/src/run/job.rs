@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
 use plan::{Connection, Expansion, Plan};
-use program::Collective;
+use program::{Collective, Schedule};
 use sha2::{Digest, Sha256};
 use topology::edit::Edit;
 
@@ -173,6 +173,7 @@ pub fn read(
         rings: Vec::new(),
         trees: Vec::new(),
         nodes: Vec::new(),
+        forest: None,
         plan: None,
     };
     let Some((name, plan)) = plan else {
@@ -355,7 +356,11 @@ fn read_plan(
         Source::Plan(name, plan) => Ok((name, *plan)),
         Source::Topology(machine) => {
             let planned = job::plan_machines(vec![machine], &job_arguments, environment, output)?;
-            Ok((planned.name(), planned.plan()))
+            let mut plan = planned.plan();
+            if arguments.algorithm == Some(Schedule::Forest) {
+                plan.forests = Some(crate::plan::forests(&planned, &plan, None)?);
+            }
+            Ok((planned.name(), plan))
         }
     }
 }
@@ -399,6 +404,16 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<R
         Some(format!("{} {}", choice.algorithm, choice.protocol))
     };
     let choices = spec.sizes.iter().map(choice).collect();
+    let mut forests = expansion.forests().iter();
+    spec.forest = forests
+        .find(|forest| forest.collective == spec.collective)
+        .cloned();
+    if spec.schedule()? == Some(Schedule::Forest) && spec.forest.is_none() {
+        bail!(
+            "{name} has no trees for {}; topo plan --strategy forest adds those that there are",
+            spec.collective.command_name()
+        );
+    }
     spec.plan = Some(fingerprint(plan)?);
     Ok(RunPlan {
         name,
@@ -417,6 +432,9 @@ fn fingerprint(plan: &Plan) -> Result<String> {
         hash.update(serde_json::to_vec(&machine.nics)?);
     }
     hash.update(serde_json::to_vec(&plan.common)?);
+    if let Some(forests) = &plan.forests {
+        hash.update(serde_json::to_vec(forests)?);
+    }
     let hash = hash.finalize();
     Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -436,6 +454,8 @@ fn lose(spec: &mut Spec, all: u32, lost: &[u32]) {
         .iter()
         .filter_map(|rank| spec.nodes.get(*rank as usize));
     spec.nodes = nodes.copied().collect();
+    // Without its own trees a forest is made of the new ones.
+    spec.forest = None;
 }
 
 /// The CPU cost profile of a file, or the built-in one.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use executor::check::{Check, Sample};
 use executor::{Request, Settings};
+use plan::PlannedForest;
 use program::{Channels, Schedule, Transfer, Tree};
 use program::{Collective, ElementType, Protocol, Reduction};
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,9 @@ pub struct Spec {
     /// By rank: its host in the plan; empty without a plan.
     #[serde(default)]
     pub nodes: Vec<u32>,
+    /// The plan's trees for the collective.
+    #[serde(default)]
+    pub forest: Option<PlannedForest>,
     #[serde(default)]
     pub plan: Option<String>,
 }
@@ -142,7 +146,11 @@ impl Spec {
         } else {
             let trees = self.trees.iter().cloned();
             let trees = trees.map(|parents| Tree { parents }).collect();
-            Some(Channels::new(self.ranks, self.rings.clone(), trees)?)
+            let channels = Channels::new(self.ranks, self.rings.clone(), trees)?;
+            Some(match &self.forest {
+                Some(forest) => channels.with_forest(forest.program_forest(self.ranks)?)?,
+                None => channels,
+            })
         };
         Ok(Settings {
             channels,
@@ -165,7 +173,9 @@ impl Spec {
         // Scratch memory is at most a buffer, plus padding to cache lines of each rank's block in
         // each channel. It is rounded up to a power of two, since freed pages may be on both sides
         // of it.
-        let channels = self.rings.len().max(self.channels.unwrap_or(2).into()) as u64;
+        let forest = self.forest.as_ref().map_or(0, |it| it.channels.len());
+        let channels = self.rings.len().max(self.channels.unwrap_or(2).into());
+        let channels = channels.max(forest) as u64;
         let scratch = buffer.saturating_add(ranks * channels * ROUNDING_BYTES);
         let scratch = scratch.checked_next_power_of_two().unwrap_or(u64::MAX);
         let all = buffer.saturating_add(scratch).saturating_mul(2);

@@ -24,6 +24,7 @@ pub use view::{ChannelView, CollnetView, NvlsView, PeerLink, RankView, RingView,
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::forest::PlannedForest;
 use crate::layout::{JobLayout, NodePlace, RankPlace};
 use crate::plan::Plan;
 
@@ -34,6 +35,7 @@ pub struct Expansion {
     /// For each machine its nodes.
     nodes: Vec<Vec<NodeParts>>,
     common: Common,
+    forests: Vec<PlannedForest>,
 }
 
 impl Expansion {
@@ -43,6 +45,7 @@ impl Expansion {
             layout,
             nodes,
             common,
+            forests: Vec::new(),
         }
     }
 
@@ -69,7 +72,10 @@ impl Expansion {
             });
             nodes.push(parts.collect::<Result<Vec<_>, _>>()?);
         }
-        Ok(Self::new(layout, nodes, common))
+        Ok(Self {
+            forests: plan.forests.clone().unwrap_or_default(),
+            ..Self::new(layout, nodes, common)
+        })
     }
 
     /// Where ranks and nodes are.
@@ -85,6 +91,11 @@ impl Expansion {
     /// The parts of the nodes of each machine.
     pub fn machines(&self) -> &[Vec<NodeParts>] {
         &self.nodes
+    }
+
+    /// The trees of collectives that have their own.
+    pub fn forests(&self) -> &[PlannedForest] {
+        &self.forests
     }
 
     /// Channels of collectives.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use program::Collective;
+
 use super::{finite, once};
 use crate::common::{Common, JobChannels, MAX_CHANNELS};
 use crate::cost::CostTable;
@@ -41,6 +43,17 @@ pub(super) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
         // The expansion checks that every channel holds every GPU of its node once.
         expansion = Some(Expansion::of(plan)?);
     }
+    let forests = plan.forests.iter().flatten();
+    for (index, forest) in forests.clone().enumerate() {
+        let refused = forest.program_forest(layout.ranks()).err();
+        require(refused.is_none(), &format!("forests[{index}]"), || {
+            refused.map_or_else(String::new, |error| error.to_string())
+        })?;
+    }
+    let collectives: BTreeSet<Collective> = forests.clone().map(|it| it.collective).collect();
+    require(collectives.len() == forests.count(), "forests", || {
+        "a collective occurs twice".to_owned()
+    })?;
     if let Some(costs) = &plan.costs {
         check_costs(costs, &layout, plan.common.as_ref())?;
     }

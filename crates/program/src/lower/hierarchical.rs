@@ -7,6 +7,7 @@
 //! algorithm between hosts is replaced by the blocks of all ranks of a host.
 
 use super::direct::{Touch, inputs, of_rank};
+use super::forest::PlacedForest;
 use super::hierarchy::{Hierarchy, of_leaders};
 use super::part;
 use super::place::{ChannelLanes, ChannelMember};
@@ -78,6 +79,7 @@ fn between(
         rank: host,
         channel,
         trees: &hierarchy.trees,
+        forest: &PlacedForest::default(),
         hierarchy: None,
     })
 }

@@ -1,5 +1,6 @@
 //! The programs of single ranks, for jobs that are too large to hold all programs.
 
+use super::forest::PlacedForest;
 use super::hierarchical;
 use super::hierarchy::Hierarchy;
 use super::place::ChannelMember;
@@ -11,6 +12,7 @@ use crate::{Collective, ConnectionEnd, Lane, Program, Schedule, Transfer};
 pub struct Lowering<'a> {
     request: &'a ProgramRequest<'a>,
     trees: Trees,
+    forest: PlacedForest,
     hierarchy: Option<Hierarchy>,
     /// For each channel the position of each rank in its ring; empty if the algorithm is no ring.
     positions: Vec<Vec<u32>>,
@@ -44,6 +46,7 @@ impl<'a> Lowering<'a> {
         Ok(Self {
             request,
             trees: Trees::of(request),
+            forest: PlacedForest::of(request)?,
             hierarchy,
             positions: match is_ring {
                 true => request.channels.positions(),
@@ -59,7 +62,8 @@ impl<'a> Lowering<'a> {
 
     /// Channels.
     pub fn channels(&self) -> u16 {
-        self.request.channels.count()
+        let count = self.forest.channel_count();
+        count.unwrap_or_else(|| self.request.channels.count())
     }
 
     /// The program of one rank. Its `fifo_pieces` and `scratch_blocks` are what it needs itself;
@@ -138,6 +142,7 @@ impl<'a> Lowering<'a> {
             root: request.root,
             in_place: request.in_place,
             channels: self.channels(),
+            shares: self.forest.shares.clone(),
             pieces: 1,
             fifo_pieces: 0,
             scratch_blocks: 0,
@@ -151,6 +156,7 @@ impl<'a> Lowering<'a> {
             rank: program.rank,
             channel,
             trees: &self.trees,
+            forest: &self.forest,
             hierarchy: self.hierarchy.as_ref(),
         });
         program.pieces = part.pieces;

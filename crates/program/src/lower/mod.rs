@@ -32,6 +32,7 @@
 mod all_reduce;
 mod all_to_all;
 mod direct;
+mod forest;
 mod gather_scatter;
 mod halving;
 mod hierarchical;
@@ -53,7 +54,7 @@ pub use lowering::{Likeness, Lowering};
 pub use request::ProgramRequest;
 pub use send_recv::{SendRecv, send_recv};
 
-use crate::{Collective, Program, Schedule, Transfer};
+use crate::{ChannelsError, Collective, Program, Schedule, Transfer};
 use place::{ChannelLanes, ChannelMember};
 
 /// Most ranks whose programs are written together. The programs of a ring grow with the square of
@@ -95,6 +96,9 @@ pub enum LowerError {
         /// Ranks of the communicator.
         ranks: u32,
     },
+    /// There are no trees for a forest.
+    #[error(transparent)]
+    Forest(#[from] ChannelsError),
     /// The hosts have different numbers of ranks.
     #[error(
         "{collective} by a hierarchical algorithm needs as many ranks on each host, and they have {fewest} to {most}; \
@@ -238,6 +242,7 @@ fn part(place: &ChannelMember<'_>) -> ChannelLanes {
         (Schedule::TwoPhaseMesh, _) => mesh::two_phase(place),
         (Schedule::Ring, _) => ring::ring(place),
         (Schedule::Tree, _) => tree::tree(place),
+        (Schedule::Forest, _) => forest::forest(place),
         (Schedule::ReduceBroadcast, _) => all_reduce::reduce_broadcast(place),
         (Schedule::HalvingDoubling, _) => all_reduce::halving_doubling(place),
         (Schedule::RecursiveHalving, _) => halving::reduce_scatter(place),

@@ -1,5 +1,6 @@
 //! One rank in one channel: the input of every algorithm.
 
+use super::forest::PlacedForest;
 use super::hierarchy::Hierarchy;
 use super::request::ProgramRequest;
 use super::trees::Trees;
@@ -11,6 +12,7 @@ pub struct ChannelMember<'a> {
     pub rank: u32,
     pub channel: u16,
     pub trees: &'a Trees,
+    pub forest: &'a PlacedForest,
     /// The leaders of the hosts, for hierarchical algorithms.
     pub hierarchy: Option<&'a Hierarchy>,
 }

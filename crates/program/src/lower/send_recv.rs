@@ -64,6 +64,7 @@ pub fn send_recv(request: &SendRecv<'_>) -> Result<Vec<Program>, LowerError> {
         root: from,
         in_place: request.in_place && from == to,
         channels,
+        shares: Vec::new(),
         pieces: 1,
         fifo_pieces: 0,
         scratch_blocks: 0,

@@ -15,18 +15,21 @@ pub fn tree(place: &ChannelMember<'_>) -> ChannelLanes {
     match place.request.collective {
         Collective::AllReduce => all_reduce(place, parent, &children),
         Collective::Broadcast => {
-            ChannelLanes::new(1, vec![place.lane(down(place, parent, &children))])
+            let steps = down(&WHOLE, place.in_place(), parent, &children);
+            ChannelLanes::new(1, vec![place.lane(steps)])
         }
         Collective::Reduce => {
             // Only the root has an output that can hold partial sums.
             let waits = place.rank != place.root() && children.len() >= Step::MOST_OPERANDS;
-            let accumulator = if place.is_root() {
-                Operand::output(0)
-            } else {
-                Operand::scratch(0)
+            let steps = TreeSteps {
+                output: match place.is_root() {
+                    true => Operand::output(0),
+                    false => Operand::scratch(0),
+                },
+                ..WHOLE
             };
             let to = parent.unwrap_or(Operand::output(0));
-            let steps = up(&children, accumulator, &[to], parent.is_none());
+            let steps = up(&steps, &children, &[to], parent.is_none());
             ChannelLanes::with_scratch(1, u32::from(waits), vec![place.lane(steps)])
         }
         Collective::Gather => gather_scatter::gather(place, tree),
@@ -47,26 +50,43 @@ fn all_reduce(
             .into_iter()
             .chain(children.iter().copied())
             .collect();
-        let steps = up(children, output, &all, true);
+        let steps = up(&WHOLE, children, &all, true);
         return ChannelLanes::new(1, vec![place.lane(steps)]);
     };
-    let up = up(children, output, &[parent], false);
-    let down = down(place, Some(parent), children);
+    let up = up(&WHOLE, children, &[parent], false);
+    let down = down(&WHOLE, place.in_place(), Some(parent), children);
     ChannelLanes::new(1, vec![place.lane(up), place.lane(down)])
 }
 
+/// What a tree moves.
+pub struct TreeSteps {
+    /// The pieces of the blocks.
+    pub pieces: Pieces,
+    /// The rank's own data.
+    pub input: Operand,
+    /// Where the result goes; on the way up, where partial sums are kept if one step does not
+    /// suffice.
+    pub output: Operand,
+}
+
+const WHOLE: TreeSteps = TreeSteps {
+    pieces: Pieces::one(0),
+    input: Operand::input(0),
+    output: Operand::output(0),
+};
+
 /// Reduces the own input with the children's data.
-fn up(
+pub fn up(
+    tree: &TreeSteps,
     children: &[Operand],
-    accumulator: Operand,
     destinations: &[Operand],
     finish: bool,
 ) -> Vec<Step> {
-    let own = [Operand::input(0)].into_iter();
+    let own = [tree.input].into_iter();
     Fold {
-        pieces: Pieces::one(0),
+        pieces: tree.pieces,
         operands: &own.chain(children.iter().copied()).collect::<Vec<_>>(),
-        accumulator,
+        accumulator: tree.output,
         destinations,
         finish,
         alike: false,
@@ -75,17 +95,20 @@ fn up(
 }
 
 /// Stores the parent's data, or at the root its input, and sends it to the children.
-fn down(place: &ChannelMember<'_>, parent: Option<Operand>, children: &[Operand]) -> Vec<Step> {
-    let whole = Pieces::one(0);
-    let output = Operand::output(0);
+pub fn down(
+    tree: &TreeSteps,
+    in_place: bool,
+    parent: Option<Operand>,
+    children: &[Operand],
+) -> Vec<Step> {
     let Some(parent) = parent else {
-        let own = (!place.in_place()).then_some(output);
+        let own = (!in_place).then_some(tree.output);
         let all: Vec<Operand> = own.into_iter().chain(children.iter().copied()).collect();
-        return spread(whole, Operand::input(0), &all);
+        return spread(tree.pieces, tree.input, &all);
     };
     let (now, later) = children.split_at(children.len().min(Step::MOST_FIFOS));
-    let first = [output].into_iter().chain(now.iter().copied());
-    let mut steps = vec![copy(whole, parent, first)];
-    steps.extend(spread(whole, output, later));
+    let first = [tree.output].into_iter().chain(now.iter().copied());
+    let mut steps = vec![copy(tree.pieces, parent, first)];
+    steps.extend(spread(tree.pieces, tree.output, later));
     steps
 }

@@ -28,13 +28,8 @@ impl Trees {
                 tree.clone()
             }
         };
-        let hung = request.channels.trees().iter().map(|tree| {
-            let tree = rooted(tree);
-            RootedTree {
-                children: tree.children(),
-                parents: tree.parents,
-            }
-        });
+        let hung = request.channels.trees().iter();
+        let hung = hung.map(|tree| RootedTree::of(rooted(tree)));
         Self {
             channels: hung.collect(),
         }
@@ -46,6 +41,13 @@ impl Trees {
 }
 
 impl RootedTree {
+    pub fn of(tree: Tree) -> Self {
+        Self {
+            children: tree.children(),
+            parents: tree.parents,
+        }
+    }
+
     /// A rank and its descendants, depth first: the order of blocks on the link to its parent.
     pub fn below(&self, rank: u32) -> Vec<u32> {
         let (mut order, mut next) = (Vec::new(), vec![rank]);

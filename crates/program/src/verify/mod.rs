@@ -127,6 +127,16 @@ fn prove(
             )),
         }));
     }
+    if !first.shares.is_empty() && first.shares.len() != usize::from(first.channels) {
+        return Err(Box::new(VerifyError {
+            at: Box::new(Location::of(first)),
+            fault: VerifyFault::Limit(format!(
+                "{} shares; expected one for each of the {} channels, or none",
+                first.shares.len(),
+                first.channels
+            )),
+        }));
+    }
     for channel in 0..first.channels {
         let network = join(&all, channel, &mut owners)?;
         let steady = u32::try_from(network.turns_until_steady()).unwrap_or(u32::MAX);

@@ -86,6 +86,7 @@ fn frame(program: &Program, rank: u32) -> Program {
     Program {
         rank,
         lanes: Vec::new(),
+        shares: program.shares.clone(),
         ..*program
     }
 }

@@ -2,7 +2,7 @@
 
 use program::Collective;
 use program::verify::{VerifiedProgram, verify};
-use program::{Channels, MessageSize, Tree};
+use program::{Channels, Forest, ForestChannel, ForestTree, MessageSize, Schedule, Tree};
 use proptest::prelude::*;
 
 use crate::cases::{self, Case};
@@ -202,8 +202,86 @@ prop_compose! {
         });
         let channels = Channels::new(ranks, rings, trees.collect());
         let channels = channels.expect("rings and trees over all ranks");
-        channels.on_hosts(&hosts).expect("a host for each rank")
+        let channels = channels.on_hosts(&hosts).expect("a host for each rank");
+        with_forests(channels, picks.len() + picks[0].index(5))
     }
+}
+
+/// The channels with forests: for each root any of the trees, and shares of different lengths.
+fn with_forests(channels: Channels, seed: usize) -> Channels {
+    let (ranks, trees) = (channels.ranks(), channels.trees().to_vec());
+    let forest = |collective: Collective| {
+        let roots: Vec<u32> = match collective {
+            Collective::Broadcast | Collective::Reduce => vec![seed as u32 % ranks],
+            Collective::AllReduce => (0..1 + seed as u32 % 3).map(|it| it % ranks).collect(),
+            _ => (0..ranks).collect(),
+        };
+        let spreads = !matches!(collective, Collective::Reduce | Collective::ReduceScatter);
+        let channel = |at: usize| ForestChannel {
+            share: 1 + (seed as u32 + at as u32) % 4,
+            trees: roots
+                .iter()
+                .map(|root| {
+                    let tree = |at: usize| trees[at % trees.len()].rooted(*root);
+                    let up = collective.reduces().then(|| tree(at + *root as usize));
+                    let down = spreads.then(|| tree(at + seed + *root as usize));
+                    ForestTree { up, down }
+                })
+                .collect(),
+        };
+        let channels = (0..1 + seed % 4).map(channel).collect();
+        Forest::new(collective, ranks, channels).expect("trees over all ranks")
+    };
+    Collective::TUNED
+        .into_iter()
+        .fold(channels, |channels, it| {
+            channels.with_forest(forest(it)).expect("as many ranks")
+        })
+}
+
+#[test]
+fn forests_end_with_one_slot() {
+    for ranks in [2, 3, 5, 8] {
+        let plain = Channels::plain(ranks, 3).expect("few ranks");
+        for seed in 0..4 {
+            let channels = with_forests(plain.clone(), seed);
+            let cases = cases::on(&channels, ranks / 2);
+            for case in cases.iter().filter(|it| it.schedule == Schedule::Forest) {
+                let programs = case.lower(&channels).expect("served");
+                let programs = verify(programs, 1).unwrap_or_else(|it| panic!("{case:?}: {it}"));
+                let message = MessageSize {
+                    count: 1111,
+                    element_bytes: 4,
+                    slot_bytes: 256,
+                    piece_bytes: 0,
+                };
+                check_programs(case, &programs, &message, 1, seed as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_forest() {
+    let tree = Tree::binary(4, false);
+    let new = |collective, share, up: Option<&Tree>, down: Option<&Tree>, trees| {
+        let tree = ForestTree {
+            up: up.cloned(),
+            down: down.cloned(),
+        };
+        let trees = vec![tree; trees];
+        Forest::new(collective, 4, vec![ForestChannel { share, trees }])
+    };
+    let (tree, other) = (Some(&tree), Some(&tree.rooted(2)));
+    assert!(new(Collective::Broadcast, 1, None, tree, 1).is_ok());
+    assert!(new(Collective::Broadcast, 0, None, tree, 1).is_err());
+    assert!(new(Collective::Broadcast, 1, tree, None, 1).is_err());
+    assert!(new(Collective::Broadcast, 1, None, tree, 2).is_err());
+    assert!(new(Collective::AllReduce, 1, tree, tree, 2).is_ok());
+    assert!(new(Collective::AllReduce, 1, tree, other, 2).is_err());
+    assert!(new(Collective::AllGather, 1, None, tree, 4).is_err());
+    assert!(new(Collective::AllToAll, 1, None, tree, 1).is_err());
+    assert!(Forest::new(Collective::Broadcast, 4, Vec::new()).is_err());
 }
 
 /// The hosts of ranks: any, or each with as many ranks.

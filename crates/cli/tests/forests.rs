@@ -1,0 +1,109 @@
+//! The trees of every machine of `topologies/`, as one host and as two: their programs are proved
+//! with one slot and with eight, and run on threads. Each element is checked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backend_cpu::Cpu;
+use executor::suite::{self, Case};
+use executor::{Choice, Communicator, Settings as RunSettings};
+use machines::Machine;
+use plan::PlannedForest;
+use planner::{Job, Planned, Settings};
+use program::lower::{ProgramRequest, lower};
+use program::verify::verify;
+use program::{Channels, ElementType, Protocol, Reduction, Schedule, Transfer};
+
+/// Elements of a block: more than one turn on some channels, fewer than a cache line on none.
+const COUNT: usize = 3001;
+
+/// The channels of a job with its forests.
+fn forests(planned: &Planned) -> Option<(Channels, Vec<PlannedForest>)> {
+    let mut plan = planned.plan();
+    if plan.rank_count() < 2 {
+        return None;
+    }
+    let forests = bounds::planned_forests(planned, &plan, None).unwrap();
+    plan.forests = Some(forests.clone());
+    let plan = plan::Plan::from_json(&plan.to_json().unwrap()).unwrap();
+    let channels = plan.expand().unwrap().program_channels().unwrap();
+    (!forests.is_empty()).then_some((channels, forests))
+}
+
+fn proved(name: &str, channels: &Channels, forest: &PlannedForest) {
+    for in_place in [false, true] {
+        let request = ProgramRequest {
+            collective: forest.collective,
+            schedule: Schedule::Forest,
+            transfer: Transfer::Fifo,
+            root: 0,
+            in_place,
+            channels,
+        };
+        for slots in [1, 8] {
+            let programs = lower(&request).unwrap();
+            let shown = forest.collective;
+            verify(programs, slots).unwrap_or_else(|it| panic!("{name} {shown} {slots}: {it}"));
+        }
+    }
+}
+
+fn run(name: &str, channels: Channels, forests: &[PlannedForest]) {
+    let ranks = channels.ranks();
+    let settings = RunSettings {
+        channels: Some(channels),
+        longest_wait: Duration::from_secs(60),
+        buffer_bytes: Some(64 << 20),
+        ..RunSettings::default()
+    };
+    let case = |forest: &PlannedForest, in_place, root| Case {
+        collective: forest.collective,
+        choice: Choice {
+            schedule: Schedule::Forest,
+            transfer: Transfer::Fifo,
+            protocol: Protocol::Simple,
+            channels: 1,
+            piece_bytes: 0,
+        },
+        element: ElementType::I32,
+        reduction: Reduction::Sum,
+        ranks,
+        root: if forest.collective.has_root() { root } else { 0 },
+        count: COUNT,
+        in_place,
+    };
+    let cases: Vec<Case> = forests
+        .iter()
+        .flat_map(|forest| [case(forest, false, 0), case(forest, true, ranks / 2)])
+        .collect();
+    let communicators = Communicator::local(ranks, &settings, |_| Cpu::default()).unwrap();
+    if let Err(problem) = suite::run(communicators, &cases) {
+        panic!("{name}: {problem}");
+    }
+}
+
+#[test]
+fn every_forest_is_proved_and_computes() {
+    let (mut jobs, mut trees) = (0, 0);
+    for machine in Machine::all().unwrap() {
+        let document = Arc::new(machine.document().unwrap());
+        for hosts in [1, 2] {
+            let job = Job::hosts(Arc::clone(&document), hosts);
+            let Ok(planned) = planner::plan(&job, &Settings::default()) else {
+                continue;
+            };
+            let Some((channels, forests)) = forests(&planned) else {
+                continue;
+            };
+            let name = format!("{} {hosts}", machine.name);
+            jobs += 1;
+            for forest in &forests {
+                proved(&name, &channels, forest);
+                trees += forest.channels.iter().map(|it| it.trees.len()).sum::<usize>();
+            }
+            run(&name, channels, &forests);
+        }
+    }
+    println!("{jobs} jobs, {trees} trees");
+    assert!(jobs > 50, "only {jobs} jobs have forests");
+}
