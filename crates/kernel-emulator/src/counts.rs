@@ -98,7 +98,9 @@ impl LaunchCounts {
     /// The counts as JSON: the launches, and an object for each device.
     pub fn to_json(&self) -> String {
         let devices = self.devices.iter().map(|device| {
-            let numbers = device.by_name().map(|(name, it)| format!("\"{name}\":{it}"));
+            let numbers = device
+                .by_name()
+                .map(|(name, it)| format!("\"{name}\":{it}"));
             format!("{{{}}}", numbers.join(","))
         });
         let devices: Vec<String> = devices.collect();

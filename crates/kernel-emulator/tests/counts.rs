@@ -205,7 +205,12 @@ fn accesses_are_as_expected() {
     let mut problems = Vec::new();
     for row in &mut file.case {
         let counts = row.counts();
-        println!("{} {} ranks: {}", row.collective, row.ranks, counts.to_json());
+        println!(
+            "{} {} ranks: {}",
+            row.collective,
+            row.ranks,
+            counts.to_json()
+        );
         let numbers = row.numbers(&counts);
         let number = |name: &String| numbers.get(name).copied().unwrap_or(0.0);
         let name = format!(
