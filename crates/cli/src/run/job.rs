@@ -14,7 +14,7 @@ use super::Spec;
 use super::network::Network;
 use super::ports::PlanPorts;
 use super::spec::Devices;
-use crate::arguments::JobArguments;
+use crate::arguments::{JobArguments, NetMerge, PreparationArguments};
 use crate::arguments::compare::EditArguments;
 use crate::arguments::run::{BackendName, Bind, RunArguments};
 use crate::environment::Environment;
@@ -349,6 +349,11 @@ fn read_plan(
         edits: EditArguments {
             without: without?,
             degrade: Vec::new(),
+        },
+        // The network of topo's own ranks merges no ports.
+        preparation: PreparationArguments {
+            as_is: false,
+            net_merge: NetMerge::Off,
         },
         ..JobArguments::of_file(file.to_owned(), arguments.variables.clone())
     };
