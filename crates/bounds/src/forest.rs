@@ -7,6 +7,7 @@ use plan::certificate::{
 };
 
 use crate::pack::{Grown, GrownEdge, pack};
+use crate::placed::placed;
 use crate::units::{Demands, UnitGraph};
 
 /// Units per root that are tried. Odd capacities would need hundreds for the exact optimum.
@@ -16,8 +17,12 @@ const UNITS_PER_ROOT: [u64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 const ENOUGH: (u128, u128) = (95, 100);
 
 /// Most ranks and vertices of a job for which trees are packed.
-const MOST_RANKS: usize = 16;
-const MOST_VERTICES: usize = 96;
+const MOST_RANKS: usize = 32;
+const MOST_VERTICES: usize = 512;
+
+/// Most ranks and vertices of a job for which trees are packed exactly.
+const MOST_EXACT_RANKS: usize = 16;
+const MOST_EXACT_VERTICES: usize = 96;
 
 /// Most arcs that the flows for the forests of one operation may visit: about half a second.
 const WORK: u64 = 4_000_000;
@@ -43,10 +48,11 @@ pub fn forests(
     };
     let written = graph.written_out(MOST_VERTICES)?;
     let job = RankFirst::new(&written)?;
+    let exact = job.ranks <= MOST_EXACT_RANKS && job.vertices.len() <= MOST_EXACT_VERTICES;
     let mut best: Option<Packed> = None;
     let mut work = WORK;
     let tried = units.map_or_else(|| UNITS_PER_ROOT.to_vec(), |units| vec![units]);
-    for units in tried {
+    for units in tried.into_iter().filter(|_| exact) {
         let packed: Option<Vec<Forest>> = directions
             .iter()
             .map(|direction| job.forest(*direction, operation.has_root(), units, &mut work))
@@ -62,13 +68,21 @@ pub fn forests(
             best = Some((packed, value));
         }
         if is_enough(value, bound) {
-            break;
+            return best;
         }
     }
-    best
+    let placed = placed(graph, &written, &job, operation, bound, units);
+    let known = best.as_ref().map(|(_, value)| *value);
+    match placed {
+        Some(placed) if known.is_none_or(|it| placed.1.compare(it) == Ordering::Greater) => {
+            Some(placed)
+        }
+        _ => best,
+    }
 }
 
-fn is_enough(value: Fraction, bound: Fraction) -> bool {
+/// Whether a bandwidth is near enough to the bound.
+pub fn is_enough(value: Fraction, bound: Fraction) -> bool {
     let least = bound.numerator.checked_mul(ENOUGH.0);
     let below = bound.denominator.checked_mul(ENOUGH.1);
     let least = least
@@ -78,11 +92,13 @@ fn is_enough(value: Fraction, bound: Fraction) -> bool {
 }
 
 /// A job's graph with the ranks numbered first.
-struct RankFirst {
+pub struct RankFirst {
     /// The vertex of each number.
-    vertices: Vec<u32>,
-    ranks: usize,
-    links: Vec<(usize, usize, u64)>,
+    pub vertices: Vec<u32>,
+    /// Number of ranks.
+    pub ranks: usize,
+    /// Links (from, to, capacity).
+    pub links: Vec<(usize, usize, u64)>,
 }
 
 impl RankFirst {
