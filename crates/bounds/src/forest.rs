@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 
 use plan::certificate::{
-    CapacityGraph, Direction, Edge, Forest, Fraction, Operation, Route, Tree, WrittenOut, reached,
+    CapacityGraph, Direction, Edge, Forest, Fraction, Lengths, Operation, Route, Tree, WrittenOut,
+    reached,
 };
 
 use crate::pack::{Grown, GrownEdge, pack};
@@ -27,6 +28,18 @@ const MOST_EXACT_VERTICES: usize = 96;
 /// Most arcs that the flows for the forests of one operation may visit: about half a second.
 const WORK: u64 = 4_000_000;
 
+/// The longest length of a link in a proof.
+const LONGEST: f64 = (1u64 << 40) as f64;
+
+/// What a search for forests finds.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The best forests.
+    pub packed: Option<Packed>,
+    /// Lengths of links that may prove a lower bound, if the forests stay below the known one.
+    pub lengths: Option<Vec<Lengths>>,
+}
+
 /// The forests of an operation, and the bus bandwidth that they reach.
 pub type Packed = (Vec<Forest>, Fraction);
 
@@ -39,7 +52,7 @@ pub fn forests(
     operation: Operation,
     bound: Fraction,
     units: Option<u64>,
-) -> Option<Packed> {
+) -> Option<Found> {
     let directions: &[Direction] = match operation {
         Operation::AllGather | Operation::Broadcast => &[Direction::Out],
         Operation::ReduceScatter | Operation::Reduce => &[Direction::In],
@@ -49,7 +62,7 @@ pub fn forests(
     let written = graph.written_out(MOST_VERTICES)?;
     let job = RankFirst::new(&written)?;
     let exact = job.ranks <= MOST_EXACT_RANKS && job.vertices.len() <= MOST_EXACT_VERTICES;
-    let mut best: Option<Packed> = None;
+    let mut found = Found::default();
     let mut work = WORK;
     let tried = units.map_or_else(|| UNITS_PER_ROOT.to_vec(), |units| vec![units]);
     for units in tried.into_iter().filter(|_| exact) {
@@ -64,21 +77,44 @@ pub fn forests(
             continue;
         };
         let better = |(_, known): &Packed| value.compare(*known) == Ordering::Greater;
-        if best.as_ref().is_none_or(better) {
-            best = Some((packed, value));
+        if found.packed.as_ref().is_none_or(better) {
+            found.packed = Some((packed, value));
         }
         if is_enough(value, bound) {
-            return best;
+            return Some(found);
         }
     }
-    let placed = placed(graph, &written, &job, operation, bound, units);
-    let known = best.as_ref().map(|(_, value)| *value);
-    match placed {
-        Some(placed) if known.is_none_or(|it| placed.1.compare(it) == Ordering::Greater) => {
-            Some(placed)
-        }
-        _ => best,
+    let (placed, lengths) = placed(graph, &written, &job, (operation, bound), units);
+    let known = found.packed.as_ref().map(|(_, value)| *value);
+    if let Some((_, value)) = &placed
+        && known.is_none_or(|known| value.compare(known) == Ordering::Greater)
+    {
+        found.packed = placed;
     }
+    found.lengths = by_class(graph, &lengths.lengths);
+    Some(found)
+}
+
+/// The lengths of links by class of hosts, those of equal hosts added up, as whole numbers.
+fn by_class(graph: &CapacityGraph, lengths: &[f64]) -> Option<Vec<Lengths>> {
+    let mut next = lengths.iter();
+    let mut sums: Vec<Vec<f64>> = Vec::new();
+    for class in &graph.hosts {
+        let mut sum = vec![0.0; class.links.len()];
+        for _ in 0..class.count {
+            for sum in &mut sum {
+                *sum += next.next()? / f64::from(class.count);
+            }
+        }
+        sums.push(sum);
+    }
+    let longest = sums.iter().flatten().copied().fold(0.0, f64::max);
+    let whole = |length: &f64| (length / longest * LONGEST).round() as u64;
+    let classes = (0..).zip(&sums).map(|(class, sums)| Lengths {
+        class,
+        lengths: sums.iter().map(whole).collect(),
+    });
+    (longest > 0.0).then(|| classes.collect())
 }
 
 /// Whether a bandwidth is near enough to the bound.

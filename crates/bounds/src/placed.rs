@@ -7,11 +7,14 @@ use plan::certificate::{
 };
 
 use crate::forest::{Packed, RankFirst, is_enough};
-use crate::reroute::{Kind, PlacedEdge, PlacedTree, place};
+use crate::reroute::{Kind, LinkLengths, PlacedEdge, PlacedTree, place};
 use crate::routes::Network;
 
 /// Units per root that are tried, and trees that are used both ways.
-const UNITS: [u64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+const UNITS: [u64; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48];
+
+/// Most units per root where every rank is one.
+const MOST_OF_ALL: u64 = 16;
 
 /// The share of the bound at which the search for one number of units ends.
 const GOAL: f64 = 0.97;
@@ -19,15 +22,15 @@ const GOAL: f64 = 0.97;
 /// Links that the routes of one operation may visit: about a second.
 const WORK: u64 = 40_000_000;
 
-/// Places trees for an operation whose bound is known; `None` where there are none.
+/// Places trees for an operation whose bound is known. Returns none where there are none, and
+/// lengths of links that may prove a lower bound.
 pub fn placed(
     graph: &CapacityGraph,
     written: &WrittenOut,
     job: &RankFirst,
-    operation: Operation,
-    bound: Fraction,
+    (operation, bound): (Operation, Fraction),
     units: Option<u64>,
-) -> Option<Packed> {
+) -> (Option<Packed>, LinkLengths) {
     let network = Network::new(job.ranks, job.vertices.len(), job.links.clone());
     let ranks = job.ranks;
     let all = |kind: fn(usize) -> Kind| (0..ranks).map(kind).collect::<Vec<Kind>>();
@@ -40,13 +43,20 @@ pub fn placed(
             let each = (0..ranks).flat_map(|rank| [Kind::To(rank), Kind::From(rank)]);
             vec![vec![Kind::BothWays], each.collect()]
         }
-        Operation::AllReduceInNetwork | Operation::AllToAll => return None,
+        Operation::AllReduceInNetwork | Operation::AllToAll => Vec::new(),
     };
+    let mut lengths = LinkLengths::default();
     let bound_value = bound.numerator as f64 / bound.denominator as f64;
     let mut best: Option<Packed> = None;
     for family in families {
         let mut work = WORK;
-        for count in units.map_or_else(|| UNITS.to_vec(), |units| vec![units]) {
+        let most = if family.len() == 1 {
+            u64::MAX
+        } else {
+            MOST_OF_ALL
+        };
+        let counts = units.map_or_else(|| UNITS.to_vec(), |units| vec![units]);
+        for count in counts.into_iter().filter(|count| *count <= most) {
             let kinds: Vec<Kind> = (0..count).flat_map(|_| family.clone()).collect();
             // Bus bandwidth times time, as the checker counts it.
             let peers = ranks as f64 - 1.0;
@@ -58,7 +68,7 @@ pub fn placed(
                     _ => 1.0,
                 };
             let enough = factor / (bound_value * GOAL);
-            let Some(trees) = place(&network, &kinds, enough, &mut work) else {
+            let Some(trees) = place(&network, &kinds, enough, &mut work, &mut lengths) else {
                 continue;
             };
             let forests = forests(job, &kinds, &trees);
@@ -70,14 +80,14 @@ pub fn placed(
                 best = Some((forests, value));
             }
             if is_enough(value, bound) {
-                return best;
+                return (best, lengths);
             }
             if work == 0 {
                 break;
             }
         }
     }
-    best
+    (best, lengths)
 }
 
 /// The trees of each direction.

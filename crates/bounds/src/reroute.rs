@@ -7,7 +7,7 @@ use crate::arborescence::{Costs, both_ways, from_root};
 use crate::routes::{Network, Routes};
 
 /// Trees that are to be placed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// From a root to all ranks.
     From(usize),
@@ -48,17 +48,21 @@ const PENALTY: f64 = 1.25;
 /// Links within this share of the most load become dearer.
 const NEAR_MOST: f64 = 0.985;
 
-/// Rounds without a better result after which the search ends.
-const PATIENCE: u32 = 8;
+/// Trees that are placed without a better result before the search ends, at least so many rounds.
+const PATIENCE: usize = 300;
+const ROUNDS: usize = 8;
 
 /// Places trees so that the link that takes longest takes as little time as possible. Ends when
 /// that time is at most `enough` (units per 0.1 MB/s), or when `work` is used up, which counts
 /// links that routes visit. `None` if some rank cannot be reached.
+///
+/// `lengths` gets the costs of links that leave the least bandwidth to any trees of these kinds.
 pub fn place(
     network: &Network,
     kinds: &[Kind],
     enough: f64,
     work: &mut u64,
+    lengths: &mut LinkLengths,
 ) -> Option<Vec<PlacedTree>> {
     let mut search = Search {
         network,
@@ -75,7 +79,8 @@ pub fn place(
         *work = work.saturating_sub(cost);
     }
     let mut best = (search.time(), trees.clone());
-    let mut patience = PATIENCE;
+    let rounds = ROUNDS.max(PATIENCE / kinds.len().max(1));
+    let mut patience = rounds;
     while best.0 > enough && patience > 0 && *work > 0 {
         // Ratios near 1 are where costs differ.
         search.scale = best.0.min(search.time());
@@ -92,11 +97,21 @@ pub fn place(
         patience -= 1;
         if time < best.0 * 0.9999 {
             best = (time, trees.clone());
-            patience = PATIENCE;
+            patience = rounds;
         }
         search.penalize(time);
+        search.lengthen(kinds, lengths);
     }
     Some(best.1)
+}
+
+/// Lengths of links that prove a bound.
+#[derive(Debug, Clone, Default)]
+pub struct LinkLengths {
+    /// What the shortest trees need of what the links offer; the more the better the proof.
+    share: f64,
+    /// The length of each link; none if nothing was found.
+    pub lengths: Vec<f64>,
 }
 
 struct Search<'a> {
@@ -131,6 +146,36 @@ impl Search<'_> {
             Kind::BothWays => both_ways(&routes.costs),
         };
         grow(&parents, &routes, kind)
+    }
+
+    /// Takes the costs as lengths if they prove more than those that are known.
+    fn lengthen(&self, kinds: &[Kind], lengths: &mut LinkLengths) {
+        let costs = self.costs();
+        let routes = self.network.routes(&costs);
+        let turned = turned(&routes.costs);
+        let needed = |kind: &Kind| {
+            let (costs, root) = match kind {
+                Kind::From(root) => (&routes.costs, *root),
+                Kind::To(root) => (&turned, *root),
+                Kind::BothWays => return 0.0,
+            };
+            let parents = from_root(costs, root);
+            let edges = (0..parents.len()).filter(|rank| *rank != root);
+            edges.map(|rank| costs[parents[rank]][rank]).sum()
+        };
+        // Each root as often as any other.
+        let mut roots = kinds.to_vec();
+        roots.sort_unstable();
+        roots.dedup();
+        let needed: f64 = roots.iter().map(needed).sum();
+        let links = self.network.links.iter().zip(&costs);
+        let offered: f64 = links.map(|(link, cost)| link.2 as f64 * cost).sum();
+        if needed / offered > lengths.share {
+            *lengths = LinkLengths {
+                share: needed / offered,
+                lengths: costs,
+            };
+        }
     }
 
     fn load(&mut self, tree: &PlacedTree, on: bool) {

@@ -68,7 +68,11 @@ fn run(name: &str, channels: Channels, forests: &[PlannedForest]) {
         element: ElementType::I32,
         reduction: Reduction::Sum,
         ranks,
-        root: if forest.collective.has_root() { root } else { 0 },
+        root: if forest.collective.has_root() {
+            root
+        } else {
+            0
+        },
         count: COUNT,
         in_place,
     };
@@ -99,7 +103,11 @@ fn every_forest_is_proved_and_computes() {
             jobs += 1;
             for forest in &forests {
                 proved(&name, &channels, forest);
-                trees += forest.channels.iter().map(|it| it.trees.len()).sum::<usize>();
+                trees += forest
+                    .channels
+                    .iter()
+                    .map(|it| it.trees.len())
+                    .sum::<usize>();
             }
             run(&name, channels, &forests);
         }
