@@ -19,8 +19,8 @@ const MOST_OF_ALL: u64 = 16;
 /// The share of the bound at which the search for one number of units ends.
 const GOAL: f64 = 0.97;
 
-/// Links that the routes of one operation may visit: about a second.
-const WORK: u64 = 40_000_000;
+/// Arcs that the routes for one number of units may visit: about a tenth of a second.
+const WORK: u64 = 5_000_000;
 
 /// Places trees for an operation whose bound is known. Returns none where there are none, and
 /// lengths of links that may prove a lower bound.
@@ -49,7 +49,6 @@ pub fn placed(
     let bound_value = bound.numerator as f64 / bound.denominator as f64;
     let mut best: Option<Packed> = None;
     for family in families {
-        let mut work = WORK;
         let most = if family.len() == 1 {
             u64::MAX
         } else {
@@ -58,6 +57,7 @@ pub fn placed(
         let counts = units.map_or_else(|| UNITS.to_vec(), |units| vec![units]);
         for count in counts.into_iter().filter(|count| *count <= most) {
             let kinds: Vec<Kind> = (0..count).flat_map(|_| family.clone()).collect();
+            let mut work = WORK;
             // Bus bandwidth times time, as the checker counts it.
             let peers = ranks as f64 - 1.0;
             let factor = count as f64
@@ -81,9 +81,6 @@ pub fn placed(
             }
             if is_enough(value, bound) {
                 return (best, lengths);
-            }
-            if work == 0 {
-                break;
             }
         }
     }

@@ -70,7 +70,7 @@ pub fn place(
         weights: vec![1.0; network.links.len()],
         scale: enough,
     };
-    let cost = (network.ranks * network.links.len()) as u64;
+    let cost = (network.ranks * network.arcs()) as u64;
     let mut trees: Vec<PlacedTree> = Vec::new();
     for kind in kinds {
         let tree = search.tree(*kind)?;

@@ -12,8 +12,17 @@ pub struct Network {
     pub ranks: usize,
     /// Links (from, to, capacity).
     pub links: Vec<(usize, usize, u64)>,
-    /// The links that leave each vertex.
+    arcs: Vec<Arc>,
+    /// The arcs that leave each vertex.
     out: Vec<Vec<u32>>,
+}
+
+/// Links in a row, between which no others begin or end.
+#[derive(Debug, Clone)]
+struct Arc {
+    from: usize,
+    to: usize,
+    links: Vec<u32>,
 }
 
 /// The cheapest routes from every rank to every other.
@@ -21,7 +30,7 @@ pub struct Routes<'a> {
     network: &'a Network,
     /// Costs from rank to rank.
     pub costs: Costs,
-    /// For each rank and vertex the link by which the cheapest route arrives.
+    /// For each rank and vertex the arc by which the cheapest route arrives.
     by: Vec<Vec<u32>>,
 }
 
@@ -31,19 +40,42 @@ const NONE: u32 = u32::MAX;
 impl Network {
     /// The network of these links; those without capacity are left out of routes.
     pub fn new(ranks: usize, vertices: usize, links: Vec<(usize, usize, u64)>) -> Self {
-        let mut out = vec![Vec::new(); vertices];
-        for ((from, _, capacity), link) in links.iter().zip(0..) {
-            if *capacity > 0 {
-                out[*from].push(link);
-            }
+        let usable = links
+            .iter()
+            .zip(0..)
+            .filter(|((.., capacity), _)| *capacity > 0);
+        let arc = |((from, to, _), link): (&(usize, usize, u64), u32)| Arc {
+            from: *from,
+            to: *to,
+            links: vec![link],
+        };
+        let mut arcs: Vec<Arc> = usable.map(arc).collect();
+        while let Some(vertex) = (ranks..vertices).find(|vertex| is_passed(&arcs, *vertex)) {
+            arcs = without(arcs, vertex);
         }
-        Self { ranks, links, out }
+        let mut out = vec![Vec::new(); vertices];
+        for (arc, number) in arcs.iter().zip(0..) {
+            out[arc.from].push(number);
+        }
+        Self {
+            ranks,
+            links,
+            arcs,
+            out,
+        }
+    }
+
+    /// Arcs that a search for routes visits.
+    pub fn arcs(&self) -> usize {
+        self.arcs.len()
     }
 
     /// The cheapest routes, if each link has this cost. No route leads through a rank: data that a
     /// rank forwards is data that it has.
     pub fn routes(&self, costs: &[f64]) -> Routes<'_> {
-        let found = (0..self.ranks).map(|rank| self.from(rank, costs));
+        let sum = |arc: &Arc| arc.links.iter().map(|link| costs[*link as usize]).sum();
+        let costs: Vec<f64> = self.arcs.iter().map(sum).collect();
+        let found = (0..self.ranks).map(|rank| self.from(rank, &costs));
         let (costs, by) = found.unzip();
         Routes {
             network: self,
@@ -62,12 +94,12 @@ impl Network {
             if bits != distance[vertex].to_bits() || (vertex < self.ranks && vertex != start) {
                 continue;
             }
-            for link in &self.out[vertex] {
-                let (_, to, _) = self.links[*link as usize];
-                let there = distance[vertex] + costs[*link as usize];
+            for arc in &self.out[vertex] {
+                let to = self.arcs[*arc as usize].to;
+                let there = distance[vertex] + costs[*arc as usize];
                 if there < distance[to] {
                     distance[to] = there;
-                    by[to] = *link;
+                    by[to] = *arc;
                     heap.push(Reverse((there.to_bits(), to)));
                 }
             }
@@ -82,14 +114,33 @@ impl Routes<'_> {
     pub fn links(&self, from: usize, to: usize) -> Option<Vec<u32>> {
         let (mut links, mut at) = (Vec::new(), to);
         while at != from {
-            let link = self.by[from][at];
-            if link == NONE {
-                return None;
-            }
-            links.push(link);
-            at = self.network.links[link as usize].0;
+            let arc = self.network.arcs.get(self.by[from][at] as usize)?;
+            links.extend(arc.links.iter().rev());
+            at = arc.from;
         }
         links.reverse();
         Some(links)
     }
+}
+
+/// Whether arcs lead into a vertex or out of it, but not several of both.
+fn is_passed(arcs: &[Arc], vertex: usize) -> bool {
+    let ins = arcs.iter().filter(|arc| arc.to == vertex).count();
+    let outs = arcs.iter().filter(|arc| arc.from == vertex).count();
+    ins + outs > 0 && (ins < 2 || outs < 2)
+}
+
+/// The arcs with those through a vertex joined.
+fn without(arcs: Vec<Arc>, vertex: usize) -> Vec<Arc> {
+    let touches = |arc: &Arc| arc.from == vertex || arc.to == vertex;
+    let (own, mut others): (Vec<Arc>, Vec<Arc>) = arcs.into_iter().partition(touches);
+    for first in own.iter().filter(|arc| arc.to == vertex) {
+        let second = own.iter().filter(|arc| arc.from == vertex);
+        others.extend(second.filter(|arc| arc.to != first.from).map(|second| Arc {
+            from: first.from,
+            to: second.to,
+            links: [&first.links[..], &second.links[..]].concat(),
+        }));
+    }
+    others
 }
