@@ -82,6 +82,17 @@ TOPO_DEVICE void store(T* place, T value) {
   *place = value;
 }
 
+// As `load` and `store`, of a buffer table; the emulator counts them apart.
+template <class T>
+TOPO_DEVICE T load_control(const T* place) {
+  return *place;
+}
+
+template <class T>
+TOPO_DEVICE void store_control(T* place, T value) {
+  *place = value;
+}
+
 // 16 bytes at an address that is a multiple of 16.
 struct Vector {
   u64 low, high;
@@ -250,6 +261,9 @@ TOPO_DEVICE void spin_pause() {}
 
 // Where the emulator may switch threads; nothing on a GPU.
 TOPO_DEVICE void schedule_point() {}
+
+// Tells the emulator that a step begins, and whether it is direct; nothing on a GPU.
+TOPO_DEVICE void count_step(bool) {}
 
 // Records what this thread waits for, for a report; nothing on a GPU.
 TOPO_DEVICE void note(const char*, const void*, u64) {}

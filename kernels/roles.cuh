@@ -56,6 +56,7 @@ struct Waiter {
     u64 flag = 0, stride = 0, wanted = 0, value = 0;
     u64* word = nullptr;
     End* end = nullptr;
+    count_step(step.reaches);
     const Operand* peer = nullptr;
     if (lane < AWAITED) {
       if (index < (source ? step.source_count : step.destination_count)) {
@@ -164,7 +165,7 @@ struct Waiter {
       note("a buffer table to show launch", buffer_table, part.launch);
       if (warp_all(!patience.more())) return false;
     }
-    if (buffer_table != nullptr) place = load(&buffer_table->buffers[peer->buffer]) + peer->offset + turn * peer->stride;
+    if (buffer_table != nullptr) place = load_control(&buffer_table->buffers[peer->buffer]) + peer->offset + turn * peer->stride;
     return true;
   }
 

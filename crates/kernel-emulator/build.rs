@@ -23,6 +23,9 @@ const ALL: [&str; 11] = [
 /// Entries without bugs on weak memory.
 const WEAK: [&str; 3] = ["move", "u8", "i32"];
 
+/// Entries that count their accesses.
+const COUNTED: [&str; 3] = ["move", "u8", "f32"];
+
 /// Entries with bugs.
 const WITH_BUG: [&str; 2] = ["move", "i32"];
 
@@ -114,6 +117,7 @@ struct Variants {
     functions: String,
     rows: String,
     checked_rows: String,
+    counted_rows: String,
 }
 
 impl Variants {
@@ -132,13 +136,15 @@ impl Variants {
             let _ = writeln!(self.functions, "fn {function}(launch: *const Launch);");
             let _ = match memory {
                 Memory::Checked => writeln!(self.checked_rows, "({name:?}, {function}),"),
+                Memory::Counted => writeln!(self.counted_rows, "({name:?}, {function}),"),
                 _ => writeln!(self.rows, "(Bug::{bug}, {weak}, {name:?}, {function}),"),
             };
         }
         let text = format!(
-            "#define TOPO_NAMESPACE topo_{variant}\n#define TOPO_WEAK {}\n#define TOPO_NAME(name) topo_run_##name##_{variant}\n\
+            "#define TOPO_NAMESPACE topo_{variant}\n#define TOPO_WEAK {}\n#define TOPO_COUNTED {}\n#define TOPO_NAME(name) topo_run_##name##_{variant}\n\
              #define TOPO_ELEMENTS(entry){elements}\n#include \"{}\"\n",
             u8::from(weak),
+            u8::from(memory == Memory::Counted),
             folder.join("execute_program.cu").display(),
         );
         let path = output().join(format!("{variant}_{}.cpp", entries.join("_")));
@@ -158,6 +164,7 @@ impl Variants {
             functions,
             rows,
             checked_rows,
+            counted_rows,
             ..
         } = self;
         let text = format!(
@@ -167,7 +174,9 @@ impl Variants {
              /// function.\n\
              const ENTRIES: &[(Bug, bool, &str, Entry)] = &[\n{rows}];\n\
              /// What was compiled with checks: the kernel's suffix, its function.\n\
-             const CHECKED: &[(&str, Entry)] = &[\n{checked_rows}];\n"
+             const CHECKED: &[(&str, Entry)] = &[\n{checked_rows}];\n\
+             /// What was compiled to count: the kernel's suffix, its function.\n\
+             const COUNTED: &[(&str, Entry)] = &[\n{counted_rows}];\n"
         );
         fs::write(output().join("entries.rs"), text).expect("the build's folder can be written");
     }
@@ -189,6 +198,7 @@ fn variants(with_checks: bool) -> Variants {
         }
     }
     variants.add(&own, "None", Memory::Weak, &WEAK);
+    variants.add(&own, "None", Memory::Counted, &COUNTED);
     for Mutation { bug, memory, edits } in MUTATIONS {
         let folder = output().join(bug);
         plant(bug, edits, &folder);

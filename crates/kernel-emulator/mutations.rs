@@ -17,6 +17,8 @@ pub enum Memory {
     Weak,
     /// The processor's own, and every access asks whether it is allowed.
     Checked,
+    /// The processor's own, and every access is counted.
+    Counted,
 }
 
 /// A file, text that it contains exactly once, and its replacement.

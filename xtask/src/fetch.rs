@@ -1,5 +1,7 @@
 //! `cargo xtask fetch`: libraries of others with which tests run, into a cache in `target`.
 
+mod drivers;
+
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -21,16 +23,27 @@ enum What {
         /// Only these versions
         versions: Vec<String>,
     },
+    /// NVIDIA's driver libraries 535 and 550, from Debian's packages by apt-get: NVIDIA's license
+    Drivers,
 }
 
 /// Fetches what is not there yet.
+///
+/// # Errors
+/// The cache cannot be used, or pip or apt-get fails.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let What::Nccl { versions } = &arguments.what;
+    match &arguments.what {
+        What::Nccl { versions } => nccl(versions),
+        What::Drivers => drivers::fetch(),
+    }
+}
+
+fn nccl(versions: &[String]) -> Result<ExitCode> {
     let cache = nccl_libraries();
     let all = KNOWN.iter().map(|(version, _)| (*version).to_owned());
     let versions = match versions.is_empty() {
         true => all.collect(),
-        false => versions.clone(),
+        false => versions.to_vec(),
     };
     for version in versions {
         let library = fetch(&cache, &version)?;

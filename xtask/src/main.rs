@@ -42,6 +42,8 @@ enum Chore {
     Loom,
     /// Run the whole correctness matrix of collectives
     Matrix(matrix::Arguments),
+    /// Run collectives of the CUDA backend, drawn at random, on phantom machines
+    PhantomMatrix(matrix::PhantomArguments),
     /// Time collectives beside Open MPI and MPICH, which it installs first
     Peers(peers::Arguments),
     /// Compare `topo probe` with nvidia-smi and NCCL on a machine with GPUs; needs only the built
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Chore::Kernels(arguments) => kernels::run(&arguments),
         Chore::Loom => loom::run(),
         Chore::Matrix(arguments) => matrix::run(&arguments),
+        Chore::PhantomMatrix(arguments) => matrix::phantom(&arguments),
         Chore::Peers(arguments) => peers::run(&arguments),
         Chore::ProbeGpu(arguments) => probe_gpu::run(&arguments),
         Chore::Probing(arguments) => probing::run(&arguments),

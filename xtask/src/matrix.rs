@@ -1,4 +1,5 @@
-//! `cargo xtask matrix`: the whole correctness matrix, of which the tests run a sample, in parts.
+//! `cargo xtask matrix`: the whole correctness matrix, of which the tests run a sample, in parts;
+//! `cargo xtask phantom-matrix`: more of the CUDA backend's runs on phantom machines.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -43,4 +44,30 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Arguments of `cargo xtask phantom-matrix`.
+#[derive(Args)]
+pub struct PhantomArguments {
+    /// Number of runs
+    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    cases: u32,
+}
+
+/// Draws runs of the CUDA backend and runs them on phantom machines.
+///
+/// # Errors
+/// Cargo cannot be started.
+pub fn phantom(arguments: &PhantomArguments) -> Result<ExitCode> {
+    let status = Command::new("cargo")
+        .args(["test", "-p", "topo", "--features", "emulator", "--locked"])
+        .args(["--test", "phantom", "drawn_runs", "--", "--nocapture"])
+        .env("TOPO_PHANTOM_CASES", arguments.cases.to_string())
+        .status()
+        .context("running cargo")?;
+    Ok(if status.success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

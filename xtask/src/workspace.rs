@@ -21,6 +21,11 @@ pub fn nccl_libraries() -> PathBuf {
     target().join("nccl")
 }
 
+/// NVIDIA's driver libraries, each in a folder named by its version (`cargo xtask fetch drivers`).
+pub fn driver_libraries() -> PathBuf {
+    target().join("drivers")
+}
+
 /// Cargo in the repository.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));

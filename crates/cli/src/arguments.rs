@@ -34,7 +34,7 @@ use machine::{
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
 use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
-use run::{CALIBRATE_EXAMPLES, CalibrateArguments, RUN_EXAMPLES, RunArguments};
+use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
 
 const EXAMPLES: &str = "\
@@ -186,7 +186,8 @@ pub enum Command {
     /// Run a collective on a virtual clock: time, bandwidth, where the time goes, load of each link
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Box<SimulateArguments>),
-    /// Run every check that needs a GPU, and print the tables
+    /// Run every check that needs GPUs, and time collectives on them
+    #[command(after_help = GPU_TEST_EXAMPLES)]
     GpuTest(run::GpuTestArguments),
     /// Print a unique id with which ranks on several hosts find each other
     #[command(after_help = ID_EXAMPLES)]

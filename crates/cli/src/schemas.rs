@@ -13,6 +13,7 @@ use crate::probing::ProbeReport;
 use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
 use crate::run::RunJson;
+use crate::run::gpu_test::report::GpuTestReport;
 use crate::show::json::{PathReport, ShowReport};
 use crate::simulate::json::SimulateReport;
 use crate::what_if::json::WhatIfJson;
@@ -21,12 +22,13 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 16] = [
+const SCHEMAS: [Kind; 17] = [
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
+    ("gpu-test", report::schema::<GpuTestReport>),
     ("matrix", report::schema::<MatrixReport>),
     ("nccl-check", report::schema::<NcclCheckReport>),
     ("path", report::schema::<PathReport>),

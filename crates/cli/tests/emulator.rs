@@ -210,16 +210,6 @@ fn a_driver_that_is_missing_is_told_by_every_rank() {
     }
 }
 
-/// `topo gpu-test` with several processes and hosts, on emulated GPUs.
-#[test]
-fn the_rows_of_the_gpu_test() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
-    let said = right(&command.args(["gpu-test", "--emulator"]).output().unwrap());
-    let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("  ")).collect();
-    assert_eq!(rows.len(), 22, "{said}");
-    assert!(rows.iter().all(|row| row.ends_with(": right")), "{said}");
-}
-
 /// The algorithm may be chosen; the transport decides the transfer, and explains a refusal.
 #[test]
 fn what_transports_refuse_is_left_out_or_explained() {

@@ -263,6 +263,13 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                 why()
             ));
         }
+        if u32::from(choice.channels) > peers.blocks {
+            return Some(format!(
+                "{} channels need as many blocks of each rank at a time, and on the GPU with the fewest each rank has {}, because \
+                 ranks of all processes on a GPU share it; take fewer channels (--channels) or fewer ranks on a GPU",
+                choice.channels, peers.blocks
+            ));
+        }
         let lines = choice.transfer == Transfer::Fifo && choice.protocol == Protocol::Ll128;
         if let (true, Some((one, other))) = (lines, peers.splits_lines) {
             return Some(format!(

@@ -10,8 +10,14 @@
 
 #include <cstring>
 
+#include "counts.h"
 #include "emulator.h"
 #include "multicast.h"
+
+// Whether accesses are counted (counts.h).
+#ifndef TOPO_COUNTED
+#define TOPO_COUNTED 0
+#endif
 
 #define TOPO_DEVICE inline
 #define TOPO_UNROLL
@@ -31,15 +37,28 @@ inline u32 block() { return emulator::context().block; }
 inline void barrier_sync(u32 barrier, u32 count) { emulator::barrier_sync(barrier, count); }
 inline void barrier_arrive(u32 barrier, u32 count) { emulator::barrier_arrive(barrier, count); }
 inline void warp_sync() { emulator::warp_vote(true); }
-inline bool warp_all(bool yes) { return emulator::warp_vote(yes); }
+inline bool warp_all(bool yes) {
+  if (TOPO_COUNTED) emulator::count_used();
+  return emulator::warp_vote(yes);
+}
+
+inline void count_access(const void* place, size_t bytes, bool store, emulator::Kind kind) {
+  if (TOPO_COUNTED) emulator::count(place, bytes, store, kind);
+}
+
+inline void count_step(bool reaches) {
+  if (TOPO_COUNTED) emulator::count_step(reaches);
+}
 
 inline u64 load_acquire(const u64* word) {
+  count_access(word, sizeof *word, false, emulator::Kind::CONTROL);
   const u64 value = __atomic_load_n(word, __ATOMIC_ACQUIRE);
   if (TOPO_WEAK) emulator::weak_acquire();
   return value;
 }
 
 inline void store_release(u64* word, u64 value) {
+  count_access(word, sizeof value, true, emulator::Kind::CONTROL);
   if (TOPO_WEAK) emulator::weak_release();
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
   emulator::stored();
@@ -48,7 +67,8 @@ inline void store_release(u64* word, u64 value) {
 inline u32 load_volatile(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 
 template <class T>
-inline T load(const T* place) {
+inline T load(const T* place, emulator::Kind kind = emulator::Kind::DATA) {
+  count_access(place, sizeof *place, false, kind);
   if (!TOPO_WEAK) return *place;
   T value;
   emulator::weak_load(place, &value, sizeof value, false);
@@ -56,7 +76,8 @@ inline T load(const T* place) {
 }
 
 template <class T>
-inline void store(T* place, T value) {
+inline void store(T* place, T value, emulator::Kind kind = emulator::Kind::DATA) {
+  count_access(place, sizeof value, true, kind);
   if (TOPO_WEAK)
     emulator::weak_store(place, &value, sizeof value);
   else
@@ -96,6 +117,7 @@ inline void store_vector(u8* place, Vector value) { store(reinterpret_cast<Vecto
 // Only halves of a line are stored as a whole. Here the second half sometimes comes first, and
 // other threads run between them.
 inline void store_line(u8* place, u64 data, u32 flag) {
+  count_access(place, 16, true, emulator::Kind::LINE);
   u64* words = reinterpret_cast<u64*>(place);
   const u64 high_flag = (u64)flag << 32;
   store_shared(words + 1, (data >> 32) | high_flag);
@@ -105,6 +127,7 @@ inline void store_line(u8* place, u64 data, u32 flag) {
 }
 
 inline bool load_line(const u8* place, u32 flag, u64& data) {
+  count_access(place, 16, false, emulator::Kind::LINE);
   const u64* words = reinterpret_cast<const u64*>(place);
   const u64 low = load_shared(words);
   const u64 high = load_shared(words + 1);
@@ -115,6 +138,7 @@ inline bool load_line(const u8* place, u32 flag, u64& data) {
 // GPUs store a line as a whole. Here the flag is stored last, or, with weak memory, the whole line
 // becomes visible at once.
 inline void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
+  if (active) count_access(place, 16, true, emulator::Kind::LINE);
   u64* words = reinterpret_cast<u64*>(place);
   if (TOPO_WEAK) {
     emulator::weak_line_part(place, low, high, active);
@@ -130,6 +154,7 @@ inline void store_line_part(u8* place, u64 low, u64 high, bool active, bool carr
 }
 
 inline void load_line_part(const u8* place, u64& low, u64& high, bool carries) {
+  count_access(place, 16, false, emulator::Kind::LINE);
   const u64* words = reinterpret_cast<const u64*>(place);
   high = carries && !TOPO_WEAK ? __atomic_load_n(words + 1, __ATOMIC_ACQUIRE) : load_shared(words + 1);
   low = load_shared(words);
@@ -144,6 +169,7 @@ inline Vector multicast_load(const u8* place, u32 operation, Fold fold) {
   Vector sum = {};
   bool first = true;
   for (const uint64_t own : emulator::multicast_places(place)) {
+    count_access(reinterpret_cast<void*>(own), 16, false, emulator::Kind::SWITCH);
     u64* words = reinterpret_cast<u64*>(own);
     const u64 low = load_shared(words);
     const Vector next = {low, load_shared(words + 1)};
@@ -157,14 +183,34 @@ inline Vector multicast_load(const u8* place, u32 operation, Fold fold) {
 inline void multicast_store(u8* place, Vector value) {
   const emulator::ThroughSwitch through;
   for (const uint64_t own : emulator::multicast_places(place)) {
+    count_access(reinterpret_cast<void*>(own), 16, true, emulator::Kind::SWITCH);
     store_shared(reinterpret_cast<u64*>(own), value.low);
     store_shared(reinterpret_cast<u64*>(own) + 1, value.high);
     emulator::point();
   }
 }
 
-inline void spin_pause() { emulator::spun(); }
-inline void schedule_point() { emulator::point(); }
+// As `load` and `store`, of a buffer table.
+template <class T>
+inline T load_control(const T* place) {
+  return load(place, emulator::Kind::CONTROL);
+}
+
+template <class T>
+inline void store_control(T* place, T value) {
+  store(place, value, emulator::Kind::CONTROL);
+}
+
+inline void spin_pause() {
+  if (TOPO_COUNTED) emulator::count_used();
+  emulator::spun();
+}
+
+inline void schedule_point() {
+  if (TOPO_COUNTED) emulator::count_used();
+  emulator::point();
+}
+
 inline void note(const char* what, const void* place, u64 value) { emulator::note(what, place, value); }
 
 inline u64 clock_ns() {

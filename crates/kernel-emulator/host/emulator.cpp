@@ -1,6 +1,7 @@
 // The scheduler of fibers. It is compiled without sanitizers and tells them what it does.
 #include "emulator.h"
 
+#include "counts.h"
 #include "fiber.h"
 #include "weak_memory.h"
 
@@ -89,6 +90,7 @@ struct Run {
   size_t live = 0;
   Execution execution = this_execution();
   const Checks* checks = nullptr;
+  Counter* counter = nullptr;
   // Accessible ranges, for loads and for stores, as of `changes`.
   Range ranges[2][RANGES] = {};
   uint32_t next_range[2] = {};
@@ -246,6 +248,16 @@ const Checks* checks() { return run != nullptr ? run->checks : nullptr; }
 void refuse(const void* place) {
   run->refused = place;
   for (;;) leave();
+}
+
+void count(const void* place, size_t bytes, bool store, Kind kind) {
+  if (run->counter != nullptr) run->counter->count(current->block, place, bytes, store, kind, current->under_way);
+}
+
+void count_used() { current->under_way = 0; }
+
+void count_step(bool reaches) {
+  if (run->counter != nullptr && current->thread == 0) run->counter->step(current->block, reaches);
 }
 
 void touch(const void* place, size_t bytes, bool store) {
@@ -472,4 +484,16 @@ extern "C" int topo_emulate_checked(void (*kernel)(const void*), const void* lau
   own.launch_bytes = launch_bytes;
   own.checks = checks;
   return emulator::execute(own, blocks, threads, {checks->cancelled, report, report_bytes});
+}
+
+// Like topo_emulate, of a kernel that was compiled to count its accesses.
+extern "C" int topo_emulate_counted(void (*kernel)(const void*), const void* launch, uint32_t blocks,
+                                    uint32_t threads, uint64_t seed, const emulator::Counting* counting,
+                                    char* report, size_t report_bytes) {
+  emulator::Counter counter(*counting);
+  emulator::Run own = emulator::prepare(kernel, launch, seed);
+  own.counter = &counter;
+  const int result = emulator::execute(own, blocks, threads, {nullptr, report, report_bytes});
+  counter.flush();
+  return result;
 }

@@ -19,6 +19,7 @@
 
 mod block;
 pub mod checked;
+pub mod counts;
 mod native;
 mod running;
 
@@ -34,6 +35,7 @@ use executor::{Communicator, Error, Memory, Settings};
 use shared_memory::Mapping;
 
 use block::{Block, Multicast, Shared};
+use counts::{Counting, LaunchCounts};
 pub use running::Emulated;
 use running::{Work, Worker};
 
@@ -86,6 +88,7 @@ pub struct Emulator {
     number: u64,
     shared: Shared,
     worker: Worker,
+    counting: Option<Counting>,
 }
 
 /// Number of emulators of this process.
@@ -107,6 +110,7 @@ impl Emulator {
             number: MADE.fetch_add(1, Ordering::Relaxed),
             shared: Shared::default(),
             worker: Worker::default(),
+            counting: None,
         }
     }
 
@@ -136,8 +140,32 @@ impl Emulator {
         }
     }
 
+    /// Counts the accesses of launches that wait for no other process, with a cache of this many
+    /// bytes at the memory of each device. Only the kernels that move, or reduce `u8` or `f32`, are
+    /// compiled for it.
+    #[must_use]
+    pub fn with_counts(self, cache_bytes: u64) -> Self {
+        Self {
+            counting: Some(Counting::new(cache_bytes)),
+            ..self
+        }
+    }
+
+    /// Takes the counts since the last call.
+    pub fn take_counts(&self) -> LaunchCounts {
+        let counting = self.counting.as_ref();
+        counting.map(Counting::take).unwrap_or_default()
+    }
+
+    /// Notes whose memory this is.
+    fn note(&self, device: u32, address: u64, bytes: u64) {
+        if let Some(counting) = &self.counting {
+            counting.note(device, address, bytes);
+        }
+    }
+
     /// A part of a multicast, and the handle of its memory.
-    fn part(&self, team: &Team) -> Result<(Multicast, String), String> {
+    fn part(&self, device: u32, team: &Team) -> Result<(Multicast, String), String> {
         let Team { bytes, kind, .. } = team;
         if *bytes > self.multicast_bytes {
             let most = self.multicast_bytes;
@@ -153,6 +181,7 @@ impl Emulator {
             Some(_) => self.shared.export(address)?,
             None => address.to_string(),
         };
+        self.note(device, address, *bytes);
         Ok((Multicast::of((block, address), *bytes), word))
     }
 
@@ -204,8 +233,10 @@ impl DeviceDriver for Emulator {
         "emulator"
     }
 
-    fn allocate(&self, _device: u32, bytes: u64) -> Result<(Block, u64), String> {
-        Block::new(bytes)
+    fn allocate(&self, device: u32, bytes: u64) -> Result<(Block, u64), String> {
+        let (block, address) = Block::new(bytes)?;
+        self.note(device, address, bytes);
+        Ok((block, address))
     }
 
     fn write(&self, _device: u32, address: u64, bytes: &[u8]) -> Result<(), String> {
@@ -275,18 +306,18 @@ impl DeviceDriver for Emulator {
         true
     }
 
-    fn begin_multicast(&self, _device: u32, team: &Team) -> Result<(Multicast, String), String> {
-        self.part(team)
+    fn begin_multicast(&self, device: u32, team: &Team) -> Result<(Multicast, String), String> {
+        self.part(device, team)
     }
 
     fn join_multicast(
         &self,
-        _device: u32,
+        device: u32,
         team: &Team,
         _word: &str,
     ) -> Result<(Multicast, String), String> {
         // A multicast consists only of the members' memory.
-        self.part(team)
+        self.part(device, team)
     }
 
     fn bind_multicast(
@@ -305,12 +336,14 @@ impl DeviceDriver for Emulator {
 
     fn stage(
         &self,
-        _device: u32,
+        device: u32,
         memory: &Memory<'_>,
         at: Option<u64>,
     ) -> Result<LaunchMemory<Block>, String> {
         let input = memory.input().expose_provenance() as u64;
         let output = memory.output().expose_provenance() as u64;
+        self.note(device, input, memory.input_bytes() as u64);
+        self.note(device, output, memory.output_bytes() as u64);
         let Some(at) = at else {
             return Ok(LaunchMemory {
                 input,
@@ -354,14 +387,23 @@ impl DeviceDriver for Emulator {
     fn start(&self, starts: &[Start<'_>], repeats: Repeats) -> Result<Emulated, String> {
         let abort = Arc::new(AtomicU32::new(0));
         let seeds = || (0..repeats.count).map(|_| self.next_seed()).collect();
-        let work = starts
-            .iter()
-            .map(|start| Work::of(start, (self.bug, self.weak), seeds(), &abort));
-        let work: Vec<Work> = work.collect();
+        let mut work: Vec<Work> = Vec::new();
+        for start in starts {
+            // Kernels of several devices wait for each other, so they run together.
+            let own = Work::of(start, (self.bug, self.weak), seeds(), &abort);
+            match work.last_mut() {
+                Some(last) => {
+                    let apart = last.join(own);
+                    work.extend(apart.err());
+                }
+                None => work.push(own),
+            }
+        }
         if work.iter().any(|work| work.remote) {
             return self.worker.start(work, abort);
         }
-        work.iter().try_for_each(Work::run)?;
+        work.iter()
+            .try_for_each(|work| work.run(self.counting.as_ref()))?;
         Ok(Emulated::ended(abort))
     }
 }

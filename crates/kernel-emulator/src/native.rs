@@ -6,6 +6,7 @@ use device_runtime::Kernel;
 use device_runtime::layout::Launch;
 
 use crate::Bug;
+use crate::counts::{Counts, Home};
 
 /// Bytes of a report.
 const REPORT: usize = 8192;
@@ -44,6 +45,63 @@ pub struct Checks {
     pub changes: *const u64,
 }
 
+/// What a run counts with. `host/counts.h` has the same structure.
+#[repr(C)]
+struct Counting {
+    homes: *const Home,
+    home_count: usize,
+    devices: *const u32,
+    device_count: u64,
+    cache_bytes: u64,
+    counts: *mut Counts,
+}
+
+/// Runs a kernel that counts its accesses until all its threads have ended. `devices`: of each
+/// block. Adds to the counts of each device.
+pub fn emulate_counted(
+    kernel: Kernel,
+    launch: &Launch,
+    (devices, threads): (&[u32], u32),
+    seed: u64,
+    (homes, cache_bytes): (&[Home], u64),
+    counts: &mut [Counts],
+) -> Result<(), String> {
+    let suffix = kernel.suffix();
+    let found = COUNTED.iter().find(|(it, _)| *it == suffix);
+    let (_, entry) = found.ok_or_else(|| {
+        let kernels: Vec<&str> = COUNTED.iter().map(|(it, _)| *it).collect();
+        format!(
+            "{kernel:?} was not compiled to count accesses; expected one of {}",
+            kernels.join(", ")
+        )
+    })?;
+    let blocks = u32::try_from(devices.len()).unwrap_or(u32::MAX);
+    let counting = Counting {
+        homes: homes.as_ptr(),
+        home_count: homes.len(),
+        devices: devices.as_ptr(),
+        device_count: counts.len() as u64,
+        cache_bytes,
+        counts: counts.as_mut_ptr(),
+    };
+    let mut report = vec![0_u8; REPORT];
+    // SAFETY: as in `emulate`; the counting's slices live until the call returns, every device of a
+    // block or home is an index into the counts.
+    let result = unsafe {
+        topo_emulate_counted(
+            *entry,
+            launch,
+            blocks,
+            threads,
+            seed,
+            &raw const counting,
+            report.as_mut_ptr().cast(),
+            report.len(),
+        )
+    };
+    outcome(result, &report, seed, (blocks, threads))
+}
+
 type Entry = unsafe extern "C" fn(*const Launch);
 
 include!(concat!(env!("OUT_DIR"), "/entries.rs"));
@@ -60,6 +118,16 @@ unsafe extern "C" {
         threads: u32,
         seed: u64,
         checks: *const Checks,
+        report: *mut c_char,
+        report_bytes: usize,
+    ) -> c_int;
+    fn topo_emulate_counted(
+        kernel: Entry,
+        launch: *const Launch,
+        blocks: u32,
+        threads: u32,
+        seed: u64,
+        counting: *const Counting,
         report: *mut c_char,
         report_bytes: usize,
     ) -> c_int;
@@ -160,10 +228,20 @@ pub fn emulate(
             report.len(),
         )
     };
+    outcome(result, &report, seed, (blocks, threads))
+}
+
+/// The outcome of a run, by its number.
+fn outcome(
+    result: c_int,
+    report: &[u8],
+    seed: u64,
+    (blocks, threads): (u32, u32),
+) -> Result<(), String> {
     match result {
         0 => Ok(()),
         1 => {
-            let text = CStr::from_bytes_until_nul(&report).unwrap_or_default();
+            let text = CStr::from_bytes_until_nul(report).unwrap_or_default();
             Err(format!(
                 "no thread of any block makes progress (seed {seed}):\n{}",
                 text.to_string_lossy()

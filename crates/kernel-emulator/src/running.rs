@@ -10,6 +10,7 @@ use device_runtime::driver::Start;
 use device_runtime::layout::{Launch, LaunchPart, MOST_PARTS};
 use device_runtime::{Kernel, Running};
 
+use crate::counts::Counting;
 use crate::{Bug, native};
 
 /// Longest time of one poll of a launch.
@@ -22,7 +23,8 @@ pub struct Work {
     /// The bug, and whether memory is weak.
     pub variant: (Bug, bool),
     pub parts: Vec<LaunchPart>,
-    pub blocks: u32,
+    /// The device of each block.
+    pub devices: Vec<u32>,
     pub threads: u32,
     /// One seed per run.
     pub seeds: Vec<u64>,
@@ -41,7 +43,7 @@ impl Work {
             kernel: start.kernel,
             variant,
             parts: start.parts.to_vec(),
-            blocks: start.blocks(),
+            devices: vec![start.device; start.blocks() as usize],
             threads: start.threads,
             seeds,
             remote: start.remote,
@@ -49,7 +51,33 @@ impl Work {
         }
     }
 
-    pub fn run(&self) -> Result<(), String> {
+    /// Adds the blocks of another device's kernel, which waits for this one. Returns it if they do
+    /// not fit together.
+    pub fn join(&mut self, other: Self) -> Result<(), Self> {
+        if (self.kernel, self.threads) != (other.kernel, other.threads)
+            || self.remote
+            || other.remote
+        {
+            return Err(other);
+        }
+        self.parts.extend(other.parts);
+        self.devices.extend(other.devices);
+        Ok(())
+    }
+
+    fn blocks(&self) -> u32 {
+        u32::try_from(self.devices.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Number of kernels that it stands for: one per device.
+    fn kernels(&self) -> u64 {
+        let mut devices = self.devices.clone();
+        devices.sort_unstable();
+        devices.dedup();
+        devices.len() as u64
+    }
+
+    pub fn run(&self, counting: Option<&Counting>) -> Result<(), String> {
         let mut launch = Launch {
             abort: self.abort.as_ptr().expose_provenance() as u64,
             count: u32::try_from(self.parts.len()).unwrap_or(u32::MAX),
@@ -61,11 +89,27 @@ impl Work {
             launch.parts[..self.parts.len()].copy_from_slice(&self.parts);
         }
         for seed in &self.seeds {
+            if let Some(counting) = counting {
+                let devices = self.devices.iter().max().map_or(0, |most| most + 1);
+                let homes = counting.homes(devices);
+                let kernels = (self.kernels(), u64::from(self.blocks()));
+                counting.add(kernels, devices, |counts| {
+                    native::emulate_counted(
+                        self.kernel,
+                        &launch,
+                        (&self.devices, self.threads),
+                        *seed,
+                        (&homes, counting.cache_bytes),
+                        counts,
+                    )
+                })?;
+                continue;
+            }
             native::emulate(
                 self.kernel,
                 self.variant,
                 &launch,
-                self.blocks,
+                self.blocks(),
                 self.threads,
                 *seed,
                 self.remote,
@@ -93,7 +137,7 @@ impl Worker {
                 let thread = std::thread::Builder::new().name("emulator".to_owned());
                 let started = thread.spawn(move || {
                     for (work, told) in todo {
-                        let done = work.iter().try_for_each(Work::run);
+                        let done = work.iter().try_for_each(|work| work.run(None));
                         // The caller may be gone.
                         let _ = told.send(done);
                     }

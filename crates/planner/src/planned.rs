@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use plan::{CostTable, Digest, Fingerprint, NcclVersion, Plan, Producer, RequestSummary, Setting};
 
+use program::Protocol;
+
 use crate::artifact;
 use crate::cluster::{ClusterPlan, MachinePlan};
 use crate::connect::JobPlan;
@@ -162,6 +164,21 @@ impl Planned {
                 value: value.to_owned(),
             })
             .collect()
+    }
+
+    /// The costs as NCCL logs them: from 2.31 on before it leaves out what settings exclude, and
+    /// LL128 where that is unsafe (source: the logs of the binaries).
+    pub fn logged_costs(&self) -> CostTable {
+        let rules = self.settings.rules;
+        let mut tuning = self.settings.tuning.clone();
+        if rules.version() >= NcclVersion::V2_31 {
+            tuning.algorithms = None;
+            tuning.protocols = Some(Protocol::ALL.map(Protocol::name).join(","));
+        }
+        let profile = CostProfile::of(rules.version());
+        let logged = cost::table(&self.job.cost_inputs(), &tuning, &profile, rules);
+        // Settings that NCCL refuses make no plan.
+        logged.unwrap_or_else(|_| self.costs.clone())
     }
 
     /// The digest of everything that the plan was made from.

@@ -21,7 +21,8 @@
 //! ```
 //!
 //! In reading order: [`bus_id`], [`node`], [`link`], [`path`], [`bandwidth`], [`xml`], [`build`],
-//! [`system`], [`all_pairs`], [`edit`], [`differences`], [`name_list`].
+//! [`system`], [`all_pairs`], [`join`], [`edit`], [`differences`],
+//! [`name_list`].
 
 pub mod all_pairs;
 pub mod bandwidth;
@@ -30,6 +31,7 @@ pub mod bus_id;
 pub mod differences;
 pub mod edit;
 pub mod error;
+pub mod join;
 pub mod link;
 pub mod name_list;
 pub mod node;

@@ -8,7 +8,7 @@ use program::{Schedule, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::Variables;
-use super::compare::TextOrJson;
+use super::compare::{FormArguments, TextOrJson};
 use super::join::JoinArguments;
 use super::nccl_tests::{NcclTestsArguments, check, one, root};
 use crate::numbers::within;
@@ -42,6 +42,19 @@ collective gathers or scatters. Rows are printed when they are measured. Options
 nccl-tests has are refused with what to use instead.
 Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
 
+pub const GPU_TEST_EXAMPLES: &str = "\
+Examples:
+  topo gpu-test > page.md                      all GPUs of this machine, less than 15 minutes
+  topo gpu-test -o results                     also gpu-test.json, and what was done if it is cut
+                                               short
+  topo gpu-test --ranks 8 --only bandwidth --end 1G
+                                               times on 8 GPUs, up to 1 GiB
+  topo gpu-test --cases 20 --end 1M            a short one
+
+Parts are processes with deadlines: one that fails or hangs is named, and does not end
+the others. What was not run is named with the reason.
+Exit status: 0 when nothing failed, 1 when something did, 2 when there is no GPU.";
+
 pub const CALIBRATE_EXAMPLES: &str = "\
 Examples:
   topo calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
@@ -70,21 +83,64 @@ pub enum BackendName {
     Emulator,
 }
 
+/// What a page has sections on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GpuTestSection {
+    /// Collectives by every algorithm, type and operation
+    Correctness,
+    /// P2P, SHM and NET, with every protocol and kind of memory, and graphs
+    Transports,
+    /// Several GPUs by each algorithm and protocol, beside PyTorch's NCCL
+    Bandwidth,
+    /// Ranks that share a GPU, beside what its memory allows
+    OneGpu,
+    /// compute-sanitizer's tools
+    Sanitizer,
+}
+
+/// What a process of `topo gpu-test` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GpuTestPart {
+    /// Says what the GPUs are
+    Machine,
+    /// Runs cases with all ranks on the first GPU
+    Shared,
+    /// Runs cases with a GPU for each rank
+    Each,
+    /// Runs cases of NVLS
+    Nvls,
+    /// Copies within the first GPU's memory
+    Copy,
+    /// Times collectives with all ranks on the first GPU
+    OneGpu,
+}
+
 #[derive(Debug, Args)]
 pub struct GpuTestArguments {
-    /// Only the matrix, with few cases: what compute-sanitizer can run in minutes
-    #[arg(long)]
-    pub small: bool,
-    /// Cases of the matrix for each number of ranks
+    /// Numbers of ranks: all on one GPU, and each on a GPU of its own
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8", value_parser = within::<u32>(1..=1024))]
+    pub ranks: Vec<u32>,
+    /// Only these sections
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
+    pub only: Vec<GpuTestSection>,
+    /// Cases of collectives, types and algorithms for each number of ranks
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = within::<usize>(0..=u64::MAX))]
     pub cases: usize,
-    /// Largest message of the tables
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    /// Largest message that is timed; shorter ones where the GPUs have little memory
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M", overrides_with = "end")]
     pub end: u64,
-    /// Only ranks of several processes and hosts, on emulated GPUs
-    #[cfg(feature = "emulator")]
+    /// No part begins after this time, minutes
+    #[arg(long, value_name = "N", default_value_t = 14, value_parser = within::<u64>(1..=10_000))]
+    pub minutes: u64,
+    /// Also write the page (gpu-test.md) and the results (gpu-test.json) to this folder, after each
+    /// section
+    #[arg(short, long, value_name = "FOLDER")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub form: FormArguments,
+    /// This process runs one part for another one
     #[arg(long, hide = true)]
-    pub emulator: bool,
+    pub part: Option<GpuTestPart>,
 }
 
 #[derive(Debug, Args)]

@@ -17,7 +17,7 @@ use nccl_binary::compare::{Compared, Planned, compare};
 use nccl_binary::job::{self, Job, NoAnswer};
 use nccl_binary::message::Network;
 use nccl_binary::{host, log, machine};
-use plan::Plan;
+use plan::{CostTable, Plan};
 use planner::{EqualHosts, NcclVersion, Settings};
 use topology::System;
 use topology::xml::Document;
@@ -158,7 +158,7 @@ fn check(
     let settings = with_graph_file(settings, output)?;
     let (planned, planned_on_dump) = plan(&name, &complete, &answer, arguments, &settings)?;
     let compared = match &planned {
-        Ok(plan) => compare(&answer, Planned::Plan(plan)),
+        Ok((plan, logged)) => compare(&answer, Planned::Plan(plan, logged)),
         Err(why) => compare(&answer, Planned::Refused(why)),
     };
     let mut notes = Vec::new();
@@ -228,7 +228,7 @@ fn plan(
     answer: &Answer,
     arguments: &NcclCheckArguments,
     settings: &Settings,
-) -> Result<(Result<Plan, String>, bool)> {
+) -> Result<(Result<(Plan, CostTable), String>, bool)> {
     let dumped = answer.topology.as_deref();
     let dumped = dumped.map(|text| topology::xml::parse("NCCL's dump", text.as_bytes()));
     let dumped = dumped.transpose()?;
@@ -248,7 +248,7 @@ fn plan(
         }])
     };
     let planned = planner::plan(&job, settings);
-    let planned = planned.map(|planned| planned.plan());
+    let planned = planned.map(|planned| (planned.plan(), planned.logged_costs()));
     Ok((planned.map_err(|error| error.to_string()), on_dump))
 }
 

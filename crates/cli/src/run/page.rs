@@ -2,6 +2,7 @@
 
 use super::network::Network;
 use super::{FigureTiming, LaunchReport, Launches, RunReport, RunRow};
+use crate::arguments::run::BackendName;
 use crate::render::{Look, count};
 
 /// The head of the page.
@@ -57,16 +58,22 @@ fn ranks(report: &RunReport) -> String {
 /// How ranks reach each other, here and in the plan.
 fn places(report: &RunReport) -> String {
     let spec = &report.spec;
+    // The head of the page says how ranks on GPUs reach each other.
+    let on_gpus = spec.backend != BackendName::Cpu;
     let own = if let Some(joined) = &report.launch {
         &reached(joined)
     } else if spec.hosts > 1 {
         let (hosts, network) = (spec.hosts, spec.network.as_ref());
         let network = network.map_or_else(String::new, Network::in_rehearsal);
-        &format!("act as {hosts} hosts: SHM on each, NET between them, {network}")
-    } else if spec.processes {
-        "SHM: one process each, which map each other's buffers"
+        let shm = if on_gpus { "" } else { "SHM on each, " };
+        &format!("act as {hosts} hosts: {shm}NET between them, {network}")
     } else {
-        "P2P: threads of one process, which access each other's buffers"
+        match (spec.processes, on_gpus) {
+            (true, true) => "processes",
+            (true, false) => "SHM: one process each, which map each other's buffers",
+            (false, true) => "threads of one process",
+            (false, false) => "P2P: threads of one process, which access each other's buffers",
+        }
     };
     let Some(planned) = &report.planned else {
         return own.to_owned();

@@ -138,3 +138,27 @@ fn memory_by_descriptors() {
     let page = phantom.right("--ranks 2 broadcast --processes --set NCCL_CUMEM_ENABLE=1");
     assert!(page.contains("rank 0 reaches 1 by P2P"), "{page}");
 }
+
+/// Each process compared its blocks with the whole GPU, and under MPS all must fit together.
+#[test]
+fn processes_that_share_a_gpu() {
+    let phantom = Phantom::new("gh200", &["multiprocessors 2"]);
+    let run = |channels: &str| {
+        let mut command = phantom.topo();
+        let arguments = "run --ranks 4 all-reduce --processes --backend cuda -b 64K -e 64K -n 1";
+        command
+            .args(arguments.split(' '))
+            .args(["--channels", channels]);
+        command.output().unwrap()
+    };
+    let refused = run("16");
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{errors}");
+    assert!(
+        errors.contains("ranks of all processes on a GPU share it"),
+        "{errors}"
+    );
+    let taken = run("1");
+    let errors = String::from_utf8_lossy(&taken.stderr);
+    assert!(taken.status.success(), "{errors}");
+}

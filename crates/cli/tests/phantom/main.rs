@@ -4,7 +4,10 @@
 mod defects;
 mod hosts;
 mod machine;
+mod matrix;
 mod probe;
+
+use std::fs;
 
 use machine::Phantom;
 
@@ -68,7 +71,7 @@ fn processes_by_ipc() {
     let calls = phantom.report().calls;
     assert!(calls["cuIpcOpenMemHandle_v2"] > 0, "{calls:?}");
     for file in ["trace.json", "trace.json.1", "trace.json.2"] {
-        let text = std::fs::read_to_string(phantom.path(file)).unwrap();
+        let text = fs::read_to_string(phantom.path(file)).unwrap();
         assert!(text.contains("all-reduce launch"), "{text}");
     }
 }
@@ -162,18 +165,40 @@ fn functions_that_are_called() {
 /// The whole of `topo gpu-test`, on small sizes.
 #[test]
 fn gpu_test() {
-    let phantom = Phantom::new("dgx-h100", &["fabric whole"]);
+    let phantom = Phantom::new("gb200-nvl72-tray", &["fabric whole"]);
     let mut command = phantom.topo();
-    let output = command
-        .args(["gpu-test", "--cases", "1", "--end", "1K"])
-        .output()
-        .unwrap();
-    let page = String::from_utf8_lossy(&output.stdout);
+    command.args("gpu-test --cases 1 --end 1K --ranks 2,5 --json -o".split(' '));
+    let output = command.arg(phantom.path("results")).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
+    let page = fs::read_to_string(phantom.path("results/gpu-test.md")).unwrap();
     assert!(output.status.success(), "{page}\n{errors}");
-    assert_eq!(page.matches(": right\n").count(), 22, "{page}");
-    assert_eq!(page.matches("no wrong element").count(), 5, "{page}");
+    let kept = fs::read_to_string(phantom.path("results/gpu-test.json")).unwrap();
+    assert_eq!(kept, String::from_utf8_lossy(&output.stdout));
+    let rows = |outcome: &str| {
+        let outcome = format!("| {outcome} |");
+        page.lines().filter(|line| line.contains(&outcome)).count()
+    };
+    // Cases, transports, 3 collectives × 6 variants × 2 kinds of ranks, one GPU.
+    assert_eq!(rows("right"), 4 + 22 + 36 + 3, "{page}");
+    assert!(
+        page.contains("| 5 GPUs | not run | this machine has 4 GPUs |"),
+        "{page}"
+    );
     let report = phantom.report();
     assert_eq!(report.problems, [] as [&str; 0]);
     assert!(report.calls.contains_key("cuMemcpyDtoDAsync_v2"));
+}
+
+/// A GPU whose kernel faults ends its own part and no other.
+#[test]
+fn gpu_test_with_a_broken_gpu() {
+    let phantom = Phantom::new("dgx-h100", &["fault 1 1"]);
+    let mut command = phantom.topo();
+    command.args("gpu-test --cases 1 --ranks 2 --only correctness".split(' '));
+    let output = command.output().unwrap();
+    let page = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{page}");
+    let lines = |what: &str| page.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(lines("**FAILED**"), 2, "{page}");
+    assert_eq!(lines("2 ranks on GPU 0 | right"), 1, "{page}");
 }

@@ -1,8 +1,8 @@
 //! Compares the cost model of an answer: tables, times and the choice for each size.
 
 use plan::{Algorithm, CostTable};
-use planner::cost::{self, CostProfile};
-use planner::{NcclVersion, Planned};
+use planner::Planned;
+use planner::cost;
 use program::{Collective, Protocol};
 use serde_json::Value;
 
@@ -19,20 +19,13 @@ fn columns() -> impl Iterator<Item = (Algorithm, Protocol, String)> {
     })
 }
 
-/// Compares latencies and bandwidths, as NCCL logs them: from 2.31 on before it leaves out LL128
-/// where that is unsafe. A single rank only copies; its costs mean nothing.
+/// Compares latencies and bandwidths, as NCCL logs them. A single rank only copies; its costs mean
+/// nothing.
 pub(super) fn model(planned: &Planned, expected: &Value) -> Compared {
     if planned.costs.job.ranks == 1 {
         return Ok(());
     }
-    let rules = planned.settings.rules;
-    let mut tuning = planned.settings.tuning.clone();
-    if rules.version() >= NcclVersion::V2_31 {
-        tuning.protocols = Some("LL,LL128,Simple".to_owned());
-    }
-    let profile = CostProfile::of(rules.version());
-    let costs = cost::table(&planned.job.cost_inputs(), &tuning, &profile, rules)
-        .map_err(|error| Difference::new("model", error.to_string(), "a table"))?;
+    let costs = planned.logged_costs();
     for collective in Collective::TUNED {
         let row = &expected[collective.name()];
         for (algorithm, protocol, name) in columns() {

@@ -9,7 +9,7 @@ mod graphs;
 pub mod tally;
 mod transports;
 
-use plan::{Expansion, Plan};
+use plan::{CostTable, Expansion, Plan};
 
 use crate::answer::Answer;
 pub use tally::{Compared, Difference, Field, NotCompared, Tally};
@@ -17,8 +17,8 @@ pub use tally::{Compared, Difference, Field, NotCompared, Tally};
 /// What the planner made of the job.
 #[derive(Debug, Clone, Copy)]
 pub enum Planned<'a> {
-    /// A plan.
-    Plan(&'a Plan),
+    /// A plan, and its costs as NCCL logs them.
+    Plan(&'a Plan, &'a CostTable),
     /// Why there is none.
     Refused(&'a str),
 }
@@ -34,19 +34,19 @@ pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
         None => "a communicator".to_owned(),
     };
     match (planned, &answer.refusal) {
-        (Planned::Plan(plan), None) => {
+        (Planned::Plan(plan, logged), None) => {
             outcome.agree();
             for failure in &answer.failures {
                 outcome.differ("collectives", failure, "a choice");
             }
-            compare_plans(answer, plan, rest);
+            compare_plans(answer, plan, logged, rest);
         }
         (Planned::Refused(_), Some(_)) => {
             outcome.agree();
             rest.iter_mut()
                 .for_each(|it| it.absent("both refuse the job"));
         }
-        (Planned::Plan(_), Some(_)) => {
+        (Planned::Plan(..), Some(_)) => {
             outcome.differ("outcome", &said, "a plan");
             rest.iter_mut()
                 .for_each(|it| it.absent("NCCL refuses the job"));
@@ -60,7 +60,7 @@ pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
     tallies.into_iter().map(Tally::finish).collect()
 }
 
-fn compare_plans(answer: &Answer, plan: &Plan, tallies: &mut [Tally]) {
+fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut [Tally]) {
     let expansion = match Expansion::of(plan) {
         Ok(expansion) => expansion,
         Err(error) => {
@@ -91,7 +91,7 @@ fn compare_plans(answer: &Answer, plan: &Plan, tallies: &mut [Tally]) {
             Field::Nvls => channels::nvls(answer, &expansion, tally),
             Field::Transports => transports::kinds(answer, &expansion, tally),
             Field::Nics => transports::ports(answer, plan, &expansion, tally),
-            Field::Costs => costs::model(answer, plan, tally),
+            Field::Costs => costs::model(answer, logged, tally),
             Field::Times => costs::times(answer, plan, tally),
             Field::Choices => costs::choices(answer, plan, tally),
         }

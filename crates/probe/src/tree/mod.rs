@@ -1,12 +1,11 @@
 //! Builds the document: the trees of all ranks, merged as NCCL merges them.
 
 mod attributes;
-mod fuse;
 mod place;
-mod trim;
 
 pub use attributes::{GENERATIONS, gigatransfers};
 
+use topology::join::Part;
 use topology::xml::{Element, Tag};
 
 use crate::gpu::ProbedGpu;
@@ -48,16 +47,25 @@ impl<'a> TreeParts<'a> {
         let mut ranked: Vec<&ProbedGpu> =
             self.gpus.iter().filter(|gpu| gpu.rank.is_some()).collect();
         ranked.sort_by_key(|gpu| gpu.rank);
-        let mut root = new_system();
-        for gpu in &ranked {
+        let own = ranked.iter().map(|gpu| {
             let mut own = self.base.cloned().unwrap_or_else(new_system);
             self.add_gpu(&mut own, gpu);
             self.add_nets(&mut own);
-            if self.base.is_some() {
-                trim::to(&mut own, &gpu.bus_id, self.nets);
-            }
-            fuse::into(&mut root, own);
-        }
+            own
+        });
+        let own: Vec<Element> = own.collect();
+        let parts = own.iter().zip(&ranked);
+        let parts = parts.map(|(own, gpu)| match self.base {
+            Some(_) => Part::trimmed(own, &|element, parent| {
+                self.uses(element, parent, &gpu.bus_id)
+            }),
+            None => Part::whole(own),
+        });
+        let joined = parts.reduce(|mut joined, part| {
+            joined.join(part);
+            joined
+        });
+        let mut root = joined.map_or_else(new_system, |joined| joined.to_element());
         if ranked.is_empty() {
             self.add_nets(&mut root);
             // Without GPUs, nothing is trimmed: show the processors.
@@ -89,6 +97,20 @@ impl<'a> TreeParts<'a> {
         }
         plain(&mut root);
         root
+    }
+
+    /// Whether the rank on the GPU at this bus id uses an element.
+    fn uses(&self, element: &Element, parent: &Element, gpu: &str) -> bool {
+        match element.tag {
+            Tag::Gpu => parent
+                .get("busid")
+                .is_some_and(|own| own.eq_ignore_ascii_case(gpu)),
+            Tag::Net => {
+                let mut names = self.nets.iter().map(|net| net.name.as_str());
+                names.any(|name| Some(name) == element.get("name"))
+            }
+            _ => false,
+        }
     }
 
     fn add_gpu(&self, root: &mut Element, gpu: &ProbedGpu) {

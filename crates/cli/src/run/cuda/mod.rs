@@ -22,7 +22,7 @@ use executor::{Communicator, Failure, Transport};
 pub use self::bench::{Bench, TimingLimits, time};
 pub use self::choose::{Wanted, choose};
 pub use self::open::{
-    OpenedRanks, count_for_multicast, describe, open_on_first, open_one_each, open_place,
+    OpenedRanks, count_for_multicast, describe, open_all, open_on_first, open_one_each, open_place,
 };
 use super::event::{Event, Observer};
 use super::spec::request;

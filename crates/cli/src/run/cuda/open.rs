@@ -41,6 +41,11 @@ pub fn open(spec: &Spec) -> Result<OpenedRanks> {
     ranks_on(cuda, places, spec)
 }
 
+/// Opens all GPUs of this machine.
+pub fn open_all() -> Result<Cuda> {
+    open_devices((0..Cuda::count()?).collect(), &Devices::default())
+}
+
 pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
     open_at(vec![0; ranks as usize], vec![0], settings)
 }

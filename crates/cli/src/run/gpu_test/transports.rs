@@ -1,10 +1,14 @@
 //! Ranks of several processes and of two simulated hosts, and graphs: this program runs again for
 //! each row. Each must use the transport of its row, and get every element right.
 
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
+
+use super::child::{self, Ended, Started};
+use super::report::{Outcome, Section};
+use super::test::Test;
 
 /// Who starts the ranks.
 #[derive(Debug, Clone, Copy)]
@@ -79,84 +83,84 @@ fn cases() -> impl Iterator<Item = ProcessCase> {
 /// What every row runs besides: two ranks, short and middling messages.
 const COMMON: &str = "-b 64 -e 256K -f 64 --channels=2 --timeout 60";
 
-/// Runs all rows and returns how many failed. `without_nvls` is why NVLS cannot run.
-///
-/// # Errors
-/// This program cannot be started again.
-pub fn run(backend: &str, without_nvls: Option<&str>, say: &mut dyn FnMut(&str)) -> Result<usize> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut wrong = 0;
-    say("\nranks of several processes and hosts, and graphs: 2 ranks, each element checked\n");
-    for case in cases() {
-        if let Some(why) = without_nvls.filter(|_| case.arguments.contains(&NVLS)) {
-            say(&format!(
-                "  {}, {}: not run: {why}\n",
-                case.name, case.collective
-            ));
-            continue;
+/// Longest time of a row, s.
+const DEADLINE_S: u64 = 90;
+
+/// Runs all rows.
+pub fn run(test: &Test<'_>) -> Section {
+    let checks = cases().map(|case| {
+        let name = format!("{}, {}", case.name, case.collective);
+        if case.arguments.contains(&NVLS)
+            && let Err(why) = test.multicast(2)
+        {
+            return test.left_out(&name, &why);
         }
-        let problem = one(&program, backend, &case)?;
-        wrong += usize::from(problem.is_some());
-        say(&match problem {
-            None => format!("  {}, {}: right\n", case.name, case.collective),
-            Some(problem) => format!("  {}, {}: {problem}\n", case.name, case.collective),
-        });
+        test.check(&name, DEADLINE_S, |deadline| one(test, &case, deadline))
+    });
+    Section {
+        title: "Transports".to_owned(),
+        note:
+            "Two ranks as threads, processes and hosts, and graphs, by the transport of the row; \
+               each element was checked."
+                .to_owned(),
+        checks: checks.collect(),
+        figures: Vec::new(),
     }
-    Ok(wrong)
 }
 
-/// What is not right about a row, if anything is.
-fn one(program: &Path, backend: &str, case: &ProcessCase) -> Result<Option<String>> {
+/// How a row came out.
+fn one(test: &Test<'_>, case: &ProcessCase, deadline: Duration) -> Result<Outcome> {
     let command = || {
-        let mut command = Command::new(program);
+        let mut command = test.own();
         command
-            .args(["run", case.collective, "--backend", backend])
+            .args(["run", case.collective, "--backend", "cuda"])
             .args(COMMON.split_whitespace())
-            .args(&case.arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .args(&case.arguments);
         if !case.arguments.contains(&"-n") {
             command.args(["-n", "2"]);
         }
         command
     };
-    let outputs = match case.starter {
-        Starter::Threads => vec![command().args(["--ranks", "2"]).output()?],
-        Starter::Processes => vec![command().args(["--ranks", "2", "--processes"]).output()?],
-        Starter::Hosts => by_hand(&command)?,
+    let ranks = |more: &[&str]| {
+        let mut command = command();
+        command.args(["--ranks", "2"]).args(more);
+        Ok(vec![child::run(command, deadline)?])
     };
-    let Some(first) = outputs.first() else {
-        return Ok(None);
-    };
-    if let Some(failed) = outputs.iter().find(|it| !it.status.success()) {
-        let errors = String::from_utf8_lossy(&failed.stderr);
-        let last = errors.lines().next_back().unwrap_or("it said nothing");
-        return Ok(Some(format!("FAILED ({}): {last}", failed.status)));
+    let ended = match case.starter {
+        Starter::Threads => ranks(&[]),
+        Starter::Processes => ranks(&["--processes"]),
+        Starter::Hosts => by_hand(&command, deadline),
+    }?;
+    if let Some(failed) = ended.iter().find(|it| !it.status.success()) {
+        bail!("{} ({})", failed.last_words(), failed.status);
     }
-    let said = String::from_utf8_lossy(&first.stdout);
+    let said = ended.first().map_or("", |it| it.out.as_str());
     if !said.contains(&format!("rank 0 reaches 1 by {}", case.transport)) {
         let reaches = said.lines().find(|line| line.starts_with("rank 0 reaches"));
         let found = reaches.unwrap_or("nothing is said of it");
-        return Ok(Some(format!("ANOTHER TRANSPORT: {found}")));
+        bail!("another transport: {found}");
     }
-    let graph = said
-        .lines()
-        .find(|line| line.starts_with("launches are no graph"));
-    Ok(graph.map(|why| format!("right, but {why}")))
+    let mut lines = said.lines();
+    Ok(
+        match lines.find(|line| line.starts_with("launches are no graph")) {
+            Some(why) => Outcome::NotRun(why.to_owned()),
+            None => Outcome::Right(format!("by {}", case.transport)),
+        },
+    )
 }
 
-fn by_hand(command: &dyn Fn() -> Command) -> Result<Vec<Output>> {
+/// Two processes that meet by a file. Each takes itself for a host.
+fn by_hand(command: &dyn Fn() -> Command, deadline: Duration) -> Result<Vec<Ended>> {
     let folder = tempfile::tempdir()?;
     let meeting = format!("file:{}", folder.path().join("meeting").display());
-    let start = |rank: &str| -> Result<Child> {
+    let start = |rank: &str| {
         let mut command = command();
         command
             .args(["--rank", rank, "--world", "2", "--rendezvous", &meeting])
             .env("NCCL_HOSTID", format!("host {rank}"))
             .env("NCCL_SOCKET_IFNAME", "=lo");
-        Ok(command.spawn()?)
+        Started::new(command)
     };
-    let children = [start("0")?, start("1")?];
-    let ended = children.into_iter().map(|it| Ok(it.wait_with_output()?));
-    ended.collect()
+    let (first, second) = (start("0")?, start("1")?);
+    Ok(vec![first.wait(deadline)?, second.wait(deadline)?])
 }

@@ -1,0 +1,254 @@
+//! The results of `topo gpu-test`: as data, and as a page in Markdown.
+
+use std::fmt::Write as _;
+
+use program::Collective;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::report::Report;
+use crate::run::page::{gbps, micros};
+use crate::sizes;
+
+/// From here on a table shows bandwidth instead of time, bytes.
+const BANDWIDTH_FROM: u64 = 1 << 20;
+
+/// From here on a message's bound is that of memory, not that of a launch, bytes.
+const LONG: u64 = 64 << 20;
+
+/// The results of all parts so far.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct GpuTestReport {
+    /// Version of topo.
+    pub topo: &'static str,
+    /// The machine.
+    pub machine: MachineFacts,
+    /// Time of all parts, s.
+    pub seconds: f64,
+    /// Checks that failed.
+    pub failed: usize,
+    /// Checks that were not run.
+    pub not_run: usize,
+    pub sections: Vec<Section>,
+}
+
+impl Report for GpuTestReport {
+    const FORMAT: &'static str = "topo-gpu-test";
+    const VERSION: u32 = 1;
+}
+
+/// What is known of the machine.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct MachineFacts {
+    /// A line for each GPU.
+    pub gpus: Vec<String>,
+    /// Memory of the GPU that has least, bytes.
+    pub memory_bytes: u64,
+    /// GPUs that can be members of one multicast; null if `multicast_problem` says why none.
+    pub multicast_gpus: Option<u32>,
+    pub multicast_problem: Option<String>,
+}
+
+/// Checks and measurements on one subject.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct Section {
+    pub title: String,
+    /// How the figures are to be read.
+    pub note: String,
+    pub checks: Vec<Check>,
+    pub figures: Vec<Figure>,
+}
+
+/// A part of the test, in a process of its own.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Check {
+    pub what: String,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Time, s.
+    pub seconds: f64,
+}
+
+/// How a part ended.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "outcome", content = "detail", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Each element was right; what was run.
+    Right(String),
+    /// An element was wrong, or the part did not end well.
+    Failed(String),
+    NotRun(String),
+}
+
+/// Time of a launch.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Figure {
+    /// Number of GPUs in use.
+    pub gpus: u32,
+    pub ranks: u32,
+    /// What ranks are: `threads` or `processes`.
+    pub ranks_are: String,
+    pub collective: String,
+    /// The algorithm, transfer or protocol, or another library.
+    pub variant: String,
+    /// Size of the message as nccl-tests counts it, bytes.
+    pub bytes: u64,
+    /// Time of a launch on the slowest rank, µs.
+    pub time_us: f64,
+    /// Load of the busiest link as nccl-tests computes it, GB/s; null if all ranks share a GPU.
+    pub bus_bandwidth_gbps: Option<f64>,
+    /// The least time with all ranks on one GPU by its copy bandwidth, µs; null with several GPUs.
+    pub bound_us: Option<f64>,
+}
+
+impl Figure {
+    /// The bus bandwidth of a collective, GB/s.
+    pub fn bus_bandwidth(collective: Collective, ranks: u32, bytes: u64, time_us: f64) -> f64 {
+        bytes as f64 / (time_us * 1e3) * collective.bus_factor(ranks)
+    }
+
+    fn same_table(&self, other: &Self) -> bool {
+        let key = |it: &Self| (it.gpus, it.ranks, it.collective.clone());
+        key(self) == key(other)
+    }
+
+    fn column(&self) -> String {
+        match self.gpus {
+            1 => self.variant.clone(),
+            _ => format!("{}, {}", self.variant, self.ranks_are),
+        }
+    }
+
+    fn cell(&self) -> String {
+        match (self.bound_us, self.bus_bandwidth_gbps) {
+            (Some(bound), _) if self.bytes >= LONG => {
+                format!(
+                    "{} µs ({:.0} %)",
+                    micros(self.time_us),
+                    100.0 * bound / self.time_us
+                )
+            }
+            (None, Some(bus)) if self.bytes >= BANDWIDTH_FROM => format!("{} GB/s", gbps(bus)),
+            _ => format!("{} µs", micros(self.time_us)),
+        }
+    }
+}
+
+impl Check {
+    fn in_markdown(&self) -> String {
+        let (word, detail) = match &self.outcome {
+            Outcome::Right(detail) => ("right", detail),
+            Outcome::Failed(detail) => ("**FAILED**", detail),
+            Outcome::NotRun(detail) => ("not run", detail),
+        };
+        let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+        format!(
+            "| {} | {word} | {} | {:.1} |\n",
+            cell(&self.what),
+            cell(detail),
+            self.seconds
+        )
+    }
+}
+
+impl GpuTestReport {
+    pub fn count(&mut self) {
+        let checks = || self.sections.iter().flat_map(|section| &section.checks);
+        let failed = checks().filter(|it| matches!(it.outcome, Outcome::Failed(_)));
+        let not_run = checks().filter(|it| matches!(it.outcome, Outcome::NotRun(_)));
+        (self.failed, self.not_run) = (failed.count(), not_run.count());
+    }
+
+    /// The whole page.
+    pub fn page(&self) -> String {
+        let sections: String = self.sections.iter().map(Section::in_markdown).collect();
+        format!("{}{sections}{}", self.head(), self.foot())
+    }
+
+    /// The beginning of the page.
+    pub fn head(&self) -> String {
+        let mut text = format!("# topo gpu-test, topo {}\n\n", self.topo);
+        for gpu in &self.machine.gpus {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "- {gpu}");
+        }
+        text
+    }
+
+    /// The end of the page.
+    pub fn foot(&self) -> String {
+        let checks: usize = self.sections.iter().map(|it| it.checks.len()).sum();
+        format!(
+            "\n{checks} checks: {} right, {} failed, {} not run; {:.1} minutes\n",
+            checks - self.failed - self.not_run,
+            self.failed,
+            self.not_run,
+            self.seconds / 60.0
+        )
+    }
+}
+
+impl Section {
+    pub fn in_markdown(&self) -> String {
+        let mut text = format!("\n## {}\n\n{}\n", self.title, self.note);
+        if !self.checks.is_empty() {
+            text.push_str("\n| what | outcome | | s |\n|---|---|---|---|\n");
+            text.extend(self.checks.iter().map(Check::in_markdown));
+        }
+        let mut rest: Vec<&Figure> = self.figures.iter().collect();
+        while let Some(first) = rest.first().copied() {
+            let (table, others): (Vec<&Figure>, Vec<&Figure>) =
+                rest.into_iter().partition(|it| it.same_table(first));
+            text.push_str(&table_in_markdown(&table));
+            rest = others;
+        }
+        text
+    }
+}
+
+/// A row for each size, a column for each variant.
+fn table_in_markdown(figures: &[&Figure]) -> String {
+    let Some(first) = figures.first() else {
+        return String::new();
+    };
+    let mut columns: Vec<String> = Vec::new();
+    let mut rows: Vec<u64> = Vec::new();
+    for figure in figures {
+        let column = figure.column();
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+        if !rows.contains(&figure.bytes) {
+            rows.push(figure.bytes);
+        }
+    }
+    rows.sort_unstable();
+    let place = match first.gpus {
+        1 => format!("{} ranks of one GPU", first.ranks),
+        gpus => format!("{gpus} GPUs"),
+    };
+    let mut text = format!("\n### {}, {place}\n\n| size |", first.collective);
+    let bounds = first.bound_us.is_some();
+    if bounds {
+        text.push_str(" bound |");
+    }
+    for column in &columns {
+        let _ = write!(text, " {column} |");
+    }
+    let rules = "---|".repeat(columns.len() + 1 + usize::from(bounds));
+    let _ = writeln!(text, "\n|{rules}");
+    for bytes in rows {
+        let of_row = || figures.iter().filter(|it| it.bytes == bytes);
+        let _ = write!(text, "| {} |", sizes::short(bytes));
+        if let Some(bound) = of_row().find_map(|it| it.bound_us) {
+            let _ = write!(text, " {} µs |", micros(bound));
+        }
+        for column in &columns {
+            let figure = of_row().find(|it| it.column() == *column);
+            let cell = figure.map_or_else(|| "-".to_owned(), |it| it.cell());
+            let _ = write!(text, " {cell} |");
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,212 @@
+//! Collectives on several GPUs by each algorithm and protocol, checked and timed: this program's
+//! own `run`, with ranks as threads and as processes.
+
+use std::process::Command;
+
+use program::Collective;
+use serde::Deserialize;
+
+use super::child;
+use super::report::{Check, Figure, Outcome, Section};
+use super::test::Test;
+use super::{one_gpu, torch};
+
+const COLLECTIVES: [Collective; 3] = [
+    Collective::AllReduce,
+    Collective::AllGather,
+    Collective::ReduceScatter,
+];
+
+/// What is tried, and the options of `topo run` for it.
+const VARIANTS: [(&str, &[&str]); 6] = [
+    ("chosen", &[]),
+    ("NVLS", &["--algorithm", "nvls"]),
+    ("direct", &["--transfer", "direct"]),
+    ("Simple", &["--transfer", "fifo", "--protocol", "simple"]),
+    ("LL128", &["--protocol", "ll128"]),
+    ("LL", &["--protocol", "ll"]),
+];
+
+/// The longest message whose protocol writes a flag with each word; longer ones are never so sent,
+/// bytes.
+const LONGEST_LL: u64 = 4 << 20;
+
+/// What ranks are, and the option of `topo run` for it.
+const STARTERS: [(&str, &[&str]); 2] = [("threads", &[]), ("processes", &["--processes"])];
+
+/// Longest time of one part, s.
+const DEADLINE_S: u64 = 120;
+
+/// What `topo run --json` prints.
+#[derive(Debug, Deserialize)]
+struct Rows {
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    bytes: u64,
+    out_of_place: Placement,
+}
+
+#[derive(Debug, Deserialize)]
+struct Placement {
+    time_us: f64,
+    bus_bandwidth_gbps: f64,
+    wrong: Option<u64>,
+}
+
+/// One algorithm or protocol on some GPUs.
+struct Variant<'a> {
+    gpus: u32,
+    collective: Collective,
+    starter: (&'a str, &'a [&'a str]),
+    variant: (&'a str, &'a [&'a str]),
+}
+
+impl Variant<'_> {
+    fn name(&self) -> String {
+        format!(
+            "{}, {}, {} GPUs, {}",
+            self.collective.command_name(),
+            self.variant.0,
+            self.gpus,
+            self.starter.0
+        )
+    }
+
+    fn command(&self, test: &Test<'_>, end: u64) -> Command {
+        let end = match self.variant.0 {
+            "LL" => end.min(LONGEST_LL),
+            _ => end,
+        };
+        let mut command = test.own();
+        command
+            .args(["run", self.collective.command_name(), "--backend", "cuda"])
+            .args(["--json", "--no-in-place", "--timeout", "60", "-b", "1K"])
+            .args(["-e", &end.to_string(), "-f", "4"])
+            .args(["--ranks", &self.gpus.to_string()])
+            .args(self.starter.1)
+            .args(self.variant.1);
+        command
+    }
+
+    fn figures(&self, rows: &Rows) -> Vec<Figure> {
+        let figures = rows.rows.iter().map(|row| Figure {
+            gpus: self.gpus,
+            ranks: self.gpus,
+            ranks_are: self.starter.0.to_owned(),
+            collective: self.collective.command_name().to_owned(),
+            variant: self.variant.0.to_owned(),
+            bytes: row.bytes,
+            time_us: row.out_of_place.time_us,
+            bus_bandwidth_gbps: Some(row.out_of_place.bus_bandwidth_gbps),
+            bound_us: None,
+        });
+        figures.collect()
+    }
+}
+
+/// How the elements of a run came out.
+fn outcome(rows: &Rows) -> Outcome {
+    let wrong = rows
+        .rows
+        .iter()
+        .find(|row| row.out_of_place.wrong != Some(0));
+    match (wrong, rows.rows.as_slice()) {
+        (Some(row), _) => {
+            let elements = row.out_of_place.wrong.unwrap_or_default();
+            Outcome::Failed(format!("{elements} wrong elements at {} bytes", row.bytes))
+        }
+        (None, [first, .., last]) => {
+            Outcome::Right(format!("{} to {} bytes", first.bytes, last.bytes))
+        }
+        (None, [only]) => Outcome::Right(format!("{} bytes", only.bytes)),
+        (None, []) => Outcome::Failed("it printed no row".to_owned()),
+    }
+}
+
+/// Runs everything on `gpus` GPUs, and PyTorch's NCCL beside it.
+pub fn run(test: &Test<'_>, gpus: u32) -> Section {
+    let mut section = Section {
+        title: format!("Bandwidth on {gpus} GPUs"),
+        note:
+            "Times of launches on the slowest rank below 1 MiB, bus bandwidth from there on, out \
+               of place, f32; each element of every size was checked."
+                .to_owned(),
+        ..Section::default()
+    };
+    let found = test.machine.gpus.len() as u32;
+    if gpus > found {
+        let why = format!("this machine has {found} GPUs");
+        section
+            .checks
+            .push(test.left_out(&format!("{gpus} GPUs"), &why));
+        return section;
+    }
+    let end = one_gpu::longest(test.end, 1, test.machine.memory_bytes);
+    for starter in STARTERS {
+        for collective in COLLECTIVES {
+            for variant in VARIANTS {
+                let variant = Variant {
+                    gpus,
+                    collective,
+                    starter,
+                    variant,
+                };
+                one(test, &variant, end, &mut section);
+            }
+        }
+        if starter.0 == "threads" {
+            torch::run(test, gpus, end, &COLLECTIVES, &mut section);
+        }
+    }
+    section
+}
+
+fn one(test: &Test<'_>, variant: &Variant<'_>, end: u64, section: &mut Section) {
+    if variant.variant.0 == "NVLS"
+        && let Err(why) = test.multicast(variant.gpus)
+    {
+        let check: Check = test.left_out(&variant.name(), &why);
+        section.checks.push(check);
+        return;
+    }
+    let command = variant.command(test, end);
+    let check = test.check(&variant.name(), DEADLINE_S, |deadline| {
+        let rows: Rows = child::json(command, deadline)?;
+        section.figures.extend(variant.figures(&rows));
+        Ok(outcome(&rows))
+    });
+    section.checks.push(check);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(wrong: &[Option<u64>]) -> Rows {
+        let row = |wrong: &Option<u64>| Row {
+            bytes: 1024,
+            out_of_place: Placement {
+                time_us: 2.0,
+                bus_bandwidth_gbps: 1.0,
+                wrong: *wrong,
+            },
+        };
+        Rows {
+            rows: wrong.iter().map(row).collect(),
+        }
+    }
+
+    #[test]
+    fn only_checked_rows_are_right() {
+        assert!(matches!(
+            outcome(&rows(&[Some(0), Some(0)])),
+            Outcome::Right(_)
+        ));
+        for bad in [&[][..], &[None], &[Some(0), Some(3)]] {
+            assert!(matches!(outcome(&rows(bad)), Outcome::Failed(_)), "{bad:?}");
+        }
+    }
+}

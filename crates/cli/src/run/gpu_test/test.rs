@@ -1,0 +1,103 @@
+//! What all parts of a test share: the machine, the time that is left, and this program's own file.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use executor::Settings;
+
+use super::report::{Check, MachineFacts, Outcome};
+use crate::environment::Environment;
+use crate::progress::Progress;
+
+/// A part is not begun with less time than this.
+const LEAST: Duration = Duration::from_secs(5);
+
+pub struct Test<'a> {
+    pub environment: &'a Environment,
+    pub machine: MachineFacts,
+    /// Longest message, bytes.
+    pub end: u64,
+    /// Numbers of ranks.
+    pub ranks: Vec<u32>,
+    /// Cases for each number of ranks.
+    pub cases: usize,
+    pub program: PathBuf,
+    pub began: Instant,
+    /// When no part begins any more.
+    pub limit: Duration,
+}
+
+impl Test<'_> {
+    /// This program, to be run again.
+    pub fn own(&self) -> Command {
+        Command::new(&self.program)
+    }
+
+    /// A part of this program.
+    pub fn part(&self, part: &str, ranks: u32) -> Command {
+        let mut command = self.own();
+        command
+            .args(["gpu-test", "--part", part])
+            .args(["--ranks", &ranks.to_string()])
+            .args(["--cases", &self.cases.to_string()])
+            .args(["--end", &self.end.to_string()]);
+        command
+    }
+
+    /// The time that a part may take.
+    pub fn deadline(&self, seconds: u64) -> Duration {
+        let left = self.limit.saturating_sub(self.began.elapsed());
+        left.min(Duration::from_secs(seconds))
+    }
+
+    /// Why `gpus` GPUs cannot run NVLS.
+    pub fn multicast(&self, gpus: u32) -> Result<(), String> {
+        match (self.machine.multicast_gpus, &self.machine.multicast_problem) {
+            (Some(members), _) if members >= gpus => Ok(()),
+            (Some(members), _) => Err(format!("a multicast has at most {members} GPUs here")),
+            (None, why) => Err(why.clone().unwrap_or_default()),
+        }
+    }
+
+    /// Runs a part, for `seconds` at most.
+    pub fn check(
+        &self,
+        what: &str,
+        seconds: u64,
+        run: impl FnOnce(Duration) -> Result<Outcome>,
+    ) -> Check {
+        let deadline = self.deadline(seconds);
+        if deadline < LEAST {
+            let minutes = self.limit.as_secs() / 60;
+            return self.left_out(what, &format!("the {minutes} minutes are over (--minutes)"));
+        }
+        let progress = Progress::new(self.environment, what);
+        let began = Instant::now();
+        let outcome = run(deadline).unwrap_or_else(|why| Outcome::Failed(format!("{why:#}")));
+        drop(progress);
+        Check {
+            what: what.to_owned(),
+            outcome,
+            seconds: began.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// A part that is not run.
+    pub fn left_out(&self, what: &str, why: &str) -> Check {
+        Check {
+            what: what.to_owned(),
+            outcome: Outcome::NotRun(why.to_owned()),
+            seconds: 0.0,
+        }
+    }
+}
+
+/// How long ranks wait for each other.
+pub fn settings() -> Settings {
+    Settings {
+        longest_wait: Duration::from_secs(60),
+        ..Settings::default()
+    }
+}
