@@ -41,11 +41,15 @@ pub fn certify(graph: CapacityGraph, wanted: &Wanted) -> Result<Certificate, Cer
         let mut bound = search.bound(*operation)?;
         if wanted.forests
             && let Some(bound) = &mut bound
-            && let Some((packed, value)) =
-                forests(&graph, *operation, bound.bandwidth, wanted.units)
+            && let Some(found) = forests(&graph, *operation, bound.bandwidth, wanted.units)
         {
-            bound.forests = packed;
-            bound.reached = Some(value);
+            if let Some(lengths) = found.lengths {
+                tighten(&graph, bound, Proof::Lengths(lengths));
+            }
+            if let Some((packed, value)) = found.packed {
+                bound.forests = packed;
+                bound.reached = Some(value);
+            }
         }
         bounds.extend(bound);
     }
@@ -55,6 +59,16 @@ pub fn certify(graph: CapacityGraph, wanted: &Wanted) -> Result<Certificate, Cer
         graph,
         bounds,
     })
+}
+
+/// Takes another proof if it holds and proves a lower bound.
+fn tighten(graph: &CapacityGraph, bound: &mut Bound, proof: Proof) {
+    if let Ok(bandwidth) = tightness(graph, bound.operation, &proof)
+        && bandwidth.compare(bound.bandwidth) == Ordering::Less
+    {
+        bound.bandwidth = bandwidth;
+        bound.proof = proof;
+    }
 }
 
 /// The tight cuts and partitions of a job.

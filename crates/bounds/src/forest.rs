@@ -3,10 +3,12 @@
 use std::cmp::Ordering;
 
 use plan::certificate::{
-    CapacityGraph, Direction, Edge, Forest, Fraction, Operation, Route, Tree, WrittenOut, reached,
+    CapacityGraph, Direction, Edge, Forest, Fraction, Lengths, Operation, Route, Tree, WrittenOut,
+    reached,
 };
 
 use crate::pack::{Grown, GrownEdge, pack};
+use crate::placed::placed;
 use crate::units::{Demands, UnitGraph};
 
 /// Units per root that are tried. Odd capacities would need hundreds for the exact optimum.
@@ -16,11 +18,27 @@ const UNITS_PER_ROOT: [u64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 const ENOUGH: (u128, u128) = (95, 100);
 
 /// Most ranks and vertices of a job for which trees are packed.
-const MOST_RANKS: usize = 16;
-const MOST_VERTICES: usize = 96;
+const MOST_RANKS: usize = 32;
+const MOST_VERTICES: usize = 512;
+
+/// Most ranks and vertices of a job for which trees are packed exactly.
+const MOST_EXACT_RANKS: usize = 16;
+const MOST_EXACT_VERTICES: usize = 96;
 
 /// Most arcs that the flows for the forests of one operation may visit: about half a second.
 const WORK: u64 = 4_000_000;
+
+/// The longest length of a link in a proof.
+const LONGEST: f64 = (1u64 << 40) as f64;
+
+/// What a search for forests finds.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The best forests.
+    pub packed: Option<Packed>,
+    /// Lengths of links that may prove a lower bound, if the forests stay below the known one.
+    pub lengths: Option<Vec<Lengths>>,
+}
 
 /// The forests of an operation, and the bus bandwidth that they reach.
 pub type Packed = (Vec<Forest>, Fraction);
@@ -34,7 +52,7 @@ pub fn forests(
     operation: Operation,
     bound: Fraction,
     units: Option<u64>,
-) -> Option<Packed> {
+) -> Option<Found> {
     let directions: &[Direction] = match operation {
         Operation::AllGather | Operation::Broadcast => &[Direction::Out],
         Operation::ReduceScatter | Operation::Reduce => &[Direction::In],
@@ -43,10 +61,11 @@ pub fn forests(
     };
     let written = graph.written_out(MOST_VERTICES)?;
     let job = RankFirst::new(&written)?;
-    let mut best: Option<Packed> = None;
+    let exact = job.ranks <= MOST_EXACT_RANKS && job.vertices.len() <= MOST_EXACT_VERTICES;
+    let mut found = Found::default();
     let mut work = WORK;
     let tried = units.map_or_else(|| UNITS_PER_ROOT.to_vec(), |units| vec![units]);
-    for units in tried {
+    for units in tried.into_iter().filter(|_| exact) {
         let packed: Option<Vec<Forest>> = directions
             .iter()
             .map(|direction| job.forest(*direction, operation.has_root(), units, &mut work))
@@ -58,17 +77,48 @@ pub fn forests(
             continue;
         };
         let better = |(_, known): &Packed| value.compare(*known) == Ordering::Greater;
-        if best.as_ref().is_none_or(better) {
-            best = Some((packed, value));
+        if found.packed.as_ref().is_none_or(better) {
+            found.packed = Some((packed, value));
         }
         if is_enough(value, bound) {
-            break;
+            return Some(found);
         }
     }
-    best
+    let (placed, lengths) = placed(graph, &written, &job, (operation, bound), units);
+    let known = found.packed.as_ref().map(|(_, value)| *value);
+    if let Some((_, value)) = &placed
+        && known.is_none_or(|known| value.compare(known) == Ordering::Greater)
+    {
+        found.packed = placed;
+    }
+    found.lengths = by_class(graph, &lengths.lengths);
+    Some(found)
 }
 
-fn is_enough(value: Fraction, bound: Fraction) -> bool {
+/// The lengths of links by class of hosts, those of equal hosts added up, as whole numbers.
+fn by_class(graph: &CapacityGraph, lengths: &[f64]) -> Option<Vec<Lengths>> {
+    let mut next = lengths.iter();
+    let mut sums: Vec<Vec<f64>> = Vec::new();
+    for class in &graph.hosts {
+        let mut sum = vec![0.0; class.links.len()];
+        for _ in 0..class.count {
+            for sum in &mut sum {
+                *sum += next.next()? / f64::from(class.count);
+            }
+        }
+        sums.push(sum);
+    }
+    let longest = sums.iter().flatten().copied().fold(0.0, f64::max);
+    let whole = |length: &f64| (length / longest * LONGEST).round() as u64;
+    let classes = (0..).zip(&sums).map(|(class, sums)| Lengths {
+        class,
+        lengths: sums.iter().map(whole).collect(),
+    });
+    (longest > 0.0).then(|| classes.collect())
+}
+
+/// Whether a bandwidth is near enough to the bound.
+pub fn is_enough(value: Fraction, bound: Fraction) -> bool {
     let least = bound.numerator.checked_mul(ENOUGH.0);
     let below = bound.denominator.checked_mul(ENOUGH.1);
     let least = least
@@ -78,11 +128,13 @@ fn is_enough(value: Fraction, bound: Fraction) -> bool {
 }
 
 /// A job's graph with the ranks numbered first.
-struct RankFirst {
+pub struct RankFirst {
     /// The vertex of each number.
-    vertices: Vec<u32>,
-    ranks: usize,
-    links: Vec<(usize, usize, u64)>,
+    pub vertices: Vec<u32>,
+    /// Number of ranks.
+    pub ranks: usize,
+    /// Links (from, to, capacity).
+    pub links: Vec<(usize, usize, u64)>,
 }
 
 impl RankFirst {

@@ -12,6 +12,7 @@
 //! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`], [`gather`], [`rooted`],
 //! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify), [`planned`].
 
+mod arborescence;
 pub mod capacity;
 pub mod certify;
 pub mod collapse;
@@ -22,8 +23,11 @@ pub mod gather;
 mod pack;
 pub mod partition;
 pub mod pieces;
+mod placed;
 pub mod planned;
+mod reroute;
 pub mod rooted;
+mod routes;
 mod split;
 mod turns;
 mod units;

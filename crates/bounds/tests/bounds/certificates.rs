@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use fastrand::Rng;
 use plan::certificate::{
-    Certificate, Cut, Direction, Edge, Forest, Fraction, Operation, Proof, Route, Tree, check,
+    Certificate, Cut, Direction, Edge, Forest, Fraction, Lengths, Operation, Proof, Route, Tree,
+    check, tightness,
 };
 
 use crate::common::{certified, one_host, random_links, value};
@@ -17,6 +18,7 @@ fn a_set<'a>(rng: &mut Rng, proof: &'a mut Proof) -> &'a mut Cut {
             let at = rng.usize(..parts.len());
             &mut parts[at].set
         }
+        Proof::Lengths(_) => unreachable!("without forests there are no lengths"),
     }
 }
 
@@ -41,6 +43,7 @@ fn mutate(rng: &mut Rng, certificate: &mut Certificate) {
         4 => match &mut bound.proof {
             Proof::Partition { parts, .. } => drop(parts.pop()),
             Proof::Cut(cut) => drop(cut.sides.pop()),
+            Proof::Lengths(lengths) => drop(lengths.pop()),
         },
         _ => bound.operation = Operation::ALL[rng.usize(..Operation::ALL.len())],
     }
@@ -84,6 +87,53 @@ fn no_mutation_proves_less_than_the_truth() {
         }
     }
     assert!(refused > 900, "{refused} refused, {harmless} harmless");
+}
+
+/// Where every vertex is a rank, the cuts of all-gather and broadcast are optima.
+#[test]
+fn no_lengths_prove_less_than_an_optimum() {
+    let mut rng = Rng::with_seed(29);
+    for _ in 0..500 {
+        let ranks = rng.u32(2..=7);
+        let links = random_links(&mut rng, ranks);
+        let graph = one_host(ranks as usize, 0, &links);
+        let genuine = certified(graph.clone());
+        if value(&genuine, Operation::AllGather).numerator == 0 {
+            continue;
+        }
+        for bound in &genuine.bounds {
+            let operation = bound.operation;
+            let Proof::Cut(cut) = &bound.proof else {
+                continue;
+            };
+            let crosses = |(from, to, _): &(u32, u32, u64)| {
+                let inside = |vertex| cut.sides[0].inside.contains(vertex);
+                let out = matches!(operation, Operation::AllGather | Operation::Broadcast);
+                (inside(from), inside(to)) == (out, !out)
+            };
+            let lengths = |of: &mut dyn FnMut(&(u32, u32, u64)) -> u64| {
+                Proof::Lengths(vec![Lengths {
+                    class: 0,
+                    lengths: links.iter().map(of).collect(),
+                }])
+            };
+            let any = tightness(&graph, operation, &lengths(&mut |_| rng.u64(..20)));
+            let same = tightness(
+                &graph,
+                operation,
+                &lengths(&mut |link| crosses(link).into()),
+            );
+            match operation {
+                Operation::AllReduce | Operation::AllReduceInNetwork => assert!(any.is_err()),
+                Operation::AllToAll => {}
+                _ => {
+                    assert_eq!(same, Ok(bound.bandwidth), "{operation} {links:?}");
+                    let less = |it: Fraction| it.compare(bound.bandwidth) == Ordering::Less;
+                    assert!(!any.is_ok_and(less), "{operation} {links:?}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

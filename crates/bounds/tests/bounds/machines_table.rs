@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bounds::{Wanted, capacity_graph, certify};
 use machines::Machine;
@@ -68,17 +69,34 @@ fn line(name: &str, hosts: u32, planned: &Planned) -> Option<String> {
 
 #[test]
 fn every_machine_as_one_host_and_as_two() {
-    let mut table = String::new();
-    for machine in Machine::all().unwrap() {
+    let machines = Machine::all().unwrap();
+    let of_machine = |machine: &Machine| {
         let document = Arc::new(machine.document().unwrap());
-        for hosts in [1, 2] {
+        let lines = [1, 2].into_iter().filter_map(|hosts| {
             let job = Job::hosts(Arc::clone(&document), hosts);
             // NCCL refuses some machines, which tests of the planner examine.
-            if let Ok(planned) = planner::plan(&job, &Settings::default()) {
-                table.extend(line(&machine.name, hosts, &planned));
-            }
+            let planned = planner::plan(&job, &Settings::default()).ok()?;
+            line(&machine.name, hosts, &planned)
+        });
+        lines.collect::<String>()
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let lines = Mutex::new(vec![String::new(); machines.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((at, machine)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    machines.get(at).map(|machine| (at, machine))
+                } {
+                    let text = of_machine(machine);
+                    lines.lock().unwrap()[at] = text;
+                }
+            });
         }
-    }
+    });
+    let table = lines.into_inner().unwrap().concat();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bounds/machines.txt");
     if std::env::var_os("TOPO_BLESS").is_some_and(|bless| bless == "1") {
         std::fs::write(&file, &table).unwrap();

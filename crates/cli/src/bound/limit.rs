@@ -1,11 +1,14 @@
 //! What limits an operation, by the names of the links.
 
-use plan::certificate::{CapacityGraph, Cut, Direction, Operation, Proof, UNITS};
+use plan::certificate::{CapacityGraph, Cut, Direction, Lengths, Operation, Proof, UNITS};
 
 use crate::render::ranges;
 
 /// Most sets of a partition that are listed.
 const LISTED: usize = 6;
+
+/// Links that count for more than this share of the one that counts most are listed.
+const LONG: f64 = 0.3;
 
 /// What limits an operation.
 #[derive(Debug)]
@@ -33,6 +36,10 @@ impl Limit {
     pub fn of(graph: &CapacityGraph, operation: Operation, proof: &Proof) -> Result<Self, String> {
         match proof {
             Proof::Cut(cut) => Self::of_cut(graph, operation, cut),
+            Proof::Lengths(classes) => Ok(Self {
+                border: "on links that routes share".to_owned(),
+                links: long_links(graph, classes),
+            }),
             Proof::Partition { parts, .. } => {
                 let sets = parts.iter().map(|part| names_in(graph, &part.set, false));
                 let sets: Vec<String> = sets.collect();
@@ -146,6 +153,32 @@ fn gpus(names: &[&str]) -> String {
         Some(numbers) => format!("GPU{}", ranges(&numbers, ",")),
         None => names.join(" "),
     }
+}
+
+/// The links that make up most of what lengths count.
+fn long_links(graph: &CapacityGraph, classes: &[Lengths]) -> Vec<LimitLink> {
+    let mut found: Vec<(f64, LimitLink)> = Vec::new();
+    for (class, lengths) in graph.hosts.iter().zip(classes) {
+        let name = |vertex: u32| match class.vertices.get(vertex as usize) {
+            Some(vertex) => vertex.name.clone(),
+            None => graph.network[vertex as usize - class.vertices.len()].clone(),
+        };
+        let links = class.links.iter().zip(&lengths.lengths);
+        found.extend(links.map(|(link, length)| {
+            let weight = *length as f64 * link.capacity as f64 * f64::from(class.count);
+            let link = LimitLink {
+                from: name(link.from),
+                to: name(link.to),
+                kind: link.kind.clone(),
+                bandwidth: link.capacity as f64 / f64::from(UNITS),
+                hosts: class.count,
+            };
+            (weight, link)
+        }));
+    }
+    let most = found.iter().map(|(weight, _)| *weight).fold(0.0, f64::max);
+    found.retain(|(weight, _)| *weight > most * LONG);
+    found.into_iter().map(|(_, link)| link).collect()
 }
 
 /// The links that leave a set, or enter it.

@@ -8,7 +8,7 @@ use super::error::CertificateError;
 use super::forest::{Forest, Load};
 use super::graph::{CapacityGraph, WrittenOut};
 use super::value::Fraction;
-use super::{Bound, Certificate, Operation, Proof};
+use super::{Bound, Certificate, Operation, Proof, lengths};
 
 /// Most vertices of a job whose forests are checked.
 pub const MOST_VERTICES: usize = 1 << 16;
@@ -99,6 +99,7 @@ pub fn tightness(
             }
             of_partition(graph, *direction, parts)
         }
+        Proof::Lengths(classes) => lengths::tightness(graph, operation, classes),
     }
 }
 

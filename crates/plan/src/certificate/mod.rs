@@ -7,8 +7,8 @@
 //!
 //! All bandwidths are whole numbers of 0.1 MB/s, all bounds are exact fractions of them.
 //!
-//! In reading order: [`graph`], [`cut`], [`forest`], [`value`], [`check`](mod@check),
-//! [`json`].
+//! In reading order: [`graph`], [`cut`], [`lengths`], [`forest`], [`value`],
+//! [`check`](mod@check), [`json`].
 
 pub mod check;
 pub mod cut;
@@ -16,6 +16,7 @@ pub mod error;
 pub mod forest;
 pub mod graph;
 pub mod json;
+pub mod lengths;
 pub mod value;
 
 use schemars::JsonSchema;
@@ -29,6 +30,7 @@ pub use error::CertificateError;
 pub use forest::{Edge, Forest, Route, Tree};
 pub use graph::{CapacityGraph, DirectedLink, HostClass, LinkSet, UNITS, Vertex, WrittenOut};
 pub use json::certificate_schema;
+pub use lengths::Lengths;
 pub use value::Fraction;
 
 /// What a bound is about.
@@ -136,4 +138,6 @@ pub enum Proof {
         /// The sets.
         parts: Vec<Part>,
     },
+    /// Links whose lengths every way of routing the data passes.
+    Lengths(Vec<Lengths>),
 }
