@@ -418,7 +418,10 @@ fn ring_ports(joined: &JobPlan, rank: u32, channel: u32) -> (u32, [(i64, PathTyp
 fn merged_ports_leave_no_port_0() {
     // GPUs that reach each other faster through the network, by graphs without ports.
     let refused = plan(&equal("random-00162", 1), &[]).err();
-    assert!(matches!(refused, Some(Error::NoFirstPort { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Some(Error::NoFirstPort { .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]

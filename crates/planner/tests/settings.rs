@@ -64,7 +64,11 @@ const EXAMPLES: [(&str, &str, Job); 62] = [
     ("NCCL_NCHANNELS_PER_NET_PEER", "1", Hosts("dgx-h100", 2)),
     ("NCCL_IB_HCA", "mlx5_0", Hosts("dgx-h100", 2)),
     ("NCCL_IB_MERGE_NICS", "0", Hosts("random-00045", 2)),
-    ("NCCL_NET_FORCE_MERGE", "mlx5_0,mlx5_1", Hosts("dgx-h100", 2)),
+    (
+        "NCCL_NET_FORCE_MERGE",
+        "mlx5_0,mlx5_1",
+        Hosts("dgx-h100", 2),
+    ),
     ("NCCL_NET_MERGE_LEVEL", "PHB", Hosts("dgx-h100", 2)),
     ("NCCL_NET_MERGE_POLICY", "RAIL", Hosts("random-00045", 2)),
     ("NCCL_NETDEVS_POLICY", "MAX:1", Hosts("aws-p5", 2)),

@@ -34,7 +34,9 @@ impl Devices {
         let document = document.map_err(|it| it.to_string())?;
         let machine = Machine::new(&document, Setup::of(document.file.to_string()))?;
         let variables = &request.variables;
-        let merging = variables.iter().find(|(name, _)| name == "NCCL_IB_MERGE_NICS");
+        let merging = variables
+            .iter()
+            .find(|(name, _)| name == "NCCL_IB_MERGE_NICS");
         Ok(Self {
             gpus: machine.gpus,
             ports: match request.network {

@@ -6,9 +6,9 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use net_plugin::abi::{
-    Code, Config, HANDLE_BYTES, InitV8, InitV10, InitV11, Logger, MakeTogether, NO_ID, POINTER_CUDA,
-    POINTER_HOST, Profiler, PropertiesV9, PropertiesV11, PropertiesV12, ReceiveV9, ReceiveV10,
-    SendV9, SendV10, Table, TableV9, TableV10, TableV11, TableV12, Together,
+    Code, Config, HANDLE_BYTES, InitV8, InitV10, InitV11, Logger, MakeTogether, NO_ID,
+    POINTER_CUDA, POINTER_HOST, Profiler, PropertiesV9, PropertiesV11, PropertiesV12, ReceiveV9,
+    ReceiveV10, SendV9, SendV10, Table, TableV9, TableV10, TableV11, TableV12, Together,
 };
 
 use super::{devices, ports};
@@ -151,7 +151,9 @@ unsafe extern "C" fn make_together(out: *mut c_int, wanted: Pointer) -> Code {
 
 /// The function that merges ports, where the network does.
 fn merging() -> Option<MakeTogether> {
-    devices::devices().merges.then_some(make_together as MakeTogether)
+    devices::devices()
+        .merges
+        .then_some(make_together as MakeTogether)
 }
 
 /// Prepares a handle and a listening connection.

@@ -126,13 +126,17 @@ pub(super) fn numbered(number: i32) -> Option<&'static Port> {
 /// the transport refuses.
 pub(super) fn merge(members: &[i32]) -> Option<i32> {
     let ports = &devices().ports;
-    let own = members.iter().map(|number| ports.get(usize::try_from(*number).ok()?));
+    let own = members
+        .iter()
+        .map(|number| ports.get(usize::try_from(*number).ok()?));
     let own: Vec<&Port> = own.collect::<Option<_>>()?;
     let first = own.first()?;
     let mut made = VIRTUAL.lock().unwrap_or_else(PoisonError::into_inner);
     let number = ports.len() + made.len();
     // A port 0 is a socket's interface.
-    let differ = own.iter().any(|it| it.infiniband != first.infiniband || it.port == 0);
+    let differ = own
+        .iter()
+        .any(|it| it.infiniband != first.infiniband || it.port == 0);
     if devices().refuses_merges || differ || number >= MOST_DEVICES {
         return None;
     }
@@ -141,7 +145,9 @@ pub(super) fn merge(members: &[i32]) -> Option<i32> {
     let same_rail = own.iter().all(|port| port.rail == first.rail);
     let device = Port {
         name: CString::new(names.join("+")).ok()?,
-        speed: own.iter().fold(0, |sum: i32, port| sum.saturating_add(port.speed)),
+        speed: own
+            .iter()
+            .fold(0, |sum: i32, port| sum.saturating_add(port.speed)),
         latency: 0.0,
         rail: if same_rail { first.rail } else { NO_ID },
         plane: plane(&own, ports)?,

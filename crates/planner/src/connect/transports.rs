@@ -87,7 +87,10 @@ fn check_first_port(host: &HostPlan, found: &Transports, members: &[u32]) -> Res
         Some(matches!(transport, GpuTransport::Network { .. }))
     };
     let rings_and_trees = [GraphKind::Ring, GraphKind::Tree];
-    for graph in rings_and_trees.into_iter().filter_map(|kind| host.graph(kind)) {
+    for graph in rings_and_trees
+        .into_iter()
+        .filter_map(|kind| host.graph(kind))
+    {
         let channels = graph.channels.iter().filter(|it| it.nets.is_none());
         for ranks in channels.map(|channel| &channel.ranks) {
             let next = ranks.iter().skip(1).chain(ranks.first());

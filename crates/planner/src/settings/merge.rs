@@ -70,7 +70,10 @@ impl Reader {
             "NCCL_NET_MERGE_POLICY" => {
                 settings.same_rail = value.eq_ignore_ascii_case("RAIL");
                 if !settings.same_rail && !value.eq_ignore_ascii_case("ALL") {
-                    self.note(name, format!("`{value}` is neither ALL nor RAIL; NCCL takes ALL"));
+                    self.note(
+                        name,
+                        format!("`{value}` is neither ALL nor RAIL; NCCL takes ALL"),
+                    );
                 }
             }
             "NCCL_NET_FORCE_MERGE" => settings.forced = Some(value.to_owned()),

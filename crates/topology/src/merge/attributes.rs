@@ -51,12 +51,17 @@ pub(super) struct NewNet {
 impl NewNet {
     /// The element, with what its ports' elements say.
     pub fn element(&self, root: &Element) -> Element {
-        let members = self.members.iter().map(|path| super::devices::at(root, path));
+        let members = self
+            .members
+            .iter()
+            .map(|path| super::devices::at(root, path));
         let members: Vec<&Element> = members.collect();
         let of_first = |name: &str| members.first().and_then(|net| net.get(name));
         let speeds = members.iter().filter_map(|net| net.get("speed"));
         let speeds: Vec<i32> = speeds.map(c_int).collect();
-        let speed = speeds.iter().fold(0, |sum: i32, speed| sum.saturating_add(*speed));
+        let speed = speeds
+            .iter()
+            .fold(0, |sum: i32, speed| sum.saturating_add(*speed));
         let mut net = Element::new(Tag::Net);
         let mut set = |name: &'static str, value: Option<String>| {
             if let Some(value) = value {

@@ -108,7 +108,11 @@ impl Devices {
             let net = at(root, &own);
             let defined = |name| net.get(name).map(c_int).filter(|value| *value != -1);
             // NCCL finds a port's element by its name.
-            let first = || paths.iter().find(|path| at(root, path).get("name") == net.get("name"));
+            let first = || {
+                paths
+                    .iter()
+                    .find(|path| at(root, path).get("name") == net.get("name"))
+            };
             let path = net.get("name").and_then(|_| first()).unwrap_or(&own);
             Port {
                 name: net.get("name").unwrap_or_default().to_owned(),
@@ -154,7 +158,10 @@ impl Devices {
         let made: Vec<String> = groups.iter().map(|group| self.name(group)).collect();
         for path in &self.left_over {
             let net = at_mut(root, path);
-            if !net.get("name").is_some_and(|name| made.iter().any(|made| made == name)) {
+            if !net
+                .get("name")
+                .is_some_and(|name| made.iter().any(|made| made == name))
+            {
                 net.attributes.retain(|attribute| attribute.name != "dev");
             }
         }

@@ -26,7 +26,9 @@ pub(super) fn between(root: &Element, paths: &[&Vec<usize>]) -> Distance {
         let step = first.get(depth);
         step.is_some() && others.iter().all(|path| path.get(depth) == step)
     };
-    let common = (0..first.len()).take_while(|depth| is_common(*depth)).count();
+    let common = (0..first.len())
+        .take_while(|depth| is_common(*depth))
+        .count();
     let element = at(root, &first[..common]);
     let level = if are_functions(root, paths, common) {
         MergeLevel::Port

@@ -19,9 +19,7 @@ pub enum MergeError {
         ports: String,
     },
     /// More ports in a group than a virtual device has.
-    #[error(
-        "NCCL_NET_FORCE_MERGE: {found} ports fit the group `{group}`; expected at most {most}"
-    )]
+    #[error("NCCL_NET_FORCE_MERGE: {found} ports fit the group `{group}`; expected at most {most}")]
     TooMany {
         /// The group.
         group: String,

@@ -58,7 +58,10 @@ impl Groups<'_> {
         if ports.clone().any(Port::is_socket) {
             return Some("a port is a socket's interface");
         }
-        if ports.clone().any(|port| port.infiniband != first.infiniband) {
+        if ports
+            .clone()
+            .any(|port| port.infiniband != first.infiniband)
+        {
             return Some("its ports are of InfiniBand and of Ethernet");
         }
         let devices = self.devices.ports.len() + self.made.len();

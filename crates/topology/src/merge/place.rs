@@ -71,7 +71,10 @@ pub(super) fn place(
     }
     let parent = at_mut(root, &parent);
     let lost = parent.tag == Tag::Nic;
-    let nic = parent.children.iter().position(|child| child.tag == Tag::Nic);
+    let nic = parent
+        .children
+        .iter()
+        .position(|child| child.tag == Tag::Nic);
     let nic = nic.unwrap_or_else(|| {
         parent.children.push(Element::new(Tag::Nic));
         parent.children.len() - 1
@@ -155,5 +158,8 @@ fn bus_id(number: u64) -> String {
 
 fn has_bus_id(element: &Element, bus_id: &str) -> bool {
     element.tag == Tag::Pci && element.get("busid") == Some(bus_id)
-        || element.children.iter().any(|child| has_bus_id(child, bus_id))
+        || element
+            .children
+            .iter()
+            .any(|child| has_bus_id(child, bus_id))
 }
