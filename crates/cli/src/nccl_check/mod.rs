@@ -47,6 +47,9 @@ const DEADLINE_PER_RANK: u64 = 2;
 /// Most GPUs of a job that is asked about; its processes share this machine.
 const MOST_RANKS: u64 = 512;
 
+/// A plan and its costs as NCCL logs them, or why there is none.
+type PlanOrWhyNot = Result<(Plan, CostTable), String>;
+
 /// What was asked and compared.
 #[derive(Debug)]
 pub struct Check {
@@ -241,15 +244,15 @@ fn merges(document: &Document, settings: &Settings) -> bool {
     merged.is_ok_and(|merged| merged.is_some_and(|merged| !merged.devices.is_empty()))
 }
 
-/// Plans the job on the file, or on NCCL's dump where NCCL took other network ports than the file's.
-/// Returns why there is no plan, and whether it is on the dump.
+/// Plans the job on the file, or on NCCL's dump where NCCL took other network ports than the
+/// file's. Returns why there is no plan, and whether it is on the dump.
 fn plan(
     name: &str,
     document: &Document,
     answer: &Answer,
     arguments: &NcclCheckArguments,
     settings: &Settings,
-) -> Result<(Result<(Plan, CostTable), String>, bool)> {
+) -> Result<(PlanOrWhyNot, bool)> {
     let own_ports = arguments.net != Net::Socket && machine::has_ports(document);
     let dumped = answer.topology.as_deref().filter(|_| !own_ports);
     let dumped = dumped.map(|text| topology::xml::parse("NCCL's dump", text.as_bytes()));
