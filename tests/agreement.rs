@@ -15,9 +15,15 @@ const CASES_OF_A_TEST: usize = 50;
 
 /// One test for each group of cases with a common first word.
 pub fn tests() -> Result<Vec<Trial>> {
-    let golden = match elsewhere::golden() {
+    let physical = of("golden_cases", elsewhere::golden())?;
+    let merged = of("merged_ports", elsewhere::golden_with_merged_ports())?;
+    Ok(physical.into_iter().chain(merged).collect())
+}
+
+fn of(name: &str, golden: Result<PathBuf, String>) -> Result<Vec<Trial>> {
+    let golden = match golden {
         Ok(golden) => golden,
-        Err(why) => return Ok(vec![not_run("agreement::golden_cases", why)]),
+        Err(why) => return Ok(vec![not_run(&format!("agreement::{name}"), why)]),
     };
     let mut families: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for path in Case::list(&golden)? {
@@ -28,7 +34,10 @@ pub fn tests() -> Result<Vec<Trial>> {
     for (family, paths) in families {
         for (part, paths) in paths.chunks(CASES_OF_A_TEST).enumerate() {
             let (paths, topologies) = (paths.to_vec(), golden.join("topologies"));
-            let name = format!("agreement::{family}::{part} ({} cases)", paths.len());
+            let name = format!(
+                "agreement::{name}::{family}::{part} ({} cases)",
+                paths.len()
+            );
             tests.push(test(name, move || replay(&paths, &topologies)));
         }
     }

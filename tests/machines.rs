@@ -1,6 +1,7 @@
 //! Plans each folder of `topologies/` as its origin requires.
 
 use anyhow::{Result, ensure};
+use golden::binary::Answer;
 use golden::{Case, Section};
 use libtest_mimic::Trial;
 use machines::{Expectation, Machine};
@@ -13,13 +14,13 @@ pub fn tests() -> Result<Vec<Trial>> {
     let machines = Machine::all()?.into_iter();
     Ok(machines
         .map(|machine| {
-            test(
-                format!("machines::{}", machine.name),
-                move || match machine.origin.expectation {
+            test(format!("machines::{}", machine.name), move || {
+                as_binaries_answered(&machine)?;
+                match machine.origin.expectation {
                     Expectation::Nccl => as_nccl_answered(&machine),
                     Expectation::Blessed => as_blessed(&machine),
-                },
-            )
+                }
+            })
         })
         .collect())
 }
@@ -55,6 +56,25 @@ fn as_nccl_answered(machine: &Machine) -> Result<()> {
         differing.is_empty(),
         "differs from NCCL:\n{}",
         differing.join("\n")
+    );
+    Ok(())
+}
+
+/// All fields of the answers of NCCL's binaries agree.
+fn as_binaries_answered(machine: &Machine) -> Result<()> {
+    let home = Machine::home();
+    let mut differing = Vec::new();
+    for answer in Answer::beside(machine)? {
+        for (field, difference) in answer.replay(&home) {
+            let (version, name) = (answer.version, &answer.name);
+            let text = |difference| format!("{version} {name}: {}: {difference}", field.name());
+            differing.extend(difference.map(text));
+        }
+    }
+    let differences = differing.join("\n");
+    ensure!(
+        differing.is_empty(),
+        "differs from NCCL's binary:\n{differences}"
     );
     Ok(())
 }

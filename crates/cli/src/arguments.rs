@@ -258,7 +258,8 @@ pub struct JobArguments {
 /// Which network ports NCCL merges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum NetMerge {
-    /// The ports of one card, as NCCL's InfiniBand transport does, or as NCCL_NET_MERGE_LEVEL says
+    /// The ports of one card, as NCCL's InfiniBand transport does, or as NCCL_NET_MERGE_LEVEL
+    /// says
     #[default]
     Ib,
     /// None: every port is a device of its own
@@ -268,8 +269,8 @@ pub enum NetMerge {
 /// What becomes of a topology before it is planned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct PreparationArguments {
-    /// Plan FILE as it is, such as a dump that all ranks of a host joined; otherwise each rank keeps
-    /// its GPU and the NICs, and a host's ranks join their parts in rank order
+    /// Plan FILE as it is, such as a dump that all ranks of a host joined; otherwise each rank
+    /// keeps its GPU and the NICs, and a host's ranks join their parts in rank order
     #[arg(long)]
     pub as_is: bool,
     /// Which network ports NCCL merges into virtual devices

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use machines::elsewhere;
+use machines::{Machine, elsewhere};
 use planner::{EqualHosts, Job, NcclVersion, Planned, Settings};
 use serde_json::Value;
 
@@ -123,6 +123,21 @@ impl Answer {
             elsewhere::files(&own, "json").with_context(|| format!("reading {}", own.display()))?;
         files.retain(|file| file.file_name().is_some_and(|name| name != CONSTANTS));
         Ok(files)
+    }
+
+    /// The answers that are kept beside a machine, by version and name.
+    ///
+    /// # Errors
+    /// A file cannot be read or is no answer.
+    pub fn beside(machine: &Machine) -> Result<Vec<Self>> {
+        let folder = machine.folder.join("nccl");
+        let mut answers = Vec::new();
+        for version in Self::versions(&folder) {
+            for path in Self::list(&folder, version)? {
+                answers.push(Self::read(&path, &folder)?);
+            }
+        }
+        Ok(answers)
     }
 
     /// Reads an answer. `folder` holds the folders of all versions.

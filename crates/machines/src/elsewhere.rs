@@ -13,6 +13,14 @@ pub fn golden() -> Result<PathBuf, String> {
     find("TOPO_GOLDEN", "golden", "cases")
 }
 
+/// Golden cases in which NCCL merged network ports, with the same folders.
+///
+/// # Errors
+/// They are not there. The text says where they were expected.
+pub fn golden_with_merged_ports() -> Result<PathBuf, String> {
+    find("TOPO_GOLDEN_FUSED", "golden-fused", "cases")
+}
+
 /// Answers of NCCL's published binaries: a folder for each version.
 ///
 /// # Errors

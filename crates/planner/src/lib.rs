@@ -20,7 +20,8 @@
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
 //! In reading order: [`job`], [`planned`] (the whole recipe), `prepare` (the topologies that a job
-//! plans on), [`settings`], [`rules`], [`routing`], [`view`], [`search`], [`host_plan`], [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`].
+//! plans on), [`settings`], [`rules`], [`routing`], [`view`], [`search`], [`host_plan`],
+//! [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`].
 
 mod artifact;
 pub mod cluster;

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::compare::FormArguments;
 use super::variable;
 use crate::numbers::within;
+use crate::sizes::{Sizes, sizes};
 
 pub const NCCL_CHECK_EXAMPLES: &str = "\
 Examples:
@@ -57,6 +58,9 @@ pub struct NcclCheckArguments {
     /// The network that NCCL finds
     #[arg(long, value_enum, default_value_t = Net::Ib)]
     pub net: Net,
+    /// Message sizes that NCCL is asked about; ranges double
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K,8K,64K,512K,4M,32M,256M")]
+    pub sizes: Vec<Sizes>,
     /// Set one of NCCL's variables, for NCCL and for the plan (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,

@@ -34,16 +34,11 @@ use json::NcclCheckReport;
 /// The hidden command of a host's process.
 pub const HOST_COMMAND: &str = "nccl-host";
 
-/// Message sizes that NCCL is asked about, bytes.
-const SIZES: [u64; 7] = [
-    1 << 10,
-    8 << 10,
-    64 << 10,
-    512 << 10,
-    4 << 20,
-    32 << 20,
-    256 << 20,
-];
+/// Largest message that NCCL is asked about, bytes. Its buffers take no memory, but addresses.
+const LARGEST: u64 = 16 << 30;
+
+/// The next size of a range.
+const FACTOR: u64 = 2;
 
 /// When NCCL must have answered without --timeout: a start, and more for each rank, s.
 const DEADLINE: u64 = 60;
@@ -51,6 +46,9 @@ const DEADLINE_PER_RANK: u64 = 2;
 
 /// Most GPUs of a job that is asked about; its processes share this machine.
 const MOST_RANKS: u64 = 512;
+
+/// A plan and its costs as NCCL logs them, or why there is none.
+type PlanOrWhyNot = Result<(Plan, CostTable), String>;
 
 /// What was asked and compared.
 #[derive(Debug)]
@@ -165,6 +163,14 @@ fn check(
     if other_patch {
         notes.push(format!("planned as NCCL {version} decides"));
     }
+    let several = gpus > 1 && arguments.net == Net::Ib;
+    if several && version < NcclVersion::V2_30 && merges(&complete, &settings) {
+        notes.push(format!(
+            "NCCL {} hides merged ports from one thread of a process only, which is left to chance: here the ranks of a \
+             host are threads, and the plan is that of one process per GPU; --net plugin compares without merging",
+            version.minor()
+        ));
+    }
     if !added.is_empty() {
         let added = added.join(", ");
         notes.push(format!(
@@ -181,6 +187,18 @@ fn check(
         compared,
         notes,
     })
+}
+
+/// The message sizes that NCCL is asked about, bytes.
+fn sizes(arguments: &NcclCheckArguments) -> Result<Vec<u64>> {
+    let all = crate::sizes::expand(&arguments.sizes, FACTOR)
+        .map_err(|error| anyhow!("--sizes: {error}"))?;
+    match all.last() {
+        Some(last) if *last > LARGEST => {
+            bail!("--sizes: {last} bytes are more than NCCL is asked about; expected at most 16G")
+        }
+        _ => Ok(all),
+    }
 }
 
 /// Asks NCCL.
@@ -208,7 +226,7 @@ fn ask(
             Net::Socket => Network::Socket,
         },
         nvlink_domain: arguments.nvlink_domain,
-        sizes: SIZES.to_vec(),
+        sizes: sizes(arguments)?,
         graphs: true,
         variables: arguments.set.clone(),
         deadline: Duration::from_secs(seconds),
@@ -220,15 +238,21 @@ fn ask(
     Ok(log::read(&hosts))
 }
 
-/// Plans the job on the file, or on NCCL's dump where NCCL took other network ports than the file's.
-/// Returns why there is no plan, and whether it is on the dump.
+/// Whether NCCL merges ports of a machine.
+fn merges(document: &Document, settings: &Settings) -> bool {
+    let merged = topology::merge::merge(document, &settings.merge_options());
+    merged.is_ok_and(|merged| merged.is_some_and(|merged| !merged.devices.is_empty()))
+}
+
+/// Plans the job on the file, or on NCCL's dump where NCCL took other network ports than the
+/// file's. Returns why there is no plan, and whether it is on the dump.
 fn plan(
     name: &str,
     document: &Document,
     answer: &Answer,
     arguments: &NcclCheckArguments,
     settings: &Settings,
-) -> Result<(Result<(Plan, CostTable), String>, bool)> {
+) -> Result<(PlanOrWhyNot, bool)> {
     let own_ports = arguments.net != Net::Socket && machine::has_ports(document);
     let dumped = answer.topology.as_deref().filter(|_| !own_ports);
     let dumped = dumped.map(|text| topology::xml::parse("NCCL's dump", text.as_bytes()));

@@ -65,11 +65,11 @@ unsafe fn put<T>(out: *mut T, value: T) -> Code {
 
 unsafe extern "C" fn device_count(out: *mut c_int) -> Code {
     // SAFETY: NCCL gives an address for the result.
-    unsafe { put(out, ports::count() as c_int) }
+    unsafe { put(out, ports::count(&devices::devices().ports) as c_int) }
 }
 
 fn properties_of<const N: usize>(device: c_int) -> Option<PropertiesV9<N>> {
-    let port = ports::numbered(device)?;
+    let port = ports::numbered(&devices::devices().ports, device)?;
     let mut devices = [0; N];
     for (room, member) in devices.iter_mut().zip(&port.members) {
         *room = *member;
@@ -123,7 +123,7 @@ unsafe extern "C" fn properties_v12(device: c_int, out: *mut PropertiesV12) -> C
     let Some(common) = properties_of(device) else {
         return INVALID_ARGUMENT;
     };
-    let port = ports::numbered(device);
+    let port = ports::numbered(&devices::devices().ports, device);
     let properties = PropertiesV12 {
         common,
         most_requests_at_once: MOST_REQUESTS,
@@ -142,7 +142,12 @@ unsafe extern "C" fn make_together(out: *mut c_int, wanted: Pointer) -> Code {
         let count = usize::try_from(wanted.read()).unwrap_or(0);
         std::slice::from_raw_parts(wanted.add(1), count.min(MOST_TOGETHER))
     };
-    match ports::merge(members) {
+    let devices = devices::devices();
+    let made = match devices.refuses_merges {
+        true => None,
+        false => ports::merge(&devices.ports, members),
+    };
+    match made {
         // SAFETY: NCCL gives an address for the device's number.
         Some(device) => unsafe { put(out, device) },
         None => INVALID_USAGE,

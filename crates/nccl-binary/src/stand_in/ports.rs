@@ -7,8 +7,6 @@ use std::sync::{Mutex, PoisonError};
 use net_plugin::abi::NO_ID;
 use topology::xml::{Document, Element, Tag, c_float, c_int, c_unsigned_hexadecimal};
 
-use super::devices::devices;
-
 /// Speed of a port that the file gives none, Mb/s: NCCL's default.
 const DEFAULT_SPEED: i32 = 10_000;
 
@@ -104,15 +102,14 @@ fn port(number: i32, net: &Element, class: &str) -> Port {
 }
 
 /// How many devices there are, virtual ones included.
-pub(super) fn count() -> usize {
+pub(super) fn count(ports: &[Port]) -> usize {
     let made = VIRTUAL.lock().unwrap_or_else(PoisonError::into_inner);
-    devices().ports.len() + made.len()
+    ports.len() + made.len()
 }
 
 /// A device by the plug-in's number.
-pub(super) fn numbered(number: i32) -> Option<&'static Port> {
+pub(super) fn numbered(ports: &'static [Port], number: i32) -> Option<&'static Port> {
     let number = usize::try_from(number).ok()?;
-    let ports = &devices().ports;
     match number.checked_sub(ports.len()) {
         None => ports.get(number),
         Some(number) => {
@@ -124,8 +121,7 @@ pub(super) fn numbered(number: i32) -> Option<&'static Port> {
 
 /// Makes a virtual device as NCCL's InfiniBand transport does, and returns its number; `None` if
 /// the transport refuses.
-pub(super) fn merge(members: &[i32]) -> Option<i32> {
-    let ports = &devices().ports;
+pub(super) fn merge(ports: &[Port], members: &[i32]) -> Option<i32> {
     let own = members
         .iter()
         .map(|number| ports.get(usize::try_from(*number).ok()?));
@@ -137,7 +133,7 @@ pub(super) fn merge(members: &[i32]) -> Option<i32> {
     let differ = own
         .iter()
         .any(|it| it.infiniband != first.infiniband || it.port == 0);
-    if devices().refuses_merges || differ || number >= MOST_DEVICES {
+    if differ || number >= MOST_DEVICES {
         return None;
     }
     let names = own.iter().map(|port| port.name.to_string_lossy());

@@ -6,6 +6,7 @@ mod driver;
 mod flat;
 mod isolation;
 mod links;
+mod merging;
 mod network;
 mod nvlink;
 mod places;
@@ -39,6 +40,7 @@ pub(crate) fn of_probe(probe: &Probe, unread: Option<String>) -> Vec<Finding> {
     let document = document::check(&probe.document).into_iter();
     findings.extend(document.filter(|finding| !told.contains(&finding.rule)));
     findings.extend(flat::check(&probe.document));
+    add_merging(&probe.document, &mut findings);
     // The driver and the kernel told about NVLinks and NUMA nodes; a link that could be wider is
     // a finding already.
     let narrow = [Rule::Width, Rule::Speed, Rule::ImpossibleLink];
@@ -58,7 +60,16 @@ pub fn of_document(document: &Document) -> Vec<Finding> {
     findings.extend(places::check(document));
     findings.extend(twins::check(document));
     findings.extend(virtual_functions::check(document));
+    add_merging(document, &mut findings);
     in_order(findings)
+}
+
+/// Adds what is doubtful about merged ports, unless a finding about the ports explains it.
+fn add_merging(document: &Document, findings: &mut Vec<Finding>) {
+    let explained = [Rule::PortDown, Rule::PortSlow, Rule::VirtualFunction];
+    if !findings.iter().any(|it| explained.contains(&it.rule)) {
+        findings.extend(merging::check(document));
+    }
 }
 
 fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {

@@ -63,11 +63,13 @@ pub enum Rule {
     NoGpu,
     /// NCCL refuses the file for its size.
     TooLarge,
+    /// NCCL merges ports into a NIC that is unlike the others.
+    Merged,
 }
 
 impl Rule {
     /// All rules, in the order of their ids.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Width,
         Self::Speed,
         Self::Numa,
@@ -97,6 +99,7 @@ impl Rule {
         Self::NarrowNic,
         Self::NoGpu,
         Self::TooLarge,
+        Self::Merged,
     ];
 
     /// The id: `T001` and so on.
@@ -136,6 +139,7 @@ impl Rule {
             Self::NarrowNic => "NIC behind a slower PCIe link",
             Self::NoGpu => "no GPU in the file",
             Self::TooLarge => "too large for NCCL_TOPO_FILE",
+            Self::Merged => "ports merged into an unequal NIC",
         }
     }
 
@@ -212,6 +216,9 @@ impl Rule {
             }
             Self::TooLarge => {
                 "topo plans it, but a job refuses it: leave out devices that no rank uses, as `topo probe` does"
+            }
+            Self::Merged => {
+                "look for a port that is down; choose ports with NCCL_IB_HCA, groups with NCCL_NET_FORCE_MERGE, or merge none with NCCL_NET_MERGE_LEVEL=LOC"
             }
         }
     }

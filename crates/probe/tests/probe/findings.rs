@@ -343,6 +343,16 @@ fn files() {
     };
     let narrow = "<pci busid=\"0000:70:00.0\" class=\"0x020700\" link_speed=\"8.0 GT/s PCIe\" link_width=\"8\">\
         <nic><net name=\"mlx5_0\" dev=\"0\" speed=\"200000\"/></nic></pci>";
+    let port = |number: u32| {
+        format!("<net name=\"mlx5_{number}\" dev=\"{number}\" speed=\"50000\" port=\"1\"/>")
+    };
+    let card = |bus: u32, ports: &str| {
+        format!(
+            "<pci busid=\"0000:{bus:02x}:00.0\" class=\"0x020700\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">\
+             <nic>{ports}</nic></pci>"
+        )
+    };
+    let unequal = [card(0x70, &(port(0) + &port(1))), card(0x71, &port(2))].concat();
     let odd = gpu(0, "").replace("16.0 GT/s PCIe", "16 GT per s");
     for (inside, rule) in [
         (cpu(&flat), Rule::Flat),
@@ -357,6 +367,7 @@ fn files() {
         (cpu(&format!("{}{narrow}", gpu(0, ""))), Rule::NarrowNic),
         (cpu(narrow).replace("200000", "1000"), Rule::NoGpu),
         (format!("{}{}", cpu(&gpu(0, "")), cpu("").repeat(256)), Rule::TooLarge),
+        (cpu(&format!("{}{unequal}", gpu(0, ""))), Rule::Merged),
     ] {
         assert_eq!(check(&inside), [rule], "{inside}");
     }

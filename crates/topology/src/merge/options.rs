@@ -98,6 +98,22 @@ pub struct MergeOptions {
     pub names_rails: bool,
 }
 
+impl Default for MergeOptions {
+    /// NCCL's defaults, by the rules of the newest version.
+    fn default() -> Self {
+        Self {
+            level: MergeLevel::Port,
+            same_rail: false,
+            forced: None,
+            allowed: true,
+            most: 8,
+            widths: Widths::Shared,
+            inserts_below_cpus: true,
+            names_rails: true,
+        }
+    }
+}
+
 impl MergeOptions {
     /// The same without virtual devices: ports are only numbered.
     #[must_use]

@@ -30,13 +30,13 @@ pub(super) fn place(
         return Err(no_place("there are none"));
     };
     let shared = first[..distance.shared].to_vec();
-    let far = matches!(
+    let adds_up = matches!(
         distance.level,
         MergeLevel::Phb | MergeLevel::Pxb | MergeLevel::Pix
     );
     let width = match options.widths {
         Widths::Kept => None,
-        _ if !far => None,
+        _ if !adds_up => None,
         _ => Some(width_below(root, &shared, members).ok_or_else(|| {
             no_place("a PCI function above them has no `link_width`; expected the number of lanes")
         })?),
