@@ -8,6 +8,7 @@ use plan::certificate::{
     Proof, tightness,
 };
 
+use crate::exchange;
 use crate::forest::forests;
 use crate::gather::gather;
 use crate::partition::partition;
@@ -50,6 +51,13 @@ pub fn certify(graph: CapacityGraph, wanted: &Wanted) -> Result<Certificate, Cer
                 bound.forests = packed;
                 bound.reached = Some(value);
             }
+        }
+        if wanted.forests
+            && *operation == Operation::AllToAll
+            && let Some(bound) = &mut bound
+            && let Some(lengths) = exchange::lengths(&graph)
+        {
+            tighten(&graph, bound, Proof::Lengths(lengths));
         }
         bounds.extend(bound);
     }
