@@ -102,7 +102,8 @@ fn limits(document: &Arc<Document>, settings: &Settings) -> Vec<Optimum> {
         return Vec::new();
     };
     let mut all = optimum::of(&planned, &planned.plan());
-    all.retain(|it| it.share() < LOW_SHARE);
+    // What switches that reduce reach is a matter of their efficiency, not of the machine.
+    all.retain(|it| it.share() < LOW_SHARE && it.operation != Operation::AllReduceInNetwork);
     all
 }
 

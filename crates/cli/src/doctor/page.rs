@@ -28,8 +28,8 @@ pub fn limits(all: &[Optimum], look: Look) -> String {
     for it in all {
         let links = it.limit.summary();
         let sentence = format!(
-            "NCCL's plan reaches {:.1} GB/s for {}, {} of the {:.1} GB/s that the links allow ({}{}{links}); topo plan \
-             --strategy forest finds trees, topo plan --explain shows why NCCL's search ends lower.",
+            "NCCL's plan reaches {:.1} GB/s for {}, {} of the {:.1} GB/s that the links allow ({}{}{links}); topo bound \
+             shows what trees reach, topo plan --explain why NCCL's search ends lower.",
             it.nccl,
             it.operation,
             it.percent(),
