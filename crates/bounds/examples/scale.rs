@@ -50,7 +50,7 @@ fn main() {
     let fingerprint = planned.plan().fingerprint;
     let equal = capacity_graph(&planned, LinkSet::Rules);
     timed("equal hosts", &equal, fingerprint);
-    for hosts in [2, 16, 128] {
+    for hosts in [2u32, 16, 128] {
         let mut different = equal.clone();
         let class = different.hosts.remove(0);
         for host in 0..hosts {
