@@ -10,7 +10,7 @@ use super::{in_network, nccl};
 use program::Collective;
 
 /// Most different hosts of a job whose bounds are found beside its plan.
-const MOST_CLASSES: usize = 16;
+const MOST_CLASSES: usize = 8;
 
 /// Most ranks of a host, for the same reason.
 const MOST_RANKS: usize = 128;
