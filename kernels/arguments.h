@@ -15,8 +15,14 @@ typedef long long i64;
 // Slots of a FIFO.
 constexpr u32 SLOTS = 8;
 
-// Most sources, and most destinations, waits and notifies, of a step.
-constexpr u32 MOST_OPERANDS = 4;
+// Most sources, and most destinations, of a step.
+constexpr u32 MOST_OPERANDS = 8;
+
+// Most signals that a step waits for, and most that it sends.
+constexpr u32 MOST_SIGNALS = 4;
+
+// Peers of a lane whose buffers its blocks remember.
+constexpr u32 MOST_PEERS = 72;
 
 // Most blocks of a lane.
 constexpr u32 MOST_SHARES = 4;
@@ -51,7 +57,8 @@ struct BufferTable {
 
 struct Operand {
   u32 kind;           // OperandKind
-  u32 buffer;         // 0 input, 1 output, 2 scratch
+  u16 buffer;         // 0 input, 1 output, 2 scratch
+  u16 peer;           // of a peer its index among the lane's peers
   u64 place;          // of a FIFO its End, of a peer its BufferTable, of a multicast the address of all ranks' scratch
   u64 offset;         // bytes from the start of the buffer
   u64 stride;         // bytes further per turn
@@ -68,8 +75,8 @@ struct Step {
   u8 reaches;         // whether an operand is a peer's
   u8 multicast;       // 1: from all ranks, 2: to all ranks, 4: other steps of the program do so
   Operand operands[2 * MOST_OPERANDS];  // sources, then destinations
-  End* waits[MOST_OPERANDS];
-  End* notifies[MOST_OPERANDS];
+  End* waits[MOST_SIGNALS];
+  End* notifies[MOST_SIGNALS];
 };
 
 // Steps in a row: prologue, body (for each of `turns`), last turn, epilogue.
@@ -79,8 +86,9 @@ struct Lane {
   u32 body;
   u32 last;
   u32 epilogue;
-  u32 padding;
+  u32 peers;          // whose memory the lane accesses
   u64 turns;
+  const BufferTable* const* tables;  // of these peers
 };
 
 // A program of one rank, with the memory of a launch.

@@ -28,8 +28,8 @@ constexpr u32 FREE = 5;
 // Polls between two checks of the abort word.
 constexpr u32 LOOKS = 4096;
 
-// Most words to store after a step.
-constexpr u32 TOLD = 3 * MOST_OPERANDS;
+// Most operands of a step.
+constexpr u32 OPERANDS = 2 * MOST_OPERANDS;
 
 // Alignment of a share of a step, bytes.
 constexpr u64 SHARE_BYTES = 128;
@@ -37,11 +37,11 @@ constexpr u64 SHARE_BYTES = 128;
 // A step that is ready to run. Workers read it repeatedly instead of keeping it, because they have
 // few registers.
 struct Stage {
-  u8* places[2 * MOST_OPERANDS];    // sources, then destinations; for FIFOs the slot
-  u64 flags[2 * MOST_OPERANDS];     // for FIFOs the number of the step plus one, else 0
-  u64 strides[2 * MOST_OPERANDS];   // for FIFOs, bytes of a slot
-  u64* words[TOLD];                 // counters to store after the step, of operands, then signals
-  u64 values[TOLD];
+  u8* places[OPERANDS];    // sources, then destinations; for FIFOs the slot
+  u64 flags[OPERANDS];     // for FIFOs the number of the step plus one, else 0
+  u64 strides[OPERANDS];   // for FIFOs, bytes of a slot
+  u64* words[OPERANDS];             // counters to store after the step, of operands and signals
+  u64 values[OPERANDS];
   u64 bytes;
   u64 scalar;
   u32 operation;
@@ -56,22 +56,24 @@ struct Stage {
 
 struct Shared {
   Stage stages[2];
+  const u32* abort;                 // not 0: end the launch; the waiter writes it and the next
+  u32 over;                         // 1: a thread of the block has seen that
+  u8* peers[MOST_PEERS][3];         // input, output and scratch of the lane's peers in this launch
 };
 
-// Counts polls, and sometimes checks whether the host ends the launch.
+// Counts the polls of a wait, and sometimes checks whether the host ends the launch.
 struct Patience {
-  const u32* abort;
+  Shared& shared;
   u32 looks;
-  bool over;
 
-  TOPO_DEVICE explicit Patience(const u32* word) : abort(word), looks(0), over(false) {}
+  TOPO_DEVICE explicit Patience(Shared& shared) : shared(shared), looks(0) {}
 
   // Called after a failed poll. Returns false if the launch is to end.
   TOPO_DEVICE bool more() {
     looks++;
-    if (looks % LOOKS == 0 && load_volatile(abort) != 0) over = true;
+    if (looks % LOOKS == 0 && load_volatile(shared.abort) != 0) store_flag(&shared.over, 1);
     spin_pause();
-    return !over;
+    return load_flag(&shared.over) == 0;
   }
 };
 

@@ -33,6 +33,19 @@ namespace TOPO_NAMESPACE {
 
 TOPO_DEVICE u32 thread() { return threadIdx.x; }
 TOPO_DEVICE u32 threads() { return blockDim.x; }
+// The same, read again: that costs less than to keep them where registers are few.
+TOPO_DEVICE u32 thread_again() {
+  u32 value;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(value));
+  return value;
+}
+
+TOPO_DEVICE u32 threads_again() {
+  u32 value;
+  asm volatile("mov.u32 %0, %%ntid.x;" : "=r"(value));
+  return value;
+}
+
 TOPO_DEVICE u32 block() { return blockIdx.x; }
 
 // Waits until `count` threads have arrived; all their earlier memory accesses are then visible.
@@ -69,6 +82,10 @@ TOPO_DEVICE u32 load_volatile(const u32* word) {
   asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"(address_of(word)) : "memory");
   return value;
 }
+
+// A word of shared memory that several threads may store at once.
+TOPO_DEVICE u32 load_flag(const u32* word) { return *(const volatile u32*)word; }
+TOPO_DEVICE void store_flag(u32* word, u32 value) { *(volatile u32*)word = value; }
 
 // Other blocks see these stores only after a `store_release`; this block sees others' only after a
 // `load_acquire`.
@@ -116,14 +133,23 @@ TOPO_DEVICE void store_line(u8* place, u64 data, u32 flag) {
                : "memory");
 }
 
-TOPO_DEVICE bool load_line(const u8* place, u32 flag, u64& data) {
-  u32 low, first, high, second;
-  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(low), "=r"(first), "=r"(high), "=r"(second)
-               : "l"(address_of(place))
-               : "memory");
-  data = low | (u64)high << 32;
-  return first == flag && second == flag;
+// Loads COUNT lines, `step` bytes apart, and takes their data. Returns whether all have the flag.
+template <u32 COUNT>
+TOPO_DEVICE bool load_lines(const u8* place, u64 step, u32 flag, u64 (&data)[COUNT]) {
+  u32 first[COUNT], second[COUNT];
+  TOPO_UNROLL
+  for (u32 i = 0; i < COUNT; i++) {
+    u32 low, high;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(low), "=r"(first[i]), "=r"(high), "=r"(second[i])
+                 : "l"(address_of(place + i * step))
+                 : "memory");
+    data[i] = low | (u64)high << 32;
+  }
+  bool all = true;
+  TOPO_UNROLL
+  for (u32 i = 0; i < COUNT; i++) all = all && first[i] == flag && second[i] == flag;
+  return all;
 }
 
 // A thread's 16 bytes of an LL128 line; with `carries`, the last 8 are the flag. All threads of the
@@ -264,6 +290,9 @@ TOPO_DEVICE void schedule_point() {}
 
 // Tells the emulator that a step begins, and whether it is direct; nothing on a GPU.
 TOPO_DEVICE void count_step(bool) {}
+
+// Tells the emulator that what this thread has loaded is used; nothing on a GPU.
+TOPO_DEVICE void count_used() {}
 
 // Records what this thread waits for, for a report; nothing on a GPU.
 TOPO_DEVICE void note(const char*, const void*, u64) {}

@@ -17,7 +17,6 @@ TOPO_DEVICE void execute(const Launch& launch, Shared& shared) {
   if (index == launch.count) return;
   const Part& part = parts[index];
   const u32 lane = own / part.shares;
-  const u32 workers = threads() - FIRST_WORKER;
   const u32 role = thread() / WARP;
   if (role == WAITER) {
     const bool speaks = thread() % WARP == 0;
@@ -26,16 +25,16 @@ TOPO_DEVICE void execute(const Launch& launch, Shared& shared) {
       for (u32 i = 0; i < 3; i++) store_control(&part.buffer_table->buffers[i], part.buffers[i] - part.window);
       store_release(&part.buffer_table->launch, part.launch);
     }
-    Waiter(part, own % part.shares, shared, launch.abort, workers).run(part.lanes[lane]);
+    Waiter(part, lane, own % part.shares, shared, launch.abort).run();
     if (speaks && part.profile != nullptr) part.profile[2 * own + 1] = clock_ns();
   } else if (role == POSTER) {
-    post(shared, workers);
+    post(shared);
   } else if (part.protocol == SIMPLE) {
-    work<Simple, E>(shared, launch.abort, workers);
+    work<Simple, E>(shared);
   } else if (part.protocol == LL) {
-    work<LowLatency, E>(shared, launch.abort, workers);
+    work<LowLatency, E>(shared);
   } else {
-    work<LowLatency128, E>(shared, launch.abort, workers);
+    work<LowLatency128, E>(shared);
   }
 }
 

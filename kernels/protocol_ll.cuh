@@ -12,45 +12,91 @@ namespace TOPO_NAMESPACE {
 struct LowLatency {
   static constexpr u64 DATA = 8;
   static constexpr u64 LINE = 16;
+  // Lines under way per thread, 64 bytes.
+  static constexpr u32 LINES = 4;
 
-  TOPO_DEVICE static u64 wait_for_line(const u8* place, u32 flag, Patience& patience) {
-    u64 data;
-    while (!load_line(place, flag, data)) {
-      note("an LL line with flag", place, flag);
-      if (!patience.more()) break;
+  // Waits for COUNT lines, `step` bytes apart, and takes their data. All are loaded before the first
+  // flag is looked at.
+  template <u32 COUNT>
+  TOPO_DEVICE static void wait_for_lines(const u8* place, u64 step, u32 flag, u64 (&data)[COUNT], Shared& shared) {
+    Patience patience(shared);
+    for (;;) {
+      count_used();
+      if (load_lines<COUNT>(place, step, flag, data)) return;
+      note("LL lines with flag", place, flag);
+      if (!patience.more()) return;
     }
-    return data;
+  }
+
+  // Whether plain memory is a multiple of a line's data.
+  TOPO_DEVICE static bool aligned(const Stage& stage) {
+    u64 low = 0;
+    TOPO_ROLLED
+    for (u32 i = 0; i < stage.source_count; i++) low |= (u64)stage.places[i];
+    TOPO_ROLLED
+    for (u32 i = 0; i < stage.destination_count; i++) low |= (u64)stage.places[MOST_OPERANDS + i];
+    return low % DATA == 0;
+  }
+
+  // Moves the line with this number, and COUNT - 1 more, `step` lines apart. WHOLE: they have all
+  // their data, in aligned words.
+  template <class E, u32 COUNT, bool WHOLE>
+  TOPO_DEVICE static void move_lines(const Stage& stage, u32 line, u32 step, Shared& shared) {
+    const u64 offset = (u64)line * DATA;
+    const u64 left = stage.bytes - offset;
+    u64 sum[COUNT];
+    TOPO_ROLLED
+    for (u32 source = 0; source < stage.source_count; source++) {
+      const u64 flag = stage.flags[source];
+      const u8* place = stage.places[source];
+      u64 next[COUNT];
+      if (flag != 0) {
+        wait_for_lines<COUNT>(place + (u64)line * LINE, step * LINE, (u32)flag, next, shared);
+      } else {
+        TOPO_UNROLL
+        for (u32 i = 0; i < COUNT; i++)
+          next[i] = WHOLE ? load((const u64*)(place + offset + i * step * DATA)) : load_word<E>(place + offset, left);
+      }
+      const bool multiplies = stage.pre_multiply >> source & 1;
+      TOPO_UNROLL
+      for (u32 i = 0; i < COUNT; i++) {
+        if (multiplies) next[i] = multiply_word<E>(next[i], stage.scalar);
+        sum[i] = source == 0 ? next[i] : reduce_word<E>(stage.operation, sum[i], next[i]);
+      }
+    }
+    if (stage.finish) {
+      TOPO_UNROLL
+      for (u32 i = 0; i < COUNT; i++) sum[i] = divide_word<E>(sum[i], stage.divisor);
+    }
+    TOPO_ROLLED
+    for (u32 i = MOST_OPERANDS; i < MOST_OPERANDS + stage.destination_count; i++) {
+      const u64 flag = stage.flags[i];
+      u8* place = stage.places[i];
+      TOPO_UNROLL
+      for (u32 k = 0; k < COUNT; k++) {
+        if (flag != 0)
+          store_line(place + (u64)line * LINE + k * step * LINE, sum[k], (u32)flag);
+        else if (WHOLE)
+          store((u64*)(place + offset + k * step * DATA), sum[k]);
+        else
+          store_word<E>(place + offset, sum[k], left);
+      }
+    }
+    schedule_point();
   }
 
   template <class E>
-  TOPO_DEVICE static void move(const Stage& stage, u32 worker, u32 workers,
-                               Patience& patience) {
-    const u64 bytes = stage.bytes;
-    const u32 lines = (u32)((bytes + DATA - 1) / DATA);
-    TOPO_ROLLED
-    for (u32 line = worker; line < lines; line += workers) {
-      const u64 offset = (u64)line * DATA;
-      const u64 left = bytes - offset;
-      u64 sum = 0;
+  TOPO_DEVICE static void move(const Stage& stage, u32 worker, u32 workers, Shared& shared) {
+    const u32 lines = (u32)((stage.bytes + DATA - 1) / DATA);
+    u32 line = worker;
+    if (aligned(stage)) {
+      const u32 whole = (u32)(stage.bytes / DATA);
       TOPO_ROLLED
-      for (u32 source = 0; source < stage.source_count; source++) {
-        const u64 flag = stage.flags[source];
-        u64 next = flag != 0 ? wait_for_line(stage.places[source] + (u64)line * LINE, (u32)flag, patience)
-                             : load_word<E>(stage.places[source] + offset, left);
-        if (stage.pre_multiply >> source & 1) next = multiply_word<E>(next, stage.scalar);
-        sum = source == 0 ? next : reduce_word<E>(stage.operation, sum, next);
-      }
-      if (stage.finish) sum = divide_word<E>(sum, stage.divisor);
-      TOPO_ROLLED
-      for (u32 i = MOST_OPERANDS; i < MOST_OPERANDS + stage.destination_count; i++) {
-        const u64 flag = stage.flags[i];
-        if (flag != 0)
-          store_line(stage.places[i] + (u64)line * LINE, sum, (u32)flag);
-        else
-          store_word<E>(stage.places[i] + offset, sum, left);
-      }
-      schedule_point();
+      for (; line + (LINES - 1) * workers < whole; line += LINES * workers)
+        move_lines<E, LINES, true>(stage, line, workers, shared);
     }
+    TOPO_ROLLED
+    for (; line < lines; line += workers) move_lines<E, 1, false>(stage, line, workers, shared);
     TOPO_ROLLED
     for (u32 i = MOST_OPERANDS; i < MOST_OPERANDS + stage.destination_count; i++) {
       const u64 flag = stage.flags[i];

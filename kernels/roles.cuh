@@ -7,44 +7,57 @@
 
 namespace TOPO_NAMESPACE {
 
-// Warp 0. Its threads handle the operands of a step in parallel: 0 to 3 the sources, 4 to 7 the
-// destinations, 8 to 23 the signals to wait for, four threads for the shares of each, 24 to 27 the
-// signals to send.
+// Warp 0. Its threads handle the operands of a step in parallel: 0 to 7 the sources, 8 to 15 the
+// destinations, 16 to 31 the signals to wait for, four threads for the shares of each. Threads 12 to
+// 15 also handle the signals to send: a step with more than four destinations has no FIFO among
+// them.
 struct Waiter {
-  static constexpr u32 AWAITED = 2 * MOST_OPERANDS;
-  static constexpr u32 GIVEN = AWAITED + MOST_OPERANDS * MOST_SHARES;
+  static constexpr u32 GIVEN = OPERANDS - MOST_SIGNALS;
+  static_assert(OPERANDS + MOST_SIGNALS * MOST_SHARES <= WARP, "a thread for each operand and signal");
 
   const Part& part;
+  const Lane& own;
   u32 share;
   Shared& shared;
-  Patience patience;
-  u32 workers;
   u32 issued;
+  // Whether the peers' buffers are known.
+  bool looked_up;
 
-  TOPO_DEVICE Waiter(const Part& part, u32 share, Shared& shared, const u32* abort, u32 workers)
-      : part(part), share(share), shared(shared), patience(abort), workers(workers), issued(0) {}
+  TOPO_DEVICE Waiter(const Part& part, u32 lane, u32 share, Shared& shared, const u32* abort)
+      : part(part),
+        own(part.lanes[lane]),
+        share(share),
+        shared(shared),
+        issued(0),
+        looked_up(false) {
+    if (thread() % WARP == 0) {
+      shared.abort = abort;
+      store_flag(&shared.over, 0);
+    }
+    warp_sync();
+  }
 
-  TOPO_DEVICE void run(const Lane& lane) {
-    u32 first = lane.first;
-    bool going = segment(first, lane.prologue, 1);
-    first += lane.prologue;
-    going = going && segment(first, lane.body, lane.turns);
-    first += lane.body;
-    going = going && segment(first, lane.last, 1);
-    first += lane.last;
-    going = going && segment(first, lane.epilogue, 1);
+  TOPO_DEVICE void run() {
+    u32 first = own.first;
+    bool going = true;
+    // Prologue, body, last turn, epilogue.
+    TOPO_ROLLED
+    for (u32 segment = 0; segment < 4 && going; segment++) {
+      const u32 count = segment == 0   ? own.prologue
+                        : segment == 1 ? own.body
+                        : segment == 2 ? own.last
+                                       : own.epilogue;
+      const u64 turns = count == 0 ? 0 : segment == 1 ? own.turns : 1;
+      TOPO_ROLLED
+      for (u64 turn = 0; turn < turns && going; turn++)
+        TOPO_ROLLED
+        for (u32 step = 0; step < count && going; step++) going = issue(part.steps[first + step], turn);
+      first += count;
+    }
     end();
   }
 
  private:
-  TOPO_DEVICE bool segment(u32 first, u32 count, u64 turns) {
-    if (count == 0) return true;
-    for (u64 turn = 0; turn < turns; turn++)
-      for (u32 step = 0; step < count; step++)
-        if (!issue(part.steps[first + step], turn)) return false;
-    return true;
-  }
-
   // Waits until a step can run and hands it to the workers. Returns false if the launch is aborted.
   TOPO_DEVICE bool issue(const Step& step, u64 turn) {
     const u32 lane = thread() % WARP;
@@ -58,7 +71,7 @@ struct Waiter {
     End* end = nullptr;
     count_step(step.reaches);
     const Operand* peer = nullptr;
-    if (lane < AWAITED) {
+    if (lane < OPERANDS) {
       if (index < (source ? step.source_count : step.destination_count)) {
         const Operand& operand = step.operands[lane];
         if (operand.kind == FIFO) {
@@ -88,24 +101,26 @@ struct Waiter {
           peer = &operand;
         }
       }
-    } else if (lane < GIVEN) {
-      const u32 signal = (lane - AWAITED) / MOST_SHARES;
+      if (lane >= GIVEN && lane - GIVEN < step.notify_count) {
+        end = step.notifies[lane - GIVEN] + share;
+        word = end->mine;
+        value = end->step + 1;
+      }
+    } else {
+      const u32 signal = (lane - OPERANDS) / MOST_SHARES;
       giver = lane % MOST_SHARES;
       if (signal < step.wait_count && giver < part.shares) {
         end = step.waits[signal] + share;
         wanted = end->step + 1;
       }
-    } else if (lane < GIVEN + MOST_OPERANDS && index < step.notify_count) {
-      end = step.notifies[index] + share;
-      word = end->mine;
-      value = end->step + 1;
     }
     bool going = wait(end, giver, wanted);
     if (end != nullptr && giver == 0) end->step += 1;
     // The next step may find the same end at another thread.
     warp_sync();
-    if (going && step.reaches) going = look_up(peer, turn, place);
+    if (going && step.reaches && !looked_up) going = look_up();
     if (!going) return false;
+    if (peer != nullptr) place = buffer_of(*peer) + peer->offset + turn * peer->stride;
     u64 begin = 0, bytes = step.bytes;
     if (part.shares > 1) {
       // A share depends only on the bytes: the next step's reader of these bytes is the same block.
@@ -114,15 +129,12 @@ struct Waiter {
       bytes = most < bytes - begin ? most : bytes - begin;
     }
     Stage& stage = next_stage();
-    if (lane < AWAITED) {
+    if (lane < OPERANDS) {
       stage.places[lane] = place + begin;
       stage.flags[lane] = flag;
       stage.strides[lane] = stride;
       stage.words[lane] = word;
       stage.values[lane] = value;
-    } else if (lane >= GIVEN && lane < GIVEN + MOST_OPERANDS) {
-      stage.words[AWAITED + index] = word;
-      stage.values[AWAITED + index] = value;
     }
     if (lane == 0) {
       stage.bytes = bytes;
@@ -143,6 +155,7 @@ struct Waiter {
   // Waits until every thread's end has counted up to `wanted`.
   TOPO_DEVICE bool wait(End* end, u32 giver, u64 wanted) {
     u64 seen = end != nullptr ? end->seen : 0;
+    Patience patience(shared);
     for (;;) {
       if (end != nullptr && seen < wanted) {
         seen = load_acquire(end->theirs + giver);
@@ -152,21 +165,35 @@ struct Waiter {
       if (warp_all(!patience.more())) return false;
     }
     // For signals, the count that all shares have reached.
-    if (end != nullptr && giver == 0) end->seen = thread() % WARP < AWAITED ? seen : wanted;
+    if (end != nullptr && giver == 0) end->seen = thread() % WARP < OPERANDS ? seen : wanted;
     return true;
   }
 
-  // Finds a peer's buffer in this launch.
-  TOPO_DEVICE bool look_up(const Operand* peer, u64 turn, u8*& place) {
-    const BufferTable* buffer_table = peer != nullptr ? (const BufferTable*)peer->place : nullptr;
-    for (;;) {
-      const bool there = buffer_table == nullptr || load_acquire(&buffer_table->launch) == part.launch;
-      if (warp_all(there)) break;
-      note("a buffer table to show launch", buffer_table, part.launch);
-      if (warp_all(!patience.more())) return false;
+  // Reads the addresses of all peers' buffers in this launch, which they write when theirs begin.
+  // They stay until this lane tells the peers that it has ended.
+  TOPO_DEVICE bool look_up() {
+    Patience patience(shared);
+    TOPO_ROLLED
+    for (u32 first = 0; first < own.peers; first += WARP) {
+      const u32 peer = first + thread() % WARP;
+      const BufferTable* table = peer < own.peers ? own.tables[peer] : nullptr;
+      for (;;) {
+        const bool there = table == nullptr || load_acquire(&table->launch) == part.launch;
+        if (warp_all(there)) break;
+        note("a buffer table to show launch", table, part.launch);
+        if (warp_all(!patience.more())) return false;
+      }
+      if (table != nullptr && peer < MOST_PEERS)
+        for (u32 i = 0; i < 3; i++) shared.peers[peer][i] = load_control(&table->buffers[i]);
     }
-    if (buffer_table != nullptr) place = load_control(&buffer_table->buffers[peer->buffer]) + peer->offset + turn * peer->stride;
+    looked_up = true;
+    warp_sync();
     return true;
+  }
+
+  TOPO_DEVICE u8* buffer_of(const Operand& operand) {
+    if (operand.peer < MOST_PEERS) return shared.peers[operand.peer][operand.buffer];
+    return load_control(&((const BufferTable*)operand.place)->buffers[operand.buffer]);
   }
 
   TOPO_DEVICE Stage& next_stage() {
@@ -175,7 +202,7 @@ struct Waiter {
   }
 
   TOPO_DEVICE void hand_over() {
-    barrier_arrive(READY + issued % 2, WARP + workers);
+    barrier_arrive(READY + issued % 2, threads_again() - WARP);
     issued++;
   }
 
@@ -192,31 +219,32 @@ struct Waiter {
 };
 
 // Tells the peers that data was stored or read.
-TOPO_DEVICE void post(Shared& shared, u32 workers) {
+TOPO_DEVICE void post(Shared& shared) {
   const u32 lane = thread() % WARP;
   for (u32 number = 0;; number++) {
-    barrier_sync(DONE + number % 2, WARP + workers);
+    barrier_sync(DONE + number % 2, threads_again() - WARP);
     const Stage& stage = shared.stages[number % 2];
     if (stage.end) return;
     // Stores through one address are visible through the other before a peer is told.
     if (stage.multicast) alias_fence();
-    if (lane < TOLD && stage.words[lane] != nullptr) store_release(stage.words[lane], stage.values[lane]);
+    if (lane < OPERANDS && stage.words[lane] != nullptr) store_release(stage.words[lane], stage.values[lane]);
     barrier_arrive(FREE + number % 2, 2 * WARP);
   }
 }
 
 // Moves data.
 template <class P, class E>
-TOPO_DEVICE void work(Shared& shared, const u32* abort, u32 workers) {
-  const u32 worker = thread() - FIRST_WORKER;
-  Patience patience(abort);
-  for (u32 number = 0;; number++) {
-    barrier_sync(READY + number % 2, WARP + workers);
-    const Stage& stage = shared.stages[number % 2];
-    const bool end = stage.end;
-    if (!end && stage.bytes != 0) P::template move<E>(stage, worker, workers, patience);
-    barrier_arrive(DONE + number % 2, WARP + workers);
+TOPO_DEVICE void work(Shared& shared) {
+  // The stage alone says which one it is: one register less.
+  const Stage* stage = shared.stages;
+  for (;;) {
+    barrier_sync(READY + (stage != shared.stages), threads_again() - WARP);
+    if (!stage->end && stage->bytes != 0)
+      P::template move<E>(*stage, thread_again() - FIRST_WORKER, threads_again() - FIRST_WORKER, shared);
+    const bool end = stage->end;
+    barrier_arrive(DONE + (stage != shared.stages), threads_again() - WARP);
     if (end) return;
+    stage = stage == shared.stages ? shared.stages + 1 : shared.stages;
   }
 }
 

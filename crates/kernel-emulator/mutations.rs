@@ -59,13 +59,14 @@ pub const MUTATIONS: [Mutation; 15] = [
         &[
             (
                 ROLES,
-                "    if (!end && stage.bytes != 0) P::",
-                "    barrier_arrive(DONE + number % 2, WARP + workers);\n    if (!end && stage.bytes != 0) P::",
+                "    if (!stage->end && stage->bytes != 0)",
+                "    barrier_arrive(DONE + (stage != shared.stages), threads_again() - WARP);\n    \
+                 if (!stage->end && stage->bytes != 0)",
             ),
             (
                 ROLES,
-                "patience);\n    barrier_arrive(DONE + number % 2, WARP + workers);",
-                "patience);",
+                "= stage->end;\n    barrier_arrive(DONE + (stage != shared.stages), threads_again() - WARP);",
+                "= stage->end;",
             ),
         ],
     ),
@@ -89,8 +90,8 @@ pub const MUTATIONS: [Mutation; 15] = [
         "WrongFlag",
         &[(
             "protocol_ll.cuh",
-            "sum, (u32)flag);",
-            "sum, (u32)flag - 1);",
+            "sum[k], (u32)flag);",
+            "sum[k], (u32)flag - 1);",
         )],
     ),
     plain(

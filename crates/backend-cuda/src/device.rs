@@ -37,14 +37,41 @@ pub struct GpuProperties {
     pub kernels_ms: f64,
 }
 
+/// The primary context of a GPU, which all users of a process share.
+#[derive(Debug)]
+struct PrimaryContext {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+}
+
+impl Drop for PrimaryContext {
+    fn drop(&mut self) {
+        // The end of the process frees what an error leaves.
+        // SAFETY: retained once, when this was made.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}
+
+/// The stream of a GPU's kernels.
+#[derive(Debug)]
+struct Stream(sys::CUstream);
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: created once, in the context that is current; every launch was waited for.
+        let _ = unsafe { result::stream::destroy(self.0) };
+    }
+}
+
 /// A GPU in use.
 #[derive(Debug)]
 pub struct Device {
     pub(crate) number: u32,
     device: sys::CUdevice,
-    context: sys::CUcontext,
-    pub(crate) stream: sys::CUstream,
+    // Dropped in this order.
     pub(crate) module: Module,
+    stream: Stream,
+    context: PrimaryContext,
     /// Known numbers of resident blocks, by kernel and threads per block.
     pub(crate) resident: Mutex<Vec<(Kernel, u32, u32)>>,
     /// Its properties.
@@ -94,9 +121,11 @@ impl Device {
         let device = result::device::get(number as c_int).to(what)?;
         // SAFETY: the device is one that the driver gave.
         let context = unsafe { result::primary_ctx::retain(device) }.to(what)?;
+        let context = PrimaryContext { device, context };
         // SAFETY: the context is retained until this device is dropped.
-        unsafe { result::ctx::set_current(context) }.to(what)?;
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking).to(what)?;
+        unsafe { result::ctx::set_current(context.context) }.to(what)?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
+        let stream = Stream(stream.to(what)?);
         let attribute = |attribute| {
             // SAFETY: as above.
             unsafe { result::device::get_attribute(device, attribute) }.to(what)
@@ -138,12 +167,17 @@ impl Device {
         Ok(Self {
             number,
             device,
-            context,
-            stream,
             module,
+            stream,
+            context,
             resident: Mutex::default(),
             properties,
         })
+    }
+
+    /// The stream of its kernels.
+    pub(crate) const fn stream(&self) -> sys::CUstream {
+        self.stream.0
     }
 
     /// The GPU's number, from 0.
@@ -171,28 +205,32 @@ impl Device {
     /// Whether LL128 lines arrive as a whole in the memory of the GPU with this UUID. That holds
     /// over NVLink, which also carries atomic operations; `false` if this process cannot see the
     /// GPU.
-    pub(crate) fn keeps_lines_to(&self, other: &str) -> bool {
-        let seen = result::device::get_count().unwrap_or_default();
-        let same = |device: &sys::CUdevice| identity(*device).is_ok_and(|it| it == other);
-        let found = (0..seen).filter_map(|number| result::device::get(number).ok());
-        let Some(peer) = found.into_iter().find(same) else {
-            return false;
-        };
-        let mut atomic = 0;
-        let attribute =
-            sys::CUdevice_P2PAttribute_enum::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
-        peer == self.device
-            // SAFETY: both are devices that the driver gave; it writes one number.
-            || unsafe {
-                sys::cuDeviceGetP2PAttribute(&raw mut atomic, attribute, self.device, peer)
-            } == sys::CUresult::CUDA_SUCCESS
-                && atomic != 0
+    pub(crate) fn keeps_lines_to(&self, other: &str) -> Result<bool, Error> {
+        let what = || format!("asking GPU {} how it reaches {other}", self.number);
+        for number in 0..result::device::get_count().to(what)? {
+            let peer = result::device::get(number).to(what)?;
+            if identity(peer).to(what)? != other {
+                continue;
+            }
+            let mut atomic = 0;
+            let attribute =
+                sys::CUdevice_P2PAttribute_enum::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+            if peer != self.device {
+                // SAFETY: both are devices that the driver gave; it writes one number.
+                unsafe {
+                    sys::cuDeviceGetP2PAttribute(&raw mut atomic, attribute, self.device, peer)
+                }
+                .to(what)?;
+            }
+            return Ok(peer == self.device || atomic != 0);
+        }
+        Ok(false)
     }
 
     /// Makes this GPU's context current on this thread.
     pub(crate) fn enter(&self) -> Result<(), String> {
         // SAFETY: the context is retained until this device is dropped.
-        let entered = unsafe { result::ctx::set_current(self.context) };
+        let entered = unsafe { result::ctx::set_current(self.context.context) };
         Ok(entered.to(|| format!("using GPU {}", self.number))?)
     }
 
@@ -217,7 +255,7 @@ impl Device {
         self.enter()
             .map_err(|why| Error::Driver { what: what(), why })?;
         // SAFETY: the peer's context is retained until it is dropped.
-        let allowed = unsafe { sys::cuCtxEnablePeerAccess(peer.context, 0) };
+        let allowed = unsafe { sys::cuCtxEnablePeerAccess(peer.context.context, 0) };
         match allowed {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
             other => other.to(what),
@@ -227,13 +265,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // Errors are ignored: the process's end frees the rest.
-        if self.enter().is_ok() {
-            self.module.unload();
-            // SAFETY: every launch was waited for, so nothing runs on the stream.
-            let _ = unsafe { result::stream::destroy(self.stream) };
-        }
-        // SAFETY: retained once, by `open`.
-        let _ = unsafe { result::primary_ctx::release(self.device) };
+        // What is dropped after this belongs to the context. If entering fails, so does freeing,
+        // and the end of the process frees the rest.
+        let _ = self.enter();
     }
 }

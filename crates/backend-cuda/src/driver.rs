@@ -129,11 +129,11 @@ impl Cuda {
             // SAFETY: both blocks have `bytes` bytes and live until the end of this function; the
             // events were created above.
             let time = unsafe {
-                result::event::record(begin, device.stream).map_err(failed)?;
-                result::memcpy_dtod_async(to, from, bytes as usize, device.stream)
+                result::event::record(begin, device.stream()).map_err(failed)?;
+                result::memcpy_dtod_async(to, from, bytes as usize, device.stream())
                     .map_err(failed)?;
-                result::event::record(end, device.stream).map_err(failed)?;
-                result::stream::synchronize(device.stream).map_err(failed)?;
+                result::event::record(end, device.stream()).map_err(failed)?;
+                result::stream::synchronize(device.stream()).map_err(failed)?;
                 presence::elapsed_ms(begin, end).map_err(failed)?
             };
             best = best.max(bytes as f64 / (f64::from(time) * 1e6));
@@ -305,9 +305,8 @@ impl DeviceDriver for Cuda {
         false
     }
 
-    fn keeps_lines_to(&self, place: u32, identity: &str) -> bool {
-        let device = self.device(place);
-        device.is_ok_and(|device| device.keeps_lines_to(identity))
+    fn keeps_lines_to(&self, place: u32, identity: &str) -> Result<bool, String> {
+        Ok(self.device(place)?.keeps_lines_to(identity)?)
     }
 
     fn multicast_kinds(&self, place: u32) -> Result<Vec<String>, String> {

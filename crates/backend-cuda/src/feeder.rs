@@ -48,7 +48,7 @@ impl Ready {
                 (self.blocks, 1, 1),
                 (self.threads, 1, 1),
                 0,
-                self.device.stream,
+                self.device.stream(),
                 &mut arguments,
             )
         }
@@ -65,7 +65,7 @@ impl Ready {
         let together = repeats.graph.min(repeats.count).max(1);
         let runs = self.graph.as_ref().map_or(0, |_| repeats.count / together);
         let left = repeats.count - runs * together;
-        let stream = self.device.stream;
+        let stream = self.device.stream();
         // SAFETY: the events were created with the device's context, and the stream is its own.
         unsafe { result::event::record(self.begin, stream) }.map_err(failed)?;
         if let Some(graph) = &self.graph {

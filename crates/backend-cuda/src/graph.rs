@@ -36,14 +36,14 @@ impl Graph {
         };
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is the device's; nothing else uses it until this returns.
-        unsafe { sys::cuStreamBeginCapture_v2(device.stream, mode) }
+        unsafe { sys::cuStreamBeginCapture_v2(device.stream(), mode) }
             .result()
             .map_err(failed)?;
         let launched = launch();
         let mut graph = std::ptr::null_mut();
         // Needed after errors too: only this ends the capture.
         // SAFETY: the capture was begun above; the driver writes the graph, or null.
-        let ended = unsafe { sys::cuStreamEndCapture(device.stream, &raw mut graph) }.result();
+        let ended = unsafe { sys::cuStreamEndCapture(device.stream(), &raw mut graph) }.result();
         let mut captured = Self {
             device: Arc::clone(device),
             graph,
@@ -58,10 +58,10 @@ impl Graph {
         captured.ready = Some(ready);
         // SAFETY: both are valid. The upload must end before any kernel waits for another one.
         unsafe {
-            sys::cuGraphUpload(ready, device.stream)
+            sys::cuGraphUpload(ready, device.stream())
                 .result()
                 .map_err(failed)?;
-            result::stream::synchronize(device.stream).map_err(failed)?;
+            result::stream::synchronize(device.stream()).map_err(failed)?;
         }
         Ok(captured)
     }
@@ -72,7 +72,7 @@ impl Graph {
             return Ok(());
         };
         // SAFETY: it was instantiated and lives; the stream is the device's.
-        unsafe { sys::cuGraphLaunch(ready, self.device.stream) }.result()
+        unsafe { sys::cuGraphLaunch(ready, self.device.stream()) }.result()
     }
 }
 

@@ -157,7 +157,7 @@ impl Drop for Launched {
             ended &= device.enter().is_ok()
                 && unsafe {
                     match self.aborted {
-                        true => result::stream::synchronize(device.stream).is_ok(),
+                        true => result::stream::synchronize(device.stream()).is_ok(),
                         false => result::event::synchronize(*end).is_ok(),
                     }
                 };

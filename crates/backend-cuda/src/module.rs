@@ -120,7 +120,10 @@ impl Module {
     fn of_image(image: &[u8]) -> Result<Self, String> {
         // SAFETY: the image was unpacked or compiled without error; PTX ends with a 0.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(words)?;
-        let mut functions = Vec::new();
+        let mut loaded = Self {
+            module,
+            functions: Vec::new(),
+        };
         for kernel in Kernel::all() {
             let name = CString::new(kernel.entry()).map_err(|error| error.to_string())?;
             // SAFETY: the module was loaded just now.
@@ -136,9 +139,9 @@ impl Module {
                 )
             };
             asked.map_err(words)?;
-            functions.push((kernel, function));
+            loaded.functions.push((kernel, function));
         }
-        Ok(Self { module, functions })
+        Ok(loaded)
     }
 
     /// Returns a kernel's function.
@@ -146,10 +149,11 @@ impl Module {
         let found = self.functions.iter().find(|(known, _)| *known == kernel);
         found.map(|(_, function)| *function)
     }
+}
 
-    pub(crate) fn unload(&mut self) {
-        self.functions.clear();
-        // SAFETY: unloaded once, when its device is dropped and nothing runs.
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: loaded once, in the context that is current; nothing runs.
         let _ = unsafe { result::module::unload(self.module) };
     }
 }

@@ -248,9 +248,40 @@ pub struct JobArguments {
     #[arg(long, value_name = "ORDER", default_value = "host")]
     pub rank_order: String,
     #[command(flatten)]
+    pub preparation: PreparationArguments,
+    #[command(flatten)]
     pub edits: EditArguments,
     #[command(flatten)]
     pub variables: Variables,
+}
+
+/// Which network ports NCCL merges.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum NetMerge {
+    /// The ports of one card, as NCCL's InfiniBand transport does, or as NCCL_NET_MERGE_LEVEL says
+    #[default]
+    Ib,
+    /// None: every port is a device of its own
+    Off,
+}
+
+/// What becomes of a topology before it is planned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
+pub struct PreparationArguments {
+    /// Plan FILE as it is, such as a dump that all ranks of a host joined; otherwise each rank keeps
+    /// its GPU and the NICs, and a host's ranks join their parts in rank order
+    #[arg(long)]
+    pub as_is: bool,
+    /// Which network ports NCCL merges into virtual devices
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = NetMerge::Ib)]
+    pub net_merge: NetMerge,
+}
+
+impl PreparationArguments {
+    /// Every port is a device of its own.
+    pub fn physical_ports(self) -> bool {
+        self.net_merge == NetMerge::Off
+    }
 }
 
 impl JobArguments {
@@ -264,6 +295,7 @@ impl JobArguments {
             assume: AssumeArguments::default(),
             gpus: None,
             rank_order: rank_order::HOST.to_owned(),
+            preparation: PreparationArguments::default(),
             edits: EditArguments::default(),
             variables,
         }
@@ -281,6 +313,8 @@ impl JobArguments {
             ("--assume", self.assume.all() != Assumptions::default()),
             ("--gpus", self.gpus.is_some()),
             ("--rank-order", self.rank_order != rank_order::HOST),
+            ("--as-is", self.preparation.as_is),
+            ("--net-merge", self.preparation.physical_ports()),
             ("--without", !self.edits.without.is_empty()),
             ("--degrade", !self.edits.degrade.is_empty()),
             ("--set", !self.variables.set.is_empty()),

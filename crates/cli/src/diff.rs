@@ -134,6 +134,7 @@ fn many(
         hosts: arguments.hosts.unwrap_or(1),
         nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
+        preparation: arguments.preparation,
         ..JobArguments::of_file(files[0].clone(), variables)
     };
     let given = read_settings(&job, environment, output)?;
@@ -353,6 +354,7 @@ fn read(
                 hosts,
                 nvlink_domain: arguments.nvlink_domain,
                 collnet: arguments.collnet,
+                preparation: arguments.preparation,
                 ..job_of(side, variables(set))
             };
             let given = read_settings(&job, environment, output)?;

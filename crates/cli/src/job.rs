@@ -69,6 +69,8 @@ pub fn job(
     let mut job = Job {
         nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
+        as_is: arguments.preparation.as_is,
+        physical_ports: arguments.preparation.physical_ports(),
         ..Job::of(hosts)
     };
     for edit in &arguments.edits.all() {

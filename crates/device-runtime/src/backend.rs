@@ -146,12 +146,12 @@ impl<M: DeviceDriver> Kernels<M> {
     }
 
     /// Stores a program in device memory. Returns the memory and a part with its addresses.
-    fn store(&self, flat: &Flat) -> Result<(M::Block, LaunchPart), Error> {
-        let lanes: &[u8] = bytemuck::cast_slice(&flat.lanes);
-        let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
+    fn store(&self, flat: &mut Flat) -> Result<(M::Block, LaunchPart), Error> {
         let (driver, device) = (&self.shared.driver, self.device());
-        let steps_at = (lanes.len() as u64).next_multiple_of(256);
-        let profile_at = (steps_at + steps.len() as u64).next_multiple_of(256);
+        let after = |at: u64, bytes: usize| (at + bytes as u64).next_multiple_of(256);
+        let steps_at = after(0, size_of_val(&flat.lanes[..]));
+        let tables_at = after(steps_at, size_of_val(&flat.steps[..]));
+        let profile_at = after(tables_at, size_of_val(&flat.tables[..]));
         let shares = self.connected.shares;
         let profile_bytes = match self.shared.options.trace {
             true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
@@ -159,8 +159,14 @@ impl<M: DeviceDriver> Kernels<M> {
         };
         let allocated = driver.allocate(device, profile_at + profile_bytes);
         let (memory, address) = allocated.map_err(|why| self.failed(why))?;
-        for (at, bytes) in [(address, lanes), (address + steps_at, steps)] {
-            let wrote = driver.write(device, at, bytes);
+        flat.place_tables(address + tables_at);
+        let parts: [(u64, &[u8]); 3] = [
+            (0, bytemuck::cast_slice(&flat.lanes)),
+            (steps_at, bytemuck::cast_slice(&flat.steps)),
+            (tables_at, bytemuck::cast_slice(&flat.tables)),
+        ];
+        for (at, bytes) in parts.into_iter().filter(|(_, bytes)| !bytes.is_empty()) {
+            let wrote = driver.write(device, address + at, bytes);
             wrote.map_err(|why| self.failed(why))?;
         }
         let part = LaunchPart {
@@ -187,6 +193,11 @@ impl<M: DeviceDriver> Kernels<M> {
             blocks: u16::try_from(peers.blocks)
                 .unwrap_or(u16::MAX)
                 .min(MOST_CHANNELS),
+            nvls_from: self
+                .shared
+                .options
+                .nvls_from
+                .filter(|_| peers.all_p2p && peers.multicast.is_ok()),
         }
     }
 }
@@ -314,7 +325,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                 .map_err(|why| self.failed(why))?;
             None
         };
-        let flat = Flat::new(bound, request.reduction, &self.connected);
+        let mut flat = Flat::new(bound, request.reduction, &self.connected);
         if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
             return Err(self.failed(format!(
                 "a step moves {} bytes, more than the {MOST_STEP_BYTES} that kernels support; take more channels or smaller \
@@ -322,7 +333,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                 step.bytes
             )));
         }
-        let (memory, stored) = self.store(&flat)?;
+        let (memory, stored) = self.store(&mut flat)?;
         let operation = match request.reduction {
             Some(Reduction::Product) => 1,
             Some(Reduction::Minimum) => 2,

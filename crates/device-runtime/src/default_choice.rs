@@ -2,17 +2,36 @@
 
 use executor::backend::CommunicatorShape;
 use executor::{Choice, Request};
-use program::{Collective, Protocol, Reduction};
-use program::{Schedule, Transfer};
+use program::{Collective, Protocol, Reduction, Schedule, Transfer};
 
+use crate::layout::MOST_OPERANDS;
 /// Largest message sent with LL, bytes.
 const MOST_LL: u64 = 32 << 10;
 
 /// Largest message sent with LL128, bytes.
 const MOST_LL128: u64 = 1 << 20;
 
-/// Bytes per channel above which another channel pays off.
-const CHANNEL_BYTES: u64 = 64 << 10;
+/// Bytes per channel above which another channel pays off, by protocol. A line of LL takes longer
+/// to be seen than to be stored, so blocks with few lines are soonest done.
+const fn channel_bytes(protocol: Protocol) -> u64 {
+    match protocol {
+        Protocol::Ll => 4 << 10,
+        Protocol::Ll128 => 32 << 10,
+        Protocol::Simple => 64 << 10,
+    }
+}
+
+/// Bytes of a piece whose partial sums stay in the cache of a GPU (L2): 64 channels of it, and of
+/// eight inputs, are less than the 40 MB of an A100.
+const CACHED_PIECE: u32 = 64 << 10;
+
+/// Bytes that a channel of NVLS copies to scratch memory before the switch reduces them; a turn has
+/// two such halves. 64 channels of both are 32 MiB, which stays in the cache of a GPU with
+/// multicast (50 MB).
+const NVLS_HALF: u32 = 256 << 10;
+
+/// Bytes of the smallest piece of NVLS.
+const NVLS_LEAST_PIECE: u32 = 4 << 10;
 
 /// Whether a schedule and a transfer can carry out a request.
 pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: u32) -> bool {
@@ -27,6 +46,21 @@ pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: 
             || !(multiplies || overwritten || collective == Collective::SendRecv))
 }
 
+/// Bytes of the longest piece for a schedule and a transfer; 0: any. Partial sums of more ranks than
+/// a step has operands are read again, so they should still be in a cache. NVLS copies all data
+/// through scratch memory.
+pub fn piece_bytes(schedule: Schedule, transfer: Transfer, ranks: u32) -> u32 {
+    match (schedule, transfer) {
+        (Schedule::Nvls, _) => (NVLS_HALF / ranks.max(1)).max(NVLS_LEAST_PIECE),
+        (Schedule::Mesh | Schedule::TwoPhaseMesh, Transfer::Direct)
+            if ranks as usize > MOST_OPERANDS =>
+        {
+            CACHED_PIECE
+        }
+        _ => 0,
+    }
+}
+
 /// What the transports between the ranks support; equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
@@ -36,6 +70,8 @@ pub struct Capabilities {
     pub ll128: bool,
     /// Thread blocks that each rank can have resident at once.
     pub blocks: u16,
+    /// Bytes of a message from which a switch reduces and multicasts (NVLS); `None`: never.
+    pub nvls_from: Option<u64>,
 }
 
 /// Chooses schedule, transfer, protocol and channels for a request.
@@ -44,7 +80,11 @@ pub fn choose(request: &Request, place: &CommunicatorShape, capabilities: &Capab
     let bytes = request.bytes(place.ranks);
     let direct =
         |schedule| capabilities.direct && serves(request, schedule, Transfer::Direct, place.ranks);
-    let (schedule, transfer, protocol) = if bytes <= MOST_LL {
+    let by_switch = capabilities.nvls_from.is_some_and(|from| bytes >= from)
+        && serves(request, Schedule::Nvls, Transfer::Direct, place.ranks);
+    let (schedule, transfer, protocol) = if by_switch {
+        (Schedule::Nvls, Transfer::Direct, Protocol::Simple)
+    } else if bytes <= MOST_LL {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Ll)
     } else if bytes <= MOST_LL128 && capabilities.ll128 {
         (Schedule::Mesh, Transfer::Fifo, Protocol::Ll128)
@@ -62,12 +102,70 @@ pub fn choose(request: &Request, place: &CommunicatorShape, capabilities: &Capab
         Transfer::Direct => most_channels,
         Transfer::Fifo | Transfer::Hierarchical => most_channels / 2,
     };
-    let wanted = u16::try_from(bytes.div_ceil(CHANNEL_BYTES).max(1)).unwrap_or(u16::MAX);
+    let wanted = u16::try_from(bytes.div_ceil(channel_bytes(protocol)).max(1)).unwrap_or(u16::MAX);
     Choice {
         schedule,
         transfer,
         protocol,
         channels: wanted.min(most_channels).min(place.channels).max(1),
-        piece_bytes: 0,
+        piece_bytes: piece_bytes(schedule, transfer, place.ranks),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use executor::bootstrap::Crowd;
+    use program::ElementType;
+
+    use super::*;
+
+    fn chosen(bytes: u64, ranks: u32, nvls_from: Option<u64>) -> Choice {
+        let request = Request {
+            collective: Collective::AllReduce,
+            element: ElementType::F32,
+            reduction: Reduction::Sum,
+            root: 0,
+            to: 0,
+            in_place: false,
+            count: bytes / 4,
+            choice: None,
+        };
+        let shape = CommunicatorShape {
+            ranks,
+            one_process: true,
+            hosts: 1,
+            even_hosts: true,
+            channels: 64,
+            crowd: Crowd { ranks: 8, cores: 8 },
+        };
+        let capabilities = Capabilities {
+            direct: true,
+            ll128: true,
+            blocks: 64,
+            nvls_from,
+        };
+        choose(&request, &shape, &capabilities)
+    }
+
+    #[test]
+    fn short_messages_have_a_block_for_4_kib() {
+        let channels = |bytes| chosen(bytes, 8, None).channels;
+        assert_eq!([4 << 10, 8 << 10, 32 << 10].map(channels), [1, 2, 8]);
+    }
+
+    #[test]
+    fn switches_reduce_from_where_the_plan_says() {
+        let schedule = |bytes, from| chosen(bytes, 8, from).schedule;
+        assert_eq!(schedule(64 << 20, None), Schedule::TwoPhaseMesh);
+        assert_eq!(schedule(64 << 20, Some(2 << 20)), Schedule::Nvls);
+        assert_eq!(schedule(2 << 20, Some(2 << 20)), Schedule::Nvls);
+        assert_eq!(schedule(1 << 20, Some(2 << 20)), Schedule::Mesh);
+    }
+
+    #[test]
+    fn pieces_are_limited_where_data_is_read_again() {
+        let piece = |ranks, from| chosen(64 << 20, ranks, from).piece_bytes;
+        assert_eq!((piece(8, None), piece(16, None)), (0, CACHED_PIECE));
+        assert_eq!(piece(8, Some(0)), 32 << 10);
     }
 }

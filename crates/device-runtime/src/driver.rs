@@ -104,7 +104,10 @@ pub trait DeviceDriver: Send + Sync + 'static {
 
     /// Whether a kernel of a device stores each LL128 line as a whole to memory of another device
     /// of this host, given by its [`Self::identity`]. NVLink keeps lines, PCIe may split them.
-    fn keeps_lines_to(&self, device: u32, identity: &str) -> bool;
+    ///
+    /// # Errors
+    /// The driver does not say.
+    fn keeps_lines_to(&self, device: u32, identity: &str) -> Result<bool, String>;
 
     /// Handle types that let other processes join a multicast of this device, best first; empty if
     /// only threads of this process can. Call it after [`Self::allocate_for_peers`].

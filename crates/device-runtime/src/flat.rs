@@ -3,6 +3,7 @@
 use program::Reduction;
 use program::{BoundOperand, BoundProgram, BoundStep, BufferKind, ConnectionEnd};
 
+use crate::fuse::fuse;
 use crate::layout::{FlatLane, FlatOperand, FlatStep, MOST_OPERANDS, OperandKind};
 
 /// Addresses of a program's connections and of its peers' buffer tables.
@@ -31,6 +32,8 @@ pub struct Flat {
     pub lanes: Vec<FlatLane>,
     /// The steps of all lanes.
     pub steps: Vec<FlatStep>,
+    /// Addresses of buffer tables: those of the first lane's peers, then those of the next.
+    pub tables: Vec<u64>,
     /// The channel of each lane.
     pub channels: Vec<u16>,
 }
@@ -46,27 +49,44 @@ impl Flat {
             multicasts: bound.multicasts,
         };
         for lane in &bound.lanes {
-            let count = |steps: &[BoundStep]| u32::try_from(steps.len()).unwrap_or(u32::MAX);
-            let own = FlatLane {
-                first: u32::try_from(flat.steps.len()).unwrap_or(u32::MAX),
-                prologue: count(&lane.prologue),
-                body: count(&lane.body),
-                last: count(&lane.last),
-                epilogue: count(&lane.epilogue),
-                padding: 0,
-                turns: lane.turns,
-            };
-            let before = flat.steps.len();
-            let steps = lane.prologue.iter().chain(&lane.body);
-            let steps = steps.chain(&lane.last).chain(&lane.epilogue);
-            flat.steps.extend(steps.map(|step| resolve.step(step)));
-            if flat.steps.len() > before {
-                flat.lanes.push(own);
-                flat.channels.push(lane.channel);
+            let mut tables = Vec::new();
+            let parts = [&lane.prologue, &lane.body, &lane.last, &lane.epilogue];
+            let parts = parts.map(|steps| {
+                let steps = steps.iter().map(|step| resolve.step(step, &mut tables));
+                fuse(steps.collect())
+            });
+            let [prologue, body, last, epilogue] = [0, 1, 2, 3].map(|at| count(parts[at].len()));
+            if parts.iter().all(Vec::is_empty) {
+                continue;
             }
+            flat.lanes.push(FlatLane {
+                first: count(flat.steps.len()),
+                prologue,
+                body,
+                last,
+                epilogue,
+                peers: count(tables.len()),
+                turns: lane.turns,
+                tables: 0,
+            });
+            flat.steps.extend(parts.into_iter().flatten());
+            flat.tables.extend(tables);
+            flat.channels.push(lane.channel);
         }
         flat
     }
+
+    /// Sets the addresses of the lanes' tables, if those of the first lane are here.
+    pub fn place_tables(&mut self, mut address: u64) {
+        for lane in &mut self.lanes {
+            lane.tables = address;
+            address += u64::from(lane.peers) * size_of::<u64>() as u64;
+        }
+    }
+}
+
+fn count(items: usize) -> u32 {
+    u32::try_from(items).unwrap_or(u32::MAX)
 }
 
 struct Resolve<'a> {
@@ -77,7 +97,8 @@ struct Resolve<'a> {
 }
 
 impl Resolve<'_> {
-    fn step(&self, step: &BoundStep) -> FlatStep {
+    /// The step; adds peers to the lane's tables.
+    fn step(&self, step: &BoundStep, tables: &mut Vec<u64>) -> FlatStep {
         let sources = &step.sources[..usize::from(step.source_count)];
         let destinations = &step.destinations[..usize::from(step.destination_count)];
         let mut flat = FlatStep {
@@ -99,10 +120,10 @@ impl Resolve<'_> {
                 }
             );
             flat.pre_multiply |= u8::from(multiplies && input) << index;
-            flat.operands[index] = self.operand(source, true);
+            flat.operands[index] = self.operand(source, true, tables);
         }
         for (index, destination) in destinations.iter().enumerate() {
-            flat.operands[MOST_OPERANDS + index] = self.operand(destination, false);
+            flat.operands[MOST_OPERANDS + index] = self.operand(destination, false, tables);
         }
         let reaches = flat.operands.iter();
         flat.reaches = u8::from(
@@ -132,12 +153,13 @@ impl Resolve<'_> {
         flat
     }
 
-    fn operand(&self, operand: &BoundOperand, source: bool) -> FlatOperand {
+    fn operand(&self, operand: &BoundOperand, source: bool, tables: &mut Vec<u64>) -> FlatOperand {
         match *operand {
             BoundOperand::None => FlatOperand::default(),
             BoundOperand::Multicast { offset, stride } => FlatOperand {
                 kind: OperandKind::Everywhere as u32,
-                buffer: BufferKind::Scratch as u32,
+                buffer: BufferKind::Scratch as u16,
+                peer: 0,
                 place: self.places.multicast(),
                 offset,
                 stride,
@@ -160,7 +182,8 @@ impl Resolve<'_> {
                 stride,
             } => FlatOperand {
                 kind: OperandKind::Local as u32,
-                buffer: buffer as u32,
+                buffer: buffer as u16,
+                peer: 0,
                 place: 0,
                 offset,
                 stride,
@@ -170,15 +193,23 @@ impl Resolve<'_> {
                 buffer,
                 offset,
                 stride,
-            } => FlatOperand {
-                kind: OperandKind::Peer as u32,
-                buffer: buffer as u32,
-                place: self
-                    .places
-                    .buffer_table(self.bound.peers[usize::from(peer)]),
-                offset: self.places.window(self.bound.peers[usize::from(peer)]) + offset,
-                stride,
-            },
+            } => {
+                let rank = self.bound.peers[usize::from(peer)];
+                let table = self.places.buffer_table(rank);
+                let known = tables.iter().position(|other| *other == table);
+                let at = known.unwrap_or_else(|| {
+                    tables.push(table);
+                    tables.len() - 1
+                });
+                FlatOperand {
+                    kind: OperandKind::Peer as u32,
+                    buffer: buffer as u16,
+                    peer: u16::try_from(at).unwrap_or(u16::MAX),
+                    place: table,
+                    offset: self.places.window(rank) + offset,
+                    stride,
+                }
+            }
         }
     }
 }

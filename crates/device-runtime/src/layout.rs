@@ -3,8 +3,11 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// Most sources of a step; also most destinations, waits and notifies.
-pub const MOST_OPERANDS: usize = 4;
+/// Most sources of a step; also most destinations.
+pub const MOST_OPERANDS: usize = 8;
+
+/// Most signals that a step waits for; also most that it sends.
+pub const MOST_SIGNALS: usize = 4;
 
 /// Most blocks per lane.
 pub const MOST_SHARES: u32 = 4;
@@ -65,7 +68,9 @@ pub struct FlatOperand {
     /// An [`OperandKind`].
     pub kind: u32,
     /// 0 input, 1 output, 2 scratch.
-    pub buffer: u32,
+    pub buffer: u16,
+    /// Of a peer, its index in the lane's tables.
+    pub peer: u16,
     /// Address of a FIFO's [`DeviceEnd`], a peer's [`DeviceBufferTable`], or the multicast scratch
     /// memory.
     pub place: u64,
@@ -100,9 +105,9 @@ pub struct FlatStep {
     /// Sources, then destinations.
     pub operands: [FlatOperand; 2 * MOST_OPERANDS],
     /// Addresses of the [`DeviceEnd`]s to wait for.
-    pub waits: [u64; MOST_OPERANDS],
+    pub waits: [u64; MOST_SIGNALS],
     /// Addresses of the [`DeviceEnd`]s to notify.
-    pub notifies: [u64; MOST_OPERANDS],
+    pub notifies: [u64; MOST_SIGNALS],
 }
 
 /// A lane: a sequence of steps for one or several blocks.
@@ -119,10 +124,12 @@ pub struct FlatLane {
     pub last: u32,
     /// Steps of the epilogue.
     pub epilogue: u32,
-    /// Unused.
-    pub padding: u32,
+    /// Number of peers whose memory the lane accesses.
+    pub peers: u32,
     /// Full turns.
     pub turns: u64,
+    /// Address of the addresses of these peers' [`DeviceBufferTable`]s.
+    pub tables: u64,
 }
 
 /// A program with the buffers of a launch. Addresses are device addresses.

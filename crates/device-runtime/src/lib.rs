@@ -26,6 +26,7 @@ pub mod default_choice;
 pub mod driver;
 pub mod entry;
 pub mod flat;
+pub mod fuse;
 pub mod gang;
 mod launch;
 pub mod layout;

@@ -27,6 +27,9 @@ pub struct LaunchOptions {
     /// Most blocks per lane, 1 to 4. More blocks keep more bytes in flight, which a GPU with few
     /// ranks needs to saturate its memory. Lanes that use FIFOs have one block.
     pub most_shares: u32,
+    /// Bytes of a message from which switches reduce and multicast (NVLS) where they can; `None`:
+    /// only if a request chooses that.
+    pub nvls_from: Option<u64>,
     /// Whether to record when each lane of a launch begins and ends ([`ProcessRanks::take_spans`]).
     pub trace: bool,
     /// Whether devices may access each other's memory (`NCCL_P2P_DISABLE` clears it).
@@ -90,6 +93,7 @@ impl LaunchOptions {
             first_step: 0,
             stale_flag: 0,
             most_shares: MOST_SHARES,
+            nvls_from: None,
             trace: false,
             p2p: true,
             shm: true,

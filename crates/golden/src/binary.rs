@@ -153,13 +153,15 @@ impl Answer {
         self.value["topology"].as_str().unwrap_or_default()
     }
 
-    /// The topology that NCCL planned on: the machine's own file, or one that NCCL dumped.
+    /// The job on the machine's own file, whose parts the ranks join. Where the file has no port,
+    /// NCCL took an interface of its own: the job is on its dump.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The topology cannot be read.
     pub fn job(&self, machines: &Path) -> Result<Job> {
         let planned_on = self.value["planned_on"].as_str().unwrap_or_default();
-        let path = if planned_on.ends_with(".xml") {
+        let as_is = self.value.get("network").is_some() && planned_on.ends_with(".xml");
+        let path = if as_is {
             self.folder.join(planned_on)
         } else {
             machines.join(self.machine()).join("topology.xml")
@@ -176,7 +178,13 @@ impl Answer {
         if hosts.recorded_hosts() == 1 {
             hosts.count = self.value["hosts"].as_u64().unwrap_or(1) as u32;
         }
-        Ok(Job::of(vec![hosts]))
+        Ok(Job {
+            nvlink_domain: self.value["nvlink_domain"] == true,
+            as_is,
+            // The stand-in network has physical ports only.
+            physical_ports: true,
+            ..Job::of(vec![hosts])
+        })
     }
 
     /// Plans the job as this version would.

@@ -176,6 +176,8 @@ impl Case {
         Ok(Job {
             nvlink_domain: self.has_flag("--mnnvl"),
             collnet: self.has_flag("--collnet"),
+            as_is: true,
+            physical_ports: !self.has_flag("--fuse"),
             ..Job::of(hosts)
         })
     }

@@ -31,19 +31,22 @@
 namespace TOPO_NAMESPACE {
 
 inline u32 thread() { return emulator::context().thread; }
+inline u32 thread_again() { return thread(); }
 inline u32 threads() { return emulator::context().threads; }
+inline u32 threads_again() { return threads(); }
 inline u32 block() { return emulator::context().block; }
 
 inline void barrier_sync(u32 barrier, u32 count) { emulator::barrier_sync(barrier, count); }
 inline void barrier_arrive(u32 barrier, u32 count) { emulator::barrier_arrive(barrier, count); }
 inline void warp_sync() { emulator::warp_vote(true); }
-inline bool warp_all(bool yes) {
-  if (TOPO_COUNTED) emulator::count_used();
-  return emulator::warp_vote(yes);
-}
+inline bool warp_all(bool yes) { return emulator::warp_vote(yes); }
 
 inline void count_access(const void* place, size_t bytes, bool store, emulator::Kind kind) {
   if (TOPO_COUNTED) emulator::count(place, bytes, store, kind);
+}
+
+inline void count_used() {
+  if (TOPO_COUNTED) emulator::count_used();
 }
 
 inline void count_step(bool reaches) {
@@ -65,6 +68,8 @@ inline void store_release(u64* word, u64 value) {
 }
 
 inline u32 load_volatile(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+inline u32 load_flag(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+inline void store_flag(u32* word, u32 value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
 
 template <class T>
 inline T load(const T* place, emulator::Kind kind = emulator::Kind::DATA) {
@@ -135,6 +140,13 @@ inline bool load_line(const u8* place, u32 flag, u64& data) {
   return (u32)(low >> 32) == flag && (u32)(high >> 32) == flag;
 }
 
+template <u32 COUNT>
+inline bool load_lines(const u8* place, u64 step, u32 flag, u64 (&data)[COUNT]) {
+  bool all = true;
+  for (u32 i = 0; i < COUNT; i++) all = load_line(place + i * step, flag, data[i]) && all;
+  return all;
+}
+
 // GPUs store a line as a whole. Here the flag is stored last, or, with weak memory, the whole line
 // becomes visible at once.
 inline void store_line_part(u8* place, u64 low, u64 high, bool active, bool carries) {
@@ -201,16 +213,9 @@ inline void store_control(T* place, T value) {
   store(place, value, emulator::Kind::CONTROL);
 }
 
-inline void spin_pause() {
-  if (TOPO_COUNTED) emulator::count_used();
-  emulator::spun();
-}
+inline void spin_pause() { emulator::spun(); }
 
-inline void schedule_point() {
-  if (TOPO_COUNTED) emulator::count_used();
-  emulator::point();
-}
-
+inline void schedule_point() { emulator::point(); }
 inline void note(const char* what, const void* place, u64 value) { emulator::note(what, place, value); }
 
 inline u64 clock_ns() {

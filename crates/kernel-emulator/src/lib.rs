@@ -291,8 +291,8 @@ impl DeviceDriver for Emulator {
         true
     }
 
-    fn keeps_lines_to(&self, _device: u32, _identity: &str) -> bool {
-        true
+    fn keeps_lines_to(&self, _device: u32, _identity: &str) -> Result<bool, String> {
+        Ok(true)
     }
 
     fn multicast_kinds(&self, _device: u32) -> Result<Vec<String>, String> {

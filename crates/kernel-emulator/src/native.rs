@@ -302,10 +302,10 @@ mod tests {
         let own = layout! {
             DeviceEnd: slots stride theirs mine step seen lengths;
             DeviceBufferTable: launch buffers;
-            FlatOperand: kind buffer place offset stride;
+            FlatOperand: kind buffer peer place offset stride;
             FlatStep: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
                 waits notifies;
-            FlatLane: first prologue body last epilogue turns;
+            FlatLane: first prologue body last epilogue peers turns tables;
             LaunchPart: lanes steps buffers buffer_table launch scalar profile window lane_count protocol operation divisor shares;
             Launch: more abort count parts;
         };

@@ -132,9 +132,7 @@ unsafe fn answer(
     input: &mut impl BufRead,
     output: &mut impl Write,
 ) -> Result<Report, Unusable> {
-    let present = stand_in::devices::present;
-    let gpus = present(&request.topology, request.network, request.nvlink_domain);
-    let gpus = gpus.map_err(Unusable::Devices)?;
+    let gpus = stand_in::devices::present(request).map_err(Unusable::Devices)?;
     let topology = MemoryFile::new(&request.topology)?;
     let dumps = [MemoryFile::new("")?, MemoryFile::new("")?];
     allow_files();

@@ -214,7 +214,7 @@ impl Job {
     fn variables(&self, host: u32) -> Vec<(String, String)> {
         let plugin = match self.network {
             Network::Socket => "none",
-            Network::Plugin => NET_PLUGIN,
+            Network::Merging | Network::Plugin => NET_PLUGIN,
         };
         let host = format!("topo-host-{host}");
         let given = [

@@ -11,18 +11,6 @@ const OF_PROCESSOR: [(&str, &str); 4] = [
     ("modelid", "0"),
 ];
 
-/// Attributes that NCCL adds or leaves out, and that describe no machine.
-const OF_DUMP: [&str; 8] = [
-    "host_hash",
-    "keep",
-    "mlopart",
-    "net",
-    "rail",
-    "plane",
-    "gin",
-    "rma",
-];
-
 /// The machine with the attributes that NCCL would otherwise take from the processor it runs on;
 /// and the names of those that were added.
 pub fn complete(document: &Document) -> (Document, Vec<&'static str>) {
@@ -48,24 +36,11 @@ fn add(element: &mut Element, added: &mut Vec<&'static str>) {
     }
 }
 
-/// Whether two documents describe the same machine to NCCL: equal elements in the same order.
-pub fn is_same(one: &Document, other: &Document) -> bool {
-    key(&one.root) == key(&other.root)
-}
-
-/// An element, its attributes by name, and its children.
-fn key(element: &Element) -> String {
-    let attributes = element.attributes.iter();
-    let attributes = attributes.filter(|it| !OF_DUMP.contains(&&*it.name));
-    let mut attributes: Vec<String> = attributes
-        .map(|it| format!(" {}={:?}", it.name, it.value))
-        .collect();
-    attributes.sort();
-    let children: Vec<String> = element.children.iter().map(key).collect();
-    format!(
-        "<{:?}{}>{}</>",
-        element.tag,
-        attributes.concat(),
-        children.concat()
-    )
+/// Whether NCCL finds a network port in the file.
+pub fn has_ports(document: &Document) -> bool {
+    fn has(element: &Element) -> bool {
+        let own = element.tag == Tag::Net && element.get("dev").is_some();
+        own || element.children.iter().any(has)
+    }
+    has(&document.root)
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 /// The network that is presented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
+    /// The file's ports, which a plug-in merges as NCCL's InfiniBand transport does.
+    Merging,
     /// The file's ports, each by itself, as most net plug-ins have them.
     Plugin,
     /// No ports: NCCL takes its sockets.

@@ -30,8 +30,8 @@ pub struct Common {
     pub p2p: P2pChannels,
     /// Buffers of each connection.
     pub buffers: Buffers,
-    /// Ranks of one host that are in different nodes share the host's memory (not
-    /// `NCCL_SHM_DISABLE`).
+    /// Ranks of one host that are in different nodes share the host's memory (before NCCL 2.31, and
+    /// not with `NCCL_SHM_DISABLE`).
     pub shared_memory: bool,
     /// All nodes swap paired rings, though only some found pairs (NCCL 2.27). Since then each node
     /// decides by its own graph.

@@ -41,6 +41,9 @@ pub enum NotShared {
     OtherHost,
     /// It is switched off (`NCCL_SHM_DISABLE`).
     Disabled,
+    /// They are in different nodes of one host, which share none with NCCL 2.31 and newer, or with
+    /// `NCCL_SHM_DISABLE`.
+    OtherNode,
     /// Both reach a close NIC with more bandwidth than each other.
     NetworkFaster,
 }
@@ -289,6 +292,7 @@ impl fmt::Display for NotShared {
         f.write_str(match self {
             Self::OtherHost => "the hosts share no memory",
             Self::Disabled => "shared memory is off (NCCL_SHM_DISABLE)",
+            Self::OtherNode => "nodes of a host share none (NCCL 2.31 and newer, NCCL_SHM_DISABLE)",
             Self::NetworkFaster => "the network is faster",
         })
     }

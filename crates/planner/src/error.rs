@@ -99,6 +99,23 @@ pub enum Error {
         /// The names of its NICs.
         names: String,
     },
+    /// GPUs of a node need the network, but their graph names no port, and port 0 is not there.
+    #[error(
+        "rank {from} sends to rank {to} of its node over the network, but the {graph} graph names no port, for which NCCL \
+         takes port 0, and there is none: NCCL fails on this; set NCCL_NET_DISABLE_INTRA=1, or NCCL_IB_MERGE_NICS=0 if \
+         the port was merged with others"
+    )]
+    NoFirstPort {
+        /// The sender, in its machine.
+        from: u32,
+        /// The receiver.
+        to: u32,
+        /// The graph.
+        graph: plan::GraphKind,
+    },
+    /// Network ports cannot be merged as the settings ask.
+    #[error(transparent)]
+    Merge(#[from] topology::merge::MergeError),
     /// One host of a job of different ones.
     #[error("host {host}: {error}")]
     OfHost {

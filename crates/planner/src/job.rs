@@ -1,6 +1,5 @@
 //! What is to be planned: the hosts of a job and how they are joined.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use plan::RankOrder;
@@ -8,14 +7,7 @@ use topology::edit::{Edit, EditError};
 use topology::xml::Document;
 
 use crate::cost::CostProfile;
-use crate::domain::nvlink_domain;
 use crate::error::Error;
-use crate::note::Note;
-use crate::settings::Settings;
-use crate::subset::nics;
-
-/// Most hosts of an NVLink domain: NCCL has room for 640 GPUs in one, and a host has at least one.
-const MAX_DOMAIN_HOSTS: u64 = 640;
 
 /// Hosts in a row that have the same topology.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +45,11 @@ pub struct Job {
     pub collnet: bool,
     /// Which rank runs on which GPU.
     pub ranks: RankPlacement,
+    /// Plan the topologies as they are. Otherwise each rank keeps its GPU and the ports, and the
+    /// ranks of a host join their parts, as a job of NCCL does.
+    pub as_is: bool,
+    /// Every port is a device of its own. Otherwise NCCL's InfiniBand transport merges ports.
+    pub physical_ports: bool,
     /// The constants of the cost model; `None` for those of the version of NCCL that plans.
     pub profile: Option<CostProfile>,
 }
@@ -76,6 +73,8 @@ impl Job {
             nvlink_domain: false,
             collnet: false,
             ranks: RankPlacement::default(),
+            as_is: false,
+            physical_ports: false,
             profile: None,
         }
     }
@@ -147,70 +146,6 @@ impl Job {
         self.hosts.splice(at..at, parts);
         Some(at + usize::from(before > 0))
     }
-
-    /// The hosts with the NICs that the settings leave to them.
-    fn with_used_nics(
-        &self,
-        settings: &Settings,
-        notes: &mut Vec<Note>,
-    ) -> Result<Cow<'_, [EqualHosts]>, Error> {
-        let mut hosts = Cow::Borrowed(&self.hosts[..]);
-        for (at, whole) in self.hosts.iter().enumerate() {
-            let Some(used) = settings.with_used_nics(&whole.document) else {
-                continue;
-            };
-            if nics(&used).is_empty() {
-                let names = nics(&whole.document).into_iter();
-                let names: Vec<&str> = names.filter_map(|net| net.get("name")).collect();
-                let (file, names) = (whole.name.clone(), names.join(", "));
-                if self.host_count() > 1 {
-                    return Err(Error::NoNics { file, names });
-                }
-                notes.push(Note::NoNics { file, names });
-            }
-            hosts.to_mut()[at].document = Arc::new(used);
-        }
-        Ok(hosts)
-    }
-
-    /// The hosts as the network joins them: an NVLink domain is one machine.
-    pub(crate) fn joined(
-        &self,
-        settings: &Settings,
-        notes: &mut Vec<Note>,
-    ) -> Result<Cow<'_, [EqualHosts]>, Error> {
-        let hosts = self.with_used_nics(settings, notes)?;
-        let is_recorded = |hosts: &EqualHosts| hosts.recorded_hosts() > 1;
-        if !self.nvlink_domain || self.hosts.first().is_some_and(is_recorded) {
-            return Ok(hosts);
-        }
-        if !settings.allow_nvlink_domains() {
-            notes.push(Note::NoNvlinkDomain);
-            return Ok(hosts);
-        }
-        let count: u64 = hosts.iter().map(|hosts| u64::from(hosts.count)).sum();
-        if count > MAX_DOMAIN_HOSTS {
-            return Err(Error::DomainTooLarge { hosts: count });
-        }
-        let documents = hosts
-            .iter()
-            .flat_map(|hosts| (0..hosts.count).map(|_| &*hosts.document));
-        let Some(document) = nvlink_domain(documents) else {
-            return Ok(hosts);
-        };
-        let mut names: Vec<&str> = Vec::new();
-        for hosts in hosts.iter() {
-            if !names.contains(&hosts.name.as_str()) {
-                names.push(&hosts.name);
-            }
-        }
-        Ok(Cow::Owned(vec![EqualHosts {
-            name: names.join("+"),
-            document: Arc::new(document),
-            edits: hosts.iter().flat_map(|hosts| hosts.edits.clone()).collect(),
-            count: 1,
-        }]))
-    }
 }
 
 impl EqualHosts {
@@ -219,7 +154,7 @@ impl EqualHosts {
         topology::System::from_document(&self.document).map_or(1, |system| system.hosts().len())
     }
 
-    fn with_count(&self, count: u32) -> Self {
+    pub(crate) fn with_count(&self, count: u32) -> Self {
         Self {
             count,
             ..self.clone()

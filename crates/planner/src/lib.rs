@@ -19,9 +19,8 @@
 //!
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
-//! In reading order: [`job`], [`planned`] (the whole recipe), [`settings`], [`rules`],
-//! [`routing`], [`view`],
-//! [`search`], [`host_plan`], [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`].
+//! In reading order: [`job`], [`planned`] (the whole recipe), `prepare` (the topologies that a job
+//! plans on), [`settings`], [`rules`], [`routing`], [`view`], [`search`], [`host_plan`], [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`].
 
 mod artifact;
 pub mod cluster;
@@ -34,6 +33,7 @@ pub mod host_plan;
 pub mod job;
 mod note;
 pub mod planned;
+mod prepare;
 pub mod routing;
 pub mod rules;
 pub mod search;

@@ -16,6 +16,13 @@ pub enum Note {
         /// The names of its NICs.
         names: String,
     },
+    /// A virtual device that no rank uses.
+    LostDevice {
+        /// The file.
+        file: String,
+        /// The device.
+        name: String,
+    },
     /// A graph file holds something odd.
     GraphFile(Warning),
     /// Numbers of network ports.
@@ -53,6 +60,11 @@ impl fmt::Display for Note {
             Self::NoNics { file, names } => write!(
                 f,
                 "{file}: NCCL_IB_HCA or NCCL_SOCKET_IFNAME names none of its NICs ({names}): it is planned without any"
+            ),
+            Self::LostDevice { file, name } => write!(
+                f,
+                "{file}: NCCL merges the ports {name}, which have no PCI path, into a device that it then does not find: \
+                 set NCCL_NET_MERGE_LEVEL=LOC or NCCL_IB_MERGE_NICS=0"
             ),
             Self::GraphFile(warning) => warning.fmt(f),
             Self::Nets { least, most } => write!(

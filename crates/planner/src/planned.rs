@@ -15,6 +15,7 @@ use crate::explain;
 use crate::host_plan::HostPlan;
 use crate::job::{EqualHosts, Job};
 use crate::note::Note;
+use crate::prepare;
 use crate::settings::Settings;
 
 /// A job and everything that was decided for it.
@@ -39,7 +40,7 @@ pub struct Planned {
 pub fn plan(job: &Job, settings: &Settings) -> Result<Planned, Error> {
     let settings = Arc::new(settings.clone());
     let mut notes = Vec::new();
-    let hosts = job.joined(&settings, &mut notes)?;
+    let hosts = prepare::hosts(job, &settings, &mut notes)?;
     let mut cluster = ClusterPlan::new(job, &hosts, &settings)?;
     let nodes = cluster.machines.iter_mut().flat_map(|it| &mut it.nodes);
     let warnings = nodes.flat_map(|node| node.warnings.drain(..));

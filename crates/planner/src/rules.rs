@@ -65,6 +65,9 @@ pub struct Rules {
     /// The time of NVLSTree on Blackwell with x86 processors follows the trees' correction (2.29,
     /// source).
     pub corrects_nvls_tree: bool,
+    /// It follows it, too, in hosts of 4 Blackwell GPUs on Arm that NVLS leaves at 96 GB/s (2.31,
+    /// binary).
+    pub corrects_nvls_tree_on_arm: bool,
     /// Point-to-point channels to other nodes (2.29, source).
     pub net_peer_channels: NetPeerChannels,
     /// Point-to-point chunks over the network are doubled on Grace with Blackwell (2.29, source).
@@ -102,6 +105,9 @@ pub struct Rules {
     /// Between two nodes PAT, and trees on Blackwell, are as fast as their links outside (2.31,
     /// binary). Before, as the links inside.
     pub counts_links_outside: bool,
+    /// Ranks of one host that are in different nodes talk through its memory (until 2.30, source).
+    /// Since then over the network (2.31, binary), unless `NCCL_NET_DISABLE_INTRA` forbids it.
+    pub shares_between_nodes: bool,
     /// PAT is there for several ranks of a node, if each is a head of NVLS, but takes forever
     /// (2.31, binary).
     pub gathers_by_heads: bool,
@@ -162,6 +168,8 @@ impl Rules {
             derives_rails: v32,
             slows_power_trees: !v31,
             counts_links_outside: v31,
+            corrects_nvls_tree_on_arm: v31,
+            shares_between_nodes: !v31,
             gathers_by_heads: v31,
             single_rank_thresholds: v31,
         }

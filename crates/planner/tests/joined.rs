@@ -415,10 +415,24 @@ fn ring_ports(joined: &JobPlan, rank: u32, channel: u32) -> (u32, [(i64, PathTyp
 }
 
 #[test]
+fn merged_ports_leave_no_port_0() {
+    // GPUs that reach each other faster through the network, by graphs without ports.
+    let refused = plan(&equal("random-00162", 1), &[]).err();
+    assert!(
+        matches!(refused, Some(Error::NoFirstPort { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn every_use_of_the_network_has_a_port() {
     // One host with two GPUs that reach each other faster through the network. Its graphs name no
     // port, which NCCL reads as port 0.
-    let joined = join(&equal("random-00162", 1), &[]);
+    let physical = Job {
+        physical_ports: true,
+        ..equal("random-00162", 1)
+    };
+    let joined = join(&physical, &[]);
     assert_eq!(
         ring_ports(&joined, 1, 0),
         (2, [(0, PathType::Sys), (0, PathType::Sys)])

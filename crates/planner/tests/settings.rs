@@ -26,7 +26,7 @@ enum Job {
 use Job::{Domains, Hosts, Mixed, Partitions, Reducing, ReducingMixed};
 
 /// For each variable a value, and a job in which it changes a decision.
-const EXAMPLES: [(&str, &str, Job); 58] = [
+const EXAMPLES: [(&str, &str, Job); 62] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
     ("NCCL_COLLNET_ENABLE", "0", Reducing("dgx-h100-sharp")),
@@ -63,6 +63,14 @@ const EXAMPLES: [(&str, &str, Job); 58] = [
     ("NCCL_MNNVL_SCATTER_NETS_ENABLE", "0", Domains("aws-p5", 2)),
     ("NCCL_NCHANNELS_PER_NET_PEER", "1", Hosts("dgx-h100", 2)),
     ("NCCL_IB_HCA", "mlx5_0", Hosts("dgx-h100", 2)),
+    ("NCCL_IB_MERGE_NICS", "0", Hosts("random-00045", 2)),
+    (
+        "NCCL_NET_FORCE_MERGE",
+        "mlx5_0,mlx5_1",
+        Hosts("dgx-h100", 2),
+    ),
+    ("NCCL_NET_MERGE_LEVEL", "PHB", Hosts("dgx-h100", 2)),
+    ("NCCL_NET_MERGE_POLICY", "RAIL", Hosts("random-00045", 2)),
     ("NCCL_NETDEVS_POLICY", "MAX:1", Hosts("aws-p5", 2)),
     ("NCCL_NET_DISABLE_INTRA", "1", Hosts("random-00021", 1)),
     ("NCCL_NET_GDR_C2C", "0", Hosts("gh200", 2)),

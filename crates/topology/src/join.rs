@@ -166,6 +166,21 @@ pub fn by_ranks(document: &Document, order: Option<&[u32]>) -> Option<Document> 
     })
 }
 
+/// The number of GPUs with a rank of each host, in the order of the hosts.
+pub fn gpus_by_host(document: &Document) -> Vec<usize> {
+    let mut hosts: Vec<(u64, usize)> = Vec::new();
+    for cpu in document.root.children(Tag::Cpu) {
+        let mut found = Vec::new();
+        gpus_below(cpu, 0, &mut found);
+        let hash = host_hash(cpu);
+        match hosts.iter_mut().find(|(known, _)| *known == hash) {
+            Some((_, gpus)) => *gpus += found.len(),
+            None => hosts.push((hash, found.len())),
+        }
+    }
+    hosts.into_iter().map(|(_, gpus)| gpus).collect()
+}
+
 fn host_hash(cpu: &Element) -> u64 {
     cpu.get("host_hash").map_or(0, c_unsigned_hexadecimal)
 }

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! In reading order: [`bus_id`], [`node`], [`link`], [`path`], [`bandwidth`], [`xml`], [`build`],
-//! [`system`], [`all_pairs`], [`join`], [`edit`], [`differences`],
+//! [`system`], [`all_pairs`], [`merge`], [`join`], [`edit`], [`differences`],
 //! [`name_list`].
 
 pub mod all_pairs;
@@ -33,6 +33,7 @@ pub mod edit;
 pub mod error;
 pub mod join;
 pub mod link;
+pub mod merge;
 pub mod name_list;
 pub mod node;
 pub mod path;

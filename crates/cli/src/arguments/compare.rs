@@ -8,7 +8,7 @@ use planner::NcclVersion;
 use program::Protocol;
 use topology::edit::Edit;
 
-use super::{JobArguments, variable};
+use super::{JobArguments, PreparationArguments, variable};
 use crate::numbers::within;
 use crate::sizes::{Collectives, Sizes, collectives, sizes};
 
@@ -200,6 +200,8 @@ pub struct DiffArguments {
     /// The network reduces (SHARP) and its plug-in is there
     #[arg(long)]
     pub collnet: bool,
+    #[command(flatten)]
+    pub preparation: PreparationArguments,
     /// Set one of NCCL's variables, over the environment (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,

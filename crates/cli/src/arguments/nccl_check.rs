@@ -25,8 +25,10 @@ differs or is lacking, 2 when NCCL cannot be asked.";
 /// The network that NCCL finds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Net {
-    /// The file's ports through a net plug-in, each by itself
+    /// The file's ports through a net plug-in that merges them as NCCL's InfiniBand transport does
     #[default]
+    Ib,
+    /// The file's ports through a net plug-in, each by itself
     Plugin,
     /// No ports: NCCL's sockets over the loopback interface
     Socket,
@@ -53,7 +55,7 @@ pub struct NcclCheckArguments {
     #[arg(short = 'T', long, value_name = "S", value_parser = within::<u64>(1..=86_400))]
     pub timeout: Option<u64>,
     /// The network that NCCL finds
-    #[arg(long, value_enum, default_value_t = Net::Plugin)]
+    #[arg(long, value_enum, default_value_t = Net::Ib)]
     pub net: Net,
     /// Set one of NCCL's variables, for NCCL and for the plan (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]

@@ -203,6 +203,7 @@ fn ask(
         topology: topology::xml::write(document),
         hosts: arguments.hosts,
         network: match arguments.net {
+            Net::Ib => Network::Merging,
             Net::Plugin => Network::Plugin,
             Net::Socket => Network::Socket,
         },
@@ -219,9 +220,8 @@ fn ask(
     Ok(log::read(&hosts))
 }
 
-/// Plans the job on the topology that NCCL planned on: each rank leaves out what it does not reach,
-/// and the pieces are joined. Returns why there is no plan, and whether that topology is another
-/// one.
+/// Plans the job on the file, or on NCCL's dump where NCCL took other network ports than the file's.
+/// Returns why there is no plan, and whether it is on the dump.
 fn plan(
     name: &str,
     document: &Document,
@@ -229,10 +229,10 @@ fn plan(
     arguments: &NcclCheckArguments,
     settings: &Settings,
 ) -> Result<(Result<(Plan, CostTable), String>, bool)> {
-    let dumped = answer.topology.as_deref();
+    let own_ports = arguments.net != Net::Socket && machine::has_ports(document);
+    let dumped = answer.topology.as_deref().filter(|_| !own_ports);
     let dumped = dumped.map(|text| topology::xml::parse("NCCL's dump", text.as_bytes()));
     let dumped = dumped.transpose()?;
-    let dumped = dumped.filter(|dumped| !machine::is_same(dumped, document));
     let on_dump = dumped.is_some();
     let document = dumped.unwrap_or_else(|| document.clone());
     // A dump of an NVLink domain holds all its hosts.
@@ -240,6 +240,8 @@ fn plan(
     let count = if recorded > 1 { 1 } else { arguments.hosts };
     let job = planner::Job {
         nvlink_domain: arguments.nvlink_domain,
+        as_is: on_dump,
+        physical_ports: arguments.net != Net::Ib,
         ..planner::Job::of(vec![EqualHosts {
             name: name.to_owned(),
             document: Arc::new(document),

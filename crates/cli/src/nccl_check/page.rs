@@ -54,7 +54,7 @@ pub fn notes(check: &Check) -> Vec<String> {
     if check.planned_on_dump {
         notes.insert(
             0,
-            "planned on the topology as NCCL joined it: each rank leaves out what it does not reach"
+            "planned on the topology that NCCL dumped: its network ports are not those of the file"
                 .to_owned(),
         );
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
-use plan::{Connection, Expansion, Plan};
+use plan::{Algorithm, Connection, Expansion, Plan};
 use program::{Collective, Schedule};
 use sha2::{Digest, Sha256};
 use topology::edit::Edit;
@@ -14,9 +14,9 @@ use super::Spec;
 use super::network::Network;
 use super::ports::PlanPorts;
 use super::spec::Devices;
-use crate::arguments::JobArguments;
 use crate::arguments::compare::EditArguments;
 use crate::arguments::run::{BackendName, Bind, RunArguments};
+use crate::arguments::{JobArguments, NetMerge, PreparationArguments};
 use crate::environment::Environment;
 use crate::input::Source;
 use crate::job;
@@ -350,6 +350,11 @@ fn read_plan(
             without: without?,
             degrade: Vec::new(),
         },
+        // The network of topo's own ranks merges no ports.
+        preparation: PreparationArguments {
+            as_is: false,
+            net_merge: NetMerge::Off,
+        },
         ..JobArguments::of_file(file.to_owned(), arguments.variables.clone())
     };
     match Source::read(file, output)? {
@@ -399,6 +404,7 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<R
         }
     }
     transports.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    spec.devices.nvls_from = nvls_from(spec.collective, plan);
     let choice = |bytes: &u64| {
         let choice = plan.costs.as_ref()?.choose(spec.collective, *bytes).ok()?;
         Some(format!("{} {}", choice.algorithm, choice.protocol))
@@ -414,7 +420,7 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<R
             spec.collective.command_name()
         );
     }
-    spec.plan = Some(fingerprint(plan)?);
+    spec.plan = Some(fingerprint(plan, spec.devices.nvls_from)?);
     Ok(RunPlan {
         name,
         nccl: version::of_plan(plan),
@@ -425,7 +431,7 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<R
 }
 
 /// Hash of the parts of a plan that all ranks must share; names may differ.
-fn fingerprint(plan: &Plan) -> Result<String> {
+fn fingerprint(plan: &Plan, nvls_from: Option<u64>) -> Result<String> {
     let mut hash = Sha256::new();
     for machine in &plan.machines {
         hash.update(serde_json::to_vec(&machine.groups)?);
@@ -435,8 +441,22 @@ fn fingerprint(plan: &Plan) -> Result<String> {
     if let Some(forests) = &plan.forests {
         hash.update(serde_json::to_vec(forests)?);
     }
+    if let Some(from) = nvls_from {
+        hash.update(from.to_le_bytes());
+    }
     let hash = hash.finalize();
     Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The least power of two of bytes from which a plan chooses NVLS for all messages.
+fn nvls_from(collective: Collective, plan: &Plan) -> Option<u64> {
+    let costs = plan.costs.as_ref()?;
+    let sizes = (10..=32).rev().map(|power| 1_u64 << power);
+    let by_switch = sizes.take_while(|bytes| {
+        let choice = costs.choose(collective, *bytes);
+        choice.is_ok_and(|choice| choice.algorithm == Algorithm::Nvls)
+    });
+    by_switch.last()
 }
 
 /// Takes ranks out of the rings and makes new trees in the order of what is left, binary ones.

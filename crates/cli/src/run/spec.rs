@@ -80,6 +80,9 @@ pub struct Devices {
     pub force_flush: bool,
     /// The only kind of memory that is shared with other processes, by its name.
     pub memory: Option<String>,
+    /// Bytes of a message from which the plan chooses NVLS; `None`: never.
+    #[serde(default)]
+    pub nvls_from: Option<u64>,
     /// Whether the driver returns from a launch only when the kernel has ended
     /// (`CUDA_LAUNCH_BLOCKING`).
     pub blocking_launches: bool,
@@ -99,6 +102,7 @@ impl Default for Devices {
             rdma_read: true,
             force_flush: false,
             memory: None,
+            nvls_from: None,
             blocking_launches: false,
             graph: 0,
             timeline: false,

@@ -2,6 +2,7 @@
 //! phantom driver. Only with the feature `emulator`.
 
 mod defects;
+mod failures;
 mod hosts;
 mod machine;
 mod matrix;

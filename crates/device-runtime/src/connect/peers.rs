@@ -152,7 +152,7 @@ pub(crate) fn meet<M: DeviceDriver>(
         .resident_blocks(device, Kernel::Move, threads)
         .map_err(failed)?;
     if local.iter().all(|local| *local) {
-        let mut peers = in_one_process(shared, rank, bootstrap.ranks());
+        let mut peers = in_one_process(shared, rank, bootstrap.ranks()).map_err(failed)?;
         peers.blocks = resident_in_one_process(shared, bootstrap.ranks()).map_err(failed)?;
         return Ok(peers);
     }
@@ -268,14 +268,16 @@ fn exchange_split_lines<M: DeviceDriver>(
     longest: Duration,
 ) -> Result<Option<(u32, u32)>, Error> {
     let (rank, device) = (bootstrap.rank(), shared.device(bootstrap.rank()));
-    let mut here = (0_u32..).zip(infos).filter(|(peer, info)| {
-        let by_p2p = peers.transport(*peer) == Transport::P2p;
-        let near = *peer != rank && bootstrap.same_host(*peer) && by_p2p;
-        near && !shared.driver.keeps_lines_to(device, &info.device)
-    });
-    let own = here
-        .next()
-        .map_or("-".to_owned(), |(peer, _)| peer.to_string());
+    let mut own = "-".to_owned();
+    for (peer, info) in (0_u32..).zip(infos) {
+        let by_p2p = peers.transport(peer) == Transport::P2p;
+        let near = peer != rank && bootstrap.same_host(peer) && by_p2p;
+        let keeps = || shared.driver.keeps_lines_to(device, &info.device);
+        if near && !keeps().map_err(|why| Error::Device { rank, why })? {
+            own = peer.to_string();
+            break;
+        }
+    }
     let all = bootstrap.exchange("device/lines", own, longest)?;
     let split = (0_u32..).zip(&all);
     let mut split = split.filter_map(|(rank, text)| Some((rank, text.parse().ok()?)));
@@ -364,7 +366,11 @@ fn resident_in_one_process<M: DeviceDriver>(
 }
 
 /// The peers if all ranks are in this process, found without communication.
-fn in_one_process<M: DeviceDriver>(shared: &ProcessRanks<M>, rank: u32, ranks: u32) -> Peers {
+fn in_one_process<M: DeviceDriver>(
+    shared: &ProcessRanks<M>,
+    rank: u32,
+    ranks: u32,
+) -> Result<Peers, String> {
     let problem = |one: u32, other: u32| match shared.options.p2p {
         _ if one == other => None,
         false => Some(disabled()),
@@ -391,13 +397,14 @@ fn in_one_process<M: DeviceDriver>(shared: &ProcessRanks<M>, rank: u32, ranks: u
     peers.any_shm = peers.apart.is_some();
     peers.all_p2p = !peers.any_shm;
     let driver = &shared.driver;
-    let mut pairs = (0..ranks).flat_map(|one| (0..ranks).map(move |other| (one, other)));
-    peers.splits_lines = pairs.find(|(one, other)| {
-        let (from, to) = (shared.device(*one), shared.device(*other));
-        let identity = driver.identity(to).unwrap_or_default();
-        let by_p2p = problem(*one, *other).is_none();
-        from != to && by_p2p && !driver.keeps_lines_to(from, &identity)
-    });
+    for (one, other) in (0..ranks).flat_map(|one| (0..ranks).map(move |other| (one, other))) {
+        let (from, to) = (shared.device(one), shared.device(other));
+        let by_p2p = from != to && problem(one, other).is_none();
+        if by_p2p && !driver.keeps_lines_to(from, &driver.identity(to)?)? {
+            peers.splits_lines = Some((one, other));
+            break;
+        }
+    }
     let candidates = (0..ranks).map(|rank| {
         let identity = driver.identity(shared.device(rank));
         Candidate {
@@ -409,5 +416,5 @@ fn in_one_process<M: DeviceDriver>(shared: &ProcessRanks<M>, rank: u32, ranks: u
         }
     });
     peers.multicast = common(candidates, driver.multicasts_within_devices(), None);
-    peers
+    Ok(peers)
 }

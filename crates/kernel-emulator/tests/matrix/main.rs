@@ -38,7 +38,7 @@ pub fn small(movers: u32) -> LaunchOptions {
         threads: 64 + 32 * movers,
         slot_bytes: SlotBytes {
             ll: 512,
-            ll128: 960,
+            ll128: 2880,
             simple: 1024,
         },
         most_shares: 1,

@@ -14,6 +14,7 @@ mod driver;
 mod memory;
 mod network;
 mod nvml;
+mod ports;
 mod process;
 mod runtime;
 mod tuner;

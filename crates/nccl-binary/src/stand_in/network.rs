@@ -6,16 +6,20 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use net_plugin::abi::{
-    Code, Config, HANDLE_BYTES, InitV8, InitV10, InitV11, Logger, NO_ID, POINTER_CUDA,
-    POINTER_HOST, Profiler, PropertiesV9, PropertiesV11, PropertiesV12, ReceiveV9, ReceiveV10,
-    SendV9, SendV10, Table, TableV9, TableV10, TableV11, TableV12, Together,
+    Code, Config, HANDLE_BYTES, InitV8, InitV10, InitV11, Logger, MakeTogether, NO_ID,
+    POINTER_CUDA, POINTER_HOST, Profiler, PropertiesV9, PropertiesV11, PropertiesV12, ReceiveV9,
+    ReceiveV10, SendV9, SendV10, Table, TableV9, TableV10, TableV11, TableV12, Together,
 };
 
-use super::devices;
+use super::{devices, ports};
 
-/// `ncclSuccess` and `ncclInvalidArgument`.
+/// `ncclSuccess`, `ncclInvalidArgument` and `ncclInvalidUsage`.
 const SUCCESS: Code = 0;
 const INVALID_ARGUMENT: Code = 4;
+const INVALID_USAGE: Code = 5;
+
+/// Most ports of a virtual device, in any version of the interface.
+const MOST_TOGETHER: usize = 8;
 
 /// Longest transfer that the ports offer: 1 TB, in bytes.
 const MOST_BYTES: usize = 1 << 40;
@@ -61,14 +65,17 @@ unsafe fn put<T>(out: *mut T, value: T) -> Code {
 
 unsafe extern "C" fn device_count(out: *mut c_int) -> Code {
     // SAFETY: NCCL gives an address for the result.
-    unsafe { put(out, devices::devices().ports.len() as c_int) }
+    unsafe { put(out, ports::count() as c_int) }
 }
 
 fn properties_of<const N: usize>(device: c_int) -> Option<PropertiesV9<N>> {
-    let port = devices::port(device)?;
+    let port = ports::numbered(device)?;
     let mut devices = [0; N];
-    devices[0] = device;
-    let together = Together { count: 1, devices };
+    for (room, member) in devices.iter_mut().zip(&port.members) {
+        *room = *member;
+    }
+    let count = port.members.len().min(N) as c_int;
+    let together = Together { count, devices };
     Some(PropertiesV9 {
         name: port.name.as_ptr(),
         pci_path: ptr::null(),
@@ -116,14 +123,37 @@ unsafe extern "C" fn properties_v12(device: c_int, out: *mut PropertiesV12) -> C
     let Some(common) = properties_of(device) else {
         return INVALID_ARGUMENT;
     };
+    let port = ports::numbered(device);
     let properties = PropertiesV12 {
         common,
         most_requests_at_once: MOST_REQUESTS,
-        rail: NO_ID,
-        plane: NO_ID,
+        rail: port.map_or(NO_ID, |port| port.rail),
+        plane: port.map_or(NO_ID, |port| port.plane),
     };
     // SAFETY: NCCL gives room for the properties.
     unsafe { put(out, properties) }
+}
+
+/// Merges the ports of a `Together`, of which all versions have the same beginning.
+unsafe extern "C" fn make_together(out: *mut c_int, wanted: Pointer) -> Code {
+    let wanted = wanted.cast::<c_int>();
+    // SAFETY: NCCL gives a number of devices, and their numbers behind it.
+    let members = unsafe {
+        let count = usize::try_from(wanted.read()).unwrap_or(0);
+        std::slice::from_raw_parts(wanted.add(1), count.min(MOST_TOGETHER))
+    };
+    match ports::merge(members) {
+        // SAFETY: NCCL gives an address for the device's number.
+        Some(device) => unsafe { put(out, device) },
+        None => INVALID_USAGE,
+    }
+}
+
+/// The function that merges ports, where the network does.
+fn merging() -> Option<MakeTogether> {
+    devices::devices()
+        .merges
+        .then_some(make_together as MakeTogether)
 }
 
 /// Prepares a handle and a listening connection.
@@ -350,7 +380,7 @@ fn tables() -> &'static Tables {
                 receive: receive as ReceiveV9,
             }
             .table(),
-            make_together: None,
+            make_together: merging(),
         },
         v10: TableV10 {
             common: Calls {
@@ -362,7 +392,7 @@ fn tables() -> &'static Tables {
                 receive: receive_v10 as ReceiveV10,
             }
             .table(),
-            make_together: None,
+            make_together: merging(),
         },
         v11: of_v11(properties_v11),
         v12: of_v11(properties_v12),
@@ -380,7 +410,7 @@ fn of_v11<P>(properties: unsafe extern "C" fn(c_int, *mut P) -> Code) -> TableV1
             receive: receive_v10 as ReceiveV10,
         }
         .table(),
-        make_together: None,
+        make_together: merging(),
         finalize: Some(close),
         set_attributes: Some(set_attributes),
     }

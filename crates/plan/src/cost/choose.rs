@@ -142,7 +142,9 @@ impl CostTable {
         let corrected = match algorithm {
             Algorithm::Tree => index < 23,
             Algorithm::NvlsTree => {
-                self.tree_correction.nvls_tree && index < 24 && job.min_cc >= 100 && job.x86
+                let correction = &self.tree_correction;
+                let follows = correction.nvls_tree && job.x86 || correction.nvls_tree_on_arm;
+                follows && index < 24 && job.min_cc >= 100
             }
             _ => false,
         };

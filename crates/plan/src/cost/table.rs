@@ -149,6 +149,10 @@ pub struct TreeCorrection {
     /// NVLSTree follows the factors, too, on Blackwell with x86 processors (NCCL 2.29 and newer).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub nvls_tree: bool,
+    /// NVLSTree follows them on these processors, too (NCCL 2.31 and newer: hosts of 4 Blackwell
+    /// GPUs on Arm, with fast ports).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nvls_tree_on_arm: bool,
 }
 
 const fn yes() -> bool {

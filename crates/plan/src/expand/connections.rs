@@ -42,7 +42,7 @@ impl Expansion {
                     not_direct,
                     path: None,
                 }),
-                (true, false) => Found::Network(not_direct, NotShared::Disabled),
+                (true, false) => Found::Network(not_direct, NotShared::OtherNode),
                 (false, _) => Found::Network(not_direct, NotShared::OtherHost),
             });
         }

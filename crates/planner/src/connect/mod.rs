@@ -101,7 +101,10 @@ impl JobPlan {
             collnet,
             p2p,
             buffers,
-            shared_memory: !settings.shm_disable,
+            shared_memory: !settings.shm_disable
+                && (settings.rules.shares_between_nodes
+                    || settings.net_disable_intra
+                    || plan.machines.iter().all(|machine| machine.nodes.len() == 1)),
             swaps_rings_together: paired,
         };
         Ok(Self {

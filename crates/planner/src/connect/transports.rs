@@ -55,6 +55,9 @@ pub(super) fn transports(
         .iter()
         .any(|transport| matches!(transport, GpuTransport::Network { .. }));
     let members: Vec<u32> = gpus.iter().map(|(rank, _)| *rank).collect();
+    if everyone && system.find(NodeType::Net, NcclId(0)).is_none() {
+        check_first_port(host, &found, &members)?;
+    }
     let mut uses = parts.net_uses(base, merged, everyone, paired, &members);
     for ports in &found.p2p {
         let rails = ports.rails.iter().flat_map(|rail| &rail.ports);
@@ -72,6 +75,41 @@ pub(super) fn transports(
         })
         .collect();
     Ok(found)
+}
+
+/// Checks that no neighbors need the network where their graph names no port: NCCL then takes port
+/// 0, which is not there.
+fn check_first_port(host: &HostPlan, found: &Transports, members: &[u32]) -> Result<(), Error> {
+    let network = |from: i32, to: i32| {
+        let at = |rank: i32| members.binary_search(&(rank as u32)).ok();
+        let index = found.between.get(at(from)?)?.get(at(to)?)?;
+        let transport = found.distinct.get(usize::from(*index))?;
+        Some(matches!(transport, GpuTransport::Network { .. }))
+    };
+    let rings_and_trees = [GraphKind::Ring, GraphKind::Tree];
+    for graph in rings_and_trees
+        .into_iter()
+        .filter_map(|kind| host.graph(kind))
+    {
+        let channels = graph.channels.iter().filter(|it| it.nets.is_none());
+        for ranks in channels.map(|channel| &channel.ranks) {
+            let next = ranks.iter().skip(1).chain(ranks.first());
+            let last = ranks.len().saturating_sub(1);
+            // Only rings are closed.
+            let pairs = ranks.iter().zip(next).enumerate();
+            let pairs = pairs.filter(|(at, _)| graph.kind == GraphKind::Ring || *at < last);
+            for (_, (from, to)) in pairs {
+                if network(*from, *to) == Some(true) {
+                    return Err(Error::NoFirstPort {
+                        from: *from as u32,
+                        to: *to as u32,
+                        graph: graph.kind,
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Chooses the transport between two GPUs of the node, as the sender does.

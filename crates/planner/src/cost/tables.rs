@@ -71,6 +71,7 @@ pub fn table(
             ll128: narrow(profile.tree_correction.ll128),
             simple: narrow(profile.tree_correction.simple),
             nvls_tree: rules.corrects_nvls_tree,
+            nvls_tree_on_arm: rules.corrects_nvls_tree_on_arm && is_fast_tray(inputs),
         },
         latency_factors: LatencyFactors {
             ring_simple,
@@ -79,6 +80,12 @@ pub fn table(
             pat_last: rules.gathers_by_heads && inputs.nodes != inputs.ranks,
         },
     })
+}
+
+/// Whether hosts have 4 GPUs on Arm, and NVLS leaves them at 96 GB/s (800 Gb/s ports).
+fn is_fast_tray(inputs: &Inputs) -> bool {
+    let ranks = [inputs.min_local_ranks, inputs.max_local_ranks];
+    inputs.cpu_arch.is(CpuArch::Arm) && ranks == [4, 4] && inputs.nvls_graph.bw_inter >= 96.0
 }
 
 /// The inputs that all parts of the computation share.

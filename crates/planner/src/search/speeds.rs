@@ -1,6 +1,6 @@
 //! The bandwidths per channel that the search tries, GB/s, descending. They are NCCL's, by
-//! generation of the slowest GPU. Source: NCCL's public source, to 2.30.7; the newer binaries find
-//! graphs of the same speeds.
+//! generation of the slowest GPU. Source: NCCL's public source, to 2.30.7, and the constants of the
+//! binaries of 2.31.2 and 2.32.3.
 
 use plan::NcclVersion;
 
@@ -18,12 +18,16 @@ pub(super) fn table(version: NcclVersion, inter: bool, sm_min: i32) -> &'static 
             96., 80., 48., 45.1, 42., 40., 30., 24., 22., 20., 17.5, 15., 12., 6., 3., 2.4, 1.2,
             0.24, 0.12,
         ],
+        (true, 100..) if version < NcclVersion::V2_31 => &[
+            96., 86., 80., 48., 45.1, 42., 40., 30., 24., 22., 20., 17.5, 15., 12., 6., 3., 2.4,
+            1.2, 0.24, 0.12,
+        ],
         (false, 100..) => &[90., 80., 70., 60., 50., 45., 40., 30., 24., 20., 19., 18.],
         (false, 90..) => &[60., 50., 40., 30., 24., 20., 15., 12., 11., 6., 3.],
         (false, _) => &[40., 30., 20., 18., 15., 12., 10., 9., 7., 6., 5., 4., 3.],
         (true, 100..) => &[
-            96., 86., 80., 48., 45.1, 42., 40., 30., 24., 22., 20., 17.5, 15., 12., 6., 3., 2.4,
-            1.2, 0.24, 0.12,
+            96., 90.2, 86., 80., 48., 45.1, 42., 40., 30., 24., 22., 20., 17.5, 15., 12., 6., 3.,
+            2.4, 1.2, 0.24, 0.12,
         ],
         (true, 90..) => &[
             48., 45., 42., 40., 30., 24., 22., 20., 17.5, 15., 12., 6., 3., 2.4, 1.2, 0.24, 0.12,

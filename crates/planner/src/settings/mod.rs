@@ -4,11 +4,13 @@
 //! [`SettingNote`] reports a value that NCCL silently reads as something else.
 
 mod connect;
+mod merge;
 mod names;
 mod parse;
 mod tuning;
 
 pub use connect::{ConnectSettings, MAX_CHANNELS};
+pub use merge::MergeSettings;
 pub use names::{SettingEffect, effect, since, variables};
 pub use tuning::Tuning;
 
@@ -97,6 +99,8 @@ pub struct Settings {
     pub ib_hca: Option<NameList>,
     /// `NCCL_SOCKET_IFNAME`: the NICs of a file that a job uses, if it uses sockets.
     pub socket_ifname: Option<NameList>,
+    /// Which ports of a host are merged into virtual devices.
+    pub merge: MergeSettings,
     /// How hosts are joined.
     pub connect: ConnectSettings,
     /// Settings of the cost model.
@@ -208,6 +212,7 @@ impl Settings {
             graphs: None,
             ib_hca: None,
             socket_ifname: None,
+            merge: MergeSettings::default(),
             connect: ConnectSettings::default(),
             tuning: Tuning::default(),
             in_force: Vec::new(),

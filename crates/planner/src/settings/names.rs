@@ -21,20 +21,24 @@ pub enum SettingEffect {
 }
 
 /// Variables that change what the search decides.
-const SEARCH: [&str; 24] = [
+const SEARCH: [&str; 28] = [
     "NCCL_COLLNET_ENABLE",
     "NCCL_CROSS_NIC",
     "NCCL_GRAPH_FILE",
     "NCCL_IB_HCA",
+    "NCCL_IB_MERGE_NICS",
     "NCCL_MNNVL_ENABLE",
     "NCCL_MNNVL_RAIL_PER_HOST",
     "NCCL_MNNVL_SCATTER_NETS_ENABLE",
     "NCCL_NETDEVS_POLICY",
     "NCCL_NET_DISABLE_INTRA",
+    "NCCL_NET_FORCE_MERGE",
     "NCCL_NET_GDR_C2C",
     "NCCL_NET_GDR_LEVEL",
     "NCCL_NET_GDR_MLOPART",
     "NCCL_NET_GDR_READ",
+    "NCCL_NET_MERGE_LEVEL",
+    "NCCL_NET_MERGE_POLICY",
     "NCCL_NVB_DISABLE",
     "NCCL_NVLS_ENABLE",
     "NCCL_P2P_DISABLE",
@@ -90,14 +94,12 @@ const COST: [&str; 11] = [
     "NCCL_THREAD_THRESHOLDS",
 ];
 
-const VIRTUAL_NICS: &str = "virtual NICs are not modelled, because the net plug-in decides what they are: every <net> of the \
-                            file is planned as a NIC of its own; to plan a merged NIC, merge its <net> entries in the file";
 const DOMAIN: &str =
     "which hosts form an NVLink domain is not asked of the devices: --nvlink-domain says it";
 
 /// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed
 /// instead.
-const NOT_MODELLED: [(&str, &str); 16] = [
+const NOT_MODELLED: [(&str, &str); 13] = [
     ("NCCL_CUMEM_ENABLE", "cuMem is taken to be available and on"),
     (
         "NCCL_IGNORE_CPU_AFFINITY",
@@ -118,9 +120,6 @@ const NOT_MODELLED: [(&str, &str); 16] = [
         "NCCL_MULTI_RANK_GPU_ENABLE",
         "several ranks on one GPU are planned as the file has them",
     ),
-    ("NCCL_NET_FORCE_MERGE", VIRTUAL_NICS),
-    ("NCCL_NET_MERGE_LEVEL", VIRTUAL_NICS),
-    ("NCCL_NET_MERGE_POLICY", VIRTUAL_NICS),
     (
         "NCCL_P2P_PER_CHANNEL_REG_NET_BW",
         "buffers are taken to be unregistered",
@@ -138,7 +137,7 @@ const NOT_MODELLED: [(&str, &str); 16] = [
 ];
 
 /// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model.
-const OTHERS: [&str; 73] = [
+const OTHERS: [&str; 72] = [
     "NCCL_CGA_CLUSTER_SIZE",
     "NCCL_CHECKS_DISABLE",
     "NCCL_CHECK_POINTERS",
@@ -173,7 +172,6 @@ const OTHERS: [&str; 73] = [
     "NCCL_IB_ECE_ENABLE",
     "NCCL_IB_FIFO_TC",
     "NCCL_IB_GID_INDEX",
-    "NCCL_IB_MERGE_NICS",
     "NCCL_IB_MERGE_VFS",
     "NCCL_IB_MQP_RETRY_ALL",
     "NCCL_IB_MQP_RETRY_SLEEP_MSEC",

@@ -106,6 +106,7 @@ impl Reader {
                 settings.collnet_enable = Some(self.number(name, value, 0) != 0)
             }
             "NCCL_GRAPH_FILE" => settings.graph_file = Some(value.to_owned()),
+            _ if self.merge(&mut settings.merge, name, value) => {}
             _ if self.connect(settings, name, value) => {}
             _ if self.tuning(&mut settings.tuning, name, value) => {}
             _ => match names::effect(name) {

@@ -77,7 +77,7 @@ pub fn choose<M: DeviceDriver>(
                 transfer,
                 protocol,
                 channels: fewer,
-                piece_bytes: 0,
+                piece_bytes: default_choice::piece_bytes(schedule, transfer, place.ranks),
             })
         };
         Transfer::ALL.into_iter().rev().flat_map(of_transfer)

@@ -156,6 +156,7 @@ pub fn options(spec: &Spec) -> device_runtime::LaunchOptions {
         rdma: devices.rdma,
         rdma_read: devices.rdma_read,
         force_flush: devices.force_flush,
+        nvls_from: devices.nvls_from,
         threads: match spec.backend {
             BackendName::Cpu | BackendName::Cuda => nccl.threads,
             // The emulator runs threads one after another.

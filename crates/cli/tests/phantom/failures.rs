@@ -1,0 +1,101 @@
+//! Each function of the driver fails once: the run ends with a sentence, or does without it.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::machine::Phantom;
+
+/// CUDA's error of a function that gets something: no memory. Else an unknown error.
+fn error_of(function: &str) -> u32 {
+    let gets = [
+        "Alloc", "Create", "Map", "Reserve", "Register", "Load", "Retain",
+    ];
+    match gets.iter().any(|it| function.contains(it)) {
+        true => 2,
+        false => 999,
+    }
+}
+
+/// Functions that end what was begun, or wait for its end: after their errors nothing can be freed
+/// in order, because it may still be in use.
+fn ends(function: &str) -> bool {
+    let words = [
+        "Free",
+        "Destroy",
+        "Release",
+        "Unload",
+        "Unmap",
+        "Unregister",
+        "Close",
+        "Unbind",
+        "EndCapture",
+        "Synchronize",
+    ];
+    words.iter().any(|it| function.contains(it))
+}
+
+/// What is wrong with a run on `machine` whose first call of `function` fails.
+fn problem(machine: &str, arguments: &str, function: &str, error: u32) -> Option<String> {
+    let phantom = Phantom::new(machine, &[&format!("fail {function} 1 {error}")]);
+    let began = Instant::now();
+    let output = phantom.run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let report = phantom.report();
+    let leaked = report
+        .problems
+        .iter()
+        .find(|it| !it.contains("the machine file:"));
+    let said = errors.lines().any(|line| line.starts_with("error: "));
+    let wrong = match output.status.code() {
+        _ if began.elapsed() > Duration::from_secs(60) => "it took too long",
+        _ if errors.contains("panicked") => "it panicked",
+        Some(0) => return leaked.filter(|_| !ends(function)).cloned(),
+        Some(2) if said => return leaked.filter(|_| !ends(function)).cloned(),
+        _ => "it did not end with a sentence",
+    };
+    Some(format!("{wrong}: {}: {errors}", output.status))
+}
+
+fn each_call_fails(machine: &str, arguments: &str) {
+    let clean = Phantom::new(machine, &[]);
+    clean.right(arguments);
+    let functions = clean.report().calls;
+    let functions: Vec<&str> = functions.keys().map(String::as_str).collect();
+    let (functions, problems) = (Mutex::new(functions), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(function) = functions.lock().unwrap().pop() else {
+                        break;
+                    };
+                    let error = error_of(function);
+                    if let Some(problem) = problem(machine, arguments, function, error) {
+                        let text = format!("{function} fails with {error}: {problem}");
+                        problems.lock().unwrap().push(text);
+                    }
+                }
+            });
+        }
+    });
+    let problems = problems.into_inner().unwrap();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn of_threads() {
+    each_call_fails("dgx-h100", "--ranks 2 all-reduce --graph 2 -n 4");
+}
+
+#[test]
+fn of_processes() {
+    each_call_fails("dgx-h100", "--ranks 2 all-reduce --processes");
+}
+
+#[test]
+fn of_nvls() {
+    each_call_fails(
+        "dgx-h100",
+        "--ranks 2 all-reduce --algorithm nvls --processes",
+    );
+}
