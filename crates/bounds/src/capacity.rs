@@ -42,6 +42,32 @@ pub fn capacity_graph(planned: &Planned, links: LinkSet) -> CapacityGraph {
     }
 }
 
+/// The same job with a network of rails: a host's first port reaches the first ports of other hosts
+/// only, and so on. Hosts with fewer ports use the first rails.
+pub fn on_rails(mut graph: CapacityGraph) -> CapacityGraph {
+    let mut most = 0;
+    for class in &mut graph.hosts {
+        let network = class.vertices.len() as u32;
+        let mut ports: Vec<u32> = Vec::new();
+        for link in class.links.iter().filter(|link| link.to >= network) {
+            ports.push(link.from);
+        }
+        ports.sort_unstable();
+        ports.dedup();
+        for link in &mut class.links {
+            let rail = |port: u32| ports.binary_search(&port).unwrap_or(0) as u32;
+            if link.to >= network {
+                link.to = network + rail(link.from);
+            } else if link.from >= network {
+                link.from = network + rail(link.to);
+            }
+        }
+        most = ports.len().max(most);
+    }
+    graph.network = (0..most).map(|rail| format!("rail {rail}")).collect();
+    graph
+}
+
 /// Bandwidth in units of 0.1 MB/s. The noise of 32-bit products, as in 18 × 20.6, is below half a
 /// unit.
 fn units(bandwidth: f32) -> u64 {

@@ -1,5 +1,6 @@
 //! The bounds of a job, each with its proof.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 
 use plan::Digest;
@@ -8,6 +9,7 @@ use plan::certificate::{
     Proof, tightness,
 };
 
+use crate::exchange;
 use crate::forest::forests;
 use crate::gather::gather;
 use crate::partition::partition;
@@ -51,6 +53,13 @@ pub fn certify(graph: CapacityGraph, wanted: &Wanted) -> Result<Certificate, Cer
                 bound.reached = Some(value);
             }
         }
+        if wanted.forests
+            && *operation == Operation::AllToAll
+            && let Some(bound) = &mut bound
+            && let Some(lengths) = exchange::lengths(&graph)
+        {
+            tighten(&graph, bound, Proof::Lengths(lengths));
+        }
         bounds.extend(bound);
     }
     Ok(Certificate {
@@ -71,25 +80,43 @@ fn tighten(graph: &CapacityGraph, bound: &mut Bound, proof: Proof) {
     }
 }
 
-/// The tight cuts and partitions of a job.
+/// The tight cuts and partitions of a job, each found when it is first needed.
 struct Search<'a> {
     graph: &'a CapacityGraph,
-    spread: Vec<Cut>,
-    collect: Vec<Cut>,
-    rooted: [Option<Cut>; 2],
-    partitions: [Option<Vec<Part>>; 2],
+    gathered: [OnceCell<Vec<Cut>>; 2],
+    rooted: [OnceCell<Option<Cut>>; 2],
+    partitions: [OnceCell<Option<Vec<Part>>>; 2],
 }
+
+/// Both directions, in the order of the parts of a [`Search`].
+const BOTH: [Direction; 2] = [Direction::Out, Direction::In];
 
 impl<'a> Search<'a> {
     fn new(graph: &'a CapacityGraph) -> Self {
-        let both = [Direction::Out, Direction::In];
         Self {
-            spread: gather(graph, Direction::Out).cuts,
-            collect: gather(graph, Direction::In).cuts,
-            rooted: both.map(|direction| rooted(graph, direction)),
-            partitions: both.map(|direction| partition(graph, direction)),
+            gathered: Default::default(),
+            rooted: Default::default(),
+            partitions: Default::default(),
             graph,
         }
+    }
+
+    /// The cuts of all-gather (0) or reduce-scatter (1), the tightest last.
+    fn gathered(&self, at: usize) -> &[Cut] {
+        self.gathered[at].get_or_init(|| gather(self.graph, BOTH[at]).cuts)
+    }
+
+    /// The tightest cut of broadcast (0) or reduce (1).
+    fn rooted(&self, at: usize) -> Option<&Cut> {
+        let cell = &self.rooted[at];
+        cell.get_or_init(|| rooted(self.graph, BOTH[at])).as_ref()
+    }
+
+    /// The tightest partition by bandwidth out of its sets (0) or into them (1).
+    fn partition(&self, at: usize) -> Option<&[Part]> {
+        let cell = &self.partitions[at];
+        let found = cell.get_or_init(|| partition(self.graph, BOTH[at]));
+        found.as_deref()
     }
 
     /// The bound of an operation; `None` if nothing limits it.
@@ -116,24 +143,21 @@ impl<'a> Search<'a> {
         let of = |cut: Option<&Cut>| -> Vec<Proof> {
             cut.cloned().map(Proof::Cut).into_iter().collect()
         };
+        let both = || {
+            let cuts = [0, 1].into_iter().flat_map(|at| of(self.rooted(at)));
+            cuts.collect::<Vec<Proof>>()
+        };
         match operation {
-            Operation::AllGather => of(self.spread.last()),
-            Operation::ReduceScatter => of(self.collect.last()),
-            Operation::Broadcast => of(self.rooted[0].as_ref()),
-            Operation::Reduce => of(self.rooted[1].as_ref()),
-            Operation::AllReduceInNetwork => {
-                self.rooted.iter().flat_map(|it| of(it.as_ref())).collect()
-            }
+            Operation::AllGather => of(self.gathered(0).last()),
+            Operation::ReduceScatter => of(self.gathered(1).last()),
+            Operation::Broadcast => of(self.rooted(0)),
+            Operation::Reduce => of(self.rooted(1)),
+            Operation::AllReduceInNetwork => both(),
             Operation::AllReduce => {
-                let mut proofs: Vec<Proof> =
-                    self.rooted.iter().flat_map(|it| of(it.as_ref())).collect();
-                let directions = [Direction::Out, Direction::In];
-                for (direction, parts) in directions.into_iter().zip(&self.partitions) {
-                    proofs.extend(
-                        parts
-                            .clone()
-                            .map(|parts| Proof::Partition { direction, parts }),
-                    );
+                let mut proofs = both();
+                for (at, direction) in BOTH.into_iter().enumerate() {
+                    let parts = self.partition(at).map(<[Part]>::to_vec);
+                    proofs.extend(parts.map(|parts| Proof::Partition { direction, parts }));
                 }
                 proofs
             }
@@ -143,9 +167,11 @@ impl<'a> Search<'a> {
 
     /// Every cut that was found, for operations that can use any.
     fn candidates(&self) -> Vec<Cut> {
-        let cuts = self.spread.iter().chain(&self.collect);
-        let cuts = cuts.chain(self.rooted.iter().flatten()).cloned();
-        let parts = self.partitions.iter().flatten().flatten();
-        cuts.chain(parts.map(|part| part.set.clone())).collect()
+        let of = |at: usize| {
+            let cuts = self.gathered(at).iter().chain(self.rooted(at));
+            let parts = self.partition(at).unwrap_or_default();
+            cuts.chain(parts.iter().map(|part| &part.set))
+        };
+        [0, 1].into_iter().flat_map(of).cloned().collect()
     }
 }

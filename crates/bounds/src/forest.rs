@@ -96,7 +96,7 @@ pub fn forests(
 }
 
 /// The lengths of links by class of hosts, those of equal hosts added up, as whole numbers.
-fn by_class(graph: &CapacityGraph, lengths: &[f64]) -> Option<Vec<Lengths>> {
+pub fn by_class(graph: &CapacityGraph, lengths: &[f64]) -> Option<Vec<Lengths>> {
     let mut next = lengths.iter();
     let mut sums: Vec<Vec<f64>> = Vec::new();
     for class in &graph.hosts {
@@ -138,7 +138,8 @@ pub struct RankFirst {
 }
 
 impl RankFirst {
-    fn new(written: &WrittenOut) -> Option<Self> {
+    /// Numbers the ranks of a graph first; `None` if they are too many.
+    pub fn new(written: &WrittenOut) -> Option<Self> {
         let all = || (0..).zip(&written.ranks);
         let mut vertices: Vec<u32> = all().filter(|(_, rank)| **rank).map(|it| it.0).collect();
         let ranks = vertices.len();

@@ -17,6 +17,7 @@ pub mod capacity;
 pub mod certify;
 pub mod collapse;
 mod draft;
+mod exchange;
 pub mod flow;
 pub mod forest;
 pub mod gather;
@@ -32,6 +33,6 @@ mod split;
 mod turns;
 mod units;
 
-pub use capacity::capacity_graph;
+pub use capacity::{capacity_graph, on_rails};
 pub use certify::{Wanted, certify};
 pub use planned::planned_forests;

@@ -11,6 +11,7 @@ pub mod input;
 pub mod mutate;
 
 pub mod bootstrap;
+pub mod certificate;
 pub mod cost_profile;
 pub mod cpu_profile;
 pub mod fabric;
@@ -67,10 +68,16 @@ const fn target(
 }
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     target("xml", xml::run, xml::seeds, before_choices),
     target("plan", plan_file::run, plan_file::seeds, before_choices),
     target("graph", graph::run, graph::seeds, before_choices),
+    target(
+        "certificate",
+        certificate::run,
+        certificate::seeds,
+        before_choices,
+    ),
     target(
         "cost_profile",
         cost_profile::run,

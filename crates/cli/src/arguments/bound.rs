@@ -17,6 +17,7 @@ Examples:
   topo bound topology.xml --gpus 0-5           a job that uses some GPUs only
   topo bound topology.xml --collective all-gather
   topo bound topology.xml --links all          every link, also those that NCCL's rules exclude
+  topo bound topology.xml --hosts 2 --rails    where the network joins equal ports only
   topo bound topology.xml --certificate proof.json
                                                write the proofs
   topo bound --check proof.json                check proofs by arithmetic alone
@@ -55,6 +56,9 @@ pub struct BoundArguments {
     /// The links that a schedule may use
     #[arg(long, value_enum, default_value_t = Links::Rules)]
     pub links: Links,
+    /// The network has rails: a port reaches only the ports with its number on other hosts
+    #[arg(long)]
+    pub rails: bool,
     /// Write the proofs (JSON) to a file
     #[arg(long, value_name = "PROOF", conflicts_with = "check")]
     pub certificate: Option<PathBuf>,

@@ -177,6 +177,9 @@ pub struct WhatIfArguments {
     /// All-reduce sizes whose loss is predicted; the last one decides the order
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "64K,1G")]
     pub sizes: Vec<Sizes>,
+    /// Also show the most that any schedule reaches after each failure (topo bound)
+    #[arg(long)]
+    pub bound: bool,
     #[command(flatten)]
     pub form: FormArguments,
 }

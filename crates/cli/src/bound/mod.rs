@@ -2,13 +2,14 @@
 
 pub mod json;
 pub mod limit;
+pub mod optimum;
 pub mod rows;
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use bounds::{Wanted, capacity_graph, certify};
-use plan::certificate::{Certificate, LinkSet, Operation, UNITS, check};
+use bounds::{Wanted, capacity_graph, certify, on_rails};
+use plan::certificate::{CapacityGraph, Certificate, LinkSet, Operation, UNITS, check};
 use plan::{Algorithm, GraphKind, Plan};
 use planner::Planned;
 use program::Collective;
@@ -40,7 +41,7 @@ pub fn run(
     let plan = planned.plan();
     let links = LinkSet::from(arguments.links);
     let operations = operations(arguments.collective, &plan)?;
-    let graph = capacity_graph(&planned, links);
+    let graph = graph(&planned, links, arguments.rails);
     let name = names::job(&plan);
     if graph.ranks() < 2 {
         bail!("{name}: the job has one rank, which sends nothing; expected at least two GPUs");
@@ -63,6 +64,15 @@ pub fn run(
         TextOrJson::Json => report::json(&BoundReport::of(&bounds))?,
     };
     Ok(())
+}
+
+/// The links of a job, over a network with or without rails.
+fn graph(planned: &Planned, links: LinkSet, rails: bool) -> CapacityGraph {
+    let graph = capacity_graph(planned, links);
+    match rails {
+        true => on_rails(graph),
+        false => graph,
+    }
 }
 
 fn planned(
@@ -173,6 +183,15 @@ fn nccl(plan: &Plan, operation: Operation) -> Option<f64> {
     }
 }
 
+/// What NCCL's plan reaches for long messages of a collective, GB/s of bus bandwidth.
+pub fn nccl_bandwidth(plan: &Plan, wanted: Collective) -> Option<f64> {
+    let all = Operation::ALL
+        .into_iter()
+        .filter(|it| collective(*it) == wanted);
+    all.filter_map(|operation| nccl(plan, operation))
+        .max_by(f64::total_cmp)
+}
+
 /// The best algorithm that reduces in switches or in the network, if the plan has one.
 fn in_network(plan: &Plan, collective: Collective) -> Option<f64> {
     best(plan, collective, reduces_in_network)
@@ -212,7 +231,7 @@ fn run_check(
         true => None,
         false => {
             let planned = planned(arguments, environment, output)?;
-            if capacity_graph(&planned, certificate.links) != certificate.graph {
+            if graph(&planned, certificate.links, arguments.rails) != certificate.graph {
                 bail!(
                     "{name}: the proofs hold, but for other links than those of {}; expected the job that they were made for",
                     planned.name()

@@ -1,5 +1,6 @@
 //! `topo cost`: which algorithm and protocol is taken for which size, and how long that takes.
 
+mod forest;
 pub mod json;
 mod page;
 
@@ -13,6 +14,7 @@ use planner::cost::{AlphaBeta, CostProfile, Scheme};
 use planner::{Job, NcclVersion};
 use program::{Collective, Protocol};
 
+use forest::ForestCost;
 use json::CostReport;
 
 use crate::arguments::compare::{CostArguments, TextOrJson};
@@ -46,6 +48,8 @@ pub struct Sweep {
     pub choices: Vec<(u64, Result<OperationChoice, NoChoice>)>,
     /// The best algorithm of the α–β model for each size, and the next one.
     pub schemes: Vec<(u64, Vec<Estimate<Scheme>>)>,
+    /// The costs of the plan's trees, if it has any.
+    pub forest: Option<ForestCost>,
 }
 
 pub fn run(
@@ -189,6 +193,7 @@ fn sweep(
     };
     Sweep {
         collective,
+        forest: ForestCost::of(&subject.plan, collective),
         choices: sizes
             .iter()
             .map(|bytes| (*bytes, subject.costs.choose(collective, *bytes)))

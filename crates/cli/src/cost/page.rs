@@ -1,7 +1,7 @@
 //! What collectives cost, as tables.
 
 use plan::CostTable;
-use plan::cost::Estimate;
+use plan::cost::{Estimate, NoChoice, OperationChoice};
 use planner::cost::Scheme;
 use program::{Collective, Protocol};
 
@@ -23,6 +23,7 @@ pub fn page(job: &PricedJob, sweeps: &[Sweep], look: Look) -> String {
             "what NCCL takes for a message of this size",
             &choices(sweep, look),
         ));
+        text.push_str(&forest(job, sweep, look));
         if !sweep.schemes.is_empty() {
             text.push_str(&look.section(
                 &format!("{} by the α–β model", sweep.collective),
@@ -53,6 +54,31 @@ fn head(job: &PricedJob, look: Look) -> String {
         text.push_str(&look.notice(&wrap(note, FIELD, FIELD, look.width)));
     }
     text
+}
+
+/// What the plan's trees cost, if it has any.
+fn forest(job: &PricedJob, sweep: &Sweep, look: Look) -> String {
+    let Some(forest) = &sweep.forest else {
+        return String::new();
+    };
+    let time = |(bytes, choice): &(u64, Result<OperationChoice, NoChoice>)| {
+        let choice = choice.as_ref().ok()?;
+        Some((*bytes, f64::from(choice.time_us)))
+    };
+    let times: Vec<(u64, f64)> = sweep.choices.iter().filter_map(time).collect();
+    let nccl = crate::bound::nccl_bandwidth(&job.plan, sweep.collective);
+    let mut table = Columns::new(look, &["size", "trees µs", "NCCL µs"]).right(&[0, 1, 2]);
+    for (bytes, nccl) in &times {
+        let own = microseconds(forest.time_us(*bytes));
+        table.row(vec![short(*bytes), own, microseconds(*nccl)]);
+    }
+    let sentence = wrap(&forest.sentence(&times, nccl), "  ", "  ", look.width);
+    let title = format!("{} by trees", sweep.collective);
+    look.section(
+        &title,
+        "expected time beside NCCL's choice",
+        &table.finish(),
+    ) + &sentence
 }
 
 fn bandwidth(bandwidth: Option<f64>) -> String {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use plan::certificate::Operation;
 use planner::{Job, Settings};
 use probe::{Finding, checks};
 use schemars::JsonSchema;
@@ -14,6 +15,7 @@ use topology::xml::Document;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::DoctorArguments;
+use crate::bound::optimum::{self, Optimum};
 use crate::environment::Environment;
 use crate::groups::json::GroupRow;
 use crate::groups::{self, Content, Groups, Planned};
@@ -71,6 +73,38 @@ pub struct DoctorReport {
     /// reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     groups: Option<Vec<GroupRow>>,
+    /// Collectives of which NCCL's plan for the machine reaches less than 70 % of what its links
+    /// allow, where one machine was checked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<LimitRow>,
+}
+
+/// What limits a collective far more than the links of the machine do.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LimitRow {
+    /// The operation.
+    operation: Operation,
+    /// No schedule has more bus bandwidth, GB/s.
+    bound_gbps: f64,
+    /// What NCCL's plan reaches, GB/s.
+    nccl_gbps: f64,
+    /// The border that data must cross.
+    border: String,
+}
+
+/// Below this share of the bound a plan is reported.
+const LOW_SHARE: f64 = 0.7;
+
+/// The operations of which NCCL's plan for a machine reaches little.
+fn limits(document: &Arc<Document>, settings: &Settings) -> Vec<Optimum> {
+    let job = Job::hosts(Arc::clone(document), 1);
+    let Ok(planned) = planner::plan(&job, settings) else {
+        return Vec::new();
+    };
+    let mut all = optimum::of(&planned, &planned.plan());
+    // What switches that reduce reach is a matter of their efficiency, not of the machine.
+    all.retain(|it| it.share() < LOW_SHARE && it.operation != Operation::AllReduceInNetwork);
+    all
 }
 
 impl Report for DoctorReport {
@@ -185,6 +219,13 @@ pub fn run(
             .warnings
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
+    let limits = match checked.as_slice() {
+        [only] => only
+            .machine()
+            .map(|(_, document)| limits(document, &settings)),
+        _ => None,
+    };
+    let limits = limits.unwrap_or_default();
     let (report, groups) = match checked.as_slice() {
         [only] => {
             let machine = only.machine();
@@ -199,10 +240,22 @@ pub fn run(
     let differ = groups.as_ref().is_some_and(Groups::differ);
     output.differs = !report.findings.is_empty() || differ;
     output.text = match arguments.form.format() {
-        TextOrJson::Text => page::page(&report, groups.as_ref(), environment.look()),
+        TextOrJson::Text => {
+            let text = page::page(&report, groups.as_ref(), environment.look());
+            text + &page::limits(&limits, environment.look())
+        }
         TextOrJson::Json => report::json(&DoctorReport {
             findings: report.rows(),
             groups: groups.map(|groups| groups.rows()),
+            limits: limits
+                .into_iter()
+                .map(|it| LimitRow {
+                    operation: it.operation,
+                    bound_gbps: it.bound,
+                    nccl_gbps: it.nccl,
+                    border: it.limit.border,
+                })
+                .collect(),
         })?,
     };
     Ok(())

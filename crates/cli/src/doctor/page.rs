@@ -1,6 +1,7 @@
 //! The table of findings.
 
 use super::FindingReport;
+use crate::bound::optimum::Optimum;
 use crate::groups::Groups;
 use crate::render::groups::{self, common_folder, files_of};
 use crate::render::rings;
@@ -19,6 +20,26 @@ pub fn page(report: &FindingReport, all: Option<&Groups>, look: Look) -> String 
             format!("{}\n{findings}", groups::page(all, look))
         }
     }
+}
+
+/// What NCCL's plan leaves of the machine's links, a sentence for each operation.
+pub fn limits(all: &[Optimum], look: Look) -> String {
+    let mut text = String::new();
+    for it in all {
+        let links = it.limit.summary();
+        let sentence = format!(
+            "NCCL's plan reaches {:.1} GB/s for {}, {} of the {:.1} GB/s that the links allow ({}{}{links}); topo bound \
+             shows what trees reach, topo plan --explain why NCCL's search ends lower.",
+            it.nccl,
+            it.operation,
+            it.percent(),
+            it.bound,
+            it.limit.border,
+            if links.is_empty() { "" } else { ": " },
+        );
+        text.push_str(&wrap(&sentence, "note: ", "      ", look.width));
+    }
+    text
 }
 
 /// Findings and, below, what to do; one line when there are none.

@@ -1,5 +1,6 @@
 //! The page of a plan.
 
+use plan::certificate::UNITS;
 use plan::{Expansion, Plan};
 use planner::Planned;
 use planner::explain::NodeNames;
@@ -8,6 +9,7 @@ use super::{
     Look, channels, connections, group, job_plan, matrix, names, paths, settings, slow_hosts,
     summary, trail, trim_lines, version,
 };
+use crate::bound::optimum;
 use crate::wiring::Wiring;
 
 /// Most ranks whose GPUs are listed.
@@ -37,11 +39,13 @@ impl PlanPage<'_> {
             let head = head
                 + &summary::machine(self.plan, 0, self.routing(0), self.look)
                 + &slow_hosts::lines(self.plan, self.look);
-            return trim_lines(&(head + &self.ranks() + &self.settings() + &self.body(0, true)));
+            let head = head + &self.optimum() + &self.ranks() + &self.settings();
+            return trim_lines(&(head + &self.body(0, true)));
         }
         let mut text = format!("{}\n", self.look.heading(&names::job(self.plan)));
         text.push_str(&self.look.field("job", &summary::job(self.plan)));
         text.push_str(&slow_hosts::lines(self.plan, self.look));
+        text.push_str(&self.optimum());
         text.push_str(&self.ranks());
         text.push_str(&self.settings());
         let remark =
@@ -64,6 +68,27 @@ impl PlanPage<'_> {
     fn routing(&self, machine: usize) -> Option<&planner::Routing> {
         let planned = self.live?;
         Some(planned.node(machine).view.routing())
+    }
+
+    /// The most that any schedule reaches, and NCCL's share; then the plan's trees, if it has any.
+    fn optimum(&self) -> String {
+        let line = self.live.and_then(|live| optimum::line(live, self.plan));
+        let mut text = line.map_or_else(String::new, |line| self.look.field("optimum", &line));
+        let Some(forests) = &self.plan.forests else {
+            return text;
+        };
+        let unit = f64::from(UNITS);
+        let parts = forests.iter().map(|forest| {
+            let (reached, bound) = (forest.bandwidth.per(unit), forest.bound.per(unit));
+            let name = forest.collective.command_name();
+            format!(
+                "{name} {reached:.1} GB/s ({:.0} %)",
+                100.0 * reached / bound
+            )
+        });
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        text.push_str(&self.look.field("trees", &parts));
+        text
     }
 
     /// Which rank runs on which GPU, if ranks do not count host after host.

@@ -1,5 +1,6 @@
 //! What single failures leave, as a table.
 
+use plan::certificate::Operation;
 use planner::job::option;
 use planner::what_if::{EqualFailures, JobFigures};
 use topology::edit::Failure;
@@ -22,6 +23,11 @@ pub fn page(report: &WhatIfReport, look: Look) -> String {
     ));
     text.push_str(&version::line(job.version(), look));
     text.push_str(&look.field("whole", &whole(report)));
+    if let Some((whole, _)) = &report.bounds {
+        let [gather, reduce] = most(whole);
+        let line = format!("all-gather {gather} GB/s, all-reduce {reduce} GB/s by any schedule");
+        text.push_str(&look.field("at most", &line));
+    }
     text.push('\n');
     let failures: usize = report.rows.iter().map(|row| row.failures.len()).sum();
     let remark = format!(
@@ -101,9 +107,12 @@ fn table(report: &WhatIfReport, look: Look) -> String {
         .collect();
     let mut headers = vec!["fails", "which", "ranks", "channels", "rings"];
     headers.extend(losses.iter().map(String::as_str));
+    if report.bounds.is_some() {
+        headers.extend(["all-gather ≤", "all-reduce ≤"]);
+    }
     let right: Vec<usize> = (2..headers.len()).collect();
     let mut table = Columns::new(look, &headers).right(&right);
-    for row in &report.rows {
+    for (at, row) in report.rows.iter().enumerate() {
         let failure = &row.failures[0];
         let kind = match failure.of {
             Some(1) | None => failure.kind.name().to_owned(),
@@ -128,9 +137,20 @@ fn table(report: &WhatIfReport, look: Look) -> String {
                 cells.extend(row.losses.iter().map(|_| "all".to_owned()));
             }
         }
+        if let Some((_, rows)) = &report.bounds {
+            cells.extend(most(rows.get(at).map_or(&[], Vec::as_slice)));
+        }
         table.row(cells);
     }
     table.finish()
+}
+
+/// The most that any schedule of each of two operations reaches, GB/s.
+fn most(bounds: &[(Operation, f64)]) -> [String; 2] {
+    [0, 1].map(|at| match bounds.get(at) {
+        Some((_, bound)) => format!("{bound:.1}"),
+        None => "-".to_owned(),
+    })
 }
 
 fn percent(loss: f64) -> String {

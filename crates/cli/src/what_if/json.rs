@@ -1,12 +1,13 @@
 //! The report as JSON.
 
 use plan::PlanDifference;
+use plan::certificate::Operation;
 use planner::job::option;
 use planner::what_if::{EqualFailures, JobFigures};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::report::WhatIfReport;
+use super::report::{RowBounds, WhatIfReport};
 use crate::report::Report;
 
 /// What `topo what-if` prints as JSON.
@@ -61,6 +62,18 @@ struct LeftRow {
     ring_channel_gbps: f32,
     /// Predicted all-reduces.
     all_reduce: Vec<TimedRow>,
+    /// With `--bound`: the most that any schedule reaches, of several failures the least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bounds: Option<Vec<BoundRow>>,
+}
+
+/// The most that any schedule of an operation reaches.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BoundRow {
+    /// The operation.
+    operation: Operation,
+    /// Bus bandwidth, GB/s.
+    bound_gbps: f64,
 }
 
 /// A predicted all-reduce.
@@ -80,7 +93,12 @@ impl Report for WhatIfJson {
     const VERSION: u32 = 1;
 }
 
-fn left(figures: &JobFigures, sizes: &[u64], losses: &[Option<f64>]) -> LeftRow {
+fn left(
+    figures: &JobFigures,
+    sizes: &[u64],
+    losses: &[Option<f64>],
+    bounds: Option<&RowBounds>,
+) -> LeftRow {
     let times = sizes.iter().enumerate().map(|(at, bytes)| TimedRow {
         bytes: *bytes,
         time_us: figures.times.get(at).copied().flatten(),
@@ -92,10 +110,17 @@ fn left(figures: &JobFigures, sizes: &[u64], losses: &[Option<f64>]) -> LeftRow 
         ring_channels: figures.rings.0,
         ring_channel_gbps: figures.rings.1,
         all_reduce: times.collect(),
+        bounds: bounds.map(|all| {
+            let row = |(operation, bound): &(Operation, f64)| BoundRow {
+                operation: *operation,
+                bound_gbps: *bound,
+            };
+            all.iter().map(row).collect()
+        }),
     }
 }
 
-fn failure(row: &EqualFailures, sizes: &[u64]) -> FailureRow {
+fn failure(row: &EqualFailures, sizes: &[u64], bounds: Option<&RowBounds>) -> FailureRow {
     let first = &row.failures[0];
     let failures = || row.failures.iter();
     FailureRow {
@@ -107,7 +132,7 @@ fn failure(row: &EqualFailures, sizes: &[u64]) -> FailureRow {
             .left
             .as_ref()
             .ok()
-            .map(|figures| left(figures, sizes, &row.losses)),
+            .map(|figures| left(figures, sizes, &row.losses, bounds)),
         differences: row.differences.clone(),
         cannot_be_planned: row.left.as_ref().err().map(ToString::to_string),
     }
@@ -116,13 +141,17 @@ fn failure(row: &EqualFailures, sizes: &[u64]) -> FailureRow {
 impl WhatIfJson {
     /// The whole report.
     pub fn of(report: &WhatIfReport) -> Self {
-        let rows = report.rows.iter();
+        let whole = report.bounds.as_ref().map(|(whole, _)| whole);
+        let rows = report.rows.iter().enumerate().map(|(at, row)| {
+            let bounds = report.bounds.as_ref().and_then(|(_, rows)| rows.get(at));
+            failure(row, &report.sizes, bounds)
+        });
         let left_out = report.left_out.iter().map(|failure| failure.name.clone());
         Self {
             name: report.job.name(),
             hosts: report.job.request().hosts,
-            whole: left(&report.whole, &report.sizes, &[]),
-            failures: rows.map(|row| failure(row, &report.sizes)).collect(),
+            whole: left(&report.whole, &report.sizes, &[], whole),
+            failures: rows.collect(),
             left_out: (!report.left_out.is_empty()).then(|| left_out.collect()),
         }
     }

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use planner::what_if::{EqualFailures, JobFigures};
+use planner::{Job, Planned, Settings};
 use topology::edit::{FailureKind, failures};
 
 use crate::arguments::compare::{Failing, TextOrJson, WhatIfArguments};
+use crate::bound::optimum;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
@@ -20,7 +22,7 @@ use crate::render::{Look, settings, what_if};
 use crate::settings::read_settings;
 use crate::{sizes, sources};
 use json::WhatIfJson;
-use report::WhatIfReport;
+use report::{RowBounds, WhatIfReport};
 use work::WhatIfRequest;
 
 /// Plans the job once for each failure of its first host.
@@ -45,6 +47,8 @@ pub fn run(
     let wanted = failures(&first.document)
         .into_iter()
         .filter(|failure| is_wanted(failure.kind, &arguments.only));
+    let again = arguments.bound.then(|| job.clone());
+    let planning = settings.clone();
     let asked = WhatIfRequest {
         failures: wanted.collect(),
         job,
@@ -55,7 +59,15 @@ pub fn run(
     let limit = arguments.time_limit.map(Duration::from_secs);
     let mut done = work::work(asked, limit, environment, output)?;
     done.rows.sort_by(EqualFailures::worst_first);
+    let bounds = again.map(|job| {
+        let rows = done
+            .rows
+            .iter()
+            .map(|row| bounds_after(row, &job, &planning));
+        (bounds_of(&done.whole), rows.collect())
+    });
     let report = WhatIfReport {
+        bounds,
         whole: JobFigures::of(&done.whole, &sizes),
         job: done.whole,
         sizes,
@@ -73,6 +85,33 @@ pub fn run(
         TextOrJson::Json => crate::report::json(&WhatIfJson::of(&report))?,
     };
     Ok(())
+}
+
+/// The most that any schedule reaches after failures after which NCCL's plan is the same: for each
+/// operation the least.
+fn bounds_after(row: &EqualFailures, job: &Job, settings: &Settings) -> RowBounds {
+    let mut least = RowBounds::new();
+    for failure in &row.failures {
+        let mut job = job.clone();
+        let planned = job
+            .edit(&failure.edit)
+            .and_then(|()| planner::plan(&job, settings));
+        let Ok(planned) = planned else {
+            return RowBounds::new();
+        };
+        for (operation, bound) in bounds_of(&planned) {
+            match least.iter_mut().find(|(known, _)| *known == operation) {
+                Some((_, known)) => *known = known.min(bound),
+                None => least.push((operation, bound)),
+            }
+        }
+    }
+    least
+}
+
+fn bounds_of(planned: &Planned) -> RowBounds {
+    let all = optimum::of(planned, &planned.plan());
+    all.iter().map(|it| (it.operation, it.bound)).collect()
 }
 
 fn is_wanted(kind: FailureKind, only: &[Failing]) -> bool {

@@ -233,3 +233,65 @@ pub fn network_namespaces() -> Result<Completion, Failed> {
     check(well, || format!("{status:?}\n{out}\n{err}"))?;
     Ok(Completion::Completed)
 }
+
+/// The average bus bandwidth of an all-gather of two hosts of four ranks whose link has 100 Mbit/s,
+/// GB/s; `None` if there are no network namespaces, with the reason.
+fn over_a_slow_link(plan: &Path, algorithm: &str) -> Result<Result<f64, String>, Failed> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(root.join("xtask/scripts/rehearse-hosts"));
+    clean(&mut command);
+    let name = format!("slow{}", std::process::id());
+    command
+        .env("NCCL_SOCKET_IFNAME", "eth")
+        .env("TOPO_SECRET", "3f9c0a77d1b84e62")
+        .args(["--hosts", "2", "--ranks", "4", "--rate", "100mbit"])
+        .args(["--name", &name, "--"])
+        .arg(env!("CARGO_BIN_EXE_topo"))
+        .arg("run")
+        .arg(plan)
+        .args(["all-gather", "-b", "2M", "-e", "2M", "-n", "4", "-w", "1"])
+        .args(["--no-in-place", "--transfer", "fifo"])
+        .args(["--algorithm", algorithm]);
+    let said = Ranks(vec![command.spawn()?]).finish()?;
+    let Said { out, err, status } = &said[0];
+    if *status == Some(MISSING) {
+        return Ok(Err(err.trim().trim_start_matches("not run: ").to_owned()));
+    }
+    let average = out.lines().find_map(|line| {
+        let value = line.strip_prefix("# Avg bus bandwidth    : ")?;
+        value.trim().parse::<f64>().ok()
+    });
+    let well = *status == Some(0) && out.contains("every element is right");
+    check(well, || format!("{algorithm} {status:?}\n{out}\n{err}"))?;
+    average.map(Ok).ok_or_else(|| Failed::from(out.clone()))
+}
+
+/// Where hosts are joined by a slow link, trees take each rank's data over it once, and a ring
+/// almost all of it: 7 of 8 blocks instead of 4.
+pub fn forest_over_a_slow_link() -> Result<Completion, Failed> {
+    let (folder, _) = folder()?;
+    let plan = folder.path().join("plan.json");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    clean(&mut command);
+    command
+        .arg("plan")
+        .arg(root.join("topologies/ac922-power9"))
+        .args(["--hosts", "2", "--strategy", "forest", "-o"])
+        .arg(&plan);
+    let said = Ranks(vec![command.spawn()?]).finish()?;
+    check(said[0].status == Some(0), || said[0].err.clone())?;
+    let forest = match over_a_slow_link(&plan, "forest")? {
+        Ok(forest) => forest,
+        Err(missing) => return not_run(&missing),
+    };
+    let ring = match over_a_slow_link(&plan, "ring")? {
+        Ok(ring) => ring,
+        Err(missing) => return not_run(&missing),
+    };
+    // The bound says 1.75.
+    check(forest >= 1.3 * ring, || {
+        format!("forest {forest} GB/s, ring {ring} GB/s; expected 1.3 times as much")
+    })?;
+    Ok(Completion::Completed)
+}

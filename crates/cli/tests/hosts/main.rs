@@ -55,6 +55,7 @@ fn main() -> std::process::ExitCode {
         launchers::srun,
         launchers::a_plan_for_two_hosts,
         launchers::network_namespaces,
+        launchers::forest_over_a_slow_link,
         faults::a_killed_rank_is_named,
         carriers::they_are_right_and_named,
         carriers::a_killed_one_is_named,

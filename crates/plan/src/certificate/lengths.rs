@@ -13,7 +13,7 @@ use super::graph::{CapacityGraph, WrittenOut};
 use super::value::Fraction;
 
 /// Most vertices and ranks of a job for which lengths are checked.
-const MOST_VERTICES: usize = 1024;
+const MOST_VERTICES: usize = 512;
 const MOST_RANKS: usize = 64;
 
 /// Longest length.
@@ -112,29 +112,31 @@ fn of_links(graph: &CapacityGraph, classes: &[Lengths]) -> Result<Vec<u64>, Stri
     Ok(all)
 }
 
-/// The shortest distances between ranks (Bellman and Ford).
+/// The shortest distances between ranks (Dijkstra, without a heap).
 fn distances(
     written: &WrittenOut,
     lengths: &[u64],
     ranks: &[usize],
 ) -> Result<Vec<Vec<u128>>, String> {
+    let mut out = vec![Vec::new(); written.ranks.len()];
+    for ((from, to, capacity), length) in written.links.iter().zip(lengths) {
+        if *capacity > 0 {
+            out[*from as usize].push((*to as usize, u128::from(*length)));
+        }
+    }
     let from = |start: &usize| -> Result<Vec<u128>, String> {
-        let mut distance = vec![NEVER; written.ranks.len()];
+        let mut distance = vec![NEVER; out.len()];
+        let mut open: Vec<usize> = (0..out.len()).collect();
         distance[*start] = 0;
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for ((from, to, capacity), length) in written.links.iter().zip(lengths) {
-                let near = distance[*from as usize];
-                if near == NEVER || *capacity == 0 {
-                    continue;
-                }
-                // At most as many lengths as vertices, each below `MOST_LENGTH`.
-                let there = near + u128::from(*length);
-                if there < distance[*to as usize] {
-                    distance[*to as usize] = there;
-                    changed = true;
-                }
+        while let Some(at) = (0..open.len()).min_by_key(|at| distance[open[*at]]) {
+            let vertex = open.swap_remove(at);
+            if distance[vertex] == NEVER {
+                break;
+            }
+            for (to, length) in &out[vertex] {
+                // At most as many lengths as vertices, each at most `MOST_LENGTH`.
+                let there = distance[vertex] + length;
+                distance[*to] = there.min(distance[*to]);
             }
         }
         let row: Vec<u128> = ranks.iter().map(|rank| distance[*rank]).collect();

@@ -1,0 +1,108 @@
+//! The bounds of a job in one line, for pages about its plan.
+
+use bounds::{Wanted, capacity_graph, certify};
+use plan::Plan;
+use plan::certificate::{LinkSet, Operation, UNITS};
+use planner::Planned;
+
+use super::limit::Limit;
+use super::{in_network, nccl};
+use program::Collective;
+
+/// Most different hosts of a job whose bounds are found beside its plan.
+const MOST_CLASSES: usize = 8;
+
+/// Most ranks of a host, for the same reason.
+const MOST_RANKS: usize = 128;
+
+/// Bandwidths of channels are rounded.
+const NOISE: f64 = 1.001;
+
+/// What limits one operation, and what NCCL's plan reaches.
+#[derive(Debug)]
+pub struct Optimum {
+    /// The operation.
+    pub operation: Operation,
+    /// No schedule has more bus bandwidth, GB/s.
+    pub bound: f64,
+    /// What NCCL's plan reaches, GB/s.
+    pub nccl: f64,
+    /// What limits the operation.
+    pub limit: Limit,
+}
+
+impl Optimum {
+    /// NCCL's share of the bound.
+    pub fn share(&self) -> f64 {
+        self.nccl / self.bound
+    }
+
+    /// NCCL's share in percent; 100 only for the whole bound.
+    pub fn percent(&self) -> String {
+        let percent = 100.0 * self.share();
+        match percent >= 99.5 && percent < 99.95 {
+            true => format!("{percent:.1} %"),
+            false => format!("{percent:.0} %"),
+        }
+    }
+}
+
+/// The bounds of all-gather and all-reduce; none for jobs of one rank or of many different hosts.
+pub fn of(planned: &Planned, plan: &Plan) -> Vec<Optimum> {
+    let graph = capacity_graph(planned, LinkSet::Rules);
+    let large = graph.hosts.iter().any(|class| class.ranks() > MOST_RANKS);
+    if graph.ranks() < 2 || graph.hosts.len() > MOST_CLASSES || large {
+        return Vec::new();
+    }
+    let all_reduce = match in_network(plan, Collective::AllReduce) {
+        Some(_) => Operation::AllReduceInNetwork,
+        None => Operation::AllReduce,
+    };
+    let wanted = Wanted {
+        fingerprint: plan.fingerprint,
+        links: LinkSet::Rules,
+        operations: vec![Operation::AllGather, all_reduce],
+        forests: false,
+        units: None,
+    };
+    let Ok(certificate) = certify(graph, &wanted) else {
+        return Vec::new();
+    };
+    let optimum = |bound: &plan::certificate::Bound| {
+        let reached = match bound.operation {
+            Operation::AllReduceInNetwork => {
+                let other = nccl(plan, Operation::AllReduce).unwrap_or(0.0);
+                nccl(plan, bound.operation)?.max(other)
+            }
+            operation => nccl(plan, operation)?,
+        };
+        Some(Optimum {
+            operation: bound.operation,
+            bound: bound.bandwidth.per(f64::from(UNITS)),
+            nccl: reached,
+            limit: Limit::of(&certificate.graph, bound.operation, &bound.proof).ok()?,
+        })
+    };
+    let all = certificate.bounds.iter().filter_map(optimum);
+    // NVLS may use NVLinks that no path between ranks does, as with NCCL_P2P_DISABLE.
+    all.filter(|it| it.bound > 0.0 && it.share() < NOISE)
+        .collect()
+}
+
+/// The line of a plan's page; `None` if nothing is known.
+pub fn line(planned: &Planned, plan: &Plan) -> Option<String> {
+    let all = of(planned, plan);
+    let parts = all.iter().map(|it| {
+        let collective = match it.operation {
+            Operation::AllGather => "all-gather",
+            _ => "all-reduce",
+        };
+        format!(
+            "{collective} at most {:.1} GB/s, NCCL reaches {}",
+            it.bound,
+            it.percent()
+        )
+    });
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}

@@ -1,0 +1,67 @@
+//! Certificates of bounds. A checked forest never exceeds the checked bound.
+
+use std::cmp::Ordering;
+
+use bounds::{Wanted, capacity_graph, certify};
+use plan::certificate::{Certificate, CertificateError, LinkSet, Operation, check};
+use planner::Settings;
+
+use crate::input::Reached;
+use crate::jobs;
+
+/// Machines whose certificates are small, with cuts, partitions, lengths and forests.
+const MACHINES: [&str; 3] = ["workstation-2gpu-nvlink", "random-00177", "random-00075"];
+
+/// Certificates of small machines.
+///
+/// # Panics
+/// A machine of the repository has no certificate.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let jobs = MACHINES.iter().flat_map(|name| [(name, 1), (name, 2)]);
+    let seed = |(name, hosts)| {
+        let planned = jobs::planned(&jobs::document(name), hosts, false, &Settings::default());
+        let planned = planned.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let wanted = Wanted {
+            fingerprint: planned.plan().fingerprint,
+            links: LinkSet::Rules,
+            operations: Operation::ALL.to_vec(),
+            forests: true,
+            units: Some(1),
+        };
+        let certificate = certify(capacity_graph(&planned, LinkSet::Rules), &wanted);
+        let certificate = certificate.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let text = certificate.to_json();
+        text.unwrap_or_else(|error| panic!("{name}: {error}"))
+            .into_bytes()
+    };
+    jobs.map(seed).collect()
+}
+
+/// Reads a certificate and checks it.
+///
+/// # Panics
+/// A forest that was accepted exceeds its bound.
+pub fn run(bytes: &[u8]) -> Reached {
+    let text = String::from_utf8_lossy(bytes);
+    let certificate = match Certificate::from_json(&text) {
+        Ok(certificate) => certificate,
+        Err(error) => {
+            let _ = error.to_string();
+            return match error {
+                CertificateError::NotACertificate { .. } => Reached::Outside,
+                _ => Reached::Inside,
+            };
+        }
+    };
+    if let Err(error) = check(&certificate) {
+        let _ = error.to_string();
+        return Reached::Inside;
+    }
+    for bound in &certificate.bounds {
+        let exceeds = |reached: plan::certificate::Fraction| {
+            reached.compare(bound.bandwidth) == Ordering::Greater
+        };
+        assert!(!bound.reached.is_some_and(exceeds), "{bound:?}");
+    }
+    Reached::Accepted
+}

@@ -1,0 +1,5 @@
+//! See `fuzz_targets::certificate`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("certificate");
