@@ -1,0 +1,75 @@
+//! Texts that are kept once.
+
+use rustc_hash::FxHashMap;
+
+use crate::message::Hosts;
+
+/// The number of a kept text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Text(u32);
+
+/// Most texts that are kept.
+const MOST_TEXTS: usize = 1 << 17;
+
+/// Longest text that is kept, bytes.
+const MOST_BYTES: usize = 2048;
+
+/// Texts that are kept once, with numbers.
+#[derive(Debug, Default)]
+pub struct Strings {
+    texts: Vec<Box<str>>,
+    numbers: FxHashMap<Box<str>, Text>,
+}
+
+impl Strings {
+    /// Keeps a text. Once too many are kept, new ones get the number of `…`.
+    pub fn keep(&mut self, text: &str) -> Text {
+        let mut end = text.len().min(MOST_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let text = &text[..end];
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let text = match self.texts.len() {
+            MOST_TEXTS.. => "…",
+            _ => text,
+        };
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = Text(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
+        self.texts.push(text.into());
+        self.numbers.insert(text.into(), number);
+        number
+    }
+
+    /// The text of a number.
+    pub fn text(&self, number: Text) -> &str {
+        self.texts.get(number.0 as usize).map_or("", |text| text)
+    }
+}
+
+/// Names of hosts that began a line.
+#[derive(Debug, Default)]
+pub struct KnownHosts(Vec<Box<str>>);
+
+/// Most names that are compared.
+const MOST_HOSTS: usize = 4096;
+
+impl KnownHosts {
+    /// Remembers a host.
+    pub fn add(&mut self, host: &str) {
+        if self.0.len() < MOST_HOSTS && !self.0.iter().any(|it| **it == *host) {
+            self.0.push(host.into());
+        }
+    }
+}
+
+impl Hosts for KnownHosts {
+    fn known_end(&self, text: &str) -> Option<usize> {
+        let known = self.0.iter().filter(|host| text.ends_with(&***host));
+        known.map(|host| host.len()).max()
+    }
+}

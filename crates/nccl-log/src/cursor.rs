@@ -1,0 +1,107 @@
+//! A text that is read from left to right.
+
+use std::str::FromStr;
+
+/// The rest of a text. A method that fails leaves the cursor at the first character that does not
+/// fit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Cursor<'a> {
+    pub const fn new(text: &'a str) -> Self {
+        Self { rest: text }
+    }
+
+    pub const fn rest(&self) -> &'a str {
+        self.rest
+    }
+
+    pub fn is_at_end(&self) -> bool {
+        self.rest.trim_start().is_empty()
+    }
+
+    pub fn spaces(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    /// Skips a word. Part of it may be consumed if it differs.
+    pub fn word(&mut self, word: &str) -> Option<()> {
+        let same = self
+            .rest
+            .bytes()
+            .zip(word.bytes())
+            .take_while(|(a, b)| a == b)
+            .count();
+        // The word is ASCII, and so is what equals it.
+        self.rest = self.rest.get(same..)?;
+        (same == word.len()).then_some(())
+    }
+
+    /// Skips a word if it is next.
+    pub fn skip(&mut self, word: &str) -> bool {
+        match self.rest.strip_prefix(word) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Reads a decimal number after spaces.
+    pub fn number<T: FromStr>(&mut self) -> Option<T> {
+        self.spaces();
+        let digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
+        self.take(digits)
+    }
+
+    /// Reads a rank or -1 after spaces.
+    pub fn rank(&mut self) -> Option<Option<u32>> {
+        self.spaces();
+        match self.skip("-") {
+            true => {
+                self.number::<u32>()?;
+                Some(None)
+            }
+            false => self.number().map(Some),
+        }
+    }
+
+    fn take<T: FromStr>(&mut self, bytes: usize) -> Option<T> {
+        let value = self.rest.get(..bytes)?.parse().ok()?;
+        self.rest = &self.rest[bytes..];
+        Some(value)
+    }
+
+    /// Reads up to a character and skips it.
+    pub fn until(&mut self, end: char) -> Option<&'a str> {
+        match self.rest.split_once(end) {
+            Some((text, rest)) => {
+                self.rest = rest;
+                Some(text)
+            }
+            None => {
+                self.rest = "";
+                None
+            }
+        }
+    }
+}
+
+/// The number with which a text begins, after spaces.
+pub(crate) fn number<T: FromStr>(text: &str) -> Option<T> {
+    Cursor::new(text).number()
+}
+
+/// The number after a name.
+pub(crate) fn after<T: FromStr>(text: &str, name: &str) -> Option<T> {
+    text.split_once(name).and_then(|(_, rest)| number(rest))
+}
+
+/// The word after a name, up to a space.
+pub(crate) fn word_after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(name)?;
+    rest.split(' ').next().filter(|word| !word.is_empty())
+}

@@ -1,0 +1,33 @@
+//! Reads NCCL's log (`NCCL_DEBUG=INFO`) of versions 2.4 to 2.32.
+//!
+//! ```
+//! let text = "n1:7:9 [0] NCCL INFO Channel 00/02 :    0   1\n";
+//! let mut collector = nccl_log::Collector::default();
+//! collector.read("job.log", text.as_bytes(), |_| {})?;
+//! let log = collector.finish();
+//! assert_eq!(log.counts.recognized, 1);
+//! assert_eq!(log.communicators[0].decisions.rings[&0], [0, 1]);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! The crate opens no file: it reads any [`BufRead`](std::io::BufRead), in memory that the length
+//! of the log does not change.
+//!
+//! In reading order: [`line`](mod@line) (bounded lines), [`message`] (heads of messages, several in
+//! one line), [`statement`] (what a message means), [`decisions`] (values that NCCL decides),
+//! [`warning`] (what warnings mean), [`collect`] (statements by rank), [`join`] (ranks of a
+//! communicator), [`odd`] (ranks and hosts that differ from most).
+
+pub mod collect;
+mod cursor;
+pub mod decisions;
+pub mod join;
+pub mod line;
+pub mod message;
+pub mod odd;
+pub mod statement;
+pub mod warning;
+
+pub use collect::Collector;
+pub use join::{Communicator, Log};
+pub use statement::Statement;

@@ -1,0 +1,134 @@
+//! Lines of a log, bounded in length, as text.
+
+use std::borrow::Cow;
+use std::io::{BufRead, Result};
+
+/// Longest part of a line that is read, bytes. NCCL cuts its own lines at 1024 characters; messages
+/// that run together and launchers' prefixes make them longer.
+pub const MOST_BYTES: usize = 16 << 10;
+
+/// The lines of a stream.
+#[derive(Debug)]
+pub struct Lines<R> {
+    stream: R,
+    line: Vec<u8>,
+    number: u64,
+    bytes: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Begins at the stream's first line.
+    pub const fn new(stream: R) -> Self {
+        Self {
+            stream,
+            line: Vec::new(),
+            number: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Number of the line that [`next`](Self::next) returned last, from 1.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Bytes read so far.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the next line without its end, escape sequences and bytes beyond [`MOST_BYTES`], or
+    /// `None` at the end of the stream. Bytes that are not UTF-8 become replacement characters.
+    ///
+    /// # Errors
+    /// The stream cannot be read.
+    #[expect(clippy::should_implement_trait, reason = "the line borrows the reader")]
+    pub fn next(&mut self) -> Result<Option<Cow<'_, str>>> {
+        self.line.clear();
+        let mut any = false;
+        loop {
+            let buffer = match self.stream.fill_buf() {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            if buffer.is_empty() {
+                break;
+            }
+            any = true;
+            let found = buffer.iter().position(|byte| *byte == b'\n');
+            let used = found.map_or(buffer.len(), |at| at + 1);
+            let kept = found.unwrap_or(used);
+            let room = MOST_BYTES.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&buffer[..kept.min(room)]);
+            self.stream.consume(used);
+            self.bytes += used as u64;
+            if found.is_some() {
+                break;
+            }
+        }
+        if !any {
+            return Ok(None);
+        }
+        self.number += 1;
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        if self.line.contains(&0x1b) {
+            remove_escapes(&mut self.line);
+        }
+        Ok(Some(String::from_utf8_lossy(&self.line)))
+    }
+}
+
+/// Removes the escape sequences of terminals: `ESC [ … letter`, and `ESC` with one character.
+fn remove_escapes(line: &mut Vec<u8>) {
+    let mut kept = 0;
+    let mut at = 0;
+    while let Some(&byte) = line.get(at) {
+        at += 1;
+        if byte != 0x1b {
+            line[kept] = byte;
+            kept += 1;
+            continue;
+        }
+        if line.get(at) == Some(&b'[') {
+            let rest = &line[at + 1..];
+            let end = rest.iter().position(|it| (0x40..=0x7e).contains(it));
+            at += end.map_or(rest.len() + 1, |end| end + 2);
+        } else {
+            at += 1;
+        }
+    }
+    line.truncate(kept);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(bytes: &[u8]) -> Vec<String> {
+        let mut lines = Lines::new(bytes);
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            all.push(line.into_owned());
+        }
+        all
+    }
+
+    #[test]
+    fn ends_and_escapes_are_removed() {
+        let text = b"one\r\n\x1b[1;31mtwo\x1b[0m\n\nlast \xff";
+        assert_eq!(all(text), ["one", "two", "", "last \u{fffd}"]);
+        assert_eq!(all(b"\x1b["), [""]);
+        assert_eq!(all(b"a\x1b"), ["a"]);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_the_next_one_is_whole() {
+        let mut text = vec![b'x'; 3 * MOST_BYTES];
+        text.extend_from_slice(b"\nnext\n");
+        let lines = all(&text);
+        assert_eq!(lines[0].len(), MOST_BYTES);
+        assert_eq!(lines[1], "next");
+    }
+}

@@ -1,0 +1,328 @@
+//! Messages of NCCL in a line.
+//!
+//! A message is `HOST:PROCESS:THREAD [GPU] NCCL INFO text`, a warning
+//! `[TIME] HOST:PROCESS:THREAD [GPU] FILE:LINE (FUNCTION) NCCL WARN text`. Before it may stand the
+//! prefix of a launcher; in it, the beginning of another one, because ranks write to one stream.
+
+/// How a message was logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// `INFO`.
+    Info,
+    /// `WARN` and `ERROR`.
+    Warn,
+    /// `TRACE`, `CALL` and `ABORT`.
+    Other,
+}
+
+/// Who logged a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Source<'a> {
+    /// The host's name.
+    pub host: &'a str,
+    /// Its process.
+    pub process: u32,
+    /// Its thread.
+    pub thread: u32,
+    /// The process's number of the GPU; `None` without one.
+    pub gpu: Option<u32>,
+}
+
+/// A message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// Who logged it; `None` if it has no head.
+    pub source: Option<Source<'a>>,
+    /// How.
+    pub level: Level,
+    /// Where in NCCL's sources a warning is: `FILE:LINE`.
+    pub place: Option<&'a str>,
+    /// What it says.
+    pub text: &'a str,
+    /// Another message follows in the same line, so this one may have lost its end.
+    pub is_interrupted: bool,
+}
+
+/// The words before a text, and their level. Before 2.3 there was no `NCCL`.
+const WORDS: [(&str, Level); 7] = [
+    ("NCCL INFO ", Level::Info),
+    ("NCCL WARN ", Level::Warn),
+    ("NCCL ERROR ", Level::Warn),
+    ("NCCL TRACE ", Level::Other),
+    ("NCCL CALL ", Level::Other),
+    ("NCCL ABORT ", Level::Other),
+    ("NCCL VERSION ", Level::Other),
+];
+
+/// Names of hosts, by which a name is found that stands right behind other text.
+pub trait Hosts {
+    /// The length of the longest known host name at the end of a text.
+    fn known_end(&self, text: &str) -> Option<usize>;
+}
+
+/// No host is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoHosts;
+
+impl Hosts for NoHosts {
+    fn known_end(&self, _: &str) -> Option<usize> {
+        None
+    }
+}
+
+/// Calls a function with each message of a line. A line without a head is one message.
+pub fn messages<'a>(line: &'a str, hosts: &impl Hosts, mut each: impl FnMut(Message<'a>)) {
+    let Some(mut head) = find(line, line, hosts) else {
+        let text = line;
+        each(Message {
+            source: None,
+            level: Level::Info,
+            place: None,
+            text,
+            is_interrupted: false,
+        });
+        return;
+    };
+    loop {
+        let rest = &line[head.end..];
+        let next = find(line, rest, hosts);
+        let end = next.as_ref().map_or(line.len(), |next| next.begin);
+        each(Message {
+            source: head.source,
+            level: head.level,
+            place: head.place,
+            text: line.get(head.end..end).unwrap_or(""),
+            is_interrupted: next.is_some(),
+        });
+        match next {
+            Some(next) => head = next,
+            None => return,
+        }
+    }
+}
+
+/// The head of a message.
+struct Head<'a> {
+    source: Option<Source<'a>>,
+    level: Level,
+    place: Option<&'a str>,
+    /// Where the head begins in the line.
+    begin: usize,
+    /// Where the text begins in the line.
+    end: usize,
+}
+
+/// Finds the next head in the rest of a line.
+fn find<'a>(line: &'a str, rest: &'a str, hosts: &impl Hosts) -> Option<Head<'a>> {
+    let offset = line.len() - rest.len();
+    let mut from = 0;
+    while let Some(at) = rest[from..].find("NCCL ") {
+        let at = from + at;
+        if let Some((word, level)) = level_at(&rest[at..]) {
+            return Some(head(line, offset, offset + at, word, level, hosts));
+        }
+        from = at + 5;
+    }
+    old(line, offset, hosts)
+}
+
+/// The words at the beginning of a text. A text may be empty, so the last space may lack.
+fn level_at(text: &str) -> Option<(usize, Level)> {
+    WORDS.into_iter().find_map(|(word, level)| {
+        let bare = word.trim_end();
+        let rest = text.strip_prefix(bare)?;
+        match rest.as_bytes().first() {
+            None => Some((bare.len(), level)),
+            Some(b' ') => Some((word.len(), level)),
+            Some(_) => None,
+        }
+    })
+}
+
+/// A head of NCCL 2.2 or older: `HOST:PROCESS:THREAD [GPU] INFO text`.
+fn old<'a>(line: &'a str, offset: usize, hosts: &impl Hosts) -> Option<Head<'a>> {
+    if offset > 0 {
+        return None;
+    }
+    for (word, level) in [("] INFO ", Level::Info), ("] WARN ", Level::Warn)] {
+        if let Some(at) = line.find(word) {
+            let found = head(line, 0, at + 2, word.len() - 2, level, hosts);
+            if found.source.is_some_and(|it| it.gpu.is_some()) {
+                return Some(found);
+            }
+        }
+    }
+    None
+}
+
+/// Reads a head backwards from its level.
+fn head<'a>(
+    line: &'a str,
+    offset: usize,
+    at: usize,
+    word: usize,
+    level: Level,
+    hosts: &impl Hosts,
+) -> Head<'a> {
+    let before = &line[offset..at];
+    let mut begin = at;
+    let mut place = None;
+    let mut gpu = None;
+    let mut source = None;
+    let mut words = before.split(' ').rev().filter(|word| !word.is_empty());
+    // The place, the function, the GPU and the source are the last words.
+    for text in words.by_ref().take(6) {
+        let from = text.as_ptr() as usize - line.as_ptr() as usize;
+        if let Some(number) = bracketed(text) {
+            gpu = Some(number);
+            begin = from;
+        } else if let Some((name, process, thread)) = identity(text) {
+            let known = (offset > 0).then(|| hosts.known_end(name)).flatten();
+            let name = &name[name.len() - known.unwrap_or(name.len())..];
+            begin = name.as_ptr() as usize - line.as_ptr() as usize;
+            source = Some(Source {
+                host: name,
+                process,
+                thread,
+                gpu,
+            });
+            break;
+        } else if is_place(text) {
+            place = Some(text);
+            begin = from;
+        } else if text.starts_with('(') && text.ends_with(')') {
+            begin = from;
+        } else {
+            break;
+        }
+    }
+    if source.is_some() {
+        begin = before_time(line, offset, begin);
+    }
+    Head {
+        source,
+        level,
+        place,
+        begin: begin.max(offset),
+        end: (at + word).min(line.len()),
+    }
+}
+
+/// Where the time before a head begins: `[2026-05-05 06:16:47] `.
+fn before_time(line: &str, offset: usize, begin: usize) -> usize {
+    let before = line[offset..begin].trim_end();
+    let is_time = |text: &str| {
+        text.len() > 4
+            && text
+                .bytes()
+                .all(|it| it.is_ascii_digit() || b"-:. T/".contains(&it))
+    };
+    match (before.strip_suffix(']'), before.rfind('[')) {
+        (Some(inside), Some(open)) if inside.get(open + 1..).is_some_and(is_time) => offset + open,
+        _ => begin,
+    }
+}
+
+/// `[3]`.
+fn bracketed(text: &str) -> Option<u32> {
+    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// `transport/net.cc:123`.
+fn is_place(text: &str) -> bool {
+    let Some((file, line)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let known = [".cc", ".h", ".cu", ".c", ".cpp", ".hpp"];
+    !line.is_empty()
+        && line.bytes().all(|it| it.is_ascii_digit())
+        && known.iter().any(|end| file.ends_with(end))
+}
+
+/// `HOST:PROCESS:THREAD`, with the prefix of a launcher right before it.
+fn identity(text: &str) -> Option<(&str, u32, u32)> {
+    let (rest, thread) = text.rsplit_once(':')?;
+    let (rest, process) = rest.rsplit_once(':')?;
+    let is_name = |it: char| it.is_ascii_alphanumeric() || "-._".contains(it);
+    let name = rest.rfind(|it| !is_name(it));
+    let name = match name {
+        Some(at) => rest.get(at..)?.trim_start_matches(|it| !is_name(it)),
+        None => rest,
+    };
+    if name.is_empty() {
+        return None;
+    }
+    Some((name, process.parse().ok()?, thread.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Known(&'static str);
+
+    impl Hosts for Known {
+        fn known_end(&self, text: &str) -> Option<usize> {
+            text.ends_with(self.0).then_some(self.0.len())
+        }
+    }
+
+    fn all<'a>(line: &'a str, hosts: &impl Hosts) -> Vec<Message<'a>> {
+        let mut all = Vec::new();
+        messages(line, hosts, |it| all.push(it));
+        all
+    }
+
+    #[test]
+    fn launchers_write_before_the_head() {
+        for prefix in [
+            "",
+            "  3: ",
+            "[1,3]<stdout>:",
+            "rank3:",
+            "rank3: ",
+            "(Worker pid=7, ip=10.0.0.1) ",
+            "2026-05-05T06:16:47.123456789Z stdout F ",
+            "node1: [3] ",
+        ] {
+            let line = format!("{prefix}host-a.x:12:345 [6] NCCL INFO Connected all rings");
+            let [message] = all(&line, &NoHosts)[..] else {
+                panic!("{line}");
+            };
+            let source = message.source.unwrap();
+            assert_eq!((source.host, source.process), ("host-a.x", 12), "{line}");
+            assert_eq!((source.thread, source.gpu), (345, Some(6)));
+            assert_eq!(message.text, "Connected all rings");
+        }
+    }
+
+    #[test]
+    fn a_warning_has_a_place_and_a_time() {
+        let line = "[2026-05-05 06:16:47] n1:2:3 [1] plugin/net.cc:334 (f) NCCL WARN No NET";
+        let [message] = all(line, &NoHosts)[..] else {
+            panic!();
+        };
+        assert_eq!(message.level, Level::Warn);
+        assert_eq!(message.place, Some("plugin/net.cc:334"));
+        assert_eq!(message.source.unwrap().host, "n1");
+        assert_eq!(message.text, "No NET");
+    }
+
+    #[test]
+    fn messages_that_run_together_are_parted() {
+        let line = "a1:1:2 [0] NCCL INFO Ring 00 : 3 -> 0 -> 1a1:1:5 [3] NCCL INFO Using network";
+        let found = all(line, &Known("a1"));
+        assert_eq!(found[0].text, "Ring 00 : 3 -> 0 -> 1");
+        assert!(found[0].is_interrupted);
+        assert_eq!(found[1].source.unwrap().host, "a1");
+        assert_eq!(found[1].text, "Using network");
+    }
+
+    #[test]
+    fn old_heads_lack_a_word() {
+        let found = all("b2:7:8 [1] INFO Ring 00 :    0   1", &NoHosts);
+        assert_eq!(found[0].source.unwrap().gpu, Some(1));
+        assert_eq!(found[0].text, "Ring 00 :    0   1");
+        assert!(all("2026 [x] INFO hello", &NoHosts)[0].source.is_none());
+    }
+}
