@@ -18,7 +18,7 @@ const MACHINES: [&str; 3] = ["workstation-2gpu-nvlink", "random-00177", "random-
 /// A machine of the repository has no certificate.
 pub fn seeds() -> Vec<Vec<u8>> {
     let jobs = MACHINES.iter().flat_map(|name| [(name, 1), (name, 2)]);
-    let seed = |(name, hosts)| {
+    let seed = |(name, hosts): (&&str, u32)| {
         let planned = jobs::planned(&jobs::document(name), hosts, false, &Settings::default());
         let planned = planned.unwrap_or_else(|error| panic!("{name}: {error}"));
         let wanted = Wanted {

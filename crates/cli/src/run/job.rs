@@ -331,6 +331,7 @@ fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
         graph: arguments.graph.unwrap_or(0),
         timeline: arguments.profile,
         trace: arguments.trace.clone(),
+        nvls_from: None,
     }
 }
 
