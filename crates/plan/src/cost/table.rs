@@ -149,8 +149,8 @@ pub struct TreeCorrection {
     /// NVLSTree follows the factors, too, on Blackwell with x86 processors (NCCL 2.29 and newer).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub nvls_tree: bool,
-    /// The message size, bytes, below which NVLSTree follows them in hosts of 4 Blackwell GPUs on Arm
-    /// with fast ports, too (NCCL 2.31 and newer).
+    /// The message size, bytes, below which NVLSTree follows them in hosts of 4 Blackwell GPUs on
+    /// Arm with fast ports, too (NCCL 2.31 and newer).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvls_tree_on_arm: Option<u64>,
 }

@@ -82,9 +82,9 @@ pub fn table(
     })
 }
 
-/// The message size, bytes, below which NVLSTree follows the trees' correction in hosts of 4 GPUs on
-/// Arm that NVLS leaves at 96 GB/s (800 Gb/s ports). Source: the times that the binaries of 2.31.2
-/// and 2.32.3 predict for 2 to 4 hosts.
+/// The message size, bytes, below which NVLSTree follows the trees' correction in hosts of 4 GPUs
+/// on Arm that NVLS leaves at 96 GB/s (800 Gb/s ports). Source: the times that the binaries of
+/// 2.31.2 and 2.32.3 predict for 2 to 4 hosts.
 fn tray_limit(inputs: &Inputs, rules: Rules) -> Option<u64> {
     let ranks = [inputs.min_local_ranks, inputs.max_local_ranks];
     let fast = inputs.nvls_graph.bw_inter >= 96.0;
