@@ -143,7 +143,9 @@ impl CostTable {
             Algorithm::Tree => index < 23,
             Algorithm::NvlsTree => {
                 let correction = &self.tree_correction;
-                let follows = correction.nvls_tree && job.x86 || correction.nvls_tree_on_arm;
+                let on_arm = correction.nvls_tree_on_arm;
+                let follows = correction.nvls_tree && job.x86
+                    || on_arm.is_some_and(|below| operation.bytes < below);
                 follows && index < 24 && job.min_cc >= 100
             }
             _ => false,

@@ -149,10 +149,10 @@ pub struct TreeCorrection {
     /// NVLSTree follows the factors, too, on Blackwell with x86 processors (NCCL 2.29 and newer).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub nvls_tree: bool,
-    /// NVLSTree follows them on these processors, too (NCCL 2.31 and newer: hosts of 4 Blackwell
-    /// GPUs on Arm, with fast ports).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub nvls_tree_on_arm: bool,
+    /// The message size, bytes, below which NVLSTree follows them in hosts of 4 Blackwell GPUs on
+    /// Arm with fast ports, too (NCCL 2.31 and newer).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvls_tree_on_arm: Option<u64>,
 }
 
 const fn yes() -> bool {
@@ -206,6 +206,10 @@ pub struct RingGrowth {
     pub long_growth: f64,
     /// Bytes per channel and rank from which messages are long.
     pub long_bytes: u64,
+    /// Bytes per channel and rank from which growth falls evenly to that of long messages; 0 if it
+    /// falls at once.
+    #[serde(default)]
+    pub falls_from: u64,
     /// What a step leaves of the difference to that growth; 0 for the same growth of any number of
     /// steps.
     pub step_share: f64,
@@ -222,6 +226,10 @@ impl RingGrowth {
         let growth = match self.long_bytes {
             0 => self.growth,
             long if bytes >= long => self.long_growth,
+            long if self.falls_from > 0 && bytes > self.falls_from => {
+                let fallen = (bytes - self.falls_from) as f64 / (long - self.falls_from) as f64;
+                self.growth + (self.long_growth - self.growth) * fallen
+            }
             _ => self.growth,
         };
         if self.step_share == 0.0 {

@@ -24,6 +24,7 @@ pub(super) fn of(inputs: &Inputs, rules: Rules) -> Option<RingGrowth> {
             growth: 0.4,
             long_growth: 0.4,
             long_bytes: 0,
+            falls_from: 0,
             step_share: 0.0,
         }),
         _ => Some(RingGrowth {
@@ -31,6 +32,7 @@ pub(super) fn of(inputs: &Inputs, rules: Rules) -> Option<RingGrowth> {
             growth: 0.4,
             long_growth: 0.3,
             long_bytes: 512 << 10,
+            falls_from: 256 << 10,
             step_share: 0.25,
         }),
     }

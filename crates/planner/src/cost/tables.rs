@@ -1,10 +1,10 @@
 //! The table of a communicator: every collective, algorithm and protocol (NCCL's
 //! `ncclTopoTuneModel`).
 
-use plan::Algorithm;
 use plan::cost::{
     Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, TreeCorrection,
 };
+use plan::{Algorithm, NcclVersion};
 use program::{Collective, Protocol};
 use topology::CpuArch;
 
@@ -71,7 +71,7 @@ pub fn table(
             ll128: narrow(profile.tree_correction.ll128),
             simple: narrow(profile.tree_correction.simple),
             nvls_tree: rules.corrects_nvls_tree,
-            nvls_tree_on_arm: rules.corrects_nvls_tree_on_arm && is_fast_tray(inputs),
+            nvls_tree_on_arm: tray_limit(inputs, rules),
         },
         latency_factors: LatencyFactors {
             ring_simple,
@@ -82,10 +82,26 @@ pub fn table(
     })
 }
 
-/// Whether hosts have 4 GPUs on Arm, and NVLS leaves them at 96 GB/s (800 Gb/s ports).
-fn is_fast_tray(inputs: &Inputs) -> bool {
+/// The message size, bytes, below which NVLSTree follows the trees' correction in hosts of 4 GPUs
+/// on Arm that NVLS leaves at 96 GB/s (800 Gb/s ports). Source: the times that the binaries of
+/// 2.31.2 and 2.32.3 predict for 2 to 4 hosts.
+fn tray_limit(inputs: &Inputs, rules: Rules) -> Option<u64> {
     let ranks = [inputs.min_local_ranks, inputs.max_local_ranks];
-    inputs.cpu_arch.is(CpuArch::Arm) && ranks == [4, 4] && inputs.nvls_graph.bw_inter >= 96.0
+    let fast = inputs.nvls_graph.bw_inter >= 96.0;
+    if !rules.corrects_nvls_tree_on_arm
+        || !inputs.cpu_arch.is(CpuArch::Arm)
+        || ranks != [4, 4]
+        || !fast
+    {
+        return None;
+    }
+    let newer = rules.version() >= NcclVersion::V2_32;
+    Some(match inputs.nodes {
+        2 if newer => 64 << 20,
+        2 => 512 << 20,
+        4 if newer => 512 << 20,
+        _ => u64::MAX,
+    })
 }
 
 /// The inputs that all parts of the computation share.
