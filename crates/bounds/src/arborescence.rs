@@ -84,7 +84,7 @@ fn circle(parents: &[usize], root: usize) -> Option<Vec<usize>> {
 
 /// The parents of the cheapest tree whose edges are used in both directions (Prim), with the root
 /// in its middle. The root is its own parent.
-pub fn both_ways(costs: &Costs) -> Vec<usize> {
+pub fn in_both_directions(costs: &Costs) -> Vec<usize> {
     let count = costs.len();
     let both = |one: usize, two: usize| costs[one][two] + costs[two][one];
     let mut near: Vec<(f64, usize)> = (0..count).map(|vertex| (both(0, vertex), 0)).collect();
@@ -181,7 +181,7 @@ mod tests {
                         .collect()
                 })
                 .collect();
-            let parents = both_ways(&costs);
+            let parents = in_both_directions(&costs);
             let root = (0..count).find(|it| parents[*it] == *it).unwrap();
             let found = total(&both, &parents, root);
             assert!((found - least(&both, root)).abs() < 1e-9, "{costs:?}");
