@@ -104,14 +104,14 @@ pub fn in_both_directions(costs: &Costs) -> Vec<usize> {
             }
         }
     }
-    let far = |start: usize| walk(&neighbors, start);
-    let end = far(0).0;
-    let (other, parents) = far(end);
+    let from = |start: usize| walk(&neighbors, start);
+    let end = from(0).0;
+    let (other, parents) = from(end);
     let mut path = vec![other];
     while path[path.len() - 1] != end {
         path.push(parents[path[path.len() - 1]]);
     }
-    far(path[path.len() / 2]).1
+    from(path[path.len() / 2]).1
 }
 
 /// The last vertex that a walk from a vertex reaches, and the parents on the way.

@@ -27,6 +27,7 @@ pub mod partition;
 pub mod pieces;
 mod placed;
 pub mod planned;
+mod rank_first;
 mod reroute;
 pub mod rooted;
 mod routes;
