@@ -84,7 +84,7 @@ fn circle(parents: &[usize], root: usize) -> Option<Vec<usize>> {
 
 /// The parents of the cheapest tree whose edges are used in both directions (Prim), with the root
 /// in its middle. The root is its own parent.
-pub fn both_ways(costs: &Costs) -> Vec<usize> {
+pub fn in_both_directions(costs: &Costs) -> Vec<usize> {
     let count = costs.len();
     let both = |one: usize, two: usize| costs[one][two] + costs[two][one];
     let mut near: Vec<(f64, usize)> = (0..count).map(|vertex| (both(0, vertex), 0)).collect();
@@ -104,14 +104,14 @@ pub fn both_ways(costs: &Costs) -> Vec<usize> {
             }
         }
     }
-    let far = |start: usize| walk(&neighbors, start);
-    let end = far(0).0;
-    let (other, parents) = far(end);
+    let from = |start: usize| walk(&neighbors, start);
+    let end = from(0).0;
+    let (other, parents) = from(end);
     let mut path = vec![other];
     while path[path.len() - 1] != end {
         path.push(parents[path[path.len() - 1]]);
     }
-    far(path[path.len() / 2]).1
+    from(path[path.len() / 2]).1
 }
 
 /// The last vertex that a walk from a vertex reaches, and the parents on the way.
@@ -181,7 +181,7 @@ mod tests {
                         .collect()
                 })
                 .collect();
-            let parents = both_ways(&costs);
+            let parents = in_both_directions(&costs);
             let root = (0..count).find(|it| parents[*it] == *it).unwrap();
             let found = total(&both, &parents, root);
             assert!((found - least(&both, root)).abs() < 1e-9, "{costs:?}");

@@ -6,7 +6,7 @@
 
 use plan::certificate::{CapacityGraph, Lengths};
 
-use crate::forest::{RankFirst, by_class};
+use crate::rank_first::{RankFirst, by_class};
 use crate::routes::Network;
 
 /// Times that all pieces are sent.

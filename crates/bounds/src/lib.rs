@@ -10,7 +10,8 @@
 //! fractions. The bounds are those of long messages on NCCL's model of the machine.
 //!
 //! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`], [`gather`], [`rooted`],
-//! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify), [`planned`].
+//! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify),
+//! [`planned`].
 
 mod arborescence;
 pub mod capacity;
@@ -26,6 +27,7 @@ pub mod partition;
 pub mod pieces;
 mod placed;
 pub mod planned;
+mod rank_first;
 mod reroute;
 pub mod rooted;
 mod routes;

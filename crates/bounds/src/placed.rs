@@ -6,7 +6,7 @@ use plan::certificate::{
     CapacityGraph, Direction, Edge, Forest, Fraction, Operation, Route, Tree, WrittenOut, reached,
 };
 
-use crate::forest::{Packed, RankFirst, is_enough};
+use crate::rank_first::{Packed, RankFirst, is_enough};
 use crate::reroute::{Kind, LinkLengths, PlacedEdge, PlacedTree, place};
 use crate::routes::Network;
 

@@ -3,7 +3,7 @@
 //! Unlike exact packing it needs no even switches, and any number of ranks. Costs are floating
 //! point; what the trees reach is computed from their integer loads.
 
-use crate::arborescence::{Costs, both_ways, from_root};
+use crate::arborescence::{Costs, from_root, in_both_directions};
 use crate::routes::{Network, Routes};
 
 /// Trees that are to be placed.
@@ -42,7 +42,7 @@ pub struct PlacedEdge {
 /// How steeply a link's cost grows with its load.
 const STEEPNESS: i32 = 10;
 
-/// Factor by which the links with the most load become dearer when no tree finds a better place.
+/// Factor of the cost of links with the most load, after each round in which they stay so.
 const PENALTY: f64 = 1.25;
 
 /// Links within this share of the most load become dearer.
@@ -143,7 +143,7 @@ impl Search<'_> {
         let parents = match kind {
             Kind::From(root) => from_root(&routes.costs, root),
             Kind::To(root) => from_root(&turned(&routes.costs), root),
-            Kind::BothWays => both_ways(&routes.costs),
+            Kind::BothWays => in_both_directions(&routes.costs),
         };
         grow(&parents, &routes, kind)
     }

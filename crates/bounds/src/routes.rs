@@ -30,7 +30,7 @@ pub struct Routes<'a> {
     network: &'a Network,
     /// Costs from rank to rank.
     pub costs: Costs,
-    /// For each rank and vertex the arc by which the cheapest route arrives.
+    /// For each rank and vertex the last arc of the cheapest route.
     by: Vec<Vec<u32>>,
 }
 

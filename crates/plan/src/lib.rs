@@ -68,6 +68,7 @@ pub mod trail;
 pub mod transport;
 pub mod version;
 
+mod certified_forest;
 mod json;
 mod programs;
 mod schema;

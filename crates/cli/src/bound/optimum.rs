@@ -40,7 +40,7 @@ impl Optimum {
     /// NCCL's share in percent; 100 only for the whole bound.
     pub fn percent(&self) -> String {
         let percent = 100.0 * self.share();
-        match percent >= 99.5 && percent < 99.95 {
+        match (99.5..99.95).contains(&percent) {
             true => format!("{percent:.1} %"),
             false => format!("{percent:.0} %"),
         }

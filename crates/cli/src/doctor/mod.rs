@@ -161,11 +161,12 @@ impl Checked {
     }
 }
 
-pub fn run(
+/// Reads and checks all files, or this machine. Returns also whether one was probed.
+fn check_all(
     arguments: &DoctorArguments,
     environment: &Environment,
     output: &mut Output,
-) -> Result<()> {
+) -> Result<(Vec<Checked>, bool)> {
     let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
     if arguments.files.iter().filter(from_input).count() > 1 {
         bail!("standard input (-) can be read once only; expected files for the others");
@@ -200,6 +201,15 @@ pub fn run(
             findings,
         });
     }
+    Ok((checked, probed))
+}
+
+pub fn run(
+    arguments: &DoctorArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let (checked, probed) = check_all(arguments, environment, output)?;
     // The reader's warnings are among the findings.
     output.warnings.clear();
     let of_amd = |machine: &&Checked| {
