@@ -18,6 +18,7 @@ pub mod graph;
 pub mod guest_map;
 pub mod jobs;
 pub mod memory;
+pub mod nccl_log;
 pub mod plan_file;
 pub mod plugin;
 pub mod proxy;
@@ -67,7 +68,7 @@ const fn target(
 }
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     target("xml", xml::run, xml::seeds, before_choices),
     target("plan", plan_file::run, plan_file::seeds, before_choices),
     target("graph", graph::run, graph::seeds, before_choices),
@@ -97,6 +98,7 @@ pub const TARGETS: [Target; 14] = [
         before_choices,
     ),
     target("settings", settings::run, settings::seeds, before_choices),
+    target("nccl_log", nccl_log::run, nccl_log::seeds, nowhere),
     target("bootstrap", bootstrap::run, bootstrap::seeds, nowhere),
     target("proxy", proxy::run, proxy::seeds, nowhere),
     target("plugin", plugin::run, plugin::seeds, nowhere),
