@@ -29,6 +29,7 @@ pub fn compared(comparison: &Comparison, look: Look) -> String {
     }
     body.push_str(&table.finish());
     if different > 0 {
+        body.push('\n');
         let mut table = Columns::new(look, &["field", "value", "log", "plan"]);
         for it in &comparison.compared {
             for difference in it.differences.iter().take(SHOWN / 2) {
