@@ -3,6 +3,7 @@
 pub mod bound;
 pub mod compare;
 pub mod join;
+pub mod log;
 pub mod machine;
 pub mod nccl_check;
 pub mod nccl_tests;
@@ -29,6 +30,7 @@ use compare::{
     WHAT_IF_EXAMPLES, WhatIfArguments,
 };
 use join::{ID_EXAMPLES, IdArguments};
+use log::{LOG_EXAMPLES, LogArguments};
 use machine::{
     AssumeArguments, COMPLETE_EXAMPLES, CompleteArguments, DOCTOR_EXAMPLES, DoctorArguments,
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
@@ -171,6 +173,9 @@ pub enum Command {
     /// Write the file of a virtual machine from that of its host
     #[command(after_help = VM_EXAMPLES)]
     Vm(VmArguments),
+    /// Read what NCCL logged: what ran, what was chosen, what is odd; and compare it with the plan
+    #[command(after_help = LOG_EXAMPLES)]
+    Log(Box<LogArguments>),
     /// Start an NCCL library on a machine's stand-ins, without a GPU, and compare it with the plan
     #[command(name = "nccl-check", after_help = NCCL_CHECK_EXAMPLES)]
     NcclCheck(NcclCheckArguments),

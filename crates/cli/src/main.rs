@@ -6,7 +6,7 @@
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`diff`], [`program`],
 //! [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
-//! [`doctor`], [`matrix`], [`nccl_check`], [`complete`], [`vm`], [`render`], [`report`],
+//! [`doctor`], [`matrix`], [`log`], [`nccl_check`], [`complete`], [`vm`], [`render`], [`report`],
 //! [`schemas`], [`output`], [`exit`].
 
 mod arguments;
@@ -24,6 +24,7 @@ mod input;
 mod job;
 mod join;
 mod live;
+mod log;
 mod matrix;
 mod nccl_check;
 mod numbers;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
+        Command::Log(arguments) => log::run(arguments, &environment, &mut output),
         Command::NcclCheck(arguments) => nccl_check::run(arguments, &environment, &mut output),
         Command::NcclHost => nccl_check::serve(),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),

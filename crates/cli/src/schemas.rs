@@ -6,6 +6,7 @@ use crate::bound::json::BoundReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
+use crate::log::json::LogReport;
 use crate::matrix::MatrixReport;
 use crate::nccl_check::json::NcclCheckReport;
 use crate::output::Output;
@@ -22,13 +23,14 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 17] = [
+const SCHEMAS: [Kind; 18] = [
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
     ("gpu-test", report::schema::<GpuTestReport>),
+    ("log", report::schema::<LogReport>),
     ("matrix", report::schema::<MatrixReport>),
     ("nccl-check", report::schema::<NcclCheckReport>),
     ("path", report::schema::<PathReport>),

@@ -46,6 +46,20 @@ fn list(corpus: &Path) -> Vec<Trial> {
             move || vendor(name, &file, assume),
         ));
     }
+    for extension in ["log", "txt"] {
+        for file in files(&corpus.join("logs"), extension).unwrap_or_default() {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            tests.push(Trial::test(format!("logs::{name}"), move || log(&file)));
+        }
+    }
+    for (name, topology, assume, most) in LOGS_AND_PLANS {
+        let [file, topology] = [format!("logs/{name}.log"), format!("nccl/{topology}.xml")];
+        let [file, topology] = [corpus.join(file), corpus.join(topology)];
+        let name = format!("planned::{name}");
+        tests.push(Trial::test(name, move || {
+            planned(&file, &topology, assume, most)
+        }));
+    }
     for (name, machine) in MATRICES {
         let file = corpus.join(format!("smi-topo/{name}.txt"));
         tests.push(Trial::ignorable_test(
@@ -98,6 +112,89 @@ const MATRICES: [(&str, &str); 5] = [
     ("8x4090-2switch-1nic", "pcie-8gpu-switch-per-socket"),
     ("workstation-2gpu-PHB", "workstation-2gpu"),
 ];
+
+/// Logs with the topology file of their machine, and how many values differ at most. Versions
+/// before 2.27 are compared with the plan of 2.27.
+const LOGS_AND_PLANS: [(&str, &str, &[&str], usize); 8] = [
+    (
+        "timez-2xA100pcie-nccl2.27.7",
+        "timez-2xA100pcie-nvl-normal",
+        &[],
+        0,
+    ),
+    (
+        "timez-2xA100pcie-fault-nccl2.27.7",
+        "timez-2xA100pcie-mergednic-fault",
+        &[],
+        0,
+    ),
+    ("yccl-test", "yccl-topo", &[], 0),
+    ("yccl-test_peer", "yccl-topo", &[], 0),
+    ("yccl-buffer32_ring_1G", "yccl-topo", &[], 0),
+    (
+        "ncclissue-2node-2xA100pcie-roce-nccl2.30.4.excerpt",
+        "ncclissue-2xA100pcie-roce-ubuntu2",
+        &[],
+        0,
+    ),
+    (
+        "aws-slurm-104",
+        "aws-p4d-24xl-topo",
+        &["--assume", "a100-sxm", "--assume-nic", "speed=100000"],
+        4,
+    ),
+    (
+        "nebius-h100-2node-mlperf-sd",
+        "nebius-h100-v1",
+        &["--assume", "h100-sxm"],
+        16,
+    ),
+];
+
+fn json_of(file: &Path, arguments: &[&str]) -> Result<serde_json::Value, Failed> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+    command.arg("log").arg(file).arg("--json").args(arguments);
+    let output = command.output()?;
+    if !matches!(output.status.code(), Some(0 | 1)) {
+        return Err(Failed::from(String::from_utf8(output.stderr)?));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Every ring, tree and channel is read, and hardly a line is unknown.
+fn log(file: &Path) -> Result<(), Failed> {
+    let log = json_of(file, &[])?;
+    let lines = |name: &str| log["lines"][name].as_u64().unwrap_or(u64::MAX);
+    let unknown = lines("unknown");
+    if lines("broken_channels") > 0 || unknown > lines("all") / 100 {
+        return Err(Failed::from(format!(
+            "{}\n{}",
+            log["lines"], log["unknown"]
+        )));
+    }
+    Ok(())
+}
+
+/// What the log says is as planned.
+fn planned(file: &Path, topology: &Path, assume: &[&str], most: usize) -> Result<(), Failed> {
+    let topology = topology.to_string_lossy();
+    let arguments: Vec<&str> = ["--topology", &topology]
+        .into_iter()
+        .chain(assume.iter().copied())
+        .collect();
+    let log = json_of(file, &arguments)?;
+    let fields = log["comparison"]["fields"].as_array();
+    let differences = fields.into_iter().flatten();
+    let differences = differences.filter_map(|field| field["differences"].as_array());
+    let differences: Vec<_> = differences.flatten().collect();
+    if differences.len() > most || fields.is_none_or(Vec::is_empty) {
+        return Err(Failed::from(format!(
+            "{} values differ: {differences:?}",
+            differences.len()
+        )));
+    }
+    Ok(())
+}
 
 /// `topo complete` writes the golden topology.
 fn vendor(name: &str, file: &Path, assume: &[&str]) -> Result<Completion, Failed> {

@@ -9,15 +9,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: [`read`](mod@read) (bounded input), [`private`] (files that only this user can
+//! In reading order: [`read`](mod@read) (bounded input), [`stream`] (input that
+//! is never held), [`private`] (files that only this user can
 //! access), [`write`](mod@write) (files that are whole or absent).
 
 pub mod private;
 pub mod read;
+pub mod stream;
 pub mod write;
 
 pub use private::Folder;
 pub use read::{ReadError, read, read_text, standard_input};
+pub use stream::Stream;
 pub use write::{WriteError, write};
 
 use rustix::fs::FileType;

@@ -19,6 +19,7 @@ pub mod graph;
 pub mod guest_map;
 pub mod jobs;
 pub mod memory;
+pub mod nccl_log;
 pub mod plan_file;
 pub mod plugin;
 pub mod proxy;
@@ -104,6 +105,7 @@ pub const TARGETS: [Target; 15] = [
         before_choices,
     ),
     target("settings", settings::run, settings::seeds, before_choices),
+    target("nccl_log", nccl_log::run, nccl_log::seeds, nowhere),
     target("bootstrap", bootstrap::run, bootstrap::seeds, nowhere),
     target("proxy", proxy::run, proxy::seeds, nowhere),
     target("plugin", plugin::run, plugin::seeds, nowhere),

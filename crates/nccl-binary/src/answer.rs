@@ -1,7 +1,8 @@
 //! What NCCL decided, as values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+pub use nccl_log::decisions::{ChannelCounts, Connected, Local, Neighbors, Port};
 use plan::Algorithm;
 use program::{Collective, Protocol};
 
@@ -10,6 +11,8 @@ use crate::message::NvlinkDomains;
 /// What NCCL decided for a job. What it did not say is empty or `None`.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
+    /// Not all of it is there: what is missing does not differ.
+    pub is_partial: bool,
     /// NCCL's version as its number, such as 23007.
     pub version: i32,
     /// What NCCL answered instead of a communicator.
@@ -34,6 +37,8 @@ pub struct Answer {
     pub graphs: Option<String>,
     /// By channel the ranks in ring order.
     pub rings: BTreeMap<u32, Vec<u32>>,
+    /// Channels whose ring lacks its last ranks.
+    pub cut_rings: BTreeSet<u32>,
     /// By channel and rank the neighbors in the tree.
     pub trees: BTreeMap<(u32, u32), Neighbors>,
     /// A line with trees was too short for all channels.
@@ -55,28 +60,6 @@ pub struct Answer {
     pub nvlink_domains: Option<NvlinkDomains>,
 }
 
-/// Numbers of channels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChannelCounts {
-    /// Of collectives.
-    pub collectives: u32,
-    /// Of NVLink SHARP.
-    pub nvls: u32,
-    /// Of point-to-point transfers.
-    pub p2p: u32,
-    /// Between one pair of ranks.
-    pub per_peer: u32,
-}
-
-/// The neighbors of a rank in a tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Neighbors {
-    /// Above; `None` for the root.
-    pub up: Option<u32>,
-    /// Below, in NCCL's slots.
-    pub down: [Option<u32>; 3],
-}
-
 /// The predicted times of a collective with a size.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Times {
@@ -84,40 +67,4 @@ pub struct Times {
     pub operations: u32,
     /// By choice, µs.
     pub of: BTreeMap<(Algorithm, Protocol), f32>,
-}
-
-/// How one rank sends to another on a channel.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Connected {
-    /// Directly or through the host's memory.
-    pub local: Option<Local>,
-    /// The sender's port.
-    pub sender: Option<Port>,
-    /// The receiver's port.
-    pub receiver: Option<Port>,
-}
-
-/// A connection inside a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Local {
-    /// GPU to GPU.
-    Direct {
-        /// The rank on the GPU that relays.
-        via: Option<u32>,
-        /// The receiver reads.
-        read: bool,
-    },
-    /// Through the host's memory.
-    SharedMemory,
-}
-
-/// A network port of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Port {
-    /// The plug-in's number.
-    pub device: i32,
-    /// The rank that drives it.
-    pub proxy: u32,
-    /// The NIC reaches the GPU's memory.
-    pub gdr: bool,
 }

@@ -15,19 +15,20 @@
 //!
 //! In reading order: [`line`](mod@line) (bounded lines), [`message`] (heads of messages, several in
 //! one line), [`statement`] (what a message means), [`decisions`] (values that NCCL decides),
-//! [`warning`] (what warnings mean), [`collect`] (statements by rank), [`join`] (ranks of a
-//! communicator), [`odd`] (ranks and hosts that differ from most).
+//! [`warning`] (what warnings mean), [`collect`] (statements by rank), [`log`] (what a log says),
+//! `join` (ranks of a communicator), [`odd`] (ranks and hosts that differ from most).
 
 pub mod collect;
 mod cursor;
 pub mod decisions;
-pub mod join;
+mod join;
 pub mod line;
+pub mod log;
 pub mod message;
 pub mod odd;
 pub mod statement;
 pub mod warning;
 
 pub use collect::Collector;
-pub use join::{Communicator, Log};
+pub use log::{Communicator, Log};
 pub use statement::Statement;

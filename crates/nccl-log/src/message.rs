@@ -54,7 +54,7 @@ const WORDS: [(&str, Level); 7] = [
     ("NCCL VERSION ", Level::Other),
 ];
 
-/// Names of hosts, by which a name is found that stands right behind other text.
+/// Names of hosts. They part a name from other text right before it.
 pub trait Hosts {
     /// The length of the longest known host name at the end of a text.
     fn known_end(&self, text: &str) -> Option<usize>;
@@ -116,18 +116,22 @@ struct Head<'a> {
 fn find<'a>(line: &'a str, rest: &'a str, hosts: &impl Hosts) -> Option<Head<'a>> {
     let offset = line.len() - rest.len();
     let mut from = 0;
-    while let Some(at) = rest[from..].find("NCCL ") {
+    // One letter is found faster than a word.
+    while let Some(at) = rest[from..].find('N') {
         let at = from + at;
         if let Some((word, level)) = level_at(&rest[at..]) {
             return Some(head(line, offset, offset + at, word, level, hosts));
         }
-        from = at + 5;
+        from = at + 1;
     }
     old(line, offset, hosts)
 }
 
 /// The words at the beginning of a text. A text may be empty, so the last space may lack.
 fn level_at(text: &str) -> Option<(usize, Level)> {
+    if !text.starts_with("NCCL ") {
+        return None;
+    }
     WORDS.into_iter().find_map(|(word, level)| {
         let bare = word.trim_end();
         let rest = text.strip_prefix(bare)?;

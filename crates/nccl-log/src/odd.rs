@@ -2,21 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::join::{HostFacts, RankFacts};
+use crate::log::{HostFacts, Oddity, RankFacts};
 use crate::statement::Stage;
-
-/// A value of which some hosts or ranks have another one than most.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Oddity {
-    /// What differs, such as `NCCL_IB_HCA`.
-    pub what: String,
-    /// The value of most.
-    pub usual: String,
-    /// How many have it.
-    pub usual_count: usize,
-    /// Other values, and who has them.
-    pub others: Vec<(String, Vec<String>)>,
-}
 
 /// Settings that every host has for itself.
 const OWN: [&str; 4] = [

@@ -3,7 +3,7 @@
 /// A kind of warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meaning {
-    /// Words by which the warning is known; all must be there.
+    /// Words of the warning; all must be there.
     pub words: &'static [&'static str],
     /// What it means.
     pub means: &'static str,

@@ -74,6 +74,9 @@ pub(super) fn kinds(answer: &Answer, expansion: &Expansion, tally: &mut Tally) {
     }
     for (ends, connection) in &planned(expansion) {
         let said = answer.connections.get(ends).map_or(Kind::None, Kind::said);
+        if answer.is_partial && said == Kind::None {
+            continue;
+        }
         let planned = Kind::planned(connection);
         tally.compare(what(ends), &said, &planned, Kind::show);
     }
@@ -110,13 +113,15 @@ pub(super) fn ports(answer: &Answer, plan: &Plan, expansion: &Expansion, tally: 
         network = true;
         let what = what(ends);
         let planned = (Some(port(sender)), Some(port(receiver)));
-        tally.compare(format!("{what}, sender"), &said.sender, &planned.0, show);
-        tally.compare(
-            format!("{what}, receiver"),
-            &said.receiver,
-            &planned.1,
-            show,
-        );
+        let ends = [
+            ("sender", said.sender, planned.0),
+            ("receiver", said.receiver, planned.1),
+        ];
+        for (end, said, planned) in ends {
+            if said.is_some() || !answer.is_partial {
+                tally.compare(format!("{what}, {end}"), &said, &planned, show);
+            }
+        }
     }
     if !network {
         tally.absent("no ring or tree uses the network");

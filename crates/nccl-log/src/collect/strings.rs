@@ -1,6 +1,6 @@
 //! Texts that are kept once.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::message::Hosts;
 
@@ -19,6 +19,8 @@ const MOST_BYTES: usize = 2048;
 pub struct Strings {
     texts: Vec<Box<str>>,
     numbers: FxHashMap<Box<str>, Text>,
+    /// By a class and a text the number of both joined.
+    pairs: FxHashMap<(&'static str, Text), Text>,
 }
 
 impl Strings {
@@ -45,6 +47,18 @@ impl Strings {
         number
     }
 
+    /// Keeps a class and a text, joined: `P2P/` and `IPC`.
+    pub fn keep_joined(&mut self, class: &'static str, text: &str) -> Text {
+        let own = self.keep(text);
+        let known = self.pairs.get(&(class, own));
+        if let Some(number) = known {
+            return *number;
+        }
+        let number = self.keep(&format!("{class}{text}"));
+        self.pairs.insert((class, own), number);
+        number
+    }
+
     /// The text of a number.
     pub fn text(&self, number: Text) -> &str {
         self.texts.get(number.0 as usize).map_or("", |text| text)
@@ -53,7 +67,11 @@ impl Strings {
 
 /// Names of hosts that began a line.
 #[derive(Debug, Default)]
-pub struct KnownHosts(Vec<Box<str>>);
+pub struct KnownHosts {
+    names: FxHashSet<Box<str>>,
+    /// The last one that was added.
+    last: Box<str>,
+}
 
 /// Most names that are compared.
 const MOST_HOSTS: usize = 4096;
@@ -61,15 +79,19 @@ const MOST_HOSTS: usize = 4096;
 impl KnownHosts {
     /// Remembers a host.
     pub fn add(&mut self, host: &str) {
-        if self.0.len() < MOST_HOSTS && !self.0.iter().any(|it| **it == *host) {
-            self.0.push(host.into());
+        if *self.last == *host {
+            return;
+        }
+        self.last = host.into();
+        if self.names.len() < MOST_HOSTS && !self.names.contains(host) {
+            self.names.insert(host.into());
         }
     }
 }
 
 impl Hosts for KnownHosts {
     fn known_end(&self, text: &str) -> Option<usize> {
-        let known = self.0.iter().filter(|host| text.ends_with(&***host));
+        let known = self.names.iter().filter(|host| text.ends_with(&***host));
         known.map(|host| host.len()).max()
     }
 }

@@ -228,9 +228,9 @@ impl Collector {
             } => self.strings.keep("SHM"),
             Transport::Local { kind, .. } => {
                 let kind = kind.split('/').next().unwrap_or(kind);
-                self.strings.keep(&format!("P2P/{kind}"))
+                self.strings.keep_joined("P2P/", kind)
             }
-            Transport::Network { name, .. } => self.strings.keep(&format!("NET/{name}")),
+            Transport::Network { name, .. } => self.strings.keep_joined("NET/", name),
             Transport::Other(how) => {
                 let kind = how.split('/').next().unwrap_or(how);
                 self.strings.keep(kind)

@@ -189,8 +189,8 @@ fn transport<'a>(
             let mut parts = rest.split('/');
             let kind = parts.next().unwrap_or(rest);
             let via = (kind == "indirect").then(|| parts.next().and_then(crate::cursor::number));
-            let is_foreign = |it: &str| it.contains(' ') && !"direct pointer".starts_with(it);
-            if kind.is_empty() || rest.split('/').any(is_foreign) {
+            let is_other_text = |it: &str| it.contains(' ') && !"direct pointer".starts_with(it);
+            if kind.is_empty() || rest.split('/').any(is_other_text) {
                 cursor.word("P2P/")?;
                 return None;
             }

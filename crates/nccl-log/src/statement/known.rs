@@ -33,8 +33,8 @@ const BEGINNINGS: [(u8, &[&str]); 27] = [
             "Comm config",
             "Comm 0x",
             "CUDA Dev ",
-            "Could not find real path",
-            "Could not get ",
+            "Count not open",
+            "Could not ",
             "CollNet",
             "Creating ",
             "Cuda ",
@@ -202,7 +202,7 @@ const BEGINNINGS: [(u8, &[&str]); 27] = [
     (b's', &["symmetricSupport", "send", "symk", "shm"]),
 ];
 
-/// Words by which a message is known wherever they stand.
+/// Words anywhere in a message that make it known.
 const WORDS: [&str; 14] = [
     " Alloc Size ",
     " CallocAsync Size ",

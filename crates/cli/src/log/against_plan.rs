@@ -1,0 +1,299 @@
+//! What NCCL logged, compared with the plan for a machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use nccl_binary::answer::Answer;
+use nccl_binary::compare::{Compared, Field, Planned, compare_partly};
+use nccl_log::log::RankFacts;
+use nccl_log::{Communicator, Log};
+use planner::{NcclVersion, Settings};
+use probe::complete::Assumptions;
+use topology::xml::{Document, Element, Tag, c_int};
+
+use crate::arguments::log::LogArguments;
+use crate::arguments::{JobArguments, Variables};
+use crate::environment::Environment;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::sources;
+use crate::{job, rank_order};
+
+/// The comparison of one communicator.
+#[derive(Debug)]
+pub struct Comparison {
+    /// Which communicator of the log.
+    pub communicator: usize,
+    /// The machine's name.
+    pub machine: String,
+    /// Hosts of the job.
+    pub hosts: u32,
+    /// The version as which the plan is made.
+    pub version: NcclVersion,
+    /// What was compared; fields that the log does not say are left out.
+    pub compared: Vec<Compared>,
+    /// What a reader must know about the comparison.
+    pub notes: Vec<String>,
+}
+
+impl Comparison {
+    pub fn differs(&self) -> bool {
+        self.compared.iter().any(|it| !it.differences.is_empty())
+    }
+}
+
+/// Settings that name files or describe logging; they do not belong to the job's decisions here.
+const IGNORED: [&str; 5] = [
+    "NCCL_TOPO_FILE",
+    "NCCL_GRAPH_FILE",
+    "NCCL_CONF_FILE",
+    "NCCL_TUNER_CONFIG_FILE",
+    "NCCL_HOSTID",
+];
+
+/// Plans the largest communicator of the log and compares.
+pub fn compare(
+    log: &Log,
+    topology: &Path,
+    arguments: &LogArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Comparison> {
+    let ranked = log.communicators.iter().enumerate();
+    // The first of the largest.
+    let largest = ranked
+        .rev()
+        .max_by_key(|(_, it)| (it.ranks, it.decisions.rings.len()));
+    let Some((number, communicator)) = largest.filter(|(_, it)| it.ranks > 0) else {
+        bail!("the log names no communicator; expected lines such as `comm … - Init COMPLETE`");
+    };
+    let mut notes = Vec::new();
+    let version = version(log, arguments, &mut notes)?;
+    let hosts = arguments.hosts.unwrap_or(communicator.nodes.max(1));
+    let variables = settings(log, arguments, &mut notes);
+    let settings = Settings::with_variables(version, variables);
+    let mut job_arguments = JobArguments {
+        hosts,
+        nvlink_domain: arguments.nvlink_domain,
+        assume: arguments.assume.clone(),
+        rank_order: rank_order::HOST.to_owned(),
+        ..JobArguments::of_file(
+            topology.to_owned(),
+            Variables {
+                set: Vec::new(),
+                nccl: Some(version),
+            },
+        )
+    };
+    let machines = sources::machines(&job_arguments, output)?;
+    let name = machines
+        .first()
+        .map(|it| it.name.clone())
+        .unwrap_or_default();
+    if let Some(machine) = machines.first() {
+        job_arguments.gpus = gpus(communicator, hosts, &machine.document, &mut notes)?;
+        // NCCL numbers the GPUs of such a file in rank order.
+        let all = planner::gpu_devices(&machine.document).len() as u32;
+        let is_assumed = arguments.assume.all() != Assumptions::default();
+        if is_assumed && job_arguments.gpus.is_some() && communicator.ranks == all * hosts {
+            job_arguments.gpus = None;
+            notes.push("the file has no GPUs: took them in the file's order".to_owned());
+        }
+    }
+    let _progress = Progress::new(environment, "planning");
+    let job = job::job(machines, &job_arguments, environment, output)?;
+    let answer = answer(log, communicator);
+    let planned = planner::plan(&job, &settings);
+    let compared = match planned {
+        Ok(planned) => {
+            let (plan, costs) = (planned.plan(), planned.logged_costs());
+            compare_partly(&answer, Planned::Plan(&plan, &costs))
+        }
+        Err(error) => bail!("{name}: NCCL would refuse this job ({error}), but the log has it"),
+    };
+    let said = compared
+        .into_iter()
+        .filter(|it| it.values > 0 && it.field != Field::Outcome);
+    Ok(Comparison {
+        communicator: number,
+        machine: name,
+        hosts,
+        version,
+        compared: said.collect(),
+        notes,
+    })
+}
+
+/// The version as which to plan: the log's or the nearest that is known.
+fn version(log: &Log, arguments: &LogArguments, notes: &mut Vec<String>) -> Result<NcclVersion> {
+    if let Some(version) = arguments.variables.nccl {
+        return Ok(version);
+    }
+    let said = log.versions.iter().max_by_key(|(_, count)| **count);
+    let Some((said, _)) = said else {
+        notes.push(format!(
+            "the log does not say its version: planned as NCCL {} decides (--nccl)",
+            NcclVersion::NEWEST
+        ));
+        return Ok(NcclVersion::NEWEST);
+    };
+    let number = said.split('+').next().unwrap_or(said);
+    let mut parts = number.split('.').map_while(|it| it.parse::<u32>().ok());
+    let (major, minor) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    if let Ok(version) = format!("{major}.{minor}").parse::<NcclVersion>() {
+        if version.name() != number {
+            notes.push(format!(
+                "planned as NCCL {version} decides; the log is of {said}"
+            ));
+        }
+        return Ok(version);
+    }
+    let version = match (major, minor) < (2, 27) {
+        true => NcclVersion::ALL[0],
+        false => NcclVersion::NEWEST,
+    };
+    notes.push(format!(
+        "NCCL {said} is not modelled: planned as NCCL {version} decides, which may differ"
+    ));
+    Ok(version)
+}
+
+/// NCCL's variables of the job, and those of the command line.
+fn settings(log: &Log, arguments: &LogArguments, notes: &mut Vec<String>) -> Vec<(String, String)> {
+    let mut all: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
+    for facts in log.hosts.values() {
+        for (name, values) in &facts.settings {
+            all.entry(name).or_default().extend(values);
+        }
+    }
+    // NCCL tries the network's reduction, and goes without it if it fails.
+    let fails = |words: &str| log.warnings.iter().any(|it| it.text.contains(words));
+    let no_collnet = fails("Cannot initialize CollNet");
+    let mut settings = Vec::new();
+    for (name, values) in all {
+        if IGNORED.contains(&name.as_str()) || (no_collnet && name == "NCCL_COLLNET_ENABLE") {
+            continue;
+        }
+        let mut values = values.into_iter();
+        match (values.next(), values.next()) {
+            (Some(only), None) => settings.push((name.clone(), only.clone())),
+            _ => notes.push(format!("{name} differs between ranks and is left out")),
+        }
+    }
+    settings.extend(arguments.variables.set.iter().cloned());
+    settings
+}
+
+/// The GPUs of a host in rank order, as a list for --gpus; `None` if they are all in order.
+fn gpus(
+    communicator: &Communicator,
+    hosts: u32,
+    document: &Document,
+    notes: &mut Vec<String>,
+) -> Result<Option<String>> {
+    let all = planner::gpu_devices(document);
+    if communicator.ranks % hosts != 0 {
+        bail!(
+            "{} ranks are not spread evenly over {hosts} hosts; expected equal hosts (--hosts)",
+            communicator.ranks
+        );
+    }
+    let each = communicator.ranks / hosts;
+    if each as usize > all.len() {
+        bail!(
+            "the log has {each} ranks per host, and {} has {} GPUs; expected the file of that machine",
+            document.file,
+            all.len()
+        );
+    }
+    let first: Vec<&RankFacts> = first_host(communicator, each);
+    let devices = match first.len() == each as usize {
+        true => devices(&first, document, &all),
+        false => None,
+    };
+    let Some(devices) = devices else {
+        if (each as usize) < all.len() {
+            notes.push(format!(
+                "the log does not say which GPUs: took the first {each}"
+            ));
+        }
+        let first: Vec<i32> = all.iter().copied().take(each as usize).collect();
+        return Ok((first.len() < all.len()).then(|| list(&first)));
+    };
+    Ok((devices != all).then(|| list(&devices)))
+}
+
+/// The ranks of the first host, if ranks go from host to host.
+fn first_host(communicator: &Communicator, each: u32) -> Vec<&RankFacts> {
+    let members = communicator.members.iter();
+    let first = members.filter(|it| it.rank.is_some_and(|rank| rank < each));
+    first.collect()
+}
+
+/// Their device numbers: by bus id, by the driver's number, or by the process's.
+fn devices(ranks: &[&RankFacts], document: &Document, all: &[i32]) -> Option<Vec<i32>> {
+    let mut by_bus = BTreeMap::new();
+    bus_ids(&document.root, None, &mut by_bus);
+    let distinct = |found: Option<Vec<i32>>| {
+        found.filter(|devices| {
+            let set: BTreeSet<&i32> = devices.iter().collect();
+            set.len() == devices.len() && devices.iter().all(|it| all.contains(it))
+        })
+    };
+    let of_bus = ranks
+        .iter()
+        .map(|it| by_bus.get(&it.bus_id?).copied())
+        .collect();
+    let number = |it: Option<u32>| it.and_then(|it| i32::try_from(it).ok());
+    let of_driver = ranks.iter().map(|it| number(it.nvml_device)).collect();
+    let of_process = ranks.iter().map(|it| number(it.gpu)).collect();
+    distinct(of_bus)
+        .or_else(|| distinct(of_driver))
+        .or_else(|| distinct(of_process))
+}
+
+/// Device numbers of GPUs by their bus id as NCCL's number: 0000:1b:00.0 is 0x1b000.
+fn bus_ids(element: &Element, bus: Option<&str>, found: &mut BTreeMap<u64, i32>) {
+    for child in &element.children {
+        if child.tag == Tag::Gpu {
+            let digits: String = bus
+                .unwrap_or("")
+                .chars()
+                .filter(char::is_ascii_hexdigit)
+                .collect();
+            if let (Ok(number), Some(dev)) = (u64::from_str_radix(&digits, 16), child.get("dev")) {
+                found.insert(number, c_int(dev));
+            }
+        }
+        bus_ids(child, child.get("busid").or(bus), found);
+    }
+}
+
+fn list(devices: &[i32]) -> String {
+    let devices: Vec<String> = devices.iter().map(i32::to_string).collect();
+    devices.join(",")
+}
+
+/// The log as an answer of NCCL.
+fn answer(log: &Log, communicator: &Communicator) -> Answer {
+    let decisions = &communicator.decisions;
+    Answer {
+        warnings: log.warnings.iter().map(|it| it.text.clone()).collect(),
+        ranks: Some(communicator.ranks),
+        nodes: Some(communicator.nodes),
+        channels: decisions.counts,
+        nvls: decisions.nvls,
+        p2p_chunk: decisions.p2p_chunk,
+        rings: decisions.rings.clone(),
+        cut_rings: decisions.cut_rings.clone(),
+        trees: decisions.trees.clone(),
+        trees_cut: decisions.trees_cut,
+        nvls_heads: decisions.nvls_heads.clone(),
+        nvls_trees: decisions.nvls_trees.clone(),
+        connections: decisions.connections.clone(),
+        model: decisions.model.clone(),
+        choices: decisions.choices.clone(),
+        ..Answer::default()
+    }
+}
