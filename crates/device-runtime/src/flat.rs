@@ -153,12 +153,7 @@ impl Resolve<'_> {
         flat
     }
 
-    fn operand(
-        &self,
-        operand: &BoundOperand,
-        source: bool,
-        tables: &mut Vec<u64>,
-    ) -> FlatOperand {
+    fn operand(&self, operand: &BoundOperand, source: bool, tables: &mut Vec<u64>) -> FlatOperand {
         match *operand {
             BoundOperand::None => FlatOperand::default(),
             BoundOperand::Multicast { offset, stride } => FlatOperand {
