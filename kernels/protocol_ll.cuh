@@ -12,11 +12,11 @@ namespace TOPO_NAMESPACE {
 struct LowLatency {
   static constexpr u64 DATA = 8;
   static constexpr u64 LINE = 16;
-  // Lines under way per thread, 64 bytes.
+  // Lines in flight per thread, 64 bytes.
   static constexpr u32 LINES = 4;
 
-  // Waits for COUNT lines, `step` bytes apart, and takes their data. All are loaded before the first
-  // flag is looked at.
+  // Waits for COUNT lines, `step` bytes apart, and takes their data. All are loaded before a flag
+  // is looked at.
   template <u32 COUNT>
   TOPO_DEVICE static void wait_for_lines(const u8* place, u64 step, u32 flag, u64 (&data)[COUNT], Shared& shared) {
     Patience patience(shared);

@@ -16,7 +16,7 @@ struct LowLatency128 {
   static constexpr u32 LINE_THREADS = 8;
   // Pairs of lines of a warp, one for each eight threads.
   static constexpr u32 PAIRS = WARP / LINE_THREADS;
-  // Pairs under way per thread: 64 bytes; of elements of a byte 32, whose arithmetic needs registers.
+  // Pairs in flight per thread: 64 bytes, or 32, because arithmetic of bytes needs registers.
   template <class E>
   static constexpr u32 UNDER_WAY = E::SMALL ? 1 : 2;
 
@@ -54,7 +54,7 @@ struct LowLatency128 {
     return (low & 15) == 0;
   }
 
-  // Where a line of the pairs under way is in a slot, after the thread's part of the first.
+  // Where a line of the pairs in flight is in a slot, after the thread's part of the first.
   TOPO_DEVICE static constexpr u32 line_at(u32 i) { return (i / 2 * PAIRS * 2 + i % 2) * LINE; }
 
   // Moves UNDER_WAY whole pairs of each eight threads; the warp's begin with this one.
@@ -121,8 +121,8 @@ struct LowLatency128 {
     schedule_point();
   }
 
-  // Whether all threads of the warp say that their lines have come, or the launch is to end. The vote
-  // also keeps threads without a flag from reading before the flags arrive.
+  // Whether all threads of the warp say that their lines have come, or the launch is to end. The
+  // vote also keeps threads without a flag from reading before the flags arrive.
   TOPO_DEVICE static bool voted(bool come, const u8* place, u64 flag, Patience& patience) {
     const bool all = warp_all(come);
     count_used();

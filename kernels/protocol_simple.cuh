@@ -37,8 +37,8 @@ struct Range {
   u32 first, end;
 };
 
-// Moves the vector at an offset of the first source to destinations, and COUNT - 1 more, `step` bytes
-// apart.
+// Moves the vector at an offset of the first source to destinations, and COUNT - 1 more, `step`
+// bytes apart.
 template <class E, u32 COUNT, bool SHIFT>
 TOPO_DEVICE void copy_vectors(const Stage& stage, Range to, u64 offset, u32 step) {
   Vector values[COUNT];
@@ -146,17 +146,8 @@ struct Simple {
     const u64 head = (16 - start % 16) % 16 + (shifts ? 16 : 0);
     const u64 tail = shifts ? 16 : 0;
     const u32 vectors = together && bytes > head + tail ? (u32)((bytes - head - tail) / 16) : 0;
-    if (stage.source_count == 1) {
-      if (shifts)
-        copy<E, SHIFTED, true>(stage, to, head, vectors, worker, workers);
-      else
-        copy<E, COPIED, false>(stage, to, head, vectors, worker, workers);
-    } else if (shifts) {
-      reduce<E, SHIFTED, true>(stage, to, head, vectors, worker, workers);
-    } else {
-      reduce<E, REDUCED<E>, false>(stage, to, head, vectors, worker, workers);
-    }
-    // Words if all places are aligned for them, else elements.
+    // Words if all places are aligned for them, else elements. They come first: while vectors are
+    // moved, registers are few.
     const u32 width = (differ | start) % 4 == 0 ? 8 : (u32)sizeof(typename E::Storage);
     u64 at = (u64)worker * width;
     u64 end = vectors == 0 ? bytes : head;
@@ -172,6 +163,16 @@ struct Simple {
       move_word<E>(stage, to, at, left < width ? left : width);
       at += (u64)workers * width;
       schedule_point();
+    }
+    if (stage.source_count == 1) {
+      if (shifts)
+        copy<E, SHIFTED, true>(stage, to, head, vectors, worker, workers);
+      else
+        copy<E, COPIED, false>(stage, to, head, vectors, worker, workers);
+    } else if (shifts) {
+      reduce<E, SHIFTED, true>(stage, to, head, vectors, worker, workers);
+    } else {
+      reduce<E, REDUCED<E>, false>(stage, to, head, vectors, worker, workers);
     }
   }
 

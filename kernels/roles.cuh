@@ -8,8 +8,8 @@
 namespace TOPO_NAMESPACE {
 
 // Warp 0. Its threads handle the operands of a step in parallel: 0 to 7 the sources, 8 to 15 the
-// destinations, 16 to 31 the signals to wait for, four threads for the shares of each. Threads 12 to
-// 15 also handle the signals to send: a step with more than four destinations has no FIFO among
+// destinations, 16 to 31 the signals to wait for, four threads for the shares of each. Threads 12
+// to 15 also handle the signals to send: a step with more than four destinations has no FIFO among
 // them.
 struct Waiter {
   static constexpr u32 GIVEN = OPERANDS - MOST_SIGNALS;

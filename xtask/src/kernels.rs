@@ -15,11 +15,17 @@ use clap::Args;
 use device_runtime::source;
 use sha2::{Digest, Sha256};
 
+use crate::sass;
 use crate::workspace::{exit, repository, target, write_beside};
 
-/// Most registers of a thread: two blocks of 448 threads share the 65536 registers of a
-/// multiprocessor.
-const MOST_REGISTERS: u32 = 72;
+/// Most registers of a thread: two blocks of 448 threads, or one (`kernels/device.cuh`), share the
+/// 65536 registers of a multiprocessor.
+const fn most_registers(capability: u32) -> u32 {
+    match capability {
+        86 | 89 | 120 => 144,
+        _ => 72,
+    }
+}
 
 /// The level of compression.
 const LEVEL: i32 = 19;
@@ -51,6 +57,7 @@ struct Resources {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let kept = kept();
     let (mut report, mut verified) = (String::new(), String::new());
+    let mut instructions = Instructions::default();
     let mut problems = Vec::new();
     for target in TARGETS {
         if !arguments.only.is_empty() && !arguments.only.contains(&target.capability) {
@@ -74,6 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         );
         report.push_str(&built.report);
         problems.extend(built.beyond.iter().cloned());
+        problems.extend(instructions.add(&target, &built.image)?);
         if !same && arguments.check {
             problems.push(format!(
                 "{}: the sources give something else",
@@ -87,13 +95,21 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             verified.push_str(&verified_line(&target)?);
         }
     }
-    print!("{report}");
+    print!("{report}{}", instructions.report);
+    if let Some(why) = &instructions.not_run {
+        println!("the machine code is not checked: not run: {why}");
+    }
     if arguments.only.is_empty() {
-        for (name, text) in [
+        let sources = format!("{}\n", prebuilt::fingerprint());
+        let mut files = vec![
             (RESOURCES, report),
             (VERIFIED, verified),
-            ("sources.sha256", format!("{}\n", prebuilt::fingerprint())),
-        ] {
+            ("sources.sha256", sources),
+        ];
+        if instructions.not_run.is_none() {
+            files.push((INSTRUCTIONS, instructions.report));
+        }
+        for (name, text) in files {
             let file = kept.join(name);
             let same = fs::read_to_string(&file).is_ok_and(|before| before == text);
             if !same && arguments.check {
@@ -108,6 +124,50 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     Ok(exit(problems.is_empty()))
 }
+
+/// What the machine code of all targets has, if the disassembler can be installed.
+#[derive(Default)]
+struct Instructions {
+    report: String,
+    /// Why nothing is checked.
+    not_run: Option<String>,
+}
+
+impl Instructions {
+    /// Adds an image. Returns what is not as it must be.
+    fn add(&mut self, target: &Target, image: &[u8]) -> Result<Vec<String>> {
+        if target.form == Form::Ptx || self.not_run.is_some() {
+            return Ok(Vec::new());
+        }
+        match sass::install() {
+            Ok(disassembler) => sass::inspect(&disassembler, target, image, &mut self.report),
+            Err(error) => {
+                self.not_run = Some(format!("{error:#}"));
+                Ok(Vec::new())
+            }
+        }
+    }
+}
+
+/// Disassembles the committed image of a target. Returns what is not as it must be, or as
+/// committed.
+///
+/// # Errors
+/// The image cannot be read or disassembled.
+pub fn check_instructions(target: &Target, disassembler: &Path) -> Result<Vec<String>> {
+    let name = target.file();
+    let image = fs::read(kept().join(&name)).with_context(|| format!("reading {name}"))?;
+    let image = prebuilt::unpack(&image).map_err(|why| anyhow!("{name}: {why}"))?;
+    let mut report = String::new();
+    let mut problems = sass::inspect(disassembler, target, &image, &mut report)?;
+    let known = fs::read_to_string(kept().join(INSTRUCTIONS)).unwrap_or_default();
+    let missing = report.lines().filter(|line| !known.contains(line));
+    problems.extend(missing.map(|line| format!("{INSTRUCTIONS} lacks `{line}`")));
+    Ok(problems)
+}
+
+/// The file with what the machine code of each kernel has.
+const INSTRUCTIONS: &str = "instructions.txt";
 
 /// The file with the resources of each kernel.
 const RESOURCES: &str = "resources.txt";
@@ -274,6 +334,7 @@ fn report_resources(
     problems: &mut Vec<String>,
 ) -> Result<()> {
     let kernels = resources(log);
+    let most = most_registers(target.capability);
     if kernels.len() != device_runtime::Kernel::all().len() {
         bail!(
             "{}: the assembler tells of {} kernels, expected {}:\n{log}",
@@ -292,9 +353,9 @@ fn report_resources(
             needs.spill_bytes,
             needs.shared_bytes
         )?;
-        if needs.spill_bytes > 0 || needs.registers > MOST_REGISTERS {
+        if needs.spill_bytes > 0 || needs.registers > most {
             problems.push(format!(
-                "sm_{} {name}: {} registers and {} spilled bytes; expected at most {MOST_REGISTERS} and none",
+                "sm_{} {name}: {} registers and {} spilled bytes; expected at most {most} and none",
                 target.capability, needs.registers, needs.spill_bytes
             ));
         }

@@ -1,8 +1,10 @@
 //! The chores that tests call too: [`bless`] records expectations, [`kernels`] compiles for GPUs,
-//! [`sanitize`] runs tests under a sanitizer, [`tidy`] checks the repository's rules.
+//! [`sass`] reads their machine code, [`sanitize`] runs tests under a sanitizer, [`tidy`] checks
+//! the repository's rules.
 
 pub mod bless;
 pub mod kernels;
 pub mod sanitize;
+pub mod sass;
 pub mod tidy;
 pub mod workspace;

@@ -1,6 +1,6 @@
 //! Compiles the kernels for every GPU with NVRTC and compares resources and images with the
-//! committed ones; runs them on the emulator with a sanitizer. A test that cannot run here says
-//! why.
+//! committed ones; disassembles those; runs the kernels on the emulator with a sanitizer. A test
+//! that cannot run here says why.
 //!
 //! An image whose sources are recorded by `cargo xtask kernels` is compiled again only if
 //! `TOPO_KERNELS` is set.
@@ -13,6 +13,7 @@ use backend_cuda::prebuilt::{Form, TARGETS, Target};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use xtask::kernels;
 use xtask::sanitize::{self, Sanitizer};
+use xtask::sass;
 
 /// Set this to run ThreadSanitizer too, which compiles the standard library first.
 const THREADS: &str = "TOPO_THREAD_SANITIZER";
@@ -27,6 +28,12 @@ fn main() -> ExitCode {
         let name = format!("compiled::{form}_{}", target.capability);
         Trial::ignorable_test(name, move || compiles(&target))
     });
+    let machine_code = TARGETS.into_iter().filter(|it| it.form == Form::Cubin);
+    let disassembled = machine_code.map(|target| {
+        let name = format!("disassembled::machine_code_{}", target.capability);
+        Trial::ignorable_test(name, move || has_the_instructions(&target))
+    });
+    let compiled = compiled.chain(disassembled);
     let watched = [
         ("sanitizers::address", Sanitizer::Address),
         ("sanitizers::thread", Sanitizer::Thread),
@@ -62,6 +69,22 @@ fn compiles(target: &Target) -> Result<Completion, Failed> {
         Err(why) => return Ok(Completion::ignored_with(format!("not run: {why}"))),
     };
     let problems = kernels::check(target, &compiler).map_err(|error| format!("{error:#}"))?;
+    match problems.is_empty() {
+        true => Ok(Completion::Completed),
+        false => Err(problems.join("\n").into()),
+    }
+}
+
+/// Compares the machine code of a committed image with what it must be.
+fn has_the_instructions(target: &Target) -> Result<Completion, Failed> {
+    static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let installed = INSTALLED.get_or_init(|| sass::install().map_err(|error| format!("{error:#}")));
+    let disassembler = match installed {
+        Ok(disassembler) => disassembler,
+        Err(why) => return Ok(Completion::ignored_with(format!("not run: {why}"))),
+    };
+    let problems = kernels::check_instructions(target, disassembler);
+    let problems = problems.map_err(|error| format!("{error:#}"))?;
     match problems.is_empty() {
         true => Ok(Completion::Completed),
         false => Err(problems.join("\n").into()),

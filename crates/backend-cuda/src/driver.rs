@@ -49,6 +49,9 @@ pub struct Cuda {
     apart: Vec<(u32, u32, String)>,
 }
 
+/// Most bytes of a copy that is timed; longer ones take as much longer.
+const MOST_TIMED: u64 = 64 << 20;
+
 impl Cuda {
     /// Opens GPUs.
     ///
@@ -396,6 +399,14 @@ impl DeviceDriver for Cuda {
             lock(&self.staging).push((place, staging));
         }
         Ok(())
+    }
+
+    fn copy_time_us(&self, place: u32, bytes: u64) -> Result<f64, String> {
+        if bytes == 0 {
+            return Ok(0.0);
+        }
+        let bandwidth = self.copy_bandwidth(place, bytes.min(MOST_TIMED))?;
+        Ok(bytes as f64 / (bandwidth * 1e3))
     }
 
     fn resident_blocks(&self, place: u32, kernel: Kernel, threads: u32) -> Result<u32, String> {

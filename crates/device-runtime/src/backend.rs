@@ -9,7 +9,7 @@ use executor::backend::{
 };
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
-use executor::{Choice, Error, Request, Waiting};
+use executor::{Choice, Error, Memory, Request, Waiting};
 use program::{BoundProgram, Schedule, Transfer};
 use program::{Protocol, Reduction};
 
@@ -110,6 +110,17 @@ impl<M: DeviceDriver> Kernels<M> {
             end_ns: blocks.iter().map(|[_, end]| *end).max().unwrap_or(0),
         });
         self.shared.note(spans);
+        Ok(())
+    }
+
+    /// Times copies as long as those of a launch into and out of the window.
+    fn time_copies(&self, memory: &Memory<'_>) -> Result<(), Error> {
+        let mut time_us = 0.0;
+        for bytes in [memory.input_bytes(), memory.output_bytes()] {
+            let took = self.shared.driver.copy_time_us(self.device(), bytes as u64);
+            time_us += took.map_err(|why| self.failed(why))?;
+        }
+        self.shared.note_copies(time_us);
         Ok(())
     }
 
@@ -442,6 +453,9 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         };
         launcher.launch(deposit, waiting, context)?;
         for (own, part) in staged.into_iter().zip(parts.iter()) {
+            if part.program.unflattened.is_some() && self.shared.repeats().count > 1 {
+                self.time_copies(&part.memory)?;
+            }
             if part.program.part.profile != 0 {
                 self.note(part.program, context.launch)?;
             }

@@ -25,10 +25,9 @@ const fn channel_bytes(protocol: Protocol) -> u64 {
 /// eight inputs, are less than the 40 MB of an A100.
 const CACHED_PIECE: u32 = 64 << 10;
 
-/// Bytes that a channel of NVLS copies to scratch memory before the switch reduces them; a turn has
-/// two such halves. 64 channels of both are 32 MiB, which stays in the cache of a GPU with
-/// multicast (50 MB).
-const NVLS_HALF: u32 = 256 << 10;
+/// Bytes that a channel of NVLS copies to scratch memory before the switch reduces them. Those of
+/// 64 channels are 16 MiB, which stay in the cache of a GPU with multicast (50 MB).
+const NVLS_TURN: u32 = 256 << 10;
 
 /// Bytes of the smallest piece of NVLS.
 const NVLS_LEAST_PIECE: u32 = 4 << 10;
@@ -46,12 +45,12 @@ pub fn serves(request: &Request, schedule: Schedule, transfer: Transfer, ranks: 
             || !(multiplies || overwritten || collective == Collective::SendRecv))
 }
 
-/// Bytes of the longest piece for a schedule and a transfer; 0: any. Partial sums of more ranks than
-/// a step has operands are read again, so they should still be in a cache. NVLS copies all data
+/// Bytes of the longest piece for a schedule and a transfer; 0: any. With more ranks than a step
+/// has operands, partial sums are read again and should still be in a cache. NVLS copies all data
 /// through scratch memory.
 pub fn piece_bytes(schedule: Schedule, transfer: Transfer, ranks: u32) -> u32 {
     match (schedule, transfer) {
-        (Schedule::Nvls, _) => (NVLS_HALF / ranks.max(1)).max(NVLS_LEAST_PIECE),
+        (Schedule::Nvls, _) => (NVLS_TURN / ranks.max(1)).max(NVLS_LEAST_PIECE),
         (Schedule::Mesh | Schedule::TwoPhaseMesh, Transfer::Direct)
             if ranks as usize > MOST_OPERANDS =>
         {

@@ -176,6 +176,14 @@ pub trait DeviceDriver: Send + Sync + 'static {
         memory: &Memory<'_>,
     ) -> Result<(), String>;
 
+    /// Time of a copy of this many bytes within a device's memory by its clock, µs; 0: it has none.
+    ///
+    /// # Errors
+    /// There is not enough memory, or the device reports an error.
+    fn copy_time_us(&self, _device: u32, _bytes: u64) -> Result<f64, String> {
+        Ok(0.0)
+    }
+
     /// Blocks of a kernel that a device can have resident at once.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! Programs are written for four operands on a side; kernels take eight. A reduction of eight ranks
 //! is three steps with a partial sum in memory, and its result is spread in two; joined, each input
-//! is read once and each output written once. The order of the sources, and so every rounding, stays.
+//! is read once and each output written once. The order of the sources, and every rounding, stays.
 
 use crate::layout::{FlatOperand, FlatStep, MOST_OPERANDS, OperandKind};
 

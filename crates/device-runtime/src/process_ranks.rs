@@ -123,6 +123,7 @@ pub struct ProcessRanks<M: DeviceDriver> {
     without_graph: Mutex<Option<String>>,
     reached: Mutex<Vec<PeerTransport>>,
     time_ns: AtomicU64,
+    copies_ns: AtomicU64,
     spans: Mutex<Vec<Span>>,
 }
 
@@ -146,6 +147,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
             without_graph: Mutex::default(),
             reached: Mutex::default(),
             time_ns: AtomicU64::new(0),
+            copies_ns: AtomicU64::new(0),
             spans: Mutex::default(),
         })
     }
@@ -178,6 +180,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
     /// Runs every launch `times` times in a row, for timing. This changes in-place reductions.
     pub fn set_repeat(&self, times: u32) {
         self.repeat.store(times.max(1), Ordering::Relaxed);
+        self.copies_ns.store(0, Ordering::Relaxed);
     }
 
     /// Groups this many launches into a CUDA graph; 0: no graph.
@@ -226,6 +229,18 @@ impl<M: DeviceDriver> ProcessRanks<M> {
     pub(crate) fn set_time(&self, time_us: Option<f64>) {
         let time_ns = time_us.map_or(0, |time_us| (time_us * 1e3) as u64);
         self.time_ns.store(time_ns, Ordering::Relaxed);
+    }
+
+    /// Time of the copies into and out of a window that one launch needs, µs, of the rank with the
+    /// longest; 0 if there is no window or nothing is repeated for timing. [`Self::last_time_us`]
+    /// does not contain it.
+    pub fn copies_us(&self) -> f64 {
+        self.copies_ns.load(Ordering::Relaxed) as f64 / 1e3
+    }
+
+    pub(crate) fn note_copies(&self, time_us: f64) {
+        self.copies_ns
+            .fetch_max((time_us * 1e3) as u64, Ordering::Relaxed);
     }
 
     /// Takes the spans recorded since the last call; of repeated launches, only those of the last.

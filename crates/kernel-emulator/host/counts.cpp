@@ -36,7 +36,7 @@ const Owned* Counter::owner(uint64_t at) const {
   return at < after->end ? after : nullptr;
 }
 
-void Counter::count(uint32_t block, const void* place, size_t bytes, bool store, Kind kind, uint64_t& under_way) {
+void Counter::count(uint32_t block, const void* place, size_t bytes, bool store, Kind kind, uint64_t& in_flight) {
   const uint64_t at = reinterpret_cast<uint64_t>(place);
   const uint32_t device = counting_.devices[block];
   Tally& own = counting_.tallies[device];
@@ -51,8 +51,8 @@ void Counter::count(uint32_t block, const void* place, size_t bytes, bool store,
       break;
     case Kind::LINE:
       (store ? own.line_written_bytes : own.line_read_bytes) += bytes;
-      under_way = store ? 0 : under_way + bytes;
-      own.line_bytes_under_way = std::max(own.line_bytes_under_way, under_way);
+      in_flight = store ? 0 : in_flight + bytes;
+      own.line_bytes_in_flight = std::max(own.line_bytes_in_flight, in_flight);
       break;
     case Kind::SWITCH:
       // The switch accesses the memory of all members; the data crosses its link to one.

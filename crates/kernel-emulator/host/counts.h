@@ -22,7 +22,7 @@ struct Tally {
   uint64_t control_loads, control_stores;
   uint64_t remote_control_loads, remote_control_stores;
   uint64_t later_remote_control_loads;  // in the direct steps of a block after its first
-  uint64_t line_bytes_under_way;        // most that a thread loads before it looks at a flag
+  uint64_t line_bytes_in_flight;        // most that a thread loads before it looks at a flag
   uint64_t cache_read_bytes, cache_written_bytes;  // between this device's memory and its cache
 };
 
@@ -42,8 +42,8 @@ struct Counting {
   Tally* tallies;        // by device
 };
 
-// The cache between a device's memory and everything that accesses it: sectors of 32 bytes, of which
-// the one that was not accessed for longest is replaced. A stored sector is written to memory when
+// The cache between a device's memory and everything that accesses it: sectors of 32 bytes; the
+// one that was not accessed for longest is replaced. A stored sector is written to memory when
 // it is replaced, or at the end; it is not read first.
 class Cache {
  public:
@@ -67,7 +67,7 @@ class Counter {
   explicit Counter(const Counting& counting)
       : counting_(counting), caches_(counting.device_count), direct_steps_() {}
 
-  void count(uint32_t block, const void* place, size_t bytes, bool store, Kind kind, uint64_t& under_way);
+  void count(uint32_t block, const void* place, size_t bytes, bool store, Kind kind, uint64_t& in_flight);
   void step(uint32_t block, bool reaches);
   void flush();
 

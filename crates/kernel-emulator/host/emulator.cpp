@@ -251,10 +251,10 @@ void refuse(const void* place) {
 }
 
 void count(const void* place, size_t bytes, bool store, Kind kind) {
-  if (run->counter != nullptr) run->counter->count(current->block, place, bytes, store, kind, current->under_way);
+  if (run->counter != nullptr) run->counter->count(current->block, place, bytes, store, kind, current->in_flight);
 }
 
-void count_used() { current->under_way = 0; }
+void count_used() { current->in_flight = 0; }
 
 void count_step(bool reaches) {
   if (run->counter != nullptr && current->thread == 0) run->counter->step(current->block, reaches);

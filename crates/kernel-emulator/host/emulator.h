@@ -18,7 +18,7 @@ struct Context {
   // Whether accesses go through a switch, which may access the memory of all members.
   bool through_switch = false;
   // Bytes of lines that the thread has loaded since it last used any (counts.h).
-  uint64_t under_way = 0;
+  uint64_t in_flight = 0;
 };
 
 // The running thread.

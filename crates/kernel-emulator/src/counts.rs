@@ -42,7 +42,7 @@ pub struct Counts {
     /// Of the remote loads, those in a block's direct steps after its first.
     pub later_remote_control_loads: u64,
     /// Most bytes of lines that a thread loads before it looks at a flag.
-    pub line_bytes_under_way: u64,
+    pub line_bytes_in_flight: u64,
     /// Bytes that the cache read from the device's memory.
     pub cache_read_bytes: u64,
     /// Bytes that the cache wrote to the device's memory.
@@ -71,7 +71,7 @@ impl Counts {
                 "later_remote_control_loads",
                 self.later_remote_control_loads,
             ),
-            ("line_bytes_under_way", self.line_bytes_under_way),
+            ("line_bytes_in_flight", self.line_bytes_in_flight),
             ("cache_read_bytes", self.cache_read_bytes),
             ("cache_written_bytes", self.cache_written_bytes),
         ]

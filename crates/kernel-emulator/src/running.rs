@@ -69,7 +69,7 @@ impl Work {
         u32::try_from(self.devices.len()).unwrap_or(u32::MAX)
     }
 
-    /// Number of kernels that it stands for: one per device.
+    /// Number of kernels that it emulates: one per device.
     fn kernels(&self) -> u64 {
         let mut devices = self.devices.clone();
         devices.sort_unstable();

@@ -30,7 +30,7 @@ const HEAD: &str = "\
 #                           `cache_bytes` the least recently used replaced, written at the end
 # read_width, write_width   bytes of an access
 # lines_written             lines of LL and LL128
-# lines_under_way           bytes of lines that a thread loads before it looks at a flag
+# lines_in_flight           bytes of lines that a thread loads before it looks at a flag
 # later_remote_loads        loads of counters and buffer tables of other devices in direct steps
 #                           after a block's first
 # remote_loads              such loads of all steps
@@ -59,7 +59,7 @@ struct Row {
     channels: u16,
     /// Elements of a block.
     count: usize,
-    /// Elements by which the output begins after a multiple of 256 bytes.
+    /// Elements between a multiple of 256 bytes and the output.
     #[serde(default)]
     offset: usize,
     cache_bytes: u64,
@@ -163,7 +163,7 @@ impl Row {
         let memory = sum(|it| it.cache_read_bytes) + sum(|it| it.cache_written_bytes);
         let switch = sum(|it| it.switch_read_bytes) + sum(|it| it.switch_written_bytes);
         let all = counts.devices.iter();
-        let under_way = all.map(|it| it.line_bytes_under_way).max();
+        let in_flight = all.map(|it| it.line_bytes_in_flight).max();
         let numbers = [
             ("read", read / message),
             ("written", written / message),
@@ -171,7 +171,7 @@ impl Row {
             ("read_width", read / sum(|it| it.reads).max(1.0)),
             ("write_width", written / sum(|it| it.writes).max(1.0)),
             ("lines_written", sum(|it| it.line_written_bytes) / message),
-            ("lines_under_way", under_way.unwrap_or(0) as f64),
+            ("lines_in_flight", in_flight.unwrap_or(0) as f64),
             (
                 "later_remote_loads",
                 sum(|it| it.later_remote_control_loads),
