@@ -327,6 +327,8 @@ fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
             Some("1") => Some("descriptor".to_owned()),
             _ => None,
         },
+        // A plan may say it.
+        nvls_from: None,
         blocking_launches: environment.blocking_launches,
         graph: arguments.graph.unwrap_or(0),
         timeline: arguments.profile,
