@@ -18,8 +18,8 @@ pub(super) fn collective(text: &str) -> Option<Statement<'_>> {
     }
     let letters = text.bytes().take_while(u8::is_ascii_alphanumeric).count();
     let (name, rest) = text.split_at(letters);
-    if rest.starts_with(": ") {
-        return call(name, &rest[2..]);
+    if let Some(rest) = rest.strip_prefix(": ") {
+        return call(name, rest);
     }
     if !text.contains('|') {
         return None;

@@ -57,6 +57,23 @@ fn few(names: &[String]) -> String {
     }
 }
 
+/// Variables with their values on all hosts.
+fn settings(log: &Log) -> Vec<String> {
+    let mut settings: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, values) in log.hosts.values().flat_map(|it| &it.settings) {
+        let all = settings.entry(name).or_default();
+        for value in values {
+            if !all.contains(&value.as_str()) {
+                all.push(value);
+            }
+        }
+    }
+    settings
+        .iter()
+        .map(|(name, values)| format!("{name}={}", values.join(" or ")))
+        .collect()
+}
+
 fn head(log: &Log, look: Look) -> String {
     let counts = &log.counts;
     let versions: Vec<String> = log.versions.keys().cloned().collect();
@@ -106,19 +123,7 @@ fn head(log: &Log, look: Look) -> String {
             text.push_str(&look.field(name, &few(&values)));
         }
     }
-    let mut settings: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, values) in log.hosts.values().flat_map(|it| &it.settings) {
-        let all = settings.entry(name).or_default();
-        for value in values {
-            if !all.contains(&value.as_str()) {
-                all.push(value);
-            }
-        }
-    }
-    let settings: Vec<String> = settings
-        .iter()
-        .map(|(name, values)| format!("{name}={}", values.join(" or ")))
-        .collect();
+    let settings = settings(log);
     if !settings.is_empty() {
         text.push_str(&look.field("settings", &settings.join(", ")));
     }
