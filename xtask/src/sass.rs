@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn counters_without_a_fence_and_short_lines_are_found() {
-        let others = |text| of(text).others;
+        let others = |text: &str| of(text).others;
         let counter = "/*0010*/ STG.E.64.STRONG.SYS [R4], R2 ;";
         let fence = "/*0000*/ MEMBAR.SC.SYS ;";
         assert_eq!(others(counter), ["STG.E.64.STRONG.SYS"]);

@@ -1,7 +1,7 @@
 //! Forests: trees that share a message, over which programs are written.
 
-use crate::channels::{ChannelsError, Tree};
-use crate::{Channels, Collective};
+use crate::collective::Collective;
+use crate::tree::{ChannelsError, Tree};
 
 /// Trees of one collective.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Forest {
     pub const MOST_CHANNELS: usize = 64;
 
     /// Most trees times ranks.
-    const MOST_LINKS: usize = 1 << 22;
+    pub(crate) const MOST_LINKS: usize = 1 << 22;
 
     /// Checks and keeps the trees of a collective.
     ///
@@ -118,40 +118,6 @@ impl Forest {
         })
     }
 
-    /// Forests of the trees of channels, turned to the roots that the collective needs.
-    pub(crate) fn derived(
-        channels: &Channels,
-        collective: Collective,
-    ) -> Result<Self, ChannelsError> {
-        let (up, down) = directions(collective).unwrap_or_default();
-        let roots = match collective.has_root() {
-            true => 1,
-            false => channels.ranks(),
-        };
-        let links = roots as usize * channels.ranks() as usize * channels.trees().len();
-        if links > Self::MOST_LINKS {
-            return Err(ChannelsError::Forest {
-                collective,
-                channel: 0,
-                problem: format!("{roots} trees over all ranks are too many"),
-            });
-        }
-        let trees = channels.trees().iter().take(Self::MOST_CHANNELS);
-        let channel = |tree: &Tree| ForestChannel {
-            share: 1,
-            trees: (0..roots)
-                .map(|root| {
-                    let tree = tree.rooted(root);
-                    ForestTree {
-                        up: up.then(|| tree.clone()),
-                        down: down.then_some(tree),
-                    }
-                })
-                .collect(),
-        };
-        Self::new(collective, channels.ranks(), trees.map(channel).collect())
-    }
-
     /// The collective.
     pub const fn collective(&self) -> Collective {
         self.collective
@@ -169,7 +135,7 @@ impl Forest {
 }
 
 /// Whether data goes up the trees, and whether it goes down; `None` without trees.
-const fn directions(collective: Collective) -> Option<(bool, bool)> {
+pub(crate) const fn directions(collective: Collective) -> Option<(bool, bool)> {
     match collective {
         Collective::AllGather | Collective::Broadcast => Some((false, true)),
         Collective::ReduceScatter | Collective::Reduce => Some((true, false)),

@@ -28,11 +28,12 @@ mod operand;
 mod program;
 mod schedule;
 mod step;
+mod tree;
 pub mod verify;
 
 pub use bind::{ALIGNMENT_BYTES, BindError};
 pub use bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, MessageSize};
-pub use channels::{Channels, ChannelsError, Tree};
+pub use channels::Channels;
 pub use collective::{Collective, Protocol};
 pub use element::{ElementType, Reduction};
 pub use forest::{Forest, ForestChannel, ForestTree};
@@ -41,3 +42,4 @@ pub use operand::{BufferKind, ConnectionEnd, Operand};
 pub use program::Program;
 pub use schedule::{Schedule, Transfer};
 pub use step::{Lane, Pieces, Step};
+pub use tree::{ChannelsError, Tree};

@@ -328,7 +328,6 @@ fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
             _ => None,
         },
         // A plan may say it.
-        nvls_from: None,
         blocking_launches: environment.blocking_launches,
         graph: arguments.graph.unwrap_or(0),
         timeline: arguments.profile,

@@ -5,91 +5,12 @@
 //! the way down.
 
 use super::place::{ChannelLanes, ChannelMember};
-use super::request::ProgramRequest;
+use super::placed_forest::PlacedTree;
 use super::tree::{TreeSteps, down, up};
-use super::trees::RootedTree;
-use crate::forest::{Forest, ForestTree};
-use crate::{
-    BufferKind, ChannelsError, Collective, ConnectionEnd, Operand, Pieces, Schedule, Step,
-};
-
-/// Most lanes of a rank that are made so that trees work at the same time: as many as the blocks
-/// with which NCCL's kernels run.
-const MOST_LANES: usize = 32;
+use crate::{BufferKind, Collective, ConnectionEnd, Operand, Pieces, Step};
 
 /// Ports of one slot: up, down, and down from the root, which sends from the lane that goes up.
 const PORTS: usize = 3;
-
-/// The trees of a request with the children of each rank.
-#[derive(Default)]
-pub struct PlacedForest {
-    /// The share of each channel; empty if all are equal.
-    pub shares: Vec<u32>,
-    channels: Vec<Vec<PlacedTree>>,
-    /// Lanes of a channel in each direction.
-    slots: usize,
-}
-
-struct PlacedTree {
-    root: u32,
-    up: Option<RootedTree>,
-    down: Option<RootedTree>,
-}
-
-impl PlacedForest {
-    /// The trees of a request; without channels if its algorithm is no forest.
-    pub fn of(request: &ProgramRequest<'_>) -> Result<Self, ChannelsError> {
-        if request.schedule != Schedule::Forest {
-            return Ok(Self::default());
-        }
-        let derived;
-        let (forest, lanes) = match request.channels.forest(request.collective) {
-            Some(forest) => (forest, MOST_LANES),
-            None => {
-                derived = Forest::derived(request.channels, request.collective)?;
-                (&derived, 0)
-            }
-        };
-        let place = |tree: &ForestTree| {
-            let turned = |tree: &crate::Tree| match request.collective.has_root() {
-                true => RootedTree::of(tree.rooted(request.root)),
-                false => RootedTree::of(tree.clone()),
-            };
-            PlacedTree {
-                root: match request.collective.has_root() {
-                    true => request.root,
-                    false => tree.root(),
-                },
-                up: tree.up.as_ref().map(turned),
-                down: tree.down.as_ref().map(turned),
-            }
-        };
-        let channels = forest.channels();
-        let shares: Vec<u32> = channels.iter().map(|channel| channel.share).collect();
-        let trees = channels.first().map_or(1, |channel| channel.trees.len());
-        let both = match request.collective {
-            Collective::AllReduce => 2,
-            _ => 1,
-        };
-        Ok(Self {
-            shares: match shares.iter().all(|share| *share == shares[0]) {
-                true => Vec::new(),
-                false => shares,
-            },
-            slots: (lanes / (channels.len() * both)).clamp(1, trees.max(1)),
-            channels: channels
-                .iter()
-                .map(|channel| channel.trees.iter().map(place).collect())
-                .collect(),
-        })
-    }
-
-    /// How many channels there are; `None` if the algorithm is no forest.
-    pub fn channel_count(&self) -> Option<u16> {
-        // At most `Forest::MOST_CHANNELS`.
-        (!self.channels.is_empty()).then_some(self.channels.len() as u16)
-    }
-}
 
 pub fn forest(place: &ChannelMember<'_>) -> ChannelLanes {
     let forest = place.forest;
@@ -139,7 +60,7 @@ impl TreeMember<'_> {
         Operand::Fifo(ConnectionEnd {
             peer,
             channel: self.place.channel,
-            // At most three times the slots, which are at most `MOST_LANES`.
+            // At most three times the slots, which are at most the most lanes.
             port: (PORTS * self.slot + port) as u8,
         })
     }

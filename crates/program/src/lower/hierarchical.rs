@@ -7,10 +7,10 @@
 //! algorithm between hosts is replaced by the blocks of all ranks of a host.
 
 use super::direct::{Touch, inputs, of_rank};
-use super::forest::PlacedForest;
 use super::hierarchy::{Hierarchy, of_leaders};
 use super::part;
 use super::place::{ChannelLanes, ChannelMember};
+use super::placed_forest::PlacedForest;
 use super::request::ProgramRequest;
 use super::write::{Fold, spread};
 use crate::{BufferKind, Collective, ConnectionEnd, Operand, Pieces, Step};

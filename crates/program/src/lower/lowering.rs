@@ -1,9 +1,9 @@
 //! The programs of single ranks, for jobs that are too large to hold all programs.
 
-use super::forest::PlacedForest;
 use super::hierarchical;
 use super::hierarchy::Hierarchy;
 use super::place::ChannelMember;
+use super::placed_forest::PlacedForest;
 use super::trees::Trees;
 use super::{LowerError, ProgramRequest, check, fifo_pieces, part};
 use crate::{Collective, ConnectionEnd, Lane, Program, Schedule, Transfer};

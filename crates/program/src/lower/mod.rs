@@ -42,6 +42,7 @@ mod lowering;
 mod mesh;
 mod multicast;
 mod place;
+mod placed_forest;
 mod request;
 mod ring;
 mod send_recv;

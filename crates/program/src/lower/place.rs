@@ -1,7 +1,7 @@
 //! One rank in one channel: the input of every algorithm.
 
-use super::forest::PlacedForest;
 use super::hierarchy::Hierarchy;
+use super::placed_forest::PlacedForest;
 use super::request::ProgramRequest;
 use super::trees::Trees;
 use super::write::copy;
