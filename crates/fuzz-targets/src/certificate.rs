@@ -9,16 +9,21 @@ use planner::Settings;
 use crate::input::Reached;
 use crate::jobs;
 
-/// Machines whose certificates are small, with cuts, partitions, lengths and forests.
-const MACHINES: [&str; 3] = ["workstation-2gpu-nvlink", "random-00177", "random-00075"];
+/// Machines and numbers of hosts whose certificates are small, with cuts, partitions, lengths and
+/// forests.
+const JOBS: [(&str, u32); 4] = [
+    ("workstation-2gpu-nvlink", 1),
+    ("random-00177", 1),
+    ("random-00177", 2),
+    ("random-00075", 1),
+];
 
 /// Certificates of small machines.
 ///
 /// # Panics
 /// A machine of the repository has no certificate.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let jobs = MACHINES.iter().flat_map(|name| [(name, 1), (name, 2)]);
-    let seed = |(name, hosts): (&&str, u32)| {
+    let seed = |(name, hosts): (&str, u32)| {
         let planned = jobs::planned(&jobs::document(name), hosts, false, &Settings::default());
         let planned = planned.unwrap_or_else(|error| panic!("{name}: {error}"));
         let wanted = Wanted {
@@ -34,7 +39,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         text.unwrap_or_else(|error| panic!("{name}: {error}"))
             .into_bytes()
     };
-    jobs.map(seed).collect()
+    JOBS.into_iter().map(seed).collect()
 }
 
 /// Reads a certificate and checks it.

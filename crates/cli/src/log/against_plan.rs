@@ -193,7 +193,7 @@ fn gpus(
     notes: &mut Vec<String>,
 ) -> Result<Option<String>> {
     let all = planner::gpu_devices(document);
-    if communicator.ranks % hosts != 0 {
+    if !communicator.ranks.is_multiple_of(hosts) {
         bail!(
             "{} ranks are not spread evenly over {hosts} hosts; expected equal hosts (--hosts)",
             communicator.ranks
