@@ -1,8 +1,8 @@
 //! `topo gpu-test`: every check that needs GPUs, without compiler or network. Each part is a
 //! process of its own with a deadline, so that a fault or a hang ends that part alone.
 //!
-//! In reading order: [`report`], [`mod@test`], [`child`], [`parts`], [`correctness`], [`transports`],
-//! [`several_gpus`], [`torch`], [`one_gpu`], [`sanitizer`].
+//! In reading order: [`report`], [`mod@test`], [`child`], [`parts`], [`correctness`],
+//! [`transports`], [`several_gpus`], [`torch`], [`one_gpu`], [`sanitizer`].
 
 mod child;
 mod correctness;
