@@ -71,7 +71,8 @@ const REASONS: [&str; 8] = [
 ];
 
 /// What a driver reports because its machine is to refuse it.
-const ASKED_FOR: [&str; 2] = [
+const ASKED_FOR: [&str; 3] = [
+    "the device cannot access this memory",
     "the machine file:",
     "the device cannot access the memory's device",
 ];
