@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plan::GraphKind;
 use plan::certificate::{CapacityGraph, DirectedLink, HostClass, LinkSet, UNITS};
 use planner::{MachinePlan, Planned, View};
 use topology::{BusId, LinkType, NodeId, NodeType, PathType, System};
@@ -110,6 +111,11 @@ fn host_class(machine: &MachinePlan, count: u32, links: LinkSet) -> HostClass {
     };
     if !used.all {
         views.iter().for_each(|view| used.add_paths(view));
+        let with_nvls = machine.nodes.iter().filter(|node| {
+            let nvls = node.graph(GraphKind::Nvls);
+            nvls.is_some_and(|graph| !graph.channels.is_empty())
+        });
+        with_nvls.for_each(|node| used.add_nvswitches(node.view.system()));
     }
     for view in &views {
         add_links(&mut draft, view, &used, &ranks_on);
@@ -236,6 +242,18 @@ impl Used {
             for net in system.nodes(NodeType::Net).filter(|_| networked) {
                 self.add_path(view, gpu, net);
                 self.add_path(view, net, gpu);
+            }
+        }
+    }
+
+    /// The links of NVSwitches, which NVLS uses whatever the paths between ranks are.
+    fn add_nvswitches(&mut self, system: &System) {
+        for (from, to, _) in every_link(system) {
+            if [from, to]
+                .map(|node| system.kind(node))
+                .contains(&NodeType::Nvs)
+            {
+                self.links.insert((end(system, from), end(system, to)));
             }
         }
     }

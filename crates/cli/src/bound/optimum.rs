@@ -15,9 +15,6 @@ const MOST_CLASSES: usize = 8;
 /// Most ranks of a host, for the same reason.
 const MOST_RANKS: usize = 128;
 
-/// Bandwidths of channels are rounded.
-const NOISE: f64 = 1.001;
-
 /// What limits one operation, and what NCCL's plan reaches.
 #[derive(Debug)]
 pub struct Optimum {
@@ -84,9 +81,7 @@ pub fn of(planned: &Planned, plan: &Plan) -> Vec<Optimum> {
         })
     };
     let all = certificate.bounds.iter().filter_map(optimum);
-    // NVLS may use NVLinks that no path between ranks does, as with NCCL_P2P_DISABLE.
-    all.filter(|it| it.bound > 0.0 && it.share() < NOISE)
-        .collect()
+    all.filter(|it| it.bound > 0.0).collect()
 }
 
 /// The line of a plan's page; `None` if nothing is known.
