@@ -15,8 +15,8 @@ pub enum Level {
     Other,
 }
 
-/// Who logged a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Who logged a message; the default: nobody knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Source<'a> {
     /// The host's name.
     pub host: &'a str,

@@ -180,13 +180,7 @@ impl Collector {
             return;
         }
         if message.level == Level::Warn {
-            let source = Source {
-                host: "",
-                process: 0,
-                thread: 0,
-                gpu: None,
-            };
-            self.warn(message, &source);
+            self.warn(message, &Source::default());
             return;
         }
         let text = message.text;
@@ -201,36 +195,17 @@ impl Collector {
             return;
         }
         self.count(&statement, message);
-        match statement {
-            Statement::Version(_) | Statement::Gpu { .. } => {
-                self.take(
-                    &Source {
-                        host: "",
-                        process: 0,
-                        thread: 0,
-                        gpu: None,
-                    },
-                    statement,
-                );
-            }
+        let is_whole = match statement {
+            Statement::Version(_) | Statement::Gpu { .. } => true,
             Statement::Graph(_)
             | Statement::GraphChannel(_)
             | Statement::System { .. }
             | Statement::SystemLine(_)
-            | Statement::SystemEnd
-                if !has_word =>
-            {
-                self.take(
-                    &Source {
-                        host: "",
-                        process: 0,
-                        thread: 0,
-                        gpu: None,
-                    },
-                    statement,
-                );
-            }
-            _ => {}
+            | Statement::SystemEnd => !has_word,
+            _ => false,
+        };
+        if is_whole {
+            self.take(&Source::default(), statement);
         }
     }
 
