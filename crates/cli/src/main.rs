@@ -29,6 +29,7 @@ mod matrix;
 mod nccl_check;
 mod numbers;
 mod output;
+mod pictures;
 mod plan;
 mod probing;
 mod program;
