@@ -168,6 +168,8 @@ pub enum Command {
     /// Draw what nvidia-smi topo -m draws, of a machine or a file
     #[command(after_help = MATRIX_EXAMPLES)]
     Matrix(MatrixArguments),
+    /// List the machines that commands take by name instead of a file
+    Machines(FormArguments),
     /// Add GPUs and NICs to a file of a cloud vendor
     #[command(after_help = COMPLETE_EXAMPLES)]
     Complete(CompleteArguments),

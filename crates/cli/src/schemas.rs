@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::bound::json::BoundReport;
+use crate::built_in::MachinesReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
@@ -23,7 +24,7 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 18] = [
+const SCHEMAS: [Kind; 19] = [
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
@@ -31,6 +32,7 @@ const SCHEMAS: [Kind; 18] = [
     ("doctor", report::schema::<DoctorReport>),
     ("gpu-test", report::schema::<GpuTestReport>),
     ("log", report::schema::<LogReport>),
+    ("machines", report::schema::<MachinesReport>),
     ("matrix", report::schema::<MatrixReport>),
     ("nccl-check", report::schema::<NcclCheckReport>),
     ("path", report::schema::<PathReport>),
