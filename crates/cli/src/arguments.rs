@@ -7,6 +7,7 @@ pub mod log;
 pub mod machine;
 pub mod nccl_check;
 pub mod nccl_tests;
+pub mod picture;
 pub mod run;
 pub mod simulate;
 
@@ -23,7 +24,6 @@ use program::{Schedule, Transfer};
 
 use crate::numbers::within;
 use crate::output::{PlanFormat, ShowFormat};
-use crate::pictures::{self, Highlight};
 use crate::{rank_order, sizes};
 use bound::{BOUND_EXAMPLES, BoundArguments};
 use compare::{
@@ -357,8 +357,8 @@ pub struct PlanArguments {
     pub json: bool,
     /// Draw channels as arrows over the picture of --format svg: ring, tree or nvls for all, ring:3
     /// for one
-    #[arg(long, value_name = "CHANNELS", value_parser = pictures::highlight)]
-    pub highlight: Option<Highlight>,
+    #[arg(long, value_name = "CHANNELS", value_parser = picture::highlight)]
+    pub highlight: Option<picture::Highlight>,
     /// Besides NCCL's channels, plan trees that come near the most that any schedule reaches
     #[arg(long, value_enum, default_value_t = Strategy::Nccl, hide_default_value = true)]
     pub strategy: Strategy,

@@ -26,6 +26,7 @@ mod job;
 mod join;
 mod live;
 mod log;
+mod machines;
 mod matrix;
 mod nccl_check;
 mod numbers;
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
-        Command::Machines(form) => built_in::run(*form, &environment, &mut output),
+        Command::Machines(form) => machines::run(*form, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),

@@ -3,11 +3,11 @@
 use anyhow::{Result, bail};
 
 use crate::bound::json::BoundReport;
-use crate::built_in::MachinesReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
 use crate::log::json::LogReport;
+use crate::machines::MachinesReport;
 use crate::matrix::MatrixReport;
 use crate::nccl_check::json::NcclCheckReport;
 use crate::output::Output;
