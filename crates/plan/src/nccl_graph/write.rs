@@ -30,13 +30,26 @@ pub fn write_as(
     graphs: &[Graph],
     gpus: &[GpuAddress],
 ) -> Result<String, Error> {
+    let all = IN_FILE_ORDER.map(|(kind, pattern)| {
+        let found = graphs.iter().find(|graph| graph.kind == kind);
+        found.map_or_else(|| Graph::empty(kind, pattern), Graph::clone)
+    });
+    write_only(version, &all, gpus)
+}
+
+/// Writes only these graphs. NCCL searches the others as it would without a file.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_only(
+    version: NcclVersion,
+    graphs: &[Graph],
+    gpus: &[GpuAddress],
+) -> Result<String, Error> {
     let ranks = version >= NcclVersion::V2_30;
     let mut text = String::from("<graphs version=\"1\">\n");
-    for (kind, pattern) in IN_FILE_ORDER {
-        match graphs.iter().find(|graph| graph.kind == kind) {
-            Some(graph) => write_graph(&mut text, graph, gpus, ranks)?,
-            None => write_graph(&mut text, &Graph::empty(kind, pattern), gpus, ranks)?,
-        }
+    for graph in graphs {
+        write_graph(&mut text, graph, gpus, ranks)?;
     }
     text.push_str("</graphs>\n");
     Ok(text)
