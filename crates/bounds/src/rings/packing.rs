@@ -14,7 +14,7 @@ const WORTH_MORE_CHANNELS: u64 = 101;
 
 /// Rings that are tried for one set, and for all sets of a machine.
 const BUDGET: u64 = 20_000;
-const WHOLE_BUDGET: u64 = 2_000_000;
+const WHOLE_BUDGET: u64 = 400_000;
 
 /// Room for rounding.
 const SLACK: f64 = 1e-6;
