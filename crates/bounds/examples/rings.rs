@@ -18,7 +18,9 @@ fn main() {
         }
     }
     for machine in Machine::all().unwrap() {
-        let Ok(document) = machine.document() else { continue };
+        let Ok(document) = machine.document() else {
+            continue;
+        };
         let document = Arc::new(document);
         for hosts in [1, 2] {
             let job = Job::hosts(Arc::clone(&document), hosts);
@@ -29,7 +31,9 @@ fn main() {
 
 fn row(name: &str, job: &Job) {
     let settings = Settings::default();
-    let Ok(planned) = planner::plan(job, &settings) else { return };
+    let Ok(planned) = planner::plan(job, &settings) else {
+        return;
+    };
     let begun = Instant::now();
     let found = match search(&planned) {
         Ok(found) => found,
@@ -39,8 +43,20 @@ fn row(name: &str, job: &Job) {
     let unit = 10_000.0;
     let replanned = replan(job, &planned, &found);
     let used = replanned.map(|it| {
-        let ring = it.planned.job.common().graph(GraphKind::Ring).unwrap().clone();
-        let tree = it.planned.job.common().graph(GraphKind::Tree).unwrap().clone();
+        let ring = it
+            .planned
+            .job
+            .common()
+            .graph(GraphKind::Ring)
+            .unwrap()
+            .clone();
+        let tree = it
+            .planned
+            .job
+            .common()
+            .graph(GraphKind::Tree)
+            .unwrap()
+            .clone();
         let costs = [&planned, &it.planned].map(|it| all_reduce(&it.plan()));
         format!(
             "{} x {} tree {} x {}; all-reduce {costs:.1?}",

@@ -53,7 +53,9 @@ pub fn plan(
     }
     let replanned = replan(&job, &planned, &found)?;
     let before = planned.plan();
-    output.warnings.extend(losses(&before, &replanned.planned.plan()));
+    output
+        .warnings
+        .extend(losses(&before, &replanned.planned.plan()));
     Ok(BetterRings {
         planned: replanned.planned,
         file: Some(replanned.file),
@@ -68,9 +70,9 @@ fn line(found: &RingSearch) -> String {
     let channels = found.graph.channels.len();
     match found.outcome {
         Outcome::Same => format!("NCCL's, {stated:.1} GB/s; {most}"),
-        Outcome::Restated => format!(
-            "NCCL's, which carry {best:.1} GB/s where it states {stated:.1}; {most}"
-        ),
+        Outcome::Restated => {
+            format!("NCCL's, which carry {best:.1} GB/s where it states {stated:.1}; {most}")
+        }
         Outcome::Better => format!(
             "{channels} that NCCL's search does not find, {best:.1} GB/s where its own have {stated:.1}; {most}"
         ),
@@ -89,6 +91,10 @@ fn losses(before: &Plan, after: &Plan) -> Vec<String> {
             )
         })
     };
-    let all = [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter];
+    let all = [
+        Collective::AllReduce,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+    ];
     all.into_iter().filter_map(loss).collect()
 }

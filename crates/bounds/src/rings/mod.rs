@@ -21,8 +21,8 @@ use topology::PathType;
 
 use packing::{Packing, pack, packing};
 use relaxation::{Column, solve};
-use rows::Rows;
 pub use replan::{Replanned, replan};
+use rows::Rows;
 
 /// Units of bandwidth in a GB/s.
 const UNITS: f64 = 10_000.0;
@@ -219,7 +219,9 @@ fn graph(nccl: &Graph, hops: &Hops, columns: &[Column], packed: &Packing) -> Gra
         let column = &columns[*column];
         let next = column.stations.iter().skip(1).chain([&column.last]);
         for (from, to) in column.stations.iter().zip(next) {
-            let Some(hop) = hops.hop(*from, *to) else { continue };
+            let Some(hop) = hops.hop(*from, *to) else {
+                continue;
+            };
             let inside = (*from).max(*to) < hops.ranks.len();
             let kind = nccl_graph::type_with_text(hop.kind);
             match inside {
@@ -228,13 +230,21 @@ fn graph(nccl: &Graph, hops: &Hops, columns: &[Column], packed: &Packing) -> Gra
             }
         }
         let port = |station: &usize| hops.ports.get(station.checked_sub(hops.ranks.len())?);
-        let nets = column.stations.first().and_then(port).zip(port(&column.last));
+        let nets = column
+            .stations
+            .first()
+            .and_then(port)
+            .zip(port(&column.last));
         if let Some((enter, leave)) = nets {
             graph.latency_inter = graph.latency_inter.max(enter.latency);
             graph.cross_nic |= i32::from(enter.id != leave.id);
         }
         graph.channels.push(GraphChannel {
-            ranks: column.stations.iter().filter_map(|it| hops.ranks.get(*it).copied()).collect(),
+            ranks: column
+                .stations
+                .iter()
+                .filter_map(|it| hops.ranks.get(*it).copied())
+                .collect(),
             nets: nets.map(|(enter, leave)| [enter.id, leave.id]),
         });
     }

@@ -49,13 +49,17 @@ pub fn pack(rows: &Rows, relaxed: &Relaxation, fastest: u64) -> Option<Packing> 
     order.sort_by(|a, b| {
         let key = |at: &usize| (-relaxed.amounts[*at], lengths[*at], *at);
         let (a, b) = (key(a), key(b));
-        a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
+        a.0.total_cmp(&b.0)
+            .then(a.1.total_cmp(&b.1))
+            .then(a.2.cmp(&b.2))
     });
     let mut best: Option<Packing> = None;
     let mut budget_left = WHOLE_BUDGET;
     for channels in 1..=MOST_CHANNELS {
         let limit = ((bound / channels as f64) as u64).min(fastest);
-        let enough = best.as_ref().map_or(1, |best| best.total() * WORTH_MORE_CHANNELS / 100);
+        let enough = best
+            .as_ref()
+            .map_or(1, |best| best.total() * WORTH_MORE_CHANNELS / 100);
         let mut speeds = speeds(rows, columns, channels, limit);
         speeds.retain(|speed| speed * channels >= enough);
         let mut tries = Tries {
@@ -95,7 +99,10 @@ pub fn packing(rows: &Rows, columns: &[Column], chosen: Vec<usize>, fastest: u64
     let mut loads = vec![0u64; rows.capacities.len()];
     for column in &chosen {
         let of_column = &columns[*column].loads;
-        loads.iter_mut().zip(of_column).for_each(|(all, it)| *all += it);
+        loads
+            .iter_mut()
+            .zip(of_column)
+            .for_each(|(all, it)| *all += it);
     }
     Packing {
         speed: rows.speed(&loads).min(fastest),
@@ -104,7 +111,11 @@ pub fn packing(rows: &Rows, columns: &[Column], chosen: Vec<usize>, fastest: u64
 }
 
 fn length(loads: &[u64], prices: &[f64]) -> f64 {
-    loads.iter().zip(prices).map(|(load, price)| *load as f64 * price).sum()
+    loads
+        .iter()
+        .zip(prices)
+        .map(|(load, price)| *load as f64 * price)
+        .sum()
 }
 
 /// The bandwidths at which one ring less or more fits through some link, descending.
@@ -148,7 +159,8 @@ impl Tries<'_> {
         let left = self.rows.capacities.iter().map(|capacity| capacity / speed);
         let mut left: Vec<u64> = left.collect();
         let mut chosen = Vec::new();
-        self.extend(&mut left, channels as usize, 0, &mut chosen).then_some(chosen)
+        self.extend(&mut left, channels as usize, 0, &mut chosen)
+            .then_some(chosen)
     }
 
     /// Chooses the other rings, from a place in the order on.
@@ -181,13 +193,17 @@ impl Tries<'_> {
             if loads.iter().zip(&*left).any(|(load, left)| load > left) {
                 continue;
             }
-            left.iter_mut().zip(loads).for_each(|(left, load)| *left -= load);
+            left.iter_mut()
+                .zip(loads)
+                .for_each(|(left, load)| *left -= load);
             chosen.push(column);
             if self.extend(left, wanted, place, chosen) {
                 return true;
             }
             chosen.pop();
-            left.iter_mut().zip(loads).for_each(|(left, load)| *left += load);
+            left.iter_mut()
+                .zip(loads)
+                .for_each(|(left, load)| *left += load);
         }
         false
     }

@@ -73,7 +73,8 @@ pub fn solve(rows: &Rows, known: Vec<Column>, crosses: bool) -> Option<Relaxatio
         let walks = shortest(rows, &lengths, crosses);
         // A walk of no length proves nothing, but is a ring.
         let found = of_lengths(rows, &lengths, walks.first()?.length);
-        if let Some(found) = found.filter(|it| bound.is_none_or(|known| it.compare(known).is_lt())) {
+        if let Some(found) = found.filter(|it| bound.is_none_or(|known| it.compare(known).is_lt()))
+        {
             (bound, proof) = (Some(found), simplex.prices());
         }
         let before = columns.len();
@@ -133,10 +134,16 @@ enum Basic {
 impl Simplex {
     fn new(rows: &Rows) -> Self {
         let count = rows.capacities.len();
-        let unit = |row: usize| (0..count).map(|at| f64::from(u8::from(at == row))).collect();
+        let unit = |row: usize| {
+            (0..count)
+                .map(|at| f64::from(u8::from(at == row)))
+                .collect()
+        };
         let apart = |row: usize| 1.0 + APART * (row as f64 + 1.0) / count as f64;
         let capacities = rows.capacities.iter().enumerate();
-        let capacities: Vec<f64> = capacities.map(|(row, all)| *all as f64 * apart(row)).collect();
+        let capacities: Vec<f64> = capacities
+            .map(|(row, all)| *all as f64 * apart(row))
+            .collect();
         Self {
             values: capacities.clone(),
             capacities,
@@ -151,7 +158,10 @@ impl Simplex {
         let mut prices = vec![0.0; self.basis.len()];
         for (basic, row) in self.basis.iter().zip(&self.inverse) {
             if *basic != Basic::Slack {
-                prices.iter_mut().zip(row).for_each(|(price, it)| *price += it);
+                prices
+                    .iter_mut()
+                    .zip(row)
+                    .for_each(|(price, it)| *price += it);
             }
         }
         prices
@@ -180,7 +190,8 @@ impl Simplex {
             let rings = rings.map(|(at, column)| (gain(column), Basic::Ring(at), at));
             let ring = rings.max_by(|a, b| a.0.total_cmp(&b.0));
             let slacks = prices.iter().enumerate();
-            let slacks = slacks.map(|(row, price)| (-price * self.capacities[row], Basic::Slack, row));
+            let slacks =
+                slacks.map(|(row, price)| (-price * self.capacities[row], Basic::Slack, row));
             let slack = || slacks.max_by(|a, b| a.0.total_cmp(&b.0));
             let ring = ring.filter(|(gain, ..)| *gain > NOTHING);
             let best = ring.or_else(|| slack().filter(|(gain, ..)| *gain > LITTLE));
@@ -208,7 +219,10 @@ impl Simplex {
 
     /// Replaces what reaches zero first. Returns `false` if nothing does.
     fn enter(&mut self, entering: Basic, direction: &[f64]) -> bool {
-        let rows = direction.iter().enumerate().filter(|(_, change)| **change > NOTHING);
+        let rows = direction
+            .iter()
+            .enumerate()
+            .filter(|(_, change)| **change > NOTHING);
         let steps = rows.map(|(row, change)| (self.values[row].max(0.0) / change, row));
         let Some((step, leaving)) = steps.min_by(|a, b| a.0.total_cmp(&b.0)) else {
             return false;

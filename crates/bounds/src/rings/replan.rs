@@ -23,11 +23,7 @@ pub struct Replanned {
 ///
 /// # Errors
 /// NCCL would refuse the rings.
-pub fn replan(
-    job: &Job,
-    planned: &Planned,
-    search: &RingSearch,
-) -> Result<Replanned, Error> {
+pub fn replan(job: &Job, planned: &Planned, search: &RingSearch) -> Result<Replanned, Error> {
     let rings = std::slice::from_ref(&search.graph);
     let searched = with_graphs((job, planned), rings)?;
     let used = searched.job.common().graph(GraphKind::Ring);
@@ -38,24 +34,22 @@ pub fn replan(
         None => searched,
     };
     // Files have no text for some types of paths, which the other graphs may use.
-    let file = searched.graph_file().or_else(|_| file(&searched, rings))?;
+    let all = &searched.node(0).graphs;
+    let file = file(&searched, all).or_else(|_| file(&searched, rings))?;
     Ok(Replanned {
         planned: with_file(job, &planned.settings, &file)?,
         file,
     })
 }
 
-fn with_graphs(
-    (job, planned): (&Job, &Planned),
-    graphs: &[Graph],
-) -> Result<Planned, Error> {
+fn with_graphs((job, planned): (&Job, &Planned), graphs: &[Graph]) -> Result<Planned, Error> {
     with_file(job, &planned.settings, &file(planned, graphs)?)
 }
 
 /// A graph file of these graphs only.
 fn file(planned: &Planned, graphs: &[Graph]) -> Result<String, plan::Error> {
     let gpus = planned.node(0).view.gpu_addresses();
-    nccl_graph::write_only(planned.version(), graphs, &gpus)
+    nccl_graph::write_for_hosts(graphs, &gpus)
 }
 
 fn with_file(job: &Job, settings: &Settings, file: &str) -> Result<Planned, Error> {

@@ -72,7 +72,13 @@ impl Rows {
 
     /// The most that channels with these loads together can carry each, 0.1 MB/s.
     pub fn speed(&self, loads: &[u64]) -> u64 {
-        let loaded = loads.iter().zip(&self.capacities).filter(|(load, _)| **load > 0);
-        loaded.map(|(load, capacity)| capacity / load).min().unwrap_or(0)
+        let loaded = loads
+            .iter()
+            .zip(&self.capacities)
+            .filter(|(load, _)| **load > 0);
+        loaded
+            .map(|(load, capacity)| capacity / load)
+            .min()
+            .unwrap_or(0)
     }
 }

@@ -34,7 +34,7 @@ use crate::plan::Plan;
 use crate::version::NcclVersion;
 
 pub use number::c_general;
-pub use write::{write, write_as, write_only};
+pub use write::{write, write_as, write_for_hosts};
 
 /// The GPU of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -30,26 +30,27 @@ pub fn write_as(
     graphs: &[Graph],
     gpus: &[GpuAddress],
 ) -> Result<String, Error> {
-    let all = IN_FILE_ORDER.map(|(kind, pattern)| {
-        let found = graphs.iter().find(|graph| graph.kind == kind);
-        found.map_or_else(|| Graph::empty(kind, pattern), Graph::clone)
-    });
-    write_only(version, &all, gpus)
+    let ranks = version >= NcclVersion::V2_30;
+    let mut text = String::from("<graphs version=\"1\">\n");
+    for (kind, pattern) in IN_FILE_ORDER {
+        match graphs.iter().find(|graph| graph.kind == kind) {
+            Some(graph) => write_graph(&mut text, graph, gpus, ranks)?,
+            None => write_graph(&mut text, &Graph::empty(kind, pattern), gpus, ranks)?,
+        }
+    }
+    text.push_str("</graphs>\n");
+    Ok(text)
 }
 
-/// Writes only these graphs. NCCL searches the others as it would without a file.
+/// Writes a graph file for every host of a job: only these graphs, so that NCCL searches the others
+/// as it would without a file, and GPUs by device only, because ranks differ between hosts.
 ///
 /// # Errors
 /// As [`write()`].
-pub fn write_only(
-    version: NcclVersion,
-    graphs: &[Graph],
-    gpus: &[GpuAddress],
-) -> Result<String, Error> {
-    let ranks = version >= NcclVersion::V2_30;
+pub fn write_for_hosts(graphs: &[Graph], gpus: &[GpuAddress]) -> Result<String, Error> {
     let mut text = String::from("<graphs version=\"1\">\n");
     for graph in graphs {
-        write_graph(&mut text, graph, gpus, ranks)?;
+        write_graph(&mut text, graph, gpus, false)?;
     }
     text.push_str("</graphs>\n");
     Ok(text)

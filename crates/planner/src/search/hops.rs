@@ -124,12 +124,11 @@ fn hop(route_map: &RouteMap, route: &SearchRoute, port: Option<u32>) -> Option<H
         return None;
     }
     let mut charges: Vec<(u32, u64)> = port.map(|port| (port, PARTS)).into_iter().collect();
-    let mut charge = |link: u32, parts: u64| {
-        match charges.iter_mut().find(|(known, _)| *known == link) {
+    let mut charge =
+        |link: u32, parts: u64| match charges.iter_mut().find(|(known, _)| *known == link) {
             Some((_, all)) => *all += parts,
             None => charges.push((link, parts)),
-        }
-    };
+        };
     for step in route_map.charges(route) {
         let forward = match step.is_pci && route.intel_overhead {
             true => PCI_OVERHEAD,
@@ -137,7 +136,11 @@ fn hop(route_map: &RouteMap, route: &SearchRoute, port: Option<u32>) -> Option<H
         };
         charge(step.link, forward);
         if step.back != NONE {
-            let back = if step.back_eighth { forward / 8 } else { forward };
+            let back = if step.back_eighth {
+                forward / 8
+            } else {
+                forward
+            };
             charge(step.back, back);
         }
     }
