@@ -359,7 +359,7 @@ pub struct PlanArguments {
     /// for one
     #[arg(long, value_name = "CHANNELS", value_parser = picture::highlight)]
     pub highlight: Option<picture::Highlight>,
-    /// Besides NCCL's channels, plan trees that come near the most that any schedule reaches
+    /// Plan other channels than NCCL's search finds
     #[arg(long, value_enum, default_value_t = Strategy::Nccl, hide_default_value = true)]
     pub strategy: Strategy,
     /// Trees for each root, of equal shares [default: the fewest that come near the bound]
@@ -375,7 +375,9 @@ pub struct PlanArguments {
 pub enum Strategy {
     /// As NCCL finds them
     Nccl,
-    /// Also trees, for topo run --algorithm forest
+    /// The rings that carry most, for NCCL itself: --format nccl-graph prints its graph file
+    Ring,
+    /// Also trees that come near the most that any schedule reaches, for topo run --algorithm forest
     Forest,
 }
 

@@ -10,6 +10,7 @@
 //! [`schemas`], [`output`], [`exit`].
 
 mod arguments;
+mod better_rings;
 mod bound;
 mod built_in;
 mod complete;

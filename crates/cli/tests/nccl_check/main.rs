@@ -23,6 +23,12 @@ fn main() -> ExitCode {
             }));
         }
     }
+    for version in VERSIONS {
+        let name = format!("answers::better_rings_{version}");
+        trials.push(Trial::ignorable_test(name, move || {
+            answers::better_rings(version)
+        }));
+    }
     type Test = fn() -> Result<Completion, Failed>;
     let tests: [(&str, Test); 4] = [
         ("a_library_that_hangs", failures::a_library_that_hangs),
@@ -65,6 +71,13 @@ fn not_fetched(version: &str) -> Result<Completion, Failed> {
 
 /// `topo nccl-check` of a machine of the repository.
 fn topo(machine: &str, library: &Path) -> Command {
+    let mut command = program("nccl-check", machine);
+    command.arg("--nccl").arg(library);
+    command
+}
+
+/// A command of `topo` with a machine of the repository.
+fn program(name: &str, machine: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     command
         .current_dir(repository())
@@ -72,9 +85,7 @@ fn topo(machine: &str, library: &Path) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .arg("nccl-check")
-        .arg(Path::new("topologies").join(machine))
-        .arg("--nccl")
-        .arg(library);
+        .arg(name)
+        .arg(Path::new("topologies").join(machine));
     command
 }
