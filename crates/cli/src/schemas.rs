@@ -6,6 +6,7 @@ use crate::bound::json::BoundReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
+use crate::export::json::ExportReport;
 use crate::log::json::LogReport;
 use crate::matrix::MatrixReport;
 use crate::nccl_check::json::NcclCheckReport;
@@ -23,12 +24,13 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 18] = [
+const SCHEMAS: [Kind; 19] = [
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
+    ("export", report::schema::<ExportReport>),
     ("gpu-test", report::schema::<GpuTestReport>),
     ("log", report::schema::<LogReport>),
     ("matrix", report::schema::<MatrixReport>),
