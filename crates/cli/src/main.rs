@@ -4,10 +4,10 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`],
-//! [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
-//! [`doctor`], [`matrix`], [`log`], [`nccl_check`], [`complete`], [`vm`], [`render`], [`report`],
-//! [`schemas`], [`output`], [`exit`].
+//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export),
+//! [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`],
+//! [`groups`], [`doctor`], [`matrix`], [`log`], [`nccl_check`], [`complete`], [`vm`], [`render`],
+//! [`report`], [`schemas`], [`output`], [`exit`].
 
 mod arguments;
 mod bound;

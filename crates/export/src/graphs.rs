@@ -19,8 +19,8 @@ fn addresses(machine: &PlannedMachine) -> Vec<GpuAddress> {
 pub struct MachineGraphs {
     /// The machine, as an index into the plan's `machines`.
     pub machine: usize,
-    /// Device numbers of the GPUs whose ranks read it, if not all of the machine: GPUs that only the
-    /// network joins are searched apart, and have graphs of their own.
+    /// Device numbers of the GPUs whose ranks read it, if not all of the machine: GPUs that only
+    /// the network joins are searched apart, and have graphs of their own.
     pub readers: Option<Vec<i32>>,
     /// The text.
     pub text: String,

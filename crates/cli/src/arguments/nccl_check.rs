@@ -59,8 +59,8 @@ pub struct NcclCheckArguments {
     /// The network that NCCL finds
     #[arg(long, value_enum, default_value_t = Net::Ib)]
     pub net: Net,
-    /// Let NCCL load this tuner plug-in, such as libnccl-tuner-topo.so of topo export; times are then
-    /// not compared
+    /// Let NCCL load this tuner plug-in, such as libnccl-tuner-topo.so of topo export; times are
+    /// not compared then
     #[arg(long, value_name = "LIBRARY")]
     pub tuner: Option<PathBuf>,
     /// Message sizes that NCCL is asked about; ranges double

@@ -7,7 +7,8 @@ use program::lower::{ProgramRequest, lower};
 use program::verify::verify;
 use program::{Channels, Collective, Program, Schedule, Transfer};
 
-use super::folder::{Folder, Kind};
+use super::folder::Folder;
+use super::json::Kind;
 use crate::output;
 
 /// Least slots of a FIFO in any protocol. A ring needs two: it receives and sends in one step.

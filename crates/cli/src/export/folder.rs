@@ -5,45 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use plan::Plan;
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use super::json::{ExportReport, LeftOut, WrittenFile};
-
-/// What a file is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Graphs for one set of GPUs (`NCCL_GRAPH_FILE`).
-    Graph,
-    /// Choices for the plug-in (`TOPO_TUNER_FILE`).
-    Choices,
-    /// The tuner plug-in (`NCCL_TUNER_PLUGIN`).
-    Plugin,
-    /// Choices for NVIDIA's example of a tuner plug-in (`NCCL_TUNER_CONFIG_FILE`).
-    Csv,
-    /// An execution plan of MSCCL++.
-    Execution,
-    /// NCCL's variables (`NCCL_CONF_FILE`).
-    Configuration,
-    /// How to use the files.
-    Readme,
-}
-
-impl Kind {
-    /// What it is for, in words.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Graph => "graphs of one set of GPUs, for NCCL_GRAPH_FILE",
-            Self::Choices => "choices by collective and size, for the plug-in",
-            Self::Plugin => "the tuner plug-in, for NCCL_TUNER_PLUGIN",
-            Self::Csv => "the choices for NVIDIA's example plug-in",
-            Self::Execution => "execution plans of MSCCL++",
-            Self::Configuration => "NCCL's variables, for NCCL_CONF_FILE",
-            Self::Readme => "how to use each file",
-        }
-    }
-}
+use super::json::{ExportReport, Kind, LeftOut, WrittenFile};
 
 /// The folder.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use tuner_plugin::{LIBRARY_FILE, TABLE_FILE, VARIABLE};
 
-use super::folder::{Folder, Kind};
+use super::folder::Folder;
+use super::json::Kind;
 use super::sets::PlannedSet;
 
 /// The text.

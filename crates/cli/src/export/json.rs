@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::folder::Kind;
 use crate::report::Report;
 
 /// The files of an export.
@@ -36,6 +35,41 @@ pub struct WrittenFile {
     /// Only ranks on these GPUs read it: the network joins them with the others of the set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readers: Option<String>,
+}
+
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Graphs for one set of GPUs (`NCCL_GRAPH_FILE`).
+    Graph,
+    /// Choices for the plug-in (`TOPO_TUNER_FILE`).
+    Choices,
+    /// The tuner plug-in (`NCCL_TUNER_PLUGIN`).
+    Plugin,
+    /// Choices for NVIDIA's example of a tuner plug-in (`NCCL_TUNER_CONFIG_FILE`).
+    Csv,
+    /// An execution plan of MSCCL++.
+    Execution,
+    /// NCCL's variables (`NCCL_CONF_FILE`).
+    Configuration,
+    /// How to use the files.
+    Readme,
+}
+
+impl Kind {
+    /// What it is for, in words.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Graph => "graphs of one set of GPUs, for NCCL_GRAPH_FILE",
+            Self::Choices => "choices by collective and size, for the plug-in",
+            Self::Plugin => "the tuner plug-in, for NCCL_TUNER_PLUGIN",
+            Self::Csv => "the choices for NVIDIA's example plug-in",
+            Self::Execution => "execution plans of MSCCL++",
+            Self::Configuration => "NCCL's variables, for NCCL_CONF_FILE",
+            Self::Readme => "how to use each file",
+        }
+    }
 }
 
 /// What cannot be exported.

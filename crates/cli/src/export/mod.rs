@@ -17,7 +17,8 @@ use crate::arguments::export::ExportArguments;
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::{render, report};
-use folder::{Folder, Kind};
+use folder::Folder;
+use json::Kind;
 use sets::PlannedSet;
 
 pub fn run(

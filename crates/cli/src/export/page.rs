@@ -1,7 +1,6 @@
 //! What was exported, as text.
 
-use super::folder::Kind;
-use super::json::{ExportReport, WrittenFile};
+use super::json::{ExportReport, Kind, WrittenFile};
 use crate::render::table::Columns;
 use crate::render::{Look, count, wrap};
 
