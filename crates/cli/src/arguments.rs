@@ -23,7 +23,8 @@ use program::Collective;
 use program::{Schedule, Transfer};
 
 use crate::numbers::within;
-use crate::output::PlanFormat;
+use crate::output::{PlanFormat, ShowFormat};
+use crate::pictures::{self, Highlight};
 use crate::{rank_order, sizes};
 use bound::{BOUND_EXAMPLES, BoundArguments};
 use compare::{
@@ -172,6 +173,8 @@ pub enum Command {
     /// Draw what nvidia-smi topo -m draws, of a machine or a file
     #[command(after_help = MATRIX_EXAMPLES)]
     Matrix(MatrixArguments),
+    /// List the machines that commands take by name instead of a file
+    Machines(FormArguments),
     /// Add GPUs and NICs to a file of a cloud vendor
     #[command(after_help = COMPLETE_EXAMPLES)]
     Complete(CompleteArguments),
@@ -357,6 +360,10 @@ pub struct PlanArguments {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
+    /// Draw channels as arrows over the picture of --format svg: ring, tree or nvls for all, ring:3
+    /// for one
+    #[arg(long, value_name = "CHANNELS", value_parser = pictures::highlight)]
+    pub highlight: Option<Highlight>,
     /// Besides NCCL's channels, plan trees that come near the most that any schedule reaches
     #[arg(long, value_enum, default_value_t = Strategy::Nccl, hide_default_value = true)]
     pub strategy: Strategy,
@@ -398,8 +405,12 @@ pub struct ShowArguments {
     /// Every hop between two devices, and why the path is what it is
     #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
     pub path: Option<Vec<String>>,
-    #[command(flatten)]
-    pub form: FormArguments,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = ShowFormat::Text)]
+    pub format: ShowFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
     #[command(flatten)]
     pub variables: Variables,
 }

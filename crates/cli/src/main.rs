@@ -11,6 +11,7 @@
 
 mod arguments;
 mod bound;
+mod built_in;
 mod complete;
 mod cost;
 mod device;
@@ -30,6 +31,7 @@ mod matrix;
 mod nccl_check;
 mod numbers;
 mod output;
+mod pictures;
 mod plan;
 mod probing;
 mod program;
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
+        Command::Machines(form) => built_in::run(*form, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),

@@ -8,6 +8,7 @@ use crate::arguments::{PlanArguments, Strategy};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::{self, Output, PlanFormat};
+use crate::pictures::{self, PictureFormat};
 use crate::render::plan::PlanPage;
 use crate::render::{settings, summary};
 use crate::sources::{self, Sources};
@@ -82,19 +83,41 @@ fn show(
             .warnings
             .extend(settings::warnings(&planned.settings));
     }
+    if arguments.highlight.is_some() && format != PlanFormat::Svg {
+        bail!("--highlight is for --format svg only");
+    }
     output.text = match format {
         PlanFormat::Quiet => summary::quiet(plan),
         PlanFormat::Json => plan.to_json()?,
         PlanFormat::NcclGraph => plan.graph_file()?,
-        PlanFormat::Text => PlanPage {
-            plan,
-            expansion: &plan.expand()?,
-            live,
-            explain: arguments.explain,
-            connections: arguments.connections,
-            look: environment.look(),
+        PlanFormat::Text | PlanFormat::Svg | PlanFormat::Html | PlanFormat::Dot => {
+            let page = PlanPage {
+                plan,
+                expansion: &plan.expand()?,
+                live,
+                explain: arguments.explain,
+                connections: arguments.connections,
+                look: match format {
+                    PlanFormat::Text => environment.look(),
+                    _ => pictures::LOOK,
+                },
+            };
+            let drawn = match format {
+                PlanFormat::Svg => PictureFormat::Svg,
+                PlanFormat::Html => PictureFormat::Html,
+                PlanFormat::Dot => PictureFormat::Dot,
+                _ => {
+                    output.text = page.text();
+                    return Ok(());
+                }
+            };
+            let Some(planned) = live else {
+                bail!(
+                    "a plan holds no links to draw; expected topology files with --format svg, html or dot"
+                );
+            };
+            pictures::plan(planned, &page, drawn, arguments.highlight)?
         }
-        .text(),
     };
     Ok(())
 }

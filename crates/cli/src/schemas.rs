@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::bound::json::BoundReport;
+use crate::built_in::MachinesReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
@@ -33,6 +34,7 @@ const SCHEMAS: [Kind; 19] = [
     ("export", report::schema::<ExportReport>),
     ("gpu-test", report::schema::<GpuTestReport>),
     ("log", report::schema::<LogReport>),
+    ("machines", report::schema::<MachinesReport>),
     ("matrix", report::schema::<MatrixReport>),
     ("nccl-check", report::schema::<NcclCheckReport>),
     ("path", report::schema::<PathReport>),
