@@ -2,6 +2,7 @@
 
 pub mod bound;
 pub mod compare;
+pub mod export;
 pub mod join;
 pub mod log;
 pub mod machine;
@@ -30,6 +31,7 @@ use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
     WHAT_IF_EXAMPLES, WhatIfArguments,
 };
+use export::{EXPORT_EXAMPLES, ExportArguments};
 use join::{ID_EXAMPLES, IdArguments};
 use log::{LOG_EXAMPLES, LogArguments};
 use machine::{
@@ -156,6 +158,9 @@ pub enum Command {
     /// List every single failure with the channels and the speed that remain, worst first
     #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
     WhatIf(WhatIfArguments),
+    /// Write a plan as files that NCCL obeys: graphs, nccl.conf, a tuner plug-in with its choices
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(Box<ExportArguments>),
     /// Compare two machines, settings or plans by what a job would notice
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArguments),

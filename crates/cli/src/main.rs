@@ -4,10 +4,10 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`diff`], [`program`],
-//! [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
-//! [`doctor`], [`matrix`], [`log`], [`nccl_check`], [`complete`], [`vm`], [`render`], [`report`],
-//! [`schemas`], [`output`], [`exit`].
+//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export),
+//! [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`],
+//! [`groups`], [`doctor`], [`matrix`], [`log`], [`nccl_check`], [`complete`], [`vm`], [`render`],
+//! [`report`], [`schemas`], [`output`], [`exit`].
 
 mod arguments;
 mod better_rings;
@@ -20,6 +20,7 @@ mod diff;
 mod doctor;
 mod environment;
 mod exit;
+mod export;
 mod generate;
 mod groups;
 mod input;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::Bound(arguments) => bound::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
+        Command::Export(arguments) => export::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),

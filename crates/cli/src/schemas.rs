@@ -6,6 +6,7 @@ use crate::bound::json::BoundReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
+use crate::export::json::ExportReport;
 use crate::log::json::LogReport;
 use crate::machines::MachinesReport;
 use crate::matrix::MatrixReport;
@@ -30,6 +31,7 @@ const SCHEMAS: [Kind; 19] = [
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
+    ("export", report::schema::<ExportReport>),
     ("gpu-test", report::schema::<GpuTestReport>),
     ("log", report::schema::<LogReport>),
     ("machines", report::schema::<MachinesReport>),
