@@ -331,14 +331,21 @@ NCCL version 2.27.7+cuda12.9
         assert_eq!((first.average_bus_gbps, first.wrong()), (Some(22.49), 1));
         assert_eq!(second.collective, Some(Collective::AllGather));
         assert!(!second.is_guessed);
-        assert_eq!(second.settings, [("NCCL_ALGO".to_owned(), "Ring".to_owned())]);
+        assert_eq!(
+            second.settings,
+            [("NCCL_ALGO".to_owned(), "Ring".to_owned())]
+        );
         assert_eq!(second.devices.len(), 2);
         assert_eq!(second.devices[1].bus, "0x65");
     }
 
     #[test]
     fn versions_have_codes() {
-        for (code, version) in [("23007 x", "2.30.7"), ("2804", "2.8.4"), ("21005", "2.10.5")] {
+        for (code, version) in [
+            ("23007 x", "2.30.7"),
+            ("2804", "2.8.4"),
+            ("21005", "2.10.5"),
+        ] {
             assert_eq!(version_of_code(code).as_deref(), Some(version));
         }
         assert_eq!(version_of_code("x"), None);

@@ -102,10 +102,22 @@ impl Reader<'_> {
             program,
             collective,
             nccl: code.and_then(|code| version_of_code(&code)),
-            devices: devices.into_iter().flatten().take(MOST).filter_map(device).collect(),
-            settings: texts("env").chain(texts("args")).filter_map(setting).collect(),
-            average_bus_gbps: value.pointer("/average_bus_bandwidth/bandwidth").and_then(number),
-            out_of_bounds: value.pointer("/out_of_bounds/count").and_then(Value::as_u64),
+            devices: devices
+                .into_iter()
+                .flatten()
+                .take(MOST)
+                .filter_map(device)
+                .collect(),
+            settings: texts("env")
+                .chain(texts("args"))
+                .filter_map(setting)
+                .collect(),
+            average_bus_gbps: value
+                .pointer("/average_bus_bandwidth/bandwidth")
+                .and_then(number),
+            out_of_bounds: value
+                .pointer("/out_of_bounds/count")
+                .and_then(Value::as_u64),
             ..Table::default()
         };
         for (at, row) in results.iter().enumerate() {
@@ -185,7 +197,11 @@ impl Reader<'_> {
         };
         let value = |key: &str| placement.get(key).and_then(number);
         let place = || format!("{path}.{name}");
-        let time = keys.time.iter().find_map(|key| value(key)).filter(|it| *it > 0.0);
+        let time = keys
+            .time
+            .iter()
+            .find_map(|key| value(key))
+            .filter(|it| *it > 0.0);
         let Some(time_us) = time else {
             let path = format!("{}.{}", place(), keys.time[0]);
             let found = keys.time.iter().find_map(|key| placement.get(key));
@@ -201,7 +217,9 @@ impl Reader<'_> {
             time_us,
             algorithm_gbps: bandwidth(keys.algorithm)?,
             bus_gbps: bandwidth(keys.bus)?,
-            wrong: value(keys.wrong).filter(|it| *it >= 0.0).map(|it| it as u64),
+            wrong: value(keys.wrong)
+                .filter(|it| *it >= 0.0)
+                .map(|it| it as u64),
         }))
     }
 }
@@ -253,7 +271,11 @@ fn ran(placement: &Value) -> Option<Ran> {
     Some(Ran {
         algorithm: placement.get("algorithm")?.as_str()?.to_owned(),
         protocol: protocol.and_then(|it| it.parse::<Protocol>().ok()),
-        channels: placement.get("channels").and_then(Value::as_u64)?.try_into().ok(),
+        channels: placement
+            .get("channels")
+            .and_then(Value::as_u64)?
+            .try_into()
+            .ok(),
     })
 }
 
@@ -274,10 +296,16 @@ mod tests {
         assert_eq!(table.collective, Some(Collective::AllGather));
         assert_eq!(table.nccl.as_deref(), Some("2.30.7"));
         assert_eq!((table.rank_count(), table.host_count()), (Some(2), Some(1)));
-        assert_eq!(table.settings, [("NCCL_ALGO".to_owned(), "Ring".to_owned())]);
+        assert_eq!(
+            table.settings,
+            [("NCCL_ALGO".to_owned(), "Ring".to_owned())]
+        );
         let row = &table.rows[0];
         assert_eq!((row.reduction.as_deref(), row.root), (None, None));
-        assert_eq!(row.measured().map(|it| (it.time_us, it.wrong)), Some((9.5, None)));
+        assert_eq!(
+            row.measured().map(|it| (it.time_us, it.wrong)),
+            Some((9.5, None))
+        );
         let run = r#"{"format":"topo-run","version":1,"collective":"all-reduce","ranks":4,
             "type":"f32","op":"sum","root":null,"rows":[{"bytes":1024,"count":256,
             "out_of_place":{"algorithm":"ring","transfer":"fifo","protocol":"LL","channels":2,
@@ -286,7 +314,10 @@ mod tests {
         let table = read("b.json", run).unwrap();
         assert_eq!((table.tool, table.rank_count()), (Tool::TopoRun, Some(4)));
         assert_eq!(table.rows[0].predicted_us, Some(9.0));
-        assert_eq!(table.rows[0].ran.as_ref().and_then(|it| it.protocol), Some(Protocol::Ll));
+        assert_eq!(
+            table.rows[0].ran.as_ref().and_then(|it| it.protocol),
+            Some(Protocol::Ll)
+        );
     }
 
     #[test]

@@ -19,9 +19,10 @@
 //!
 //! In reading order: [`results`] (what was measured, as values), [`program_name`] (which collective
 //! a program runs), [`row`](mod@row) (rows and headers of tables), [`collect`] (tables from lines),
-//! [`json`] (JSON of nccl-tests and of `topo run`).
+//! [`json`] (JSON of nccl-tests and of `topo run`), [`fit`] (constants from measurements).
 
 pub mod collect;
+pub mod fit;
 pub mod json;
 pub mod program_name;
 pub mod results;

@@ -30,7 +30,9 @@ pub fn in_text(text: &str) -> Option<(String, Option<Collective>)> {
         let before = &rest[..at];
         let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
         let from = before.rfind(|it| !is_name(it));
-        let name = from.map_or(before, |from| before[from..].trim_start_matches(|it| !is_name(it)));
+        let name = from.map_or(before, |from| {
+            before[from..].trim_start_matches(|it| !is_name(it))
+        });
         if let Some((known, collective)) = PROGRAMS.iter().find(|(known, _)| *known == name) {
             return Some((format!("{known}{END}"), *collective));
         }
@@ -72,9 +74,18 @@ mod tests {
             found("+ srun ./build/all_reduce_perf -b 8").as_deref(),
             Some("all_reduce_perf")
         );
-        assert_eq!(found("reduce_scatter_perf").as_deref(), Some("reduce_scatter_perf"));
-        assert_eq!(found("my_perf gather_perf -g 8").as_deref(), Some("gather_perf"));
+        assert_eq!(
+            found("reduce_scatter_perf").as_deref(),
+            Some("reduce_scatter_perf")
+        );
+        assert_eq!(
+            found("my_perf gather_perf -g 8").as_deref(),
+            Some("gather_perf")
+        );
         assert_eq!(found("_perf"), None);
-        assert_eq!(in_text("hypercube_perf"), Some(("hypercube_perf".to_owned(), None)));
+        assert_eq!(
+            in_text("hypercube_perf"),
+            Some(("hypercube_perf".to_owned(), None))
+        );
     }
 }

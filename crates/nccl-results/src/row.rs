@@ -285,7 +285,9 @@ fn number(word: &str) -> Option<f64> {
 /// The number with which a word begins that another program's output continues.
 fn leading_number(word: &str) -> Option<f64> {
     let sign = usize::from(word.starts_with('-'));
-    let digits = word[sign..].bytes().take_while(|it| it.is_ascii_digit() || *it == b'.');
+    let digits = word[sign..]
+        .bytes()
+        .take_while(|it| it.is_ascii_digit() || *it == b'.');
     number(&word[..sign + digits.count()])
 }
 
