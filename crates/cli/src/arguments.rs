@@ -7,6 +7,7 @@ pub mod log;
 pub mod machine;
 pub mod nccl_check;
 pub mod nccl_tests;
+pub mod results;
 pub mod run;
 pub mod simulate;
 
@@ -36,6 +37,7 @@ use machine::{
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
 use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
+use results::{RESULTS_EXAMPLES, ResultsArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
 
@@ -176,6 +178,9 @@ pub enum Command {
     /// Read what NCCL logged: what ran, what was chosen, what is odd; and compare it with the plan
     #[command(after_help = LOG_EXAMPLES)]
     Log(Box<LogArguments>),
+    /// Read what nccl-tests measured, beside the prediction and the bound; fit the cost model to it
+    #[command(after_help = RESULTS_EXAMPLES)]
+    Results(Box<ResultsArguments>),
     /// Start an NCCL library on a machine's stand-ins, without a GPU, and compare it with the plan
     #[command(name = "nccl-check", after_help = NCCL_CHECK_EXAMPLES)]
     NcclCheck(NcclCheckArguments),

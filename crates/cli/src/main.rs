@@ -6,8 +6,9 @@
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`diff`], [`program`],
 //! [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
-//! [`doctor`], [`matrix`], [`log`], [`nccl_check`], [`complete`], [`vm`], [`render`], [`report`],
-//! [`schemas`], [`output`], [`exit`].
+//! [`doctor`], [`matrix`], [`text_stream`], [`nearest_version`], [`log`], [`results`],
+//! [`nccl_check`], [`complete`],
+//! [`vm`], [`render`], [`report`], [`schemas`], [`output`], [`exit`].
 
 mod arguments;
 mod bound;
@@ -27,6 +28,7 @@ mod live;
 mod log;
 mod matrix;
 mod nccl_check;
+mod nearest_version;
 mod numbers;
 mod output;
 mod plan;
@@ -37,6 +39,7 @@ mod rank;
 mod rank_order;
 mod render;
 mod report;
+mod results;
 mod rings;
 mod run;
 mod schemas;
@@ -46,6 +49,7 @@ mod simulate;
 mod sizes;
 mod sources;
 mod suggest;
+mod text_stream;
 mod vm;
 mod what_if;
 mod wiring;
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),
+        Command::Results(arguments) => results::run(arguments, &environment, &mut output),
         Command::NcclCheck(arguments) => nccl_check::run(arguments, &environment, &mut output),
         Command::NcclHost => nccl_check::serve(),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),

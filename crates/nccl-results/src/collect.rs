@@ -4,7 +4,7 @@ use program::Collective;
 
 use crate::program_name;
 use crate::results::{Device, Results, Table, Tool};
-use crate::row::{Closed, Header, Layout, OpenRow, header};
+use crate::row::{Header, Layout, OpenRow, header};
 
 /// Most tables, rows and GPUs of ranks that are kept.
 const MOST_TABLES: usize = 10_000;
@@ -191,12 +191,12 @@ impl Collector {
 
     fn close_row(&mut self) {
         match self.open.take().map(OpenRow::close) {
-            Some(Closed::Whole(_)) if self.rows >= MOST_ROWS => self.results.is_full = true,
-            Some(Closed::Whole(row)) => {
+            Some(Some(_)) if self.rows >= MOST_ROWS => self.results.is_full = true,
+            Some(Some(row)) => {
                 self.rows += 1;
                 self.table.rows.push(row);
             }
-            Some(Closed::Damaged) => self.table.damaged += 1,
+            Some(None) => self.table.damaged += 1,
             None => {}
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! A row is `size count type [redop] [root]` and one or two groups of columns, which begin with
 //! `time algbw busbw`. nccl-tests before 2.13 (2022) prints only the columns that a collective
-//! has; before 2019 times are in ms. Other programs' output can cut a row, and its groups then stand
-//! in lines of their own.
+//! has; before 2019 times are in ms. Other programs' output can cut a row; its groups are then in
+//! lines of their own.
 
 use crate::results::{Measured, Row};
 
@@ -112,15 +112,6 @@ pub struct OpenRow {
     numbers: Vec<Option<f64>>,
 }
 
-/// What became of a row.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Closed {
-    /// It was read.
-    Whole(Row),
-    /// It contradicts itself, or has no whole placement.
-    Damaged,
-}
-
 impl OpenRow {
     /// Reads the beginning of a row, after a launcher's prefix.
     pub fn begin(line: &str, layout: Layout) -> Option<Self> {
@@ -203,8 +194,8 @@ impl OpenRow {
         true
     }
 
-    /// Ends the row.
-    pub fn close(mut self) -> Closed {
+    /// Ends the row. Returns `None` if it contradicts itself, or has no whole placement.
+    pub fn close(mut self) -> Option<Row> {
         let group = self.layout.group;
         let has_root = match self.layout.has_root {
             Some(has_root) => has_root,
@@ -221,18 +212,18 @@ impl OpenRow {
         let first = groups.next().map(|it| self.measured(it));
         let second = groups.next().map(|it| self.measured(it));
         if matches!(first, Some(None)) || matches!(second, Some(None)) {
-            return Closed::Damaged;
+            return None;
         }
         let (first, second) = (first.flatten(), second.flatten());
         match (first, second, self.layout.only_in_place) {
-            (None, None, _) => return Closed::Damaged,
+            (None, None, _) => return None,
             (only, None, true) => self.row.in_place = only,
             (first, second, _) => {
                 self.row.out_of_place = first;
                 self.row.in_place = second;
             }
         }
-        Closed::Whole(self.row)
+        Some(self.row)
     }
 
     /// Reads a group; `None` if its bandwidth is not its size by its time.
@@ -303,10 +294,8 @@ mod tests {
     }
 
     fn whole(line: &str, layout: Layout) -> Row {
-        match OpenRow::begin(line, layout).map(OpenRow::close) {
-            Some(Closed::Whole(row)) => row,
-            other => panic!("{line}: {other:?}"),
-        }
+        let open = OpenRow::begin(line, layout);
+        open.and_then(OpenRow::close).expect(line)
     }
 
     fn times(row: &Row) -> Vec<f64> {
@@ -374,9 +363,7 @@ mod tests {
         assert!(open.proceed("   84.55   99.22  173.63      0n1:65:65 [0] NCCL INFO x"));
         assert!(open.proceed("[1,0]<stdout>:   85.00   98.69  172.71      0"));
         assert!(!open.proceed("   85.00   98.69  172.71      0"));
-        let Closed::Whole(row) = open.close() else {
-            panic!();
-        };
+        let row = open.close().unwrap();
         assert_eq!(times(&row), [84.55, 85.0]);
         assert_eq!(row.root, None);
     }
@@ -385,9 +372,9 @@ mod tests {
     fn contradictions_are_damage() {
         let line = "8388608 2097152 float sum -1 84.55 9.22 173.63 0 85.00 98.69 172.71 0";
         let open = OpenRow::begin(line, Layout::default()).unwrap();
-        assert_eq!(open.close(), Closed::Damaged);
+        assert_eq!(open.close(), None);
         let open = OpenRow::begin("8 2 float sum -1", Layout::default()).unwrap();
-        assert_eq!(open.close(), Closed::Damaged);
+        assert_eq!(open.close(), None);
         assert!(OpenRow::begin("8 two float sum", Layout::default()).is_none());
         assert!(OpenRow::begin("size float", Layout::default()).is_none());
     }

@@ -1,4 +1,4 @@
-//! Measurements are made from known constants by formulas of their own; the fit finds the constants.
+//! Measurements are made from known constants without the cost model; the fit finds the constants.
 
 use std::collections::BTreeMap;
 

@@ -29,7 +29,7 @@ pub struct Constant {
     pointer: String,
     /// Its name: the keys of the file, such as `hardware-latency-us.nvlink.ring[2]`.
     pub name: String,
-    /// What the number in brackets stands for: a protocol or a number of nodes.
+    /// The meaning of the number in brackets: a protocol or a number of nodes.
     pub index: Option<&'static str>,
     /// Of constants that data cannot tell apart, that with the lowest number is fitted.
     pub(super) order: u8,

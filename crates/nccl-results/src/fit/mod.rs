@@ -166,10 +166,8 @@ pub fn fit(
             break;
         }
         free = chosen;
-        for at in 0..all.len() {
-            if !free.contains(&at) {
-                fitted.set(&all[at], before.changeable.get(&all[at]));
-            }
+        for (_, kept) in all.iter().enumerate().filter(|(at, _)| !free.contains(at)) {
+            fitted.set(kept, before.changeable.get(kept));
         }
         let constants: Vec<&Constant> = free.iter().map(|at| &all[*at]).collect();
         fitted = improve(jobs, fitted, &constants, &used);
