@@ -4,9 +4,10 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export),
-//! [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`],
-//! [`groups`], [`doctor`], [`matrix`], [`log`], [`nccl_check`], [`complete`], [`vm`], [`render`],
+//! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
+//! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`],
+//! [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`machines`], [`text_stream`],
+//! [`nearest_version`], [`log`], [`results`], [`nccl_check`], [`complete`], [`vm`], [`render`],
 //! [`report`], [`schemas`], [`output`], [`exit`].
 
 mod arguments;
@@ -31,6 +32,7 @@ mod log;
 mod machines;
 mod matrix;
 mod nccl_check;
+mod nearest_version;
 mod numbers;
 mod output;
 mod pictures;
@@ -42,6 +44,7 @@ mod rank;
 mod rank_order;
 mod render;
 mod report;
+mod results;
 mod rings;
 mod run;
 mod schemas;
@@ -51,6 +54,7 @@ mod simulate;
 mod sizes;
 mod sources;
 mod suggest;
+mod text_stream;
 mod vm;
 mod what_if;
 mod wiring;
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),
+        Command::Results(arguments) => results::run(arguments, &environment, &mut output),
         Command::NcclCheck(arguments) => nccl_check::run(arguments, &environment, &mut output),
         Command::NcclHost => nccl_check::serve(),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),

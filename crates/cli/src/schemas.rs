@@ -15,6 +15,7 @@ use crate::output::Output;
 use crate::probing::ProbeReport;
 use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
+use crate::results::json::ResultsReport;
 use crate::run::RunJson;
 use crate::run::gpu_test::report::GpuTestReport;
 use crate::show::json::{PathReport, ShowReport};
@@ -25,7 +26,7 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 19] = [
+const SCHEMAS: &[Kind] = &[
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
@@ -42,6 +43,7 @@ const SCHEMAS: [Kind; 19] = [
     ("probe", report::schema::<ProbeReport<'static>>),
     ("program", report::schema::<ProgramReport>),
     ("rank", report::schema::<RankReport>),
+    ("results", report::schema::<ResultsReport>),
     ("run", report::schema::<RunJson>),
     ("show", report::schema::<ShowReport>),
     ("simulate", report::schema::<SimulateReport>),

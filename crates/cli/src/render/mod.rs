@@ -19,6 +19,7 @@ pub mod plan;
 pub mod planned_machines;
 pub mod program;
 pub mod rank;
+pub mod results;
 pub mod rings;
 pub mod settings;
 pub mod simulate;
