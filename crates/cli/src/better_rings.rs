@@ -8,12 +8,12 @@ use planner::Planned;
 use program::Collective;
 
 use crate::arguments::JobArguments;
-use crate::bound::nccl_bandwidth;
 use crate::environment::Environment;
 use crate::input::Machine;
 use crate::job;
 use crate::output::Output;
 use crate::settings::read_settings;
+use bounds::reach::nccl_bandwidth;
 
 /// A plan loses what it has less than this part of NCCL's.
 const AS_GOOD: f64 = 0.999;
