@@ -13,7 +13,6 @@
 mod arguments;
 mod better_rings;
 mod bound;
-mod built_in;
 mod complete;
 mod cost;
 mod device;
