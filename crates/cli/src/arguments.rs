@@ -40,6 +40,7 @@ use machine::{
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
 use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
+use picture::{VIEW_EXAMPLES, ViewArguments};
 use results::{RESULTS_EXAMPLES, ResultsArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
@@ -175,6 +176,9 @@ pub enum Command {
     /// Draw what nvidia-smi topo -m draws, of a machine or a file
     #[command(after_help = MATRIX_EXAMPLES)]
     Matrix(MatrixArguments),
+    /// Open the page that plans in the browser, with a file at hand
+    #[command(after_help = VIEW_EXAMPLES)]
+    View(ViewArguments),
     /// List the machines that commands take by name instead of a file
     Machines(FormArguments),
     /// Add GPUs and NICs to a file of a cloud vendor

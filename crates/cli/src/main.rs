@@ -6,9 +6,9 @@
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
 //! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`],
-//! [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`machines`], [`text_stream`],
-//! [`nearest_version`], [`log`], [`results`], [`nccl_check`], [`complete`], [`vm`], [`render`],
-//! [`report`], [`schemas`], [`output`], [`exit`].
+//! [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`],
+//! [`text_stream`], [`nearest_version`], [`log`], [`results`], [`nccl_check`], [`complete`],
+//! [`vm`], [`render`], [`report`], [`schemas`], [`output`], [`exit`].
 
 mod arguments;
 mod better_rings;
@@ -54,6 +54,7 @@ mod sizes;
 mod sources;
 mod suggest;
 mod text_stream;
+mod view;
 mod vm;
 mod what_if;
 mod wiring;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
+        Command::View(arguments) => view::run(arguments, &mut output),
         Command::Machines(form) => machines::run(*form, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
