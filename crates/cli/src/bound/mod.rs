@@ -8,7 +8,7 @@ pub mod rows;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use bounds::{Wanted, capacity_graph, certify, on_rails};
+use bounds::{Shortfall, Wanted, capacity_graph, certify, on_rails};
 use plan::certificate::{CapacityGraph, Certificate, LinkSet, Operation, UNITS, check};
 use plan::{Algorithm, GraphKind, Plan};
 use planner::Planned;
@@ -141,6 +141,7 @@ fn of(
             exact: [bound.bandwidth.numerator, bound.bandwidth.denominator],
             nccl: nccl(plan, bound.operation),
             reached: bound.reached.map(|reached| reached.per(unit)),
+            shortfall: Shortfall::of(&certificate.graph, bound),
             limit: Limit::of(&certificate.graph, bound.operation, &bound.proof)
                 .map_err(anyhow::Error::msg)?,
         })
