@@ -2,11 +2,14 @@
 
 pub mod bound;
 pub mod compare;
+pub mod export;
 pub mod join;
 pub mod log;
 pub mod machine;
 pub mod nccl_check;
 pub mod nccl_tests;
+pub mod picture;
+pub mod results;
 pub mod run;
 pub mod simulate;
 
@@ -22,13 +25,14 @@ use program::Collective;
 use program::{Schedule, Transfer};
 
 use crate::numbers::within;
-use crate::output::PlanFormat;
+use crate::output::{PlanFormat, ShowFormat};
 use crate::{rank_order, sizes};
 use bound::{BOUND_EXAMPLES, BoundArguments};
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
     WHAT_IF_EXAMPLES, WhatIfArguments,
 };
+use export::{EXPORT_EXAMPLES, ExportArguments};
 use join::{ID_EXAMPLES, IdArguments};
 use log::{LOG_EXAMPLES, LogArguments};
 use machine::{
@@ -36,6 +40,7 @@ use machine::{
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
 use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
+use results::{RESULTS_EXAMPLES, ResultsArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
 
@@ -155,6 +160,9 @@ pub enum Command {
     /// List every single failure with the channels and the speed that remain, worst first
     #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
     WhatIf(WhatIfArguments),
+    /// Write a plan as files that NCCL obeys: graphs, nccl.conf, a tuner plug-in with its choices
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(Box<ExportArguments>),
     /// Compare two machines, settings or plans by what a job would notice
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArguments),
@@ -167,6 +175,8 @@ pub enum Command {
     /// Draw what nvidia-smi topo -m draws, of a machine or a file
     #[command(after_help = MATRIX_EXAMPLES)]
     Matrix(MatrixArguments),
+    /// List the machines that commands take by name instead of a file
+    Machines(FormArguments),
     /// Add GPUs and NICs to a file of a cloud vendor
     #[command(after_help = COMPLETE_EXAMPLES)]
     Complete(CompleteArguments),
@@ -176,6 +186,9 @@ pub enum Command {
     /// Read what NCCL logged: what ran, what was chosen, what is odd; and compare it with the plan
     #[command(after_help = LOG_EXAMPLES)]
     Log(Box<LogArguments>),
+    /// Read what nccl-tests measured, beside the prediction and the bound; fit the cost model to it
+    #[command(after_help = RESULTS_EXAMPLES)]
+    Results(Box<ResultsArguments>),
     /// Start an NCCL library on a machine's stand-ins, without a GPU, and compare it with the plan
     #[command(name = "nccl-check", after_help = NCCL_CHECK_EXAMPLES)]
     NcclCheck(NcclCheckArguments),
@@ -352,6 +365,10 @@ pub struct PlanArguments {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
+    /// Draw channels as arrows over the picture of --format svg: ring, tree or nvls for all of
+    /// them, ring:3 for one
+    #[arg(long, value_name = "CHANNELS", value_parser = picture::highlight)]
+    pub highlight: Option<picture::Highlight>,
     /// Plan other channels than NCCL's search finds
     #[arg(long, value_enum, default_value_t = Strategy::Nccl, hide_default_value = true)]
     pub strategy: Strategy,
@@ -370,7 +387,8 @@ pub enum Strategy {
     Nccl,
     /// The rings that carry most, for NCCL itself: --format nccl-graph prints its graph file
     Ring,
-    /// Also trees that come near the most that any schedule reaches, for topo run --algorithm forest
+    /// Also trees that come near the most that any schedule reaches, for topo run --algorithm
+    /// forest
     Forest,
 }
 
@@ -395,8 +413,12 @@ pub struct ShowArguments {
     /// Every hop between two devices, and why the path is what it is
     #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
     pub path: Option<Vec<String>>,
-    #[command(flatten)]
-    pub form: FormArguments,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = ShowFormat::Text)]
+    pub format: ShowFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
     #[command(flatten)]
     pub variables: Variables,
 }

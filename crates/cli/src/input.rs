@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use built_in::BuiltIn;
 use plan::Plan;
 use planner::Settings;
 use probe::Probe;
@@ -155,7 +156,8 @@ fn is_root(folder: &Path) -> bool {
 
 /// Refuses a name without a file behind it, so that later errors are about what files hold.
 pub fn refuse_missing(file: &Path) -> Result<()> {
-    if file != Path::new("-") && !is_recording(file) {
+    let has_no_file = file == Path::new("-") || named(file).is_some();
+    if !has_no_file && !is_recording(file) {
         resolve(file)?;
     }
     Ok(())
@@ -196,6 +198,13 @@ impl Bytes {
                 bytes: topology::xml::write(&live::replay(file, |it| it)?.document).into_bytes(),
             });
         }
+        if let Some(machine) = named(file) {
+            return Ok(Self {
+                name: machine.name.to_owned(),
+                label: format!("{} (built in)", machine.name),
+                bytes: machine.text.as_bytes().to_vec(),
+            });
+        }
         let path = resolve(file)?;
         let bytes = files::read(&path, most);
         let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
@@ -210,6 +219,12 @@ impl Bytes {
         let first = self.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
         first == Some(&b'{')
     }
+}
+
+/// The machine that the program holds by this name, if there is no such file.
+fn named(file: &Path) -> Option<&'static BuiltIn> {
+    let found = built_in::find(file.to_str()?)?;
+    (!file.exists()).then_some(found)
 }
 
 fn resolve(file: &Path) -> Result<PathBuf> {
@@ -293,10 +308,15 @@ fn question_for(file: &Path) -> String {
     };
     let names = names_in(listed);
     let near = suggest::nearest(&wanted, names.iter().map(String::as_str), 1);
-    let paths: Vec<String> = near
+    let mut paths: Vec<String> = near
         .iter()
         .map(|name| folder.join(name).display().to_string())
         .collect();
+    if paths.is_empty() && folder.as_os_str().is_empty() {
+        let built_in = built_in::MACHINES.iter().map(|it| it.name);
+        let near = suggest::nearest(&wanted, built_in, 1);
+        paths = near.into_iter().map(str::to_owned).collect();
+    }
     suggest::question(&paths.iter().map(String::as_str).collect::<Vec<_>>())
 }
 

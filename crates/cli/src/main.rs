@@ -4,10 +4,11 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`diff`], [`program`],
-//! [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
-//! [`doctor`], [`matrix`], [`log`], [`nccl_check`], [`complete`], [`vm`], [`render`], [`report`],
-//! [`schemas`], [`output`], [`exit`].
+//! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
+//! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`],
+//! [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`machines`], [`text_stream`],
+//! [`nearest_version`], [`log`], [`results`], [`nccl_check`], [`complete`], [`vm`], [`render`],
+//! [`report`], [`schemas`], [`output`], [`exit`].
 
 mod arguments;
 mod better_rings;
@@ -19,6 +20,7 @@ mod diff;
 mod doctor;
 mod environment;
 mod exit;
+mod export;
 mod generate;
 mod groups;
 mod input;
@@ -26,10 +28,13 @@ mod job;
 mod join;
 mod live;
 mod log;
+mod machines;
 mod matrix;
 mod nccl_check;
+mod nearest_version;
 mod numbers;
 mod output;
+mod pictures;
 mod plan;
 mod probing;
 mod program;
@@ -38,6 +43,7 @@ mod rank;
 mod rank_order;
 mod render;
 mod report;
+mod results;
 mod rings;
 mod run;
 mod schemas;
@@ -47,6 +53,7 @@ mod simulate;
 mod sizes;
 mod sources;
 mod suggest;
+mod text_stream;
 mod vm;
 mod what_if;
 mod wiring;
@@ -70,13 +77,16 @@ fn main() -> ExitCode {
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::Bound(arguments) => bound::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
+        Command::Export(arguments) => export::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
+        Command::Machines(form) => machines::run(*form, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),
+        Command::Results(arguments) => results::run(arguments, &environment, &mut output),
         Command::NcclCheck(arguments) => nccl_check::run(arguments, &environment, &mut output),
         Command::NcclHost => nccl_check::serve(),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),

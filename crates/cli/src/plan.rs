@@ -9,6 +9,7 @@ use crate::better_rings;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::{self, Output, PlanFormat};
+use crate::pictures::{self, PictureFormat};
 use crate::render::plan::PlanPage;
 use crate::render::{settings, summary};
 use crate::sources::{self, Sources};
@@ -103,6 +104,9 @@ fn show(
             .warnings
             .extend(settings::warnings(&planned.settings));
     }
+    if arguments.highlight.is_some() && format != PlanFormat::Svg {
+        bail!("--highlight is for --format svg only");
+    }
     output.text = match format {
         PlanFormat::Quiet => summary::quiet(plan),
         PlanFormat::Json => plan.to_json()?,
@@ -110,16 +114,35 @@ fn show(
             Some(file) => file.clone(),
             None => plan.graph_file()?,
         },
-        PlanFormat::Text => PlanPage {
-            plan,
-            expansion: &plan.expand()?,
-            live,
-            rings: made.rings.as_deref(),
-            explain: arguments.explain,
-            connections: arguments.connections,
-            look: environment.look(),
+        PlanFormat::Text | PlanFormat::Svg | PlanFormat::Html | PlanFormat::Dot => {
+            let page = PlanPage {
+                plan,
+                expansion: &plan.expand()?,
+                live,
+                rings: made.rings.as_deref(),
+                explain: arguments.explain,
+                connections: arguments.connections,
+                look: match format {
+                    PlanFormat::Text => environment.look(),
+                    _ => pictures::LOOK,
+                },
+            };
+            let drawn = match format {
+                PlanFormat::Svg => PictureFormat::Svg,
+                PlanFormat::Html => PictureFormat::Html,
+                PlanFormat::Dot => PictureFormat::Dot,
+                _ => {
+                    output.text = page.text();
+                    return Ok(());
+                }
+            };
+            let Some(planned) = live else {
+                bail!(
+                    "a plan holds no links to draw; expected topology files with --format svg, html or dot"
+                );
+            };
+            pictures::plan(planned, &page, drawn, arguments.highlight)?
         }
-        .text(),
     };
     Ok(())
 }

@@ -6,13 +6,16 @@ use crate::bound::json::BoundReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
+use crate::export::json::ExportReport;
 use crate::log::json::LogReport;
+use crate::machines::MachinesReport;
 use crate::matrix::MatrixReport;
 use crate::nccl_check::json::NcclCheckReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
 use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
+use crate::results::json::ResultsReport;
 use crate::run::RunJson;
 use crate::run::gpu_test::report::GpuTestReport;
 use crate::show::json::{PathReport, ShowReport};
@@ -23,14 +26,16 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 18] = [
+const SCHEMAS: &[Kind] = &[
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
+    ("export", report::schema::<ExportReport>),
     ("gpu-test", report::schema::<GpuTestReport>),
     ("log", report::schema::<LogReport>),
+    ("machines", report::schema::<MachinesReport>),
     ("matrix", report::schema::<MatrixReport>),
     ("nccl-check", report::schema::<NcclCheckReport>),
     ("path", report::schema::<PathReport>),
@@ -38,6 +43,7 @@ const SCHEMAS: [Kind; 18] = [
     ("probe", report::schema::<ProbeReport<'static>>),
     ("program", report::schema::<ProgramReport>),
     ("rank", report::schema::<RankReport>),
+    ("results", report::schema::<ResultsReport>),
     ("run", report::schema::<RunJson>),
     ("show", report::schema::<ShowReport>),
     ("simulate", report::schema::<SimulateReport>),

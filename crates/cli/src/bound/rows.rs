@@ -3,7 +3,7 @@
 use bounds::Shortfall;
 use plan::certificate::{LinkSet, Operation};
 
-use super::limit::Limit;
+use bounds::limit::Limit;
 
 /// The bounds of a job, with what NCCL's plan reaches.
 #[derive(Debug)]

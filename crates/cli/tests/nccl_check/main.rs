@@ -3,6 +3,8 @@
 
 mod answers;
 mod failures;
+mod graphs;
+mod obeyed;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -28,9 +30,26 @@ fn main() -> ExitCode {
         trials.push(Trial::ignorable_test(name, move || {
             answers::better_rings(version)
         }));
+        for (number, sample) in obeyed::SAMPLES.iter().enumerate() {
+            let name = format!("obeyed::{}_{version}", sample.name);
+            let test = move || obeyed::each_entry(version, sample);
+            let in_every_run = number == 0;
+            trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!in_every_run));
+        }
+        let name = format!("obeyed::bad_tables_are_harmless_{version}");
+        let test = move || obeyed::bad_tables_are_harmless(version);
+        let is_newest = VERSIONS.last() == Some(&version);
+        trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!is_newest));
+        let name = format!("graphs::files_are_followed_{version}");
+        let all = move || graphs::files_are_followed(version, graphs::ALL);
+        trials.push(Trial::ignorable_test(name, all).with_ignored_flag(true));
     }
     type Test = fn() -> Result<Completion, Failed>;
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 6] = [
+        ("graphs::all_sets_are_written", graphs::all_sets_are_written),
+        ("graphs::a_file_is_followed", || {
+            graphs::files_are_followed("2.32.3", 2)
+        }),
         ("a_library_that_hangs", failures::a_library_that_hangs),
         ("a_killed_parent", failures::a_killed_parent),
         ("a_killed_host", failures::a_killed_host),
