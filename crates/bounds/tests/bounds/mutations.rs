@@ -223,7 +223,7 @@ fn change_forest(rng: &mut Rng, forest: &mut Forest, vertices: u32) -> &'static 
         }
         _ => {
             std::mem::swap(&mut edge.from, &mut edge.to);
-            "edge: its ends the wrong way round"
+            "edge: its ends exchanged"
         }
     }
 }
