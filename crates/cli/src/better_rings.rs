@@ -1,6 +1,7 @@
 //! `topo plan --strategy ring`: other rings than NCCL's search finds, as a graph file for NCCL.
 
 use anyhow::{Result, anyhow, bail};
+use bounds::reach::nccl_bandwidth;
 use bounds::rings::{Outcome, RingSearch, replan, search};
 use plan::Plan;
 use plan::certificate::UNITS;
@@ -13,7 +14,6 @@ use crate::input::Machine;
 use crate::job;
 use crate::output::Output;
 use crate::settings::read_settings;
-use bounds::reach::nccl_bandwidth;
 
 /// A plan loses what it has less than this part of NCCL's.
 const AS_GOOD: f64 = 0.999;

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use bounds::limit::Limit;
 use bounds::reach::{collective, in_network, nccl};
-use bounds::{Wanted, capacity_graph, certify, on_rails};
+use bounds::{Shortfall, Wanted, capacity_graph, certify, on_rails};
 use plan::Plan;
 use plan::certificate::{CapacityGraph, Certificate, LinkSet, Operation, UNITS, check};
 use planner::Planned;
@@ -129,6 +129,7 @@ fn of(
             exact: [bound.bandwidth.numerator, bound.bandwidth.denominator],
             nccl: nccl(plan, bound.operation),
             reached: bound.reached.map(|reached| reached.per(unit)),
+            shortfall: Shortfall::of(&certificate.graph, bound),
             limit: Limit::of(&certificate.graph, bound.operation, &bound.proof)
                 .map_err(anyhow::Error::msg)?,
         })
