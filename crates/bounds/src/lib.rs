@@ -11,7 +11,7 @@
 //!
 //! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`], [`gather`], [`rooted`],
 //! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify),
-//! [`planned`].
+//! [`planned`], [`rings`] (other rings for NCCL).
 
 mod arborescence;
 pub mod capacity;
@@ -22,13 +22,17 @@ mod exchange;
 pub mod flow;
 pub mod forest;
 pub mod gather;
+pub mod limit;
+pub mod optimum;
 mod pack;
 pub mod partition;
 pub mod pieces;
 mod placed;
 pub mod planned;
 mod rank_first;
+pub mod reach;
 mod reroute;
+pub mod rings;
 pub mod rooted;
 mod routes;
 mod split;

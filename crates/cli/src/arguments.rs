@@ -8,6 +8,8 @@ pub mod log;
 pub mod machine;
 pub mod nccl_check;
 pub mod nccl_tests;
+pub mod picture;
+pub mod results;
 pub mod run;
 pub mod simulate;
 
@@ -24,7 +26,6 @@ use program::{Schedule, Transfer};
 
 use crate::numbers::within;
 use crate::output::{PlanFormat, ShowFormat};
-use crate::pictures::{self, Highlight};
 use crate::{rank_order, sizes};
 use bound::{BOUND_EXAMPLES, BoundArguments};
 use compare::{
@@ -39,6 +40,7 @@ use machine::{
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
 use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
+use results::{RESULTS_EXAMPLES, ResultsArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
 
@@ -184,6 +186,9 @@ pub enum Command {
     /// Read what NCCL logged: what ran, what was chosen, what is odd; and compare it with the plan
     #[command(after_help = LOG_EXAMPLES)]
     Log(Box<LogArguments>),
+    /// Read what nccl-tests measured, beside the prediction and the bound; fit the cost model to it
+    #[command(after_help = RESULTS_EXAMPLES)]
+    Results(Box<ResultsArguments>),
     /// Start an NCCL library on a machine's stand-ins, without a GPU, and compare it with the plan
     #[command(name = "nccl-check", after_help = NCCL_CHECK_EXAMPLES)]
     NcclCheck(NcclCheckArguments),
@@ -360,11 +365,11 @@ pub struct PlanArguments {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Draw channels as arrows over the picture of --format svg: ring, tree or nvls for all, ring:3
-    /// for one
-    #[arg(long, value_name = "CHANNELS", value_parser = pictures::highlight)]
-    pub highlight: Option<Highlight>,
-    /// Besides NCCL's channels, plan trees that come near the most that any schedule reaches
+    /// Draw channels as arrows over the picture of --format svg: ring, tree or nvls for all of
+    /// them, ring:3 for one
+    #[arg(long, value_name = "CHANNELS", value_parser = picture::highlight)]
+    pub highlight: Option<picture::Highlight>,
+    /// Plan other channels than NCCL's search finds
     #[arg(long, value_enum, default_value_t = Strategy::Nccl, hide_default_value = true)]
     pub strategy: Strategy,
     /// Trees for each root, of equal shares [default: the fewest that come near the bound]
@@ -380,7 +385,10 @@ pub struct PlanArguments {
 pub enum Strategy {
     /// As NCCL finds them
     Nccl,
-    /// Also trees, for topo run --algorithm forest
+    /// The rings that carry most, for NCCL itself: --format nccl-graph prints its graph file
+    Ring,
+    /// Also trees that come near the most that any schedule reaches, for topo run --algorithm
+    /// forest
     Forest,
 }
 

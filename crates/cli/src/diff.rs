@@ -194,13 +194,11 @@ fn versions(given: &[NcclVersion]) -> Result<[Option<NcclVersion>; 2]> {
     })
 }
 
-/// Compares A and B.
-fn two(
-    arguments: &DiffArguments,
-    [first, second]: [&PathBuf; 2],
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<()> {
+/// The files of A and B with the options of each.
+fn sides<'a>(
+    arguments: &'a DiffArguments,
+    [first, second]: [&'a PathBuf; 2],
+) -> Result<[Side<'a>; 2]> {
     let [nccl_a, nccl_b] = versions(&arguments.nccl)?;
     let upgraded = nccl_a != nccl_b;
     let first = Side {
@@ -219,6 +217,17 @@ fn two(
         without: &arguments.without_b,
         degrade: &arguments.degrade_b,
     };
+    Ok([first, second])
+}
+
+/// Compares A and B.
+fn two(
+    arguments: &DiffArguments,
+    files: [&PathBuf; 2],
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let [first, second] = sides(arguments, files)?;
     refuse_missing(first.file)?;
     if arguments.files.len() < 2 && !first.is_edited() && !second.is_edited() {
         bail!(

@@ -4,14 +4,15 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export),
-//! [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`],
-//! [`groups`], [`doctor`], [`matrix`], [`log`], [`nccl_check`], [`complete`], [`vm`], [`render`],
+//! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
+//! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`],
+//! [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`machines`], [`text_stream`],
+//! [`nearest_version`], [`log`], [`results`], [`nccl_check`], [`complete`], [`vm`], [`render`],
 //! [`report`], [`schemas`], [`output`], [`exit`].
 
 mod arguments;
+mod better_rings;
 mod bound;
-mod built_in;
 mod complete;
 mod cost;
 mod device;
@@ -27,8 +28,10 @@ mod job;
 mod join;
 mod live;
 mod log;
+mod machines;
 mod matrix;
 mod nccl_check;
+mod nearest_version;
 mod numbers;
 mod output;
 mod pictures;
@@ -40,6 +43,7 @@ mod rank;
 mod rank_order;
 mod render;
 mod report;
+mod results;
 mod rings;
 mod run;
 mod schemas;
@@ -49,6 +53,7 @@ mod simulate;
 mod sizes;
 mod sources;
 mod suggest;
+mod text_stream;
 mod vm;
 mod what_if;
 mod wiring;
@@ -77,10 +82,11 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
-        Command::Machines(form) => built_in::run(*form, &environment, &mut output),
+        Command::Machines(form) => machines::run(*form, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),
+        Command::Results(arguments) => results::run(arguments, &environment, &mut output),
         Command::NcclCheck(arguments) => nccl_check::run(arguments, &environment, &mut output),
         Command::NcclHost => nccl_check::serve(),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),

@@ -8,6 +8,7 @@ use planner::explain::NodeNames;
 use planner::{HostPlan, Planned};
 use topology::System;
 
+use crate::arguments::picture::Highlight;
 use crate::render::Look;
 use crate::render::plan::PlanPage;
 
@@ -26,39 +27,6 @@ pub enum PictureFormat {
     Html,
     /// A graph for Graphviz
     Dot,
-}
-
-/// Channels to draw as arrows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Highlight {
-    kind: GraphKind,
-    /// The channel; all without it.
-    channel: Option<usize>,
-}
-
-/// Reads `ring`, `tree`, `ring:3`.
-pub fn highlight(text: &str) -> Result<Highlight, String> {
-    let expected = || {
-        format!(
-            "expected ring, tree, nvls or collnet, or one of its channels such as ring:3, not `{text}`"
-        )
-    };
-    let (kind, channel) = match text.split_once(':') {
-        Some((kind, channel)) => (kind, Some(channel)),
-        None => (text, None),
-    };
-    let kind = match kind {
-        "ring" => GraphKind::Ring,
-        "tree" => GraphKind::Tree,
-        "nvls" => GraphKind::Nvls,
-        "collnet" => GraphKind::CollnetDirect,
-        _ => return Err(expected()),
-    };
-    let channel = channel.map(|it| it.parse().map_err(|_| expected()));
-    Ok(Highlight {
-        kind,
-        channel: channel.transpose()?,
-    })
 }
 
 /// A machine without a plan.
@@ -134,7 +102,7 @@ pub fn plan(
     }
 }
 
-/// A machine's name, and that it stands for several hosts.
+/// A machine's name, and how many equal hosts there are.
 fn title(name: &str, planned: &Planned) -> String {
     match planned.request().hosts {
         0 | 1 => name.to_owned(),
@@ -229,10 +197,12 @@ fn tabs_of(name: &str, prefix: &str, host: &HostPlan) -> Result<Vec<Tab>> {
         let Some(graph) = host.graph(kind) else {
             continue;
         };
-        for channel in different(graph) {
-            let channel = Some(channel);
-            let label = format!("{kind} {}", channel.unwrap_or_default());
-            add(label, Some(Highlight { kind, channel }))?;
+        for number in different(graph) {
+            let channel = Some(number);
+            add(
+                format!("{kind} {number}"),
+                Some(Highlight { kind, channel }),
+            )?;
         }
     }
     if host

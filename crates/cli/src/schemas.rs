@@ -3,18 +3,19 @@
 use anyhow::{Result, bail};
 
 use crate::bound::json::BoundReport;
-use crate::built_in::MachinesReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
 use crate::export::json::ExportReport;
 use crate::log::json::LogReport;
+use crate::machines::MachinesReport;
 use crate::matrix::MatrixReport;
 use crate::nccl_check::json::NcclCheckReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
 use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
+use crate::results::json::ResultsReport;
 use crate::run::RunJson;
 use crate::run::gpu_test::report::GpuTestReport;
 use crate::show::json::{PathReport, ShowReport};
@@ -25,7 +26,7 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 20] = [
+const SCHEMAS: &[Kind] = &[
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
@@ -42,6 +43,7 @@ const SCHEMAS: [Kind; 20] = [
     ("probe", report::schema::<ProbeReport<'static>>),
     ("program", report::schema::<ProgramReport>),
     ("rank", report::schema::<RankReport>),
+    ("results", report::schema::<ResultsReport>),
     ("run", report::schema::<RunJson>),
     ("show", report::schema::<ShowReport>),
     ("simulate", report::schema::<SimulateReport>),

@@ -7,8 +7,8 @@ use topology::{LinkId, LinkType, NodeId};
 
 use crate::picture::Marks;
 
-/// The nodes of `names` that `other` lacks by name, and the links that it lacks or that have another
-/// bandwidth there, marked by `class`.
+/// The nodes of `names` that `other` lacks by name, and the links that it lacks or that have
+/// another bandwidth there, marked by `class`.
 pub fn marks(names: &NodeNames<'_>, other: &NodeNames<'_>, class: &'static str) -> Marks {
     let there = links(other);
     let known: HashMap<String, ()> = nodes(other).map(|(_, name)| (name, ())).collect();

@@ -7,8 +7,8 @@ use topology::{LinkId, NodeId, NodeType};
 
 use crate::text::gbps;
 
-/// The machine as an undirected graph in Graphviz's language: a node each, a link of both directions
-/// as one edge with its bandwidth in GB/s.
+/// The machine as an undirected graph in Graphviz's language: a node each, a link of both
+/// directions as one edge with its bandwidth in GB/s.
 pub fn dot(title: &str, names: &NodeNames<'_>) -> String {
     let system = names.system();
     let mut text = format!("graph {} {{\n", quoted(title));

@@ -2,7 +2,8 @@
 //!
 //! Processors, switches and adapters are bars as wide as all that hangs below them, one row per
 //! level. The lowest two rows are the network ports and the GPUs. Each GPU shares a column with a
-//! port, past which its link runs on the left; a link of its own to the processor runs on the right.
+//! port, past which its link runs on the left; a link of its own to the processor runs on the
+//! right.
 
 use topology::{NodeId, NodeType, System};
 

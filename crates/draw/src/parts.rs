@@ -45,8 +45,8 @@ pub struct Host {
     pub cpus: Vec<Part>,
 }
 
-/// The hosts of a system with their parts. GPUs and ports that hang below no processor are left out:
-/// NCCL refuses such machines.
+/// The hosts of a system with their parts. GPUs and ports that hang below no processor are left
+/// out: NCCL refuses such machines.
 pub fn hosts(system: &System, names: &NodeNames<'_>) -> Vec<Host> {
     let mut found = Finder {
         system,

@@ -20,6 +20,7 @@ pub mod guest_map;
 pub mod jobs;
 pub mod memory;
 pub mod nccl_log;
+pub mod nccl_results;
 pub mod plan_file;
 pub mod plugin;
 pub mod proxy;
@@ -70,7 +71,7 @@ const fn target(
 }
 
 /// All targets.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     target("xml", xml::run, xml::seeds, before_choices),
     target("plan", plan_file::run, plan_file::seeds, before_choices),
     target("graph", graph::run, graph::seeds, before_choices),
@@ -108,6 +109,12 @@ pub const TARGETS: [Target; 17] = [
     target("settings", settings::run, settings::seeds, before_choices),
     target("tuner", tuner::run, tuner::seeds, before_choices),
     target("nccl_log", nccl_log::run, nccl_log::seeds, nowhere),
+    target(
+        "nccl_results",
+        nccl_results::run,
+        nccl_results::seeds,
+        before_choices,
+    ),
     target("bootstrap", bootstrap::run, bootstrap::seeds, nowhere),
     target("proxy", proxy::run, proxy::seeds, nowhere),
     target("plugin", plugin::run, plugin::seeds, nowhere),

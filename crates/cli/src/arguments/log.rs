@@ -13,7 +13,7 @@ pub const LOG_EXAMPLES: &str = "\
 Examples:
   NCCL_DEBUG=INFO ./job > job.log 2>&1; topo log job.log
   topo log nccl.*.log                          the files of one job, one per rank
-  topo log job.log.gz                          compressed (needs the program gzip)
+  topo log job.log.gz                          compressed
   kubectl logs job-0 | topo log -
   topo log job.log --topology topology.xml     compared with the plan for this machine
   topo log job.log --topology a100.xml --assume a100-sxm

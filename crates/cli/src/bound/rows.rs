@@ -2,7 +2,7 @@
 
 use plan::certificate::{LinkSet, Operation};
 
-use super::limit::Limit;
+use bounds::limit::Limit;
 
 /// The bounds of a job, with what NCCL's plan reaches.
 #[derive(Debug)]

@@ -166,7 +166,8 @@ fn of_plan(name: String, plan: Plan) -> Result<PricedJob> {
     })
 }
 
-fn profile(file: &Path) -> Result<CostProfile> {
+/// Reads a cost profile.
+pub fn profile(file: &Path) -> Result<CostProfile> {
     let cannot = || format!("cannot read the cost profile {}", file.display());
     let text = files::read_text(file, PROFILE_LIMIT).with_context(cannot)?;
     Ok(CostProfile::from_toml(&file.display().to_string(), &text)?)

@@ -18,7 +18,7 @@ use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::sources;
-use crate::{job, rank_order};
+use crate::{job, nearest_version, rank_order};
 
 /// The comparison of one communicator.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Comparison {
 }
 
 /// Settings that name files or describe logging; they do not belong to the job's decisions here.
-const IGNORED: [&str; 5] = [
+pub const IGNORED: [&str; 5] = [
     "NCCL_TOPO_FILE",
     "NCCL_GRAPH_FILE",
     "NCCL_CONF_FILE",
@@ -69,7 +69,7 @@ pub fn compare(
         bail!("the log names no communicator; expected lines such as `comm … - Init COMPLETE`");
     };
     let mut notes = Vec::new();
-    let version = version(log, arguments, &mut notes)?;
+    let version = version(log, arguments, &mut notes);
     let hosts = arguments.hosts.unwrap_or(communicator.nodes.max(1));
     let variables = settings(log, arguments, &mut notes);
     let settings = Settings::with_variables(version, variables);
@@ -126,37 +126,14 @@ pub fn compare(
 }
 
 /// The version as which to plan: the log's or the nearest that is known.
-fn version(log: &Log, arguments: &LogArguments, notes: &mut Vec<String>) -> Result<NcclVersion> {
+fn version(log: &Log, arguments: &LogArguments, notes: &mut Vec<String>) -> NcclVersion {
     if let Some(version) = arguments.variables.nccl {
-        return Ok(version);
+        return version;
     }
     let said = log.versions.iter().max_by_key(|(_, count)| **count);
-    let Some((said, _)) = said else {
-        notes.push(format!(
-            "the log does not say its version: planned as NCCL {} decides (--nccl)",
-            NcclVersion::NEWEST
-        ));
-        return Ok(NcclVersion::NEWEST);
-    };
-    let number = said.split('+').next().unwrap_or(said);
-    let mut parts = number.split('.').map_while(|it| it.parse::<u32>().ok());
-    let (major, minor) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    if let Ok(version) = format!("{major}.{minor}").parse::<NcclVersion>() {
-        if version.name() != number {
-            notes.push(format!(
-                "planned as NCCL {version} decides; the log is of {said}"
-            ));
-        }
-        return Ok(version);
-    }
-    let version = match (major, minor) < (2, 27) {
-        true => NcclVersion::ALL[0],
-        false => NcclVersion::NEWEST,
-    };
-    notes.push(format!(
-        "NCCL {said} is not modelled: planned as NCCL {version} decides, which may differ"
-    ));
-    Ok(version)
+    let (version, note) = nearest_version::nearest(said.map(|it| it.0.as_str()));
+    notes.extend(note);
+    version
 }
 
 /// NCCL's variables of the job, and those of the command line.
@@ -254,7 +231,7 @@ fn devices(ranks: &[&RankFacts], document: &Document, all: &[i32]) -> Option<Vec
 }
 
 /// Device numbers of GPUs by their bus id as NCCL's number: 0000:1b:00.0 is 0x1b000.
-fn bus_ids(element: &Element, bus: Option<&str>, found: &mut BTreeMap<u64, i32>) {
+pub fn bus_ids(element: &Element, bus: Option<&str>, found: &mut BTreeMap<u64, i32>) {
     for child in &element.children {
         if child.tag == Tag::Gpu {
             let digits: String = bus

@@ -1,12 +1,11 @@
 //! `topo log`: reads what NCCL logged, and compares it with the plan.
 
-mod against_plan;
-mod input;
+pub mod against_plan;
 pub mod json;
 mod page;
 mod rebuilt;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use nccl_log::statement::Stage;
 use nccl_log::{Collector, Log};
 
@@ -17,6 +16,7 @@ use crate::exit;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::report;
+use crate::text_stream::TextStream;
 use against_plan::Comparison;
 use json::LogReport;
 
@@ -52,7 +52,12 @@ fn read(arguments: &LogArguments, environment: &Environment, output: &mut Output
     let mut collector = Collector::default();
     let progress = Progress::new(environment, "reading");
     for file in &arguments.files {
-        input::read(file, &mut collector, &progress, output)?;
+        let mut stream = TextStream::open(file)?;
+        let (label, size) = (stream.label.clone(), stream.size());
+        let show = |read| progress.set(TextStream::progress(&label, size, read));
+        let read = collector.read(&label, &mut stream.text, show);
+        read.with_context(|| format!("cannot read {label}"))?;
+        stream.finish(output);
     }
     Ok(collector.finish())
 }

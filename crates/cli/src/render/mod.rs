@@ -19,6 +19,7 @@ pub mod plan;
 pub mod planned_machines;
 pub mod program;
 pub mod rank;
+pub mod results;
 pub mod rings;
 pub mod settings;
 pub mod simulate;
@@ -31,7 +32,7 @@ pub mod version;
 pub mod what_if;
 pub mod words;
 
-pub use crate::numbers::ranges;
+pub use planner::explain::ranges;
 pub use planner::explain::{count, gbps};
 use topology::PathType;
 

@@ -26,6 +26,10 @@ fn main() -> ExitCode {
         }
     }
     for version in VERSIONS {
+        let name = format!("answers::better_rings_{version}");
+        trials.push(Trial::ignorable_test(name, move || {
+            answers::better_rings(version)
+        }));
         for (number, sample) in obeyed::SAMPLES.iter().enumerate() {
             let name = format!("obeyed::{}_{version}", sample.name);
             let test = move || obeyed::each_entry(version, sample);
@@ -92,6 +96,13 @@ fn not_fetched(version: &str) -> Result<Completion, Failed> {
 
 /// `topo nccl-check` of a machine of the repository.
 fn topo(machine: &str, library: &Path) -> Command {
+    let mut command = program("nccl-check", machine);
+    command.arg("--nccl").arg(library);
+    command
+}
+
+/// A command of `topo` with a machine of the repository.
+fn program(name: &str, machine: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     command
         .current_dir(repository())
@@ -99,9 +110,7 @@ fn topo(machine: &str, library: &Path) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .arg("nccl-check")
-        .arg(Path::new("topologies").join(machine))
-        .arg("--nccl")
-        .arg(library);
+        .arg(name)
+        .arg(Path::new("topologies").join(machine));
     command
 }

@@ -135,6 +135,7 @@ impl TableModel<'_> {
                 let limit = channels * self.limit(&limits.ring_ll128_channel);
                 (bus * efficiency.ring_ll128).min(limit)
             }),
+            (Algorithm::Ring, Protocol::Simple) => set(&|bus| bus * efficiency.ring_simple),
             (Algorithm::Tree, _) => {
                 set(&|bus| {
                     (bus * efficiency.tree).min(channels * self.limit(&limits.tree_channel))

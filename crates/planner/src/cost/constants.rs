@@ -68,6 +68,7 @@ impl CostProfile {
             efficiency: Efficiency {
                 ring_ll: 0.5,
                 ring_ll128: 0.92,
+                ring_simple: 1.0,
                 tree: 0.92,
                 tree_ll_divisor: 3.8,
                 tree_ll128_one_node: 7.0 / 9.0,

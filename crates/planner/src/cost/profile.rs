@@ -187,6 +187,9 @@ pub struct Efficiency {
     pub ring_ll: f64,
     /// Rings with LL128.
     pub ring_ll128: f64,
+    /// Rings with Simple. NCCL takes all of the links' bandwidth for granted; files without this
+    /// key do, too.
+    pub ring_simple: f64,
     /// Trees.
     pub tree: f64,
     /// Divisor of trees with LL.

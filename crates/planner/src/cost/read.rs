@@ -13,6 +13,9 @@ const LIKENESS: f64 = 0.7;
 /// Keys that are divided by.
 const DIVISORS: [&str; 2] = ["efficiency.tree-ll-divisor", "latency.pat-overlap"];
 
+/// A key that files of before 2026-11 lack, and its value in them.
+const ADDED: (&str, &str, f64) = ("efficiency", "ring-simple", 1.0);
+
 /// Why a file is no cost profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CostProfileError {
@@ -73,6 +76,14 @@ fn suggestion(nearest: &Option<String>) -> String {
 }
 
 impl CostProfile {
+    /// Writes the profile as TOML, which [`CostProfile::from_toml`] reads.
+    ///
+    /// # Errors
+    /// A number is not finite.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+
     /// Reads a profile from TOML; `file` is its name for messages.
     ///
     /// # Errors
@@ -183,7 +194,7 @@ impl Reader<'_> {
         })
     }
 
-    fn profile(&self, value: Value) -> Result<CostProfile, CostProfileError> {
+    fn profile(&self, mut value: Value) -> Result<CostProfile, CostProfileError> {
         let syntax = |error: serde_json::Error| CostProfileError::Syntax {
             file: self.file.to_owned(),
             message: error.to_string(),
@@ -197,6 +208,10 @@ impl Reader<'_> {
                 });
             }
             _ => {}
+        }
+        let (section, key, usual) = ADDED;
+        if let Some(section) = value.get_mut(section).and_then(Value::as_object_mut) {
+            section.entry(key).or_insert_with(|| usual.into());
         }
         let model = serde_json::to_value(CostProfile::of(NcclVersion::NEWEST)).map_err(syntax)?;
         self.check("", &value, &model, &model)?;
@@ -321,12 +336,12 @@ mod tests {
             (
                 "pat-overlap",
                 "pat-overlpa",
-                "x.toml:136: a cost profile has no key `latency.pat-overlpa`; did you mean `latency.pat-overlap`?",
+                "x.toml:137: a cost profile has no key `latency.pat-overlpa`; did you mean `latency.pat-overlap`?",
             ),
             (
                 "[threads]",
                 "[threds]",
-                "x.toml:143: a cost profile has no key `threds`; did you mean `threads`?",
+                "x.toml:144: a cost profile has no key `threds`; did you mean `threads`?",
             ),
             (
                 "format = 1",
@@ -336,7 +351,7 @@ mod tests {
             (
                 "pat-overlap = 3.5",
                 "pat-overlap = 0",
-                "x.toml:136: `latency.pat-overlap` is 0; expected a number above 0, because it is divided by",
+                "x.toml:137: `latency.pat-overlap` is 0; expected a number above 0, because it is divided by",
             ),
             (
                 "ring-ll = 0.5",
@@ -371,12 +386,17 @@ mod tests {
             (
                 "simple = 512",
                 "simple = 512.5",
-                "x.toml:146: `threads.simple` is 512.5; expected a whole number from 0 to 2147483647",
+                "x.toml:147: `threads.simple` is 512.5; expected a whole number from 0 to 2147483647",
             ),
         ] {
             assert_eq!(message(from, to), expected);
         }
         assert!(message("format = 1", "format = ").contains("line 4"));
+    }
+
+    #[test]
+    fn files_of_before_are_read() {
+        assert_eq!(message("ring-simple = 1.0\n", ""), "read");
     }
 
     #[test]

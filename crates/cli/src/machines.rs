@@ -1,8 +1,7 @@
-//! Machines that the program holds, and `topo machines`, which lists them.
-
-use std::path::Path;
+//! `topo machines`: the machines that commands take by name.
 
 use anyhow::Result;
+use built_in::MACHINES;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,29 +10,6 @@ use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::table::Columns;
 use crate::report::{self, Report};
-
-/// A machine of `topologies/`.
-#[derive(Debug, Clone, Copy)]
-pub struct BuiltIn {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// Its name for people.
-    pub title: &'static str,
-    /// What is special about it.
-    pub summary: &'static str,
-    /// Its topology file.
-    pub text: &'static str,
-}
-
-/// All of them, by name.
-pub const MACHINES: &[BuiltIn] = &include!(concat!(env!("OUT_DIR"), "/machines.rs"));
-
-/// The machine of this name, if there is no such file.
-pub fn find(file: &Path) -> Option<&'static BuiltIn> {
-    let name = file.to_str()?;
-    let found = MACHINES.iter().find(|it| it.name == name)?;
-    (!file.exists()).then_some(found)
-}
 
 /// The machines that the program holds.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,12 +1,13 @@
 //! The bounds of a job in one line, for pages about its plan.
 
-use bounds::{Wanted, capacity_graph, certify};
 use plan::Plan;
 use plan::certificate::{LinkSet, Operation, UNITS};
 use planner::Planned;
 
-use super::limit::Limit;
-use super::{in_network, nccl};
+use crate::capacity::capacity_graph;
+use crate::certify::{Wanted, certify};
+use crate::limit::Limit;
+use crate::reach::{in_network, nccl};
 use program::Collective;
 
 /// Most different hosts of a job whose bounds are found beside its plan.
@@ -46,19 +47,41 @@ impl Optimum {
 
 /// The bounds of all-gather and all-reduce; none for jobs of one rank or of many different hosts.
 pub fn of(planned: &Planned, plan: &Plan) -> Vec<Optimum> {
+    certified(planned, plan, vec![Operation::AllGather, all_reduce(plan)])
+}
+
+/// The bound of one collective; `None` for the same jobs, and for collectives without a bound.
+pub fn of_collective(planned: &Planned, plan: &Plan, collective: Collective) -> Option<Optimum> {
+    let operation = match collective {
+        Collective::AllReduce => all_reduce(plan),
+        Collective::AllGather => Operation::AllGather,
+        Collective::ReduceScatter => Operation::ReduceScatter,
+        Collective::Broadcast => Operation::Broadcast,
+        Collective::Reduce => Operation::Reduce,
+        _ => return None,
+    };
+    certified(planned, plan, vec![operation]).pop()
+}
+
+/// The operation of all-reduce: with the network's reductions where the plan has an algorithm for
+/// them.
+fn all_reduce(plan: &Plan) -> Operation {
+    match in_network(plan, Collective::AllReduce) {
+        Some(_) => Operation::AllReduceInNetwork,
+        None => Operation::AllReduce,
+    }
+}
+
+fn certified(planned: &Planned, plan: &Plan, operations: Vec<Operation>) -> Vec<Optimum> {
     let graph = capacity_graph(planned, LinkSet::Rules);
     let large = graph.hosts.iter().any(|class| class.ranks() > MOST_RANKS);
     if graph.ranks() < 2 || graph.hosts.len() > MOST_CLASSES || large {
         return Vec::new();
     }
-    let all_reduce = match in_network(plan, Collective::AllReduce) {
-        Some(_) => Operation::AllReduceInNetwork,
-        None => Operation::AllReduce,
-    };
     let wanted = Wanted {
         fingerprint: plan.fingerprint,
         links: LinkSet::Rules,
-        operations: vec![Operation::AllGather, all_reduce],
+        operations,
         forests: false,
         units: None,
     };

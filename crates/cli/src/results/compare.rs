@@ -1,0 +1,142 @@
+//! Measured times beside predicted ones and the bound: rows, steps of the ladder of algorithms, and
+//! where they fall short.
+
+use nccl_results::{Row, Table};
+use plan::cost::TunedOperation;
+use program::Collective;
+
+use super::input::Logged;
+use super::jobs::PricedJob;
+use super::ladder::{Choice, ComparedRow, Step, steps};
+use super::shortfall::{Shortfall, find};
+
+/// A table with what was predicted.
+pub struct ComparedTable {
+    /// The table.
+    pub table: Table,
+    /// Its job's number.
+    pub job: Option<usize>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    /// The rows that were measured.
+    pub rows: Vec<ComparedRow>,
+    /// The steps of the ladder.
+    pub steps: Vec<Step>,
+    /// The bound, GB/s of bus bandwidth.
+    pub bound_gbps: Option<f64>,
+    /// What limits there, in words.
+    pub limit: Option<String>,
+    /// The share of the bound that the plan reaches.
+    pub planned_share: Option<f64>,
+    /// Where the measurements fall short.
+    pub shortfalls: Vec<Shortfall>,
+}
+
+/// Compares a table.
+pub fn compare(
+    table: Table,
+    logged: &Logged,
+    job: Option<(usize, &PricedJob)>,
+    notes: Vec<String>,
+) -> ComparedTable {
+    let priced = job.map(|(_, priced)| priced);
+    let bound = table
+        .collective
+        .and_then(|it| priced?.bounds.get(&it)?.as_ref());
+    let bound_gbps = bound.map(|it| it.bound);
+    let rows: Vec<ComparedRow> = table
+        .rows
+        .iter()
+        .filter_map(|row| compared_row(row, &table, logged, priced, bound_gbps))
+        .collect();
+    let steps = steps(&rows);
+    let shortfalls = find(&table, &rows, &steps);
+    ComparedTable {
+        job: job.map(|(at, _)| at),
+        limit: bound
+            .map(|it| it.limit.summary())
+            .filter(|it| !it.is_empty()),
+        planned_share: bound.map(|it| it.nccl / it.bound),
+        table,
+        notes,
+        rows,
+        steps,
+        bound_gbps,
+        shortfalls,
+    }
+}
+
+fn compared_row(
+    row: &Row,
+    table: &Table,
+    logged: &Logged,
+    job: Option<&PricedJob>,
+    bound_gbps: Option<f64>,
+) -> Option<ComparedRow> {
+    let measured = row.measured()?;
+    let in_place = row.out_of_place.as_ref().and(row.in_place.as_ref());
+    let wrong = row.placements().filter_map(|it| it.wrong);
+    let mut compared = ComparedRow {
+        bytes: row.bytes,
+        measured_us: measured.time_us,
+        in_place_us: in_place.map(|it| it.time_us),
+        bus_gbps: measured.bus_gbps,
+        wrong: wrong.reduce(u64::saturating_add),
+        choice: None,
+        is_logged: false,
+        ran: row.ran.as_ref().map(|it| it.algorithm.clone()),
+        channels: row.ran.as_ref().and_then(|it| it.channels),
+        predicted_us: row.predicted_us,
+        latency_share: None,
+        bound_share: bound_gbps.map(|bound| measured.bus_gbps / bound),
+    };
+    // topo run chooses by itself, and predicts by the measured profile of its backend.
+    if let (Some(collective), false) = (table.collective, row.ran.is_some()) {
+        let ranks = table.rank_count().or(job.map(|it| it.choosing.job.ranks));
+        let key = ranks.map(|ranks| (ranks, collective, row.bytes));
+        let said = key.and_then(|key| logged.choices.get(&key).copied());
+        predict(&mut compared, row, collective, said, job);
+    }
+    Some(compared)
+}
+
+/// Adds what NCCL took, and its predicted time.
+fn predict(
+    compared: &mut ComparedRow,
+    row: &Row,
+    collective: Collective,
+    said: Option<Choice>,
+    job: Option<&PricedJob>,
+) {
+    compared.is_logged = said.is_some();
+    compared.choice = said;
+    let Some(job) = job else { return };
+    let operation = operation(row, collective);
+    let chosen = job.choosing.choose_for(&operation).ok();
+    let Some(choice) = said.or(chosen.map(|it| (it.algorithm, it.protocol))) else {
+        return;
+    };
+    compared.choice = Some(choice);
+    compared.channels = Some(job.choosing.size(row.bytes, choice.0, choice.1).0);
+    let time = job.predicting.time_us(&operation, choice).map(f64::from);
+    compared.predicted_us = time.filter(|it| *it > 0.0);
+    let entry = job.predicting.entry(collective, choice.0, choice.1);
+    if let (Some(entry), Some(time)) = (entry, compared.predicted_us) {
+        compared.latency_share = Some((f64::from(entry.latency) / time).min(1.0));
+    }
+}
+
+/// The operation of a row.
+fn operation(row: &Row, collective: Collective) -> TunedOperation {
+    let reduction = row.reduction.as_deref().unwrap_or("sum");
+    let fp8 = row.element.contains("e4m3") || row.element.contains("e5m2");
+    // Switches and networks neither multiply nor scale.
+    let reduces = !matches!(reduction, "prod" | "mulsum" | "avg");
+    TunedOperation {
+        switch_reduces: reduces && !fp8,
+        network_reduces: reduces && !fp8,
+        scales: matches!(reduction, "avg" | "mulsum"),
+        fp8,
+        ..TunedOperation::new(collective, row.bytes)
+    }
+}

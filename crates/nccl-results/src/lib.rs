@@ -1,0 +1,33 @@
+//! Reads what nccl-tests, rccl-tests and `topo run` measured, and fits the cost model to it.
+//!
+//! ```
+//! let text = "\
+//! # Collective test starting: all_reduce_perf
+//! #       size         count      type   redop    root     time   algbw   busbw #wrong
+//!      1048576        262144     float     sum      -1    52.40   20.01   35.02      0
+//! ";
+//! let mut collector = nccl_results::Collector::default();
+//! collector.begin("job.log");
+//! text.lines().for_each(|line| collector.line(line));
+//! let results = collector.finish();
+//! let row = &results.tables[0].rows[0];
+//! assert_eq!(row.out_of_place.as_ref().map(|it| it.time_us), Some(52.4));
+//! ```
+//!
+//! The crate opens no file. Lines come without their ends (`nccl_log::line`), and what is kept is
+//! bounded.
+//!
+//! In reading order: [`results`] (what was measured, as values), [`program_name`] (which collective
+//! a program runs), [`row`](mod@row) (rows and headers of tables), [`collect`] (tables from lines),
+//! [`json`] (JSON of nccl-tests and of `topo run`), [`fit`] (constants from measurements).
+
+pub mod collect;
+pub mod fit;
+pub mod json;
+pub mod program_name;
+pub mod results;
+pub mod row;
+
+pub use collect::Collector;
+pub use json::JsonError;
+pub use results::{Measured, Results, Row, Table};

@@ -1,0 +1,173 @@
+//! What was measured, as values.
+
+use std::collections::BTreeSet;
+
+use program::{Collective, Protocol};
+
+/// What files say.
+#[derive(Debug, Clone, Default)]
+pub struct Results {
+    /// The files, in order.
+    pub files: Vec<String>,
+    /// The tables that have rows, in order.
+    pub tables: Vec<Table>,
+    /// Lines that were read.
+    pub lines: u64,
+    /// Something was left out because too much is kept.
+    pub is_full: bool,
+}
+
+/// What made a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tool {
+    /// nccl-tests.
+    #[default]
+    NcclTests,
+    /// rccl-tests.
+    RcclTests,
+    /// `topo run`.
+    TopoRun,
+}
+
+impl Tool {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NcclTests => "nccl-tests",
+            Self::RcclTests => "rccl-tests",
+            Self::TopoRun => "topo run",
+        }
+    }
+}
+
+/// The measurements of one run of a program.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    /// The file.
+    pub file: String,
+    /// The line of the first row, from 1; 0 in JSON.
+    pub line: u64,
+    /// What made it.
+    pub tool: Tool,
+    /// The program, such as `all_reduce_perf`.
+    pub program: Option<String>,
+    /// The collective; `None` if the program is unknown.
+    pub collective: Option<Collective>,
+    /// The file does not name the program: the collective is that of the columns and bandwidths.
+    pub is_guessed: bool,
+    /// NCCL's version, such as `2.27.7`.
+    pub nccl: Option<String>,
+    /// The ranks' GPUs, by rank.
+    pub devices: Vec<Device>,
+    /// Number of ranks, if the file says it otherwise than by GPUs.
+    pub ranks: Option<u32>,
+    /// NCCL's variables of the job, by name.
+    pub settings: Vec<(String, String)>,
+    /// The rows in order.
+    pub rows: Vec<Row>,
+    /// Rows whose bandwidth is not their size by their time, and rows without a whole placement.
+    pub damaged: u64,
+    /// The average bus bandwidth that the program prints, GB/s.
+    pub average_bus_gbps: Option<f64>,
+    /// Wrong elements that the program counts at its end.
+    pub out_of_bounds: Option<u64>,
+}
+
+/// The GPU of a rank.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Device {
+    /// The rank.
+    pub rank: u32,
+    /// Its communicator, if the ranks have several.
+    pub group: u32,
+    /// The host's name.
+    pub host: String,
+    /// The process's number of the GPU.
+    pub number: u32,
+    /// The bus id as it is written: `0000:1b:00` or `0x1b`.
+    pub bus: String,
+    /// The model.
+    pub model: String,
+}
+
+/// One message size.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Row {
+    /// Bytes of the whole message; all ranks' pieces together for collectives that gather or
+    /// scatter.
+    pub bytes: u64,
+    /// Elements as the program counts them.
+    pub count: u64,
+    /// Type of the elements.
+    pub element: String,
+    /// The reduction; `None` without one.
+    pub reduction: Option<String>,
+    /// The root; `None` without one.
+    pub root: Option<u32>,
+    /// With two buffers.
+    pub out_of_place: Option<Measured>,
+    /// With one buffer.
+    pub in_place: Option<Measured>,
+    /// What ran, if the file says it.
+    pub ran: Option<Ran>,
+    /// Time that the file predicts, µs.
+    pub predicted_us: Option<f64>,
+}
+
+/// A choice that a file names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// The algorithm's name.
+    pub algorithm: String,
+    /// The protocol, if there is one.
+    pub protocol: Option<Protocol>,
+    /// Channels.
+    pub channels: Option<u32>,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// Time, µs.
+    pub time_us: f64,
+    /// Message bytes per time, GB/s.
+    pub algorithm_gbps: f64,
+    /// Bus bandwidth, GB/s.
+    pub bus_gbps: f64,
+    /// Wrong elements; `None` if they were not checked.
+    pub wrong: Option<u64>,
+}
+
+impl Row {
+    /// What was measured: with two buffers, else with one.
+    pub fn measured(&self) -> Option<&Measured> {
+        self.out_of_place.as_ref().or(self.in_place.as_ref())
+    }
+
+    /// Both placements.
+    pub fn placements(&self) -> impl Iterator<Item = &Measured> {
+        self.out_of_place.iter().chain(&self.in_place)
+    }
+}
+
+impl Table {
+    /// Number of ranks of a communicator; `None` if the file does not say.
+    pub fn rank_count(&self) -> Option<u32> {
+        let first = self.devices.iter().map(|it| it.group).min();
+        let group = first.map(|first| self.devices.iter().filter(|it| it.group == first).count());
+        self.ranks.or(group.map(|count| count as u32))
+    }
+
+    /// Number of hosts; `None` if the file names none.
+    pub fn host_count(&self) -> Option<u32> {
+        let hosts: BTreeSet<&str> = self.devices.iter().map(|it| it.host.as_str()).collect();
+        (!hosts.is_empty()).then_some(hosts.len() as u32)
+    }
+
+    /// Wrong elements of all rows.
+    pub fn wrong(&self) -> u64 {
+        let rows = self.rows.iter().flat_map(Row::placements);
+        let counted = rows.filter_map(|it| it.wrong);
+        counted.fold(0, u64::saturating_add)
+    }
+}
