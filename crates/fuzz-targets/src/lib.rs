@@ -26,6 +26,7 @@ pub mod plugin;
 pub mod proxy;
 pub mod recording;
 pub mod settings;
+pub mod tuner;
 pub mod words;
 pub mod xml;
 
@@ -70,7 +71,7 @@ const fn target(
 }
 
 /// All targets.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     target("xml", xml::run, xml::seeds, before_choices),
     target("plan", plan_file::run, plan_file::seeds, before_choices),
     target("graph", graph::run, graph::seeds, before_choices),
@@ -106,6 +107,7 @@ pub const TARGETS: [Target; 17] = [
         before_choices,
     ),
     target("settings", settings::run, settings::seeds, before_choices),
+    target("tuner", tuner::run, tuner::seeds, before_choices),
     target("nccl_log", nccl_log::run, nccl_log::seeds, nowhere),
     target(
         "nccl_results",

@@ -7,6 +7,9 @@ use tuner_plugin::{LIBRARY, LIBRARY_FILE};
 
 use super::sets::PlannedSet;
 
+/// NCCL's variable for a graph file.
+const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";
+
 /// The text of the file. `graph` is the graph file, if there is only one.
 pub fn text(set: &PlannedSet, folder: &Path, graph: Option<&str>) -> String {
     let mut text = format!(
@@ -14,7 +17,9 @@ pub fn text(set: &PlannedSet, folder: &Path, graph: Option<&str>) -> String {
          # NCCL reads this file as NCCL_CONF_FILE, as ~/.nccl.conf or as /etc/nccl.conf.\n",
         set.name, set.plan.profile
     );
-    for setting in &set.plan.settings {
+    // The graphs of that file are those that are exported.
+    let settings = set.plan.settings.iter();
+    for setting in settings.filter(|it| it.name != GRAPH_FILE) {
         let _ = writeln!(text, "{}={}", setting.name, setting.value);
     }
     if !LIBRARY.is_empty() {
@@ -29,14 +34,14 @@ pub fn text(set: &PlannedSet, folder: &Path, graph: Option<&str>) -> String {
                  # makes communicators of other GPUs.",
                 set.gpus
             );
-            let _ = writeln!(text, "NCCL_GRAPH_FILE={}", folder.join(graph).display());
+            let _ = writeln!(text, "{GRAPH_FILE}={}", folder.join(graph).display());
         }
         None => {
             let example = folder.join(format!("graph-{}.xml", set.file_part()));
             let _ = writeln!(
                 text,
                 "# A graph file is for communicators of its GPUs only: NCCL refuses others. Choose that of the job.\n\
-                 # NCCL_GRAPH_FILE={}",
+                 # {GRAPH_FILE}={}",
                 example.display()
             );
         }

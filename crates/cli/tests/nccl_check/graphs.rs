@@ -12,11 +12,12 @@ use nccl_binary::log;
 use nccl_binary::message::Network;
 use plan::GraphKind;
 use plan::nccl_graph::{GpuAddress, GraphFile};
+use program::Collective;
 use serde_json::Value;
-use tuner_plugin::TABLE_FILE;
-use tuner_plugin::table::Table;
+use tuner_plugin::table::{Choice, RingCost, Table};
+use tuner_plugin::{LIBRARY_FILE, TABLE_FILE};
 
-use crate::obeyed::{document, job};
+use crate::obeyed::{self, document, job};
 use crate::{check, library, not_fetched, repository};
 
 /// The machine whose sets are tried: no two of its GPUs have the same links.
@@ -49,17 +50,13 @@ fn devices(list: &str) -> Result<Vec<i32>, Failed> {
 }
 
 /// `topo export` of all sets of at least two GPUs.
-fn export(to: &Path) -> Result<Vec<Exported>, Failed> {
+fn export(to: &Path, version: &str) -> Result<Vec<Exported>, Failed> {
+    let minor = version.rsplit_once('.').map_or(version, |it| it.0);
     let done = Command::new(env!("CARGO_BIN_EXE_topo"))
         .current_dir(repository())
         .stdin(Stdio::null())
-        .args([
-            "export",
-            "topologies/dgx-1v",
-            "--all-subsets",
-            "--json",
-            "--dir",
-        ])
+        .args(["export", "topologies/dgx-1v", "--all-subsets", "--json"])
+        .args(["--nccl", minor, "--dir"])
         .arg(to)
         .output()?;
     check(done.status.success(), || {
@@ -107,7 +104,7 @@ fn addresses(set: &[i32]) -> Vec<GpuAddress> {
 /// All sets of at least two GPUs have files with rings and trees over exactly these, and choices.
 pub fn all_sets_are_written() -> Result<Completion, Failed> {
     let folder = tempfile::tempdir()?;
-    let exported = export(folder.path())?;
+    let exported = export(folder.path(), "2.32.3")?;
     let mut covered: BTreeMap<Vec<i32>, Vec<i32>> = BTreeMap::new();
     for file in &exported {
         let name = file.path.display();
@@ -239,7 +236,7 @@ pub fn files_are_followed(version: &str, most: usize) -> Result<Completion, Fail
         return not_fetched(version);
     };
     let folder = tempfile::tempdir()?;
-    let mut asked = asked(&export(folder.path())?);
+    let mut asked = asked(&export(folder.path(), version)?);
     // The largest first: a ring of two is its own reverse.
     asked.reverse();
     asked.truncate(most);
@@ -250,6 +247,76 @@ pub fn files_are_followed(version: &str, most: usize) -> Result<Completion, Fail
             "{version}: {:?} with the file of {:?}: {said}",
             file.set, other.set
         );
+    }
+    Ok(Completion::Completed)
+}
+
+/// All-reduces that a DGX-1V can run in any set, by the numbers of [`Choice`].
+const TOLD: [(u8, u8); 4] = [(1, 0), (1, 2), (0, 0), (0, 2)];
+
+/// Gives GPU sets of different costs different choices, and returns that of each set.
+fn tell_apart(table: &mut Table) -> Result<BTreeMap<Vec<i32>, (u8, u8)>, Failed> {
+    let mut kinds: Vec<(u64, Vec<RingCost>)> = Vec::new();
+    let mut told = BTreeMap::new();
+    for communicator in &mut table.communicators {
+        let costs = &communicator.costs;
+        let of_size = |it: &&(u64, Vec<RingCost>)| it.0 == communicator.ranks;
+        let known = kinds.iter().filter(of_size).position(|it| it.1 == *costs);
+        let number = known.unwrap_or_else(|| kinds.iter().filter(of_size).count());
+        if known.is_none() {
+            kinds.push((communicator.ranks, costs.clone()));
+        }
+        let (algorithm, protocol) = TOLD[number % TOLD.len()];
+        communicator.choices = vec![Choice {
+            collective: 4,
+            least: 0,
+            most: u64::MAX,
+            algorithm,
+            protocol,
+            channels: None,
+            chunk: None,
+        }];
+        for set in &communicator.gpus {
+            told.insert(devices(set)?, (algorithm, protocol));
+        }
+    }
+    Ok(told)
+}
+
+/// The plug-in takes the choices of the communicator's GPUs, though NCCL does not tell it which
+/// they are.
+pub fn sets_are_told_apart(version: &str, most: usize) -> Result<Completion, Failed> {
+    let Some(library) = library(version) else {
+        return not_fetched(version);
+    };
+    let folder = obeyed::folder()?;
+    let mut asked = asked(&export(folder.path(), version)?);
+    asked.sort_by_key(|it| it.set.len().abs_diff(4));
+    asked.truncate(most);
+    let file = folder.path().join(TABLE_FILE);
+    let mut table = Table::parse(&fs::read_to_string(&file)?)?;
+    let told = tell_apart(&mut table)?;
+    fs::write(&file, table.to_text())?;
+    for Exported { set, path, .. } in asked {
+        let job = Job {
+            tuner: Some(folder.path().join(LIBRARY_FILE)),
+            // Some sets differ in latency alone, which does not show in longer messages.
+            sizes: vec![1 << 12, 1 << 16, 1 << 20],
+            ..with_graphs(library.clone(), &set, &path)?
+        };
+        let answer = log::read(&job.run()?);
+        let wanted = told.get(&set);
+        let mut count = 0;
+        for ((collective, bytes), (algorithm, protocol)) in &answer.choices {
+            if *collective == Collective::AllReduce {
+                let said = (*algorithm as u8, *protocol as u8);
+                check(wanted == Some(&said), || {
+                    format!("{set:?}, {bytes} bytes: {algorithm}/{protocol}, not {wanted:?}")
+                })?;
+                count += 1;
+            }
+        }
+        check(count == 3, || format!("{set:?}: {count} choices"))?;
     }
     Ok(Completion::Completed)
 }

@@ -40,15 +40,21 @@ fn main() -> ExitCode {
         let test = move || obeyed::bad_tables_are_harmless(version);
         let is_newest = VERSIONS.last() == Some(&version);
         trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!is_newest));
+        let name = format!("graphs::sets_are_told_apart_{version}");
+        let test = move || graphs::sets_are_told_apart(version, graphs::ALL);
+        trials.push(Trial::ignorable_test(name, test).with_ignored_flag(true));
         let name = format!("graphs::files_are_followed_{version}");
         let all = move || graphs::files_are_followed(version, graphs::ALL);
         trials.push(Trial::ignorable_test(name, all).with_ignored_flag(true));
     }
     type Test = fn() -> Result<Completion, Failed>;
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("graphs::all_sets_are_written", graphs::all_sets_are_written),
         ("graphs::a_file_is_followed", || {
             graphs::files_are_followed("2.32.3", 2)
+        }),
+        ("graphs::some_sets_are_told_apart", || {
+            graphs::sets_are_told_apart("2.32.3", 3)
         }),
         ("a_library_that_hangs", failures::a_library_that_hangs),
         ("a_killed_parent", failures::a_killed_parent),

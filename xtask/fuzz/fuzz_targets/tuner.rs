@@ -1,0 +1,5 @@
+//! See `fuzz_targets::tuner`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("tuner");
