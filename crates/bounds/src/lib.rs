@@ -11,7 +11,7 @@
 //!
 //! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`], [`gather`], [`rooted`],
 //! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify),
-//! [`planned`].
+//! [`planned`], [`rings`] (other rings for NCCL).
 
 mod arborescence;
 pub mod capacity;
@@ -29,6 +29,7 @@ mod placed;
 pub mod planned;
 mod rank_first;
 mod reroute;
+pub mod rings;
 pub mod rooted;
 mod routes;
 mod split;

@@ -2,11 +2,13 @@
 
 pub mod bound;
 pub mod compare;
+pub mod export;
 pub mod join;
 pub mod log;
 pub mod machine;
 pub mod nccl_check;
 pub mod nccl_tests;
+pub mod picture;
 pub mod results;
 pub mod run;
 pub mod simulate;
@@ -23,13 +25,14 @@ use program::Collective;
 use program::{Schedule, Transfer};
 
 use crate::numbers::within;
-use crate::output::PlanFormat;
+use crate::output::{PlanFormat, ShowFormat};
 use crate::{rank_order, sizes};
 use bound::{BOUND_EXAMPLES, BoundArguments};
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
     WHAT_IF_EXAMPLES, WhatIfArguments,
 };
+use export::{EXPORT_EXAMPLES, ExportArguments};
 use join::{ID_EXAMPLES, IdArguments};
 use log::{LOG_EXAMPLES, LogArguments};
 use machine::{
@@ -157,6 +160,9 @@ pub enum Command {
     /// List every single failure with the channels and the speed that remain, worst first
     #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
     WhatIf(WhatIfArguments),
+    /// Write a plan as files that NCCL obeys: graphs, nccl.conf, a tuner plug-in with its choices
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(Box<ExportArguments>),
     /// Compare two machines, settings or plans by what a job would notice
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArguments),
@@ -169,6 +175,8 @@ pub enum Command {
     /// Draw what nvidia-smi topo -m draws, of a machine or a file
     #[command(after_help = MATRIX_EXAMPLES)]
     Matrix(MatrixArguments),
+    /// List the machines that commands take by name instead of a file
+    Machines(FormArguments),
     /// Add GPUs and NICs to a file of a cloud vendor
     #[command(after_help = COMPLETE_EXAMPLES)]
     Complete(CompleteArguments),
@@ -357,7 +365,11 @@ pub struct PlanArguments {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Besides NCCL's channels, plan trees that come near the most that any schedule reaches
+    /// Draw channels as arrows over the picture of --format svg: ring, tree or nvls for all, ring:3
+    /// for one
+    #[arg(long, value_name = "CHANNELS", value_parser = picture::highlight)]
+    pub highlight: Option<picture::Highlight>,
+    /// Plan other channels than NCCL's search finds
     #[arg(long, value_enum, default_value_t = Strategy::Nccl, hide_default_value = true)]
     pub strategy: Strategy,
     /// Trees for each root, of equal shares [default: the fewest that come near the bound]
@@ -373,7 +385,9 @@ pub struct PlanArguments {
 pub enum Strategy {
     /// As NCCL finds them
     Nccl,
-    /// Also trees, for topo run --algorithm forest
+    /// The rings that carry most, for NCCL itself: --format nccl-graph prints its graph file
+    Ring,
+    /// Also trees that come near the most that any schedule reaches, for topo run --algorithm forest
     Forest,
 }
 
@@ -398,8 +412,12 @@ pub struct ShowArguments {
     /// Every hop between two devices, and why the path is what it is
     #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
     pub path: Option<Vec<String>>,
-    #[command(flatten)]
-    pub form: FormArguments,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = ShowFormat::Text)]
+    pub format: ShowFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
     #[command(flatten)]
     pub variables: Variables,
 }

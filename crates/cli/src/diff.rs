@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plan::{ChoiceDifference, NcclVersion, Plan, PlanDifference, compare};
+use planner::Planned;
 use schemars::JsonSchema;
 use serde::Serialize;
 use topology::differences::{Inventory, MachineDifference};
 use topology::edit::Edit;
 
-use crate::arguments::compare::{DiffArguments, EditArguments, TextOrJson};
+use crate::arguments::compare::{DiffArguments, DiffFormat, EditArguments};
 use crate::arguments::{JobArguments, Variables};
 use crate::environment::Environment;
 use crate::groups::json::{DifferenceRow, GroupRow};
@@ -18,6 +19,7 @@ use crate::groups::{self, Content, Groups};
 use crate::input::{Machine, Source, refuse_missing, why};
 use crate::job;
 use crate::output::Output;
+use crate::pictures;
 use crate::render::{self, differences, settings};
 use crate::report::{self, Report};
 use crate::settings::read_settings;
@@ -159,10 +161,14 @@ fn many(
         }
     })?;
     output.differs = groups.differ();
-    output.text = match arguments.form.format() {
-        TextOrJson::Text if groups.all.len() < 2 => String::new(),
-        TextOrJson::Text => render::groups::page(&groups, environment.look()),
-        TextOrJson::Json => report::json(&DiffReport {
+    output.text = match arguments.format() {
+        DiffFormat::Html => bail!(
+            "{} files are given, but --format html shows two machines; expected two",
+            files.len()
+        ),
+        DiffFormat::Text if groups.all.len() < 2 => String::new(),
+        DiffFormat::Text => render::groups::page(&groups, environment.look()),
+        DiffFormat::Json => report::json(&DiffReport {
             equal: !groups.differ(),
             first: None,
             second: None,
@@ -188,13 +194,11 @@ fn versions(given: &[NcclVersion]) -> Result<[Option<NcclVersion>; 2]> {
     })
 }
 
-/// Compares A and B.
-fn two(
-    arguments: &DiffArguments,
-    [first, second]: [&PathBuf; 2],
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<()> {
+/// The files of A and B with the options of each.
+fn sides<'a>(
+    arguments: &'a DiffArguments,
+    [first, second]: [&'a PathBuf; 2],
+) -> Result<[Side<'a>; 2]> {
     let [nccl_a, nccl_b] = versions(&arguments.nccl)?;
     let upgraded = nccl_a != nccl_b;
     let first = Side {
@@ -213,6 +217,17 @@ fn two(
         without: &arguments.without_b,
         degrade: &arguments.degrade_b,
     };
+    Ok([first, second])
+}
+
+/// Compares A and B.
+fn two(
+    arguments: &DiffArguments,
+    files: [&PathBuf; 2],
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let [first, second] = sides(arguments, files)?;
     refuse_missing(first.file)?;
     if arguments.files.len() < 2 && !first.is_edited() && !second.is_edited() {
         bail!(
@@ -237,8 +252,9 @@ fn two(
         return files_alone(names, &devices, arguments, environment, output);
     }
     let [source, other] = sources;
-    let (name, plan) = read(source, hosts, arguments, &first, environment, output)?;
-    let (other_name, other) = read(other, hosts, arguments, &second, environment, output)?;
+    let (name, plan, planned) = read(source, hosts, arguments, &first, environment, output)?;
+    let (other_name, other, other_planned) =
+        read(other, hosts, arguments, &second, environment, output)?;
     if let Some((without, with)) = match (&plan.costs, &other.costs) {
         (None, Some(_)) => Some((&name, &other_name)),
         (Some(_), None) => Some((&other_name, &name)),
@@ -254,14 +270,19 @@ fn two(
         devices.retain(|difference| !difference.devices.is_empty());
     }
     output.differs = !comparison.is_empty();
-    output.text = match arguments.form.format() {
-        TextOrJson::Text => differences::page(
-            [(&name, &plan), (&other_name, &other)],
-            &devices,
-            &comparison,
-            environment.look(),
-        ),
-        TextOrJson::Json => report::json(&DiffReport {
+    let page = |look| {
+        let sides = [(name.as_str(), &plan), (other_name.as_str(), &other)];
+        differences::page(sides, &devices, &comparison, look)
+    };
+    output.text = match arguments.format() {
+        DiffFormat::Text => page(environment.look()),
+        DiffFormat::Html => {
+            let (Some(one), Some(other)) = (&planned, &other_planned) else {
+                bail!("a plan holds no links to draw; expected topology files with --format html");
+            };
+            pictures::differences([one, other], &page(pictures::LOOK))?
+        }
+        DiffFormat::Json => report::json(&DiffReport {
             equal: comparison.is_empty(),
             first: Some(name),
             second: Some(other_name),
@@ -295,9 +316,14 @@ fn files_alone(
     output: &mut Output,
 ) -> Result<()> {
     output.differs = !devices.is_empty();
-    output.text = match arguments.form.format() {
-        TextOrJson::Text => differences::of_files(names, devices, environment.look()),
-        TextOrJson::Json => report::json(&DiffReport {
+    output.text = match arguments.format() {
+        DiffFormat::Html => bail!(
+            "{} and {} are topologies of AMD's RCCL, which are not drawn; expected --format text or json",
+            names[0],
+            names[1]
+        ),
+        DiffFormat::Text => differences::of_files(names, devices, environment.look()),
+        DiffFormat::Json => report::json(&DiffReport {
             equal: devices.is_empty(),
             first: Some(names[0].to_owned()),
             second: Some(names[1].to_owned()),
@@ -337,7 +363,7 @@ fn read(
     side: &Side<'_>,
     environment: &Environment,
     output: &mut Output,
-) -> Result<(String, Plan)> {
+) -> Result<(String, Plan, Option<Planned>)> {
     let variables = |set| Variables {
         set,
         nccl: side.nccl,
@@ -346,7 +372,7 @@ fn read(
         Source::Plan(name, plan) => {
             // The job's options are for the other side when that is a machine.
             job_of(side, variables(side.set.to_vec())).refuse_beside_plan(&name)?;
-            Ok((name, *plan))
+            Ok((name, *plan, None))
         }
         Source::Topology(machine) => {
             let set = [&arguments.set[..], side.set].concat();
@@ -362,7 +388,7 @@ fn read(
             let file = machine.document.file.to_string();
             let job = job::job(vec![machine], &job, environment, output)?;
             let planned = job::plan_job(&job, &given, output).context(file)?;
-            Ok((planned.name(), planned.plan()))
+            Ok((planned.name(), planned.plan(), Some(planned)))
         }
     }
 }

@@ -12,6 +12,7 @@ use topology::System;
 use topology::xml::{Document, Limits};
 
 use crate::arguments::machine::{ProbeArguments, SourceArguments};
+use crate::built_in;
 use crate::environment::Environment;
 use crate::live;
 use crate::output::Output;
@@ -155,7 +156,8 @@ fn is_root(folder: &Path) -> bool {
 
 /// Refuses a name without a file behind it, so that later errors are about what files hold.
 pub fn refuse_missing(file: &Path) -> Result<()> {
-    if file != Path::new("-") && !is_recording(file) {
+    let has_no_file = file == Path::new("-") || built_in::find(file).is_some();
+    if !has_no_file && !is_recording(file) {
         resolve(file)?;
     }
     Ok(())
@@ -194,6 +196,13 @@ impl Bytes {
                 name: folder_name(file),
                 label: file.display().to_string(),
                 bytes: topology::xml::write(&live::replay(file, |it| it)?.document).into_bytes(),
+            });
+        }
+        if let Some(machine) = built_in::find(file) {
+            return Ok(Self {
+                name: machine.name.to_owned(),
+                label: format!("{} (built in)", machine.name),
+                bytes: machine.text.as_bytes().to_vec(),
             });
         }
         let path = resolve(file)?;
@@ -293,10 +302,15 @@ fn question_for(file: &Path) -> String {
     };
     let names = names_in(listed);
     let near = suggest::nearest(&wanted, names.iter().map(String::as_str), 1);
-    let paths: Vec<String> = near
+    let mut paths: Vec<String> = near
         .iter()
         .map(|name| folder.join(name).display().to_string())
         .collect();
+    if paths.is_empty() && folder.as_os_str().is_empty() {
+        let built_in = built_in::MACHINES.iter().map(|it| it.name);
+        let near = suggest::nearest(&wanted, built_in, 1);
+        paths = near.into_iter().map(str::to_owned).collect();
+    }
     suggest::question(&paths.iter().map(String::as_str).collect::<Vec<_>>())
 }
 

@@ -4,14 +4,15 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`diff`], [`program`],
-//! [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`], [`groups`],
-//! [`doctor`], [`matrix`], [`text_stream`], [`nearest_version`], [`log`], [`results`],
-//! [`nccl_check`], [`complete`],
-//! [`vm`], [`render`], [`report`], [`schemas`], [`output`], [`exit`].
+//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export),
+//! [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`], [`probing`], [`rings`],
+//! [`groups`], [`doctor`], [`matrix`], [`text_stream`], [`nearest_version`], [`log`], [`results`],
+//! [`nccl_check`], [`complete`], [`vm`], [`render`], [`report`], [`schemas`], [`output`], [`exit`].
 
 mod arguments;
+mod better_rings;
 mod bound;
+mod built_in;
 mod complete;
 mod cost;
 mod device;
@@ -19,6 +20,7 @@ mod diff;
 mod doctor;
 mod environment;
 mod exit;
+mod export;
 mod generate;
 mod groups;
 mod input;
@@ -26,11 +28,13 @@ mod job;
 mod join;
 mod live;
 mod log;
+mod machines;
 mod matrix;
 mod nccl_check;
 mod nearest_version;
 mod numbers;
 mod output;
+mod pictures;
 mod plan;
 mod probing;
 mod program;
@@ -73,10 +77,12 @@ fn main() -> ExitCode {
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::Bound(arguments) => bound::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
+        Command::Export(arguments) => export::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
+        Command::Machines(form) => machines::run(*form, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),

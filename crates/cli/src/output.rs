@@ -64,6 +64,21 @@ pub fn json(value: &impl Serialize) -> Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
+/// The forms of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShowFormat {
+    /// Tables for people
+    Text,
+    /// JSON
+    Json,
+    /// A picture, for browsers and documents
+    Svg,
+    /// A page with the picture and the text, for browsers
+    Html,
+    /// A graph for Graphviz
+    Dot,
+}
+
 /// The forms of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PlanFormat {
@@ -75,4 +90,10 @@ pub enum PlanFormat {
     NcclGraph,
     /// One line
     Quiet,
+    /// A picture of the machine, the load of its links and the channels, for browsers and documents
+    Svg,
+    /// A page with pictures of every channel and the text, for browsers
+    Html,
+    /// The machine as a graph for Graphviz
+    Dot,
 }

@@ -5,9 +5,11 @@ use plan::{Plan, PlannedForest};
 use planner::Planned;
 
 use crate::arguments::{PlanArguments, Strategy};
+use crate::better_rings;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::{self, Output, PlanFormat};
+use crate::pictures::{self, PictureFormat};
 use crate::render::plan::PlanPage;
 use crate::render::{settings, summary};
 use crate::sources::{self, Sources};
@@ -23,23 +25,42 @@ pub fn run(
     if let Some(path) = &arguments.output {
         output::refuse_overwriting(path, &arguments.job.files)?;
     }
-    let (plan, live) = match sources::read(&arguments.job, output)? {
+    let mut made = Made::default();
+    let plan = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, plan) => {
             if arguments.strategy != Strategy::Nccl {
                 bail!("{name} is a plan; expected topology files with --strategy");
             }
-            (*plan, None)
+            *plan
         }
         Sources::Machines(machines) => {
-            let planned = job::plan_machines(machines, &arguments.job, environment, output)?;
+            let planned = match arguments.strategy {
+                Strategy::Ring => {
+                    let rings = better_rings::plan(machines, &arguments.job, environment, output)?;
+                    (made.graph_file, made.rings) = (rings.file, Some(rings.line));
+                    rings.planned
+                }
+                _ => job::plan_machines(machines, &arguments.job, environment, output)?,
+            };
             let mut plan = planned.plan();
             if arguments.strategy == Strategy::Forest {
                 plan.forests = Some(forests(&planned, &plan, arguments.trees)?);
             }
-            (plan, Some(planned))
+            made.planned = Some(planned);
+            plan
         }
     };
-    show(&plan, live.as_ref(), arguments, environment, output)
+    show(&plan, &made, arguments, environment, output)
+}
+
+/// What is known of a plan that was made here, beside it.
+#[derive(Debug, Default)]
+struct Made {
+    planned: Option<Planned>,
+    /// The graph file with other rings than NCCL's.
+    graph_file: Option<String>,
+    /// What rings were found, in one line.
+    rings: Option<String>,
 }
 
 /// Trees for the collectives of a job.
@@ -65,11 +86,12 @@ pub fn forests(planned: &Planned, plan: &Plan, units: Option<u64>) -> Result<Vec
 
 fn show(
     plan: &Plan,
-    live: Option<&Planned>,
+    made: &Made,
     arguments: &PlanArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
+    let live = made.planned.as_ref();
     if let Some(path) = &arguments.output {
         output::write(path, &plan.to_json()?)?;
     }
@@ -82,19 +104,45 @@ fn show(
             .warnings
             .extend(settings::warnings(&planned.settings));
     }
+    if arguments.highlight.is_some() && format != PlanFormat::Svg {
+        bail!("--highlight is for --format svg only");
+    }
     output.text = match format {
         PlanFormat::Quiet => summary::quiet(plan),
         PlanFormat::Json => plan.to_json()?,
-        PlanFormat::NcclGraph => plan.graph_file()?,
-        PlanFormat::Text => PlanPage {
-            plan,
-            expansion: &plan.expand()?,
-            live,
-            explain: arguments.explain,
-            connections: arguments.connections,
-            look: environment.look(),
+        PlanFormat::NcclGraph => match &made.graph_file {
+            Some(file) => file.clone(),
+            None => plan.graph_file()?,
+        },
+        PlanFormat::Text | PlanFormat::Svg | PlanFormat::Html | PlanFormat::Dot => {
+            let page = PlanPage {
+                plan,
+                expansion: &plan.expand()?,
+                live,
+                rings: made.rings.as_deref(),
+                explain: arguments.explain,
+                connections: arguments.connections,
+                look: match format {
+                    PlanFormat::Text => environment.look(),
+                    _ => pictures::LOOK,
+                },
+            };
+            let drawn = match format {
+                PlanFormat::Svg => PictureFormat::Svg,
+                PlanFormat::Html => PictureFormat::Html,
+                PlanFormat::Dot => PictureFormat::Dot,
+                _ => {
+                    output.text = page.text();
+                    return Ok(());
+                }
+            };
+            let Some(planned) = live else {
+                bail!(
+                    "a plan holds no links to draw; expected topology files with --format svg, html or dot"
+                );
+            };
+            pictures::plan(planned, &page, drawn, arguments.highlight)?
         }
-        .text(),
     };
     Ok(())
 }

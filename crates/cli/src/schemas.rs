@@ -6,7 +6,9 @@ use crate::bound::json::BoundReport;
 use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
+use crate::export::json::ExportReport;
 use crate::log::json::LogReport;
+use crate::machines::MachinesReport;
 use crate::matrix::MatrixReport;
 use crate::nccl_check::json::NcclCheckReport;
 use crate::output::Output;
@@ -24,14 +26,16 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 19] = [
+const SCHEMAS: [Kind; 21] = [
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
+    ("export", report::schema::<ExportReport>),
     ("gpu-test", report::schema::<GpuTestReport>),
     ("log", report::schema::<LogReport>),
+    ("machines", report::schema::<MachinesReport>),
     ("matrix", report::schema::<MatrixReport>),
     ("nccl-check", report::schema::<NcclCheckReport>),
     ("path", report::schema::<PathReport>),

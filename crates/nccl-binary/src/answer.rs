@@ -13,6 +13,8 @@ use crate::message::NvlinkDomains;
 pub struct Answer {
     /// Not all of it is there: what is missing does not differ.
     pub is_partial: bool,
+    /// Another tuner plug-in than the stand-in was loaded, so NCCL's times are not known.
+    pub other_tuner: bool,
     /// NCCL's version as its number, such as 23007.
     pub version: i32,
     /// What NCCL answered instead of a communicator.

@@ -60,6 +60,9 @@ pub struct Job {
     pub hosts: u32,
     /// The network.
     pub network: Network,
+    /// A tuner plug-in for NCCL, by an absolute path; it then decides, and NCCL's own times are not
+    /// known.
+    pub tuner: Option<PathBuf>,
     /// The GPUs of all hosts are in one NVLink domain.
     pub nvlink_domain: bool,
     /// Message sizes of the collectives that are started, bytes.
@@ -216,6 +219,7 @@ impl Job {
             Network::Socket => "none",
             Network::Merging | Network::Plugin => NET_PLUGIN,
         };
+        let tuner = self.tuner.as_ref().map(|path| path.to_string_lossy());
         let host = format!("topo-host-{host}");
         let given = [
             ("NCCL_DEBUG", "INFO"),
@@ -223,7 +227,10 @@ impl Job {
             ("NCCL_DEBUG_FILE", "/proc/self/fd/2"),
             ("NCCL_HOSTID", &host),
             ("NCCL_NET_PLUGIN", plugin),
-            ("NCCL_TUNER_PLUGIN", TUNER_PLUGIN),
+            (
+                "NCCL_TUNER_PLUGIN",
+                tuner.as_deref().unwrap_or(TUNER_PLUGIN),
+            ),
             ("NCCL_SOCKET_IFNAME", "lo"),
             ("NCCL_RAS_ENABLE", "0"),
             // Connections of algorithms that no collective takes are compared, too.
@@ -260,6 +267,7 @@ impl Job {
             host: number,
             hosts: self.hosts,
             network: self.network,
+            tuner: self.tuner.clone(),
             nvlink_domain: self.nvlink_domain,
             sizes: self.sizes.clone(),
             graphs: self.graphs,

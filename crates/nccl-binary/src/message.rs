@@ -30,6 +30,8 @@ pub struct Request {
     pub hosts: u32,
     /// The network.
     pub network: Network,
+    /// A tuner plug-in that is loaded instead of the one that only keeps what it is told.
+    pub tuner: Option<PathBuf>,
     /// The GPUs of all hosts are in one NVLink domain.
     pub nvlink_domain: bool,
     /// Message sizes of the collectives that are started, bytes.
@@ -85,8 +87,7 @@ pub struct Failure {
     pub error: String,
 }
 
-/// NVLink domains of a job (`ncclNvlDomainInfo_v5_t`).
-#[repr(C)]
+/// NVLink domains of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvlinkDomains {
     /// Their number.
@@ -95,6 +96,16 @@ pub struct NvlinkDomains {
     pub least_ranks: i32,
     /// Most ranks of one.
     pub most_ranks: i32,
+}
+
+impl From<tuner_plugin::abi::NvlinkDomains> for NvlinkDomains {
+    fn from(told: tuner_plugin::abi::NvlinkDomains) -> Self {
+        Self {
+            count: told.count,
+            least_ranks: told.least_ranks,
+            most_ranks: told.most_ranks,
+        }
+    }
 }
 
 /// What the tuner plug-in was told for a collective.

@@ -15,6 +15,10 @@ pub const JUMP_BYTES: usize = 13;
 /// Room of one function that is not presented: `mov rdi, name` and a jump.
 const ABSENT_BYTES: usize = 32;
 
+/// Functions begin at multiples of it: the System V ABI's compilers fill the bytes between. The
+/// runtime of CUDA 13 has functions of 6 bytes, which only refuse.
+const ALIGNMENT: u64 = 16;
+
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
@@ -63,13 +67,22 @@ pub fn examine(path: &Path) -> Result<Elf, Unusable> {
     if known.count() * 2 < presented.len() {
         return Err(Unusable::Stripped);
     }
-    match runtime.iter().find(|it| it.bytes < JUMP_BYTES as u64) {
-        Some(short) => Err(Unusable::TooShort {
+    let short = runtime.iter().find(|it| room(it) < JUMP_BYTES as u64);
+    if let Some(short) = short {
+        return Err(Unusable::TooShort {
             name: short.name.clone(),
             bytes: short.bytes,
             needed: JUMP_BYTES,
-        }),
-        None => Ok(elf),
+        });
+    }
+    Ok(elf)
+}
+
+/// Bytes from where a function begins to where the next one can begin.
+const fn room(function: &Function) -> u64 {
+    match function.address % ALIGNMENT {
+        0 => function.bytes.div_ceil(ALIGNMENT).saturating_mul(ALIGNMENT),
+        _ => function.bytes,
     }
 }
 

@@ -6,4 +6,5 @@ mod certificates;
 mod common;
 mod known;
 mod machines_table;
+mod rings;
 mod subsets;

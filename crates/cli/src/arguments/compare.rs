@@ -113,6 +113,26 @@ impl FormArguments {
     }
 }
 
+/// The forms of differences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// Tables for people
+    Text,
+    /// JSON
+    Json,
+    /// A page with pictures of both machines, for browsers
+    Html,
+}
+
+impl DiffArguments {
+    pub const fn format(&self) -> DiffFormat {
+        match self.json {
+            true => DiffFormat::Json,
+            false => self.format,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct CostArguments {
     #[command(flatten)]
@@ -230,6 +250,10 @@ pub struct DiffArguments {
     /// Sizes for which choices are compared
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K..8G")]
     pub sizes: Vec<Sizes>,
-    #[command(flatten)]
-    pub form: FormArguments,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = DiffFormat::Text)]
+    format: DiffFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
 }

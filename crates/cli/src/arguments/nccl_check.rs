@@ -14,6 +14,7 @@ Examples:
   topo nccl-check topology.xml --nccl libnccl.so.2
   topo nccl-check topologies/dgx-h100 --hosts 2 --nccl libnccl.so.2
   topo nccl-check topology.xml --nccl libnccl.so.2 --set NCCL_CROSS_NIC=0
+  topo nccl-check topology.xml --nccl libnccl.so.2 --tuner ./libnccl-tuner-topo.so
   topo nccl-check topology.xml --nccl libnccl.so.2 --json
   topo nccl-check topology.xml --nccl 2.30.7 --yes   fetch it from PyPI first
 
@@ -58,6 +59,10 @@ pub struct NcclCheckArguments {
     /// The network that NCCL finds
     #[arg(long, value_enum, default_value_t = Net::Ib)]
     pub net: Net,
+    /// Let NCCL load this tuner plug-in, such as libnccl-tuner-topo.so of topo export; times are
+    /// not compared then
+    #[arg(long, value_name = "LIBRARY")]
+    pub tuner: Option<PathBuf>,
     /// Message sizes that NCCL is asked about; ranges double
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K,8K,64K,512K,4M,32M,256M")]
     pub sizes: Vec<Sizes>,

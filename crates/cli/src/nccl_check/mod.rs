@@ -7,7 +7,7 @@ mod page;
 
 use std::ffi::OsString;
 use std::io::{self, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,6 +225,7 @@ fn ask(
             Net::Plugin => Network::Plugin,
             Net::Socket => Network::Socket,
         },
+        tuner: arguments.tuner.as_deref().map(tuner).transpose()?,
         nvlink_domain: arguments.nvlink_domain,
         sizes: sizes(arguments)?,
         graphs: true,
@@ -235,7 +236,20 @@ fn ask(
         NoAnswer::Unusable(why) => of_library(&why),
         other => other.into(),
     })?;
-    Ok(log::read(&hosts))
+    Ok(Answer {
+        other_tuner: arguments.tuner.is_some(),
+        ..log::read(&hosts)
+    })
+}
+
+/// The absolute path of a tuner plug-in.
+fn tuner(file: &Path) -> Result<PathBuf> {
+    let found = file.canonicalize();
+    let found = found.with_context(|| format!("--tuner {}", file.display()))?;
+    if !found.is_file() {
+        bail!("--tuner {}: expected a library", file.display());
+    }
+    Ok(found)
 }
 
 /// Whether NCCL merges ports of a machine.

@@ -23,6 +23,8 @@ pub struct PlanPage<'a> {
     pub expansion: &'a Expansion,
     /// The machines with their paths, unless the plan was read from a file.
     pub live: Option<&'a Planned>,
+    /// What is known of its rings beside NCCL's.
+    pub rings: Option<&'a str>,
     /// Every attempt of the search is shown.
     pub explain: bool,
     /// The connections between neighbors are shown.
@@ -70,10 +72,14 @@ impl PlanPage<'_> {
         Some(planned.node(machine).view.routing())
     }
 
-    /// The most that any schedule reaches, and NCCL's share; then the plan's trees, if it has any.
+    /// The most that any schedule reaches, and NCCL's share; then the plan's rings and trees where
+    /// they are not NCCL's.
     fn optimum(&self) -> String {
         let line = self.live.and_then(|live| optimum::line(live, self.plan));
         let mut text = line.map_or_else(String::new, |line| self.look.field("optimum", &line));
+        if let Some(rings) = self.rings {
+            text.push_str(&self.look.field("rings", rings));
+        }
         let Some(forests) = &self.plan.forests else {
             return text;
         };

@@ -15,12 +15,12 @@ use topology::{LinkType, NodeData, NodeId, NodeType, System};
 use json::{PathReport, ShowReport};
 
 use crate::arguments::ShowArguments;
-use crate::arguments::compare::TextOrJson;
 use crate::device;
 use crate::environment::Environment;
 use crate::input::{Machine, Source, is_recording};
 use crate::live;
-use crate::output::Output;
+use crate::output::{Output, ShowFormat};
+use crate::pictures::{self, PictureFormat};
 use crate::render::{Look, document, path, planned_machines, settings, tree, version};
 use crate::report;
 
@@ -40,7 +40,17 @@ pub fn run(
     output.warnings.extend(settings::warnings(&given));
     let look = environment.look();
     let system = machine.system(&given);
-    let json = arguments.form.format() == TextOrJson::Json;
+    let format = format(arguments);
+    let json = format == ShowFormat::Json;
+    if let Some(picture) = picture(format) {
+        if arguments.path.is_some() {
+            bail!("a path is no picture; expected --format text or json with --path");
+        }
+        let system = system?;
+        let text = whole(&machine, &system, &given, pictures::LOOK);
+        output.text = pictures::machine(&machine.name, &system, picture, &text);
+        return Ok(());
+    }
     output.text = match (&arguments.path, system) {
         (None, Ok(system)) if json => report::json(&ShowReport::of(&machine.name, &system))?,
         (None, Ok(system)) => whole(&machine, &system, &given, look),
@@ -67,6 +77,22 @@ pub fn run(
     Ok(())
 }
 
+const fn format(arguments: &ShowArguments) -> ShowFormat {
+    match arguments.json {
+        true => ShowFormat::Json,
+        false => arguments.format,
+    }
+}
+
+const fn picture(format: ShowFormat) -> Option<PictureFormat> {
+    match format {
+        ShowFormat::Text | ShowFormat::Json => None,
+        ShowFormat::Svg => Some(PictureFormat::Svg),
+        ShowFormat::Html => Some(PictureFormat::Html),
+        ShowFormat::Dot => Some(PictureFormat::Dot),
+    }
+}
+
 /// The machines of a plan.
 fn of_plan(name: &str, plan: &Plan, arguments: &ShowArguments, look: Look) -> Result<String> {
     if arguments.path.is_some() {
@@ -75,9 +101,10 @@ fn of_plan(name: &str, plan: &Plan, arguments: &ShowArguments, look: Look) -> Re
     if !arguments.variables.set.is_empty() {
         bail!("{name} is a plan, which --set cannot change; expected a topology file with it");
     }
-    match arguments.form.format() {
-        TextOrJson::Text => Ok(planned_machines::page(plan, look)),
-        TextOrJson::Json => report::json(&ShowReport::of_plan(plan)),
+    match format(arguments) {
+        ShowFormat::Text => Ok(planned_machines::page(plan, look)),
+        ShowFormat::Json => report::json(&ShowReport::of_plan(plan)),
+        _ => bail!("{name} is a plan, which holds no links to draw; expected a topology file"),
     }
 }
 

@@ -1,9 +1,11 @@
 //! What NCCL's libraries decide.
 
+use std::process::Command;
+
 use libtest_mimic::{Completion, Failed};
 use serde_json::Value;
 
-use super::{check, library, not_fetched, topo};
+use super::{check, library, not_fetched, program, topo};
 
 /// A job that is asked about.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +44,44 @@ pub fn of(version: &str, sample: Sample) -> Result<Completion, Failed> {
         return not_fetched(version);
     };
     let mut command = topo(sample.machine, &library);
-    command.args(sample.arguments).arg("--json");
+    agrees(version, command.args(sample.arguments))
+}
+
+/// A machine for which other rings than NCCL's carry more.
+const WITH_BETTER_RINGS: &str = "random-00078";
+
+/// NCCL follows the graph file of `topo plan --strategy ring`, on one host and on two.
+pub fn better_rings(version: &str) -> Result<Completion, Failed> {
+    let Some(library) = library(version) else {
+        return not_fetched(version);
+    };
+    let folder = tempfile::tempdir()?;
+    for hosts in ["1", "2"] {
+        let (minor, _) = version
+            .rsplit_once('.')
+            .ok_or("a version of three numbers")?;
+        let planned = program("plan", WITH_BETTER_RINGS)
+            .args(["--hosts", hosts, "--nccl", minor])
+            .args(["--strategy", "ring", "--format", "nccl-graph"])
+            .output()?;
+        check(planned.status.success(), || {
+            String::from_utf8_lossy(&planned.stderr).into_owned()
+        })?;
+        let file = folder.path().join("rings.xml");
+        std::fs::write(&file, planned.stdout)?;
+        let variable = format!("NCCL_GRAPH_FILE={}", file.display());
+        let mut command = topo(WITH_BETTER_RINGS, &library);
+        agrees(
+            version,
+            command.args(["--hosts", hosts, "--set", &variable]),
+        )?;
+    }
+    Ok(Completion::Completed)
+}
+
+/// NCCL answers a command, and decides as planned.
+fn agrees(version: &str, command: &mut Command) -> Result<Completion, Failed> {
+    command.arg("--json");
     let said = command.output()?;
     let err = String::from_utf8_lossy(&said.stderr).into_owned();
     let status = said.status.code();

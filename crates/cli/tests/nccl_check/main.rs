@@ -3,6 +3,8 @@
 
 mod answers;
 mod failures;
+mod graphs;
+mod obeyed;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -23,8 +25,31 @@ fn main() -> ExitCode {
             }));
         }
     }
+    for version in VERSIONS {
+        let name = format!("answers::better_rings_{version}");
+        trials.push(Trial::ignorable_test(name, move || {
+            answers::better_rings(version)
+        }));
+        for (number, sample) in obeyed::SAMPLES.iter().enumerate() {
+            let name = format!("obeyed::{}_{version}", sample.name);
+            let test = move || obeyed::each_entry(version, sample);
+            let in_every_run = number == 0;
+            trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!in_every_run));
+        }
+        let name = format!("obeyed::bad_tables_are_harmless_{version}");
+        let test = move || obeyed::bad_tables_are_harmless(version);
+        let is_newest = VERSIONS.last() == Some(&version);
+        trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!is_newest));
+        let name = format!("graphs::files_are_followed_{version}");
+        let all = move || graphs::files_are_followed(version, graphs::ALL);
+        trials.push(Trial::ignorable_test(name, all).with_ignored_flag(true));
+    }
     type Test = fn() -> Result<Completion, Failed>;
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 6] = [
+        ("graphs::all_sets_are_written", graphs::all_sets_are_written),
+        ("graphs::a_file_is_followed", || {
+            graphs::files_are_followed("2.32.3", 2)
+        }),
         ("a_library_that_hangs", failures::a_library_that_hangs),
         ("a_killed_parent", failures::a_killed_parent),
         ("a_killed_host", failures::a_killed_host),
@@ -65,6 +90,13 @@ fn not_fetched(version: &str) -> Result<Completion, Failed> {
 
 /// `topo nccl-check` of a machine of the repository.
 fn topo(machine: &str, library: &Path) -> Command {
+    let mut command = program("nccl-check", machine);
+    command.arg("--nccl").arg(library);
+    command
+}
+
+/// A command of `topo` with a machine of the repository.
+fn program(name: &str, machine: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     command
         .current_dir(repository())
@@ -72,9 +104,7 @@ fn topo(machine: &str, library: &Path) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .arg("nccl-check")
-        .arg(Path::new("topologies").join(machine))
-        .arg("--nccl")
-        .arg(library);
+        .arg(name)
+        .arg(Path::new("topologies").join(machine));
     command
 }

@@ -139,6 +139,16 @@ fn memory_by_descriptors() {
     assert!(page.contains("rank 0 reaches 1 by P2P"), "{page}");
 }
 
+/// The bindings open `libcuda.so` first, which in images for compiling is a stub or of another
+/// version.
+#[test]
+fn two_libraries() {
+    let phantom = Phantom::new("dgx-h100", &[]);
+    std::fs::copy(phantom.path("libcuda.so.1"), phantom.path("libcuda.so")).unwrap();
+    let errors = refused(&phantom, "--ranks 2 all-reduce");
+    assert!(errors.contains("another library as libcuda.so"), "{errors}");
+}
+
 /// Each process compared its blocks with the whole GPU, and under MPS all must fit together.
 #[test]
 fn processes_that_share_a_gpu() {

@@ -90,6 +90,12 @@ impl Phantom {
     /// `topo` on this machine, without variables of this test's own environment.
     pub fn topo(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+        self.prepare(&mut command);
+        command
+    }
+
+    /// Lets a program find this machine.
+    pub fn prepare(&self, command: &mut Command) {
         command.current_dir(env!("CARGO_MANIFEST_DIR"));
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -101,7 +107,6 @@ impl Phantom {
         command
             .env("LD_LIBRARY_PATH", self.folder.path())
             .env("TOPO_PHANTOM_MACHINE", self.path("machine"));
-        command
     }
 
     /// Runs a collective. Small messages, because a thread runs all threads of a GPU.

@@ -4,6 +4,7 @@
 mod defects;
 mod failures;
 mod hosts;
+mod library;
 mod machine;
 mod matrix;
 mod probe;

@@ -44,6 +44,9 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     let Some(costs) = plan.costs.as_ref() else {
         return;
     };
+    if answer.other_tuner {
+        return tally.absent("the tuner plug-in of --tuner was told the times");
+    }
     for ((collective, bytes), said) in &answer.times {
         let operation = TunedOperation {
             pipelined: said.operations,

@@ -26,6 +26,8 @@ pub(crate) struct Devices {
     pub refuses_merges: bool,
     /// The GPUs say that they are in an NVLink domain of several hosts.
     pub nvlink_domain: bool,
+    /// A tuner plug-in that is loaded instead of the stand-in.
+    pub tuner: Option<String>,
 }
 
 impl Devices {
@@ -46,6 +48,10 @@ impl Devices {
             merges: request.network == Network::Merging,
             refuses_merges: merging.is_some_and(|(_, it)| !it.is_empty() && xml::c_int(it) == 0),
             nvlink_domain: request.nvlink_domain,
+            tuner: request
+                .tuner
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned()),
         })
     }
 }
@@ -68,6 +74,7 @@ pub(crate) fn devices() -> &'static Devices {
         merges: false,
         refuses_merges: false,
         nvlink_domain: false,
+        tuner: None,
     };
     DEVICES.get().unwrap_or(&NONE)
 }

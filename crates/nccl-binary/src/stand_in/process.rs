@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::devices::devices;
 use super::{Presented, find, memory, network, nvml, presented, tuner};
 
 /// The library under which NCCL finds the net plug-in.
@@ -43,6 +44,9 @@ static MISSING: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The number in the name of the next segment.
 static NEXT_SEGMENT: AtomicU32 = AtomicU32::new(0);
+
+/// The tuner plug-in that was loaded instead of the stand-in.
+static TUNER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Segments by name; they have no file.
 static OPEN_SEGMENTS: Mutex<BTreeMap<String, OwnedFd>> = Mutex::new(BTreeMap::new());
@@ -89,15 +93,28 @@ fn library(handle: *mut c_void) -> Option<&'static str> {
 
 unsafe extern "C" fn open_library(name: *const c_char, _: c_int) -> *mut c_void {
     // SAFETY: NCCL gives a C string, or null for the program itself.
-    let Some(name) = (unsafe { text(name) }) else {
+    let Some(wanted) = (unsafe { text(name) }) else {
         return ptr::null_mut();
     };
+    if devices().tuner.as_deref() == Some(wanted) {
+        return open_tuner(name);
+    }
+    let name = wanted;
     let file = name.rsplit('/').next().unwrap_or(name);
     let found = LIBRARIES.iter().find(|(known, _)| file.starts_with(known));
     FAILED.set(found.is_none());
     found.map_or(ptr::null_mut(), |(_, handle)| {
         ptr::without_provenance_mut(*handle)
     })
+}
+
+/// Loads the tuner plug-in that is asked for instead of the stand-in.
+fn open_tuner(name: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's text is a C string, and the library was made to be loaded by NCCL.
+    let handle = unsafe { libc::dlopen(name, libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    FAILED.set(handle.is_null());
+    TUNER.store(handle, Ordering::Relaxed);
+    handle
 }
 
 unsafe extern "C" fn open_library_apart(_: i64, name: *const c_char, flags: c_int) -> *mut c_void {
@@ -110,6 +127,12 @@ unsafe extern "C" fn symbol(handle: *mut c_void, name: *const c_char) -> *mut c_
     let Some(wanted) = (unsafe { text(name) }) else {
         return ptr::null_mut();
     };
+    if !handle.is_null() && handle == TUNER.load(Ordering::Relaxed) {
+        // SAFETY: the handle is that of a library that stays loaded.
+        let found = unsafe { libc::dlsym(handle, name) };
+        FAILED.set(found.is_null());
+        return found;
+    }
     let found = match library(handle) {
         Some(NET_PLUGIN) => network::table(wanted),
         Some(TUNER_PLUGIN) => tuner::table(wanted),

@@ -1,12 +1,12 @@
 //! The tuner plug-in: it changes nothing, and keeps what NCCL tells it.
 
 use std::collections::BTreeMap;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::message::{NvlinkDomains, TunerCall};
+use tuner_plugin::abi::{self, Code, Context, Logger, SUCCESS, TunerV4, TunerV5};
 
-const SUCCESS: c_int = 0;
+use crate::message::{NvlinkDomains, TunerCall};
 
 /// Most algorithms and protocols that a table may have.
 const MOST: c_int = 64;
@@ -35,47 +35,42 @@ pub(crate) fn calls() -> (Option<NvlinkDomains>, Vec<TunerCall>) {
     (kept.domains, kept.calls.values().cloned().collect())
 }
 
-unsafe extern "C" fn init_v4(
-    _: usize,
-    _: usize,
-    _: *mut c_void,
-    context: *mut *mut c_void,
-) -> c_int {
+unsafe extern "C" fn init_v4(_: usize, _: usize, _: Option<Logger>, context: *mut Context) -> Code {
     // SAFETY: NCCL gives an address for the context.
     unsafe { context.write(SOMETHING) };
     SUCCESS
 }
 
 unsafe extern "C" fn init_v5(
-    context: *mut *mut c_void,
+    context: *mut Context,
     _: u64,
     _: usize,
     _: usize,
+    _: Option<Logger>,
+    domains: *const abi::NvlinkDomains,
     _: *mut c_void,
-    domains: *const NvlinkDomains,
-    _: *mut c_void,
-) -> c_int {
+) -> Code {
     // SAFETY: NCCL gives an address for the context, and a structure or null.
     unsafe {
         context.write(SOMETHING);
         if let Some(domains) = domains.as_ref() {
-            kept().domains.get_or_insert(*domains);
+            kept().domains.get_or_insert(NvlinkDomains::from(*domains));
         }
     }
     SUCCESS
 }
 
 unsafe extern "C" fn information(
-    _: *mut c_void,
+    _: Context,
     collective: c_int,
     bytes: usize,
     operations: c_int,
-    table: *const f32,
+    table: *mut f32,
     algorithms: c_int,
     protocols: c_int,
     _: c_int,
     _: *mut c_int,
-) -> c_int {
+) -> Code {
     // From 2.31 on NCCL first asks about kernels of its symmetric memory, of which the table says
     // nothing.
     if operations < 1 {
@@ -98,34 +93,22 @@ unsafe extern "C" fn information(
     SUCCESS
 }
 
-extern "C" fn finish(_: *mut c_void) -> c_int {
+unsafe extern "C" fn finish(_: Context) -> Code {
     SUCCESS
 }
 
-/// `ncclTuner_v4_t` and `ncclTuner_v5_t`: a name and three functions.
-#[repr(C)]
-struct Table {
-    name: *const c_char,
-    init: *const c_void,
-    information: *const c_void,
-    finish: *const c_void,
-}
-
-// SAFETY: the tables are never changed; they hold constants.
-unsafe impl Sync for Table {}
-
-static V4: Table = Table {
+static V4: TunerV4 = TunerV4 {
     name: c"topo".as_ptr(),
-    init: init_v4 as *const c_void,
-    information: information as *const c_void,
-    finish: finish as *const c_void,
+    init: init_v4,
+    information,
+    finish,
 };
 
-static V5: Table = Table {
+static V5: TunerV5 = TunerV5 {
     name: c"topo".as_ptr(),
-    init: init_v5 as *const c_void,
-    information: information as *const c_void,
-    finish: finish as *const c_void,
+    init: init_v5,
+    information,
+    finish,
 };
 
 /// The table that a library of plug-ins exports under a name.

@@ -34,7 +34,7 @@ use crate::plan::Plan;
 use crate::version::NcclVersion;
 
 pub use number::c_general;
-pub use write::{write, write_as};
+pub use write::{write, write_as, write_for_hosts};
 
 /// The GPU of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -107,6 +107,12 @@ const TYPES: [PathType; 9] = [
     PathType::Phb,
     PathType::Sys,
 ];
+
+/// The type, or the next worse one that graph files have text for.
+pub fn type_with_text(path_type: PathType) -> PathType {
+    let mut with_text = TYPES.into_iter().filter(|it| *it >= path_type);
+    with_text.next().unwrap_or(path_type)
+}
 
 /// All kinds in the order of a file, with the pattern of a graph that was not searched.
 const IN_FILE_ORDER: [(GraphKind, Pattern); 5] = [

@@ -42,6 +42,20 @@ pub fn write_as(
     Ok(text)
 }
 
+/// Writes a graph file for every host of a job: only these graphs, so that NCCL searches the others
+/// as it would without a file, and GPUs by device only, because ranks differ between hosts.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_for_hosts(graphs: &[Graph], gpus: &[GpuAddress]) -> Result<String, Error> {
+    let mut text = String::from("<graphs version=\"1\">\n");
+    for graph in graphs {
+        write_graph(&mut text, graph, gpus, false)?;
+    }
+    text.push_str("</graphs>\n");
+    Ok(text)
+}
+
 fn write_graph(
     text: &mut String,
     graph: &Graph,

@@ -7,6 +7,7 @@
 
 mod attempt;
 mod fingerprint;
+pub mod hops;
 mod known_ends;
 #[cfg(test)]
 mod laws;

@@ -1,0 +1,40 @@
+//! Lists the machines of `topologies/` that are models of products, so that the program holds them.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../topologies");
+    println!("cargo::rerun-if-changed={}", root.display());
+    let folders = fs::read_dir(&root).unwrap_or_else(|why| panic!("{}: {why}", root.display()));
+    let mut folders: Vec<PathBuf> = folders.flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    let mut text = "[\n".to_owned();
+    for folder in folders {
+        let Ok(origin) = fs::read_to_string(folder.join("origin.toml")) else {
+            continue;
+        };
+        let origin: toml::Table = origin
+            .parse()
+            .unwrap_or_else(|why| panic!("{}/origin.toml: {why}", folder.display()));
+        let word = |key: &str| origin.get(key).and_then(toml::Value::as_str).unwrap_or("");
+        if word("kind") != "model" {
+            continue;
+        }
+        let file = folder.join("topology.xml");
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "BuiltIn {{ name: {name:?}, title: {:?}, summary: {:?}, text: include_str!({:?}) }},",
+            word("name"),
+            word("summary"),
+            file.display().to_string(),
+        );
+    }
+    text.push_str("]\n");
+    let out = env::var_os("OUT_DIR").expect("Cargo says where");
+    let out = Path::new(&out).join("machines.rs");
+    fs::write(&out, text).unwrap_or_else(|why| panic!("{}: {why}", out.display()));
+}

@@ -1,0 +1,100 @@
+//! `topo plan --strategy ring`: other rings than NCCL's search finds, as a graph file for NCCL.
+
+use anyhow::{Result, anyhow, bail};
+use bounds::rings::{Outcome, RingSearch, replan, search};
+use plan::Plan;
+use plan::certificate::UNITS;
+use planner::Planned;
+use program::Collective;
+
+use crate::arguments::JobArguments;
+use crate::bound::nccl_bandwidth;
+use crate::environment::Environment;
+use crate::input::Machine;
+use crate::job;
+use crate::output::Output;
+use crate::settings::read_settings;
+
+/// A plan loses what it has less than this part of NCCL's.
+const AS_GOOD: f64 = 0.999;
+
+/// A job planned with the best rings that were found.
+#[derive(Debug)]
+pub struct BetterRings {
+    pub planned: Planned,
+    /// The graph file that NCCL follows; `None` if its own rings are as good.
+    pub file: Option<String>,
+    /// How these rings differ from NCCL's, in one line.
+    pub line: String,
+}
+
+/// Plans a job with the best rings that were found. NCCL's plan stays if it has them.
+pub fn plan(
+    machines: Vec<Machine>,
+    arguments: &JobArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<BetterRings> {
+    let settings = read_settings(arguments, environment, output)?;
+    if settings.graphs.is_some() {
+        bail!("NCCL_GRAPH_FILE already has rings; expected it unset with --strategy ring");
+    }
+    let job = job::job(machines, arguments, environment, output)?;
+    let planned = job::plan_job(&job, &settings, output)?;
+    let name = planned.name();
+    let found = search(&planned).map_err(|why| anyhow!("{name}: {why}"))?;
+    let line = line(&found);
+    if found.outcome == Outcome::Same {
+        return Ok(BetterRings {
+            planned,
+            file: None,
+            line,
+        });
+    }
+    let replanned = replan(&job, &planned, &found)?;
+    let before = planned.plan();
+    output
+        .warnings
+        .extend(losses(&before, &replanned.planned.plan()));
+    Ok(BetterRings {
+        planned: replanned.planned,
+        file: Some(replanned.file),
+        line,
+    })
+}
+
+fn line(found: &RingSearch) -> String {
+    let unit = f64::from(UNITS);
+    let [stated, best] = [found.stated, found.best].map(|it| it as f64 / unit);
+    let most = format!("no rings carry more than {:.1}", found.bound.per(unit));
+    let channels = found.graph.channels.len();
+    match found.outcome {
+        Outcome::Same => format!("NCCL's, {stated:.1} GB/s; {most}"),
+        Outcome::Restated => {
+            format!("NCCL's, which carry {best:.1} GB/s where it states {stated:.1}; {most}")
+        }
+        Outcome::Better => format!(
+            "{channels} that NCCL's search does not find, {best:.1} GB/s where its own have {stated:.1}; {most}"
+        ),
+    }
+}
+
+/// Which collectives of long messages get slower, because NCCL has other trees beside these rings.
+fn losses(before: &Plan, after: &Plan) -> Vec<String> {
+    let loss = |collective: Collective| {
+        let [before, after] = [before, after].map(|plan| nccl_bandwidth(plan, collective));
+        let (before, after) = (before?, after?);
+        (after < AS_GOOD * before).then(|| {
+            format!(
+                "{}: {after:.1} GB/s with these rings, {before:.1} without: NCCL finds slower trees for as many channels",
+                collective.command_name()
+            )
+        })
+    };
+    let all = [
+        Collective::AllReduce,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+    ];
+    all.into_iter().filter_map(loss).collect()
+}

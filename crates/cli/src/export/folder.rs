@@ -1,0 +1,93 @@
+//! The folder of an export: each file is written beside its place and then renamed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use plan::Plan;
+
+use super::json::{ExportReport, Kind, LeftOut, WrittenFile};
+
+/// The folder.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    files: Vec<WrittenFile>,
+    left_out: Vec<LeftOut>,
+}
+
+impl Folder {
+    /// Makes the folder if it is not there.
+    pub fn open(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        if path.exists() && !path.is_dir() {
+            bail!("--dir {shown}: this is a file; expected a folder, or a name for a new one");
+        }
+        fs::create_dir_all(path)
+            .with_context(|| format!("--dir {shown}: cannot make the folder"))?;
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("--dir {shown}: cannot find the folder"))?;
+        Ok(Self {
+            path,
+            files: Vec::new(),
+            left_out: Vec::new(),
+        })
+    }
+
+    /// Its absolute path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The files that were written.
+    pub fn files(&self) -> &[WrittenFile] {
+        &self.files
+    }
+
+    /// Writes a file.
+    pub fn write(&mut self, name: &str, kind: Kind, bytes: &[u8]) -> Result<()> {
+        let path = self.path.join(name);
+        files::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        self.files.push(WrittenFile {
+            file: name.to_owned(),
+            kind,
+            bytes: bytes.len() as u64,
+            gpus: None,
+            readers: None,
+        });
+        Ok(())
+    }
+
+    /// Writes the graph file of a set of GPUs, for all its ranks or those on some.
+    pub fn write_graph(
+        &mut self,
+        name: &str,
+        gpus: &str,
+        readers: Option<String>,
+        text: &str,
+    ) -> Result<()> {
+        self.write(name, Kind::Graph, text.as_bytes())?;
+        if let Some(last) = self.files.last_mut() {
+            last.gpus = Some(gpus.to_owned());
+            last.readers = readers;
+        }
+        Ok(())
+    }
+
+    /// Keeps what cannot be exported, and why.
+    pub fn leave_out(&mut self, what: String, why: String) {
+        self.left_out.push(LeftOut { what, why });
+    }
+
+    /// What was written.
+    pub fn finish(self, name: &str, plan: &Plan) -> ExportReport {
+        ExportReport {
+            name: name.to_owned(),
+            profile: plan.profile.clone(),
+            folder: self.path.display().to_string(),
+            files: self.files,
+            left_out: self.left_out,
+        }
+    }
+}

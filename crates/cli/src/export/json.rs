@@ -1,0 +1,87 @@
+//! What was exported, as JSON.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::report::Report;
+
+/// The files of an export.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ExportReport {
+    /// The job's name.
+    pub name: String,
+    /// The profile of the plan's decisions, such as `nccl-2.30`.
+    pub profile: String,
+    /// The folder.
+    pub folder: String,
+    /// The files, in the order in which they were written.
+    pub files: Vec<WrittenFile>,
+    /// What cannot be exported.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A file.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WrittenFile {
+    /// Its name in the folder.
+    pub file: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// The GPUs of each host for which it is, such as `0-3,6`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<String>,
+    /// Only ranks on these GPUs read it: the network joins them with the others of the set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readers: Option<String>,
+}
+
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Graphs for one set of GPUs (`NCCL_GRAPH_FILE`).
+    Graph,
+    /// Choices for the plug-in (`TOPO_TUNER_FILE`).
+    Choices,
+    /// The tuner plug-in (`NCCL_TUNER_PLUGIN`).
+    Plugin,
+    /// Choices for NVIDIA's example of a tuner plug-in (`NCCL_TUNER_CONFIG_FILE`).
+    Csv,
+    /// An execution plan of MSCCL++.
+    Execution,
+    /// NCCL's variables (`NCCL_CONF_FILE`).
+    Configuration,
+    /// How to use the files.
+    Readme,
+}
+
+impl Kind {
+    /// What it is for, in words.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Graph => "graphs of one set of GPUs, for NCCL_GRAPH_FILE",
+            Self::Choices => "choices by collective and size, for the plug-in",
+            Self::Plugin => "the tuner plug-in, for NCCL_TUNER_PLUGIN",
+            Self::Csv => "the choices for NVIDIA's example plug-in",
+            Self::Execution => "execution plans of MSCCL++",
+            Self::Configuration => "NCCL's variables, for NCCL_CONF_FILE",
+            Self::Readme => "how to use each file",
+        }
+    }
+}
+
+/// What cannot be exported.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LeftOut {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+impl Report for ExportReport {
+    const FORMAT: &'static str = "topo-export";
+    const VERSION: u32 = 1;
+}

@@ -1,0 +1,132 @@
+//! The backend as a library: what `topo run` does not reach. Each test starts itself again on a
+//! phantom machine, because the loader reads its folders when a process starts.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use backend_cuda::{Cuda, MemoryKind, Options};
+use device_runtime::{DeviceDriver, Kernels, LaunchOptions, ProcessRanks};
+use executor::{Choice, Communicator, Memory, Request, Settings};
+use program::{Collective, ElementType, Protocol, Reduction, Schedule, Transfer};
+
+use super::machine::Phantom;
+
+/// The test that runs on a phantom machine.
+const INSIDE: &str = "TOPO_TEST_INSIDE";
+
+/// Whether this process is the one on the phantom machine. Otherwise starts it and checks that it
+/// succeeded without a broken rule or a leak.
+fn inside(test: &str, phantom: impl FnOnce() -> Phantom) -> bool {
+    if std::env::var(INSIDE).is_ok_and(|it| it == test) {
+        return true;
+    }
+    let phantom = phantom();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    phantom.prepare(&mut command);
+    let name = format!("library::{test}");
+    let output = command
+        .args(["--exact", &name, "--nocapture"])
+        .env(INSIDE, test)
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+    assert_eq!(phantom.report().problems, [] as [&str; 0], "{said}");
+    false
+}
+
+fn open(gpus: u32, memory: MemoryKind) -> Cuda {
+    let options = Options {
+        devices: (0..gpus).collect(),
+        memory: Some(memory),
+        ..Options::default()
+    };
+    Cuda::open(&options).unwrap()
+}
+
+/// Kernels of other GPUs may not access a caller's virtual memory, as of PyTorch's expandable
+/// segments: peer access covers memory of `cuMemAlloc` only. Such buffers are staged.
+#[test]
+fn virtual_memory_of_the_caller() {
+    let machine = || Phantom::new("dgx-h100", &[]);
+    if !inside("virtual_memory_of_the_caller", machine) {
+        return;
+    }
+    const COUNT: usize = 5000;
+    let [caller, backend] = [(); 2].map(|()| open(2, MemoryKind::Descriptor));
+    let bytes = COUNT * size_of::<i32>();
+    let input: Vec<u8> = (0..COUNT as i32).flat_map(i32::to_le_bytes).collect();
+    let buffers: Vec<_> = (0..2)
+        .map(|rank| {
+            let buffer = caller.allocate_for_peers(rank, bytes as u64).unwrap();
+            caller.write(rank, buffer.1, &input).unwrap();
+            buffer
+        })
+        .collect();
+    let process_ranks = ProcessRanks::new(backend, LaunchOptions::nccl(), vec![0, 1]);
+    let kernels = |rank| Kernels::new(Arc::clone(&process_ranks), rank);
+    let ranks = Communicator::local(2, &Settings::default(), kernels).unwrap();
+    let request = Request {
+        collective: Collective::AllReduce,
+        element: ElementType::I32,
+        reduction: Reduction::Sum,
+        root: 0,
+        to: 0,
+        in_place: true,
+        count: COUNT as u64,
+        choice: Some(Choice {
+            schedule: Schedule::TwoPhaseMesh,
+            transfer: Transfer::Direct,
+            protocol: Protocol::Simple,
+            channels: 2,
+            piece_bytes: 0,
+        }),
+    };
+    let results: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let running: Vec<_> = ranks
+            .into_iter()
+            .zip(&buffers)
+            .map(|(mut rank, (_, address))| {
+                let (caller, address) = (&caller, *address);
+                scope.spawn(move || {
+                    let place = std::ptr::with_exposed_provenance_mut(address as usize);
+                    let memory = Memory::at(place, bytes, place, bytes);
+                    rank.run(&request, memory, 0).unwrap();
+                    let mut output = vec![0; bytes];
+                    caller.read(rank.rank(), address, &mut output).unwrap();
+                    output
+                })
+            })
+            .collect();
+        running.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let sums: Vec<u8> = (0..COUNT as i32)
+        .flat_map(|it| (2 * it).to_le_bytes())
+        .collect();
+    assert!(results.iter().all(|it| *it == sums));
+}
+
+/// Memory of another process was opened for the first GPU that asked, and the next one was given
+/// the same address without access to it.
+#[test]
+fn memory_opened_by_two_gpus() {
+    let machine = || Phantom::new("gb200-nvl72-tray", &["fabric whole"]);
+    if !inside("memory_opened_by_two_gpus", machine) {
+        return;
+    }
+    let cuda = open(3, MemoryKind::Fabric);
+    let bytes = 4096;
+    let (_memory, address) = cuda.allocate_for_peers(0, bytes).unwrap();
+    let word = cuda.export(0, address).unwrap();
+    for gpu in [1, 2] {
+        let there = cuda.import(gpu, &word, bytes).unwrap();
+        assert_eq!(there, cuda.import(gpu, &word, bytes).unwrap());
+        let value = [gpu as u8; 8];
+        cuda.write(gpu, there, &value).unwrap();
+        let mut read = [0; 8];
+        cuda.read(0, address, &mut read).unwrap();
+        assert_eq!(read, value);
+    }
+}
