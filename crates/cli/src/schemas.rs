@@ -7,6 +7,7 @@ use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
 use crate::export::json::ExportReport;
+use crate::fabric::json::FabricReport;
 use crate::log::json::LogReport;
 use crate::machines::MachinesReport;
 use crate::matrix::MatrixReport;
@@ -26,13 +27,14 @@ use crate::{report, suggest};
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
 
-const SCHEMAS: [Kind; 21] = [
+const SCHEMAS: [Kind; 22] = [
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("cost", report::schema::<CostReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
     ("export", report::schema::<ExportReport>),
+    ("fabric", report::schema::<FabricReport>),
     ("gpu-test", report::schema::<GpuTestReport>),
     ("log", report::schema::<LogReport>),
     ("machines", report::schema::<MachinesReport>),
