@@ -180,7 +180,7 @@ fn cables_section(view: &FabricView, cables: &simulator::fabric::Cables, look: L
         true => lines.push("trees: every link has a cable".to_owned()),
         false => lines.push(format!("trees: no cable for {}", words(&trees))),
     }
-    let mut body: String = lines
+    let body: String = lines
         .iter()
         .map(|it| wrap(it, "  ", "    ", look.width))
         .collect();

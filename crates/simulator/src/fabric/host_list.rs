@@ -105,38 +105,55 @@ fn numbers(inside: &str, word: &str) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
+/// Numbers that follow each other, with the same number of digits.
+struct Range {
+    from: u32,
+    to: u32,
+    digits: usize,
+}
+
+impl Range {
+    fn text(&self) -> String {
+        let Self { from, to, digits } = self;
+        match from == to {
+            true => format!("{from:0digits$}"),
+            false => format!("{from:0digits$}-{to:0digits$}"),
+        }
+    }
+}
+
 /// Names as a list: neighbors in order that differ in their last number share brackets.
 pub fn short(names: &[String]) -> String {
-    let mut words: Vec<(String, Vec<(u32, u32, usize)>)> = Vec::new();
+    let mut words: Vec<(String, Vec<Range>)> = Vec::new();
     for name in names {
-        let digits = name
-            .bytes()
-            .rev()
-            .take_while(u8::is_ascii_digit)
-            .count()
-            .min(9);
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let digits = digits.min(9);
         let (stem, number) = name.split_at(name.len() - digits);
         let Ok(value) = number.parse::<u32>() else {
             words.push((name.clone(), Vec::new()));
             continue;
         };
+        let range = Range {
+            from: value,
+            to: value,
+            digits,
+        };
         match words.last_mut() {
             Some((last, ranges)) if last == stem && !ranges.is_empty() => match ranges.last_mut() {
-                Some((_, to, width)) if *to + 1 == value && *width == digits => *to = value,
-                _ => ranges.push((value, value, digits)),
+                Some(before) if before.to + 1 == value && before.digits == digits => {
+                    before.to = value;
+                }
+                _ => ranges.push(range),
             },
-            _ => words.push((stem.to_owned(), vec![(value, value, digits)])),
+            _ => words.push((stem.to_owned(), vec![range])),
         }
     }
-    let word = |(stem, ranges): (String, Vec<(u32, u32, usize)>)| match &ranges[..] {
+    let word = |(stem, ranges): (String, Vec<Range>)| match &ranges[..] {
         [] => stem,
-        [(from, to, width)] if from == to => format!("{stem}{from:0width$}"),
+        [only] if only.from == only.to => format!("{stem}{}", only.text()),
         ranges => {
-            let texts = ranges.iter().map(|(from, to, width)| match from == to {
-                true => format!("{from:0width$}"),
-                false => format!("{from:0width$}-{to:0width$}"),
-            });
-            format!("{stem}[{}]", texts.collect::<Vec<_>>().join(","))
+            let texts: Vec<String> = ranges.iter().map(Range::text).collect();
+            format!("{stem}[{}]", texts.join(","))
         }
     };
     words.into_iter().map(word).collect::<Vec<_>>().join(",")
