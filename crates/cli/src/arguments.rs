@@ -3,6 +3,7 @@
 pub mod bound;
 pub mod compare;
 pub mod export;
+pub mod fabric;
 pub mod join;
 pub mod log;
 pub mod machine;
@@ -33,6 +34,7 @@ use compare::{
     WHAT_IF_EXAMPLES, WhatIfArguments,
 };
 use export::{EXPORT_EXAMPLES, ExportArguments};
+use fabric::{FABRIC_EXAMPLES, FabricArguments};
 use join::{ID_EXAMPLES, IdArguments};
 use log::{LOG_EXAMPLES, LogArguments};
 use machine::{
@@ -205,6 +207,9 @@ pub enum Command {
     /// Run a collective on the ranks of this host or of several, check every element, and time it
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
+    /// Show the switches or cables between hosts, and the rank order that suits them
+    #[command(after_help = FABRIC_EXAMPLES)]
+    Fabric(FabricArguments),
     /// Run a collective on a virtual clock: time, bandwidth, where the time goes, load of each link
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Box<SimulateArguments>),

@@ -5,8 +5,8 @@
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
-//! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`run`], [`join`], [`live`],
-//! [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`],
+//! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`fabric`], [`run`], [`join`],
+//! [`live`], [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`],
 //! [`text_stream`], [`nearest_version`], [`log`], [`results`], [`nccl_check`], [`complete`],
 //! [`vm`], [`render`], [`report`], [`schemas`], [`output`], [`exit`].
 
@@ -21,6 +21,7 @@ mod doctor;
 mod environment;
 mod exit;
 mod export;
+mod fabric;
 mod generate;
 mod groups;
 mod input;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         Command::NcclHost => nccl_check::serve(),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),
         Command::Run(arguments) => run::run(arguments, &environment, &mut output),
+        Command::Fabric(arguments) => fabric::run(arguments, &environment, &mut output),
         Command::Simulate(arguments) => simulate::run(arguments, &environment, &mut output),
         Command::GpuTest(arguments) => run::gpu_test::run(arguments, &environment, &mut output),
         Command::Id(arguments) => join::id(arguments, &mut output),

@@ -7,6 +7,7 @@ use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
 use crate::doctor::DoctorReport;
 use crate::export::json::ExportReport;
+use crate::fabric::json::FabricReport;
 use crate::log::json::LogReport;
 use crate::machines::MachinesReport;
 use crate::matrix::MatrixReport;
@@ -33,6 +34,7 @@ const SCHEMAS: &[Kind] = &[
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
     ("export", report::schema::<ExportReport>),
+    ("fabric", report::schema::<FabricReport>),
     ("gpu-test", report::schema::<GpuTestReport>),
     ("log", report::schema::<LogReport>),
     ("machines", report::schema::<MachinesReport>),

@@ -1,8 +1,10 @@
-//! Fabric files of the simulator. Every accepted fabric has a ring run over it.
+//! Fabric files of the simulator, and Slurm's `topology.conf`. Every accepted fabric has a ring run
+//! over it; the best order of hosts has each of them once.
 
 use program::lower::{Lowering, ProgramRequest};
 use program::{Channels, Collective, MessageSize, Schedule, Transfer};
 use simulator::build::build;
+use simulator::fabric::SwitchTree;
 use simulator::{Fabric, FabricError, PlainHosts, simulate};
 
 use crate::input::Reached;
@@ -48,13 +50,21 @@ leaf = 1
 failed = 1
 ";
 
+/// Switches of Slurm.
+const SWITCHES: &str = "\
+# topograph
+SwitchName=core Switches=s[1-2]
+SwitchName=s1 Nodes=n[1-2,05],x[1-2]y[3-4]
+SwitchName=s2 Nodes=n[3-4] LinkSpeed=100
+";
+
 /// A whole file, and small ones.
 pub fn seeds() -> Vec<Vec<u8>> {
     let small = [
         "[network]\nport-gbps = 1\n",
         "[[port]]\nhost = 0\nfailed = true\n",
     ];
-    let all = [WHOLE].into_iter().chain(small);
+    let all = [WHOLE, SWITCHES].into_iter().chain(small);
     all.map(|text| text.as_bytes().to_vec()).collect()
 }
 
@@ -64,6 +74,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// The two differ, or the causes of the time do not add up to it.
 pub fn run(bytes: &[u8]) -> Reached {
     let text = String::from_utf8_lossy(bytes);
+    if SwitchTree::is_one(&text) {
+        return switches(&text);
+    }
     let fabric = match Fabric::from_toml("fuzz.toml", &text) {
         Ok(fabric) => fabric,
         Err(error) => {
@@ -102,5 +115,21 @@ pub fn run(bytes: &[u8]) -> Reached {
         [true, false].map(|collapse| simulate(model.clone(), 0, collapse).expect("rings end"));
     assert_eq!(one.outcome.time, all.outcome.time, "{text}");
     assert_eq!(one.outcome.path.total(), one.outcome.time, "{text}");
+    Reached::Accepted
+}
+
+/// Reads switches and orders their hosts.
+fn switches(text: &str) -> Reached {
+    let Ok(tree) = SwitchTree::from_topology_conf("fuzz.conf", text) else {
+        return Reached::Inside;
+    };
+    let hosts = tree.hosts();
+    let leaves: Vec<usize> = hosts
+        .iter()
+        .map(|host| tree.leaf_of(host).expect("a host of the file"))
+        .collect();
+    let mut order = tree.best_order(&leaves);
+    order.sort_unstable();
+    assert!(order.into_iter().eq(0..hosts.len()), "{text}");
     Reached::Accepted
 }

@@ -55,13 +55,13 @@ impl Switches {
             1
         };
         let mut cut = Vec::new();
-        for number in 0..hosts.div_ceil(leaf.hosts) {
+        for (number, size) in (0..).zip(leaf.sizes(hosts)) {
             for rail in 0..rails {
                 let of_rail = match leaf.rails {
                     true => port_gbps.get(rail as usize).copied().unwrap_or(0.0),
                     false => port_gbps.iter().sum(),
                 };
-                let all = of_rail * f64::from(leaf.hosts) / leaf.oversubscription;
+                let all = of_rail * f64::from(size) / leaf.oversubscription;
                 let failed = fabric.uplinks.iter();
                 let failed = failed.filter(|it| (it.leaf, it.rail) == (number, rail));
                 let failed: u32 = failed.map(|it| it.failed).fold(0, u32::saturating_add);
@@ -98,7 +98,7 @@ impl Switches {
         };
         let of = |port: PortPlace| {
             let rail = if leaf.rails { port.rail } else { 0 };
-            port.host / leaf.hosts * self.rails + rail
+            leaf.of_host(port.host) * self.rails + rail
         };
         let (up, down) = (of(from), of(to));
         if up == down {

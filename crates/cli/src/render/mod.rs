@@ -6,6 +6,7 @@ pub mod channels;
 pub mod connections;
 pub mod differences;
 pub mod document;
+pub mod fabric;
 pub mod grid;
 pub mod groups;
 pub mod job_plan;

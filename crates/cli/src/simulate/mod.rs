@@ -12,6 +12,7 @@ use plan::{GraphKind, Plan};
 use program::lower::{Lowering, ProgramRequest};
 use program::{Channels, Collective, MessageSize, Protocol, Schedule, Transfer};
 use simulator::build::build;
+use simulator::fabric::{Leaf, SwitchTree};
 use simulator::{Fabric, Fifos, PlainHosts, PlannedWiring, Simulated, Wiring};
 
 use choice::Chosen;
@@ -137,7 +138,21 @@ pub fn run(
 fn read_fabric(file: &Path) -> Result<Fabric> {
     let cannot = || format!("cannot read the fabric file {}", file.display());
     let text = files::read_text(file, FABRIC_LIMIT).with_context(cannot)?;
-    Ok(Fabric::from_toml(&file.display().to_string(), &text)?)
+    let name = file.display().to_string();
+    if !SwitchTree::is_one(&text) {
+        return Ok(Fabric::from_toml(&name, &text)?);
+    }
+    // Hosts join the job in the order of the file; nothing limits the uplinks.
+    let tree = SwitchTree::from_topology_conf(&name, &text)?;
+    let hosts = tree.hosts();
+    let leaves: Vec<usize> = hosts.iter().filter_map(|it| tree.leaf_of(it)).collect();
+    Ok(Fabric {
+        leaf: Some(Leaf {
+            of: SwitchTree::leaf_numbers(&leaves),
+            ..Leaf::default()
+        }),
+        ..Fabric::default()
+    })
 }
 
 /// A job of hosts with one port each, as `topo run` has it without a plan.
@@ -168,7 +183,7 @@ fn plain(
 }
 
 /// A planned job.
-fn planned(
+pub fn planned(
     plan: &Plan,
     arguments: &SimulateArguments,
     fabric: &Fabric,
@@ -273,14 +288,15 @@ fn network(hosts: u32, fabric: &Fabric) -> String {
             _ => "one switch without contention".to_owned(),
         };
     };
-    let leaves = match hosts.div_ceil(leaf.hosts) {
+    let leaves = match leaf.count(hosts) {
         1 => "1 leaf switch".to_owned(),
         leaves => format!("{leaves} leaf switches"),
     };
     let rails = if leaf.rails { " on each rail" } else { "" };
+    let most = leaf.sizes(hosts).into_iter().max().unwrap_or(leaf.hosts);
     format!(
         "{leaves}{rails} with up to {}, {}:1 oversubscribed",
-        render::count(leaf.hosts as usize, "host"),
+        render::count(most as usize, "host"),
         leaf.oversubscription
     )
 }

@@ -3,11 +3,16 @@
 //! A file is TOML. Everything is optional; what is left out is as the plan says, on a switch
 //! without contention. docs/simulation.md lists the keys.
 
+pub mod cables;
+pub mod host_list;
 mod read;
+pub mod switch_tree;
 
 use std::collections::BTreeMap;
 
+pub use cables::Cables;
 pub use read::FabricError;
+pub use switch_tree::{SwitchError, SwitchTree};
 
 /// What a simulation assumes beside the plan.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,6 +33,8 @@ pub struct Fabric {
     pub ports: Vec<Port>,
     /// Leaf switches with failed uplinks.
     pub uplinks: Vec<Uplink>,
+    /// Cables between hosts, if there is no switch.
+    pub cables: Cables,
 }
 
 /// The ports of the network.
@@ -46,6 +53,8 @@ pub struct Network {
 pub struct Leaf {
     /// Hosts of a leaf switch.
     pub hosts: u32,
+    /// The leaf switch of each host, where leaf switches differ in their hosts.
+    pub of: Vec<u32>,
     /// Whether ports with different numbers are on different leaf switches.
     pub rails: bool,
     /// Bandwidth of a leaf's ports over the bandwidth of its uplinks.
@@ -54,6 +63,49 @@ pub struct Leaf {
     pub uplinks: u32,
     /// Latency that the spine adds, µs.
     pub spine_us: f64,
+}
+
+impl Default for Leaf {
+    fn default() -> Self {
+        Self {
+            hosts: 1,
+            of: Vec::new(),
+            rails: false,
+            oversubscription: 1.0,
+            uplinks: 1,
+            spine_us: 0.0,
+        }
+    }
+}
+
+impl Leaf {
+    /// The leaf switch of a host.
+    pub fn of_host(&self, host: u32) -> u32 {
+        let listed = self.of.get(host as usize).copied();
+        listed.unwrap_or(host / self.hosts.max(1))
+    }
+
+    /// The number of leaf switches of a job.
+    pub fn count(&self, hosts: u32) -> u32 {
+        match self.of.iter().max() {
+            Some(last) => last + 1,
+            None => hosts.div_ceil(self.hosts.max(1)),
+        }
+    }
+
+    /// Hosts of each leaf switch of a job.
+    pub fn sizes(&self, hosts: u32) -> Vec<u32> {
+        let mut sizes = vec![0; self.count(hosts) as usize];
+        if self.of.is_empty() {
+            sizes.fill(self.hosts);
+        }
+        for leaf in &self.of {
+            if let Some(size) = sizes.get_mut(*leaf as usize) {
+                *size += 1;
+            }
+        }
+        sizes
+    }
 }
 
 /// Latencies from the end of a transfer until its receiver sees it, µs.
@@ -120,7 +172,7 @@ pub struct Port {
 /// A leaf switch with failed uplinks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uplink {
-    /// The leaf's number: its hosts divided by [`Leaf::hosts`].
+    /// The leaf's number, as [`Leaf::of_host`] has it.
     pub leaf: u32,
     /// Its rail; 0 without rails.
     pub rail: u32,
@@ -151,13 +203,20 @@ impl Fabric {
         if let Some(nic) = nics.into_iter().find(|nic| *nic >= rails) {
             return absent("nic", nic, rails);
         }
+        if !self.cables.is_empty() {
+            return Err(FabricError::Cables);
+        }
         let Some(leaf) = &self.leaf else {
             return match self.uplinks.first() {
                 Some(uplink) => absent("leaf", uplink.leaf, 0),
                 None => Ok(()),
             };
         };
-        let leaves = hosts.div_ceil(leaf.hosts);
+        let given = leaf.of.len() as u32;
+        if given > 0 && given != hosts {
+            return Err(FabricError::OtherHosts { given, hosts });
+        }
+        let leaves = leaf.count(hosts);
         let rails = if leaf.rails { rails } else { 1 };
         for uplink in &self.uplinks {
             if uplink.leaf >= leaves {

@@ -11,6 +11,12 @@ const LIKENESS: f64 = 0.7;
 /// Most entries of a list in a file.
 const MOST_ENTRIES: usize = 100_000;
 
+/// Most leaf switches.
+const MOST_LEAVES: u32 = 1 << 16;
+
+/// Largest number of a host with a cable.
+const MOST_CABLED: u32 = 4095;
+
 /// Why a file is no fabric for a job.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FabricError {
@@ -44,6 +50,21 @@ pub enum FabricError {
         /// What it should be.
         expected: String,
     },
+    /// The list of hosts' leaf switches belongs to another job.
+    #[error(
+        "the fabric file has the leaf switches of {given} hosts, and the job has {hosts}; expected one number for each host"
+    )]
+    OtherHosts {
+        /// Hosts of the file.
+        given: u32,
+        /// Hosts of the job.
+        hosts: u32,
+    },
+    /// Cables without a switch are not simulated.
+    #[error(
+        "the fabric file has cables between hosts, which are not simulated; topo fabric says which rings and trees they connect"
+    )]
+    Cables,
     /// The job has no such rank, host or switch.
     #[error("the fabric file names {what} {number}; the job has {count} of them, counted from 0")]
     Absent {
@@ -57,14 +78,21 @@ pub enum FabricError {
 }
 
 /// The tables of a file and their keys.
-const TABLES: [(&str, &[&str]); 8] = [
+const TABLES: [(&str, &[&str]); 9] = [
     (
         "network",
         &["port-gbps", "latency-us", "header-bytes", "window-slots"],
     ),
     (
         "leaf",
-        &["hosts", "rails", "oversubscription", "uplinks", "spine-us"],
+        &[
+            "hosts",
+            "of",
+            "rails",
+            "oversubscription",
+            "uplinks",
+            "spine-us",
+        ],
     ),
     ("latency", &["start-us", "nvlink-us", "pci-us"]),
     ("ranks", &["work-gbps", "per-host"]),
@@ -75,6 +103,7 @@ const TABLES: [(&str, &[&str]); 8] = [
         &["host", "nic", "gbps", "send-gbps", "receive-gbps", "failed"],
     ),
     ("uplink", &["leaf", "rail", "failed"]),
+    ("cable", &["from", "to"]),
 ];
 
 impl Fabric {
@@ -95,7 +124,7 @@ impl Fabric {
                 let known = TABLES.map(|(table, _)| table);
                 return Err(reader.unknown(key.span().start, name, name, &known));
             };
-            let listed = matches!(name, "delay" | "port" | "uplink");
+            let listed = matches!(name, "delay" | "port" | "uplink" | "cable");
             let entries: Vec<&Spanned<DeValue<'_>>> = match (value.get_ref(), listed) {
                 (DeValue::Table(_), false) => vec![value],
                 (DeValue::Array(values), true) if values.len() <= MOST_ENTRIES => {
@@ -138,8 +167,14 @@ impl Fabric {
                 self.latency.network = section.time("latency-us")?;
             }
             "leaf" => {
+                let of = section.list("of", 0..=MOST_LEAVES - 1)?;
+                let hosts = section.whole("hosts", 1..=1 << 20)?;
                 self.leaf = Some(Leaf {
-                    hosts: section.needed("hosts", 1..=1 << 20)?,
+                    hosts: match hosts {
+                        None if of.is_empty() => section.needed("hosts", 1..=1 << 20)?,
+                        hosts => hosts.unwrap_or(1),
+                    },
+                    of,
                     rails: section.flag("rails")?,
                     oversubscription: section.rate("oversubscription")?.unwrap_or(1.0),
                     uplinks: section.whole("uplinks", 1..=1 << 16)?.unwrap_or(1),
@@ -179,6 +214,10 @@ impl Fabric {
                     failed: section.flag("failed")?,
                 });
             }
+            "cable" => self.cables.add(
+                section.needed("from", 0..=MOST_CABLED)?,
+                section.needed("to", 0..=MOST_CABLED)?,
+            ),
             _ => self.uplinks.push(Uplink {
                 leaf: section.needed("leaf", 0..=u32::MAX - 1)?,
                 rail: section.whole("rail", 0..=u32::MAX - 1)?.unwrap_or(0),
@@ -307,6 +346,34 @@ impl<'a> Section<'a> {
         };
         let number = self.number(key, &expected, fits)?;
         Ok(number.map(|number| number as u32))
+    }
+
+    /// A list of whole numbers; empty if it is left out.
+    fn list(
+        &self,
+        key: &str,
+        range: std::ops::RangeInclusive<u32>,
+    ) -> Result<Vec<u32>, FabricError> {
+        let Some(value) = self.value(key) else {
+            return Ok(Vec::new());
+        };
+        let number = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+            DeValue::Integer(number) => number.as_str().parse::<u32>().ok(),
+            _ => None,
+        };
+        let read: Option<Vec<u32>> = match value.get_ref() {
+            DeValue::Array(items) if (1..=MOST_ENTRIES).contains(&items.len()) => items
+                .iter()
+                .map(|item| number(item).filter(|it| range.contains(it)))
+                .collect(),
+            _ => None,
+        };
+        read.ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            let expected = format!("a list of whole numbers from {least} to {most}");
+            self.reader
+                .bad(value, &format!("{}.{key}", self.name), &expected)
+        })
     }
 
     fn needed(&self, key: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, FabricError> {
