@@ -11,6 +11,7 @@ mod probing;
 mod replay;
 mod scale;
 mod timing;
+mod web;
 
 use std::process::ExitCode;
 
@@ -64,6 +65,8 @@ enum Chore {
     Tidy,
     /// Time planning beside NCCL's own code
     Timing(timing::Arguments),
+    /// Build the page that plans in the browser: target/web/topo.html
+    Web,
 }
 
 #[derive(Args)]
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Chore::ThreadSanitizer => sanitize::run_shared(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
+        Chore::Web => web::run(),
     };
     match done {
         Ok(code) => code,

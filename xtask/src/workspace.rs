@@ -26,6 +26,11 @@ pub fn driver_libraries() -> PathBuf {
     target().join("drivers")
 }
 
+/// The folder of the page that plans in the browser (`cargo xtask web`).
+pub fn web() -> PathBuf {
+    target().join("web")
+}
+
 /// Cargo in the repository.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));

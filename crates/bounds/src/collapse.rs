@@ -40,18 +40,29 @@ impl Collapsed {
             sizes.push((*class, 1));
         }
         sizes.extend((0..).zip(counts).filter(|(_, count)| *count > 0));
+        let mut collapsed = Self::empty(graph);
+        for (class, count) in sizes {
+            collapsed.add(graph, class, count, direction);
+        }
+        collapsed
+    }
+
+    /// One host of a class and the network, without the other hosts.
+    pub fn only(graph: &CapacityGraph, class: u32, direction: Direction) -> Self {
+        let mut collapsed = Self::empty(graph);
+        collapsed.add(graph, class, 1, direction);
+        collapsed
+    }
+
+    fn empty(graph: &CapacityGraph) -> Self {
         let network = graph.network.len();
-        let mut collapsed = Self {
+        Self {
             ranks: vec![0; network],
             ends: Vec::new(),
             capacities: Vec::new(),
             groups: Vec::new(),
             network,
-        };
-        for (class, count) in sizes {
-            collapsed.add(graph, class, count, direction);
         }
-        collapsed
     }
 
     fn add(&mut self, graph: &CapacityGraph, class: u32, count: u32, direction: Direction) {

@@ -57,6 +57,12 @@ impl FlowGraph {
         self.residual[2 * arc + 1] = 0;
     }
 
+    /// Sets the capacity of an arc, all of which flows.
+    pub fn fill(&mut self, arc: usize, capacity: i128) {
+        self.residual[2 * arc] = 0;
+        self.residual[2 * arc + 1] = capacity;
+    }
+
     /// The flow over an arc.
     pub fn flow(&self, arc: usize) -> i128 {
         self.residual[2 * arc + 1]
@@ -75,7 +81,8 @@ impl FlowGraph {
         total
     }
 
-    /// Distances from the source in the residual graph; whether the sink is reached.
+    /// Distances from the source in the residual graph, up to that of the sink; whether the sink is
+    /// reached.
     fn levels(&mut self, source: usize, sink: usize) -> bool {
         self.level.fill(UNREACHED);
         self.level[source] = 0;
@@ -90,11 +97,14 @@ impl FlowGraph {
                 let to = self.head[arc] as usize;
                 if self.residual[arc] > 0 && self.level[to] == UNREACHED {
                     self.level[to] = self.level[vertex] + 1;
+                    if to == sink {
+                        return true;
+                    }
                     self.queue.push(to as u32);
                 }
             }
         }
-        self.level[sink] != UNREACHED
+        false
     }
 
     /// A blocking flow of at most `most`, along arcs that lead one level down.

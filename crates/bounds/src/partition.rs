@@ -10,7 +10,7 @@
 //! Tardos 1988). Newton's method on μ ends at the least ratio. Sets are those of one host, the same
 //! in all equal hosts; for a job of one host this is every partition.
 
-use plan::certificate::{CapacityGraph, Direction, Part};
+use plan::certificate::{CapacityGraph, Cut, Direction, Part, Side};
 
 use crate::collapse::Collapsed;
 use crate::flow::FlowGraph;
@@ -31,8 +31,9 @@ struct Partition {
 /// The tightest partition; `None` if the ranks of the job cannot be parted.
 pub fn partition(graph: &CapacityGraph, direction: Direction) -> Option<Vec<Part>> {
     let classes = (0..).zip(&graph.hosts).filter(|(_, it)| it.ranks() > 0);
+    let beyond = Beyond::all(graph, direction);
     let mut hosts: Vec<Host> = classes
-        .map(|(class, it)| Host::new(graph, class, it.count, direction))
+        .map(|(class, it)| Host::new(graph, class, it.count, direction, beyond.as_deref()))
         .collect();
     let each_rank = |host: &mut Host| {
         let ranks = host.ranks.iter();
@@ -61,11 +62,11 @@ fn of(hosts: &mut [Host], mut sets: impl FnMut(&mut Host) -> Vec<Vec<usize>>) ->
         for set in sets(host) {
             let inside = host.narrowest(&set);
             // With `Direction::In` the links are turned around: those that leave enter.
-            bandwidth += host.collapsed.leaving(&inside) * i128::from(host.count);
+            bandwidth += host.leaving(&inside) * i128::from(host.count);
             count += i128::from(host.count);
             parts.push(Part {
                 times: host.count,
-                set: host.collapsed.cut(&inside),
+                set: host.cut(&inside),
             });
         }
     }
@@ -78,29 +79,133 @@ fn of(hosts: &mut [Host], mut sets: impl FnMut(&mut Host) -> Vec<Vec<usize>>) ->
     })
 }
 
-/// One host of a class, the others collapsed.
+/// The hosts of a class as seen from another host, through a network of one vertex: a set that has
+/// the network and none of their ranks leaves them this much.
+#[derive(Debug, Clone)]
+struct Beyond {
+    class: u32,
+    /// The least bandwidth from the network to the ranks of a host, 0.1 MB/s.
+    bandwidth: i128,
+    /// The vertices of a host on the network's side of it.
+    inside: Vec<u32>,
+}
+
+impl Beyond {
+    /// All classes; `None` where several vertices make up the network, so that hosts cannot be
+    /// looked at one by one.
+    fn all(graph: &CapacityGraph, direction: Direction) -> Option<Vec<Self>> {
+        let one = graph.network.len() == 1;
+        let classes = (0..).zip(&graph.hosts);
+        one.then(|| {
+            classes
+                .map(|(class, _)| Self::new(graph, class, direction))
+                .collect()
+        })
+    }
+
+    fn new(graph: &CapacityGraph, class: u32, direction: Direction) -> Self {
+        let host = Collapsed::only(graph, class, direction);
+        let sink = host.vertices();
+        let mut ends = host.ends.clone();
+        let ranks = host.ranks_of(0);
+        ends.extend(ranks.iter().map(|rank| (*rank as u32, sink as u32)));
+        let mut flow = FlowGraph::new(sink + 1, &ends);
+        for (link, capacity) in host.capacities.iter().enumerate() {
+            flow.set(link, *capacity);
+        }
+        (0..ranks.len()).for_each(|rank| flow.set(host.ends.len() + rank, i128::MAX >> 24));
+        // The network is the first vertex.
+        let bandwidth = flow.augment(0, sink, i128::MAX);
+        let reached = flow.source_side(0);
+        let own = reached[1..sink].iter();
+        let own = (0..).zip(own).filter(|(_, inside)| **inside);
+        Self {
+            class,
+            bandwidth,
+            inside: own.map(|(vertex, _)| vertex).collect(),
+        }
+    }
+}
+
+/// One host of a class. The others are collapsed, or what lies beyond the network.
 struct Host {
     count: u32,
     collapsed: Collapsed,
+    /// The other hosts, if they are not in the graph.
+    beyond: Vec<(u32, Beyond)>,
+    /// What leaves towards them if the network is inside.
+    bandwidth_beyond: i128,
     /// Its vertices with ranks.
     ranks: Vec<usize>,
     flow: FlowGraph,
 }
 
 impl Host {
-    fn new(graph: &CapacityGraph, class: u32, count: u32, direction: Direction) -> Self {
-        let collapsed = Collapsed::new(graph, &[class], direction);
+    fn new(
+        graph: &CapacityGraph,
+        class: u32,
+        count: u32,
+        direction: Direction,
+        beyond: Option<&[Beyond]>,
+    ) -> Self {
+        let collapsed = match beyond {
+            Some(_) => Collapsed::only(graph, class, direction),
+            None => Collapsed::new(graph, &[class], direction),
+        };
+        let others = beyond.unwrap_or_default().iter().map(|other| {
+            let own = u32::from(other.class == class);
+            (graph.hosts[other.class as usize].count - own, other.clone())
+        });
+        let beyond: Vec<(u32, Beyond)> = others.filter(|(count, _)| *count > 0).collect();
+        let all = beyond
+            .iter()
+            .map(|(count, it)| i128::from(*count) * it.bandwidth);
+        let bandwidth_beyond = all.sum();
         let outside = collapsed.vertices();
         let mut ends = collapsed.ends.clone();
         // From each vertex to the outside and back, for what a set gains and loses by it.
         ends.extend((0..outside).map(|vertex| (vertex as u32, outside as u32)));
         ends.extend((0..outside).map(|vertex| (outside as u32 + 1, vertex as u32)));
+        // From the network to the hosts beyond it.
+        ends.push((0, outside as u32));
         Self {
             count,
+            beyond,
+            bandwidth_beyond,
             ranks: collapsed.ranks_of(0),
             flow: FlowGraph::new(outside + 2, &ends),
             collapsed,
         }
+    }
+
+    /// Whether the network is inside a set and hosts are beyond it.
+    fn has_beyond(&self, inside: &[bool]) -> bool {
+        !self.beyond.is_empty() && inside[0]
+    }
+
+    /// Bandwidth that leaves a set.
+    fn leaving(&self, inside: &[bool]) -> i128 {
+        let beyond = match self.has_beyond(inside) {
+            true => self.bandwidth_beyond,
+            false => 0,
+        };
+        self.collapsed.leaving(inside) + beyond
+    }
+
+    /// A set of vertices as a set of the job's.
+    fn cut(&self, inside: &[bool]) -> Cut {
+        let mut cut = self.collapsed.cut(inside);
+        let has_beyond = self.has_beyond(inside);
+        cut.sides
+            .extend(self.beyond.iter().map(|(count, other)| Side {
+                class: other.class,
+                count: *count,
+                inside: match has_beyond {
+                    true => other.inside.clone(),
+                    false => Vec::new(),
+                },
+            }));
+        cut
     }
 
     /// Sets all capacities: links times `scale`; per vertex what it costs to have it inside
@@ -111,6 +216,8 @@ impl Host {
         for (link, capacity) in self.collapsed.capacities.iter().enumerate() {
             self.flow.set(link, capacity * scale);
         }
+        self.flow
+            .set(links + 2 * vertices, self.bandwidth_beyond * scale);
         for vertex in 0..vertices {
             let price = price(vertex).unwrap_or(FORBIDDEN);
             self.flow.set(links + vertex, price.max(0));

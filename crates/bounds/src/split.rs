@@ -50,18 +50,40 @@ impl UnitGraph {
 
     /// The most units, up to `most`, that may be moved past a switch.
     fn movable(&self, enter: usize, leave: usize, most: i128, demands: &Demands) -> i128 {
-        if most == 0 || self.moved(enter, leave, most).serves(demands) {
+        if most == 0 {
             return most;
         }
-        let (mut fits, mut fails) = (0, most);
-        while fails - fits > 1 {
-            let middle = fits + (fails - fits) / 2;
-            match self.moved(enter, leave, middle).serves(demands) {
-                true => fits = middle,
+        let mut units: Vec<i128> = self.arcs.iter().map(UnitArc::units).collect();
+        let (from, to) = (self.arcs[enter].from, self.arcs[leave].to);
+        let known = self
+            .arcs
+            .iter()
+            .position(|arc| arc.from == from && arc.to == to);
+        let more = (from != to && known.is_none()).then_some((from, to));
+        units.extend(more.map(|_| 0));
+        let joined = (from != to).then_some(known.unwrap_or(self.arcs.len()));
+        let mut deliveries = self.deliveries(more);
+        let mut fits = |amount: i128| {
+            let mut units = units.clone();
+            units[enter] -= amount;
+            units[leave] -= amount;
+            if let Some(joined) = joined {
+                units[joined] += amount;
+            }
+            deliveries.serve(&units, demands)
+        };
+        if fits(most) {
+            return most;
+        }
+        let (mut least, mut fails) = (0, most);
+        while fails - least > 1 {
+            let middle = least + (fails - least) / 2;
+            match fits(middle) {
+                true => least = middle,
                 false => fails = middle,
             }
         }
-        fits
+        least
     }
 
     /// The graph with units of two arcs in a row moved to one that joins their ends.

@@ -88,6 +88,44 @@ impl UnitArc {
     }
 }
 
+/// Flows from all roots to one rank after the other.
+#[derive(Debug)]
+pub struct Deliveries {
+    flow: FlowGraph,
+    arcs: usize,
+    ranks: usize,
+    source: usize,
+}
+
+impl Deliveries {
+    /// Whether every rank can receive the units of all other roots, if arcs carry these units.
+    pub fn serve(&mut self, units: &[i128], demands: &Demands) -> bool {
+        let total: i128 = demands.units.iter().sum();
+        (0..self.ranks).all(|sink| {
+            if !demands.afford(self.arcs + self.ranks) {
+                return false;
+            }
+            let feed = |rank: usize| self.arcs + rank;
+            if let Some(before) = sink.checked_sub(1) {
+                // All units are at the rank before. What it has of its own comes to that; the
+                // sink's own are no longer fed.
+                self.flow.fill(feed(before), demands.units[before]);
+                self.flow.set(feed(sink), 0);
+                return self.flow.augment(before, sink, total) == total;
+            }
+            for (arc, units) in units.iter().enumerate() {
+                self.flow.set(arc, *units);
+            }
+            for (rank, units) in demands.units.iter().enumerate() {
+                let units = if rank == sink { 0 } else { *units };
+                self.flow.set(feed(rank), units);
+            }
+            let wanted = total - demands.units[sink];
+            self.flow.augment(self.source, sink, wanted) == wanted
+        })
+    }
+}
+
 impl UnitGraph {
     /// The links (from, to, capacity) with the units of a time.
     fn at(ranks: usize, vertices: usize, links: &[(usize, usize, u64)], time: i128) -> Self {
@@ -138,26 +176,23 @@ impl UnitGraph {
 
     /// Whether every rank can receive the units of all other roots.
     pub fn serves(&self, demands: &Demands) -> bool {
+        let units: Vec<i128> = self.arcs.iter().map(UnitArc::units).collect();
+        self.deliveries(None).serve(&units, demands)
+    }
+
+    /// Flows to each rank over these arcs, and over one more.
+    pub fn deliveries(&self, more: Option<(usize, usize)>) -> Deliveries {
         let source = self.vertices;
-        let ends = self.arcs.iter().map(|arc| (arc.from as u32, arc.to as u32));
+        let ends = self.arcs.iter().map(|arc| (arc.from, arc.to)).chain(more);
+        let ends = ends.map(|(from, to)| (from as u32, to as u32));
         let feeds = (0..self.ranks).map(|rank| (source as u32, rank as u32));
         let ends: Vec<(u32, u32)> = ends.chain(feeds).collect();
-        let mut flow = FlowGraph::new(self.vertices + 1, &ends);
-        (0..self.ranks).all(|sink| {
-            if !demands.afford(ends.len()) {
-                return false;
-            }
-            for (at, arc) in self.arcs.iter().enumerate() {
-                flow.set(at, arc.units());
-            }
-            let mut wanted = 0;
-            for (rank, units) in demands.units.iter().enumerate() {
-                let units = if rank == sink { 0 } else { *units };
-                flow.set(self.arcs.len() + rank, units);
-                wanted += units;
-            }
-            flow.augment(source, sink, wanted) == wanted
-        })
+        Deliveries {
+            flow: FlowGraph::new(self.vertices + 1, &ends),
+            arcs: ends.len() - self.ranks,
+            ranks: self.ranks,
+            source,
+        }
     }
 
     /// Whether as much enters each switch as leaves it.

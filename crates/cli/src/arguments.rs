@@ -42,6 +42,7 @@ use machine::{
     MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
 use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
+use picture::{VIEW_EXAMPLES, ViewArguments};
 use results::{RESULTS_EXAMPLES, ResultsArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
@@ -177,6 +178,9 @@ pub enum Command {
     /// Draw what nvidia-smi topo -m draws, of a machine or a file
     #[command(after_help = MATRIX_EXAMPLES)]
     Matrix(MatrixArguments),
+    /// Open the page that plans in the browser, with a file at hand
+    #[command(after_help = VIEW_EXAMPLES)]
+    View(ViewArguments),
     /// List the machines that commands take by name instead of a file
     Machines(FormArguments),
     /// Add GPUs and NICs to a file of a cloud vendor
@@ -370,8 +374,8 @@ pub struct PlanArguments {
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Draw channels as arrows over the picture of --format svg: ring, tree or nvls for all, ring:3
-    /// for one
+    /// Draw channels as arrows over the picture of --format svg: ring, tree or nvls for all of
+    /// them, ring:3 for one
     #[arg(long, value_name = "CHANNELS", value_parser = picture::highlight)]
     pub highlight: Option<picture::Highlight>,
     /// Plan other channels than NCCL's search finds
@@ -392,7 +396,8 @@ pub enum Strategy {
     Nccl,
     /// The rings that carry most, for NCCL itself: --format nccl-graph prints its graph file
     Ring,
-    /// Also trees that come near the most that any schedule reaches, for topo run --algorithm forest
+    /// Also trees that come near the most that any schedule reaches, for topo run --algorithm
+    /// forest
     Forest,
 }
 

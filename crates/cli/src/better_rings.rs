@@ -1,6 +1,7 @@
 //! `topo plan --strategy ring`: other rings than NCCL's search finds, as a graph file for NCCL.
 
 use anyhow::{Result, anyhow, bail};
+use bounds::reach::nccl_bandwidth;
 use bounds::rings::{Outcome, RingSearch, replan, search};
 use plan::Plan;
 use plan::certificate::UNITS;
@@ -8,7 +9,6 @@ use planner::Planned;
 use program::Collective;
 
 use crate::arguments::JobArguments;
-use crate::bound::nccl_bandwidth;
 use crate::environment::Environment;
 use crate::input::Machine;
 use crate::job;

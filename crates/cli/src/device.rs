@@ -5,8 +5,8 @@ use planner::explain::NodeNames;
 use topology::edit::split_host;
 use topology::{BusId, NodeId, NodeType, System};
 
-use crate::numbers::ranges;
 use crate::suggest;
+use planner::explain::ranges;
 
 /// Most names that are offered instead of an unknown one.
 const OFFERED: usize = 3;

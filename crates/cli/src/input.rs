@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use built_in::BuiltIn;
 use plan::Plan;
 use planner::Settings;
 use probe::Probe;
@@ -12,7 +13,6 @@ use topology::System;
 use topology::xml::{Document, Limits};
 
 use crate::arguments::machine::{ProbeArguments, SourceArguments};
-use crate::built_in;
 use crate::environment::Environment;
 use crate::live;
 use crate::output::Output;
@@ -156,7 +156,7 @@ fn is_root(folder: &Path) -> bool {
 
 /// Refuses a name without a file behind it, so that later errors are about what files hold.
 pub fn refuse_missing(file: &Path) -> Result<()> {
-    let has_no_file = file == Path::new("-") || built_in::find(file).is_some();
+    let has_no_file = file == Path::new("-") || named(file).is_some();
     if !has_no_file && !is_recording(file) {
         resolve(file)?;
     }
@@ -198,7 +198,7 @@ impl Bytes {
                 bytes: topology::xml::write(&live::replay(file, |it| it)?.document).into_bytes(),
             });
         }
-        if let Some(machine) = built_in::find(file) {
+        if let Some(machine) = named(file) {
             return Ok(Self {
                 name: machine.name.to_owned(),
                 label: format!("{} (built in)", machine.name),
@@ -219,6 +219,12 @@ impl Bytes {
         let first = self.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
         first == Some(&b'{')
     }
+}
+
+/// The machine that the program holds by this name, if there is no such file.
+fn named(file: &Path) -> Option<&'static BuiltIn> {
+    let found = built_in::find(file.to_str()?)?;
+    (!file.exists()).then_some(found)
 }
 
 fn resolve(file: &Path) -> Result<PathBuf> {

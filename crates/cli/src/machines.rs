@@ -1,11 +1,11 @@
 //! `topo machines`: the machines that commands take by name.
 
 use anyhow::Result;
+use built_in::MACHINES;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::arguments::compare::{FormArguments, TextOrJson};
-use crate::built_in::MACHINES;
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::table::Columns;

@@ -4,16 +4,15 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export),
-//! [`diff`], [`program`], [`simulate`], [`fabric`], [`run`], [`join`], [`live`], [`probing`],
-//! [`rings`], [`groups`], [`doctor`], [`matrix`], [`text_stream`], [`nearest_version`], [`log`],
-//! [`results`], [`nccl_check`], [`complete`], [`vm`], [`render`], [`report`], [`schemas`],
-//! [`output`], [`exit`].
+//! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
+//! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`fabric`], [`run`], [`join`],
+//! [`live`], [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`],
+//! [`text_stream`], [`nearest_version`], [`log`], [`results`], [`nccl_check`], [`complete`],
+//! [`vm`], [`render`], [`report`], [`schemas`], [`output`], [`exit`].
 
 mod arguments;
 mod better_rings;
 mod bound;
-mod built_in;
 mod complete;
 mod cost;
 mod device;
@@ -56,6 +55,7 @@ mod sizes;
 mod sources;
 mod suggest;
 mod text_stream;
+mod view;
 mod vm;
 mod what_if;
 mod wiring;
@@ -84,6 +84,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
+        Command::View(arguments) => view::run(arguments, &mut output),
         Command::Machines(form) => machines::run(*form, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),

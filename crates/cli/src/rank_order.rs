@@ -10,8 +10,9 @@ use plan::order::MAX_ORDERED_RANKS;
 use plan::{OrderError, RankOrder};
 use planner::{EqualHosts, RankPlacement, gpu_devices};
 
-use crate::numbers::{self, ranges};
+use crate::numbers;
 use crate::suggest;
+use planner::explain::ranges;
 
 /// The default order, host after host.
 pub const HOST: &str = "host";

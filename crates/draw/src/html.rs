@@ -13,7 +13,7 @@ pub struct Tab {
 }
 
 /// Style of pages; that of pictures comes before.
-const PAGE: &str = include_str!("page.css");
+pub const PAGE: &str = include_str!("page.css");
 
 /// A page with one picture at a time, chosen by name, and a text below. It needs no script: the
 /// names are radio buttons, so a keyboard and a screen reader can choose, too.

@@ -1,8 +1,8 @@
 //! The most that rings of any bandwidths carry together: a linear program whose columns, the rings,
 //! are found as they are needed (Ford and Fulkerson 1958), solved by the simplex method.
 //!
-//! Floating point only proposes: the lengths of links are rounded to whole numbers, and the shortest
-//! walk for these proves the bound, whatever they are.
+//! Floating point only proposes: the lengths of links are rounded to whole numbers, and the
+//! shortest walk for these proves the bound, whatever they are.
 
 use plan::certificate::Fraction;
 

@@ -18,8 +18,9 @@ pub struct Replanned {
     pub file: String,
 }
 
-/// Plans a job again with the rings of a search. NCCL searches its other graphs for as many channels;
-/// where that leaves fewer trees than rings, which would cost rings, the rings serve as chains.
+/// Plans a job again with the rings of a search. NCCL searches its other graphs for as many
+/// channels; where that leaves fewer trees than rings, which would cost rings, the rings serve as
+/// chains.
 ///
 /// # Errors
 /// NCCL would refuse the rings.

@@ -61,7 +61,7 @@ fn from_station(
 ) {
     let count = others.len();
     let hop = |from: usize, to: usize| matrix[from * stations + to];
-    // For each set of other stations and the last of them, the shortest way from `begin`.
+    // For each set of other stations and the last of them, the shortest walk from `begin`.
     let mut best = vec![NEVER; count << count];
     for (at, other) in others.iter().enumerate() {
         best[(1 << at) * count + at] = hop(begin, *other);
@@ -94,9 +94,9 @@ fn from_station(
         while set != 1 << last {
             let before = set ^ 1 << last;
             let found = (0..count).filter(|it| before >> it & 1 == 1).find(|it| {
-                let way = best[before * count + it];
-                let way = way.saturating_add(hop(others[*it], others[last]));
-                way != NEVER && way == best[set * count + last]
+                let length = best[before * count + it];
+                let length = length.saturating_add(hop(others[*it], others[last]));
+                length != NEVER && length == best[set * count + last]
             });
             // The table was filled from such a station.
             let Some(earlier) = found else { break };

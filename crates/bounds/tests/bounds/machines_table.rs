@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bounds::{Wanted, capacity_graph, certify};
+use bounds::{Shortfall, Wanted, capacity_graph, certify};
 use machines::Machine;
 use plan::GraphKind;
 use plan::certificate::{LinkSet, Operation, UNITS, check};
@@ -49,7 +49,14 @@ fn line(name: &str, hosts: u32, planned: &Planned) -> Option<String> {
             let value = bound.bandwidth.per(f64::from(UNITS));
             write!(line, " {}={value:.2}", bound.operation).unwrap();
             if let Some(reached) = bound.reached {
-                write!(line, " (trees {:.2})", reached.per(f64::from(UNITS))).unwrap();
+                write!(line, " (trees {:.2}", reached.per(f64::from(UNITS))).unwrap();
+                match Shortfall::of(&certificate.graph, bound) {
+                    Some(Shortfall::Uneven(names)) => {
+                        write!(line, ", uneven {})", names.join(" ")).unwrap();
+                    }
+                    Some(why) => write!(line, ", {})", why.name()).unwrap(),
+                    None => line.push(')'),
+                }
             }
             let ringed = matches!(
                 bound.operation,

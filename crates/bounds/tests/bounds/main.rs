@@ -6,5 +6,6 @@ mod certificates;
 mod common;
 mod known;
 mod machines_table;
+mod mutations;
 mod rings;
 mod subsets;

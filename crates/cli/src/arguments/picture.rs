@@ -1,6 +1,25 @@
-//! What pictures show.
+//! What pictures show, and the page.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use plan::GraphKind;
+
+pub const VIEW_EXAMPLES: &str = "\
+Examples:
+  topo view                                    the page, with machines to choose from
+  topo view topology.xml                       with this machine
+  topo view dgx-h100 -o dgx-h100.html          written, not opened";
+
+#[derive(Debug, Args)]
+pub struct ViewArguments {
+    /// Topology file, a folder that holds topology.xml, a machine's name, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Write the page to a file and open nothing
+    #[arg(short, long, value_name = "PAGE")]
+    pub output: Option<PathBuf>,
+}
 
 /// Channels to draw as arrows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Bounds as JSON.
 
+use bounds::Shortfall;
 use plan::certificate::{LinkSet, Operation};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,6 +36,12 @@ struct OperationBound {
     nccl_gbps: Option<f64>,
     /// Bus bandwidth that forests with checked certificates reach, GB/s; null if there are none.
     reached_gbps: Option<f64>,
+    /// Why the forests stay more than 5 % below the bound (`uneven`: traffic in and out shares links,
+    /// which cuts do not count; `more-trees`: it takes more trees than are tried; `too-large`: none
+    /// are sought for so many ranks); null if they do not.
+    shortfall: Option<&'static str>,
+    /// Switches at which traffic in and out shares links, the most uneven first, if that is why.
+    uneven_at: Vec<String>,
     /// The border that limits the operation.
     tight: String,
     /// The links over the border; empty for a partition.
@@ -88,6 +95,11 @@ impl OperationBound {
             bound_exact: row.exact,
             nccl_gbps: row.nccl,
             reached_gbps: row.reached,
+            shortfall: row.shortfall.as_ref().map(Shortfall::name),
+            uneven_at: match &row.shortfall {
+                Some(Shortfall::Uneven(names)) => names.clone(),
+                _ => Vec::new(),
+            },
             tight: row.limit.border.clone(),
             tight_links: links.collect(),
         }

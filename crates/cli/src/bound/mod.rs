@@ -1,16 +1,16 @@
 //! `topo bound`: the most that any schedule of a collective reaches, with proofs.
 
 pub mod json;
-pub mod limit;
-pub mod optimum;
 pub mod rows;
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use bounds::{Wanted, capacity_graph, certify, on_rails};
+use bounds::limit::Limit;
+use bounds::reach::{collective, in_network, nccl};
+use bounds::{Shortfall, Wanted, capacity_graph, certify, on_rails};
+use plan::Plan;
 use plan::certificate::{CapacityGraph, Certificate, LinkSet, Operation, UNITS, check};
-use plan::{Algorithm, GraphKind, Plan};
 use planner::Planned;
 use program::Collective;
 use topology::{CpuVendor, NodeType};
@@ -26,7 +26,6 @@ use crate::report;
 use crate::sources;
 
 use json::BoundReport;
-use limit::Limit;
 use rows::{JobBounds, Row};
 
 pub fn run(
@@ -116,17 +115,6 @@ fn operations(collective: Option<Collective>, plan: &Plan) -> Result<Vec<Operati
     Ok(chosen)
 }
 
-const fn collective(operation: Operation) -> Collective {
-    match operation {
-        Operation::AllGather => Collective::AllGather,
-        Operation::ReduceScatter => Collective::ReduceScatter,
-        Operation::AllReduce | Operation::AllReduceInNetwork => Collective::AllReduce,
-        Operation::Broadcast => Collective::Broadcast,
-        Operation::Reduce => Collective::Reduce,
-        Operation::AllToAll => Collective::AllToAll,
-    }
-}
-
 fn of(
     name: String,
     certificate: &Certificate,
@@ -141,6 +129,7 @@ fn of(
             exact: [bound.bandwidth.numerator, bound.bandwidth.denominator],
             nccl: nccl(plan, bound.operation),
             reached: bound.reached.map(|reached| reached.per(unit)),
+            shortfall: Shortfall::of(&certificate.graph, bound),
             limit: Limit::of(&certificate.graph, bound.operation, &bound.proof)
                 .map_err(anyhow::Error::msg)?,
         })
@@ -161,58 +150,6 @@ fn intel_bridges(planned: &Planned) -> bool {
     let views = planned.job.hosts.distinct().map(|host| host.view.system());
     let mut views = views.filter(|system| system.count(NodeType::Nvs) == 0);
     views.any(|system| system.cpus().any(|(_, cpu)| cpu.vendor == CpuVendor::Intel))
-}
-
-/// What NCCL's plan reaches for long messages, GB/s of bus bandwidth: its rings, and for all-reduce
-/// its best algorithm.
-fn nccl(plan: &Plan, operation: Operation) -> Option<f64> {
-    match operation {
-        Operation::AllToAll => None,
-        Operation::AllReduce => best(plan, Collective::AllReduce, |it| !reduces_in_network(it)),
-        Operation::AllReduceInNetwork => in_network(plan, Collective::AllReduce),
-        _ => {
-            let common = plan.common.as_ref()?;
-            let ring = common.graph(GraphKind::Ring)?;
-            let mut groups = plan.machines.iter().flat_map(|machine| &machine.groups);
-            let channel = match groups.any(|group| group.inter) {
-                true => ring.bw_intra.min(ring.bw_inter),
-                false => ring.bw_intra,
-            };
-            Some(f64::from(channel) * f64::from(ring.channels))
-        }
-    }
-}
-
-/// What NCCL's plan reaches for long messages of a collective, GB/s of bus bandwidth.
-pub fn nccl_bandwidth(plan: &Plan, wanted: Collective) -> Option<f64> {
-    let all = Operation::ALL
-        .into_iter()
-        .filter(|it| collective(*it) == wanted);
-    all.filter_map(|operation| nccl(plan, operation))
-        .max_by(f64::total_cmp)
-}
-
-/// The best algorithm that reduces in switches or in the network, if the plan has one.
-fn in_network(plan: &Plan, collective: Collective) -> Option<f64> {
-    best(plan, collective, reduces_in_network)
-}
-
-const fn reduces_in_network(algorithm: Algorithm) -> bool {
-    matches!(
-        algorithm,
-        Algorithm::Nvls | Algorithm::NvlsTree | Algorithm::CollNetDirect | Algorithm::CollNetChain
-    )
-}
-
-fn best(plan: &Plan, collective: Collective, wanted: impl Fn(Algorithm) -> bool) -> Option<f64> {
-    let costs = plan.costs.as_ref()?;
-    let entries = costs.entries.iter().filter(|entry| {
-        entry.collective == collective && wanted(entry.algorithm) && entry.bandwidth > 0.0
-    });
-    let factor = collective.bus_factor(costs.job.ranks);
-    entries
-        .map(|entry| f64::from(entry.bandwidth) * factor)
-        .max_by(f64::total_cmp)
 }
 
 /// Checks a certificate; with a topology also that it is about that job.

@@ -1,8 +1,9 @@
 //! The values of a page of bounds.
 
+use bounds::Shortfall;
 use plan::certificate::{LinkSet, Operation};
 
-use super::limit::Limit;
+use bounds::limit::Limit;
 
 /// The bounds of a job, with what NCCL's plan reaches.
 #[derive(Debug)]
@@ -30,5 +31,7 @@ pub struct Row {
     pub nccl: Option<f64>,
     /// What forests with checked certificates reach, GB/s of bus bandwidth.
     pub reached: Option<f64>,
+    /// Why trees stay more than 5 % below the bound.
+    pub shortfall: Option<Shortfall>,
     pub limit: Limit,
 }

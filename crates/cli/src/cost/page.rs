@@ -66,7 +66,7 @@ fn forest(job: &PricedJob, sweep: &Sweep, look: Look) -> String {
         Some((*bytes, f64::from(choice.time_us)))
     };
     let times: Vec<(u64, f64)> = sweep.choices.iter().filter_map(time).collect();
-    let nccl = crate::bound::nccl_bandwidth(&job.plan, sweep.collective);
+    let nccl = bounds::reach::nccl_bandwidth(&job.plan, sweep.collective);
     let mut table = Columns::new(look, &["size", "trees µs", "NCCL µs"]).right(&[0, 1, 2]);
     for (bytes, nccl) in &times {
         let own = microseconds(forest.time_us(*bytes));

@@ -15,7 +15,6 @@ use topology::xml::Document;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::DoctorArguments;
-use crate::bound::optimum::{self, Optimum};
 use crate::environment::Environment;
 use crate::groups::json::GroupRow;
 use crate::groups::{self, Content, Groups, Planned};
@@ -23,6 +22,7 @@ use crate::input::{FileOrProbe, RCCL_VERSION, refuse_missing, why};
 use crate::output::Output;
 use crate::report::{self, Report};
 use crate::rings::{self, Cost};
+use bounds::optimum::{self, Optimum};
 pub use page::{section, table};
 
 /// Findings with what they cost.

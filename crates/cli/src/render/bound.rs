@@ -37,10 +37,42 @@ pub fn page(bounds: &JobBounds, look: Look) -> String {
     if bounds.intel_bridges {
         remarks.push(INTEL);
     }
-    for remark in remarks {
+    let reasons = shortfalls(bounds);
+    for remark in remarks
+        .into_iter()
+        .chain(reasons.iter().map(String::as_str))
+    {
         text.push_str(&look.faint(&wrap(remark, "  ", "  ", look.width)));
     }
     trim_lines(&text)
+}
+
+/// Why trees stay more than 5 % below bounds, each reason once.
+fn shortfalls(bounds: &JobBounds) -> Vec<String> {
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    for row in &bounds.rows {
+        let Some(why) = row.shortfall.as_ref().map(ToString::to_string) else {
+            continue;
+        };
+        let name = match row.reached {
+            Some(reached) => {
+                format!(
+                    "{} ({:.0} %)",
+                    name(row.operation),
+                    100.0 * reached / row.bound
+                )
+            }
+            None => name(row.operation),
+        };
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    let texts = reasons
+        .into_iter()
+        .map(|(why, names)| format!("Trees stay below the bound of {}: {why}.", names.join(", ")));
+    texts.collect()
 }
 
 fn name(operation: Operation) -> String {

@@ -33,7 +33,7 @@ pub mod version;
 pub mod what_if;
 pub mod words;
 
-pub use crate::numbers::ranges;
+pub use planner::explain::ranges;
 pub use planner::explain::{count, gbps};
 use topology::PathType;
 

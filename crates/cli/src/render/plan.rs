@@ -9,8 +9,8 @@ use super::{
     Look, channels, connections, group, job_plan, matrix, names, paths, settings, slow_hosts,
     summary, trail, trim_lines, version,
 };
-use crate::bound::optimum;
 use crate::wiring::Wiring;
+use bounds::optimum;
 
 /// Most ranks whose GPUs are listed.
 const MOST_RANKS: u32 = 16;

@@ -14,12 +14,12 @@ use topology::xml::Document;
 use super::input::{Logged, ReadTable};
 use crate::arguments::results::ResultsArguments;
 use crate::arguments::{JobArguments, Variables};
-use crate::bound::optimum::{self, Optimum};
 use crate::environment::Environment;
 use crate::log::against_plan::{IGNORED, bus_ids};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::{input, job, nearest_version, sources};
+use bounds::optimum::{self, Optimum};
 
 /// A job with what is predicted for it.
 pub struct PricedJob {

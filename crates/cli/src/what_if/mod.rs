@@ -14,13 +14,13 @@ use planner::{Job, Planned, Settings};
 use topology::edit::{FailureKind, failures};
 
 use crate::arguments::compare::{Failing, TextOrJson, WhatIfArguments};
-use crate::bound::optimum;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
 use crate::render::{Look, settings, what_if};
 use crate::settings::read_settings;
 use crate::{sizes, sources};
+use bounds::optimum;
 use json::WhatIfJson;
 use report::{RowBounds, WhatIfReport};
 use work::WhatIfRequest;

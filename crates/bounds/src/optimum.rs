@@ -1,12 +1,13 @@
 //! The bounds of a job in one line, for pages about its plan.
 
-use bounds::{Wanted, capacity_graph, certify};
 use plan::Plan;
 use plan::certificate::{LinkSet, Operation, UNITS};
 use planner::Planned;
 
-use super::limit::Limit;
-use super::{in_network, nccl};
+use crate::capacity::capacity_graph;
+use crate::certify::{Wanted, certify};
+use crate::limit::Limit;
+use crate::reach::{in_network, nccl};
 use program::Collective;
 
 /// Most different hosts of a job whose bounds are found beside its plan.

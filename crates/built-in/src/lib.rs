@@ -1,7 +1,5 @@
 //! Machines that the program holds.
 
-use std::path::Path;
-
 /// A machine of `topologies/`.
 #[derive(Debug, Clone, Copy)]
 pub struct BuiltIn {
@@ -18,9 +16,7 @@ pub struct BuiltIn {
 /// All of them, by name.
 pub const MACHINES: &[BuiltIn] = &include!(concat!(env!("OUT_DIR"), "/machines.rs"));
 
-/// The machine of this name, if there is no such file.
-pub fn find(file: &Path) -> Option<&'static BuiltIn> {
-    let name = file.to_str()?;
-    let found = MACHINES.iter().find(|it| it.name == name)?;
-    (!file.exists()).then_some(found)
+/// The machine of this name.
+pub fn find(name: &str) -> Option<&'static BuiltIn> {
+    MACHINES.iter().find(|it| it.name == name)
 }

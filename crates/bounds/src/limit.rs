@@ -2,7 +2,7 @@
 
 use plan::certificate::{CapacityGraph, Cut, Direction, Lengths, Operation, Proof, UNITS};
 
-use crate::render::ranges;
+use planner::explain::ranges;
 
 /// Most sets of a partition that are listed.
 const LISTED: usize = 6;
@@ -22,8 +22,11 @@ pub struct Limit {
 /// A link over a tight border.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LimitLink {
+    /// The device where it begins.
     pub from: String,
+    /// The device where it ends.
     pub to: String,
+    /// The type of the link.
     pub kind: String,
     /// GB/s.
     pub bandwidth: f64,

@@ -1,0 +1,81 @@
+// What a reader of the page does. Each step fails with a sentence.
+const text = () => document.getElementById("view").textContent;
+const status_text = () => document.getElementById("status").textContent;
+function until(what, is) {
+  return new Promise((resolve, reject) => {
+    const began = performance.now();
+    const look = setInterval(() => {
+      if (is()) { clearInterval(look); resolve(); }
+      else if (performance.now() - began > 40000) { clearInterval(look); reject(`no ${what}; the page says: ${status_text()} ${text().slice(0, 300)}`); }
+    }, 20);
+  });
+}
+function need(what, is) { if (!is) throw `no ${what}; the page says: ${status_text()} ${text().slice(0, 300)}`; }
+// Waits until an action has been answered.
+async function act(action) {
+  const before = document.body.dataset.ready;
+  await action();
+  await until("answer", () => document.body.dataset.ready !== before);
+}
+const change = (id, value) => act(() => { const field = document.getElementById(id); field.value = value; field.dispatchEvent(new Event("change", { bubbles: true })); });
+const tab = (name) => act(() => [...document.querySelectorAll("[role=tab]")].find((it) => it.textContent === name).click());
+function drop(name, content) {
+  return act(() => {
+    const data = new DataTransfer();
+    data.items.add(new File([content], name));
+    dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+  });
+}
+const box = (name) => document.querySelector(`rect[data-name="${name}"]`);
+async function opens_and_plans() {
+  await until("first plan", () => document.body.dataset.ready);
+  need("ring", text().includes("Rings"));
+  need("box of GPU7", box("GPU7"));
+  need("page without requests", performance.getEntriesByType("resource").every((it) => it.name.startsWith("blob:")));
+}
+async function a_dropped_file(machine) {
+  await drop("mine.xml", machine);
+  need("machine of the file", text().includes("mine") && text().includes("8 NICs (25 GB/s)"));
+}
+async function two_devices() {
+  box("GPU0").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+  box("GPU5").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  await until("path", () => text().includes("GPU0 (") && text().includes("NVL"));
+}
+async function another_version() {
+  await change("nccl", [...document.getElementById("nccl").options].map((it) => it.value).find((it) => it.startsWith("2.27")));
+  need("version", text().includes("NCCL 2.27"));
+}
+async function a_device_taken_away() {
+  box("GPU5").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  await until("button", () => text().includes("Take GPU5 away"));
+  await act(() => [...document.querySelectorAll("button")].find((it) => it.textContent === "Take GPU5 away").click());
+  need("seven ranks", text().includes("7 ranks"));
+}
+async function every_view() {
+  for (const name of ["Search", "Cost", "Bound", "Files"]) {
+    await tab(name);
+    need(`view ${name}`, text().length > 20 && !document.getElementById("status").classList.contains("error"));
+  }
+  await tab("Compare");
+  await act(() => { const other = document.getElementById("other"); other.value = "dgx-h100"; other.dispatchEvent(new Event("change")); });
+  need("differences", text().includes("values differ"));
+  await tab("Machine");
+}
+async function a_shared_address() {
+  await until("address", () => location.hash.length > 100);
+  const shared = location.hash;
+  await change("hosts", "2");
+  need("two hosts", text().includes("14 ranks"));
+  await act(() => { location.hash = shared; });
+  need("one host again", text().includes("7 ranks") && text().includes("mine"));
+}
+async function a_broken_file() {
+  await drop("broken.xml", "<system version=\"1\"><cpu");
+  need("sentence", document.getElementById("status").classList.contains("error") && status_text().includes("broken.xml"));
+}
+async function a_long_log() {
+  const line = "host1:7:9 [0] NCCL INFO Channel 00/02 :    0   1   2   3\n";
+  await drop("job.log", "host1:7:7 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n" + line.repeat(Math.ceil(5e6 / line.length)));
+  need("log", text().includes("2.30.7") && text().includes("lines recognized"));
+}

@@ -1,0 +1,263 @@
+"use strict";
+const VIEWS = ["Machine", "Search", "Cost", "Bound", "Compare", "Log", "Files"];
+const $ = (id) => document.getElementById(id);
+const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, chosen: [] };
+let plan = null;
+
+// An element with attributes and children; text is never read as markup.
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes))
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value);
+  made.append(...children.filter((it) => it !== null && it !== undefined));
+  return made;
+}
+function table(head, rows) {
+  const cell = (it) => element("td", typeof it === "number" ? { class: "n" } : {}, it === null || it === undefined ? "–" : typeof it === "number" ? number(it) : it);
+  return element("table", {}, element("thead", {}, element("tr", {}, ...head.map((it) => element("th", { scope: "col" }, it)))),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map(cell)))));
+}
+const number = (it) => (Number.isInteger(it) ? String(it) : it >= 100 ? it.toFixed(0) : it.toPrecision(3));
+const size = (bytes) => (bytes >= 1 << 30 ? `${bytes / 2 ** 30} GiB` : bytes >= 1 << 20 ? `${bytes >> 20} MiB` : `${bytes >> 10} KiB`);
+
+// The worker with the planner; `Stop` ends it and starts another one.
+let worker = null, asked = 0;
+const waiting = new Map();
+function start() {
+  const code = new Blob([$("worker").textContent], { type: "text/javascript" });
+  worker = new Worker(URL.createObjectURL(code));
+  worker.onmessage = ({ data }) => { waiting.get(data.number)?.(data.answer); waiting.delete(data.number); $("stop").hidden = waiting.size === 0; };
+  worker.postMessage({ module: $("module").textContent });
+}
+function ask(request) {
+  return new Promise((resolve, reject) => {
+    asked += 1;
+    waiting.set(asked, (answer) => (answer.error ? reject(new Error(answer.error)) : resolve(answer)));
+    worker.postMessage({ number: asked, request });
+    setTimeout(() => { $("stop").hidden = waiting.size === 0; }, 200);
+  });
+}
+$("stop").addEventListener("click", () => {
+  worker.terminate();
+  for (const tell of waiting.values()) tell({ error: "stopped" });
+  waiting.clear();
+  $("stop").hidden = true;
+  start();
+});
+
+const words = (text) => text.split(/[\s,;]+/).filter((it) => it !== "");
+function gpus(text) {
+  return words(text).flatMap((word) => {
+    const [first, last] = word.split("-").map(Number);
+    if (!Number.isInteger(first)) throw new Error(`GPUs: expected numbers such as 0-3,6, not ${word}`);
+    return last === undefined ? [first] : Array.from({ length: last - first + 1 }, (_, it) => first + it);
+  });
+}
+function job(file = state.file) {
+  const set = words($("set").value).map((it) => it.split(/=(.*)/s).slice(0, 2)).filter((it) => it.length === 2);
+  return { file, hosts: Math.max(1, Number($("hosts").value) || 1), nvlink_domain: $("domain").checked, gpus: gpus($("gpus").value),
+    nccl: $("nccl").value, set, without: words($("without").value) };
+}
+function status(text, isError = false) {
+  $("status").textContent = text;
+  $("status").className = isError ? "error" : "";
+}
+
+// The address after # holds the view and the job; it never leaves the machine.
+async function pack(text) {
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  return btoa(Array.from(bytes, (it) => String.fromCharCode(it)).join("")).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (it) => it.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+async function remember() {
+  const fields = Object.fromEntries(["hosts", "gpus", "nccl", "set", "without"].map((id) => [id, $(id).value]));
+  const kept = { ...fields, domain: $("domain").checked, view: state.view, file: state.file, highlight: state.highlight, other: state.other };
+  history.replaceState(null, "", `#${await pack(JSON.stringify(kept))}`);
+}
+async function recall() {
+  if (location.hash.length < 2) return;
+  try {
+    const kept = JSON.parse(await unpack(location.hash.slice(1)));
+    for (const id of ["hosts", "gpus", "nccl", "set", "without"]) if (kept[id] !== undefined) $(id).value = kept[id];
+    $("domain").checked = Boolean(kept.domain);
+    for (const key of ["view", "file", "highlight", "other"]) if (kept[key] !== undefined) state[key] = kept[key];
+    if (!state.file.text) $("machine").value = state.file.name;
+  } catch {
+    status("The address holds no view of this page.", true);
+  }
+}
+
+// Pictures come from the planner as SVG, whose texts it escaped.
+function picture(text, choose) {
+  const made = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+  made.querySelector("style")?.remove();
+  const part = element("div", { class: "picture" });
+  part.append(document.importNode(made, true));
+  if (choose)
+    for (const box of part.querySelectorAll("rect")) {
+      const name = box.querySelector("title")?.textContent.split(" (")[0];
+      if (!plan.devices.includes(name)) continue;
+      box.setAttribute("tabindex", "0");
+      box.setAttribute("role", "button");
+      box.setAttribute("aria-label", box.querySelector("title").textContent);
+      box.dataset.name = name;
+      box.addEventListener("click", () => choose(name));
+      box.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(name); } });
+    }
+  return part;
+}
+
+async function machineView(view) {
+  const kinds = plan.channels.filter((it) => it.kind === "ring" || it.kind === "tree" || it.kind === "nvls");
+  const choices = [["load", null], ...kinds.flatMap(({ kind, count }) => [[kind === "nvls" ? "all nvls" : `all ${kind}s`, kind], ...Array.from({ length: count }, (_, it) => [`${kind} ${it}`, `${kind}:${it}`])])];
+  const buttons = choices.map(([label, value]) => element("button", { type: "button", "aria-pressed": String(state.highlight === value), onclick: () => { state.highlight = value; update(); } }, label));
+  const details = element("div", { id: "details" });
+  const choose = async (name) => {
+    state.chosen = [...state.chosen, name].slice(-2);
+    for (const box of view.querySelectorAll("rect[data-name]")) box.classList.toggle("chosen", state.chosen.includes(box.dataset.name));
+    await chosen(details);
+  };
+  view.append(element("h2", {}, plan.name), element("p", {}, `${plan.summary}; ${plan.ranks} ranks; NCCL ${plan.version}`),
+    element("div", { class: "choices", role: "group", "aria-label": "Channels" }, ...buttons), picture(plan.picture, choose),
+    element("p", {}, "Choose two devices to see the path between them."), details,
+    table(["channels", "number", "GB/s each", "to the network"], plan.channels.map((it) => [it.kind, it.count, it.bandwidth_gbps, it.network_gbps])),
+    ...plan.notes.map((it) => element("p", {}, it)));
+}
+async function chosen(details) {
+  details.replaceChildren();
+  const away = (what) => element("button", { type: "button", onclick: () => { $("without").value = `${$("without").value} ${what}`.trim(); state.chosen = []; update(); } }, `Take ${what} away`);
+  const last = state.chosen.at(-1);
+  details.append(away(last));
+  if (state.chosen.length < 2) return;
+  const [from, to] = state.chosen;
+  if (from.startsWith("GPU") && to.startsWith("GPU")) details.append(away(`${from}:${to}`));
+  try {
+    const path = await ask({ do: "path", job: job(), from, to });
+    const taken = path.diverted ? path.diverted.path : path.widest;
+    details.append(element("h3", {}, `${path.from} → ${path.to}: ${taken.type}, ${number(taken.bandwidth_gbps)} GB/s`),
+      table(["from", "to", "link", "GB/s", "path so far", ""], taken.hops.map((it) => [it.from, it.to, it.link, it.bandwidth_gbps, it.so_far, it.narrowest ? "narrowest" : ""])),
+      element("p", {}, taken.reason), path.diverted ? element("p", {}, path.diverted.why) : null, ...path.verdicts.map((it) => element("p", {}, it)));
+  } catch (why) {
+    details.append(element("p", {}, why.message));
+  }
+}
+function searchView(view) {
+  for (const trail of plan.trails) {
+    const most = Math.max(...trail.attempts.map((it) => it.bandwidth_gbps), 1);
+    view.append(element("h2", {}, trail.kind), element("p", {}, trail.story), element("ol", { class: "time-line" }, ...trail.attempts.map((it) =>
+      element("li", {}, element("span", { class: "bar", style: `width: ${(it.bandwidth_gbps / most) * 12}rem`, "aria-hidden": "true" }), `${it.asks}. ${it.found} ${it.first_pass ?? ""} ${it.next ?? ""}`))));
+  }
+}
+function costView(view) {
+  if (!plan.costs) return view.append(element("p", {}, "One rank sends nothing."));
+  for (const { collective, sizes } of plan.costs) {
+    const names = [...new Set(sizes.flatMap((it) => it.candidates.map(([name]) => name)))];
+    const times = sizes.flatMap((it) => it.candidates.map(([, time]) => time));
+    const [low, high] = [Math.log(Math.min(...times)), Math.log(Math.max(...times))];
+    const at = (index, time) => [60 + (index / (sizes.length - 1)) * 620, 270 - ((Math.log(time) - low) / (high - low || 1)) * 240];
+    const line = (points) => points.map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("viewBox", "0 0 900 300"); svg.setAttribute("width", "900"); svg.setAttribute("height", "300");
+    svg.setAttribute("class", "plot"); svg.setAttribute("role", "img"); svg.setAttribute("aria-label", `Time of ${collective} by size; the table below has the numbers`);
+    const add = (name, attributes, text) => { const made = document.createElementNS("http://www.w3.org/2000/svg", name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); if (text) made.textContent = text; svg.append(made); };
+    names.forEach((name, color) => {
+      const points = sizes.flatMap((it, index) => { const found = it.candidates.find(([other]) => other === name); return found ? [at(index, found[1])] : []; });
+      add("path", { d: line(points), class: `c${color % 8}`, "stroke-dasharray": color < 8 ? "" : "4 3" }, "");
+      add("path", { d: `M700 ${20 + color * 16}h24`, class: `c${color % 8}`, "stroke-dasharray": color < 8 ? "" : "4 3" }, "");
+      add("text", { x: 730, y: 24 + color * 16 }, name);
+    });
+    const chosen = sizes.flatMap((it, index) => (it.time_us ? [at(index, it.time_us)] : []));
+    add("path", { d: line(chosen), class: "chosen c7", opacity: ".35" }, "");
+    add("text", { x: 60, y: 292 }, size(sizes[0].bytes)); add("text", { x: 640, y: 292 }, size(sizes.at(-1).bytes));
+    add("text", { x: 2, y: 34 }, `${number(Math.exp(high))} µs`); add("text", { x: 2, y: 270 }, `${number(Math.exp(low))} µs`);
+    view.append(element("h2", {}, collective), svg, element("details", {}, element("summary", {}, "Numbers"),
+      table(["size", "choice", "µs", "GB/s of bus", "channels"], sizes.map((it) => [size(it.bytes), it.choice, it.time_us, it.bus_gbps, it.channels]))));
+  }
+}
+async function boundView(view) {
+  const { bounds } = await ask({ do: "bound", job: job() });
+  view.append(element("p", {}, "No schedule of a collective has more bus bandwidth than its bound (long messages, on NCCL's model of the machine)."),
+    table(["collective", "bound GB/s", "NCCL GB/s", "share", "what limits it"], bounds.map((it) => [it.operation, it.bound_gbps, it.nccl_gbps, it.nccl_gbps === null ? null : `${((100 * it.nccl_gbps) / it.bound_gbps).toFixed(0)} %`, `${it.border}: ${it.limit}`])));
+}
+async function compareView(view) {
+  const choose = element("select", { id: "other", onchange: (event) => { state.other = { name: event.target.value }; update(); } },
+    element("option", { value: "" }, "choose …"), ...[...$("machine").options].filter((it) => it.value).map((it) => element("option", { value: it.value }, it.textContent)));
+  const file = element("input", { type: "file", onchange: async (event) => { const [taken] = event.target.files; state.other = { name: taken.name, text: await taken.text() }; update(); } });
+  view.append(element("p", {}, element("label", {}, "Compare with ", choose), " ", element("label", {}, "or a file ", file),
+    $("without").value ? element("button", { type: "button", onclick: () => { state.other = state.file; update(); } }, "or with all devices") : null));
+  if (!state.other) return;
+  if (!state.other.text) choose.value = state.other.name;
+  const found = await ask({ do: "difference", job: job(), other: { ...job(state.other), without: [] } });
+  const show = (it) => (it === null || it === undefined ? "–" : typeof it === "string" ? it : JSON.stringify(it));
+  view.append(element("p", {}, found.equal ? "A job would notice no difference." : `${found.facts.length} values differ, and the choice or time of ${found.choices.length} sizes.`),
+    ...found.pictures.map((it) => picture(it)), table(["value", "A", "B"], found.facts.map((it) => [it.at.join(" "), show(it.first), show(it.second)])));
+}
+async function logView(view) {
+  if (!state.log) return view.append(element("p", {}, "Drop a log of NCCL (NCCL_DEBUG=INFO)."));
+  const log = await ask({ do: "log", ...state.log });
+  view.append(element("h2", {}, log.name), element("p", {}, `NCCL ${log.versions.join(", ") || "of an unknown version"}; ${log.hosts.length} hosts; ${log.recognized} lines recognized, ${log.ignored} ignored, ${log.unknown} unknown`),
+    ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} nodes`), table(["ring", "ranks"], it.rings.map((ring) => [ring.channel, ring.ranks.join(" → ")])))),
+    table(["odd", "usual", "others"], log.odd.map((it) => [it.what, it.usual, it.others.map(([value, who]) => `${value}: ${who.join(", ")}`).join("; ")])),
+    table(["warnings", "times", "meaning", "what to do"], log.warnings.map((it) => [it.text, it.count, it.meaning?.means, it.meaning?.advice])), ...log.broken.map((it) => element("p", {}, it)));
+}
+function filesView(view) {
+  const link = (name, type, text) => element("p", {}, element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name }, name));
+  view.append(link("plan.json", "application/json", plan.plan), plan.graph ? link("graph.xml", "text/xml", plan.graph) : null, link("machine.svg", "image/svg+xml", plan.picture));
+}
+
+const SHOW = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Compare: compareView, Log: logView, Files: filesView };
+let updates = 0;
+async function update() {
+  const number = ++updates;
+  for (const tab of $("tabs").children) tab.setAttribute("aria-selected", String(tab.textContent === state.view));
+  status("Planning …");
+  const began = performance.now();
+  const view = element("div");
+  try {
+    if (state.view !== "Log") plan = await ask({ do: "plan", job: job(), highlight: state.highlight });
+    if (number !== updates) return;
+    await SHOW[state.view](view);
+    status(`${Math.round(performance.now() - began)} ms`);
+  } catch (why) {
+    if (number !== updates) return;
+    status(why.message, true);
+  }
+  if (number !== updates) return;
+  $("view").replaceChildren(view);
+  await remember();
+  document.body.dataset.ready = String(number);
+}
+async function take(file) {
+  const text = await file.text();
+  if (/NCCL (INFO|WARN|version)/.test(text.slice(0, 1 << 20))) { state.log = { name: file.name, text }; state.view = "Log"; }
+  else { state.file = { name: file.name, text }; state.highlight = null; state.chosen = []; $("machine").value = ""; if (state.view === "Log") state.view = "Machine"; }
+  await update();
+}
+for (const name of VIEWS) $("tabs").append(element("button", { type: "button", role: "tab", onclick: () => { state.view = name; update(); } }, name));
+$("job").addEventListener("submit", (event) => event.preventDefault());
+$("job").addEventListener("change", ({ target }) => {
+  if (target.id === "file") return take(target.files[0]);
+  if (target.id === "machine") { state.file = { name: target.value }; state.highlight = null; $("without").value = ""; }
+  state.chosen = [];
+  return update();
+});
+addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });
+addEventListener("dragleave", () => document.body.classList.remove("over"));
+addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("over"); if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]); });
+addEventListener("hashchange", async () => { await recall(); await update(); });
+(async () => {
+  start();
+  const { machines, versions } = await ask({ do: "machines" });
+  $("machine").append(element("option", { value: "" }, "(file)"), ...machines.map((it) => element("option", { value: it.name, title: it.summary }, it.title)));
+  $("nccl").append(...versions.reverse().map((it) => element("option", {}, it)));
+  $("machine").value = state.file.name;
+  const given = document.getElementById("given");
+  if (given) { const { name, text } = JSON.parse(given.textContent); state.file = { name, text }; $("machine").value = ""; }
+  await recall();
+  await update();
+})();

@@ -1,0 +1,84 @@
+//! Builds the page that plans in the browser: one file with the planner as WebAssembly inside.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use xtask::workspace::{cargo, repository, target, web};
+
+/// The target of the planner.
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Most bytes of the page.
+const MOST_BYTES: usize = 2 << 20;
+
+/// Builds the page.
+///
+/// # Errors
+/// The compiler has no such target, the planner does not build, or the page is too long.
+pub fn run() -> Result<ExitCode> {
+    let installed = Command::new("rustup")
+        .args(["target", "list", "--installed"])
+        .output();
+    let is_there = installed.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(TARGET));
+    if !is_there {
+        bail!("the compiler has no target {TARGET}; install it with: rustup target add {TARGET}");
+    }
+    let built = cargo()
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "-p",
+            "web",
+            "--profile",
+            "web",
+        ])
+        .args(["--target", TARGET])
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(built.success(), "the planner did not build for {TARGET}");
+    let module = target().join(TARGET).join("web").join("web.wasm");
+    let code = fs::read(&module).with_context(|| module.display().to_string())?;
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(&code)?;
+    let packed = STANDARD.encode(packed.finish()?);
+    let folder = repository().join("crates/web/page");
+    let part = |name: &str| {
+        let path = folder.join(name);
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
+    };
+    let style = format!(
+        "{}{}{}",
+        draw::svg::STYLE,
+        draw::html::PAGE,
+        part("style.css")?
+    );
+    let page = part("index.html")?
+        .replace("/*STYLE*/", &style)
+        .replace("/*WORKER*/", &part("worker.js")?)
+        .replace("/*SCRIPT*/", &part("script.js")?)
+        .replace("/*MODULE*/", &packed);
+    ensure!(
+        page.len() <= MOST_BYTES,
+        "the page has {} bytes; expected at most {MOST_BYTES}",
+        page.len()
+    );
+    fs::create_dir_all(web())?;
+    let path = web().join("topo.html");
+    files::write(&path, page.as_bytes()).with_context(|| path.display().to_string())?;
+    println!(
+        "{}: {} KB; the planner in it {} KB, packed {} KB",
+        path.display(),
+        page.len() / 1000,
+        code.len() / 1000,
+        packed.len() / 1000
+    );
+    Ok(ExitCode::SUCCESS)
+}
