@@ -36,9 +36,9 @@ struct OperationBound {
     nccl_gbps: Option<f64>,
     /// Bus bandwidth that forests with checked certificates reach, GB/s; null if there are none.
     reached_gbps: Option<f64>,
-    /// Why the forests stay more than 5 % below the bound (`uneven`: traffic in and out shares links,
-    /// which cuts do not count; `more-trees`: it takes more trees than are tried; `too-large`: none
-    /// are sought for so many ranks); null if they do not.
+    /// Why the forests stay more than 5 % below the bound (`uneven`: traffic in and out shares
+    /// links, which cuts do not count; `more-trees`: it takes more trees than are tried;
+    /// `too-large`: none are sought for so many ranks); null if they do not.
     shortfall: Option<&'static str>,
     /// Switches at which traffic in and out shares links, the most uneven first, if that is why.
     uneven_at: Vec<String>,
