@@ -1,4 +1,6 @@
 //! All sets of GPUs of a DGX-1V, and all machines of `topologies/`: NCCL's rings beside the best.
+//!
+//! `cargo run --release -p bounds --example rings`
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,20 +45,8 @@ fn row(name: &str, job: &Job) {
     let unit = 10_000.0;
     let replanned = replan(job, &planned, &found);
     let used = replanned.map(|it| {
-        let ring = it
-            .planned
-            .job
-            .common()
-            .graph(GraphKind::Ring)
-            .unwrap()
-            .clone();
-        let tree = it
-            .planned
-            .job
-            .common()
-            .graph(GraphKind::Tree)
-            .unwrap()
-            .clone();
+        let common = it.planned.job.common();
+        let [ring, tree] = [GraphKind::Ring, GraphKind::Tree].map(|it| *common.graph(it).unwrap());
         let costs = [&planned, &it.planned].map(|it| all_reduce(&it.plan()));
         format!(
             "{} x {} tree {} x {}; all-reduce {costs:.1?}",
