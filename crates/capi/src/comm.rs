@@ -179,9 +179,8 @@ impl Comm {
         let _calling = self.calling()?;
         let mut queue = self.shared.queue();
         let group = queue.group.take();
-        let group = group.ok_or_else(|| {
-            Fault::invalid("topo_group_end without topo_group_start before it")
-        })?;
+        let group = group
+            .ok_or_else(|| Fault::invalid("topo_group_end without topo_group_start before it"))?;
         self.shared.run_transfers(queue, group)?;
         Ok(Code::Ok)
     }

@@ -46,12 +46,7 @@ unsafe impl Send for Launch {}
 impl Launch {
     /// The memory for the runtime.
     pub fn memory(&self) -> Memory<'_> {
-        Memory::at(
-            self.input,
-            self.input_bytes,
-            self.output,
-            self.output_bytes,
-        )
+        Memory::at(self.input, self.input_bytes, self.output, self.output_bytes)
     }
 }
 
@@ -231,13 +226,35 @@ mod tests {
         let mut buffer = [0.0; 16];
         let good = arguments(4, &mut buffer, 4);
         for wrong in [
-            Arguments { collective: 8, ..good },
-            Arguments { collective: -1, ..good },
-            Arguments { element: 10, ..good },
-            Arguments { operation: 5, ..good },
-            Arguments { collective: 0, root: 2, ..good },
-            Arguments { count: usize::MAX / 2, ..good },
-            Arguments { output: std::ptr::null_mut(), ..good },
+            Arguments {
+                collective: 8,
+                ..good
+            },
+            Arguments {
+                collective: -1,
+                ..good
+            },
+            Arguments {
+                element: 10,
+                ..good
+            },
+            Arguments {
+                operation: 5,
+                ..good
+            },
+            Arguments {
+                collective: 0,
+                root: 2,
+                ..good
+            },
+            Arguments {
+                count: usize::MAX / 2,
+                ..good
+            },
+            Arguments {
+                output: std::ptr::null_mut(),
+                ..good
+            },
         ] {
             assert!(wrong.read(0, 2).is_err(), "{wrong:?}");
         }
