@@ -67,7 +67,8 @@ typedef enum topo_operation {
     TOPO_AVERAGE = 4 /* integers are rounded towards zero */
 } topo_operation;
 
-/* A unique id: a text with its terminating zero. Whoever knows it can join: keep it secret. */
+/* A unique id: a text with its terminating zero. Each process that knows it can join: keep it
+ * secret. */
 typedef struct topo_id {
     char text[256];
 } topo_id;
@@ -99,8 +100,8 @@ int topo_unique_id(topo_id *id, const topo_options *options);
 int topo_comm_init(topo_comm **comm, const topo_id *id, uint32_t rank, uint32_t ranks,
                    const topo_options *options);
 
-/* A communicator of the ranks with this color, ordered by `order` and then by rank; NULL for a color
- * below 0. All ranks call it together. */
+/* A communicator of the ranks with this color, ordered by `order` and then by rank; NULL for a
+ * color below 0. All ranks call it together. */
 int topo_comm_split(topo_comm *comm, int32_t color, int32_t order, topo_comm **part);
 
 /* Ends a communicator when everything that was started is done, and frees its memory. */
@@ -123,8 +124,8 @@ int topo_comm_ranks(const topo_comm *comm);
 int topo_run(topo_comm *comm, int collective, const void *input, void *output, size_t count,
              int type, int operation, uint32_t root);
 
-/* Starts a collective; it runs behind what was started before. The buffers are lent until topo_wait
- * or topo_test has returned TOPO_OK or an error. */
+/* Starts a collective; it runs behind what was started before. The caller leaves the buffers
+ * alone until topo_wait or topo_test has returned TOPO_OK or an error. */
 int topo_start(topo_comm *comm, int collective, const void *input, void *output, size_t count,
                int type, int operation, uint32_t root, uint64_t *work);
 

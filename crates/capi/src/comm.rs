@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backend_cpu::Cpu;
 use bootstrap::UniqueId;
@@ -324,6 +324,49 @@ impl Shared {
         self.queue().finish(last, done.as_ref().err());
         self.changed.notify_all();
         done
+    }
+
+    /// Runs what was started, until the communicator ends.
+    pub fn work(&self) {
+        let mut queue = self.queue();
+        loop {
+            let Some((last, job)) = queue.pop() else {
+                if queue.ends {
+                    return;
+                }
+                queue = self.sleep(queue, None);
+                continue;
+            };
+            drop(queue);
+            let done = self.run(&job);
+            queue = self.queue();
+            queue.finish(last, done.as_ref().err());
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for a job until it is done or the time is over. `None` has no limit.
+    pub fn await_job(&self, number: u64, longest: Option<Duration>) -> Result<Code, Fault> {
+        let until = longest.map(|it| Instant::now() + it);
+        let mut queue = self.queue();
+        if number == 0 || number > queue.last() {
+            return Err(Fault::invalid(format!(
+                "work {number} was not started by this communicator"
+            )));
+        }
+        if queue.is_held(number) && queue.release() {
+            self.changed.notify_all();
+        }
+        loop {
+            if let Some(ended) = queue.ended(number) {
+                return ended.map(|()| Code::Ok);
+            }
+            let left = until.map(|it| it.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|it| it.is_zero()) {
+                return Ok(Code::Pending);
+            }
+            queue = self.sleep(queue, left);
+        }
     }
 
     /// Runs a job. After an error other than of its arguments the communicator has failed, and the

@@ -19,7 +19,8 @@ pub const ID_BYTES: usize = 256;
 /// Compare the collectives of all ranks before each runs.
 pub const DEBUG: u32 = 1;
 
-/// A unique id: a text with its terminating zero. Whoever knows it can join, so it is a secret.
+/// A unique id: a text with its terminating zero. Each process that knows it can join, so
+/// it is a secret.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 #[allow(non_camel_case_types)]

@@ -5,10 +5,8 @@
 //! and then a receive would wait for each other if each transfer ran by itself.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
 
-use crate::comm::Shared;
-use crate::error::{Code, Fault};
+use crate::error::Fault;
 use crate::request::Launch;
 
 /// A transfer between this rank and another one.
@@ -116,56 +114,14 @@ impl Queue {
             None => Ok(()),
         })
     }
-}
 
-impl Shared {
-    /// Runs what was started, until the communicator ends.
-    pub fn work(&self) {
-        let mut queue = self.queue();
-        loop {
-            let Some((last, job)) = queue.jobs.pop_front() else {
-                if queue.ends {
-                    return;
-                }
-                queue = self.sleep(queue, None);
-                continue;
-            };
-            drop(queue);
-            let done = self.run(&job);
-            queue = self.queue();
-            queue.finish(last, done.as_ref().err());
-            self.changed.notify_all();
-        }
+    /// Takes the next job, with its last number.
+    pub fn pop(&mut self) -> Option<(u64, Job)> {
+        self.jobs.pop_front()
     }
 
-    /// Waits for a job until it is done or the time is over. `None` has no limit.
-    pub fn await_job(&self, number: u64, longest: Option<Duration>) -> Result<Code, Fault> {
-        let until = longest.map(|it| Instant::now() + it);
-        let mut queue = self.queue();
-        if number == 0 || number > queue.last() {
-            return Err(Fault::invalid(format!(
-                "work {number} was not started by this communicator"
-            )));
-        }
-        if queue.is_held(number) && queue.release() {
-            self.changed.notify_all();
-        }
-        loop {
-            if let Some(ended) = queue.ended(number) {
-                return ended.map(|()| Code::Ok);
-            }
-            let left = until.map(|it| it.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|it| it.is_zero()) {
-                return Ok(Code::Pending);
-            }
-            queue = self.sleep(queue, left);
-        }
-    }
-}
-
-impl Queue {
     /// Whether a job is among the transfers that are held.
-    fn is_held(&self, number: u64) -> bool {
+    pub fn is_held(&self, number: u64) -> bool {
         number > self.started - self.held.len() as u64
     }
 }

@@ -19,8 +19,8 @@ const COLLECTIVES: [Collective; 8] = [
     Collective::Scatter,
 ];
 
-/// The operations by their numbers in `topo.h`. A pre-multiplied sum needs a factor, for which C has
-/// no parameter.
+/// The operations by their numbers in `topo.h`. A pre-multiplied sum needs a factor, for which C
+/// has no parameter.
 const OPERATIONS: [Reduction; 5] = [
     Reduction::Sum,
     Reduction::Product,

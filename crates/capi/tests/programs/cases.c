@@ -1,4 +1,4 @@
-/* What a library must survive: `cases CASE RANKS`. Rank 0 forks the others and prints what it saw. */
+/* What a library must survive: `cases CASE RANKS`. Rank 0 forks the others. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -167,7 +167,7 @@ static void *abort_soon(void *comm) {
     return NULL;
 }
 
-/* Rank 0 waits for ranks that never come, until another of its threads aborts; then all meet again. */
+/* Rank 0 waits for ranks that come late, until another of its threads aborts. */
 static void aborts(void) {
     topo_comm *comm = join(0);
     float value = 1;
