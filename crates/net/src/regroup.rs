@@ -55,6 +55,14 @@ const ALONE: &str = "no rank is left";
 const AGAIN: Duration = Duration::from_millis(50);
 
 impl Hosts {
+    /// A handle with which other threads can make the communicator fail.
+    ///
+    /// # Errors
+    /// The communicator has ended.
+    pub fn alarm(&self) -> Result<Alarm, Error> {
+        Ok(self.service()?.alarm())
+    }
+
     /// What this rank needs to continue if others fail. To be taken before the communicator is
     /// made, and kept while it works.
     ///

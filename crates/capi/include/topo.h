@@ -1,0 +1,163 @@
+/* topo: collectives of processes on CPUs, on one host or several.
+ *
+ * Every function but topo_version, topo_last_error, topo_comm_rank and topo_comm_ranks returns a
+ * topo_result. All ranks call the same collectives in the same order, with equal counts, types,
+ * operations and roots.
+ *
+ * Threads: one thread at a time may call with a communicator; a second one gets TOPO_BUSY. Any
+ * thread may call topo_wait, topo_wait_for, topo_test and topo_comm_abort. Communicators are
+ * independent of each other.
+ *
+ * Processes: a forked child cannot use its parent's communicators (TOPO_FORKED). The library
+ * installs no signal handlers, and binds no thread to a core.
+ */
+#ifndef TOPO_H
+#define TOPO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct topo_comm topo_comm;
+
+typedef enum topo_result {
+    TOPO_OK = 0,
+    TOPO_INVALID = 1,  /* an argument is wrong; the communicator stays usable */
+    TOPO_BUSY = 2,     /* another thread is in a call with this communicator */
+    TOPO_FAILED = 3,   /* a rank failed, left or aborted; only topo_comm_destroy is left */
+    TOPO_TIMEOUT = 4,  /* waited too long for a rank; only topo_comm_destroy is left */
+    TOPO_FORKED = 5,   /* the communicator belongs to the parent of this process */
+    TOPO_SYSTEM = 6,   /* not enough memory, or the system refuses something */
+    TOPO_INTERNAL = 7, /* a defect of the library */
+    TOPO_PENDING = 8   /* not done yet; not an error */
+} topo_result;
+
+typedef enum topo_collective {
+    TOPO_BROADCAST = 0,      /* the root's `count` elements to all */
+    TOPO_REDUCE = 1,         /* `count` elements, reduced to the root */
+    TOPO_ALL_GATHER = 2,     /* `count` elements of each rank to all */
+    TOPO_REDUCE_SCATTER = 3, /* ranks * `count` elements, reduced; `count` to each rank */
+    TOPO_ALL_REDUCE = 4,     /* `count` elements, reduced to all */
+    TOPO_ALL_TO_ALL = 5,     /* `count` elements from each rank to each rank */
+    TOPO_GATHER = 6,         /* `count` elements of each rank to the root */
+    TOPO_SCATTER = 7         /* `count` elements of the root's to each rank */
+} topo_collective;
+
+typedef enum topo_type {
+    TOPO_I8 = 0,
+    TOPO_U8 = 1,
+    TOPO_I32 = 2,
+    TOPO_U32 = 3,
+    TOPO_I64 = 4,
+    TOPO_U64 = 5,
+    TOPO_F16 = 6,
+    TOPO_BF16 = 7,
+    TOPO_F32 = 8,
+    TOPO_F64 = 9
+} topo_type;
+
+typedef enum topo_operation {
+    TOPO_SUM = 0,
+    TOPO_PRODUCT = 1,
+    TOPO_MINIMUM = 2,
+    TOPO_MAXIMUM = 3,
+    TOPO_AVERAGE = 4 /* integers are rounded towards zero */
+} topo_operation;
+
+/* A unique id: a text with its terminating zero. Each process that knows it can join: keep it
+ * secret. */
+typedef struct topo_id {
+    char text[256];
+} topo_id;
+
+/* Compare the collectives of all ranks before each runs; on a difference all get TOPO_INVALID,
+ * with both calls in the text. Costs an all-gather of 128 bytes per collective. */
+#define TOPO_DEBUG 1u
+
+/* Zeros are the defaults. All ranks give equal flags and timeout_ms. */
+typedef struct topo_options {
+    uint32_t bytes;           /* sizeof(topo_options) */
+    uint32_t flags;           /* 0 or TOPO_DEBUG */
+    uint32_t join_timeout_ms; /* how long joining may take; 0: one minute */
+    uint32_t timeout_ms;      /* longest wait of a call for another rank; 0: ten minutes */
+    const char *interfaces;   /* network interfaces, as NCCL_SOCKET_IFNAME names them, or NULL */
+    const char *host_id;      /* replaces the identity of this host, or NULL */
+} topo_options;
+
+/* The version of the library, such as "0.1.0". */
+const char *topo_version(void);
+
+/* The text of this thread's last error; valid until its next error. */
+const char *topo_last_error(void);
+
+/* Makes an id. One rank of this process must join with it; all bytes go to the other ranks. */
+int topo_unique_id(topo_id *id, const topo_options *options);
+
+/* Joins the other ranks and returns when all have joined. `options` may be NULL. */
+int topo_comm_init(topo_comm **comm, const topo_id *id, uint32_t rank, uint32_t ranks,
+                   const topo_options *options);
+
+/* A communicator of the ranks with this color, ordered by `order` and then by rank; NULL for a
+ * color below 0. All ranks call it together. */
+int topo_comm_split(topo_comm *comm, int32_t color, int32_t order, topo_comm **part);
+
+/* Ends a communicator when everything that was started is done, and frees its memory. */
+int topo_comm_destroy(topo_comm *comm);
+
+/* Makes all calls of all ranks with this communicator fail soon. Abort frees nothing: call
+ * topo_comm_destroy afterwards, when no other thread is in a call. */
+int topo_comm_abort(topo_comm *comm);
+
+/* The own rank and the number of ranks; -1 for NULL. */
+int topo_comm_rank(const topo_comm *comm);
+int topo_comm_ranks(const topo_comm *comm);
+
+/* Runs a collective and returns when it is done. Operation and root are ignored where there are
+ * none; where only the root has an input or output, the others may give NULL.
+ *
+ * In place, on all ranks or on none: input == output; for TOPO_ALL_GATHER the input is the rank's
+ * block of the output, for TOPO_REDUCE_SCATTER the output is its block of the input. Otherwise
+ * buffers must not overlap. TOPO_GATHER and TOPO_SCATTER take separate buffers. */
+int topo_run(topo_comm *comm, int collective, const void *input, void *output, size_t count,
+             int type, int operation, uint32_t root);
+
+/* Starts a collective; it runs behind what was started before. The caller leaves the buffers
+ * alone until topo_wait or topo_test has returned TOPO_OK or an error. */
+int topo_start(topo_comm *comm, int collective, const void *input, void *output, size_t count,
+               int type, int operation, uint32_t root, uint64_t *work);
+
+/* Sends to a rank, or receives from it; transfers between two ranks match in order. They run
+ * together with those that were started before. */
+int topo_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to);
+int topo_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from);
+
+/* Starts a transfer. It begins to move when a thread waits for it or tests it, or when anything
+ * else is run; all that were started until then run together, in any order of peers. */
+int topo_start_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to,
+                    uint64_t *work);
+int topo_start_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from,
+                       uint64_t *work);
+
+/* A group: topo_send and topo_receive in between return at once, and topo_group_end runs all of
+ * them together. No order of them waits for each other. */
+int topo_group_start(topo_comm *comm);
+int topo_group_end(topo_comm *comm);
+
+/* Whether work is done (TOPO_OK or its error) or not (TOPO_PENDING); topo_wait waits without limit,
+ * topo_wait_for for some milliseconds. */
+int topo_test(topo_comm *comm, uint64_t work);
+int topo_wait(topo_comm *comm, uint64_t work);
+int topo_wait_for(topo_comm *comm, uint64_t work, uint32_t longest_ms);
+
+/* Memory that the other ranks of the host access directly: the fastest for large messages. */
+int topo_alloc(topo_comm *comm, size_t bytes, void **memory);
+int topo_free(topo_comm *comm, void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,428 @@
+//! The functions of `topo.h`. Each is checked, and no panic leaves it.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::time::Duration;
+
+use crate::comm::Comm;
+use crate::error::{Code, Fault, call};
+use crate::options::{Chosen, parse, topo_id, topo_options, write};
+use crate::queue::Transfer;
+use crate::request::{Arguments, bytes, element};
+
+/// The version of the library, such as `0.1.0`.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Makes a unique id, which a rank of this process must use.
+///
+/// # Safety
+/// `id` is null or writable; `options` is as for [`topo_comm_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_unique_id(id: *mut topo_id, options: *const topo_options) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is valid.
+        let chosen = unsafe { Chosen::read(options) }?;
+        let made = write(&chosen.new_id()?)?;
+        // SAFETY: the caller says that it is writable.
+        unsafe { store(id, made, "id") }
+    })
+}
+
+/// Joins a communicator.
+///
+/// # Safety
+/// `comm` is null or writable, `id` null or readable; `options` is null or points to options whose
+/// texts are null or end with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_comm_init(
+    comm: *mut *mut Comm,
+    id: *const topo_id,
+    rank: u32,
+    ranks: u32,
+    options: *const topo_options,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is readable.
+        let id = parse(unsafe { id.as_ref() }.ok_or_else(|| null("id"))?)?;
+        // SAFETY: the caller says that it is valid.
+        let chosen = unsafe { Chosen::read(options) }?;
+        if comm.is_null() {
+            return Err(null("comm"));
+        }
+        let made = Box::new(Comm::join(&id, rank, ranks, &chosen)?);
+        // SAFETY: the caller says that it is writable.
+        unsafe { store(comm, Box::into_raw(made), "comm") }
+    })
+}
+
+/// Splits a communicator.
+///
+/// # Safety
+/// `comm` is null or a communicator; `part` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_comm_split(
+    comm: *const Comm,
+    color: i32,
+    order: i32,
+    part: *mut *mut Comm,
+) -> c_int {
+    call(|| {
+        if part.is_null() {
+            return Err(null("part"));
+        }
+        // SAFETY: the caller says that it is a communicator.
+        let made = unsafe { of(comm) }?.split(color, order)?;
+        let made = made.map_or(std::ptr::null_mut(), |it| Box::into_raw(Box::new(it)));
+        // SAFETY: the caller says that it is writable.
+        unsafe { store(part, made, "part") }
+    })
+}
+
+/// Ends a communicator, when everything that was started is done.
+///
+/// # Safety
+/// `comm` is null or a communicator; no other thread uses it, now or later.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_comm_destroy(comm: *mut Comm) -> c_int {
+    call(|| {
+        if comm.is_null() {
+            return Ok(Code::Ok);
+        }
+        // SAFETY: the caller says that it is a communicator.
+        unsafe { of(comm) }?.finish()?;
+        // SAFETY: it was made by `Box::into_raw`, and nobody else uses it.
+        drop(unsafe { Box::from_raw(comm) });
+        Ok(Code::Ok)
+    })
+}
+
+/// Makes a communicator fail on all ranks. Any thread may call it at any time.
+///
+/// # Safety
+/// `comm` is null or a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_comm_abort(comm: *const Comm) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    call(|| unsafe { of(comm) }?.abort())
+}
+
+/// The own rank, or -1.
+///
+/// # Safety
+/// `comm` is null or a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_comm_rank(comm: *const Comm) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    unsafe { comm.as_ref() }.map_or(-1, |it| it.shared.rank as c_int)
+}
+
+/// The number of ranks, or -1.
+///
+/// # Safety
+/// `comm` is null or a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_comm_ranks(comm: *const Comm) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    unsafe { comm.as_ref() }.map_or(-1, |it| it.shared.ranks as c_int)
+}
+
+/// Runs a collective.
+///
+/// # Safety
+/// `comm` is null or a communicator. The buffers are null or as long as the collective needs, and
+/// nobody else writes to the input or uses the output before the call returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_run(
+    comm: *const Comm,
+    collective: c_int,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    operation: c_int,
+    root: u32,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is a communicator.
+        let comm = unsafe { of(comm) }?;
+        let arguments = Arguments {
+            collective,
+            input,
+            output,
+            count,
+            element,
+            operation,
+            root,
+        };
+        comm.run(arguments.read(comm.shared.rank, comm.shared.ranks)?)
+    })
+}
+
+/// Starts a collective in the background.
+///
+/// # Safety
+/// As for [`topo_run`], until a wait or a test said that it is done; `work` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start(
+    comm: *const Comm,
+    collective: c_int,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    operation: c_int,
+    root: u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is a communicator.
+        let comm = unsafe { of(comm) }?;
+        let arguments = Arguments {
+            collective,
+            input,
+            output,
+            count,
+            element,
+            operation,
+            root,
+        };
+        if work.is_null() {
+            return Err(null("work"));
+        }
+        let number = comm.start(arguments.read(comm.shared.rank, comm.shared.ranks)?)?;
+        // SAFETY: the caller says that it is writable.
+        unsafe { store(work, number, "work") }
+    })
+}
+
+/// Sends to a rank.
+///
+/// # Safety
+/// `comm` is null or a communicator, and `input` is null or as long as `count` elements until the
+/// call, or that of [`topo_group_end`], returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_send(
+    comm: *const Comm,
+    input: *const c_void,
+    count: usize,
+    element: c_int,
+    to: u32,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
+        // SAFETY: the caller says that it is a communicator.
+        unsafe { of(comm) }?.transfer(transfer)
+    })
+}
+
+/// Receives from a rank.
+///
+/// # Safety
+/// As for [`topo_send`]; nobody else uses `output`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_receive(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: u32,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(output, count, element, from, false)?;
+        // SAFETY: the caller says that it is a communicator.
+        unsafe { of(comm) }?.transfer(transfer)
+    })
+}
+
+/// Starts to send to a rank.
+///
+/// # Safety
+/// As for [`topo_send`], until a wait or a test said that it is done; `work` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_send(
+    comm: *const Comm,
+    input: *const c_void,
+    count: usize,
+    element: c_int,
+    to: u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
+        // SAFETY: the caller says that both are valid.
+        unsafe { start_transfer(comm, transfer, work) }
+    })
+}
+
+/// Starts to receive from a rank.
+///
+/// # Safety
+/// As for [`topo_start_send`]; nobody else uses `output`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_receive(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(output, count, element, from, false)?;
+        // SAFETY: the caller says that both are valid.
+        unsafe { start_transfer(comm, transfer, work) }
+    })
+}
+
+/// Begins a group of sends and receives.
+///
+/// # Safety
+/// `comm` is null or a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_group_start(comm: *const Comm) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    call(|| unsafe { of(comm) }?.begin_group())
+}
+
+/// Runs the transfers of the group together.
+///
+/// # Safety
+/// `comm` is null or a communicator, and the buffers of the group are as they were given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_group_end(comm: *const Comm) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    call(|| unsafe { of(comm) }?.end_group())
+}
+
+/// Asks whether work is done: `TOPO_OK`, `TOPO_PENDING` or its error. Any thread may ask.
+///
+/// # Safety
+/// `comm` is null or a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_test(comm: *const Comm, work: u64) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    unsafe { await_work(comm, work, Some(0)) }
+}
+
+/// Waits until work is done. Any thread may wait.
+///
+/// # Safety
+/// `comm` is null or a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_wait(comm: *const Comm, work: u64) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    unsafe { await_work(comm, work, None) }
+}
+
+/// As [`topo_wait`], but returns `TOPO_PENDING` after a time.
+///
+/// # Safety
+/// `comm` is null or a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_wait_for(comm: *const Comm, work: u64, longest_ms: u32) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    unsafe { await_work(comm, work, Some(longest_ms)) }
+}
+
+/// Allocates memory that other ranks can access.
+///
+/// # Safety
+/// `comm` is null or a communicator; `memory` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_alloc(
+    comm: *const Comm,
+    bytes: usize,
+    memory: *mut *mut c_void,
+) -> c_int {
+    call(|| {
+        if memory.is_null() {
+            return Err(null("memory"));
+        }
+        // SAFETY: the caller says that it is a communicator.
+        let allocated = unsafe { of(comm) }?.allocate(bytes)?;
+        // SAFETY: the caller says that it is writable.
+        unsafe { store(memory, allocated.cast(), "memory") }
+    })
+}
+
+/// Frees memory that [`topo_alloc`] returned.
+///
+/// # Safety
+/// `comm` is null or a communicator; nobody uses the memory any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_free(comm: *const Comm, memory: *mut c_void) -> c_int {
+    call(|| {
+        if memory.is_null() {
+            return Ok(Code::Ok);
+        }
+        // SAFETY: the caller says that it is a communicator.
+        unsafe { of(comm) }?.free(memory.cast())
+    })
+}
+
+fn null(what: &str) -> Fault {
+    Fault::invalid(format!("{what} is null"))
+}
+
+/// # Safety
+/// `comm` is null or a communicator.
+unsafe fn of<'a>(comm: *const Comm) -> Result<&'a Comm, Fault> {
+    // SAFETY: the caller says so.
+    unsafe { comm.as_ref() }.ok_or_else(|| null("comm"))
+}
+
+/// # Safety
+/// `to` is null or writable.
+unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<Code, Fault> {
+    if to.is_null() {
+        return Err(null(what));
+    }
+    // SAFETY: the caller says that it is writable.
+    unsafe { to.write(value) };
+    Ok(Code::Ok)
+}
+
+fn transfer(
+    memory: *mut c_void,
+    count: usize,
+    of: c_int,
+    peer: u32,
+    sends: bool,
+) -> Result<Transfer, Fault> {
+    Ok(Transfer {
+        memory: memory.cast(),
+        bytes: bytes(count, element(of)?)?,
+        peer,
+        sends,
+    })
+}
+
+/// # Safety
+/// `comm` is null or a communicator; `work` is null or writable.
+unsafe fn start_transfer(
+    comm: *const Comm,
+    transfer: Transfer,
+    work: *mut u64,
+) -> Result<Code, Fault> {
+    if work.is_null() {
+        return Err(null("work"));
+    }
+    // SAFETY: the caller says that it is a communicator.
+    let number = unsafe { of(comm) }?.start_transfer(transfer)?;
+    // SAFETY: the caller says that it is writable.
+    unsafe { store(work, number, "work") }
+}
+
+/// # Safety
+/// `comm` is null or a communicator.
+unsafe fn await_work(comm: *const Comm, work: u64, longest_ms: Option<u32>) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is a communicator.
+        let comm = unsafe { of(comm) }?;
+        comm.check_process()?;
+        let longest = longest_ms.map(|it| Duration::from_millis(it.into()));
+        comm.shared.await_job(work, longest)
+    })
+}

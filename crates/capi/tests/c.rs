@@ -1,0 +1,171 @@
+//! Programs in C, compiled against `include/topo.h` and run with ranks as processes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Longest run of a program.
+const LONGEST: Duration = Duration::from_secs(60);
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder with the library that was built beside this test.
+fn libraries() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().unwrap();
+    assert!(folder.join("libtopo_c.so").exists(), "{folder:?}");
+    folder.to_owned()
+}
+
+/// Compiles a program; `None` where there is no C compiler, which it says.
+fn compile(source: &str, folder: &Path) -> Option<PathBuf> {
+    let program = folder.join("program");
+    let libraries = libraries();
+    let compiled = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+        .arg(&program)
+        .arg(here().join(source))
+        .arg("-I")
+        .arg(here().join("include"))
+        .arg("-L")
+        .arg(&libraries)
+        .args(["-ltopo_c", "-lpthread"])
+        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .output();
+    let compiled = match compiled {
+        Ok(compiled) => compiled,
+        Err(error) => {
+            println!("not run: {source}: cc: {error}");
+            return None;
+        }
+    };
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{said}");
+    Some(program)
+}
+
+/// Runs a program, and ends it when the time is over.
+fn run(program: &Path, arguments: &[&str]) -> Output {
+    let child = Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child: Child = child.unwrap();
+    let until = Instant::now() + LONGEST;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            let said = child.wait_with_output().unwrap();
+            panic!("{arguments:?} did not end: {said:?}");
+        }
+        sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_example_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("examples/all_reduce.c", folder.path()) else {
+        return;
+    };
+    for ranks in [2_u32, 4] {
+        let ended = run(&program, &[&ranks.to_string()]);
+        assert!(ended.status.success(), "{ended:?}");
+        let said = String::from_utf8(ended.stdout).unwrap();
+        let found: BTreeSet<&str> = said.lines().collect();
+        let sum = ranks * (ranks + 1) / 2;
+        let line = |rank: u32| {
+            let before = (rank + ranks - 1) % ranks;
+            format!("rank {rank} of {ranks}: sum {sum}, message of rank {before}")
+        };
+        let expected: Vec<String> = (0..ranks).map(line).collect();
+        assert_eq!(found, expected.iter().map(String::as_str).collect());
+    }
+}
+
+/// One program for all cases.
+static CASES: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile("tests/programs/cases.c", folder.path())?;
+    Some((folder, program))
+});
+
+fn case(name: &str) {
+    let Some((_, program)) = &*CASES else {
+        return;
+    };
+    for ranks in ["2", "4"] {
+        let ended = run(program, &[name, ranks]);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{name} {ranks}: {said}");
+    }
+}
+
+macro_rules! cases {
+    ($($name:ident)*) => { $(
+        #[test]
+        fn $name() {
+            case(stringify!($name));
+        }
+    )* };
+}
+
+cases!(collectives transfers aborts killed leaves forks busy disagrees);
+
+/// The names that follow `begin` in a text.
+fn names(text: &str, begin: &str) -> BTreeSet<String> {
+    let name = |rest: &str| {
+        let end = rest.find(|it: char| !it.is_alphanumeric() && it != '_');
+        rest[..end.unwrap_or(rest.len())].to_owned()
+    };
+    text.split(begin).skip(1).map(name).collect()
+}
+
+#[test]
+fn the_header_declares_what_is_exported() {
+    let read = |file: &str| std::fs::read_to_string(here().join(file)).unwrap();
+    let exported: BTreeSet<String> = ["src/ffi.rs", "src/error.rs"]
+        .into_iter()
+        .flat_map(|file| names(&read(file), "extern \"C\" fn "))
+        .collect();
+    let header = read("include/topo.h");
+    let declared = |name: &&String| {
+        let at = [" ", "*"].map(|before| format!("{before}{name}("));
+        at.iter().any(|it| header.contains(it))
+    };
+    let undeclared: Vec<_> = exported.iter().filter(|it| !declared(it)).collect();
+    assert!(undeclared.is_empty(), "{undeclared:?}");
+    let declarations = header.matches(");\n").count();
+    assert_eq!(declarations, exported.len());
+}
+
+#[test]
+fn the_numbers_of_the_header_are_those_of_the_runtime() {
+    use program::{ElementType, Reduction};
+    let header = std::fs::read_to_string(here().join("include/topo.h")).unwrap();
+    for element in ElementType::ALL {
+        let line = format!(
+            "TOPO_{} = {}",
+            element.name().to_uppercase(),
+            element as i32
+        );
+        assert!(header.contains(&line), "{line}");
+    }
+    for (name, operation) in [
+        ("SUM", Reduction::Sum),
+        ("PRODUCT", Reduction::Product),
+        ("MINIMUM", Reduction::Minimum),
+        ("MAXIMUM", Reduction::Maximum),
+        ("AVERAGE", Reduction::Average),
+    ] {
+        let line = format!("TOPO_{name} = {}", operation as i32);
+        assert!(header.contains(&line), "{line}");
+    }
+}

@@ -1,0 +1,293 @@
+/* What a library must survive: `cases CASE RANKS`. Rank 0 forks the others. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <topo.h>
+
+static uint32_t rank, ranks;
+static topo_id id;
+static pid_t children[64];
+
+#define CHECK(call) \
+    do { \
+        if ((call) != TOPO_OK) { \
+            fprintf(stderr, "rank %u, line %d: %s\n", rank, __LINE__, topo_last_error()); \
+            exit(1); \
+        } \
+    } while (0)
+#define EXPECT(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "rank %u, line %d: not so: %s (%s)\n", rank, __LINE__, #condition, \
+                    topo_last_error()); \
+            exit(1); \
+        } \
+    } while (0)
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static void start_ranks(void) {
+    int tube[2];
+    EXPECT(pipe(tube) == 0);
+    for (uint32_t child = 1; child < ranks; child++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            rank = child;
+            break;
+        }
+        children[child] = pid;
+    }
+    if (rank == 0) {
+        CHECK(topo_unique_id(&id, NULL));
+        for (uint32_t to = 1; to < ranks; to++) EXPECT(write(tube[1], &id, sizeof id) == sizeof id);
+    } else {
+        EXPECT(read(tube[0], &id, sizeof id) == sizeof id);
+    }
+}
+
+static topo_comm *join(uint32_t flags) {
+    topo_options options = {.bytes = sizeof options, .flags = flags, .join_timeout_ms = 20000};
+    topo_comm *comm;
+    CHECK(topo_comm_init(&comm, &id, rank, ranks, &options));
+    return comm;
+}
+
+static int finish(void) {
+    int failed = 0;
+    for (int status; rank == 0 && wait(&status) > 0;) failed |= status != 0;
+    return failed;
+}
+
+/* Every collective, with separate buffers and in the background. */
+static void collectives(void) {
+    topo_comm *comm = join(0);
+    EXPECT(topo_comm_rank(comm) == (int)rank && topo_comm_ranks(comm) == (int)ranks);
+    enum { N = 5000 };
+    int32_t *in = malloc(sizeof *in * N * ranks), *out = malloc(sizeof *out * N * ranks);
+    for (int collective = 0; collective < 8; collective++) {
+        for (int background = 0; background < 2; background++) {
+            for (uint32_t i = 0; i < N * ranks; i++) in[i] = (int32_t)(i % 97 + 1000 * rank);
+            memset(out, 0xff, sizeof *out * N * ranks);
+            if (background) {
+                uint64_t work;
+                CHECK(topo_start(comm, collective, in, out, N, TOPO_I32, TOPO_SUM, 1, &work));
+                while (topo_test(comm, work) == TOPO_PENDING) usleep(100);
+            } else {
+                CHECK(topo_run(comm, collective, in, out, N, TOPO_I32, TOPO_SUM, 1));
+            }
+            int32_t sum = 1000 * (int32_t)(ranks * (ranks - 1) / 2);
+            for (uint32_t block = 0; block < ranks; block++) {
+                for (uint32_t i = 0; i < N; i += 7) {
+                    int32_t found = out[block * N + i], own = (int32_t)((rank * N + i) % 97);
+                    int32_t at = (int32_t)(i % 97);
+                    int32_t reduced = (int32_t)ranks * at + sum, from = 1000 * (int32_t)block;
+                    switch (collective) {
+                    case TOPO_BROADCAST: EXPECT(block > 0 || found == at + 1000); break;
+                    case TOPO_REDUCE: EXPECT(block > 0 || rank != 1 || found == reduced); break;
+                    case TOPO_ALL_GATHER: EXPECT(found == at + from); break;
+                    case TOPO_REDUCE_SCATTER:
+                        EXPECT(block > 0 || found == (int32_t)ranks * own + sum);
+                        break;
+                    case TOPO_ALL_REDUCE: EXPECT(block > 0 || found == reduced); break;
+                    case TOPO_ALL_TO_ALL: EXPECT(found == own + from); break;
+                    case TOPO_GATHER: EXPECT(rank != 1 || found == at + from); break;
+                    case TOPO_SCATTER: EXPECT(block > 0 || found == own + 1000); break;
+                    }
+                }
+            }
+        }
+    }
+    /* The communicator's memory, in place. */
+    float *memory;
+    CHECK(topo_alloc(comm, 1 << 20, (void **)&memory));
+    for (int i = 0; i < 1 << 18; i++) memory[i] = 1;
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, memory, memory, 1 << 18, TOPO_F32, TOPO_SUM, 0));
+    EXPECT(memory[0] == (float)ranks && memory[(1 << 18) - 1] == (float)ranks);
+    CHECK(topo_free(comm, memory));
+    EXPECT(topo_free(comm, memory) == TOPO_INVALID);
+    /* Halves of the communicator, in reverse order. */
+    topo_comm *part;
+    CHECK(topo_comm_split(comm, (int32_t)(rank % 2), -(int32_t)rank, &part));
+    uint32_t value = rank, members = (ranks + 1 - rank % 2) / 2;
+    EXPECT(topo_comm_ranks(part) == (int)members);
+    EXPECT(topo_comm_rank(part) == (int)(members - 1 - rank / 2));
+    CHECK(topo_run(part, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_U32, TOPO_MAXIMUM, 0));
+    EXPECT(value == rank % 2 + 2 * (members - 1));
+    CHECK(topo_comm_split(comm, -1, 0, &part));
+    EXPECT(part == NULL);
+    free(in);
+    free(out);
+    CHECK(topo_comm_destroy(comm));
+}
+
+/* Both ranks start to send before they receive, in three forms. */
+static void transfers(void) {
+    topo_comm *comm = join(0);
+    enum { N = 1 << 20 };
+    uint32_t next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    int32_t *in = malloc(sizeof *in * N), *out = malloc(sizeof *out * N);
+    for (int form = 0; form < 3; form++) {
+        for (int i = 0; i < N; i++) in[i] = i + (int32_t)rank, out[i] = -1;
+        uint64_t send, receive;
+        if (form == 0) {
+            CHECK(topo_start_send(comm, in, N, TOPO_I32, next, &send));
+            CHECK(topo_start_receive(comm, out, N, TOPO_I32, before, &receive));
+            CHECK(topo_wait(comm, send));
+            CHECK(topo_wait(comm, receive));
+        } else if (form == 1) {
+            CHECK(topo_start_send(comm, in, N, TOPO_I32, next, &send));
+            CHECK(topo_receive(comm, out, N, TOPO_I32, before));
+            CHECK(topo_wait(comm, send));
+        } else {
+            CHECK(topo_group_start(comm));
+            CHECK(topo_send(comm, in, N, TOPO_I32, next));
+            EXPECT(topo_run(comm, TOPO_ALL_REDUCE, in, in, 1, TOPO_I32, 0, 0) == TOPO_INVALID);
+            CHECK(topo_receive(comm, out, N, TOPO_I32, before));
+            CHECK(topo_group_end(comm));
+        }
+        for (int i = 0; i < N; i++) EXPECT(out[i] == i + (int32_t)before);
+    }
+    free(in);
+    free(out);
+    CHECK(topo_comm_destroy(comm));
+}
+
+static void *abort_soon(void *comm) {
+    usleep(200000);
+    topo_comm_abort(comm);
+    return NULL;
+}
+
+/* Rank 0 waits for ranks that come late, until another of its threads aborts. */
+static void aborts(void) {
+    topo_comm *comm = join(0);
+    float value = 1;
+    double began = now();
+    if (rank == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, abort_soon, comm);
+        int ended = topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0);
+        EXPECT(ended == TOPO_FAILED && strstr(topo_last_error(), "topo_comm_abort"));
+        pthread_join(thread, NULL);
+    } else {
+        usleep(300000);
+        int ended = topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0);
+        EXPECT(ended == TOPO_FAILED);
+    }
+    EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_FAILED);
+    CHECK(topo_comm_destroy(comm));
+    EXPECT(now() - began < 2);
+}
+
+/* Rank 1 is killed in a collective. */
+static void killed(void) {
+    topo_comm *comm = join(0);
+    float value = 1;
+    if (rank == 1) {
+        usleep(200000);
+        kill(getpid(), SIGKILL);
+    }
+    double began = now();
+    int ended = topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0);
+    EXPECT(ended == TOPO_FAILED && strstr(topo_last_error(), "rank 1"));
+    CHECK(topo_comm_destroy(comm));
+    EXPECT(now() - began < 2.2);
+    if (rank != 0) exit(0);
+    int status;
+    for (int left = 0; (left = wait(&status)) > 0;)
+        EXPECT(left == children[1] ? WIFSIGNALED(status) : status == 0);
+}
+
+/* Nobody destroys the communicator. */
+static void leaves(void) {
+    topo_comm *comm = join(0);
+    float value = 1;
+    uint64_t work;
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0));
+    CHECK(topo_start(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0, &work));
+    CHECK(topo_wait(comm, work));
+}
+
+/* A child of a rank. */
+static void forks(void) {
+    topo_comm *comm = join(0);
+    pid_t pid = fork();
+    float value = 1;
+    if (pid == 0) {
+        int ended = topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0);
+        int refused = ended == TOPO_FORKED && strstr(topo_last_error(), "forked");
+        refused = refused && topo_comm_destroy(comm) == TOPO_FORKED;
+        exit(refused ? 0 : 1);
+    }
+    int status;
+    EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0));
+    EXPECT(value == (float)ranks);
+    CHECK(topo_comm_destroy(comm));
+}
+
+static void *run_one(void *comm) {
+    static float value;
+    return (void *)(intptr_t)topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0);
+}
+
+/* A second thread while the first one waits for rank 1. */
+static void busy(void) {
+    topo_comm *comm = join(0);
+    if (rank == 0) {
+        pthread_t thread;
+        void *ended;
+        pthread_create(&thread, NULL, run_one, comm);
+        usleep(100000);
+        float value = 1;
+        EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_BUSY);
+        EXPECT(topo_comm_destroy(comm) == TOPO_BUSY);
+        pthread_join(thread, &ended);
+        EXPECT((intptr_t)ended == TOPO_OK);
+    } else {
+        usleep(400000);
+        EXPECT((intptr_t)run_one(comm) == TOPO_OK);
+    }
+    CHECK(topo_comm_destroy(comm));
+}
+
+/* Different counts, then equal ones. */
+static void disagrees(void) {
+    topo_comm *comm = join(TOPO_DEBUG);
+    float values[2] = {1, 1};
+    int ended = topo_run(comm, TOPO_ALL_REDUCE, values, values, 1 + rank % 2, TOPO_F32, TOPO_SUM, 0);
+    EXPECT(ended == TOPO_INVALID && strstr(topo_last_error(), "AllReduce of 1 f32, sum, in place"));
+    EXPECT(strstr(topo_last_error(), "AllReduce of 2 f32"));
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, values, values, 2, TOPO_F32, TOPO_SUM, 0));
+    EXPECT(values[1] == (float)ranks);
+    CHECK(topo_comm_destroy(comm));
+}
+
+int main(int count, char **arguments) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"collectives", collectives}, {"transfers", transfers}, {"aborts", aborts},
+                 {"killed", killed},           {"leaves", leaves},       {"forks", forks},
+                 {"busy", busy},               {"disagrees", disagrees}};
+    EXPECT(count == 3);
+    ranks = (uint32_t)atoi(arguments[2]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (strcmp(cases[i].name, arguments[1]) == 0) {
+            start_ranks();
+            cases[i].run();
+            return finish();
+        }
+    }
+    fprintf(stderr, "unknown case %s\n", arguments[1]);
+    return 2;
+}
