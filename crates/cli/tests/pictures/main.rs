@@ -1,7 +1,8 @@
 //! Pictures of every machine: complete, small, and without labels over each other, which a browser
 //! measures where there is one.
 
-mod browser;
+#[path = "../page/driver.rs"]
+mod driver;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -175,8 +176,9 @@ fn documents() -> Result<(), String> {
 
 /// A browser draws all pictures and measures their labels.
 fn labels() -> Result<Completion, Failed> {
-    let Some(browser) = browser::find() else {
-        return Ok(Completion::ignored_with(browser::ABSENT));
+    let mut browser = match driver::Browser::start() {
+        Ok(browser) => browser,
+        Err(why) => return Ok(Completion::ignored_with(format!("not run: {why}"))),
     };
     let mut page = "<!doctype html><meta charset=\"utf-8\"><body>".to_owned();
     for file in topologies() {
@@ -188,14 +190,14 @@ fn labels() -> Result<Completion, Failed> {
         }
     }
     page.push_str(&format!("<div data-name=\"domain\">{}</div>", domain()?));
-    page.push_str(&format!("<script>{MEASURE}</script>"));
-    let found = browser.run(&page)?;
-    match found
-        .split_once("<pre id=\"found\">")
-        .and_then(|it| it.1.split_once("</pre>"))
-    {
-        Some((found, _)) if found.trim() == "measured" => Ok(Completion::Completed),
-        Some((found, _)) => Err(found.into()),
-        None => Err("the browser did not measure".into()),
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("page.html");
+    std::fs::write(&file, page)?;
+    browser.open(&file, "")?;
+    let found = browser.run(MEASURE, &serde_json::json!([]))?;
+    let found = found.as_str().unwrap_or("the browser did not measure");
+    match (found, browser.errors()?.as_slice()) {
+        ("measured", []) => Ok(Completion::Completed),
+        (found, errors) => Err(format!("{found}\n{}", errors.join("\n")).into()),
     }
 }
