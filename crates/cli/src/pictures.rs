@@ -37,9 +37,8 @@ pub fn machine(name: &str, system: &System, format: PictureFormat, text: &str) -
         PictureFormat::Dot => draw::dot(name, &names),
         PictureFormat::Html => {
             let picture = draw::machine(name, &names, &Shown::default(), false);
-            let name_of_tab = "machine".to_owned();
             let tab = Tab {
-                name: name_of_tab,
+                name: "machine".to_owned(),
                 picture,
             };
             html::page(name, &[tab], text)

@@ -1,6 +1,6 @@
 //! Pages with pictures.
 
-use crate::svg::STYLE;
+use crate::svg::{STYLE, arrowheads};
 use crate::text::escape;
 
 /// A picture of a page, and its name.
@@ -38,9 +38,12 @@ pub fn page(title: &str, tabs: &[Tab], text: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}{PAGE}{rules}</style>\n</head>\n<body class=\"page\">\n<h1>{title}</h1>\n\
+         <style>\n{STYLE}{PAGE}{rules}</style>\n</head>\n<body class=\"page\">\n\
+         <svg width=\"0\" height=\"0\" style=\"position: absolute\" aria-hidden=\"true\"><defs>\n{}</defs></svg>\n\
+         <h1>{title}</h1>\n\
          <div class=\"tabs\" role=\"group\" aria-label=\"Pictures\">\n{inputs}{pictures}</div>\n\
          <pre>{}</pre>\n</body>\n</html>\n",
+        arrowheads(),
         escape_lines(text),
         title = escape(title),
     )

@@ -5,7 +5,7 @@ use topology::{Link, LinkId, LinkType, NodeId, NodeType, System};
 
 use crate::layout::{self, Area, Kind, Layout, Placed, Room};
 use crate::parts;
-use crate::svg::{Curve, Elements};
+use crate::svg::{COLORS, Curve, Elements};
 use crate::text::{SMALL_CHARACTER, gbps};
 use crate::traffic::Hop;
 
@@ -19,8 +19,6 @@ const NARROWEST: f64 = 0.8;
 const WIDEST: f64 = 7.0;
 /// From these shares of a link's bandwidth on, it has the next color.
 const SHARES: [f32; 4] = [0.01, 0.5, 0.85, 1.001];
-/// Colors of channels.
-const COLORS: usize = 8;
 
 /// A channel to draw over a machine.
 #[derive(Debug, Clone)]

@@ -8,10 +8,25 @@ use crate::text::escape;
 /// Colors and fonts of pictures and pages, for light and dark screens.
 pub const STYLE: &str = include_str!("style.css");
 
+/// Colors of channels.
+pub const COLORS: usize = 8;
+
 /// Elements in drawing order. Positions are pixels; text is kept as text.
 #[derive(Debug, Clone, Default)]
 pub struct Elements {
     text: String,
+}
+
+/// Heads of arrows, one for each color of channels. A page has them once and outside of what it
+/// hides, because a browser does not draw those of a hidden picture.
+pub fn arrowheads() -> String {
+    let head = |color: usize| {
+        format!(
+            "<marker id=\"a{color}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"4.5\" markerHeight=\"4.5\" \
+             orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" style=\"fill:var(--c{color})\"/></marker>\n"
+        )
+    };
+    (0..COLORS).map(head).collect()
 }
 
 /// A position as it is written: with one decimal at most.
@@ -126,24 +141,19 @@ impl Elements {
     }
 
     /// The whole picture of this size: a file of its own if it is `alone`, else for a page that has
-    /// [`STYLE`].
+    /// [`STYLE`] and [`arrowheads`].
     pub fn picture(&self, size: (f64, f64), title: &str, alone: bool) -> String {
         let (width, height) = (number(size.0.ceil()), number(size.1.ceil()));
-        let style = match alone {
-            true => format!("<style>\n{STYLE}</style>\n"),
+        let shared = match alone {
+            true => format!(
+                "<style>\n{STYLE}</style>\n<defs>\n{}</defs>\n",
+                arrowheads()
+            ),
             false => String::new(),
         };
-        let heads: String = (0..8)
-            .map(|color| {
-                format!(
-                    "<marker id=\"a{color}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"4.5\" markerHeight=\"4.5\" \
-                     orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" style=\"fill:var(--c{color})\"/></marker>\n"
-                )
-            })
-            .collect();
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-             role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n{style}<defs>\n{heads}</defs>\n\
+             role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n{shared}\
              <rect class=\"paper\" width=\"100%\" height=\"100%\" style=\"stroke:none\"/>\n{}</svg>\n",
             self.text,
             title = escape(title),
