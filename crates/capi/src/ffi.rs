@@ -3,11 +3,11 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use crate::comm::Comm;
-use crate::error::{Code, Fault, call};
-use crate::options::{Chosen, parse, topo_id, topo_options, write};
-use crate::queue::Transfer;
-use crate::request::{Arguments, bytes, element};
+use communicator::{Arguments, Code, Comm, Fault, Launch, Reduction, Transfer, bytes};
+
+use crate::last::call;
+use crate::numbers;
+use crate::options::{self, parse, topo_id, topo_options, write};
 
 /// The version of the library, such as `0.1.0`.
 #[unsafe(no_mangle)]
@@ -23,8 +23,8 @@ pub extern "C" fn topo_version() -> *const c_char {
 pub unsafe extern "C" fn topo_unique_id(id: *mut topo_id, options: *const topo_options) -> c_int {
     call(|| {
         // SAFETY: the caller says that it is valid.
-        let chosen = unsafe { Chosen::read(options) }?;
-        let made = write(&chosen.new_id()?)?;
+        let options = unsafe { options::read(options) }?;
+        let made = write(&options.new_id()?)?;
         // SAFETY: the caller says that it is writable.
         unsafe { store(id, made, "id") }
     })
@@ -47,11 +47,11 @@ pub unsafe extern "C" fn topo_comm_init(
         // SAFETY: the caller says that it is readable.
         let id = parse(unsafe { id.as_ref() }.ok_or_else(|| null("id"))?)?;
         // SAFETY: the caller says that it is valid.
-        let chosen = unsafe { Chosen::read(options) }?;
+        let options = unsafe { options::read(options) }?;
         if comm.is_null() {
             return Err(null("comm"));
         }
-        let made = Box::new(Comm::join(&id, rank, ranks, &chosen)?);
+        let made = Box::new(Comm::join(&id, rank, ranks, &options)?);
         // SAFETY: the caller says that it is writable.
         unsafe { store(comm, Box::into_raw(made), "comm") }
     })
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn topo_run(
     call(|| {
         // SAFETY: the caller says that it is a communicator.
         let comm = unsafe { of(comm) }?;
-        let arguments = Arguments {
+        let launch = Given {
             collective,
             input,
             output,
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn topo_run(
             operation,
             root,
         };
-        comm.run(arguments.read(comm.shared.rank, comm.shared.ranks)?)
+        comm.run(launch.read(comm)?)
     })
 }
 
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn topo_start(
     call(|| {
         // SAFETY: the caller says that it is a communicator.
         let comm = unsafe { of(comm) }?;
-        let arguments = Arguments {
+        let launch = Given {
             collective,
             input,
             output,
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn topo_start(
         if work.is_null() {
             return Err(null("work"));
         }
-        let number = comm.start(arguments.read(comm.shared.rank, comm.shared.ranks)?)?;
+        let number = comm.start(launch.read(comm)?)?;
         // SAFETY: the caller says that it is writable.
         unsafe { store(work, number, "work") }
     })
@@ -384,6 +384,36 @@ unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<Code, Fault> {
     Ok(Code::Ok)
 }
 
+/// The arguments of [`topo_run`].
+struct Given {
+    collective: c_int,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    operation: c_int,
+    root: u32,
+}
+
+impl Given {
+    fn read(&self, comm: &Comm) -> Result<Launch, Fault> {
+        let collective = numbers::collective(self.collective)?;
+        let arguments = Arguments {
+            collective,
+            input: self.input.cast(),
+            output: self.output.cast(),
+            count: self.count,
+            element: numbers::element(self.element)?,
+            operation: match collective.reduces() {
+                true => numbers::operation(self.operation)?,
+                false => Reduction::Sum,
+            },
+            root: self.root,
+        };
+        arguments.read(comm.shared.rank, comm.shared.ranks)
+    }
+}
+
 fn transfer(
     memory: *mut c_void,
     count: usize,
@@ -393,7 +423,7 @@ fn transfer(
 ) -> Result<Transfer, Fault> {
     Ok(Transfer {
         memory: memory.cast(),
-        bytes: bytes(count, element(of)?)?,
+        bytes: bytes(count, numbers::element(of)?)?,
         peer,
         sends,
     })

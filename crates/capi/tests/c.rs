@@ -148,7 +148,7 @@ fn the_header_declares_what_is_exported() {
 
 #[test]
 fn the_numbers_of_the_header_are_those_of_the_runtime() {
-    use program::{ElementType, Reduction};
+    use communicator::{ElementType, Reduction};
     let header = std::fs::read_to_string(here().join("include/topo.h")).unwrap();
     for element in ElementType::ALL {
         let line = format!(

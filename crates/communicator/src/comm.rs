@@ -1,4 +1,4 @@
-//! A communicator at the C border.
+//! A communicator that another program holds.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use net::Hosts;
 
 use crate::compare;
 use crate::error::{Code, Fault};
-use crate::options::Chosen;
+use crate::options::Options;
 use crate::queue::{Job, Queue, Transfer};
 use crate::request::Launch;
 
@@ -24,7 +24,7 @@ pub struct Comm {
     /// What its threads share.
     pub shared: Arc<Shared>,
     /// The options, for communicators that are split off.
-    pub chosen: Chosen,
+    pub options: Options,
     worker: Mutex<Option<JoinHandle<()>>>,
     buffers: Mutex<HashMap<usize, Buffer<u8>>>,
     in_call: AtomicBool,
@@ -57,7 +57,7 @@ impl Drop for Calling<'_> {
 
 impl Comm {
     /// Joins the other ranks.
-    pub fn join(id: &UniqueId, rank: u32, ranks: u32, chosen: &Chosen) -> Result<Self, Fault> {
+    pub fn join(id: &UniqueId, rank: u32, ranks: u32, options: &Options) -> Result<Self, Fault> {
         if cfg!(panic = "abort") {
             return Err(Fault::new(
                 Code::Internal,
@@ -70,10 +70,10 @@ impl Comm {
                 "rank {rank} of {ranks} does not exist; ranks are numbered from 0"
             )));
         }
-        let hosts = Hosts::join(chosen.join(id, rank, ranks))?;
+        let hosts = Hosts::join(options.join(id, rank, ranks))?;
         let alarm = hosts.alarm()?;
         let settings = Settings {
-            longest_wait: chosen.longest_wait,
+            longest_wait: options.longest_wait,
             ..Settings::default()
         };
         let communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
@@ -81,14 +81,14 @@ impl Comm {
             shared: Arc::new(Shared {
                 rank,
                 ranks,
-                debug: chosen.debug,
+                debug: options.debug,
                 communicator: Mutex::new(communicator),
                 queue: Mutex::default(),
                 changed: Condvar::new(),
                 alarm,
                 aborted: AtomicBool::new(false),
             }),
-            chosen: chosen.clone(),
+            options: options.clone(),
             worker: Mutex::default(),
             buffers: Mutex::default(),
             in_call: AtomicBool::new(false),
