@@ -4,7 +4,7 @@
 //! logarithmic scales. For other numbers of ranks the model predicts them.
 
 use executor::backend::CommunicatorShape;
-use executor::{Choice, Request};
+use executor::{BufferAccess, Choice, Request};
 use program::{Collective, Protocol, Reduction};
 use program::{Schedule, Transfer};
 
@@ -79,7 +79,9 @@ impl Profile {
         let measured = self.measured.iter().filter(|it| {
             let measured = (it.collective, it.ranks, it.hosts, it.threads);
             // Hosts of a network differ from hosts as which one machine acted.
-            measured == (collective, shape.ranks, 1, shape.one_process) && shape.hosts == 1
+            measured == (collective, shape.ranks, 1, shape.one_process)
+                && it.callers_memory == (shape.buffers == BufferAccess::Kernel)
+                && shape.hosts == 1
         });
         let explained = |it: &MeasuredChoice| {
             let choice = it.choice(self.channels.min(shape.channels))?;
@@ -156,6 +158,7 @@ pub fn serves(request: &Request, choice: &Choice, shape: CommunicatorShape) -> b
     let collective = request.collective;
     let reaches = match choice.transfer {
         Transfer::Fifo => true,
+        _ if shape.buffers == BufferAccess::Refused => false,
         Transfer::Direct => shape.hosts == 1,
         Transfer::Hierarchical => shape.even_hosts || !collective.splits_message(),
     };
@@ -232,9 +235,16 @@ mod tests {
     fn every_collective_has_a_choice() {
         let profile = Profile::default();
         let flags = [false, true];
+        let accesses = [
+            BufferAccess::Mapped,
+            BufferAccess::Kernel,
+            BufferAccess::Refused,
+        ];
+        let mut accesses = accesses.into_iter().cycle();
         for ranks in [1, 2, 3, 16, 64, 65, 100, 256, 1000, 4096] {
             for (hosts, cores) in [(1, 1), (1, 2), (1, 128), (2, 2), (8, 2), (ranks, 2)] {
                 for (one_process, in_place) in flags.map(|it| flags.map(|by| (it, by))).concat() {
+                    let buffers = accesses.next().unwrap_or_default();
                     let shape = CommunicatorShape {
                         ranks,
                         one_process,
@@ -242,6 +252,7 @@ mod tests {
                         even_hosts: ranks.is_multiple_of(hosts.min(ranks)),
                         channels: 2,
                         crowd: Crowd { ranks, cores },
+                        buffers,
                     };
                     for collective in Collective::ALL {
                         for reduction in [Reduction::Sum, Reduction::PreMultipliedSum] {

@@ -3,10 +3,10 @@
 //! `topo calibrate` measures every choice for some numbers of ranks, as threads and as processes,
 //! at some message sizes, and fits the model to the times.
 
-use executor::Choice;
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::connections::SlotBytes;
+use executor::{BufferAccess, Choice};
 use program::Schedule;
 use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,9 @@ pub struct MeasuredChoice {
     pub hosts: u32,
     /// Whether ranks were threads of one process.
     pub threads: bool,
+    /// Whether buffers were the caller's, not the communicator's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub callers_memory: bool,
     /// Least time at each of the profile's sizes, µs. The list may end early: the choice is too
     /// slow for larger sizes.
     pub times_us: Vec<f64>,
@@ -105,7 +108,7 @@ impl MeasuredChoice {
         collective: Collective,
         choice: &Choice,
         (ranks, hosts): (u32, u32),
-        threads: bool,
+        (threads, callers_memory): (bool, bool),
     ) -> Self {
         Self {
             collective,
@@ -115,13 +118,17 @@ impl MeasuredChoice {
             ranks,
             hosts,
             threads,
+            callers_memory,
             times_us: Vec::new(),
         }
     }
 
     /// Whether both entries are of the same choice, collective and ranks.
     pub fn is_like(&self, other: &Self) -> bool {
-        let key = |it: &Self| (it.choice(1), it.collective, it.ranks, it.hosts, it.threads);
+        let key = |it: &Self| {
+            let shape = (it.ranks, it.hosts, it.threads, it.callers_memory);
+            (it.choice(1), it.collective, shape)
+        };
         key(self) == key(other)
     }
 
@@ -136,6 +143,10 @@ impl MeasuredChoice {
             crowd: Crowd {
                 ranks: self.ranks,
                 cores,
+            },
+            buffers: match self.callers_memory {
+                true => BufferAccess::Kernel,
+                false => BufferAccess::Mapped,
             },
         }
     }
@@ -312,6 +323,7 @@ mod tests {
             ranks: 2,
             hosts: 1,
             threads: true,
+            callers_memory: false,
             times_us: vec![1.0, 2.0],
         };
         profile.measured.push(measured.clone());

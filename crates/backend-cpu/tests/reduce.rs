@@ -136,11 +136,11 @@ fn is_nan(element: ElementType, bytes: &[u8]) -> bool {
 
 /// The operation on numbers that are wide enough, as its documentation has it.
 macro_rules! reference_of {
-    ($case:expr, $inputs:expr, $element:ty, $load:expr, $store:expr, $wrap:expr) => {{
+    ($case:expr, $inputs:expr, $element:ty, $load:expr, $store:expr, $wrap:expr, $bits:expr) => {{
         const SIZE: usize = size_of::<$element>();
         let load = |bytes: &[u8]| $load(<$element>::from_ne_bytes(bytes.try_into().unwrap()));
         let factor = load(&$case.factor.to_ne_bytes()[..SIZE]);
-        let wrap = $wrap;
+        let (wrap, bits) = ($wrap, $bits);
         let mut output = Vec::new();
         for element in 0..$case.elements {
             let values = $inputs.iter().enumerate().map(|(source, input)| {
@@ -157,6 +157,9 @@ macro_rules! reference_of {
                     Reduction::Product => wrap(one * other),
                     Reduction::Minimum => one.min(other),
                     Reduction::Maximum => one.max(other),
+                    Reduction::BitAnd => bits(one, other, |one, other| one & other),
+                    Reduction::BitOr => bits(one, other, |one, other| one | other),
+                    Reduction::BitXor => bits(one, other, |one, other| one ^ other),
                     _ => wrap(one + other),
                 })
                 .unwrap();
@@ -170,6 +173,9 @@ macro_rules! reference_of {
     }};
 }
 
+/// An operation on the bits of integers.
+type Bits = fn(i128, i128) -> i128;
+
 fn reference(case: &Case, inputs: &[Vec<u8>]) -> Vec<u8> {
     macro_rules! integer {
         ($integer:ty) => {
@@ -179,14 +185,17 @@ fn reference(case: &Case, inputs: &[Vec<u8>]) -> Vec<u8> {
                 $integer,
                 |value: $integer| i128::from(value),
                 |value: i128| value as $integer,
-                |value: i128| i128::from(value as $integer)
+                |value: i128| i128::from(value as $integer),
+                |one: i128, other: i128, operation: Bits| operation(one, other)
             )
         };
     }
     let same = |value| value;
+    let no_bits = |_, _, _: Bits| unreachable!("bits of floating-point numbers");
     match case.element {
         ElementType::I8 => integer!(i8),
         ElementType::U8 => integer!(u8),
+        ElementType::I16 => integer!(i16),
         ElementType::I32 => integer!(i32),
         ElementType::U32 => integer!(u32),
         ElementType::I64 => integer!(i64),
@@ -200,7 +209,10 @@ fn reference(case: &Case, inputs: &[Vec<u8>]) -> Vec<u8> {
                 u64,
                 Wrapping,
                 |value: Wrapping<u64>| value.0,
-                same_wrapped
+                same_wrapped,
+                |Wrapping(one): Wrapping<u64>, Wrapping(other): Wrapping<u64>, operation: Bits| {
+                    Wrapping(operation(one.into(), other.into()) as u64)
+                }
             )
         }
         ElementType::F32 => {
@@ -210,18 +222,21 @@ fn reference(case: &Case, inputs: &[Vec<u8>]) -> Vec<u8> {
                 f32,
                 |value: f32| value,
                 |value: f32| value,
-                same
+                same,
+                no_bits
             )
         }
         ElementType::F64 => {
             let same = |value: f64| value;
+            let no_bits = |_, _, _: Bits| unreachable!("bits of floating-point numbers");
             reference_of!(
                 case,
                 inputs,
                 f64,
                 |value: f64| value,
                 |value: f64| value,
-                same
+                same,
+                no_bits
             )
         }
         ElementType::F16 => sixteen_bits(
@@ -302,7 +317,7 @@ fn every_type_operation_and_number_of_operands_is_right() {
     let here = vectors_here();
     let mut number = 0;
     for element in ElementType::ALL {
-        for operation in Reduction::ALL {
+        for operation in Reduction::ALL.into_iter().filter(|it| it.suits(element)) {
             for sources in 1..=4 {
                 for destinations in 1..=4 {
                     for elements in lengths {

@@ -56,7 +56,8 @@ typedef enum topo_type {
     TOPO_F16 = 6,
     TOPO_BF16 = 7,
     TOPO_F32 = 8,
-    TOPO_F64 = 9
+    TOPO_F64 = 9,
+    TOPO_I16 = 10
 } topo_type;
 
 typedef enum topo_operation {
@@ -64,7 +65,10 @@ typedef enum topo_operation {
     TOPO_PRODUCT = 1,
     TOPO_MINIMUM = 2,
     TOPO_MAXIMUM = 3,
-    TOPO_AVERAGE = 4 /* integers are rounded towards zero */
+    TOPO_AVERAGE = 4, /* integers are rounded towards zero */
+    TOPO_BIT_AND = 5, /* these three are for integers */
+    TOPO_BIT_OR = 6,
+    TOPO_BIT_XOR = 7
 } topo_operation;
 
 /* A unique id: a text with its terminating zero. Each process that knows it can join: keep it

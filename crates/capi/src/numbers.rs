@@ -18,12 +18,15 @@ const COLLECTIVES: [Collective; 8] = [
 
 /// The operations by their numbers in `topo.h`. A pre-multiplied sum needs a factor, for which C
 /// has no parameter.
-const OPERATIONS: [Reduction; 5] = [
+const OPERATIONS: [Reduction; 8] = [
     Reduction::Sum,
     Reduction::Product,
     Reduction::Minimum,
     Reduction::Maximum,
     Reduction::Average,
+    Reduction::BitAnd,
+    Reduction::BitOr,
+    Reduction::BitXor,
 ];
 
 /// The collective with this number.
@@ -39,6 +42,11 @@ pub fn operation(given: c_int) -> Result<Reduction, Fault> {
 /// The element type with this number.
 pub fn element(given: c_int) -> Result<ElementType, Fault> {
     number(&ElementType::ALL, given, "element type")
+}
+
+/// The number of an operation; `None` if C has none for it.
+pub fn number_of(operation: Reduction) -> Option<usize> {
+    OPERATIONS.iter().position(|it| *it == operation)
 }
 
 fn number<T: Copy>(of: &[T], given: c_int, what: &str) -> Result<T, Fault> {

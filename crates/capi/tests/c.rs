@@ -164,8 +164,12 @@ fn the_numbers_of_the_header_are_those_of_the_runtime() {
         ("MINIMUM", Reduction::Minimum),
         ("MAXIMUM", Reduction::Maximum),
         ("AVERAGE", Reduction::Average),
+        ("BIT_AND", Reduction::BitAnd),
+        ("BIT_OR", Reduction::BitOr),
+        ("BIT_XOR", Reduction::BitXor),
     ] {
-        let line = format!("TOPO_{name} = {}", operation as i32);
+        let number = topo_c::numbers::number_of(operation).unwrap();
+        let line = format!("TOPO_{name} = {number}");
         assert!(header.contains(&line), "{line}");
     }
 }

@@ -350,6 +350,13 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             Some(Reduction::Minimum) => 2,
             Some(Reduction::Maximum) => 3,
             Some(Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum) | None => 0,
+            Some(reduction @ (Reduction::BitAnd | Reduction::BitOr | Reduction::BitXor)) => {
+                return Err(Error::NoReduction {
+                    backend: self.name(),
+                    element: request.element,
+                    reduction,
+                });
+            }
         };
         let direct = shows_buffers(bound);
         let part = LaunchPart {

@@ -113,6 +113,7 @@ pub fn choose(request: &Request, place: &CommunicatorShape, capabilities: &Capab
 
 #[cfg(test)]
 mod tests {
+    use executor::BufferAccess;
     use executor::bootstrap::Crowd;
     use program::ElementType;
 
@@ -136,6 +137,7 @@ mod tests {
             even_hosts: true,
             channels: 64,
             crowd: Crowd { ranks: 8, cores: 8 },
+            buffers: BufferAccess::Mapped,
         };
         let capabilities = Capabilities {
             direct: true,

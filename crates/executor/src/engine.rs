@@ -13,6 +13,7 @@ use crate::backend::{
     Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
 };
 use crate::bootstrap::{Bootstrap, give_up};
+use crate::callers_memory::BufferAccess;
 use crate::connections::{Connections, Wiring, slot_class};
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
@@ -47,6 +48,7 @@ pub(crate) struct Parts<B: Backend> {
     pub waiter: Waiter,
     pub spins: u32,
     pub longest: Duration,
+    pub buffers: BufferAccess,
 }
 
 /// Everything that a rank needs to run collectives, owned by the thread that runs them.
@@ -105,12 +107,21 @@ impl<B: Backend> Engine<B> {
             even_hosts: fewest == most,
             channels: self.own.channels.count(),
             crowd: self.own.bootstrap.crowd(),
+            buffers: self.own.buffers,
         }
     }
 
     /// The choice for a request, if this communicator supports it.
     pub fn choice(&self, request: &Request) -> Result<Choice, Error> {
         let ranks = self.own.bootstrap.ranks();
+        let (element, reduction) = (request.element, request.reduction);
+        if request.collective.reduces() && !self.own.backend.reduces(element, reduction) {
+            return Err(Error::NoReduction {
+                backend: self.own.backend.name(),
+                element,
+                reduction,
+            });
+        }
         let choice = request
             .choice
             .or_else(|| self.own.backend.choose(request, &self.shape()));
@@ -135,6 +146,13 @@ impl<B: Backend> Engine<B> {
                  `fifo`"
                     .to_owned(),
             ));
+        }
+        if choice.transfer != Transfer::Fifo && self.own.buffers == BufferAccess::Refused {
+            return Err(unsupported(format!(
+                "the kernel lets no process access the memory of another one here, which the transfer `{}` needs for \
+                 memory of the caller; take `fifo`, or give the container the capability SYS_PTRACE",
+                choice.transfer
+            )));
         }
         if self.own.backend.multicasts()
             && request.collective.reduces()

@@ -70,6 +70,9 @@ fn all_cases(
                         if !collective.reduces() && reduction != Reduction::Sum {
                             continue;
                         }
+                        if collective.reduces() && !reduction.suits(element) {
+                            continue;
+                        }
                         for (size, count) in counts.iter().copied().enumerate() {
                             for in_place in [false, true] {
                                 let case = Case {
@@ -136,6 +139,12 @@ fn choices_by(collective: Collective, transfers: &[Transfer]) -> Vec<Choice> {
 }
 
 impl Case {
+    /// Whether GPUs carry it out: NCCL has its type and its reduction.
+    pub fn is_of_nccl(&self) -> bool {
+        let known = Reduction::OF_NCCL.contains(&self.reduction);
+        !self.collective.reduces() || known && ElementType::OF_NCCL.contains(&self.element)
+    }
+
     /// Whether it is possible and worth its time.
     pub fn exists(&self) -> bool {
         let direct = self.choice.transfer != Transfer::Fifo;

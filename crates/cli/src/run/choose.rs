@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use backend_cpu::{Cpu, Profile, choose};
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
-use executor::{Choice, Communicator, Request};
+use executor::{BufferAccess, Choice, Communicator, Request};
 use program::{Schedule, Transfer};
 
 use super::Spec;
@@ -79,6 +79,7 @@ pub fn check(spec: &Spec) -> Result<()> {
             ranks: spec.ranks,
             cores: 1,
         },
+        buffers: BufferAccess::Mapped,
     };
     within_limits(spec, &request, shape).map(drop)
 }
