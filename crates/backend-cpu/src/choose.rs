@@ -36,7 +36,7 @@ impl Profile {
     pub fn explain(&self, request: &Request, shape: CommunicatorShape) -> Vec<Explained> {
         let bytes = request.bytes(shape.ranks);
         let serving = |mut all: Vec<Explained>| {
-            all.retain(|it| serves(request, &it.choice, shape));
+            all.retain(|it| serves(request, &it.choice, shape) && pays(&it.choice, shape));
             all
         };
         let mut all = serving(self.measured(request.collective, shape, bytes));
@@ -64,7 +64,7 @@ impl Profile {
         }
         let same = |it: &Explained| {
             (it.choice.schedule, it.choice.transfer) == (choice.schedule, choice.transfer)
-                && (choice.transfer == Transfer::Direct || it.choice.protocol == choice.protocol)
+                && (!choice.transfer.has_protocol() || it.choice.protocol == choice.protocol)
         };
         Some(measured.into_iter().find(same)?.time_us)
     }
@@ -158,8 +158,8 @@ pub fn serves(request: &Request, choice: &Choice, shape: CommunicatorShape) -> b
     let collective = request.collective;
     let reaches = match choice.transfer {
         Transfer::Fifo => true,
-        _ if shape.buffers == BufferAccess::Refused => false,
-        Transfer::Direct => shape.hosts == 1,
+        it if it.accesses_buffers() && shape.buffers == BufferAccess::Refused => false,
+        Transfer::Direct | Transfer::Staged => shape.hosts == 1,
         Transfer::Hierarchical => shape.even_hosts || !collective.splits_message(),
     };
     if !reaches || !choice.schedule.serves(collective, choice.transfer) {
@@ -168,10 +168,23 @@ pub fn serves(request: &Request, choice: &Choice, shape: CommunicatorShape) -> b
     // A direct transfer reads its sources in shape: it cannot multiply them first, they must not be
     // overwritten during the transfer, and the peers of a group have no buffer tables.
     let multiplies = collective.reduces() && request.reduction == Reduction::PreMultipliedSum;
-    let overwritten = collective == Collective::AllToAll && request.in_place && shape.ranks > 1;
+    let overwritten = collective == Collective::AllToAll
+        && request.in_place
+        && shape.ranks > 1
+        && choice.transfer.accesses_buffers();
     choice.transfer == Transfer::Fifo
         || !(multiplies || overwritten || collective == Collective::SendRecv)
 }
+
+/// Whether a choice can be the fastest: copies to scratch memory only pay where peers cannot map
+/// the buffers.
+pub fn pays(choice: &Choice, shape: CommunicatorShape) -> bool {
+    choice.transfer != Transfer::Staged || shape.buffers != BufferAccess::Mapped
+}
+
+/// Most bytes of a piece of scratch memory, so that what is copied there is still in a cache when
+/// others read it.
+pub const STAGED_PIECE_BYTES: u32 = 256 << 10;
 
 /// All choices for a request, each with one channel.
 pub fn choices(request: &Request, shape: CommunicatorShape) -> Vec<Choice> {
@@ -184,16 +197,19 @@ pub fn choices(request: &Request, shape: CommunicatorShape) -> Vec<Choice> {
 fn all_choices(collective: Collective) -> impl Iterator<Item = Choice> {
     let choices = Schedule::ALL.into_iter().flat_map(|schedule| {
         Transfer::ALL.into_iter().flat_map(move |transfer| {
-            // A direct transfer has no protocol; it is listed once.
+            // A transfer without a protocol is listed once.
             let protocols = Protocol::ALL.into_iter();
             let once =
-                protocols.filter(move |it| transfer != Transfer::Direct || *it == Protocol::Simple);
+                protocols.filter(move |it| transfer.has_protocol() || *it == Protocol::Simple);
             once.map(move |protocol| Choice {
                 schedule,
                 transfer,
                 protocol,
                 channels: 1,
-                piece_bytes: 0,
+                piece_bytes: match transfer {
+                    Transfer::Staged => STAGED_PIECE_BYTES,
+                    _ => 0,
+                },
             })
         })
     });

@@ -8,7 +8,7 @@
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::{BufferAccess, Choice};
-use program::{Collective, Protocol, Transfer};
+use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 
 use crate::work::{Load, work};
@@ -172,8 +172,7 @@ impl Model {
         };
         // What is accessed in place lies in another process, but for the own operand of a reduction.
         let by_kernel = match choice.transfer {
-            Transfer::Fifo => 0.0,
-            _ if buffers == BufferAccess::Mapped => 0.0,
+            it if !it.accesses_buffers() || buffers == BufferAccess::Mapped => 0.0,
             _ => {
                 load.accesses * self.kernel_access_us
                     + moved(load.copied + load.reduced, self.kernel_gb_s)

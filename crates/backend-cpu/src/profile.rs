@@ -7,11 +7,13 @@ use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::connections::SlotBytes;
 use executor::{BufferAccess, Choice};
-use program::Schedule;
+use program::{Schedule, Transfer};
+
 use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::choose::STAGED_PIECE_BYTES;
 use crate::model::Model;
 
 /// Version of the file format.
@@ -153,12 +155,16 @@ impl MeasuredChoice {
 
     /// The choice, with so many channels; `None` if a name is unknown.
     pub fn choice(&self, channels: u16) -> Option<Choice> {
+        let transfer = self.transfer.parse().ok()?;
         Some(Choice {
             schedule: self.algorithm.parse().ok()?,
-            transfer: self.transfer.parse().ok()?,
+            transfer,
             protocol: self.protocol,
             channels,
-            piece_bytes: 0,
+            piece_bytes: match transfer {
+                Transfer::Staged => STAGED_PIECE_BYTES,
+                _ => 0,
+            },
         })
     }
 }
@@ -255,7 +261,8 @@ impl Profile {
                 let schedules = Schedule::ALL.map(Schedule::name).join(" ");
                 return Err(format!(
                     "{key}: algorithm `{algorithm}`, transfer `{transfer}`; expected an algorithm of {schedules} and \
-                     a transfer of fifo direct hierarchical"
+                     a transfer of {}",
+                    Transfer::ALL.map(Transfer::name).join(" ")
                 ));
             }
             if !(1..=self.sizes.len()).contains(&measured.times_us.len()) {

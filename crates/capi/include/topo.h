@@ -81,10 +81,14 @@ typedef struct topo_id {
  * with both calls in the text. Costs an all-gather of 128 bytes per collective. */
 #define TOPO_DEBUG 1u
 
+/* Most buffers of large collectives come from topo_alloc: the library chooses its algorithms for
+ * them. All memory is right with and without it. */
+#define TOPO_ALLOCATED 2u
+
 /* Zeros are the defaults. All ranks give equal flags and timeout_ms. */
 typedef struct topo_options {
     uint32_t bytes;           /* sizeof(topo_options) */
-    uint32_t flags;           /* 0 or TOPO_DEBUG */
+    uint32_t flags;           /* a sum of TOPO_DEBUG and TOPO_ALLOCATED */
     uint32_t join_timeout_ms; /* how long joining may take; 0: one minute */
     uint32_t timeout_ms;      /* longest wait of a call for another rank; 0: ten minutes */
     const char *interfaces;   /* network interfaces, as NCCL_SOCKET_IFNAME names them, or NULL */

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use communicator::{Code, Fault, Options, UniqueId};
 
+/// Most buffers are from `topo_alloc`.
+pub const ALLOCATED: u32 = 2;
+
 /// Bytes of [`topo_id`].
 pub const ID_BYTES: usize = 256;
 
@@ -58,13 +61,15 @@ pub unsafe fn read(options: *const topo_options) -> Result<Options, Fault> {
              of this library"
         )));
     }
-    if options.flags & !DEBUG != 0 {
-        let unknown = options.flags & !DEBUG;
+    let unknown = options.flags & !(DEBUG | ALLOCATED);
+    if unknown != 0 {
         return Err(Fault::invalid(format!(
-            "options.flags has unknown bits {unknown:#x}; expected 0 or TOPO_DEBUG"
+            "options.flags has unknown bits {unknown:#x}; expected a sum of TOPO_DEBUG and \
+             TOPO_ALLOCATED"
         )));
     }
     chosen.debug = options.flags & DEBUG != 0;
+    chosen.allocated_buffers = options.flags & ALLOCATED != 0;
     if options.join_timeout_ms != 0 {
         chosen.join = Duration::from_millis(options.join_timeout_ms.into());
     }

@@ -74,6 +74,7 @@ impl Comm {
         let alarm = hosts.alarm()?;
         let settings = Settings {
             longest_wait: options.longest_wait,
+            callers_memory: !options.allocated_buffers,
             ..Settings::default()
         };
         let communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;

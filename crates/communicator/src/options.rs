@@ -21,6 +21,9 @@ pub struct Options {
     pub join: Duration,
     /// Longest wait for another rank.
     pub longest_wait: Duration,
+    /// Whether most buffers are from [`Comm::allocate`](crate::Comm::allocate), not the caller's
+    /// own.
+    pub allocated_buffers: bool,
     /// Network interfaces, as `NCCL_SOCKET_IFNAME` names them.
     pub interfaces: Option<String>,
     /// Replaces the identity of this host, as `NCCL_HOSTID` does.
@@ -34,6 +37,7 @@ impl Default for Options {
             debug: false,
             join: Duration::from_secs(60),
             longest_wait: Duration::from_secs(600),
+            allocated_buffers: false,
             interfaces: None,
             host_id: None,
         }
@@ -59,6 +63,10 @@ impl Options {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             alike: vec![
                 ("TOPO_DEBUG".to_owned(), self.debug.to_string()),
+                (
+                    "TOPO_ALLOCATED".to_owned(),
+                    self.allocated_buffers.to_string(),
+                ),
                 (
                     "timeout_ms".to_owned(),
                     self.longest_wait.as_millis().to_string(),

@@ -278,6 +278,12 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                     .to_owned(),
             );
         }
+        if choice.transfer == Transfer::Staged {
+            return Some(
+                "staged transfers are for memory of callers on processors; take the transfer `fifo` or `direct`"
+                    .to_owned(),
+            );
+        }
         if choice.transfer == Transfer::Direct && !direct {
             return Some(format!(
                 "a direct transfer accesses the buffers of other ranks, and not all ranks reach each other by P2P{}; take the \

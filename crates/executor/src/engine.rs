@@ -140,14 +140,14 @@ impl<B: Backend> Engine<B> {
             return Err(unsupported(why));
         }
         let reaches = self.shape().hosts == 1 || self.own.backend.accesses_all();
-        if choice.transfer == Transfer::Direct && !reaches {
+        if choice.transfer.stays_on_host() && !reaches {
             return Err(unsupported(
-                "a direct transfer accesses the buffers of other ranks, and some are on other hosts; take the transfer \
-                 `fifo`"
+                "a direct or staged transfer accesses the memory of other ranks, and some are on other hosts; take the \
+                 transfer `fifo`"
                     .to_owned(),
             ));
         }
-        if choice.transfer != Transfer::Fifo && self.own.buffers == BufferAccess::Refused {
+        if choice.transfer.accesses_buffers() && self.own.buffers == BufferAccess::Refused {
             return Err(unsupported(format!(
                 "the kernel lets no process access the memory of another one here, which the transfer `{}` needs for \
                  memory of the caller; take `fifo`, or give the container the capability SYS_PTRACE",

@@ -93,8 +93,7 @@ fn within_limits(spec: &Spec, request: &Request, shape: CommunicatorShape) -> Re
         schedule.is_none_or(|it| it == choice.schedule)
             && transfer.is_none_or(|it| it == choice.transfer)
             && match choice.transfer {
-                // A direct transfer has no protocol.
-                Transfer::Direct => spec.protocol.is_none(),
+                it if !it.has_protocol() => spec.protocol.is_none(),
                 _ => spec.protocol.is_none_or(|it| it == choice.protocol),
             }
     });
