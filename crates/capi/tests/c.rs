@@ -117,7 +117,7 @@ macro_rules! cases {
     )* };
 }
 
-cases!(collectives transfers aborts killed leaves forks busy disagrees);
+cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts);
 
 /// The names that follow `begin` in a text.
 fn names(text: &str, begin: &str) -> BTreeSet<String> {
@@ -131,7 +131,7 @@ fn names(text: &str, begin: &str) -> BTreeSet<String> {
 #[test]
 fn the_header_declares_what_is_exported() {
     let read = |file: &str| std::fs::read_to_string(here().join(file)).unwrap();
-    let exported: BTreeSet<String> = ["src/ffi.rs", "src/last.rs"]
+    let exported: BTreeSet<String> = ["src/ffi.rs", "src/transfers.rs", "src/last.rs"]
         .into_iter()
         .flat_map(|file| names(&read(file), "extern \"C\" fn "))
         .collect();
