@@ -15,6 +15,7 @@ pub mod split;
 pub use bootstrap::UniqueId;
 pub use comm::Comm;
 pub use error::{Code, Fault};
+pub use executor::interrupt;
 pub use options::Options;
 pub use program::{Collective, ElementType, Reduction};
 pub use queue::Transfer;
