@@ -1,5 +1,6 @@
 //! Chores of the project's developers: `cargo xtask …`.
 
+mod dist;
 mod fetch;
 mod fuzz;
 mod loom;
@@ -33,6 +34,8 @@ enum Chore {
     Bless(BlessArguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
+    /// Build all files of a release in target/dist, and check them; publish nothing
+    Dist(dist::Arguments),
     /// Fetch libraries of others with which tests run, into a cache
     Fetch(fetch::Arguments),
     /// Fuzz every reader of bytes from outside
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
+        Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Fetch(arguments) => fetch::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Kernels(arguments) => kernels::run(&arguments),

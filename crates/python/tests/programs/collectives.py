@@ -10,7 +10,8 @@ import traceback
 import torch
 import torch.distributed as dist
 
-import toporing.torch  # noqa: F401
+import toporing
+import toporing.torch
 
 dist.init_process_group("topo")
 RANK, RANKS = dist.get_rank(), dist.get_world_size()
@@ -297,6 +298,9 @@ def messages_around_a_ring():
 
 @case
 def receive_from_any():
+    if not hasattr(toporing._native.Comm, "start_receive_any"):
+        print("not run: the runtime cannot receive from any rank")
+        return
     if RANK == 0:
         sources = set()
         for _ in range(RANKS - 1):
