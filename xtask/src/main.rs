@@ -12,6 +12,7 @@ mod probing;
 mod replay;
 mod scale;
 mod timing;
+mod torch_peers;
 mod web;
 
 use std::process::ExitCode;
@@ -68,6 +69,8 @@ enum Chore {
     Tidy,
     /// Time planning beside NCCL's own code
     Timing(timing::Arguments),
+    /// Time collectives of PyTorch beside Gloo
+    TorchPeers(torch_peers::Arguments),
     /// Build the page that plans in the browser: target/web/topo.html
     Web,
 }
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Chore::ThreadSanitizer => sanitize::run_shared(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
+        Chore::TorchPeers(arguments) => torch_peers::run(&arguments),
         Chore::Web => web::run(),
     };
     match done {

@@ -13,9 +13,9 @@ const GLIBC: &str = "2.28";
 
 /// What builds, by pip.
 const PACKAGES: [&str; 4] = [
-    "maturin==1.14.*",
-    "ziglang==0.16.*",
-    "cargo-zigbuild==0.23.*",
+    "maturin==1.16.*",
+    "ziglang==0.17.*",
+    "cargo-zigbuild==0.24.*",
     "auditwheel==6.*",
 ];
 
