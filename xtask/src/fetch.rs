@@ -1,6 +1,7 @@
 //! `cargo xtask fetch`: libraries of others with which tests run, into a cache in `target`.
 
 mod drivers;
+mod torch;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,11 @@ enum What {
     },
     /// NVIDIA's driver libraries 535 and 550, from Debian's packages by apt-get: NVIDIA's license
     Drivers,
+    /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
+    Torch {
+        /// A version; none: the newest
+        version: Option<String>,
+    },
 }
 
 /// Fetches what is not there yet.
@@ -35,6 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.what {
         What::Nccl { versions } => nccl(versions),
         What::Drivers => drivers::fetch(),
+        What::Torch { version } => torch::fetch(version.as_deref()),
     }
 }
 

@@ -46,7 +46,7 @@
 //!
 //! In reading order: `communicator`, `collectives`, `group`, `background`, `request`, `engine`,
 //! [`backend`], [`memory`], [`registered`], `callers_memory`, [`connections`], [`transport`],
-//! [`network`], [`supervisor`], [`bootstrap`], [`check`], [`suite`], [`error`].
+//! [`network`], [`supervisor`], [`interrupt`], [`bootstrap`], [`check`], [`suite`], [`error`].
 
 pub mod backend;
 mod background;
@@ -61,6 +61,7 @@ mod element;
 mod engine;
 pub mod error;
 mod group;
+pub mod interrupt;
 pub mod memory;
 pub mod network;
 mod offered;
