@@ -71,11 +71,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
-    /// Forgets the memory of work that is done.
-    fn forget_done(&self) {
+    /// Forgets the memory of work that is done. To ask about transfers starts them, which only
+    /// collectives may do.
+    fn forget(&self, asks: bool) {
         let mut kept = lock(&self.kept);
         while let Some((outcome, _)) = kept.front()
-            && outcome.wait(Some(Duration::ZERO)).is_some()
+            && (outcome.is_known() || asks && outcome.wait(Some(Duration::ZERO)).is_some())
         {
             kept.pop_front();
         }
@@ -169,6 +170,7 @@ impl Comm {
         launches: &[Launch],
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
+        inner.forget(true);
         let numbers = launches.iter().map(|it| inner.comm.start(*it));
         let numbers: Result<Vec<u64>, Fault> = numbers.collect();
         Ok(Self::kept(inner, numbers.map_err(exception)?, keep))
@@ -177,7 +179,6 @@ impl Comm {
     fn kept(inner: &Arc<Inner>, numbers: Vec<u64>, keep: Option<Py<PyAny>>) -> Work {
         let work = Work::new(&inner.comm, &inner.notifier, numbers);
         if let Some(keep) = keep {
-            inner.forget_done();
             lock(&inner.kept).push_back((Arc::clone(&work.outcome), keep));
         }
         work
@@ -188,6 +189,7 @@ impl Comm {
         transfers: Vec<TransferNumbers>,
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
+        inner.forget(false);
         let transfers = transfers.into_iter().map(transfer);
         let numbers = transfers.map(|it| inner.comm.start_transfer(it));
         let numbers: Result<Vec<u64>, Fault> = numbers.collect();
