@@ -9,7 +9,7 @@ use program::{Collective, Protocol, Reduction};
 use program::{Schedule, Transfer};
 
 use crate::model::Prediction;
-use crate::profile::{MeasuredChoice, Profile};
+use crate::profile::{MeasuredChoice, Profile, STAGED_PIECE_BYTES};
 use crate::work::{steps, work};
 
 /// A choice for a request, with its expected time.
@@ -181,10 +181,6 @@ pub fn serves(request: &Request, choice: &Choice, shape: CommunicatorShape) -> b
 pub fn pays(choice: &Choice, shape: CommunicatorShape) -> bool {
     choice.transfer != Transfer::Staged || shape.buffers != BufferAccess::Mapped
 }
-
-/// Most bytes of a piece of scratch memory, so that what is copied there is still in a cache when
-/// others read it.
-pub const STAGED_PIECE_BYTES: u32 = 256 << 10;
 
 /// All choices for a request, each with one channel.
 pub fn choices(request: &Request, shape: CommunicatorShape) -> Vec<Choice> {

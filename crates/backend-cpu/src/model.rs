@@ -170,7 +170,7 @@ impl Model {
             Protocol::Ll128 => by.ll128,
             Protocol::Simple => by.simple,
         };
-        // What is accessed in place lies in another process, but for the own operand of a reduction.
+        // What is accessed in place lies in another process, but for own operands.
         let by_kernel = match choice.transfer {
             it if !it.accesses_buffers() || buffers == BufferAccess::Mapped => 0.0,
             _ => {

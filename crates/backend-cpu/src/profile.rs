@@ -13,7 +13,6 @@ use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::choose::STAGED_PIECE_BYTES;
 use crate::model::Model;
 
 /// Version of the file format.
@@ -21,6 +20,10 @@ pub const FORMAT: u32 = 3;
 
 /// The built-in profile.
 pub const DEFAULT_TOML: &str = include_str!("../profiles/default.toml");
+
+/// Most bytes of a piece of scratch memory, so that what is copied there is still in a cache when
+/// others read it.
+pub const STAGED_PIECE_BYTES: u32 = 256 << 10;
 
 /// A cost profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -149,6 +149,21 @@ int topo_start_send(topo_comm *comm, const void *input, size_t count, int type, 
 int topo_start_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from,
                        uint64_t *work);
 
+/* An all-to-all with counts for each rank: sent[i] elements for rank i, received[i] from it, one
+ * block behind the other. Input and output must not overlap. */
+int topo_all_to_all_v(topo_comm *comm, const void *input, const size_t *sent, void *output,
+                      const size_t *received, int type);
+int topo_start_all_to_all_v(topo_comm *comm, const void *input, const size_t *sent, void *output,
+                            const size_t *received, int type, uint64_t *work);
+
+/* The longest wait for another rank of the calls that follow; 0: that of the options. All ranks
+ * set the same. A wait that is over ends the communicator (TOPO_TIMEOUT). */
+int topo_comm_timeout(topo_comm *comm, uint32_t timeout_ms);
+
+/* Says where the next call of this thread is; TOPO_DEBUG names it when ranks disagree. With
+ * TOPO_CALL_SITES defined before this header, the calls below say it by themselves. */
+int topo_call_site(const char *file, uint32_t line);
+
 /* A group: topo_send and topo_receive in between return at once, and topo_group_end runs all of
  * them together. No order of them waits for each other. */
 int topo_group_start(topo_comm *comm);
@@ -166,6 +181,14 @@ int topo_free(topo_comm *comm, void *memory);
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifdef TOPO_CALL_SITES
+#define topo_run(...) (topo_call_site(__FILE__, __LINE__), topo_run(__VA_ARGS__))
+#define topo_start(...) (topo_call_site(__FILE__, __LINE__), topo_start(__VA_ARGS__))
+#define topo_send(...) (topo_call_site(__FILE__, __LINE__), topo_send(__VA_ARGS__))
+#define topo_receive(...) (topo_call_site(__FILE__, __LINE__), topo_receive(__VA_ARGS__))
+#define topo_group_end(...) (topo_call_site(__FILE__, __LINE__), topo_group_end(__VA_ARGS__))
 #endif
 
 #endif

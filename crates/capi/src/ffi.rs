@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use communicator::{Arguments, Code, Comm, Fault, Launch, Reduction, Transfer, bytes};
+use communicator::{Arguments, Code, Comm, Fault, Launch, Reduction};
+
+use communicator::call_site;
 
 use crate::last::call;
 use crate::numbers;
@@ -197,103 +199,29 @@ pub unsafe extern "C" fn topo_start(
     })
 }
 
-/// Sends to a rank.
-///
-/// # Safety
-/// `comm` is null or a communicator, and `input` is null or as long as `count` elements until the
-/// call, or that of [`topo_group_end`], returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_send(
-    comm: *const Comm,
-    input: *const c_void,
-    count: usize,
-    element: c_int,
-    to: u32,
-) -> c_int {
-    call(|| {
-        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
-        // SAFETY: the caller says that it is a communicator.
-        unsafe { of(comm) }?.transfer(transfer)
-    })
-}
-
-/// Receives from a rank.
-///
-/// # Safety
-/// As for [`topo_send`]; nobody else uses `output`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_receive(
-    comm: *const Comm,
-    output: *mut c_void,
-    count: usize,
-    element: c_int,
-    from: u32,
-) -> c_int {
-    call(|| {
-        let transfer = transfer(output, count, element, from, false)?;
-        // SAFETY: the caller says that it is a communicator.
-        unsafe { of(comm) }?.transfer(transfer)
-    })
-}
-
-/// Starts to send to a rank.
-///
-/// # Safety
-/// As for [`topo_send`], until a wait or a test said that it is done; `work` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_start_send(
-    comm: *const Comm,
-    input: *const c_void,
-    count: usize,
-    element: c_int,
-    to: u32,
-    work: *mut u64,
-) -> c_int {
-    call(|| {
-        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
-        // SAFETY: the caller says that both are valid.
-        unsafe { start_transfer(comm, transfer, work) }
-    })
-}
-
-/// Starts to receive from a rank.
-///
-/// # Safety
-/// As for [`topo_start_send`]; nobody else uses `output`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_start_receive(
-    comm: *const Comm,
-    output: *mut c_void,
-    count: usize,
-    element: c_int,
-    from: u32,
-    work: *mut u64,
-) -> c_int {
-    call(|| {
-        let transfer = transfer(output, count, element, from, false)?;
-        // SAFETY: the caller says that both are valid.
-        unsafe { start_transfer(comm, transfer, work) }
-    })
-}
-
-/// Begins a group of sends and receives.
+/// Sets the longest wait of the calls that follow, ms; 0 is that of the options.
 ///
 /// # Safety
 /// `comm` is null or a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_group_start(comm: *const Comm) -> c_int {
+pub unsafe extern "C" fn topo_comm_timeout(comm: *const Comm, timeout_ms: u32) -> c_int {
+    let longest = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()));
     // SAFETY: the caller says that it is a communicator.
-    call(|| unsafe { of(comm) }?.begin_group())
+    call(|| unsafe { of(comm) }?.set_longest_wait(longest))
 }
 
-/// Runs the transfers of the group together.
+/// Says where the next call of this thread is.
 ///
 /// # Safety
-/// `comm` is null or a communicator, and the buffers of the group are as they were given.
+/// `file` is null or ends with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_group_end(comm: *const Comm) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    call(|| unsafe { of(comm) }?.end_group())
+pub unsafe extern "C" fn topo_call_site(file: *const c_char, line: u32) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it ends with a zero.
+        let file = unsafe { options::text(file) }.ok_or_else(|| null("file"))?;
+        call_site::set(&file, line);
+        Ok(Code::Ok)
+    })
 }
 
 /// Asks whether work is done: `TOPO_OK`, `TOPO_PENDING` or its error. Any thread may ask.
@@ -362,20 +290,25 @@ pub unsafe extern "C" fn topo_free(comm: *const Comm, memory: *mut c_void) -> c_
     })
 }
 
-fn null(what: &str) -> Fault {
+/// The fault of a null pointer.
+pub fn null(what: &str) -> Fault {
     Fault::invalid(format!("{what} is null"))
 }
 
+/// The communicator at an address.
+///
 /// # Safety
 /// `comm` is null or a communicator.
-unsafe fn of<'a>(comm: *const Comm) -> Result<&'a Comm, Fault> {
+pub unsafe fn of<'a>(comm: *const Comm) -> Result<&'a Comm, Fault> {
     // SAFETY: the caller says so.
     unsafe { comm.as_ref() }.ok_or_else(|| null("comm"))
 }
 
+/// Stores a result of the call.
+///
 /// # Safety
 /// `to` is null or writable.
-unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<Code, Fault> {
+pub unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<Code, Fault> {
     if to.is_null() {
         return Err(null(what));
     }
@@ -412,37 +345,6 @@ impl Given {
         };
         arguments.read(comm.shared.rank, comm.shared.ranks)
     }
-}
-
-fn transfer(
-    memory: *mut c_void,
-    count: usize,
-    of: c_int,
-    peer: u32,
-    sends: bool,
-) -> Result<Transfer, Fault> {
-    Ok(Transfer {
-        memory: memory.cast(),
-        bytes: bytes(count, numbers::element(of)?)?,
-        peer,
-        sends,
-    })
-}
-
-/// # Safety
-/// `comm` is null or a communicator; `work` is null or writable.
-unsafe fn start_transfer(
-    comm: *const Comm,
-    transfer: Transfer,
-    work: *mut u64,
-) -> Result<Code, Fault> {
-    if work.is_null() {
-        return Err(null("work"));
-    }
-    // SAFETY: the caller says that it is a communicator.
-    let number = unsafe { of(comm) }?.start_transfer(transfer)?;
-    // SAFETY: the caller says that it is writable.
-    unsafe { store(work, number, "work") }
 }
 
 /// # Safety

@@ -1,8 +1,10 @@
 //! The CPU runtime as a C library. `include/topo.h` describes each function to its callers.
 //!
-//! In reading order: [`ffi`] (the functions), [`last`] (the border), [`numbers`], [`options`].
+//! In reading order: [`ffi`] and [`transfers`] (the functions), [`last`] (the border), [`numbers`],
+//! [`options`].
 
 pub mod ffi;
 pub mod last;
 pub mod numbers;
 pub mod options;
+pub mod transfers;

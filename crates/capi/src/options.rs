@@ -110,7 +110,7 @@ pub fn write(id: &UniqueId) -> Result<topo_id, Fault> {
 ///
 /// # Safety
 /// It is null or ends with a zero.
-unsafe fn text(of: *const c_char) -> Option<String> {
+pub unsafe fn text(of: *const c_char) -> Option<String> {
     // SAFETY: the caller says so.
     (!of.is_null()).then(|| unsafe { CStr::from_ptr(of).to_string_lossy().into_owned() })
 }

@@ -83,6 +83,12 @@ impl<B: Backend> Engine<B> {
         self.own.bootstrap.rank()
     }
 
+    /// Sets the longest wait for another rank.
+    pub fn set_longest_wait(&mut self, longest: Duration) {
+        self.own.longest = longest;
+        self.own.connections.set_longest_wait(longest);
+    }
+
     /// Allocates memory that peers can access.
     pub fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, Error> {
         let allocated = self.own.registered.allocate(bytes);

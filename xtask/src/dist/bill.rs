@@ -96,8 +96,9 @@ mod tests {
         let needs =
             |name: &str, kind: Value| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] });
         let node = |name: &str, deps: Value| json!({ "id": name, "deps": deps });
+        let packages = ["topo", "used", "builds", "other"].map(package);
         let metadata = json!({
-            "packages": ["topo", "used", "builds", "other"].map(package),
+            "packages": packages,
             "resolve": { "nodes": [
                 node("topo", json!([needs("used", Value::Null), needs("builds", json!("build"))])),
                 node("used", json!([])),

@@ -197,8 +197,8 @@ pub struct RunArguments {
     /// Only this protocol: LL, LL128, Simple
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<Protocol>,
-    /// How data moves: fifo, direct (from buffer to buffer), or hierarchical (direct on each host,
-    /// fifo between their leaders)
+    /// How data moves: fifo, direct (from buffer to buffer), staged (through scratch memory that
+    /// peers read), or hierarchical (direct on each host, fifo between their leaders)
     #[arg(long, value_name = "NAME")]
     pub transfer: Option<Transfer>,
     /// Channels, at most those of the plan

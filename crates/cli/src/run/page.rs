@@ -71,7 +71,7 @@ fn places(report: &RunReport) -> String {
         match (spec.processes, on_gpus) {
             (true, true) => "processes",
             (true, false) if spec.callers_memory => {
-                "SHM: one process each; the kernel copies from and to each other's buffers"
+                "SHM: one process each, with buffers that the others do not map"
             }
             (true, false) => "SHM: one process each, which map each other's buffers",
             (false, true) => "threads of one process",

@@ -184,7 +184,8 @@ pub fn reduce(pieces: Pieces, operands: &[Operand], destinations: &[Operand]) ->
     .steps()
 }
 
-/// All-reduce through scratch memory, also in place: every rank copies its input to scratch memory and reduces all copies.
+/// All-reduce through scratch memory, also in place: every rank copies its input to scratch memory
+/// and reduces all copies.
 ///
 /// Scratch memory holds one window, so each turn needs its own exchange of signals.
 pub fn one_shot(place: &ChannelMember<'_>) -> ChannelLanes {
