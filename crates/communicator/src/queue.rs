@@ -70,7 +70,9 @@ pub struct Queue {
     faults: HashMap<u64, Fault>,
     /// Transfers since `topo_group_start`.
     pub group: Option<Vec<Transfer>>,
-    /// Whether the thread runs.
+    /// Whether a thread runs a job that it took.
+    is_running: bool,
+    /// Whether the background thread exists.
     pub has_worker: bool,
     /// Whether the thread should end when nothing is left.
     pub ends: bool,
@@ -122,6 +124,7 @@ impl Queue {
             }
         }
         self.done = last;
+        self.is_running = false;
     }
 
     /// The last number given out.
@@ -137,8 +140,13 @@ impl Queue {
         })
     }
 
-    /// Takes the next job, with its last number.
-    pub fn pop(&mut self) -> Option<(u64, Job)> {
+    /// Takes the next job up to this number, with its last number, unless a thread runs one.
+    pub fn take(&mut self, most: u64) -> Option<(u64, Job)> {
+        let is_next = self.jobs.front().is_some_and(|(last, _)| *last <= most);
+        if self.is_running || !is_next {
+            return None;
+        }
+        self.is_running = true;
         self.jobs.pop_front()
     }
 
@@ -184,6 +192,22 @@ mod tests {
         assert!(!queue.is_idle() && !queue.is_held(second));
         let lasts: Vec<u64> = queue.jobs.iter().map(|(last, _)| *last).collect();
         assert_eq!(lasts, [2, 3]);
+    }
+
+    #[test]
+    fn one_thread_at_a_time_takes_a_job() {
+        let mut queue = Queue::default();
+        let job = || Job {
+            work: Work::Group(Vec::new()),
+            call: call(),
+        };
+        let (first, second) = (queue.push(job()), queue.push(job()));
+        assert!(queue.take(0).is_none());
+        assert_eq!(queue.take(second).map(|(last, _)| last), Some(first));
+        assert!(queue.take(second).is_none());
+        queue.finish(first, None);
+        assert!(queue.take(first).is_none());
+        assert!(queue.take(u64::MAX).is_some());
     }
 
     #[test]

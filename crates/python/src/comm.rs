@@ -54,6 +54,12 @@ pub fn unique_id(interfaces: Option<String>) -> PyResult<String> {
     Ok(id.to_string())
 }
 
+/// Says where the next call of this thread is, for errors in debug mode.
+#[pyfunction]
+pub fn call_site(file: &str, line: u32) {
+    communicator::call_site::set(file, line);
+}
+
 /// What a communicator's calls share.
 struct Inner {
     /// The communicator.
@@ -173,7 +179,11 @@ impl Comm {
         inner.forget(true);
         let numbers = launches.iter().map(|it| inner.comm.start(*it));
         let numbers: Result<Vec<u64>, Fault> = numbers.collect();
-        Ok(Self::kept(inner, numbers.map_err(exception)?, keep))
+        let numbers = numbers.map_err(exception)?;
+        // All are marked as seen, whether one was not or several.
+        let unseen = launches.iter().filter(|it| !inner.is_seen(it)).count();
+        let last = numbers.last().copied().filter(|_| unseen == 0);
+        Ok(Self::kept(inner, numbers, keep).runs_here(last))
     }
 
     fn kept(inner: &Arc<Inner>, numbers: Vec<u64>, keep: Option<Py<PyAny>>) -> Work {
@@ -270,11 +280,36 @@ impl Comm {
 
     /// Runs sends and receives together.
     fn transfer(&self, py: Python<'_>, transfers: Vec<TransferNumbers>) -> PyResult<()> {
-        let work = Self::start_transfer_numbers(&self.open()?, transfers, None)?;
+        let work = self.start_group(transfers, None)?;
         py.detach(|| work.wait_or_abort(None)).map(|_| ())
     }
 
-    /// Starts sends and receives. `keep` is an object that owns their memory.
+    /// Starts sends and receives that run together, at once. `keep` is an object that owns their
+    /// memory.
+    #[pyo3(signature = (transfers, keep=None))]
+    fn start_group(
+        &self,
+        transfers: Vec<TransferNumbers>,
+        keep: Option<Py<PyAny>>,
+    ) -> PyResult<Work> {
+        let inner = self.open()?;
+        inner.forget(true);
+        let transfers = transfers.into_iter().map(transfer).collect();
+        let number = inner.comm.start_group(transfers).map_err(exception)?;
+        Ok(Self::kept(&inner, vec![number], keep))
+    }
+
+    /// Sets the longest wait for another rank, in seconds, of the calls that follow; none: that of
+    /// joining.
+    #[pyo3(signature = (seconds=None))]
+    fn set_timeout(&self, seconds: Option<f64>) -> PyResult<()> {
+        let longest = seconds.map(|it| Duration::try_from_secs_f64(it).unwrap_or_default());
+        let set = self.open()?.comm.set_longest_wait(longest);
+        set.map(|_| ()).map_err(exception)
+    }
+
+    /// Starts sends and receives, which run together with later ones when somebody waits. `keep` is
+    /// an object that owns their memory.
     #[pyo3(signature = (transfers, keep=None))]
     fn start_transfers(
         &self,

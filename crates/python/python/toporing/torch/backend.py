@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from datetime import timedelta
 from typing import Any, Callable
 
@@ -63,6 +64,7 @@ class Operations:
         except _ERRORS as error:
             raise failed(str(error)) from None
         self._run = self._comm.run
+        self._debug = chosen["debug"]
         self._token = torch.zeros(1, dtype=torch.uint8)
 
     # Launching
@@ -76,6 +78,8 @@ class Operations:
         after: Callable[[], None] | None = None,
     ) -> dist.Work:
         """Runs collectives now, or in the background if the caller asks for that."""
+        if self._debug:
+            _say_place()
         try:
             if getattr(options, "asyncOp", True):
                 return Started(self._comm.start(launches, keep), result, after)
@@ -96,9 +100,11 @@ class Operations:
         after: Callable[[], None] | None = None,
     ) -> dist.Work:
         """Runs sends and receives together, now or in the background."""
+        if self._debug:
+            _say_place()
         try:
             if getattr(options, "asyncOp", True):
-                return Started(self._comm.start_transfers(transfers, keep), result, after)
+                return Started(self._comm.start_group(transfers, keep), result, after)
             self._comm.transfer(transfers)
         except _ERRORS as error:
             raise failed(str(error)) from None
@@ -108,17 +114,24 @@ class Operations:
 
     # Reductions
 
-    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work | None:
         tensor = tensors[0]
         operation, number = OPERATIONS.get(opts.reduceOp.op), TYPES.get(tensor.dtype)
-        plain = operation is not None and number is not None and tensor.dtype is not torch.bool
-        if plain and tensor.is_contiguous() and tensor.is_cpu and not getattr(opts, "asyncOp", True):
+        plain = operation is not None and number is not None and not self._debug
+        if (
+            plain
+            and not getattr(opts, "asyncOp", True)
+            and tensor.dtype is not torch.bool
+            and tensor.is_cpu
+            and tensor.is_contiguous()
+        ):
             at = tensor.data_ptr()
             try:
                 self._run(ALL_REDUCE, at, at, tensor.numel(), number, operation)
             except _ERRORS as error:
                 raise failed(str(error)) from None
-            return Done(tensors)
+            # torch takes nothing for a call that is done.
+            return None
         return self.allreduce_coalesced(tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
@@ -312,7 +325,7 @@ class Operations:
     def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> dist.Work:
         _check_tag(tag)
         used = memory.contiguous(tensors[0])
-        return self._move(None, [(used.data_ptr(), size(used), to, True)], tensors, used)
+        return self._message((used.data_ptr(), size(used), to, True), tensors, used)
 
     def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> dist.Work:
         _check_tag(tag)
@@ -320,7 +333,23 @@ class Operations:
         made = memory.room(tensor)
         copies = [(tensor, made)] if made is not tensor else []
         transfer = (made.data_ptr(), size(made), source, False)
-        return self._move(None, [transfer], tensors, made, _copy_back(copies))
+        return self._message(transfer, tensors, made, _copy_back(copies))
+
+    def _message(
+        self,
+        transfer: tuple[int, int, int, bool],
+        result: Any,
+        keep: Any,
+        after: Callable[[], None] | None = None,
+    ) -> dist.Work:
+        """Starts a message. It runs with those that follow when somebody waits for one of them, so
+        that no order of them waits for each other."""
+        if self._debug:
+            _say_place()
+        try:
+            return Started(self._comm.start_transfers([transfer], keep), result, after)
+        except _ERRORS as error:
+            raise failed(str(error)) from None
 
     # Barriers
 
@@ -372,6 +401,14 @@ class Operations:
         except RuntimeError:
             return None
         return self._store.get(key).decode()
+
+    # Limits
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Limits the waits of the calls that follow."""
+        self._comm.set_timeout(timeout.total_seconds())
+
+    _set_default_timeout = set_timeout
 
     # The end
 
@@ -439,6 +476,17 @@ def _splits(given: list[int], tensor: torch.Tensor, ranks: int) -> list[int]:
             f"{ranks} ranks"
         )
     return list(given)
+
+
+def _say_place() -> None:
+    """Tells the runtime which line of the user's calls, for errors in debug mode."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(("toporing.", "torch.")):
+            break
+        frame = frame.f_back
+    _native.call_site(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _check_tag(tag: int) -> None:
