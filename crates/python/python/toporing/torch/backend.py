@@ -13,7 +13,7 @@ import torch.distributed as dist
 from toporing import _native
 from toporing._settings import settings
 from toporing.torch import tensors as memory
-from toporing.torch.tensors import BYTES, OPERATIONS, TYPES, size
+from toporing.torch.tensors import BYTES, OPERATIONS, PLAIN_TYPES, SUM, size
 from toporing.torch.work import Done, Started, failed
 
 _COLLECTIVES = {name: number for number, name in enumerate(_native.COLLECTIVES)}
@@ -115,19 +115,20 @@ class Operations:
     # Reductions
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work | None:
+        # The calls that everybody makes, at little cost; asking an operation for its kind has much.
         tensor = tensors[0]
-        operation, number = OPERATIONS.get(opts.reduceOp.op), TYPES.get(tensor.dtype)
-        plain = operation is not None and number is not None and not self._debug
+        number = PLAIN_TYPES.get(tensor.dtype)
         if (
-            plain
+            number is not None
+            and opts.reduceOp == SUM
             and not getattr(opts, "asyncOp", True)
-            and tensor.dtype is not torch.bool
             and tensor.is_cpu
             and tensor.is_contiguous()
+            and not self._debug
         ):
             at = tensor.data_ptr()
             try:
-                self._run(ALL_REDUCE, at, at, tensor.numel(), number, operation)
+                self._run(ALL_REDUCE, at, at, tensor.numel(), number)
             except _ERRORS as error:
                 raise failed(str(error)) from None
             # torch takes nothing for a call that is done.
