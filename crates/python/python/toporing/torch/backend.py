@@ -27,6 +27,10 @@ ALL_TO_ALL = _COLLECTIVES["AllToAll"]
 _ERRORS = (_native.CommError, ValueError)
 
 
+#: Groups that were not shut down. What wraps a backend may hold its C++ half alone.
+_OPEN: set[Any] = set()
+
+
 class Store:
     """How the ranks of a group meet: rank 0 writes the id, the others read it."""
 
@@ -53,6 +57,7 @@ class Operations:
         self._rank, self._ranks = rank, ranks
         self._store = store
         self._barriers = 0
+        self._sequence = 0
         chosen = settings(os.environ)
         longest = 600.0 if timeout is None else timeout.total_seconds()
         make = lambda: _native.unique_id(chosen["interfaces"])  # noqa: E731
@@ -66,6 +71,7 @@ class Operations:
         self._run = self._comm.run
         self._debug = chosen["debug"]
         self._token = torch.zeros(1, dtype=torch.uint8)
+        _OPEN.add(self)
 
     # Launching
 
@@ -78,6 +84,7 @@ class Operations:
         after: Callable[[], None] | None = None,
     ) -> dist.Work:
         """Runs collectives now, or in the background if the caller asks for that."""
+        self._sequence += 1
         if self._debug:
             _say_place()
         try:
@@ -100,6 +107,7 @@ class Operations:
         after: Callable[[], None] | None = None,
     ) -> dist.Work:
         """Runs sends and receives together, now or in the background."""
+        self._sequence += 1
         if self._debug:
             _say_place()
         try:
@@ -419,12 +427,20 @@ class Operations:
 
     def shutdown(self) -> None:
         """Waits for what was started, and leaves the group."""
+        _OPEN.discard(self)
         try:
             self._comm.close()
         except _ERRORS as error:
             raise failed(str(error)) from None
 
     # Facts
+
+    def _set_sequence_number_for_group(self) -> None:
+        """All ranks begin with 0."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        """How many calls were made, for torch's debug mode."""
+        return self._sequence
 
     def getBackendName(self) -> str:
         return "topo"
