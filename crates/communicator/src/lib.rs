@@ -2,8 +2,9 @@
 //! at a time, a queue of what was started, abort from any thread, forks, splitting.
 //!
 //! In reading order: [`error`], [`options`], [`request`], [`exchange`], [`call_site`], [`comm`],
-//! [`queue`], [`compare`], [`split`].
+//! [`queue`], `background`, [`compare`], [`split`].
 
+mod background;
 pub mod call_site;
 pub mod comm;
 pub mod compare;
