@@ -64,7 +64,9 @@ pub struct Queue {
     faults: HashMap<u64, Fault>,
     /// Transfers since `topo_group_start`.
     pub group: Option<Vec<Transfer>>,
-    /// Whether the thread runs.
+    /// Whether a thread runs what it took.
+    pub is_running: bool,
+    /// Whether the background thread exists.
     pub has_worker: bool,
     /// Whether transfers without another end should be given up.
     pub drains: bool,
@@ -108,12 +110,14 @@ impl Queue {
         })
     }
 
-    /// Takes the next job, with its number, if it is a group of transfers.
-    pub fn pop_group(&mut self) -> Option<(u64, Vec<Transfer>, Call)> {
+    /// Takes the next job, with its number, if it is a group of transfers, and no other thread runs
+    /// anything. `own` says that what runs is the caller's.
+    pub fn pop_group(&mut self, own: bool) -> Option<(u64, Vec<Transfer>, Call)> {
         let is_group = |(_, job): &(u64, Job)| matches!(job.work, Work::Group(_));
-        if !self.jobs.front().is_some_and(is_group) {
+        if self.is_running && !own || !self.jobs.front().is_some_and(is_group) {
             return None;
         }
+        self.is_running = true;
         match self.jobs.pop_front()? {
             (
                 number,
@@ -126,8 +130,19 @@ impl Queue {
         }
     }
 
-    /// Takes the next job, with its number.
-    pub fn pop(&mut self) -> Option<(u64, Job)> {
+    /// Whether a job can begin.
+    pub fn has_next(&self) -> bool {
+        !self.is_running && !self.jobs.is_empty()
+    }
+
+    /// Takes the next job up to this number, if it is a collective and no thread runs anything.
+    pub fn take_collective(&mut self, most: u64) -> Option<(u64, Job)> {
+        let is_next =
+            |(number, job): &(u64, Job)| *number <= most && matches!(job.work, Work::Collective(_));
+        if self.is_running || !self.jobs.front().is_some_and(is_next) {
+            return None;
+        }
+        self.is_running = true;
         self.jobs.pop_front()
     }
 }
@@ -136,12 +151,15 @@ impl Queue {
 mod tests {
     use super::*;
 
-    #[test]
-    fn jobs_end_in_any_order_and_an_error_is_told_once() {
-        let call = || Call {
+    fn call() -> Call {
+        Call {
             longest: Duration::from_secs(1),
             place: String::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn jobs_end_in_any_order_and_an_error_is_told_once() {
         let mut queue = Queue::default();
         let group = || Job {
             work: Work::Group(Vec::new()),
@@ -153,7 +171,7 @@ mod tests {
             queue.push(group()),
         ];
         assert_eq!(numbers, [1, 2, 3]);
-        assert_eq!(queue.pop_group().map(|it| it.0), Some(1));
+        assert_eq!(queue.pop_group(false).map(|it| it.0), Some(1));
         queue.finish(3, Some(&Fault::invalid("wrong")));
         assert!(queue.ended(1).is_none() && queue.ended(2).is_none());
         assert!(queue.ended(3).is_some_and(|it| it.is_err()));
@@ -162,5 +180,26 @@ mod tests {
         assert!(!queue.is_idle());
         queue.finish(2, None);
         assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn one_thread_at_a_time_takes_what_it_runs() {
+        let mut queue = Queue::default();
+        let group = Job {
+            work: Work::Group(Vec::new()),
+            call: call(),
+        };
+        queue.push(group);
+        assert!(queue.take_collective(u64::MAX).is_none());
+        assert!(queue.pop_group(false).is_some());
+        let group = Job {
+            work: Work::Group(Vec::new()),
+            call: call(),
+        };
+        queue.push(group);
+        assert!(!queue.has_next() && queue.pop_group(false).is_none());
+        assert!(queue.pop_group(true).is_some());
+        queue.is_running = false;
+        assert!(queue.pop_group(true).is_none());
     }
 }

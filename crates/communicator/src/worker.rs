@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ptr::{copy_nonoverlapping, null, null_mut};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use executor::{Communicator, Memory, OpenGroup};
 
 use crate::compare::{self, Header};
 use crate::error::{Code, Fault};
-use crate::queue::{Call, Transfer};
+use crate::queue::{Call, Queue, Transfer};
 use crate::shared::Shared;
 
 /// Transfers that have begun.
@@ -59,7 +60,8 @@ impl Shared {
         loop {
             self.news.store(false, Ordering::Release);
             let mut groups = Vec::new();
-            while let Some(group) = queue.pop_group() {
+            // Another thread may run a collective, which transfers that were started later follow.
+            while let Some(group) = queue.pop_group(!open.group.is_empty()) {
                 groups.push(group);
             }
             if groups.is_empty() && open.group.is_empty() {
@@ -67,27 +69,46 @@ impl Shared {
                     queue.finish(job, Some(&fault));
                     self.changed.notify_all();
                 }
-                match queue.pop() {
-                    Some((number, job)) => {
-                        drop(queue);
-                        let done = self.run(&job);
-                        queue = self.queue();
-                        queue.finish(number, done.as_ref().err());
-                        self.changed.notify_all();
-                    }
-                    None if queue.ends => return,
-                    None => queue = self.sleep(queue, open.patience()),
+                queue = self.run_collectives(queue, u64::MAX);
+                if queue.is_idle() && queue.ends {
+                    return;
+                }
+                if !queue.has_next() {
+                    queue = self.sleep(queue, open.patience());
                 }
                 continue;
             }
             drop(queue);
             let ended = self.run_open(&mut open, groups);
             queue = self.queue();
+            queue.is_running = !open.group.is_empty();
             for (job, done) in ended {
                 queue.finish(job, done.as_ref().err());
             }
             self.changed.notify_all();
         }
+    }
+
+    /// Runs collectives up to this number in the calling thread, unless another one runs something:
+    /// a thread that would only wait needs to wake no other one.
+    pub fn run_up_to(&self, number: u64) {
+        drop(self.run_collectives(self.queue(), number));
+    }
+
+    fn run_collectives<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        most: u64,
+    ) -> MutexGuard<'a, Queue> {
+        while let Some((number, job)) = queue.take_collective(most) {
+            drop(queue);
+            let done = self.run(&job);
+            queue = self.queue();
+            queue.is_running = false;
+            queue.finish(number, done.as_ref().err());
+            self.changed.notify_all();
+        }
+        queue
     }
 
     /// Adds transfers and runs until some are done or others are started. Returns the jobs that are
