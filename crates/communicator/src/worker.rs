@@ -61,7 +61,7 @@ impl Shared {
             self.news.store(false, Ordering::Release);
             let mut groups = Vec::new();
             // Another thread may run a collective, which transfers that were started later follow.
-            while let Some(group) = queue.pop_group(!open.group.is_empty()) {
+            while let Some(group) = queue.pop_group(!open.group.is_empty() || !groups.is_empty()) {
                 groups.push(group);
             }
             if groups.is_empty() && open.group.is_empty() {
