@@ -10,8 +10,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
-use rustix::fs::OFlags;
+use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 
 use crate::privacy::Privacy;
 
@@ -31,6 +30,17 @@ pub struct Sysfs {
     folder: Option<Dir>,
     log: Option<RefCell<Log>>,
 }
+
+/// Opening a FIFO does not wait for a writer.
+#[cfg(unix)]
+fn no_wait(options: &mut OpenOptions) {
+    use cap_std::fs::OpenOptionsExt;
+    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+}
+
+/// Folders of Windows have no FIFOs.
+#[cfg(not(unix))]
+fn no_wait(_: &mut OpenOptions) {}
 
 /// What was read so far.
 #[derive(Debug, Default)]
@@ -182,7 +192,7 @@ impl Sysfs {
             Ok(found) if found.is_file() => {
                 let mut options = OpenOptions::new();
                 options.read(true);
-                options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+                no_wait(&mut options);
                 folder.open_with(&full, &options)?
             }
             Ok(_) => return Ok(None),
