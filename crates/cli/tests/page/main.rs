@@ -10,7 +10,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
 
 /// What a reader does, one step after the other; each is a function of the script.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 11] = [
     "opens_and_plans",
     "a_dropped_file",
     "two_devices",
@@ -19,6 +19,8 @@ const STEPS: [&str; 9] = [
     "every_view",
     "a_shared_address",
     "a_broken_file",
+    "findings",
+    "measured_results",
     "a_long_log",
 ];
 

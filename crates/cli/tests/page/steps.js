@@ -74,6 +74,25 @@ async function a_broken_file() {
   await drop("broken.xml", "<system version=\"1\"><cpu");
   need("sentence", document.getElementById("status").classList.contains("error") && status_text().includes("broken.xml"));
 }
+async function findings() {
+  await change("machine", "dgx-h100");
+  await tab("Doctor");
+  need("machine without findings", text().includes("No findings."));
+  const cards = [1, 2].map((it) => `<pci busid="0000:0${it}:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="${8 * it}"><gpu dev="${it - 1}" sm="90" rank="${it - 1}" gdr="1"/></pci>`);
+  await drop("narrow.xml", `<system version="1"><cpu numaid="0" affinity="ff" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">${cards.join("")}</cpu></system>`);
+  need("narrow link", text().includes("T001") && text().includes("GPU0") && text().includes("x8"));
+}
+async function measured_results() {
+  await change("machine", "dgx-h100");
+  const row = (bytes, time) => `${bytes} ${bytes / 4} float sum -1 ${time} ${(bytes / time / 1e3).toFixed(2)} ${((bytes / time / 1e3) * 1.75).toFixed(2)} 0 ${time} ${(bytes / time / 1e3).toFixed(2)} ${((bytes / time / 1e3) * 1.75).toFixed(2)} 0`;
+  const ranks = Array.from({ length: 8 }, (_, it) => `#  Rank  ${it} Group  0 Pid    100 on      node1 device  ${it} [0000:${it}b:00] NVIDIA H100 80GB HBM3`);
+  const lines = ["# Collective test starting: all_reduce_perf", "# nThread 1 nGpus 8", "# Using devices", ...ranks, "#",
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong", "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)",
+    row(1 << 20, 60.0), row(1 << 24, 300.0), row(1 << 30, 4500.0)];
+  await drop("all_reduce.txt", lines.join("\n"));
+  need("measured rows", text().includes("AllReduce, nccl-tests, 8 ranks") && text().includes("1 GiB") && text().includes("predicted for 1 of dgx-h100"));
+  need("plot with both lines", document.querySelectorAll("svg.plot text").length >= 6 && text().includes("measured by predicted"));
+}
 async function a_long_log() {
   const line = "host1:7:9 [0] NCCL INFO Channel 00/02 :    0   1   2   3\n";
   await drop("job.log", "host1:7:7 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n" + line.repeat(Math.ceil(5e6 / line.length)));
