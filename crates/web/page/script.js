@@ -183,7 +183,7 @@ function plot(label, bytes, lines, broad) {
 }
 async function doctorView(view) {
   const { name, findings, warnings } = await ask({ do: "doctor", file: state.file });
-  view.append(element("h2", {}, name), element("p", {}, findings.length ? `${findings.length} findings` : "No findings."),
+  view.append(element("h2", {}, name), element("p", {}, findings.length === 0 ? "No findings." : `${findings.length} finding${findings.length > 1 ? "s" : ""}`),
     table(["id", "device", "what", "seen", "expected", "what to do"], findings.map((it) => [it.id, element("span", { title: it.devices.join(" ") }, it.device), it.title, it.seen, it.expected, it.advice])),
     ...warnings.map((it) => element("p", {}, it)));
 }
@@ -255,6 +255,7 @@ async function update() {
   $("view").replaceChildren(view);
   await remember();
   document.body.dataset.ready = String(number);
+  performance.mark(`ready ${number}`);
 }
 async function take(file) {
   const text = await file.text();
