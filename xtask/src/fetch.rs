@@ -1,5 +1,6 @@
 //! `cargo xtask fetch`: libraries of others with which tests run, into a cache in `target`.
 
+mod browser;
 mod drivers;
 
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ enum What {
     },
     /// NVIDIA's driver libraries 535 and 550, from Debian's packages by apt-get: NVIDIA's license
     Drivers,
+    /// A browser for the tests of the page: says which there is, or which packages bring one
+    Browser,
 }
 
 /// Fetches what is not there yet.
@@ -35,6 +38,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.what {
         What::Nccl { versions } => nccl(versions),
         What::Drivers => drivers::fetch(),
+        What::Browser => browser::fetch(),
     }
 }
 

@@ -253,9 +253,9 @@ async function update() {
   }
   if (number !== updates) return;
   $("view").replaceChildren(view);
+  performance.mark(`shown ${number}`);
   await remember();
   document.body.dataset.ready = String(number);
-  performance.mark(`ready ${number}`);
 }
 async function take(file) {
   const text = await file.text();
