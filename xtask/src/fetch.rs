@@ -2,6 +2,7 @@
 
 mod browser;
 mod drivers;
+mod torch;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,11 @@ enum What {
     Drivers,
     /// A browser for the tests of the page: says which there is, or which packages bring one
     Browser,
+    /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
+    Torch {
+        /// A version; none: the newest
+        version: Option<String>,
+    },
 }
 
 /// Fetches what is not there yet.
@@ -39,6 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         What::Nccl { versions } => nccl(versions),
         What::Drivers => drivers::fetch(),
         What::Browser => browser::fetch(),
+        What::Torch { version } => torch::fetch(version.as_deref()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Chores of the project's developers: `cargo xtask …`.
 
+mod dist;
 mod fetch;
 mod fuzz;
 mod laptops;
@@ -12,6 +13,7 @@ mod probing;
 mod replay;
 mod scale;
 mod timing;
+mod torch_peers;
 mod web;
 
 use std::process::ExitCode;
@@ -34,6 +36,8 @@ enum Chore {
     Bless(BlessArguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
+    /// Build all files of a release in target/dist, and check them; publish nothing
+    Dist(dist::Arguments),
     /// Fetch libraries of others with which tests run, into a cache
     Fetch(fetch::Arguments),
     /// Fuzz every reader of bytes from outside
@@ -69,6 +73,8 @@ enum Chore {
     Tidy,
     /// Time planning beside NCCL's own code
     Timing(timing::Arguments),
+    /// Time collectives of PyTorch beside Gloo
+    TorchPeers(torch_peers::Arguments),
     /// Build the page that plans in the browser: target/web/topo.html
     Web,
 }
@@ -86,6 +92,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
+        Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Fetch(arguments) => fetch::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Kernels(arguments) => kernels::run(&arguments),
@@ -102,6 +109,7 @@ fn main() -> ExitCode {
         Chore::ThreadSanitizer => sanitize::run_shared(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
+        Chore::TorchPeers(arguments) => torch_peers::run(&arguments),
         Chore::Web => web::run(),
     };
     match done {

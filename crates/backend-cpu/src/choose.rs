@@ -4,12 +4,12 @@
 //! logarithmic scales. For other numbers of ranks the model predicts them.
 
 use executor::backend::CommunicatorShape;
-use executor::{Choice, Request};
+use executor::{BufferAccess, Choice, Request};
 use program::{Collective, Protocol, Reduction};
 use program::{Schedule, Transfer};
 
 use crate::model::Prediction;
-use crate::profile::{MeasuredChoice, Profile};
+use crate::profile::{MeasuredChoice, Profile, STAGED_PIECE_BYTES};
 use crate::work::{steps, work};
 
 /// A choice for a request, with its expected time.
@@ -36,7 +36,7 @@ impl Profile {
     pub fn explain(&self, request: &Request, shape: CommunicatorShape) -> Vec<Explained> {
         let bytes = request.bytes(shape.ranks);
         let serving = |mut all: Vec<Explained>| {
-            all.retain(|it| serves(request, &it.choice, shape));
+            all.retain(|it| serves(request, &it.choice, shape) && pays(&it.choice, shape));
             all
         };
         let mut all = serving(self.measured(request.collective, shape, bytes));
@@ -64,7 +64,7 @@ impl Profile {
         }
         let same = |it: &Explained| {
             (it.choice.schedule, it.choice.transfer) == (choice.schedule, choice.transfer)
-                && (choice.transfer == Transfer::Direct || it.choice.protocol == choice.protocol)
+                && (!choice.transfer.has_protocol() || it.choice.protocol == choice.protocol)
         };
         Some(measured.into_iter().find(same)?.time_us)
     }
@@ -79,7 +79,9 @@ impl Profile {
         let measured = self.measured.iter().filter(|it| {
             let measured = (it.collective, it.ranks, it.hosts, it.threads);
             // Hosts of a network differ from hosts as which one machine acted.
-            measured == (collective, shape.ranks, 1, shape.one_process) && shape.hosts == 1
+            measured == (collective, shape.ranks, 1, shape.one_process)
+                && it.callers_memory == (shape.buffers == BufferAccess::Kernel)
+                && shape.hosts == 1
         });
         let explained = |it: &MeasuredChoice| {
             let choice = it.choice(self.channels.min(shape.channels))?;
@@ -156,7 +158,8 @@ pub fn serves(request: &Request, choice: &Choice, shape: CommunicatorShape) -> b
     let collective = request.collective;
     let reaches = match choice.transfer {
         Transfer::Fifo => true,
-        Transfer::Direct => shape.hosts == 1,
+        it if it.accesses_buffers() && shape.buffers == BufferAccess::Refused => false,
+        Transfer::Direct | Transfer::Staged => shape.hosts == 1,
         Transfer::Hierarchical => shape.even_hosts || !collective.splits_message(),
     };
     if !reaches || !choice.schedule.serves(collective, choice.transfer) {
@@ -165,9 +168,18 @@ pub fn serves(request: &Request, choice: &Choice, shape: CommunicatorShape) -> b
     // A direct transfer reads its sources in shape: it cannot multiply them first, they must not be
     // overwritten during the transfer, and the peers of a group have no buffer tables.
     let multiplies = collective.reduces() && request.reduction == Reduction::PreMultipliedSum;
-    let overwritten = collective == Collective::AllToAll && request.in_place && shape.ranks > 1;
+    let overwritten = collective == Collective::AllToAll
+        && request.in_place
+        && shape.ranks > 1
+        && choice.transfer.accesses_buffers();
     choice.transfer == Transfer::Fifo
         || !(multiplies || overwritten || collective == Collective::SendRecv)
+}
+
+/// Whether a choice can be the fastest: copies to scratch memory only pay where peers cannot map
+/// the buffers.
+pub fn pays(choice: &Choice, shape: CommunicatorShape) -> bool {
+    choice.transfer != Transfer::Staged || shape.buffers != BufferAccess::Mapped
 }
 
 /// All choices for a request, each with one channel.
@@ -181,16 +193,19 @@ pub fn choices(request: &Request, shape: CommunicatorShape) -> Vec<Choice> {
 fn all_choices(collective: Collective) -> impl Iterator<Item = Choice> {
     let choices = Schedule::ALL.into_iter().flat_map(|schedule| {
         Transfer::ALL.into_iter().flat_map(move |transfer| {
-            // A direct transfer has no protocol; it is listed once.
+            // A transfer without a protocol is listed once.
             let protocols = Protocol::ALL.into_iter();
             let once =
-                protocols.filter(move |it| transfer != Transfer::Direct || *it == Protocol::Simple);
+                protocols.filter(move |it| transfer.has_protocol() || *it == Protocol::Simple);
             once.map(move |protocol| Choice {
                 schedule,
                 transfer,
                 protocol,
                 channels: 1,
-                piece_bytes: 0,
+                piece_bytes: match transfer {
+                    Transfer::Staged => STAGED_PIECE_BYTES,
+                    _ => 0,
+                },
             })
         })
     });
@@ -232,9 +247,16 @@ mod tests {
     fn every_collective_has_a_choice() {
         let profile = Profile::default();
         let flags = [false, true];
+        let accesses = [
+            BufferAccess::Mapped,
+            BufferAccess::Kernel,
+            BufferAccess::Refused,
+        ];
+        let mut accesses = accesses.into_iter().cycle();
         for ranks in [1, 2, 3, 16, 64, 65, 100, 256, 1000, 4096] {
             for (hosts, cores) in [(1, 1), (1, 2), (1, 128), (2, 2), (8, 2), (ranks, 2)] {
                 for (one_process, in_place) in flags.map(|it| flags.map(|by| (it, by))).concat() {
+                    let buffers = accesses.next().unwrap_or_default();
                     let shape = CommunicatorShape {
                         ranks,
                         one_process,
@@ -242,6 +264,7 @@ mod tests {
                         even_hosts: ranks.is_multiple_of(hosts.min(ranks)),
                         channels: 2,
                         crowd: Crowd { ranks, cores },
+                        buffers,
                     };
                     for collective in Collective::ALL {
                         for reduction in [Reduction::Sum, Reduction::PreMultipliedSum] {

@@ -66,7 +66,7 @@ impl Model {
 mod tests {
     use executor::backend::CommunicatorShape;
     use executor::bootstrap::Crowd;
-    use executor::{Choice, Request};
+    use executor::{BufferAccess, Choice, Request};
     use program::{Collective, ElementType, Reduction, Schedule};
 
     use super::*;
@@ -131,6 +131,7 @@ mod tests {
                 even_hosts: true,
                 channels: 2,
                 crowd: Crowd { ranks, cores: 2 },
+                buffers: BufferAccess::Mapped,
             };
             profile.choose(&request, shape)
         };

@@ -11,7 +11,7 @@ use shared_memory::{Bell, BufferTable, Signal, SignalCount};
 use crate::bases::{Launch, PeerBases, local, refused_by, remote as remote_address};
 use crate::program::{BufferBase, CpuOperand, CpuProgram, CpuStep};
 use crate::reduce::{self, MOST_OPERANDS};
-use crate::remote;
+use crate::remote::{self, LocalSide};
 
 /// Slots of at most so many bytes for other hosts wait for others of the same pass: sending them
 /// takes longer than writing them.
@@ -444,10 +444,23 @@ impl<P: Wired> Wires<'_, P> {
             let remote_sources = std::array::from_fn(|at| step.sources().get(at).and_then(&remote));
             let remote_destinations =
                 std::array::from_fn(|at| step.destinations().get(at).and_then(&remote));
+            let moves = step.moves && destination_count == 1;
+            let moved = match (moves, &remote_sources[0], &remote_destinations[0]) {
+                (true, Some(from), None) => Some((from, LocalSide::Destination(destinations[0]))),
+                (true, None, Some(to)) => Some((to, LocalSide::Source(sources[0]))),
+                _ => None,
+            };
             operands.stream = 0;
             // SAFETY: as above; remote operands are in buffers that are valid during the launch.
-            unsafe { remote::reduce(reduce, &operands, &remote_sources, &remote_destinations) }
-                .map_err(Box::new)?;
+            let done = unsafe {
+                match moved {
+                    Some((remote, local)) => remote::copy(remote, local, step.bytes),
+                    None => {
+                        remote::reduce(reduce, &operands, &remote_sources, &remote_destinations)
+                    }
+                }
+            };
+            done.map_err(Box::new)?;
         }
         for place in step.destinations() {
             if let CpuOperand::Fifo(to) = place {

@@ -29,6 +29,7 @@ mod work;
 
 use std::sync::Arc;
 
+use ::program::{ElementType, Reduction};
 use executor::backend::{Backend, CommunicatorShape, LaunchContext, Part, PrepareRequest};
 use executor::connections::SlotBytes;
 use executor::{Choice, Error, Request};
@@ -61,6 +62,10 @@ impl Backend for Cpu {
 
     fn shortens_slots(&self) -> bool {
         true
+    }
+
+    fn reduces(&self, element: ElementType, reduction: Reduction) -> bool {
+        reduction.suits(element)
     }
 
     fn choose(&self, request: &Request, shape: &CommunicatorShape) -> Option<Choice> {

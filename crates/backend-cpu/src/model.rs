@@ -5,9 +5,9 @@
 //! cores, a rank that waits lets the others of its core run, and the time of a collective is the
 //! work of all ranks divided by the cores.
 
-use executor::Choice;
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
+use executor::{BufferAccess, Choice};
 use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 
@@ -45,12 +45,26 @@ pub struct Model {
     pub copy_gb_s: f64,
     /// Rate at which operands are reduced, GB/s.
     pub reduce_gb_s: f64,
+    /// Time of an access to memory of a caller in another process, besides its bytes, µs.
+    #[serde(default = "usual_kernel_access")]
+    pub kernel_access_us: f64,
+    /// Rate at which the kernel copies such memory, GB/s.
+    #[serde(default = "usual_kernel_rate")]
+    pub kernel_gb_s: f64,
     /// Time until a message of another host has arrived, besides sending and receiving it, µs.
     pub network_hop_us: f64,
     /// Time to send a message to another host and to receive it, besides its bytes, µs.
     pub network_message_us: f64,
     /// Rate of bytes between hosts, GB/s.
     pub network_gb_s: f64,
+}
+
+const fn usual_kernel_access() -> f64 {
+    Model::USUAL.kernel_access_us
+}
+
+const fn usual_kernel_rate() -> f64 {
+    Model::USUAL.kernel_gb_s
 }
 
 /// A predicted time, in parts that follow each other, µs.
@@ -83,7 +97,7 @@ impl Prediction {
 }
 
 /// The number of parameters.
-pub(crate) const PARAMETERS: usize = 15;
+pub(crate) const PARAMETERS: usize = 17;
 
 impl Model {
     /// Where a fit begins: the order of magnitude on the servers of the last ten years.
@@ -104,6 +118,8 @@ impl Model {
         access_us: 0.02,
         copy_gb_s: 10.0,
         reduce_gb_s: 10.0,
+        kernel_access_us: 0.5,
+        kernel_gb_s: 5.0,
         network_hop_us: 15.0,
         network_message_us: 10.0,
         network_gb_s: 2.0,
@@ -131,8 +147,9 @@ impl Model {
         };
         let wait = if share > 1.0 { switch } else { self.hop_us };
         let network_wait = self.network_hop_us + switch;
-        let most = self.load(choice.protocol, &work.most);
-        let all = self.load(choice.protocol, &work.all);
+        let load = |load| self.load(choice, shape.buffers, load);
+        let most = load(&work.most);
+        let all = load(&work.all);
         let all = all.times(part / cores);
         let local_rounds = work.rounds - work.network_rounds;
         Some(Prediction {
@@ -145,13 +162,21 @@ impl Model {
         })
     }
 
-    fn load(&self, protocol: Protocol, load: &Load) -> Prediction {
+    fn load(&self, choice: &Choice, buffers: BufferAccess, load: &Load) -> Prediction {
         // A GB/s is 1000 bytes/µs.
         let moved = |bytes: f64, gb_s: f64| bytes / (1e3 * gb_s);
-        let of = |by: &ByProtocol| match protocol {
+        let of = |by: &ByProtocol| match choice.protocol {
             Protocol::Ll => by.ll,
             Protocol::Ll128 => by.ll128,
             Protocol::Simple => by.simple,
+        };
+        // What is accessed in place lies in another process, but for own operands.
+        let by_kernel = match choice.transfer {
+            it if !it.accesses_buffers() || buffers == BufferAccess::Mapped => 0.0,
+            _ => {
+                load.accesses * self.kernel_access_us
+                    + moved(load.copied + load.reduced, self.kernel_gb_s)
+            }
         };
         Prediction {
             waits_us: 0.0,
@@ -160,7 +185,8 @@ impl Model {
                 + load.accesses * self.access_us,
             bytes_us: moved(load.message_bytes, of(&self.message_gb_s))
                 + moved(load.copied, self.copy_gb_s)
-                + moved(load.reduced, self.reduce_gb_s),
+                + moved(load.reduced, self.reduce_gb_s)
+                + by_kernel,
             network_us: load.network_messages * self.network_message_us
                 + moved(load.network_bytes, self.network_gb_s),
         }
@@ -181,6 +207,8 @@ impl Model {
             &mut self.access_us,
             &mut self.copy_gb_s,
             &mut self.reduce_gb_s,
+            &mut self.kernel_access_us,
+            &mut self.kernel_gb_s,
             &mut self.network_hop_us,
             &mut self.network_message_us,
             &mut self.network_gb_s,

@@ -3,11 +3,12 @@
 //! `topo calibrate` measures every choice for some numbers of ranks, as threads and as processes,
 //! at some message sizes, and fits the model to the times.
 
-use executor::Choice;
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::connections::SlotBytes;
-use program::Schedule;
+use executor::{BufferAccess, Choice};
+use program::{Schedule, Transfer};
+
 use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -19,6 +20,10 @@ pub const FORMAT: u32 = 3;
 
 /// The built-in profile.
 pub const DEFAULT_TOML: &str = include_str!("../profiles/default.toml");
+
+/// Most bytes of a piece of scratch memory, so that what is copied there is still in a cache when
+/// others read it.
+pub const STAGED_PIECE_BYTES: u32 = 256 << 10;
 
 /// A cost profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,6 +81,9 @@ pub struct MeasuredChoice {
     pub hosts: u32,
     /// Whether ranks were threads of one process.
     pub threads: bool,
+    /// Whether buffers were the caller's, not the communicator's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub callers_memory: bool,
     /// Least time at each of the profile's sizes, µs. The list may end early: the choice is too
     /// slow for larger sizes.
     pub times_us: Vec<f64>,
@@ -105,7 +113,7 @@ impl MeasuredChoice {
         collective: Collective,
         choice: &Choice,
         (ranks, hosts): (u32, u32),
-        threads: bool,
+        (threads, callers_memory): (bool, bool),
     ) -> Self {
         Self {
             collective,
@@ -115,13 +123,17 @@ impl MeasuredChoice {
             ranks,
             hosts,
             threads,
+            callers_memory,
             times_us: Vec::new(),
         }
     }
 
     /// Whether both entries are of the same choice, collective and ranks.
     pub fn is_like(&self, other: &Self) -> bool {
-        let key = |it: &Self| (it.choice(1), it.collective, it.ranks, it.hosts, it.threads);
+        let key = |it: &Self| {
+            let shape = (it.ranks, it.hosts, it.threads, it.callers_memory);
+            (it.choice(1), it.collective, shape)
+        };
         key(self) == key(other)
     }
 
@@ -137,17 +149,25 @@ impl MeasuredChoice {
                 ranks: self.ranks,
                 cores,
             },
+            buffers: match self.callers_memory {
+                true => BufferAccess::Kernel,
+                false => BufferAccess::Mapped,
+            },
         }
     }
 
     /// The choice, with so many channels; `None` if a name is unknown.
     pub fn choice(&self, channels: u16) -> Option<Choice> {
+        let transfer = self.transfer.parse().ok()?;
         Some(Choice {
             schedule: self.algorithm.parse().ok()?,
-            transfer: self.transfer.parse().ok()?,
+            transfer,
             protocol: self.protocol,
             channels,
-            piece_bytes: 0,
+            piece_bytes: match transfer {
+                Transfer::Staged => STAGED_PIECE_BYTES,
+                _ => 0,
+            },
         })
     }
 }
@@ -244,7 +264,8 @@ impl Profile {
                 let schedules = Schedule::ALL.map(Schedule::name).join(" ");
                 return Err(format!(
                     "{key}: algorithm `{algorithm}`, transfer `{transfer}`; expected an algorithm of {schedules} and \
-                     a transfer of fifo direct hierarchical"
+                     a transfer of {}",
+                    Transfer::ALL.map(Transfer::name).join(" ")
                 ));
             }
             if !(1..=self.sizes.len()).contains(&measured.times_us.len()) {
@@ -312,6 +333,7 @@ mod tests {
             ranks: 2,
             hosts: 1,
             threads: true,
+            callers_memory: false,
             times_us: vec![1.0, 2.0],
         };
         profile.measured.push(measured.clone());

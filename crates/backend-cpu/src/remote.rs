@@ -1,5 +1,7 @@
-//! Steps with operands in other processes: the system copies them piece by piece into memory of
-//! this process.
+//! Steps with operands in other processes. A move is one copy by the kernel; to reduce, the kernel
+//! copies pieces into memory of this process.
+
+use std::cell::Cell;
 
 use shared_memory::{ProcessMemory, ProcessMemoryError};
 
@@ -31,6 +33,48 @@ pub struct RefusedAccess {
     pub error: ProcessMemoryError,
 }
 
+thread_local! {
+    /// Pieces of remote operands, kept for the next step.
+    static STAGING: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Copies `bytes` bytes between a remote address and a local one, at once: the kernel moves them
+/// without memory in between.
+///
+/// # Errors
+/// The remote memory cannot be accessed.
+///
+/// # Safety
+/// The local bytes are readable and, if they are the destination, writable by nobody else. The
+/// remote ones stay valid during the launch.
+pub unsafe fn copy(
+    remote: &RemoteAddress,
+    local: LocalSide,
+    bytes: usize,
+) -> Result<(), RefusedAccess> {
+    let there = ProcessMemory::new(remote.process);
+    // SAFETY: the caller's promise.
+    let copied = unsafe {
+        match local {
+            LocalSide::Destination(to) => there.read(remote.address, to, bytes),
+            LocalSide::Source(from) => there.write(remote.address, from, bytes),
+        }
+    };
+    copied.map_err(|error| RefusedAccess {
+        base: remote.base,
+        error,
+    })
+}
+
+/// The local side of a copy.
+#[derive(Debug, Clone, Copy)]
+pub enum LocalSide {
+    /// The remote bytes are copied here.
+    Destination(*mut u8),
+    /// These bytes are copied to the remote address.
+    Source(*const u8),
+}
+
 /// Runs a step with remote operands.
 ///
 /// # Errors
@@ -47,58 +91,100 @@ pub unsafe fn reduce(
 ) -> Result<(), RefusedAccess> {
     let element = reduce.element_bytes();
     let piece = PIECE_BYTES / element;
-    let staging = MOST_OPERANDS * 2 * PIECE_BYTES;
-    let mut staging = vec![0_u8; staging];
-    let (fetched, made) = staging.split_at_mut(MOST_OPERANDS * PIECE_BYTES);
+    let count = |all: &RemoteOperands| all.iter().flatten().count();
+    let fetched = count(remote_sources);
+    let mut staging = STAGING.take();
+    let least = (fetched + count(remote_destinations)) * PIECE_BYTES;
+    if staging.len() < least {
+        staging.resize(least, 0);
+    }
+    let (sources_at, destinations_at) = staging.split_at_mut(fetched * PIECE_BYTES);
     let mut done = 0;
-    while done < step.elements {
+    let mut result = Ok(());
+    while done < step.elements && result.is_ok() {
         let elements = piece.min(step.elements - done);
-        let (offset, bytes) = (done * element, elements * element);
+        let part = Part {
+            step: &ReduceStep { elements, ..*step },
+            offset: done * element,
+            bytes: elements * element,
+        };
+        // SAFETY: the caller's promise.
+        result = unsafe {
+            part.run(
+                reduce,
+                (remote_sources, &mut *sources_at),
+                (remote_destinations, &mut *destinations_at),
+            )
+        };
+        done += elements;
+    }
+    STAGING.set(staging);
+    result
+}
+
+/// A piece of a step.
+struct Part<'a> {
+    step: &'a ReduceStep<'a>,
+    /// Where it begins in each operand, bytes.
+    offset: usize,
+    bytes: usize,
+}
+
+impl Part<'_> {
+    /// Fetches remote sources, reduces, and stores at remote destinations. Both have staging.
+    ///
+    /// # Safety
+    /// As [`reduce`].
+    unsafe fn run(
+        &self,
+        reduce: &Reduce,
+        (remote_sources, fetched): (&RemoteOperands, &mut [u8]),
+        (remote_destinations, made): (&RemoteOperands, &mut [u8]),
+    ) -> Result<(), RefusedAccess> {
+        let Self {
+            step,
+            offset,
+            bytes,
+        } = *self;
+        let at = |remote: &RemoteAddress| RemoteAddress {
+            address: remote.address.wrapping_add(offset as u64),
+            ..*remote
+        };
         let mut sources = [std::ptr::null(); MOST_OPERANDS];
-        for (at, source) in step.sources.iter().enumerate() {
-            sources[at] = match remote_sources[at] {
+        let mut free = fetched.chunks_mut(PIECE_BYTES);
+        for ((to, source), remote) in sources.iter_mut().zip(step.sources).zip(remote_sources) {
+            *to = match remote {
                 None => source.wrapping_add(offset),
                 Some(remote) => {
-                    let to = &mut fetched[at * PIECE_BYTES..][..bytes];
-                    let from = remote.address.wrapping_add(offset as u64);
-                    let read = ProcessMemory::new(remote.process).read_into(from, to);
-                    read.map_err(|error| RefusedAccess {
-                        base: remote.base,
-                        error,
-                    })?;
-                    to.as_ptr()
+                    let to = free.next().map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr);
+                    // SAFETY: a piece is at least as long.
+                    unsafe { copy(&at(remote), LocalSide::Destination(to), bytes) }?;
+                    to.cast_const()
                 }
             };
         }
         let mut destinations = [std::ptr::null_mut(); MOST_OPERANDS];
-        for (at, destination) in step.destinations.iter().enumerate() {
-            destinations[at] = match remote_destinations[at] {
+        let mut free = made.chunks_mut(PIECE_BYTES);
+        let pairs = step.destinations.iter().zip(remote_destinations);
+        for (to, (destination, remote)) in destinations.iter_mut().zip(pairs) {
+            *to = match remote {
                 None => destination.wrapping_add(offset),
-                Some(_) => made[at * PIECE_BYTES..].as_mut_ptr(),
+                Some(_) => free.next().map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr),
             };
         }
         let now = ReduceStep {
             sources: &sources[..step.sources.len()],
             destinations: &destinations[..step.destinations.len()],
-            elements,
             ..*step
         };
-        // SAFETY: the caller's promise for local operands; the others are staging pieces.
+        // SAFETY: the caller's promise for local operands; the others are pieces of staging.
         unsafe { reduce.run(&now) };
-        for (at, remote) in remote_destinations.iter().enumerate() {
+        for (remote, from) in remote_destinations.iter().zip(destinations) {
             if let Some(remote) = remote {
-                let from = &made[at * PIECE_BYTES..][..bytes];
-                let there = ProcessMemory::new(remote.process);
-                let to = remote.address.wrapping_add(offset as u64);
-                // SAFETY: the bytes are borrowed; the peer's buffer is valid during this launch.
-                let stored = unsafe { there.write(to, from.as_ptr(), bytes) };
-                stored.map_err(|error| RefusedAccess {
-                    base: remote.base,
-                    error,
-                })?;
+                // SAFETY: as above; the peer's buffer is valid during this launch.
+                unsafe { copy(&at(remote), LocalSide::Source(from), bytes) }?;
             }
         }
-        done += elements;
+        Ok(())
     }
-    Ok(())
 }

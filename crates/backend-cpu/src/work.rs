@@ -129,6 +129,7 @@ pub fn work(
     };
     Some(match choice.transfer {
         Transfer::Direct => job.in_place(choice.schedule),
+        Transfer::Staged => job.staged(choice.schedule),
         Transfer::Hierarchical => job.hierarchical(choice.schedule, f64::from(hosts)),
         Transfer::Fifo if one_host => job.through_fifos(choice.schedule),
         Transfer::Fifo => {
@@ -160,7 +161,7 @@ pub fn steps(collective: Collective, choice: &Choice, (ranks, hosts): (u32, u32)
     };
     let (ranks, hosts) = (f64::from(ranks), f64::from(hosts));
     match choice.transfer {
-        Transfer::Fifo | Transfer::Direct => between(ranks),
+        Transfer::Fifo | Transfer::Direct | Transfer::Staged => between(ranks),
         // Each block of a rank has its own steps.
         Transfer::Hierarchical if collective.splits_message() => hosts * ranks,
         Transfer::Hierarchical => ranks + between(hosts),
@@ -302,6 +303,45 @@ impl Job {
             ..load
         };
         Work::even(2.0, load, n)
+    }
+
+    /// Direct transfers that begin with a copy of what others need.
+    fn staged(&self, schedule: Schedule) -> Work {
+        use Collective::{AllGather, AllReduce, Broadcast, Reduce};
+        let (n, m, b) = (self.ranks, self.message, self.block);
+        let peers = n - 1.0;
+        let copied = match (schedule, self.collective) {
+            // What others reduce, the result, and what others reduced.
+            (Schedule::TwoPhaseMesh, _) => m * (2.0 * peers + 1.0) / n,
+            (_, AllReduce) => m,
+            (_, Reduce) => m * (peers + 1.0) / n,
+            (_, AllGather) => n * b,
+            (_, Broadcast) => b,
+            _ => 2.0 * peers * b,
+        };
+        let reduced = match self.collective {
+            AllReduce if schedule == Schedule::Mesh => n * m,
+            AllReduce | Reduce => m,
+            Collective::ReduceScatter => n * b,
+            _ => 0.0,
+        };
+        let two_phases = schedule == Schedule::TwoPhaseMesh || self.collective == Reduce;
+        let rounds = if two_phases { 3.0 } else { 2.0 };
+        let load = Load {
+            signals: rounds * peers,
+            accesses: rounds * n,
+            copied,
+            reduced,
+            ..Load::default()
+        };
+        if self.collective.has_root() && self.collective != Reduce {
+            let all = Load {
+                copied: 2.0 * peers * b,
+                ..load.times(2.0)
+            };
+            return Work::new(rounds, load, all);
+        }
+        Work::even(rounds, load, n)
     }
 
     /// The leaders do everything.

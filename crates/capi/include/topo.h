@@ -56,7 +56,8 @@ typedef enum topo_type {
     TOPO_F16 = 6,
     TOPO_BF16 = 7,
     TOPO_F32 = 8,
-    TOPO_F64 = 9
+    TOPO_F64 = 9,
+    TOPO_I16 = 10
 } topo_type;
 
 typedef enum topo_operation {
@@ -64,7 +65,10 @@ typedef enum topo_operation {
     TOPO_PRODUCT = 1,
     TOPO_MINIMUM = 2,
     TOPO_MAXIMUM = 3,
-    TOPO_AVERAGE = 4 /* integers are rounded towards zero */
+    TOPO_AVERAGE = 4, /* integers are rounded towards zero */
+    TOPO_BIT_AND = 5, /* these three are for integers */
+    TOPO_BIT_OR = 6,
+    TOPO_BIT_XOR = 7
 } topo_operation;
 
 /* A unique id: a text with its terminating zero. Each process that knows it can join: keep it
@@ -77,10 +81,14 @@ typedef struct topo_id {
  * with both calls in the text. Costs an all-gather of 128 bytes per collective. */
 #define TOPO_DEBUG 1u
 
+/* Most buffers of large collectives come from topo_alloc: the library chooses its algorithms for
+ * them. All memory is right with and without it. */
+#define TOPO_ALLOCATED 2u
+
 /* Zeros are the defaults. All ranks give equal flags and timeout_ms. */
 typedef struct topo_options {
     uint32_t bytes;           /* sizeof(topo_options) */
-    uint32_t flags;           /* 0 or TOPO_DEBUG */
+    uint32_t flags;           /* a sum of TOPO_DEBUG and TOPO_ALLOCATED */
     uint32_t join_timeout_ms; /* how long joining may take; 0: one minute */
     uint32_t timeout_ms;      /* longest wait of a call for another rank; 0: ten minutes */
     const char *interfaces;   /* network interfaces, as NCCL_SOCKET_IFNAME names them, or NULL */
@@ -141,6 +149,21 @@ int topo_start_send(topo_comm *comm, const void *input, size_t count, int type, 
 int topo_start_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from,
                        uint64_t *work);
 
+/* An all-to-all with counts for each rank: sent[i] elements for rank i, received[i] from it, one
+ * block behind the other. Input and output must not overlap. */
+int topo_all_to_all_v(topo_comm *comm, const void *input, const size_t *sent, void *output,
+                      const size_t *received, int type);
+int topo_start_all_to_all_v(topo_comm *comm, const void *input, const size_t *sent, void *output,
+                            const size_t *received, int type, uint64_t *work);
+
+/* The longest wait for another rank of the calls that follow; 0: that of the options. All ranks
+ * set the same. A wait that is over ends the communicator (TOPO_TIMEOUT). */
+int topo_comm_timeout(topo_comm *comm, uint32_t timeout_ms);
+
+/* Says where the next call of this thread is; TOPO_DEBUG names it when ranks disagree. With
+ * TOPO_CALL_SITES defined before this header, the calls below say it by themselves. */
+int topo_call_site(const char *file, uint32_t line);
+
 /* A group: topo_send and topo_receive in between return at once, and topo_group_end runs all of
  * them together. No order of them waits for each other. */
 int topo_group_start(topo_comm *comm);
@@ -158,6 +181,14 @@ int topo_free(topo_comm *comm, void *memory);
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifdef TOPO_CALL_SITES
+#define topo_run(...) (topo_call_site(__FILE__, __LINE__), topo_run(__VA_ARGS__))
+#define topo_start(...) (topo_call_site(__FILE__, __LINE__), topo_start(__VA_ARGS__))
+#define topo_send(...) (topo_call_site(__FILE__, __LINE__), topo_send(__VA_ARGS__))
+#define topo_receive(...) (topo_call_site(__FILE__, __LINE__), topo_receive(__VA_ARGS__))
+#define topo_group_end(...) (topo_call_site(__FILE__, __LINE__), topo_group_end(__VA_ARGS__))
 #endif
 
 #endif

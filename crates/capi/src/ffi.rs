@@ -3,11 +3,13 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use crate::comm::Comm;
-use crate::error::{Code, Fault, call};
-use crate::options::{Chosen, parse, topo_id, topo_options, write};
-use crate::queue::Transfer;
-use crate::request::{Arguments, bytes, element};
+use communicator::{Arguments, Code, Comm, Fault, Launch, Reduction};
+
+use communicator::call_site;
+
+use crate::last::call;
+use crate::numbers;
+use crate::options::{self, parse, topo_id, topo_options, write};
 
 /// The version of the library, such as `0.1.0`.
 #[unsafe(no_mangle)]
@@ -23,8 +25,8 @@ pub extern "C" fn topo_version() -> *const c_char {
 pub unsafe extern "C" fn topo_unique_id(id: *mut topo_id, options: *const topo_options) -> c_int {
     call(|| {
         // SAFETY: the caller says that it is valid.
-        let chosen = unsafe { Chosen::read(options) }?;
-        let made = write(&chosen.new_id()?)?;
+        let options = unsafe { options::read(options) }?;
+        let made = write(&options.new_id()?)?;
         // SAFETY: the caller says that it is writable.
         unsafe { store(id, made, "id") }
     })
@@ -47,11 +49,11 @@ pub unsafe extern "C" fn topo_comm_init(
         // SAFETY: the caller says that it is readable.
         let id = parse(unsafe { id.as_ref() }.ok_or_else(|| null("id"))?)?;
         // SAFETY: the caller says that it is valid.
-        let chosen = unsafe { Chosen::read(options) }?;
+        let options = unsafe { options::read(options) }?;
         if comm.is_null() {
             return Err(null("comm"));
         }
-        let made = Box::new(Comm::join(&id, rank, ranks, &chosen)?);
+        let made = Box::new(Comm::join(&id, rank, ranks, &options)?);
         // SAFETY: the caller says that it is writable.
         unsafe { store(comm, Box::into_raw(made), "comm") }
     })
@@ -147,7 +149,7 @@ pub unsafe extern "C" fn topo_run(
     call(|| {
         // SAFETY: the caller says that it is a communicator.
         let comm = unsafe { of(comm) }?;
-        let arguments = Arguments {
+        let launch = Given {
             collective,
             input,
             output,
@@ -156,7 +158,7 @@ pub unsafe extern "C" fn topo_run(
             operation,
             root,
         };
-        comm.run(arguments.read(comm.shared.rank, comm.shared.ranks)?)
+        comm.run(launch.read(comm)?)
     })
 }
 
@@ -179,7 +181,7 @@ pub unsafe extern "C" fn topo_start(
     call(|| {
         // SAFETY: the caller says that it is a communicator.
         let comm = unsafe { of(comm) }?;
-        let arguments = Arguments {
+        let launch = Given {
             collective,
             input,
             output,
@@ -191,109 +193,35 @@ pub unsafe extern "C" fn topo_start(
         if work.is_null() {
             return Err(null("work"));
         }
-        let number = comm.start(arguments.read(comm.shared.rank, comm.shared.ranks)?)?;
+        let number = comm.start(launch.read(comm)?)?;
         // SAFETY: the caller says that it is writable.
         unsafe { store(work, number, "work") }
     })
 }
 
-/// Sends to a rank.
-///
-/// # Safety
-/// `comm` is null or a communicator, and `input` is null or as long as `count` elements until the
-/// call, or that of [`topo_group_end`], returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_send(
-    comm: *const Comm,
-    input: *const c_void,
-    count: usize,
-    element: c_int,
-    to: u32,
-) -> c_int {
-    call(|| {
-        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
-        // SAFETY: the caller says that it is a communicator.
-        unsafe { of(comm) }?.transfer(transfer)
-    })
-}
-
-/// Receives from a rank.
-///
-/// # Safety
-/// As for [`topo_send`]; nobody else uses `output`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_receive(
-    comm: *const Comm,
-    output: *mut c_void,
-    count: usize,
-    element: c_int,
-    from: u32,
-) -> c_int {
-    call(|| {
-        let transfer = transfer(output, count, element, from, false)?;
-        // SAFETY: the caller says that it is a communicator.
-        unsafe { of(comm) }?.transfer(transfer)
-    })
-}
-
-/// Starts to send to a rank.
-///
-/// # Safety
-/// As for [`topo_send`], until a wait or a test said that it is done; `work` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_start_send(
-    comm: *const Comm,
-    input: *const c_void,
-    count: usize,
-    element: c_int,
-    to: u32,
-    work: *mut u64,
-) -> c_int {
-    call(|| {
-        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
-        // SAFETY: the caller says that both are valid.
-        unsafe { start_transfer(comm, transfer, work) }
-    })
-}
-
-/// Starts to receive from a rank.
-///
-/// # Safety
-/// As for [`topo_start_send`]; nobody else uses `output`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_start_receive(
-    comm: *const Comm,
-    output: *mut c_void,
-    count: usize,
-    element: c_int,
-    from: u32,
-    work: *mut u64,
-) -> c_int {
-    call(|| {
-        let transfer = transfer(output, count, element, from, false)?;
-        // SAFETY: the caller says that both are valid.
-        unsafe { start_transfer(comm, transfer, work) }
-    })
-}
-
-/// Begins a group of sends and receives.
+/// Sets the longest wait of the calls that follow, ms; 0 is that of the options.
 ///
 /// # Safety
 /// `comm` is null or a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_group_start(comm: *const Comm) -> c_int {
+pub unsafe extern "C" fn topo_comm_timeout(comm: *const Comm, timeout_ms: u32) -> c_int {
+    let longest = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()));
     // SAFETY: the caller says that it is a communicator.
-    call(|| unsafe { of(comm) }?.begin_group())
+    call(|| unsafe { of(comm) }?.set_longest_wait(longest))
 }
 
-/// Runs the transfers of the group together.
+/// Says where the next call of this thread is.
 ///
 /// # Safety
-/// `comm` is null or a communicator, and the buffers of the group are as they were given.
+/// `file` is null or ends with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_group_end(comm: *const Comm) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    call(|| unsafe { of(comm) }?.end_group())
+pub unsafe extern "C" fn topo_call_site(file: *const c_char, line: u32) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it ends with a zero.
+        let file = unsafe { options::text(file) }.ok_or_else(|| null("file"))?;
+        call_site::set(&file, line);
+        Ok(Code::Ok)
+    })
 }
 
 /// Asks whether work is done: `TOPO_OK`, `TOPO_PENDING` or its error. Any thread may ask.
@@ -362,20 +290,25 @@ pub unsafe extern "C" fn topo_free(comm: *const Comm, memory: *mut c_void) -> c_
     })
 }
 
-fn null(what: &str) -> Fault {
+/// The fault of a null pointer.
+pub fn null(what: &str) -> Fault {
     Fault::invalid(format!("{what} is null"))
 }
 
+/// The communicator at an address.
+///
 /// # Safety
 /// `comm` is null or a communicator.
-unsafe fn of<'a>(comm: *const Comm) -> Result<&'a Comm, Fault> {
+pub unsafe fn of<'a>(comm: *const Comm) -> Result<&'a Comm, Fault> {
     // SAFETY: the caller says so.
     unsafe { comm.as_ref() }.ok_or_else(|| null("comm"))
 }
 
+/// Stores a result of the call.
+///
 /// # Safety
 /// `to` is null or writable.
-unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<Code, Fault> {
+pub unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<Code, Fault> {
     if to.is_null() {
         return Err(null(what));
     }
@@ -384,35 +317,34 @@ unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<Code, Fault> {
     Ok(Code::Ok)
 }
 
-fn transfer(
-    memory: *mut c_void,
+/// The arguments of [`topo_run`].
+struct Given {
+    collective: c_int,
+    input: *const c_void,
+    output: *mut c_void,
     count: usize,
-    of: c_int,
-    peer: u32,
-    sends: bool,
-) -> Result<Transfer, Fault> {
-    Ok(Transfer {
-        memory: memory.cast(),
-        bytes: bytes(count, element(of)?)?,
-        peer,
-        sends,
-    })
+    element: c_int,
+    operation: c_int,
+    root: u32,
 }
 
-/// # Safety
-/// `comm` is null or a communicator; `work` is null or writable.
-unsafe fn start_transfer(
-    comm: *const Comm,
-    transfer: Transfer,
-    work: *mut u64,
-) -> Result<Code, Fault> {
-    if work.is_null() {
-        return Err(null("work"));
+impl Given {
+    fn read(&self, comm: &Comm) -> Result<Launch, Fault> {
+        let collective = numbers::collective(self.collective)?;
+        let arguments = Arguments {
+            collective,
+            input: self.input.cast(),
+            output: self.output.cast(),
+            count: self.count,
+            element: numbers::element(self.element)?,
+            operation: match collective.reduces() {
+                true => numbers::operation(self.operation)?,
+                false => Reduction::Sum,
+            },
+            root: self.root,
+        };
+        arguments.read(comm.shared.rank, comm.shared.ranks)
     }
-    // SAFETY: the caller says that it is a communicator.
-    let number = unsafe { of(comm) }?.start_transfer(transfer)?;
-    // SAFETY: the caller says that it is writable.
-    unsafe { store(work, number, "work") }
 }
 
 /// # Safety

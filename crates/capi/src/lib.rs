@@ -1,13 +1,10 @@
 //! The CPU runtime as a C library. `include/topo.h` describes each function to its callers.
 //!
-//! In reading order: [`ffi`] (the functions), [`error`], [`options`], [`request`], [`comm`],
-//! [`queue`], [`compare`], [`split`].
+//! In reading order: [`ffi`] and [`transfers`] (the functions), [`last`] (the border), [`numbers`],
+//! [`options`].
 
-pub mod comm;
-pub mod compare;
-pub mod error;
 pub mod ffi;
+pub mod last;
+pub mod numbers;
 pub mod options;
-pub mod queue;
-pub mod request;
-pub mod split;
+pub mod transfers;

@@ -1,17 +1,12 @@
-//! How a rank joins: unique ids and options.
+//! Ids and options as C has them.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
-use std::net::TcpListener;
-use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use bootstrap::interface::{self, Wanted};
-use bootstrap::member::Meeting;
-use bootstrap::{Key, Timing, UniqueId};
-use net::Host;
+use communicator::{Code, Fault, Options, UniqueId};
 
-use crate::error::{Code, Fault};
+/// Most buffers are from `topo_alloc`.
+pub const ALLOCATED: u32 = 2;
 
 /// Bytes of [`topo_id`].
 pub const ID_BYTES: usize = 256;
@@ -48,110 +43,44 @@ pub struct topo_options {
     pub host_id: *const c_char,
 }
 
-/// Options that were read.
-#[derive(Debug, Clone)]
-pub struct Chosen {
-    /// Whether collectives are compared before they run.
-    pub debug: bool,
-    /// How long joining may take.
-    pub join: Duration,
-    /// Longest wait for another rank.
-    pub longest_wait: Duration,
-    interfaces: Wanted,
-    host_id: Option<String>,
-}
-
-impl Chosen {
-    /// Reads options.
-    ///
-    /// # Safety
-    /// `options` is null or points to options whose texts are null or end with a zero.
-    pub unsafe fn read(options: *const topo_options) -> Result<Self, Fault> {
-        let mut chosen = Self {
-            debug: false,
-            join: Duration::from_secs(60),
-            longest_wait: Duration::from_secs(600),
-            interfaces: Wanted::default(),
-            host_id: None,
-        };
-        // SAFETY: the caller says so.
-        let Some(options) = (unsafe { options.as_ref() }) else {
-            return Ok(chosen);
-        };
-        let expected = size_of::<topo_options>();
-        if options.bytes as usize != expected {
-            let found = options.bytes;
-            return Err(Fault::invalid(format!(
-                "options.bytes is {found}, expected {expected}: set it to sizeof(topo_options), and take the topo.h \
-                 of this library"
-            )));
-        }
-        if options.flags & !DEBUG != 0 {
-            let unknown = options.flags & !DEBUG;
-            return Err(Fault::invalid(format!(
-                "options.flags has unknown bits {unknown:#x}; expected 0 or TOPO_DEBUG"
-            )));
-        }
-        chosen.debug = options.flags & DEBUG != 0;
-        if options.join_timeout_ms != 0 {
-            chosen.join = Duration::from_millis(options.join_timeout_ms.into());
-        }
-        if options.timeout_ms != 0 {
-            chosen.longest_wait = Duration::from_millis(options.timeout_ms.into());
-        }
-        // SAFETY: the caller says that they end with a zero.
-        chosen.interfaces.names = unsafe { text(options.interfaces) };
-        // SAFETY: as above.
-        chosen.host_id = unsafe { text(options.host_id) };
-        Ok(chosen)
+/// Reads options.
+///
+/// # Safety
+/// `options` is null or points to options whose texts are null or end with a zero.
+pub unsafe fn read(options: *const topo_options) -> Result<Options, Fault> {
+    let mut chosen = Options::default();
+    // SAFETY: the caller says so.
+    let Some(options) = (unsafe { options.as_ref() }) else {
+        return Ok(chosen);
+    };
+    let expected = size_of::<topo_options>();
+    if options.bytes as usize != expected {
+        let found = options.bytes;
+        return Err(Fault::invalid(format!(
+            "options.bytes is {found}, expected {expected}: set it to sizeof(topo_options), and take the topo.h \
+             of this library"
+        )));
     }
-
-    /// How a rank joins with these options.
-    pub fn join(&self, id: &UniqueId, rank: u32, ranks: u32) -> net::Options {
-        let meeting = Meeting::Roots(id.roots.clone());
-        let root = served().remove(&id.to_string());
-        net::Options {
-            roots: root.into_iter().map(|root| (0, root)).collect(),
-            interfaces: self.interfaces.clone(),
-            host: Host::this(self.host_id.as_deref()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            alike: vec![
-                ("TOPO_DEBUG".to_owned(), self.debug.to_string()),
-                (
-                    "timeout_ms".to_owned(),
-                    self.longest_wait.as_millis().to_string(),
-                ),
-            ],
-            timing: Timing {
-                join: self.join,
-                ..Timing::default()
-            },
-            ..net::Options::new(rank, ranks, id.key.clone(), meeting)
-        }
+    let unknown = options.flags & !(DEBUG | ALLOCATED);
+    if unknown != 0 {
+        return Err(Fault::invalid(format!(
+            "options.flags has unknown bits {unknown:#x}; expected a sum of TOPO_DEBUG and \
+             TOPO_ALLOCATED"
+        )));
     }
-
-    /// Makes an id. This process serves its root as soon as it joins.
-    pub fn new_id(&self) -> Result<UniqueId, Fault> {
-        let system = |error: std::io::Error| Fault::new(Code::System, format!("id: {error}"));
-        let all = interface::list().map_err(system)?;
-        let chosen = interface::choose(&all, &self.interfaces).map_err(Fault::invalid)?;
-        let first = chosen
-            .first()
-            .ok_or_else(|| Fault::invalid("no network interface is up"))?;
-        let root = bootstrap::socket::listen(first.address).map_err(system)?;
-        let id = UniqueId {
-            key: Key::random().map_err(system)?,
-            roots: vec![root.local_addr().map_err(system)?],
-        };
-        served().insert(id.to_string(), root);
-        Ok(id)
+    chosen.debug = options.flags & DEBUG != 0;
+    chosen.allocated_buffers = options.flags & ALLOCATED != 0;
+    if options.join_timeout_ms != 0 {
+        chosen.join = Duration::from_millis(options.join_timeout_ms.into());
     }
-}
-
-/// The listeners of ids that were made here and not joined yet.
-fn served() -> std::sync::MutexGuard<'static, HashMap<String, TcpListener>> {
-    static SERVED: LazyLock<Mutex<HashMap<String, TcpListener>>> = LazyLock::new(Mutex::default);
-    SERVED.lock().unwrap_or_else(PoisonError::into_inner)
+    if options.timeout_ms != 0 {
+        chosen.longest_wait = Duration::from_millis(options.timeout_ms.into());
+    }
+    // SAFETY: the caller says that they end with a zero.
+    chosen.interfaces = unsafe { text(options.interfaces) };
+    // SAFETY: as above.
+    chosen.host_id = unsafe { text(options.host_id) };
+    Ok(chosen)
 }
 
 /// Reads an id.
@@ -181,7 +110,7 @@ pub fn write(id: &UniqueId) -> Result<topo_id, Fault> {
 ///
 /// # Safety
 /// It is null or ends with a zero.
-unsafe fn text(of: *const c_char) -> Option<String> {
+pub unsafe fn text(of: *const c_char) -> Option<String> {
     // SAFETY: the caller says so.
     (!of.is_null()).then(|| unsafe { CStr::from_ptr(of).to_string_lossy().into_owned() })
 }

@@ -117,7 +117,7 @@ macro_rules! cases {
     )* };
 }
 
-cases!(collectives transfers aborts killed leaves forks busy disagrees);
+cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts);
 
 /// The names that follow `begin` in a text.
 fn names(text: &str, begin: &str) -> BTreeSet<String> {
@@ -131,7 +131,7 @@ fn names(text: &str, begin: &str) -> BTreeSet<String> {
 #[test]
 fn the_header_declares_what_is_exported() {
     let read = |file: &str| std::fs::read_to_string(here().join(file)).unwrap();
-    let exported: BTreeSet<String> = ["src/ffi.rs", "src/error.rs"]
+    let exported: BTreeSet<String> = ["src/ffi.rs", "src/transfers.rs", "src/last.rs"]
         .into_iter()
         .flat_map(|file| names(&read(file), "extern \"C\" fn "))
         .collect();
@@ -148,7 +148,7 @@ fn the_header_declares_what_is_exported() {
 
 #[test]
 fn the_numbers_of_the_header_are_those_of_the_runtime() {
-    use program::{ElementType, Reduction};
+    use communicator::{ElementType, Reduction};
     let header = std::fs::read_to_string(here().join("include/topo.h")).unwrap();
     for element in ElementType::ALL {
         let line = format!(
@@ -164,8 +164,12 @@ fn the_numbers_of_the_header_are_those_of_the_runtime() {
         ("MINIMUM", Reduction::Minimum),
         ("MAXIMUM", Reduction::Maximum),
         ("AVERAGE", Reduction::Average),
+        ("BIT_AND", Reduction::BitAnd),
+        ("BIT_OR", Reduction::BitOr),
+        ("BIT_XOR", Reduction::BitXor),
     ] {
-        let line = format!("TOPO_{name} = {}", operation as i32);
+        let number = topo_c::numbers::number_of(operation).unwrap();
+        let line = format!("TOPO_{name} = {number}");
         assert!(header.contains(&line), "{line}");
     }
 }

@@ -278,6 +278,12 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                     .to_owned(),
             );
         }
+        if choice.transfer == Transfer::Staged {
+            return Some(
+                "staged transfers are for memory of callers on processors; take the transfer `fifo` or `direct`"
+                    .to_owned(),
+            );
+        }
         if choice.transfer == Transfer::Direct && !direct {
             return Some(format!(
                 "a direct transfer accesses the buffers of other ranks, and not all ranks reach each other by P2P{}; take the \
@@ -350,6 +356,13 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             Some(Reduction::Minimum) => 2,
             Some(Reduction::Maximum) => 3,
             Some(Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum) | None => 0,
+            Some(reduction @ (Reduction::BitAnd | Reduction::BitOr | Reduction::BitXor)) => {
+                return Err(Error::NoReduction {
+                    backend: self.name(),
+                    element: request.element,
+                    reduction,
+                });
+            }
         };
         let direct = shows_buffers(bound);
         let part = LaunchPart {

@@ -98,7 +98,7 @@ pub fn choose(request: &Request, place: &CommunicatorShape, capabilities: &Capab
     };
     // With FIFOs a channel can have two lanes, and each lane needs a block.
     let most_channels = match transfer {
-        Transfer::Direct => most_channels,
+        Transfer::Direct | Transfer::Staged => most_channels,
         Transfer::Fifo | Transfer::Hierarchical => most_channels / 2,
     };
     let wanted = u16::try_from(bytes.div_ceil(channel_bytes(protocol)).max(1)).unwrap_or(u16::MAX);
@@ -113,6 +113,7 @@ pub fn choose(request: &Request, place: &CommunicatorShape, capabilities: &Capab
 
 #[cfg(test)]
 mod tests {
+    use executor::BufferAccess;
     use executor::bootstrap::Crowd;
     use program::ElementType;
 
@@ -136,6 +137,7 @@ mod tests {
             even_hosts: true,
             channels: 64,
             crowd: Crowd { ranks: 8, cores: 8 },
+            buffers: BufferAccess::Mapped,
         };
         let capabilities = Capabilities {
             direct: true,

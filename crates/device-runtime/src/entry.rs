@@ -14,7 +14,7 @@ pub enum Kernel {
 impl Kernel {
     /// All kernels.
     pub fn all() -> Vec<Self> {
-        let reduce = ElementType::ALL.into_iter().map(Self::Reduce);
+        let reduce = ElementType::OF_NCCL.into_iter().map(Self::Reduce);
         std::iter::once(Self::Move).chain(reduce).collect()
     }
 

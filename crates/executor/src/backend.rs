@@ -6,6 +6,7 @@ use program::BoundProgram;
 use program::{Collective, ElementType, Protocol, Reduction};
 
 use crate::bootstrap::{Bootstrap, Crowd};
+use crate::callers_memory::BufferAccess;
 use crate::connections::{Connections, SlotBytes, Wiring};
 use crate::error::Error;
 use crate::memory::Memory;
@@ -33,6 +34,12 @@ pub trait Backend: Send + 'static {
     /// The choice that it expects to be the fastest; `None` if it supports none. All ranks must
     /// choose the same.
     fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice>;
+
+    /// Whether it reduces elements of a type so. All ranks return the same. NCCL's types and
+    /// reductions, if the backend does not say otherwise.
+    fn reduces(&self, element: ElementType, reduction: Reduction) -> bool {
+        ElementType::OF_NCCL.contains(&element) && Reduction::OF_NCCL.contains(&reduction)
+    }
 
     /// Agrees on the backend's own transports. All ranks call it together when they meet.
     ///
@@ -103,6 +110,8 @@ pub struct CommunicatorShape {
     pub channels: u16,
     /// The machine on which most ranks share a core.
     pub crowd: Crowd,
+    /// How ranks of one host access the buffers of collectives.
+    pub buffers: BufferAccess,
 }
 
 /// The maker of a program's connections.

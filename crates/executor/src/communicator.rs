@@ -1,5 +1,7 @@
 //! Communicators: how one is made, and what it does besides collectives.
 
+use std::time::Duration;
+
 use program::Collective;
 
 use crate::backend::{Backend, CommunicatorShape};
@@ -135,6 +137,15 @@ impl<B: Backend> Communicator<B> {
     /// must do the same.
     pub const fn set_choice(&mut self, choice: Option<Choice>) {
         self.choice = choice;
+    }
+
+    /// Sets the longest wait for another rank of the launches that follow.
+    ///
+    /// # Errors
+    /// The background thread is gone.
+    pub fn set_longest_wait(&mut self, longest: Duration) -> Result<(), Error> {
+        self.home.engine()?.set_longest_wait(longest);
+        Ok(())
     }
 
     /// The choice for a request.

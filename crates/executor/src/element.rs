@@ -39,6 +39,7 @@ macro_rules! element {
 element! {
     i8, I8, 1, |value| u64::from(value as u8);
     u8, U8, 1, u64::from;
+    i16, I16, 1, |value| u64::from(value as u16);
     i32, I32, 1, |value| u64::from(value as u32);
     u32, U32, 1, u64::from;
     i64, I64, 1, |value| value as u64;

@@ -13,6 +13,7 @@ use crate::backend::{
     Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
 };
 use crate::bootstrap::{Bootstrap, give_up};
+use crate::callers_memory::BufferAccess;
 use crate::connections::{Connections, Wiring, slot_class};
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
@@ -47,6 +48,7 @@ pub(crate) struct Parts<B: Backend> {
     pub waiter: Waiter,
     pub spins: u32,
     pub longest: Duration,
+    pub buffers: BufferAccess,
 }
 
 /// Everything that a rank needs to run collectives, owned by the thread that runs them.
@@ -81,6 +83,12 @@ impl<B: Backend> Engine<B> {
         self.own.bootstrap.rank()
     }
 
+    /// Sets the longest wait for another rank.
+    pub fn set_longest_wait(&mut self, longest: Duration) {
+        self.own.longest = longest;
+        self.own.connections.set_longest_wait(longest);
+    }
+
     /// Allocates memory that peers can access.
     pub fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, Error> {
         let allocated = self.own.registered.allocate(bytes);
@@ -105,12 +113,21 @@ impl<B: Backend> Engine<B> {
             even_hosts: fewest == most,
             channels: self.own.channels.count(),
             crowd: self.own.bootstrap.crowd(),
+            buffers: self.own.buffers,
         }
     }
 
     /// The choice for a request, if this communicator supports it.
     pub fn choice(&self, request: &Request) -> Result<Choice, Error> {
         let ranks = self.own.bootstrap.ranks();
+        let (element, reduction) = (request.element, request.reduction);
+        if request.collective.reduces() && !self.own.backend.reduces(element, reduction) {
+            return Err(Error::NoReduction {
+                backend: self.own.backend.name(),
+                element,
+                reduction,
+            });
+        }
         let choice = request
             .choice
             .or_else(|| self.own.backend.choose(request, &self.shape()));
@@ -129,12 +146,19 @@ impl<B: Backend> Engine<B> {
             return Err(unsupported(why));
         }
         let reaches = self.shape().hosts == 1 || self.own.backend.accesses_all();
-        if choice.transfer == Transfer::Direct && !reaches {
+        if choice.transfer.stays_on_host() && !reaches {
             return Err(unsupported(
-                "a direct transfer accesses the buffers of other ranks, and some are on other hosts; take the transfer \
-                 `fifo`"
+                "a direct or staged transfer accesses the memory of other ranks, and some are on other hosts; take the \
+                 transfer `fifo`"
                     .to_owned(),
             ));
+        }
+        if choice.transfer.accesses_buffers() && self.own.buffers == BufferAccess::Refused {
+            return Err(unsupported(format!(
+                "the kernel lets no process access the memory of another one here, which the transfer `{}` needs for \
+                 memory of the caller; take `fifo`, or give the container the capability SYS_PTRACE",
+                choice.transfer
+            )));
         }
         if self.own.backend.multicasts()
             && request.collective.reduces()

@@ -77,6 +77,16 @@ pub enum Error {
         /// How long it waited.
         waited: Duration,
     },
+    /// The caller interrupted this rank while it waited.
+    #[error("rank {rank}: {collective} was interrupted {waiting}")]
+    Interrupted {
+        /// The waiting rank.
+        rank: u32,
+        /// The collective.
+        collective: Collective,
+        /// The reason of the wait.
+        waiting: Waiting,
+    },
     /// This rank gave up because another one failed.
     #[error("rank {rank} gave up: {failure}")]
     Aborted {

@@ -45,13 +45,14 @@
 //! These ranks are threads. Ranks that are processes join through `Hosts` of the crate `net`.
 //!
 //! In reading order: `communicator`, `collectives`, `group`, `background`, `request`, `engine`,
-//! [`backend`], [`memory`], [`registered`], [`connections`], [`transport`], [`network`],
-//! [`supervisor`], [`bootstrap`], [`check`], [`suite`], [`error`].
+//! [`backend`], [`memory`], [`registered`], `callers_memory`, [`connections`], [`transport`],
+//! [`network`], [`supervisor`], [`interrupt`], [`bootstrap`], [`check`], [`suite`], [`error`].
 
 pub mod backend;
 mod background;
 pub mod bootstrap;
 mod buffer;
+mod callers_memory;
 pub mod check;
 mod collectives;
 mod communicator;
@@ -60,6 +61,7 @@ mod element;
 mod engine;
 pub mod error;
 mod group;
+pub mod interrupt;
 pub mod memory;
 pub mod network;
 mod offered;
@@ -77,6 +79,7 @@ pub mod transport;
 pub use backend::Backend;
 pub use background::Pending;
 pub use buffer::Buffer;
+pub use callers_memory::BufferAccess;
 pub use collectives::Buffers;
 pub use communicator::Communicator;
 pub use element::Element;

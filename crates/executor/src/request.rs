@@ -55,7 +55,7 @@ pub struct Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.transfer {
-            Transfer::Direct => write!(f, "{} {}", self.schedule, self.transfer),
+            Transfer::Direct | Transfer::Staged => write!(f, "{} {}", self.schedule, self.transfer),
             Transfer::Fifo => write!(f, "{} {}", self.schedule, self.protocol),
             Transfer::Hierarchical => {
                 write!(f, "{} {} {}", self.schedule, self.transfer, self.protocol)

@@ -58,6 +58,8 @@ macro_rules! integer {
                         Reduction::Product => 1,
                         Reduction::Minimum => <$type>::MAX,
                         Reduction::Maximum => <$type>::MIN,
+                        Reduction::BitAnd => !0,
+                        Reduction::BitOr | Reduction::BitXor => 0,
                         Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum => 0,
                     }
                 }
@@ -70,6 +72,9 @@ macro_rules! integer {
                         Reduction::Product => each(values, to, |to, it| *to = to.wrapping_mul(it)),
                         Reduction::Minimum => each(values, to, |to, it| *to = (*to).min(it)),
                         Reduction::Maximum => each(values, to, |to, it| *to = (*to).max(it)),
+                        Reduction::BitAnd => each(values, to, |to, it| *to &= it),
+                        Reduction::BitOr => each(values, to, |to, it| *to |= it),
+                        Reduction::BitXor => each(values, to, |to, it| *to ^= it),
                         Reduction::PreMultipliedSum => {
                             let scalar = Self::scalar(rank);
                             each(values, to, |to, it| {
@@ -93,7 +98,7 @@ macro_rules! integer {
     };
 }
 
-integer!(i8 u8 i32 u32 i64 u64);
+integer!(i8 u8 i16 i32 u32 i64 u64);
 
 /// The expected floating-point value in 64 bits, and the sum or product of absolute values.
 #[derive(Debug, Clone, Copy)]
@@ -132,7 +137,7 @@ macro_rules! float {
                         Reduction::Product => 1.0,
                         Reduction::Minimum => f64::INFINITY,
                         Reduction::Maximum => f64::NEG_INFINITY,
-                        Reduction::Sum | Reduction::Average | Reduction::PreMultipliedSum => 0.0,
+                        _ => 0.0,
                     };
                     Rounded { value, size: 0.0 }
                 }
@@ -156,6 +161,10 @@ macro_rules! float {
                         Reduction::PreMultipliedSum => {
                             let scalar = wide(Self::scalar(rank));
                             each(values, to, |to, it| to.sum(wide(it) * scalar));
+                        }
+                        // These are for integers, so nothing agrees.
+                        Reduction::BitAnd | Reduction::BitOr | Reduction::BitXor => {
+                            each(values, to, |to, _| to.value = f64::NAN);
                         }
                     }
                 }
@@ -197,6 +206,7 @@ pub fn of_type<W: ForType>(element: ElementType, work: W) -> W::Output {
     match element {
         ElementType::I8 => work.run::<i8>(),
         ElementType::U8 => work.run::<u8>(),
+        ElementType::I16 => work.run::<i16>(),
         ElementType::I32 => work.run::<i32>(),
         ElementType::U32 => work.run::<u32>(),
         ElementType::I64 => work.run::<i64>(),

@@ -17,6 +17,10 @@ pub struct Settings {
     /// process may use, or less if its address space is limited. Pages are taken when they are
     /// used.
     pub buffer_bytes: Option<usize>,
+    /// Whether most collectives run on memory of the caller, not on that of
+    /// [`Communicator::buffer`](crate::Communicator::buffer). Both are always right; this is for
+    /// the choice of the fastest algorithm.
+    pub callers_memory: bool,
 }
 
 impl Default for Settings {
@@ -27,6 +31,7 @@ impl Default for Settings {
             longest_wait: Duration::from_secs(600),
             cores: None,
             buffer_bytes: None,
+            callers_memory: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use shared_memory::{Patience, Waiter};
 
 use crate::backend::Backend;
 use crate::bootstrap::{Bootstrap, Offer, give_up};
+use crate::callers_memory::{BufferAccess, try_kernel};
 use crate::connections::Connections;
 use crate::engine::{Engine, Parts};
 use crate::error::Error;
@@ -33,6 +34,7 @@ pub(crate) struct Starting<B: Backend> {
     offer: Offer,
     patience: Patience,
     longest: Duration,
+    callers_memory: bool,
 }
 
 impl<B: Backend> Starting<B> {
@@ -85,13 +87,14 @@ impl<B: Backend> Starting<B> {
             offer,
             patience: Patience::new(threads as usize, cores),
             longest,
+            callers_memory: settings.callers_memory,
         })
     }
 
     /// Fetches the offers of the others.
     pub fn finish(mut self) -> Result<Engine<B>, Error> {
         let met = self.meet();
-        met.map_err(|error| give_up(self.bootstrap.as_mut(), error))?;
+        let buffers = met.map_err(|error| give_up(self.bootstrap.as_mut(), error))?;
         let bell = self.connections.bells[self.bootstrap.rank() as usize].clone();
         // The backend polls before it waits.
         let patience = Patience {
@@ -108,10 +111,11 @@ impl<B: Backend> Starting<B> {
             waiter: Waiter::new(bell, patience),
             spins: self.patience.spins,
             longest: self.longest,
+            buffers,
         }))
     }
 
-    fn meet(&mut self) -> Result<(), Error> {
+    fn meet(&mut self) -> Result<BufferAccess, Error> {
         let bootstrap = self.bootstrap.as_mut();
         let mut bases = bootstrap.gather(MEMORY, &self.offer, self.longest)?;
         let (rank, own) = (bootstrap.rank(), self.backend.slot_bytes().to_string());
@@ -133,6 +137,10 @@ impl<B: Backend> Starting<B> {
         self.connections.meet(bootstrap, &bases)?;
         let arenas = arenas.iter().map(String::as_str);
         self.registered.meet(bootstrap, arenas)?;
-        self.backend.meet(bootstrap, self.longest)
+        self.backend.meet(bootstrap, self.longest)?;
+        match self.callers_memory && !self.connections.all_by(Transport::P2p) {
+            true => try_kernel(bootstrap, self.longest),
+            false => Ok(BufferAccess::Mapped),
+        }
     }
 }

@@ -70,6 +70,9 @@ fn all_cases(
                         if !collective.reduces() && reduction != Reduction::Sum {
                             continue;
                         }
+                        if collective.reduces() && !reduction.suits(element) {
+                            continue;
+                        }
                         for (size, count) in counts.iter().copied().enumerate() {
                             for in_place in [false, true] {
                                 let case = Case {
@@ -101,6 +104,12 @@ fn all_cases(
     cases
 }
 
+/// The cases through scratch memory, for backends that run them.
+pub fn staged(all_ranks: &[u32], counts: &[usize]) -> Vec<Case> {
+    let choices = |collective| choices_by(collective, &[Transfer::Staged]);
+    all_cases(all_ranks, counts, choices)
+}
+
 /// All choices for a collective but hierarchical ones, each with one channel and with two, with
 /// long and with short pieces.
 pub fn choices(collective: Collective) -> Vec<Choice> {
@@ -115,7 +124,7 @@ fn choices_by(collective: Collective, transfers: &[Transfer]) -> Vec<Choice> {
                 continue;
             }
             for protocol in Protocol::ALL {
-                if transfer == Transfer::Direct && protocol != Protocol::Simple {
+                if !transfer.has_protocol() && protocol != Protocol::Simple {
                     continue;
                 }
                 for channels in [1, 2] {
@@ -136,6 +145,12 @@ fn choices_by(collective: Collective, transfers: &[Transfer]) -> Vec<Choice> {
 }
 
 impl Case {
+    /// Whether GPUs carry it out: NCCL has its type and its reduction.
+    pub fn is_of_nccl(&self) -> bool {
+        let known = Reduction::OF_NCCL.contains(&self.reduction);
+        !self.collective.reduces() || known && ElementType::OF_NCCL.contains(&self.element)
+    }
+
     /// Whether it is possible and worth its time.
     pub fn exists(&self) -> bool {
         let direct = self.choice.transfer != Transfer::Fifo;
@@ -143,8 +158,10 @@ impl Case {
             self.collective.reduces() && self.reduction == Reduction::PreMultipliedSum;
         // Transfers run in groups, over FIFOs and with two buffers.
         let grouped = self.collective == Collective::SendRecv;
-        let overwritten =
-            self.collective == Collective::AllToAll && self.in_place && self.ranks > 1;
+        let overwritten = self.collective == Collective::AllToAll
+            && self.in_place
+            && self.ranks > 1
+            && self.choice.transfer.accesses_buffers();
         // Switches (NVLS) do not reduce all types.
         let unserved = self.collective.reduces()
             && !self.choice.schedule.reduces(self.element, self.reduction);

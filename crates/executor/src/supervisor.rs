@@ -7,6 +7,7 @@ use shared_memory::{Waiter, Yielder};
 
 use crate::bootstrap::Bootstrap;
 use crate::error::{Error, Waiting};
+use crate::interrupt;
 use crate::network::Progress;
 
 /// Between two checks whether other ranks failed or left.
@@ -163,12 +164,19 @@ impl Supervisor<'_> {
     /// Checks whether a wait that began at `since` should continue.
     ///
     /// # Errors
-    /// Another rank failed or left, or the wait timed out.
+    /// Another rank failed or left, the caller interrupts, or the wait timed out.
     #[cold]
     pub fn look(&mut self, since: Instant, waiting: Waiting) -> Result<(), Error> {
         let rank = self.bootstrap.rank();
         if let Some(failure) = self.bootstrap.failure(Some(waiting.peer())) {
             return Err(Error::Aborted { rank, failure });
+        }
+        if interrupt::is_wanted() {
+            return Err(Error::Interrupted {
+                rank,
+                collective: self.collective,
+                waiting,
+            });
         }
         let waited = since.elapsed();
         if waited > self.longest {

@@ -3,9 +3,9 @@
 use backend_cpu::Profile;
 use backend_cpu::choose;
 use backend_cpu::profile::DEFAULT_TOML;
-use executor::Request;
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
+use executor::{BufferAccess, Request};
 use program::{Collective, ElementType, Reduction};
 
 use crate::input::{Reached, below, flag, join, one, split};
@@ -56,6 +56,14 @@ pub fn run(bytes: &[u8]) -> Reached {
                 ranks: one(&mut choices, &[1, 2, 64, 0, u32::MAX]),
                 cores: one(&mut choices, &[1, 2, 64, 0, u32::MAX]),
             },
+            buffers: one(
+                &mut choices,
+                &[
+                    BufferAccess::Mapped,
+                    BufferAccess::Kernel,
+                    BufferAccess::Refused,
+                ],
+            ),
         };
         let request = Request {
             collective,

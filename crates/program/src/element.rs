@@ -25,9 +25,30 @@ pub enum ElementType {
     F32 = 8,
     /// 64-bit floating-point number.
     F64 = 9,
+    /// 16-bit integer, which NCCL does not have.
+    I16 = 10,
 }
 
 impl ElementType {
+    /// The types of NCCL, which GPUs reduce.
+    pub const OF_NCCL: [Self; 10] = [
+        Self::I8,
+        Self::U8,
+        Self::I32,
+        Self::U32,
+        Self::I64,
+        Self::U64,
+        Self::F16,
+        Self::Bf16,
+        Self::F32,
+        Self::F64,
+    ];
+
+    /// Whether its elements are integers.
+    pub const fn is_integer(self) -> bool {
+        !matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
+    }
+
     /// The name that nccl-tests uses.
     pub const fn nccl_name(self) -> &'static str {
         match self {
@@ -41,6 +62,7 @@ impl ElementType {
             Self::Bf16 => "bfloat16",
             Self::F32 => "float",
             Self::F64 => "double",
+            Self::I16 => "int16",
         }
     }
 
@@ -48,7 +70,7 @@ impl ElementType {
     pub const fn bytes(self) -> u32 {
         match self {
             Self::I8 | Self::U8 => 1,
-            Self::F16 | Self::Bf16 => 2,
+            Self::I16 | Self::F16 | Self::Bf16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 => 8,
         }
@@ -70,6 +92,29 @@ pub enum Reduction {
     Average = 4,
     /// The sum of elements that each rank first multiplies by a factor of its own.
     PreMultipliedSum = 5,
+    /// The bits that are set in all; for integers.
+    BitAnd = 6,
+    /// The bits that are set in any; for integers.
+    BitOr = 7,
+    /// The bits that are set in an odd number; for integers.
+    BitXor = 8,
+}
+
+impl Reduction {
+    /// The reductions of NCCL, which GPUs carry out.
+    pub const OF_NCCL: [Self; 6] = [
+        Self::Sum,
+        Self::Product,
+        Self::Minimum,
+        Self::Maximum,
+        Self::Average,
+        Self::PreMultipliedSum,
+    ];
+
+    /// Whether elements of a type can be reduced so: bits of floating-point numbers are no numbers.
+    pub const fn suits(self, element: ElementType) -> bool {
+        element.is_integer() || !matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor)
+    }
 }
 
 named!(ElementType, "element type", |known, text| known.name().eq_ignore_ascii_case(text) || known.nccl_name().eq_ignore_ascii_case(text), {
@@ -83,6 +128,7 @@ named!(ElementType, "element type", |known, text| known.name().eq_ignore_ascii_c
     Bf16 = "bf16",
     F32 = "f32",
     F64 = "f64",
+    I16 = "i16",
 });
 
 named!(Reduction, "operation", |known, text| known.name().eq_ignore_ascii_case(text), {
@@ -92,6 +138,9 @@ named!(Reduction, "operation", |known, text| known.name().eq_ignore_ascii_case(t
     Maximum = "max",
     Average = "avg",
     PreMultipliedSum = "mulsum",
+    BitAnd = "band",
+    BitOr = "bor",
+    BitXor = "bxor",
 });
 
 #[cfg(test)]

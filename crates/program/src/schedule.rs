@@ -69,9 +69,10 @@ impl Schedule {
                 matches!(collective, AllReduce | AllGather | ReduceScatter | AllToAll)
             }
             (Self::Nvls | Self::Leader, Transfer::Fifo) => false,
+            (Self::Mesh, Transfer::Staged) => !matches!(collective, Collective::SendRecv),
             (Self::Mesh, _) => true,
             (Self::TwoPhaseMesh, _) => matches!(collective, AllReduce),
-            (_, Transfer::Direct) => false,
+            (_, Transfer::Direct | Transfer::Staged) => false,
             (Self::Ring | Self::Forest, Transfer::Fifo) => matches!(
                 collective,
                 AllReduce | AllGather | ReduceScatter | Broadcast | Reduce
@@ -114,13 +115,34 @@ pub enum Transfer {
     Fifo,
     /// By reading and writing the peers' buffers in place.
     Direct,
+    /// Through scratch memory of the communicator, which peers read: for buffers that they cannot
+    /// access, or only slowly.
+    Staged,
     /// On each host one rank per channel, the leader, reads and writes the buffers of all; between
     /// the leaders through FIFOs, as if each host were one rank.
     Hierarchical,
 }
 
+impl Transfer {
+    /// Whether it has a protocol, because data moves through FIFOs.
+    pub const fn has_protocol(self) -> bool {
+        matches!(self, Self::Fifo | Self::Hierarchical)
+    }
+
+    /// Whether ranks access each other's inputs and outputs.
+    pub const fn accesses_buffers(self) -> bool {
+        matches!(self, Self::Direct | Self::Hierarchical)
+    }
+
+    /// Whether all ranks must be on one host, unless the backend reaches memory of others.
+    pub const fn stays_on_host(self) -> bool {
+        matches!(self, Self::Direct | Self::Staged)
+    }
+}
+
 named!(Transfer, "transfer", |known, text| known.name() == text, {
     Fifo = "fifo",
     Direct = "direct",
+    Staged = "staged",
     Hierarchical = "hierarchical",
 });

@@ -40,6 +40,11 @@ pub fn answer(request: &Request) -> Result<Value, String> {
     match request {
         Request::Machines => Ok(machines()),
         Request::Plan { job, highlight } => plan(job, highlight.as_deref()),
+        Request::Cost {
+            job,
+            collective,
+            bytes,
+        } => one_cost(job, collective, *bytes),
         Request::Path { job, from, to } => path(job, from, to),
         Request::Bound { job } => bound(job),
         Request::Difference { job, other } => difference(job, other),
@@ -163,25 +168,44 @@ fn picture(
 fn costs(table: &CostTable) -> Value {
     let rows = COLLECTIVES.iter().map(|collective| {
         let sizes = doubling(SIZES.0, SIZES.1);
-        let sizes = sizes.map(|bytes| {
-            let operation = TunedOperation::new(*collective, bytes);
-            let candidates = table.candidates(&operation);
-            let candidates = candidates
-                .iter()
-                .map(|(choice, time_us)| json!([format!("{} {}", choice.0, choice.1), time_us]));
-            let chosen = table.choose_for(&operation).ok();
-            json!({
-                "bytes": bytes,
-                "choice": chosen.as_ref().map(|it| format!("{} {}", it.algorithm, it.protocol)),
-                "time_us": chosen.as_ref().map(|it| it.time_us),
-                "bus_gbps": chosen.as_ref().and_then(|it| it.bus_bandwidth),
-                "channels": chosen.as_ref().map(|it| it.channels),
-                "candidates": candidates.collect::<Vec<_>>(),
-            })
-        });
+        let sizes = sizes.map(|bytes| cost(table, &TunedOperation::new(*collective, bytes)));
         json!({ "collective": collective.to_string(), "sizes": sizes.collect::<Vec<_>>() })
     });
     rows.collect()
+}
+
+/// The choice and all candidates.
+fn cost(table: &CostTable, operation: &TunedOperation) -> Value {
+    let candidates = table.candidates(operation);
+    let candidates = candidates
+        .iter()
+        .map(|(choice, time_us)| json!([format!("{} {}", choice.0, choice.1), time_us]));
+    let chosen = table.choose_for(operation).ok();
+    json!({
+        "bytes": operation.bytes,
+        "choice": chosen.as_ref().map(|it| format!("{} {}", it.algorithm, it.protocol)),
+        "time_us": chosen.as_ref().map(|it| it.time_us),
+        "bus_gbps": chosen.as_ref().and_then(|it| it.bus_bandwidth),
+        "channels": chosen.as_ref().map(|it| it.channels),
+        "candidates": candidates.collect::<Vec<_>>(),
+    })
+}
+
+fn one_cost(request: &JobRequest, collective: &str, bytes: u64) -> Result<Value, String> {
+    let found = COLLECTIVES
+        .iter()
+        .find(|it| it.command_name() == collective);
+    let found = found.ok_or_else(|| {
+        let known = COLLECTIVES.map(|it| it.command_name());
+        format!(
+            "there are no costs of {collective}, only of {}",
+            known.join(", ")
+        )
+    })?;
+    let plan = job::plan(request)?.planned.plan();
+    let table = plan.costs.as_ref();
+    let table = table.ok_or_else(|| "this version of NCCL has no cost model here".to_owned())?;
+    Ok(cost(table, &TunedOperation::new(*found, bytes)))
 }
 
 fn path(request: &JobRequest, from: &str, to: &str) -> Result<Value, String> {

@@ -60,6 +60,15 @@ pub enum Request {
         #[serde(default)]
         highlight: Option<String>,
     },
+    /// What NCCL chooses for one collective of one size.
+    Cost {
+        /// The job.
+        job: JobRequest,
+        /// The collective, such as `all-reduce`.
+        collective: String,
+        /// Its size, bytes.
+        bytes: u64,
+    },
     /// Why two devices are as far apart as they are.
     Path {
         /// The job.

@@ -61,6 +61,9 @@ pub struct Arguments {
     /// Also time topo with ranks as threads, not only as processes
     #[arg(long, conflicts_with = "hosts")]
     threads: bool,
+    /// Whose memory topo's buffers are: `own` (the communicator's) or `caller`, as MPI's are
+    #[arg(long, default_value = "own", value_parser = ["own", "caller"])]
+    buffers: String,
     /// Threads that compute meanwhile, to see how the programs share the cores
     #[arg(long, default_value_t = 0)]
     busy: usize,

@@ -56,7 +56,7 @@ pub fn run_topo(
 fn timed(arguments: &Arguments, topo: &Path, collective: &str) -> Command {
     let mut command = Command::new(topo);
     command.args(["run", collective, "--json", "--no-in-place"]);
-    command.args(["--check", "0"]);
+    command.args(["--check", "0", "--buffers", &arguments.buffers]);
     command.args(["--time", &arguments.time.to_string()]);
     command.args(["--begin", &arguments.begin.to_string()]);
     command.args(["--end", &arguments.end.to_string()]);

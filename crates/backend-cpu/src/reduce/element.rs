@@ -24,7 +24,7 @@ pub trait Element: Copy {
 
     /// Reduces two sources.
     #[inline(always)]
-    fn pair<O: BinaryOperation, V: Vector>(
+    fn pair<O: BinaryOperation<Self::Wide>, V: Vector>(
         to: &mut [Loose<Self>],
         one: &[Loose<Self>],
         other: &[Loose<Self>],
@@ -39,7 +39,7 @@ pub trait Element: Copy {
 
     /// Reduces a mapped source into the result.
     #[inline(always)]
-    fn accumulate<O: BinaryOperation, V: Vector>(
+    fn accumulate<O: BinaryOperation<Self::Wide>, V: Vector>(
         wide: &mut [Loose<Self::Wide>],
         source: &[Loose<Self>],
         map: impl Fn(Self::Wide) -> Self::Wide,
@@ -92,6 +92,7 @@ macro_rules! as_they_are {
 as_they_are! {
     i8, |bytes| bytes as i8;
     u8, |bytes| bytes as u8;
+    i16, |bytes| bytes as i16;
     i32, |bytes| bytes as i32;
     u32, |bytes| bytes as u32;
     i64, |bytes| bytes as i64;
@@ -143,7 +144,7 @@ impl Element for f16 {
     }
 
     #[inline(always)]
-    fn pair<O: BinaryOperation, V: Vector>(
+    fn pair<O: BinaryOperation<Self::Wide>, V: Vector>(
         to: &mut [Loose<Self>],
         one: &[Loose<Self>],
         other: &[Loose<Self>],
@@ -167,7 +168,7 @@ impl Element for f16 {
     }
 
     #[inline(always)]
-    fn accumulate<O: BinaryOperation, V: Vector>(
+    fn accumulate<O: BinaryOperation<Self::Wide>, V: Vector>(
         wide: &mut [Loose<f32>],
         source: &[Loose<Self>],
         map: impl Fn(f32) -> f32,

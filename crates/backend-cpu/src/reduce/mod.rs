@@ -77,6 +77,9 @@ impl Reduce {
     ///
     /// `factor` is the scalar of a pre-multiplied sum, one element in the low bytes. An average is
     /// divided by `ranks`.
+    ///
+    /// # Panics
+    /// The operation does not suit the type ([`Reduction::suits`]).
     pub fn new(operation: Reduction, element: ElementType, factor: u64, ranks: u32) -> Self {
         Self::with_vectors(operation, element, factor, ranks, Vectors::best())
     }
@@ -84,7 +87,8 @@ impl Reduce {
     /// As [`Self::new`], with chosen vectors.
     ///
     /// # Panics
-    /// The processor does not support them.
+    /// The processor does not support them, or the operation does not suit the type
+    /// ([`Reduction::suits`]).
     pub fn with_vectors(
         operation: Reduction,
         element: ElementType,
@@ -219,8 +223,15 @@ impl Reduce {
         } else {
             STREAM_BLOCK_BYTES
         };
-        let block = block / self.wide_bytes;
-        let pre_multiply = step.pre_multiply & self.multiplied;
+        // Two narrow sources are widened, reduced and rounded in one loop.
+        let pairs_narrow = !self.is_wide()
+            && step.sources.len() == 2
+            && step.pre_multiply & self.multiplied == 0
+            && !(step.finish && self.divisor != 1);
+        let block = match pairs_narrow {
+            true => block / self.element_bytes,
+            false => block / self.wide_bytes,
+        };
         let direct = self.direct_destination(step);
         let mut done = 0;
         while done < step.elements {
@@ -229,32 +240,20 @@ impl Reduce {
             let wide = direct.map_or(wide, |direct| direct.wrapping_add(start));
             // SAFETY: the range is within the step's; a block has room for `now` elements.
             unsafe {
-                let mut begun = 1;
-                if self.is_wide() && pre_multiply & 3 == 0 && step.sources.len() > 1 {
+                let result = if pairs_narrow {
                     let (one, other) = (step.sources[0].add(start), step.sources[1].add(start));
-                    (loops.pair)(wide, one, other, now);
-                    begun = 2;
+                    (loops.pair)(narrow, one, other, now);
+                    narrow
                 } else {
-                    (loops.widen)(wide, step.sources[0].add(start), now);
-                    if pre_multiply & 1 != 0 {
-                        (loops.multiply)(wide, self.factor, now);
+                    self.block(step, start, wide, now);
+                    match self.is_wide() {
+                        true => wide,
+                        false => {
+                            (loops.narrow)(narrow, wide, now);
+                            narrow
+                        }
                     }
-                }
-                for (index, source) in step.sources.iter().enumerate().skip(begun) {
-                    if pre_multiply >> index & 1 == 0 {
-                        (loops.accumulate)(wide, source.add(start), now);
-                    } else {
-                        (loops.accumulate_multiplied)(wide, source.add(start), self.factor, now);
-                    }
-                }
-                if step.finish && self.divisor != 1 {
-                    (loops.divide)(wide, self.divisor, now);
-                }
-                let mut result = wide;
-                if !self.is_wide() {
-                    (loops.narrow)(narrow, wide, now);
-                    result = narrow;
-                }
+                };
                 if direct.is_none() {
                     let bytes = now * self.element_bytes;
                     store(step.destinations, step.stream, start, result, bytes);
@@ -264,6 +263,39 @@ impl Reduce {
         }
         if step.stream != 0 {
             copy::end_streaming();
+        }
+    }
+
+    /// Reduces `count` elements that begin at byte `start` of the sources into `wide`.
+    ///
+    /// # Safety
+    /// As [`Self::run`]; `wide` has room for the elements.
+    unsafe fn block(&self, step: &ReduceStep<'_>, start: usize, wide: *mut u8, count: usize) {
+        let loops = &self.loops;
+        let pre_multiply = step.pre_multiply & self.multiplied;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut begun = 1;
+            if self.is_wide() && pre_multiply & 3 == 0 && step.sources.len() > 1 {
+                let (one, other) = (step.sources[0].add(start), step.sources[1].add(start));
+                (loops.pair)(wide, one, other, count);
+                begun = 2;
+            } else {
+                (loops.widen)(wide, step.sources[0].add(start), count);
+                if pre_multiply & 1 != 0 {
+                    (loops.multiply)(wide, self.factor, count);
+                }
+            }
+            for (index, source) in step.sources.iter().enumerate().skip(begun) {
+                if pre_multiply >> index & 1 == 0 {
+                    (loops.accumulate)(wide, source.add(start), count);
+                } else {
+                    (loops.accumulate_multiplied)(wide, source.add(start), self.factor, count);
+                }
+            }
+            if step.finish && self.divisor != 1 {
+                (loops.divide)(wide, self.divisor, count);
+            }
         }
     }
 }

@@ -12,6 +12,13 @@ pub trait Number: Copy {
     fn divide(self, by: u32) -> Self;
 }
 
+/// An integer, whose bits can be combined.
+pub trait Integer: Number {
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+}
+
 macro_rules! floats {
     ($($float:ty),*) => {$(
         impl Number for $float {
@@ -66,6 +73,21 @@ macro_rules! integers {
                 $divide(self, by)
             }
         }
+
+        impl Integer for $integer {
+            #[inline(always)]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+        }
     )*};
 }
 
@@ -84,25 +106,26 @@ macro_rules! by_floats {
 integers! {
     i8, by_floats!(i8, f32);
     u8, by_floats!(u8, f32);
+    i16, by_floats!(i16, f32);
     i32, by_floats!(i32, f64);
     u32, by_floats!(u32, f64);
     i64, |value: i64, by: u32| value / i64::from(by);
     u64, |value: u64, by: u32| value / u64::from(by);
 }
 
-/// A binary operation.
-pub trait BinaryOperation {
-    fn apply<N: Number>(one: N, other: N) -> N;
+/// A binary operation on numbers of a type.
+pub trait BinaryOperation<N> {
+    fn apply(one: N, other: N) -> N;
 }
 
 macro_rules! operations {
-    ($($(#[$doc:meta])* $name:ident: $method:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $bound:ident, $method:ident;)*) => {$(
         $(#[$doc])*
         pub struct $name;
 
-        impl BinaryOperation for $name {
+        impl<N: $bound> BinaryOperation<N> for $name {
             #[inline(always)]
-            fn apply<N: Number>(one: N, other: N) -> N {
+            fn apply(one: N, other: N) -> N {
                 one.$method(other)
             }
         }
@@ -111,11 +134,17 @@ macro_rules! operations {
 
 operations! {
     /// One plus the other.
-    Sum: add;
+    Sum: Number, add;
     /// One times the other.
-    Product: multiply;
+    Product: Number, multiply;
     /// The smaller.
-    Minimum: minimum;
+    Minimum: Number, minimum;
     /// The larger.
-    Maximum: maximum;
+    Maximum: Number, maximum;
+    /// The bits of both.
+    And: Integer, and;
+    /// The bits of either.
+    Or: Integer, or;
+    /// The bits of one.
+    Xor: Integer, xor;
 }

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use program::{ElementType, Reduction};
 
 use super::element::Element;
-use super::number::{BinaryOperation, Maximum, Minimum, Product, Sum};
+use super::number::{And, BinaryOperation, Integer, Maximum, Minimum, Or, Product, Sum, Xor};
 use super::vectors::Vectors;
 
 /// The loops of a reduction over `count` elements (the last argument) of any alignment.
@@ -28,14 +28,18 @@ pub struct Loops {
 }
 
 /// The loops of an operation on an element type.
+///
+/// # Panics
+/// The operation does not suit the type.
 pub fn loops(operation: Reduction, element: ElementType, vectors: Vectors) -> Loops {
     match element {
-        ElementType::I8 => of_type::<i8>(operation, vectors),
-        ElementType::U8 => of_type::<u8>(operation, vectors),
-        ElementType::I32 => of_type::<i32>(operation, vectors),
-        ElementType::U32 => of_type::<u32>(operation, vectors),
-        ElementType::I64 => of_type::<i64>(operation, vectors),
-        ElementType::U64 => of_type::<u64>(operation, vectors),
+        ElementType::I8 => of_integer::<i8>(operation, vectors),
+        ElementType::U8 => of_integer::<u8>(operation, vectors),
+        ElementType::I16 => of_integer::<i16>(operation, vectors),
+        ElementType::I32 => of_integer::<i32>(operation, vectors),
+        ElementType::U32 => of_integer::<u32>(operation, vectors),
+        ElementType::I64 => of_integer::<i64>(operation, vectors),
+        ElementType::U64 => of_integer::<u64>(operation, vectors),
         ElementType::F16 => of_type::<f16>(operation, vectors),
         ElementType::Bf16 => of_type::<bf16>(operation, vectors),
         ElementType::F32 => of_type::<f32>(operation, vectors),
@@ -51,10 +55,22 @@ fn of_type<E: Element>(operation: Reduction, vectors: Vectors) -> Loops {
         Reduction::Product => of_operation::<E, Product>(vectors),
         Reduction::Minimum => of_operation::<E, Minimum>(vectors),
         Reduction::Maximum => of_operation::<E, Maximum>(vectors),
+        Reduction::BitAnd | Reduction::BitOr | Reduction::BitXor => {
+            panic!("{operation} of numbers that are no integers")
+        }
     }
 }
 
-fn of_operation<E: Element, O: BinaryOperation>(vectors: Vectors) -> Loops {
+fn of_integer<E: Element<Wide: Integer>>(operation: Reduction, vectors: Vectors) -> Loops {
+    match operation {
+        Reduction::BitAnd => of_operation::<E, And>(vectors),
+        Reduction::BitOr => of_operation::<E, Or>(vectors),
+        Reduction::BitXor => of_operation::<E, Xor>(vectors),
+        _ => of_type::<E>(operation, vectors),
+    }
+}
+
+fn of_operation<E: Element, O: BinaryOperation<E::Wide>>(vectors: Vectors) -> Loops {
     match vectors {
         Vectors::Basic => basic::loops::<E, O>(),
         #[cfg(target_arch = "x86_64")]
@@ -78,7 +94,7 @@ macro_rules! compiled {
             use super::Loops;
 
             $(#[target_feature(enable = $feature)])?
-            fn pair<E: Element, O: BinaryOperation>(
+            fn pair<E: Element, O: BinaryOperation<E::Wide>>(
                 to: &mut [Loose<E>],
                 one: &[Loose<E>],
                 other: &[Loose<E>],
@@ -92,7 +108,7 @@ macro_rules! compiled {
             }
 
             $(#[target_feature(enable = $feature)])?
-            fn accumulate<E: Element, O: BinaryOperation>(
+            fn accumulate<E: Element, O: BinaryOperation<E::Wide>>(
                 wide: &mut [Loose<E::Wide>],
                 source: &[Loose<E>],
             ) {
@@ -124,7 +140,7 @@ macro_rules! compiled {
             }
 
             // The caller keeps the promise of `Loops` and has checked the processor's instructions.
-            pub fn loops<E: Element, O: BinaryOperation>() -> Loops {
+            pub fn loops<E: Element, O: BinaryOperation<E::Wide>>() -> Loops {
                 Loops {
                     pair: |to, one, other, count| {
                         // SAFETY: as above.

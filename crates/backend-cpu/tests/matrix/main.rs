@@ -43,6 +43,7 @@ fn run_all(cases: &[Case]) {
 fn all_cases() -> Vec<Case> {
     let mut all = suite::cases(&RANKS, &COUNTS);
     all.extend(suite::hierarchical(&RANKS, &COUNTS));
+    all.extend(suite::staged(&RANKS, &COUNTS));
     all
 }
 

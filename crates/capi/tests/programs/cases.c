@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#define TOPO_CALL_SITES
 #include <topo.h>
 
 static uint32_t rank, ranks;
@@ -269,6 +270,121 @@ static void disagrees(void) {
     EXPECT(strstr(topo_last_error(), "AllReduce of 2 f32"));
     CHECK(topo_run(comm, TOPO_ALL_REDUCE, values, values, 2, TOPO_F32, TOPO_SUM, 0));
     EXPECT(values[1] == (float)ranks);
+    EXPECT(strstr(topo_last_error(), "cases.c:"));
+    /* A receive that is longer than its send: the receiver says so, and the sender learns it. */
+    if (rank == 0) {
+        ended = topo_send(comm, values, 1, TOPO_F32, 1);
+        if (ended == TOPO_OK) ended = topo_run(comm, TOPO_ALL_REDUCE, values, values, 1, TOPO_F32, 0, 0);
+        EXPECT(ended == TOPO_FAILED);
+    } else if (rank == 1) {
+        EXPECT(topo_receive(comm, values, 2, TOPO_F32, 0) == TOPO_INVALID);
+    } else {
+        EXPECT(topo_run(comm, TOPO_ALL_REDUCE, values, values, 1, TOPO_F32, 0, 0) == TOPO_FAILED);
+    }
+    EXPECT(strstr(topo_last_error(), "rank 1 receives 8 bytes (cases.c:"));
+    EXPECT(strstr(topo_last_error(), "rank 0 sends 4 bytes (cases.c:"));
+    CHECK(topo_comm_destroy(comm));
+}
+
+/* Blocks of different lengths, i16 and bits. */
+static void unequal(void) {
+    topo_comm *comm = join(0);
+    enum { N = 3000 };
+    size_t sent[64], received[64], at = 0;
+    int16_t *in = malloc(sizeof *in * N * 64 * 64), *out = calloc(N * 64 * 64, sizeof *out);
+    for (uint32_t peer = 0; peer < ranks; peer++) {
+        sent[peer] = (peer + 2 * rank) % 3 == 1 ? 0 : N * (1 + peer) + rank;
+        received[peer] = (rank + 2 * peer) % 3 == 1 ? 0 : N * (1 + rank) + peer;
+        for (size_t i = 0; i < sent[peer]; i++) in[at++] = (int16_t)(100 * rank + peer + i % 7);
+    }
+    for (int background = 0; background < 2; background++) {
+        memset(out, 0xff, sizeof *out * N * ranks * (ranks + 1));
+        if (background) {
+            uint64_t work;
+            CHECK(topo_start_all_to_all_v(comm, in, sent, out, received, TOPO_I16, &work));
+            CHECK(topo_wait(comm, work));
+        } else {
+            CHECK(topo_all_to_all_v(comm, in, sent, out, received, TOPO_I16));
+        }
+        at = 0;
+        for (uint32_t peer = 0; peer < ranks; peer++) {
+            for (size_t i = 0; i < received[peer]; i++)
+                EXPECT(out[at++] == (int16_t)(100 * peer + rank + i % 7));
+        }
+    }
+    sent[rank]++;
+    EXPECT(topo_all_to_all_v(comm, in, sent, out, received, TOPO_I16) == TOPO_INVALID);
+    int16_t bits[3] = {(int16_t)(1 << rank), (int16_t)~(1 << rank), (int16_t)(1 << rank | 1 << 9)};
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, bits, bits, 1, TOPO_I16, TOPO_BIT_OR, 0));
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, bits + 1, bits + 1, 1, TOPO_I16, TOPO_BIT_AND, 0));
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, bits + 2, bits + 2, 1, TOPO_I16, TOPO_BIT_XOR, 0));
+    int16_t all = (int16_t)((1 << ranks) - 1);
+    EXPECT(bits[0] == all && bits[1] == (int16_t)~all);
+    EXPECT(bits[2] == (int16_t)(all | (ranks % 2) << 9));
+    float number = 1;
+    EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &number, &number, 1, TOPO_F32, TOPO_BIT_OR, 0)
+           == TOPO_INVALID);
+    CHECK(topo_comm_destroy(comm));
+}
+
+struct member {
+    topo_comm *comm;
+    int ended;
+};
+
+static void *run_many(void *argument) {
+    struct member *own = argument;
+    for (int i = 0; i < 200 && own->ended == TOPO_OK; i++) {
+        double values[300];
+        for (int j = 0; j < 300; j++) values[j] = i + j;
+        own->ended = topo_run(own->comm, TOPO_ALL_REDUCE, values, values, 300, TOPO_F64, TOPO_SUM, 0);
+        if (values[299] != ranks * (i + 299.0)) own->ended = TOPO_INTERNAL;
+    }
+    return NULL;
+}
+
+/* Two communicators in two threads; after an abort of one a new one takes its place. */
+static void several(void) {
+    topo_comm *first = join(0);
+    struct member members[2] = {{.comm = first}, {.comm = NULL}};
+    CHECK(topo_comm_split(first, 0, (int32_t)rank, &members[1].comm));
+    for (int round = 0; round < 2; round++) {
+        pthread_t threads[2];
+        for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, run_many, &members[i]);
+        for (int i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+            EXPECT(members[i].ended == TOPO_OK);
+        }
+        if (round == 0) {
+            if (rank == 0) CHECK(topo_comm_abort(members[1].comm));
+            double value = 1;
+            EXPECT(topo_run(members[1].comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F64, 0, 0)
+                   == TOPO_FAILED);
+            CHECK(topo_comm_destroy(members[1].comm));
+            CHECK(topo_comm_split(first, 7, -(int32_t)rank, &members[1].comm));
+        }
+    }
+    CHECK(topo_comm_destroy(members[1].comm));
+    CHECK(topo_comm_destroy(first));
+}
+
+/* A wait that is shorter than the others'. */
+static void timeouts(void) {
+    topo_comm *comm = join(0);
+    float value = 1;
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0));
+    CHECK(topo_comm_timeout(comm, 300));
+    double began = now();
+    if (rank == 0) {
+        EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_TIMEOUT);
+    } else {
+        usleep(1200000);
+        /* What rank 0 sent before its wait was over may be enough for this one. */
+        topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0);
+        EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_FAILED);
+        EXPECT(strstr(topo_last_error(), "rank 0"));
+    }
+    EXPECT(now() - began < 3);
     CHECK(topo_comm_destroy(comm));
 }
 
@@ -278,7 +394,9 @@ int main(int count, char **arguments) {
         void (*run)(void);
     } cases[] = {{"collectives", collectives}, {"transfers", transfers}, {"aborts", aborts},
                  {"killed", killed},           {"leaves", leaves},       {"forks", forks},
-                 {"busy", busy},               {"disagrees", disagrees}};
+                 {"busy", busy},               {"disagrees", disagrees},
+                 {"unequal", unequal},     {"several", several},
+                 {"timeouts", timeouts}};
     EXPECT(count == 3);
     ranks = (uint32_t)atoi(arguments[2]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -70,6 +70,15 @@ pub enum Bind {
     None,
 }
 
+/// Whose memory the buffers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BufferOwner {
+    /// The communicator's, which other processes map
+    Own,
+    /// The program's, as of any program that calls a library
+    Caller,
+}
+
 /// What runs the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum BackendName {
@@ -188,8 +197,8 @@ pub struct RunArguments {
     /// Only this protocol: LL, LL128, Simple
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<Protocol>,
-    /// How data moves: fifo, direct (from buffer to buffer), or hierarchical (direct on each host,
-    /// fifo between their leaders)
+    /// How data moves: fifo, direct (from buffer to buffer), staged (through scratch memory that
+    /// peers read), or hierarchical (direct on each host, fifo between their leaders)
     #[arg(long, value_name = "NAME")]
     pub transfer: Option<Transfer>,
     /// Channels, at most those of the plan
@@ -241,6 +250,9 @@ pub struct RunArguments {
     /// Answer each broadcast by a broadcast from the last rank; the reported time is half of both
     #[arg(long)]
     pub reply: bool,
+    /// Whose memory the buffers are
+    #[arg(long, value_enum, default_value_t = BufferOwner::Own)]
+    pub buffers: BufferOwner,
     /// Which cores ranks run on
     #[arg(long, value_enum, default_value_t = Bind::Cores)]
     pub bind: Bind,
@@ -276,6 +288,15 @@ pub struct CalibrateArguments {
     /// measures threads
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2", value_parser = within::<u32>(1..=64))]
     pub hosts: Vec<u32>,
+    /// Whose memory the buffers of processes are
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "own,caller"
+    )]
+    pub buffers: Vec<BufferOwner>,
     /// Time to spend on each figure, ms
     #[arg(long, value_name = "MS", default_value_t = 2, value_parser = within::<u64>(1..=10_000))]
     pub time: u64,

@@ -30,7 +30,7 @@ pub fn page(job: &SimulatedJob, links: usize, look: Look) -> String {
 fn head(job: &SimulatedJob, look: Look) -> String {
     let how = match job.transfer {
         Transfer::Fifo => job.protocol.to_string(),
-        Transfer::Direct => "direct".to_owned(),
+        Transfer::Direct | Transfer::Staged => job.transfer.to_string(),
         Transfer::Hierarchical => format!("{}, {}", job.transfer, job.protocol),
     };
     let title = format!(

@@ -1,5 +1,6 @@
 //! Checking and timing one algorithm at one size.
 
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -22,8 +23,51 @@ const BATCHES: usize = 5;
 pub struct Bench<'a, T: Sample> {
     pub communicator: &'a mut Communicator<Cpu>,
     pub spec: &'a Spec,
-    pub input: Buffer<T>,
-    pub output: Buffer<T>,
+    pub input: Held<T>,
+    pub output: Held<T>,
+}
+
+/// A buffer of the communicator or of the program.
+pub enum Held<T: Sample> {
+    Own(Buffer<T>),
+    Caller(Vec<T>),
+}
+
+impl<T: Sample> Held<T> {
+    /// Allocates a buffer.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn new(
+        communicator: &mut Communicator<Cpu>,
+        elements: usize,
+        callers: bool,
+    ) -> Result<Self, executor::Error> {
+        Ok(match callers {
+            true => Self::Caller(vec![T::default(); elements]),
+            false => Self::Own(communicator.buffer(elements)?),
+        })
+    }
+}
+
+impl<T: Sample> Deref for Held<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Own(buffer) => buffer,
+            Self::Caller(buffer) => buffer,
+        }
+    }
+}
+
+impl<T: Sample> DerefMut for Held<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Own(buffer) => buffer,
+            Self::Caller(buffer) => buffer,
+        }
+    }
 }
 
 impl<T: Sample> Bench<'_, T> {

@@ -13,7 +13,7 @@ use program::{Collective, ElementType, Reduction};
 use super::event::Event;
 use super::spec::Devices;
 use super::{RunRow, Spec, processes, threads};
-use crate::arguments::run::{BackendName, CalibrateArguments};
+use crate::arguments::run::{BackendName, BufferOwner, CalibrateArguments};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Steps;
@@ -75,15 +75,26 @@ struct Shape {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Threads,
-    Processes { hosts: u32 },
+    Processes { hosts: u32, callers_memory: bool },
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             Kind::Threads => write!(f, "{} threads", self.ranks),
-            Kind::Processes { hosts: 1 } => write!(f, "{} processes", self.ranks),
-            Kind::Processes { hosts } => write!(f, "{} processes as {hosts} hosts", self.ranks),
+            Kind::Processes {
+                hosts,
+                callers_memory,
+            } => {
+                write!(f, "{} processes", self.ranks)?;
+                if hosts > 1 {
+                    write!(f, " as {hosts} hosts")?;
+                }
+                if callers_memory {
+                    write!(f, " on callers' memory")?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -92,8 +103,19 @@ impl fmt::Display for Shape {
 fn shapes(arguments: &CalibrateArguments) -> Vec<Shape> {
     let of = |ranks: u32| {
         let hosts = arguments.hosts.iter().filter(move |hosts| **hosts <= ranks);
-        let processes = hosts.map(|hosts| Kind::Processes { hosts: *hosts });
-        let threads = arguments.hosts.contains(&1).then_some(Kind::Threads);
+        let own = arguments.buffers.contains(&BufferOwner::Own);
+        let of_hosts = move |hosts: u32| {
+            // Only processes of one host access buffers of peers.
+            let callers = arguments.buffers.contains(&BufferOwner::Caller) && hosts == 1;
+            let kinds = [own.then_some(false), callers.then_some(true)];
+            let kinds = kinds.into_iter().flatten();
+            kinds.map(move |callers_memory| Kind::Processes {
+                hosts,
+                callers_memory,
+            })
+        };
+        let processes = hosts.flat_map(move |hosts| of_hosts(*hosts));
+        let threads = (own && arguments.hosts.contains(&1)).then_some(Kind::Threads);
         let kinds = threads.into_iter().chain(processes);
         kinds.map(move |kind| Shape { ranks, kind })
     };
@@ -107,12 +129,15 @@ fn shapes(arguments: &CalibrateArguments) -> Vec<Shape> {
 /// Adds the times of a survey, in which the sizes of each choice come in ascending order.
 fn add(measured: &mut Vec<MeasuredChoice>, collective: Collective, shape: Shape, rows: &[RunRow]) {
     let known = measured.len();
-    let (threads, hosts) = match shape.kind {
-        Kind::Threads => (true, 1),
-        Kind::Processes { hosts } => (false, hosts),
+    let (kind, hosts) = match shape.kind {
+        Kind::Threads => ((true, false), 1),
+        Kind::Processes {
+            hosts,
+            callers_memory,
+        } => ((false, callers_memory), hosts),
     };
     for row in rows {
-        let new = MeasuredChoice::new(collective, &row.choice, (shape.ranks, hosts), threads);
+        let new = MeasuredChoice::new(collective, &row.choice, (shape.ranks, hosts), kind);
         let time_us = rounded(row.separate.time_us);
         match measured[known..].iter_mut().find(|it| it.is_like(&new)) {
             Some(known) => known.times_us.push(time_us),
@@ -136,8 +161,15 @@ fn spec(arguments: &CalibrateArguments, collective: Collective, shape: Shape) ->
         processes: shape.kind != Kind::Threads,
         hosts: match shape.kind {
             Kind::Threads => 1,
-            Kind::Processes { hosts } => hosts,
+            Kind::Processes { hosts, .. } => hosts,
         },
+        callers_memory: matches!(
+            shape.kind,
+            Kind::Processes {
+                callers_memory: true,
+                ..
+            }
+        ),
         network: None,
         backend: BackendName::Cpu,
         devices: Devices::default(),

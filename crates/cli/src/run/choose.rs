@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use backend_cpu::{Cpu, Profile, choose};
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
-use executor::{Choice, Communicator, Request};
+use executor::{BufferAccess, Choice, Communicator, Request};
 use program::{Schedule, Transfer};
 
 use super::Spec;
@@ -79,6 +79,7 @@ pub fn check(spec: &Spec) -> Result<()> {
             ranks: spec.ranks,
             cores: 1,
         },
+        buffers: BufferAccess::Mapped,
     };
     within_limits(spec, &request, shape).map(drop)
 }
@@ -92,8 +93,7 @@ fn within_limits(spec: &Spec, request: &Request, shape: CommunicatorShape) -> Re
         schedule.is_none_or(|it| it == choice.schedule)
             && transfer.is_none_or(|it| it == choice.transfer)
             && match choice.transfer {
-                // A direct transfer has no protocol.
-                Transfer::Direct => spec.protocol.is_none(),
+                it if !it.has_protocol() => spec.protocol.is_none(),
                 _ => spec.protocol.is_none_or(|it| it == choice.protocol),
             }
     });

@@ -15,7 +15,7 @@ use super::network::Network;
 use super::ports::PlanPorts;
 use super::spec::Devices;
 use crate::arguments::compare::EditArguments;
-use crate::arguments::run::{BackendName, Bind, RunArguments};
+use crate::arguments::run::{BackendName, Bind, BufferOwner, RunArguments};
 use crate::arguments::{JobArguments, NetMerge, PreparationArguments};
 use crate::environment::Environment;
 use crate::input::Source;
@@ -98,6 +98,9 @@ fn check_against(ranks: u32, collective: Collective, arguments: &RunArguments) -
     if arguments.reply && collective != Collective::Broadcast {
         bail!("--reply is for broadcast only");
     }
+    if arguments.buffers == BufferOwner::Caller && arguments.backend != BackendName::Cpu {
+        bail!("--buffers caller: buffers on GPUs are the communicator's; expected --backend cpu");
+    }
     Ok(())
 }
 
@@ -145,6 +148,7 @@ pub fn read(
         processes: arguments.processes,
         hosts: arguments.hosts,
         network,
+        callers_memory: arguments.buffers == BufferOwner::Caller,
         backend: arguments.backend,
         devices: devices(arguments, environment),
         collective,

@@ -6,7 +6,7 @@ use executor::Communicator;
 use executor::check::{self, ForType, Sample};
 
 use super::Spec;
-use super::bench::Bench;
+use super::bench::{Bench, Held};
 use super::choose::choose;
 use super::event::{Event, Observer};
 use super::load::Watch;
@@ -56,9 +56,10 @@ impl ForType for Sweep<'_> {
         let rank = communicator.rank();
         let largest = spec.check::<T>(spec.sizes.iter().copied().max().unwrap_or(1))?;
         let most_output = largest.output_elements(rank).max(largest.in_place(rank).0);
+        let mut allocate = |elements| Held::<T>::new(communicator, elements, spec.callers_memory);
         let mut bench = Bench {
-            input: communicator.buffer::<T>(largest.input_elements(rank))?,
-            output: communicator.buffer::<T>(most_output)?,
+            input: allocate(largest.input_elements(rank))?,
+            output: allocate(most_output)?,
             communicator,
             spec,
         };

@@ -70,6 +70,9 @@ fn places(report: &RunReport) -> String {
     } else {
         match (spec.processes, on_gpus) {
             (true, true) => "processes",
+            (true, false) if spec.callers_memory => {
+                "SHM: one process each, with buffers that the others do not map"
+            }
             (true, false) => "SHM: one process each, which map each other's buffers",
             (false, true) => "threads of one process",
             (false, false) => "P2P: threads of one process, which access each other's buffers",

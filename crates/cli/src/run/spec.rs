@@ -25,6 +25,9 @@ pub struct Spec {
     /// How they are joined; `None` on one host.
     #[serde(default)]
     pub network: Option<Network>,
+    /// Whether buffers are not the communicator's.
+    #[serde(default)]
+    pub callers_memory: bool,
     pub backend: BackendName,
     #[serde(default)]
     pub devices: Devices,
@@ -160,6 +163,7 @@ impl Spec {
             channels,
             longest_wait: Duration::from_secs(self.timeout_s),
             buffer_bytes: Some(self.arena_bytes()?),
+            callers_memory: self.callers_memory,
             ..Settings::default()
         })
     }

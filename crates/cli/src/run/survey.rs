@@ -34,7 +34,12 @@ impl Survey {
         let ranks = bench.spec.ranks;
         let choices = match self.choices.take() {
             Some(choices) => choices,
-            None => choose::choices(request, bench.communicator.shape()?),
+            None => {
+                let shape = bench.communicator.shape()?;
+                let mut all = choose::choices(request, shape);
+                all.retain(|choice| choose::pays(choice, shape));
+                all
+            }
         };
         let mut rows = Vec::with_capacity(choices.len());
         for choice in choices {

@@ -255,12 +255,12 @@ fn cells(report: &RunReport, at: usize, row: &RunRow, form: Form, in_place: bool
 /// Algorithm, protocol and channels.
 pub fn in_words(choice: Choice) -> [String; 3] {
     let protocol = match choice.transfer {
-        Transfer::Direct => "direct".to_owned(),
+        Transfer::Direct | Transfer::Staged => choice.transfer.to_string(),
         Transfer::Fifo | Transfer::Hierarchical => choice.protocol.name().to_owned(),
     };
     let name = match choice.transfer {
         Transfer::Hierarchical => format!("{HIERARCHICAL}{}", choice.schedule),
-        Transfer::Fifo | Transfer::Direct => choice.schedule.name().to_owned(),
+        _ => choice.schedule.name().to_owned(),
     };
     [name, protocol, choice.channels.to_string()]
 }

@@ -125,7 +125,7 @@ impl Chosen {
             latencies: usual_latencies.or(&fabric.latency),
             expansion: match (transfer, protocol) {
                 // Flags beside the data.
-                (Transfer::Direct, _) | (_, Protocol::Simple) => (1, 1),
+                (Transfer::Direct | Transfer::Staged, _) | (_, Protocol::Simple) => (1, 1),
                 (_, Protocol::Ll) => (2, 1),
                 (_, Protocol::Ll128) => (16, 15),
             },

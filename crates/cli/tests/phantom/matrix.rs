@@ -191,6 +191,7 @@ fn drawn_runs() {
     let mut cases = suite::cases(&RANKS, &COUNTS);
     // Transfers name their own two ranks; no choice of the command line shortens pieces.
     cases.retain(|case| case.collective != Collective::SendRecv && case.choice.piece_bytes == 0);
+    cases.retain(Case::is_of_nccl);
     cases.retain(|case| case.choice.schedule != Schedule::Nvls || case.ranks > 1);
     let began = Instant::now();
     let next = AtomicUsize::new(0);

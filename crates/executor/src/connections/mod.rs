@@ -193,6 +193,11 @@ impl Connections {
         Ok(connections)
     }
 
+    /// Sets how long a peer may take to make its end.
+    pub(crate) const fn set_longest_wait(&mut self, longest: Duration) {
+        self.longest = longest;
+    }
+
     /// The offer of this rank's bell and buffer table.
     pub(crate) const fn base(&self) -> &Offer {
         &self.base

@@ -33,7 +33,7 @@ fn cases(ranks: u32, allowed: impl Fn(ElementType) -> bool) -> Vec<Case> {
         Collective::ReduceScatter,
         Collective::AllGather,
     ] {
-        for element in ElementType::ALL.into_iter().filter(|it| allowed(*it)) {
+        for element in ElementType::OF_NCCL.into_iter().filter(|it| allowed(*it)) {
             for reduction in [Reduction::Sum, Reduction::Maximum, Reduction::Average] {
                 number += 1;
                 let case = Case {

@@ -11,11 +11,11 @@ pub fn every_choice(first: usize, ranks: impl Fn(usize) -> u32, direct: bool) ->
     for collective in Collective::ALL {
         for choice in suite::choices(collective) {
             number += 1;
-            let reduction = Reduction::ALL[number % Reduction::ALL.len()];
+            let reduction = Reduction::OF_NCCL[number % Reduction::OF_NCCL.len()];
             let case = Case {
                 collective,
                 choice,
-                element: ElementType::ALL[number % ElementType::ALL.len()],
+                element: ElementType::OF_NCCL[number % ElementType::OF_NCCL.len()],
                 reduction: if collective.reduces() {
                     reduction
                 } else {

@@ -76,7 +76,7 @@ impl Touch {
     }
 }
 
-fn signals(place: &ChannelMember<'_>, peers: &[u32]) -> Vec<ConnectionEnd> {
+pub fn signals(place: &ChannelMember<'_>, peers: &[u32]) -> Vec<ConnectionEnd> {
     peers.iter().map(|peer| place.connection(*peer)).collect()
 }
 
@@ -97,7 +97,7 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let root = place.root();
     let (touch, body) = match place.request.collective {
-        Collective::AllReduce if place.in_place() => return one_shot_in_place(place),
+        Collective::AllReduce if place.in_place() => return one_shot(place),
         Collective::AllReduce => {
             let inputs = inputs(place, 0..place.ranks(), 0);
             let output = Operand::output(0);
@@ -184,10 +184,11 @@ pub fn reduce(pieces: Pieces, operands: &[Operand], destinations: &[Operand]) ->
     .steps()
 }
 
-/// All-reduce in place: every rank copies its input to scratch memory and reduces all copies.
+/// All-reduce through scratch memory, also in place: every rank copies its input to scratch memory
+/// and reduces all copies.
 ///
 /// Scratch memory holds one window, so each turn needs its own exchange of signals.
-fn one_shot_in_place(place: &ChannelMember<'_>) -> ChannelLanes {
+pub fn one_shot(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let peers: Vec<u32> = place.others().collect();
     let peers = signals(place, &peers);

@@ -46,6 +46,7 @@ mod placed_forest;
 mod request;
 mod ring;
 mod send_recv;
+mod staged;
 mod tree;
 mod trees;
 mod write;
@@ -205,7 +206,7 @@ fn check(request: &ProgramRequest<'_>) -> Result<(), LowerError> {
         });
     }
     if request.in_place
-        && transfer != Transfer::Fifo
+        && transfer.accesses_buffers()
         && collective == Collective::AllToAll
         && ranks > 1
     {
@@ -239,6 +240,8 @@ fn part(place: &ChannelMember<'_>) -> ChannelLanes {
     match (request.schedule, request.transfer) {
         (Schedule::Mesh, Transfer::Direct) => direct::mesh(place),
         (Schedule::TwoPhaseMesh, Transfer::Direct) => direct::two_phase(place),
+        (Schedule::Mesh, Transfer::Staged) => staged::mesh(place),
+        (Schedule::TwoPhaseMesh, Transfer::Staged) => staged::two_phase(place),
         (Schedule::Mesh, _) => mesh::mesh(place),
         (Schedule::TwoPhaseMesh, _) => mesh::two_phase(place),
         (Schedule::Ring, _) => ring::ring(place),

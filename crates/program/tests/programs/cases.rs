@@ -20,7 +20,7 @@ impl Case {
     pub fn slots(&self) -> u32 {
         match self.transfer {
             Transfer::Hierarchical => 8,
-            Transfer::Fifo | Transfer::Direct => 2,
+            Transfer::Fifo | Transfer::Direct | Transfer::Staged => 2,
         }
     }
 
@@ -66,7 +66,7 @@ pub fn all(root: u32) -> Vec<Case> {
                 for in_place in [false, true] {
                     let has_root = collective.has_root() || collective == Collective::SendRecv;
                     let refused = collective == Collective::AllToAll
-                        && transfer != Transfer::Fifo
+                        && transfer.accesses_buffers()
                         && in_place;
                     if schedule.serves(collective, transfer) && !refused {
                         cases.push(Case {

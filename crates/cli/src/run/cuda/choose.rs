@@ -47,7 +47,7 @@ pub fn choose<M: DeviceDriver>(
             && wanted.transfer.is_none_or(|only| only == choice.transfer)
             && match choice.transfer {
                 Transfer::Fifo => wanted.protocol.is_none_or(|only| only == choice.protocol),
-                Transfer::Hierarchical => false,
+                Transfer::Hierarchical | Transfer::Staged => false,
                 Transfer::Direct => {
                     wanted.protocol.is_none() && choice.protocol == Protocol::Simple
                 }

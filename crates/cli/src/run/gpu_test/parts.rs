@@ -60,6 +60,7 @@ fn machine() -> Result<MachineFacts> {
 
 fn cases(opened: cuda::OpenedRanks, ranks: u32, nvls: bool, size: usize) -> Result<String> {
     let mut all: Vec<Case> = suite::cases(&[ranks], &COUNTS);
+    all.retain(Case::is_of_nccl);
     all.retain(|case| (case.choice.schedule == Schedule::Nvls) == nvls);
     let drawn = suite::sample(&all, size, u64::from(ranks));
     let result = suite::run(opened.communicators, &drawn);

@@ -5,6 +5,7 @@
 //! and then a receive would wait for each other if each transfer ran by itself.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use crate::error::Fault;
 use crate::request::Launch;
@@ -25,9 +26,27 @@ pub struct Transfer {
 // SAFETY: the caller lends the memory to whichever thread runs the transfer.
 unsafe impl Send for Transfer {}
 
+/// How one call runs.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Longest wait for another rank.
+    pub longest: Duration,
+    /// Where the caller calls; empty if that is unknown.
+    pub place: String,
+}
+
+/// What runs at once, for one call.
+#[derive(Debug)]
+pub struct Job {
+    /// What runs.
+    pub work: Work,
+    /// For which call. Transfers that were held run for the first of their calls.
+    pub call: Call,
+}
+
 /// What runs at once.
 #[derive(Debug)]
-pub enum Job {
+pub enum Work {
     /// A collective.
     Collective(Launch),
     /// Transfers.
@@ -45,6 +64,8 @@ pub struct Queue {
     jobs: VecDeque<(u64, Job)>,
     /// Transfers that wait for others to run with.
     held: Vec<Transfer>,
+    /// The call of the first of them.
+    held_by: Option<Call>,
     /// Errors of those that are done, by number, until they are asked for.
     faults: HashMap<u64, Fault>,
     /// Transfers since `topo_group_start`.
@@ -65,8 +86,9 @@ impl Queue {
     }
 
     /// Adds a transfer to those that are held. Returns its number.
-    pub fn hold(&mut self, transfer: Transfer) -> u64 {
+    pub fn hold(&mut self, transfer: Transfer, call: Call) -> u64 {
         self.started += 1;
+        self.held_by.get_or_insert(call);
         self.held.push(transfer);
         self.started
     }
@@ -79,11 +101,11 @@ impl Queue {
 
     /// Hands held transfers to the thread. Returns whether there were any.
     pub fn release(&mut self) -> bool {
-        let held = self.take_held();
-        if held.is_empty() {
+        let work = Work::Group(self.take_held());
+        let Some(call) = self.held_by.take() else {
             return false;
-        }
-        self.jobs.push_back((self.started, Job::Group(held)));
+        };
+        self.jobs.push_back((self.started, Job { work, call }));
         true
     }
 
@@ -139,12 +161,25 @@ mod tests {
         }
     }
 
+    fn call() -> Call {
+        Call {
+            longest: Duration::from_secs(1),
+            place: String::new(),
+        }
+    }
+
     #[test]
     fn held_transfers_run_before_what_starts_later() {
         let mut queue = Queue::default();
-        let (first, second) = (queue.hold(transfer()), queue.hold(transfer()));
+        let (first, second) = (
+            queue.hold(transfer(), call()),
+            queue.hold(transfer(), call()),
+        );
         assert!(queue.is_idle() && queue.is_held(first));
-        let third = queue.push(Job::Group(Vec::new()));
+        let third = queue.push(Job {
+            work: Work::Group(Vec::new()),
+            call: call(),
+        });
         assert_eq!((first, second, third), (1, 2, 3));
         assert!(!queue.is_idle() && !queue.is_held(second));
         let lasts: Vec<u64> = queue.jobs.iter().map(|(last, _)| *last).collect();
@@ -154,8 +189,8 @@ mod tests {
     #[test]
     fn an_error_reaches_each_job_of_a_group_once() {
         let mut queue = Queue::default();
-        queue.hold(transfer());
-        queue.hold(transfer());
+        queue.hold(transfer(), call());
+        queue.hold(transfer(), call());
         assert!(queue.release());
         assert!(queue.ended(1).is_none());
         queue.finish(2, Some(&Fault::invalid("wrong")));

@@ -1,11 +1,8 @@
-//! Errors at the C border: a code, and a text that [`topo_last_error`] returns.
+//! Errors: a code on which a program can decide, and a text.
 
 use std::any::Any;
-use std::cell::RefCell;
-use std::ffi::{CString, c_char, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The result of a call, as in `topo.h`.
+/// The result of a call, by its number in `topo.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Code {
@@ -34,7 +31,7 @@ pub enum Code {
 pub struct Fault {
     /// The code.
     pub code: Code,
-    /// The text for [`topo_last_error`].
+    /// What happened, and what to do.
     pub text: String,
 }
 
@@ -77,29 +74,4 @@ impl From<executor::Error> for Fault {
         };
         Self::new(code, error.to_string())
     }
-}
-
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
-}
-
-/// Runs a call of the C interface. Returns its code, and keeps the text of its error.
-pub fn call(body: impl FnOnce() -> Result<Code, Fault>) -> c_int {
-    let done = catch_unwind(AssertUnwindSafe(body));
-    let done = done.unwrap_or_else(|panic| Err(Fault::panicked(&*panic)));
-    let code = done.unwrap_or_else(|fault| {
-        let text = CString::new(fault.text.replace('\0', " ")).unwrap_or_default();
-        // A thread that is about to end keeps no text.
-        let _ = LAST.try_with(|last| *last.borrow_mut() = text);
-        fault.code
-    });
-    code as c_int
-}
-
-/// The text of the last error of this thread; empty if there was none. Valid until the thread's
-/// next error.
-#[unsafe(no_mangle)]
-pub extern "C" fn topo_last_error() -> *const c_char {
-    let last = LAST.try_with(|last| last.borrow().as_ptr());
-    last.unwrap_or(c"".as_ptr())
 }

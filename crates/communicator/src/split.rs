@@ -1,15 +1,15 @@
 //! Splitting: the first rank of each color makes an id, and the communicator carries it to the
 //! others.
 
-use program::ElementType;
+use bootstrap::UniqueId;
+use program::{Collective, ElementType, Reduction};
 
 use crate::comm::Comm;
 use crate::error::Fault;
-use crate::options::{ID_BYTES, parse, topo_id, write};
 use crate::request::Arguments;
 
-/// The number of an all-gather in `topo.h`.
-const ALL_GATHER: i32 = 2;
+/// Most bytes of an id's text.
+const ID_BYTES: usize = 256;
 
 impl Comm {
     /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for
@@ -26,21 +26,26 @@ impl Comm {
         members.sort_unstable();
         let own = self.shared.rank;
         let place = members.iter().position(|(_, rank)| *rank == own);
-        let text = match place {
-            Some(0) => write(&self.chosen.new_id()?)?.text,
-            _ => [0; ID_BYTES],
-        };
+        let mut text = [0_u8; ID_BYTES];
+        if place == Some(0) {
+            for (to, from) in text
+                .iter_mut()
+                .zip(self.options.new_id()?.to_string().bytes())
+            {
+                *to = from;
+            }
+        }
         let texts = self.gather(&text)?;
         let (Some(place), Some((_, first))) = (place, members.first()) else {
             return Ok(None);
         };
-        let at = *first as usize * ID_BYTES;
-        let mut id = topo_id {
-            text: [0; ID_BYTES],
-        };
-        id.text.copy_from_slice(&texts[at..at + ID_BYTES]);
+        let text = &texts[*first as usize * ID_BYTES..][..ID_BYTES];
+        let text = String::from_utf8_lossy(text);
+        let id: UniqueId = text.trim_end_matches('\0').parse().map_err(|error| {
+            Fault::invalid(format!("rank {first}, the first of color {color}: {error}"))
+        })?;
         let (rank, ranks) = (place as u32, members.len() as u32);
-        Self::join(&parse(&id)?, rank, ranks, &self.chosen).map(Some)
+        Self::join(&id, rank, ranks, &self.options).map(Some)
     }
 
     /// The values of all ranks, in rank order.
@@ -48,12 +53,12 @@ impl Comm {
         let ranks = self.shared.ranks;
         let mut all = vec![T::default(); own.len() * ranks as usize];
         let arguments = Arguments {
-            collective: ALL_GATHER,
+            collective: Collective::AllGather,
             input: own.as_ptr().cast(),
             output: all.as_mut_ptr().cast(),
             count: size_of_val(own),
-            element: ElementType::U8 as i32,
-            operation: 0,
+            element: ElementType::U8,
+            operation: Reduction::Sum,
             root: 0,
         };
         self.run(arguments.read(self.shared.rank, ranks)?)?;

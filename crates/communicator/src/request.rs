@@ -1,33 +1,9 @@
-//! Collectives as C describes them: numbers and addresses become requests.
-
-use std::ffi::{c_int, c_void};
+//! Collectives on memory at addresses: their arguments become requests.
 
 use executor::{Memory, Request};
 use program::{Collective, ElementType, Reduction};
 
 use crate::error::Fault;
-
-/// The collectives by their numbers in `topo.h`.
-const COLLECTIVES: [Collective; 8] = [
-    Collective::Broadcast,
-    Collective::Reduce,
-    Collective::AllGather,
-    Collective::ReduceScatter,
-    Collective::AllReduce,
-    Collective::AllToAll,
-    Collective::Gather,
-    Collective::Scatter,
-];
-
-/// The operations by their numbers in `topo.h`. A pre-multiplied sum needs a factor, for which C
-/// has no parameter.
-const OPERATIONS: [Reduction; 5] = [
-    Reduction::Sum,
-    Reduction::Product,
-    Reduction::Minimum,
-    Reduction::Maximum,
-    Reduction::Average,
-];
 
 /// A collective with its memory, which the caller lends until it is done.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +16,7 @@ pub struct Launch {
     output_bytes: usize,
 }
 
-// SAFETY: the caller of `topo_start` lends the memory to whichever thread runs the collective.
+// SAFETY: the caller of [`Arguments::read`] lends the memory to any thread that runs it.
 unsafe impl Send for Launch {}
 
 impl Launch {
@@ -50,22 +26,22 @@ impl Launch {
     }
 }
 
-/// The arguments of `topo_run` and `topo_start`.
+/// The arguments of a collective.
 #[derive(Debug, Clone, Copy)]
 pub struct Arguments {
-    /// Number of the collective.
-    pub collective: c_int,
-    /// The input.
-    pub input: *const c_void,
-    /// The output.
-    pub output: *mut c_void,
+    /// The collective; no transfer.
+    pub collective: Collective,
+    /// The input; may be null where this rank needs none.
+    pub input: *const u8,
+    /// The output; may be null where this rank needs none.
+    pub output: *mut u8,
     /// Elements of a block.
     pub count: usize,
-    /// Number of the element type.
-    pub element: c_int,
-    /// Number of the operation.
-    pub operation: c_int,
-    /// The root.
+    /// Type of the elements.
+    pub element: ElementType,
+    /// The operation. Collectives that do not reduce ignore it.
+    pub operation: Reduction,
+    /// The root. Collectives without one ignore it.
     pub root: u32,
 }
 
@@ -73,12 +49,17 @@ impl Arguments {
     /// Checks the arguments for a rank.
     ///
     /// # Errors
-    /// A number is unknown, the buffers overlap, or there is none.
+    /// There is no such root, the buffers overlap, or there is none.
     pub fn read(&self, rank: u32, ranks: u32) -> Result<Launch, Fault> {
-        let collective = *number(&COLLECTIVES, self.collective, "collective")?;
-        let element = element(self.element)?;
+        let Self {
+            collective,
+            element,
+            input,
+            output,
+            ..
+        } = *self;
         let operation = match collective.reduces() {
-            true => *number(&OPERATIONS, self.operation, "operation")?,
+            true => self.operation,
             false => Reduction::Sum,
         };
         let root = if collective.has_root() { self.root } else { 0 };
@@ -102,7 +83,6 @@ impl Arguments {
             Collective::Gather => (block, if is_root { all } else { 0 }),
             _ => (if is_root { all } else { 0 }, block),
         };
-        let (input, output) = (self.input.cast::<u8>(), self.output.cast::<u8>());
         let own = rank as usize * block;
         let in_place = match collective {
             Collective::AllGather => input.addr() == output.addr().wrapping_add(own),
@@ -163,11 +143,6 @@ impl Launch {
     }
 }
 
-/// The element type with this number.
-pub fn element(given: c_int) -> Result<ElementType, Fault> {
-    number(&ElementType::ALL, given, "element type").copied()
-}
-
 /// The bytes of a block.
 pub fn bytes(count: usize, element: ElementType) -> Result<usize, Fault> {
     let bytes = count.checked_mul(element.bytes() as usize);
@@ -179,29 +154,19 @@ fn too_long(count: usize) -> Fault {
     Fault::invalid(format!("{count} elements exceed the address space"))
 }
 
-fn number<'a, T>(of: &'a [T], given: c_int, what: &str) -> Result<&'a T, Fault> {
-    let found = usize::try_from(given).ok().and_then(|at| of.get(at));
-    found.ok_or_else(|| {
-        let last = of.len() - 1;
-        Fault::invalid(format!(
-            "{given} is no {what}; expected 0 to {last}, see topo.h"
-        ))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn arguments(collective: c_int, buffer: &mut [f32], apart: usize) -> Arguments {
+    fn arguments(collective: Collective, buffer: &mut [f32], apart: usize) -> Arguments {
         let base = buffer.as_mut_ptr();
         Arguments {
             collective,
             input: base.cast_const().cast(),
             output: base.wrapping_add(apart).cast(),
             count: 4,
-            element: 8,
-            operation: 0,
+            element: ElementType::F32,
+            operation: Reduction::Sum,
             root: 0,
         }
     }
@@ -209,41 +174,37 @@ mod tests {
     #[test]
     fn equal_addresses_are_in_place_and_overlaps_are_refused() {
         let mut buffer = [0.0; 16];
-        let equal = arguments(4, &mut buffer, 0).read(1, 2).unwrap();
+        let equal = arguments(Collective::AllReduce, &mut buffer, 0)
+            .read(1, 2)
+            .unwrap();
         assert!(equal.request.in_place);
-        let apart = arguments(4, &mut buffer, 4).read(1, 2).unwrap();
+        let apart = arguments(Collective::AllReduce, &mut buffer, 4)
+            .read(1, 2)
+            .unwrap();
         assert!(!apart.request.in_place);
-        let overlapping = arguments(4, &mut buffer, 1).read(1, 2).unwrap_err();
+        let overlapping = arguments(Collective::AllReduce, &mut buffer, 1)
+            .read(1, 2)
+            .unwrap_err();
         assert!(overlapping.text.contains("overlap"), "{overlapping:?}");
         // The block of rank 1 in an input of two blocks.
-        let scattered = arguments(3, &mut buffer, 4).read(1, 2).unwrap();
+        let scattered = arguments(Collective::ReduceScatter, &mut buffer, 4)
+            .read(1, 2)
+            .unwrap();
         assert!(scattered.request.in_place);
-        assert!(arguments(3, &mut buffer, 4).read(0, 2).is_err());
+        assert!(
+            arguments(Collective::ReduceScatter, &mut buffer, 4)
+                .read(0, 2)
+                .is_err()
+        );
     }
 
     #[test]
-    fn unknown_numbers_and_lengths_are_refused() {
+    fn unknown_roots_and_lengths_are_refused() {
         let mut buffer = [0.0; 16];
-        let good = arguments(4, &mut buffer, 4);
+        let good = arguments(Collective::AllReduce, &mut buffer, 4);
         for wrong in [
             Arguments {
-                collective: 8,
-                ..good
-            },
-            Arguments {
-                collective: -1,
-                ..good
-            },
-            Arguments {
-                element: 10,
-                ..good
-            },
-            Arguments {
-                operation: 5,
-                ..good
-            },
-            Arguments {
-                collective: 0,
+                collective: Collective::Broadcast,
                 root: 2,
                 ..good
             },
@@ -265,7 +226,7 @@ mod tests {
         let mut buffer = [0.0; 16];
         let reduce = Arguments {
             output: std::ptr::null_mut(),
-            ..arguments(1, &mut buffer, 0)
+            ..arguments(Collective::Reduce, &mut buffer, 0)
         };
         assert!(reduce.read(1, 2).is_ok());
         assert!(reduce.read(0, 2).is_err());

@@ -1,4 +1,4 @@
-//! A communicator at the C border.
+//! A communicator that another program holds.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,10 +13,11 @@ use bootstrap::socket::service::Alarm;
 use executor::{Buffer, Communicator, Settings};
 use net::Hosts;
 
+use crate::call_site;
 use crate::compare;
 use crate::error::{Code, Fault};
-use crate::options::Chosen;
-use crate::queue::{Job, Queue, Transfer};
+use crate::options::Options;
+use crate::queue::{Call, Job, Queue, Transfer, Work};
 use crate::request::Launch;
 
 /// A rank's membership in a communicator.
@@ -24,10 +25,11 @@ pub struct Comm {
     /// What its threads share.
     pub shared: Arc<Shared>,
     /// The options, for communicators that are split off.
-    pub chosen: Chosen,
+    pub options: Options,
     worker: Mutex<Option<JoinHandle<()>>>,
     buffers: Mutex<HashMap<usize, Buffer<u8>>>,
     in_call: AtomicBool,
+    longest_wait: Mutex<Duration>,
     process: u32,
 }
 
@@ -57,7 +59,7 @@ impl Drop for Calling<'_> {
 
 impl Comm {
     /// Joins the other ranks.
-    pub fn join(id: &UniqueId, rank: u32, ranks: u32, chosen: &Chosen) -> Result<Self, Fault> {
+    pub fn join(id: &UniqueId, rank: u32, ranks: u32, options: &Options) -> Result<Self, Fault> {
         if cfg!(panic = "abort") {
             return Err(Fault::new(
                 Code::Internal,
@@ -70,10 +72,11 @@ impl Comm {
                 "rank {rank} of {ranks} does not exist; ranks are numbered from 0"
             )));
         }
-        let hosts = Hosts::join(chosen.join(id, rank, ranks))?;
+        let hosts = Hosts::join(options.join(id, rank, ranks))?;
         let alarm = hosts.alarm()?;
         let settings = Settings {
-            longest_wait: chosen.longest_wait,
+            longest_wait: options.longest_wait,
+            callers_memory: !options.allocated_buffers,
             ..Settings::default()
         };
         let communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
@@ -81,17 +84,18 @@ impl Comm {
             shared: Arc::new(Shared {
                 rank,
                 ranks,
-                debug: chosen.debug,
+                debug: options.debug,
                 communicator: Mutex::new(communicator),
                 queue: Mutex::default(),
                 changed: Condvar::new(),
                 alarm,
                 aborted: AtomicBool::new(false),
             }),
-            chosen: chosen.clone(),
+            options: options.clone(),
             worker: Mutex::default(),
             buffers: Mutex::default(),
             in_call: AtomicBool::new(false),
+            longest_wait: Mutex::new(options.longest_wait),
             process: std::process::id(),
         })
     }
@@ -131,16 +135,38 @@ impl Comm {
     pub fn run(&self, launch: Launch) -> Result<Code, Fault> {
         let _calling = self.calling()?;
         drop(self.shared.await_idle(self.outside_group()?));
-        self.shared.run(&Job::Collective(launch))?;
+        let work = Work::Collective(launch);
+        let call = self.call();
+        self.shared.run(&Job { work, call })?;
         Ok(Code::Ok)
     }
 
     /// Starts a collective in the background; returns its number.
     pub fn start(&self, launch: Launch) -> Result<u64, Fault> {
+        self.start_work(Work::Collective(launch))
+    }
+
+    /// Runs transfers together in this thread, behind everything that was started.
+    pub fn run_group(&self, transfers: Vec<Transfer>) -> Result<Code, Fault> {
+        transfers.iter().try_for_each(|it| self.check_peer(it))?;
+        let _calling = self.calling()?;
+        let queue = self.outside_group()?;
+        self.shared.run_transfers(queue, transfers, self.call())?;
+        Ok(Code::Ok)
+    }
+
+    /// Starts transfers, which run together in the background; returns their number.
+    pub fn start_group(&self, transfers: Vec<Transfer>) -> Result<u64, Fault> {
+        transfers.iter().try_for_each(|it| self.check_peer(it))?;
+        self.start_work(Work::Group(transfers))
+    }
+
+    fn start_work(&self, work: Work) -> Result<u64, Fault> {
         let _calling = self.calling()?;
         let mut queue = self.outside_group()?;
         self.need_worker(&mut queue)?;
-        let number = queue.push(Job::Collective(launch));
+        let call = self.call();
+        let number = queue.push(Job { work, call });
         drop(queue);
         self.shared.changed.notify_all();
         Ok(number)
@@ -153,7 +179,9 @@ impl Comm {
         let mut queue = self.shared.queue();
         match &mut queue.group {
             Some(group) => group.push(transfer),
-            None => self.shared.run_transfers(queue, vec![transfer])?,
+            None => self
+                .shared
+                .run_transfers(queue, vec![transfer], self.call())?,
         }
         Ok(Code::Ok)
     }
@@ -164,7 +192,8 @@ impl Comm {
         let _calling = self.calling()?;
         let mut queue = self.outside_group()?;
         self.need_worker(&mut queue)?;
-        Ok(queue.hold(transfer))
+        let call = self.call();
+        Ok(queue.hold(transfer, call))
     }
 
     /// Begins a group of transfers.
@@ -181,8 +210,23 @@ impl Comm {
         let group = queue.group.take();
         let group = group
             .ok_or_else(|| Fault::invalid("topo_group_end without topo_group_start before it"))?;
-        self.shared.run_transfers(queue, group)?;
+        self.shared.run_transfers(queue, group, self.call())?;
         Ok(Code::Ok)
+    }
+
+    /// Sets the longest wait for another rank of the calls that follow; `None` is that of the
+    /// options.
+    pub fn set_longest_wait(&self, longest: Option<Duration>) -> Result<Code, Fault> {
+        self.check_process()?;
+        *lock(&self.longest_wait) = longest.unwrap_or(self.options.longest_wait);
+        Ok(Code::Ok)
+    }
+
+    fn call(&self) -> Call {
+        Call {
+            longest: *lock(&self.longest_wait),
+            place: call_site::take(),
+        }
     }
 
     fn check_peer(&self, transfer: &Transfer) -> Result<(), Fault> {
@@ -312,6 +356,7 @@ impl Shared {
         &self,
         mut queue: MutexGuard<'_, Queue>,
         transfers: Vec<Transfer>,
+        call: Call,
     ) -> Result<(), Fault> {
         while !queue.is_idle() {
             queue = self.sleep(queue, None);
@@ -320,7 +365,8 @@ impl Shared {
         let last = queue.last();
         drop(queue);
         all.extend(transfers);
-        let done = self.run(&Job::Group(all));
+        let work = Work::Group(all);
+        let done = self.run(&Job { work, call });
         self.queue().finish(last, done.as_ref().err());
         self.changed.notify_all();
         done
@@ -388,14 +434,21 @@ impl Shared {
     }
 
     fn execute(&self, communicator: &mut Communicator<Cpu>, job: &Job) -> Result<(), Fault> {
-        match job {
-            Job::Collective(launch) => {
+        communicator.set_longest_wait(job.call.longest)?;
+        let place = &job.call.place;
+        match &job.work {
+            Work::Collective(launch) => {
                 if self.debug {
-                    compare::all(communicator, &launch.request)?;
+                    compare::all(communicator, &launch.request, place)?;
                 }
                 Ok(communicator.run(&launch.request, launch.memory(), 0)?)
             }
-            Job::Group(transfers) => {
+            Work::Group(transfers) => {
+                if self.debug {
+                    let compared = compare::transfers(communicator, transfers, place);
+                    // The sender would wait for the rest, and must learn why it waits in vain.
+                    compared.inspect_err(|fault| self.abort(&fault.text))?;
+                }
                 let mut group = communicator.group_start();
                 for transfer in transfers {
                     let Transfer {

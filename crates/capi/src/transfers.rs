@@ -1,0 +1,220 @@
+//! Sends, receives, groups of them, and the all-to-all that is one.
+
+use std::ffi::{c_int, c_void};
+
+use communicator::{Code, Comm, Exchange, Fault, Transfer, bytes};
+
+use crate::ffi::{null, of, store};
+use crate::last::call;
+use crate::numbers;
+
+/// Sends to a rank.
+///
+/// # Safety
+/// `comm` is null or a communicator, and `input` is null or as long as `count` elements until the
+/// call, or that of [`topo_group_end`], returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_send(
+    comm: *const Comm,
+    input: *const c_void,
+    count: usize,
+    element: c_int,
+    to: u32,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
+        // SAFETY: the caller says that it is a communicator.
+        unsafe { of(comm) }?.transfer(transfer)
+    })
+}
+
+/// Receives from a rank.
+///
+/// # Safety
+/// As for [`topo_send`]; nobody else uses `output`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_receive(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: u32,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(output, count, element, from, false)?;
+        // SAFETY: the caller says that it is a communicator.
+        unsafe { of(comm) }?.transfer(transfer)
+    })
+}
+
+/// Starts to send to a rank.
+///
+/// # Safety
+/// As for [`topo_send`], until a wait or a test said that it is done; `work` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_send(
+    comm: *const Comm,
+    input: *const c_void,
+    count: usize,
+    element: c_int,
+    to: u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
+        // SAFETY: the caller says that both are valid.
+        unsafe { start_transfer(comm, transfer, work) }
+    })
+}
+
+/// Starts to receive from a rank.
+///
+/// # Safety
+/// As for [`topo_start_send`]; nobody else uses `output`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_receive(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(output, count, element, from, false)?;
+        // SAFETY: the caller says that both are valid.
+        unsafe { start_transfer(comm, transfer, work) }
+    })
+}
+
+/// Runs an all-to-all with counts for each rank.
+///
+/// # Safety
+/// `comm` is null or a communicator. `sent` and `received` are null or have a count for each rank,
+/// and the buffers are null or as long as the counts; nobody else writes to the input or uses the
+/// output before the call returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_all_to_all_v(
+    comm: *const Comm,
+    input: *const c_void,
+    sent: *const usize,
+    output: *mut c_void,
+    received: *const usize,
+    element: c_int,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that all are valid.
+        let (comm, transfers) =
+            unsafe { exchange(comm, (input, sent), (output, received), element) }?;
+        comm.run_group(transfers)
+    })
+}
+
+/// Starts an all-to-all with counts for each rank.
+///
+/// # Safety
+/// As for [`topo_all_to_all_v`], until a wait or a test said that it is done; `work` is null or
+/// writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_all_to_all_v(
+    comm: *const Comm,
+    input: *const c_void,
+    sent: *const usize,
+    output: *mut c_void,
+    received: *const usize,
+    element: c_int,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        if work.is_null() {
+            return Err(null("work"));
+        }
+        // SAFETY: the caller says that all are valid.
+        let (comm, transfers) =
+            unsafe { exchange(comm, (input, sent), (output, received), element) }?;
+        let number = comm.start_group(transfers)?;
+        // SAFETY: the caller says that it is writable.
+        unsafe { store(work, number, "work") }
+    })
+}
+
+/// Begins a group of sends and receives.
+///
+/// # Safety
+/// `comm` is null or a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_group_start(comm: *const Comm) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    call(|| unsafe { of(comm) }?.begin_group())
+}
+
+/// Runs the transfers of the group together.
+///
+/// # Safety
+/// `comm` is null or a communicator, and the buffers of the group are as they were given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_group_end(comm: *const Comm) -> c_int {
+    // SAFETY: the caller says that it is a communicator.
+    call(|| unsafe { of(comm) }?.end_group())
+}
+
+/// The communicator and the transfers of [`topo_all_to_all_v`].
+///
+/// # Safety
+/// As there.
+unsafe fn exchange<'a>(
+    comm: *const Comm,
+    (input, sent): (*const c_void, *const usize),
+    (output, received): (*mut c_void, *const usize),
+    element: c_int,
+) -> Result<(&'a Comm, Vec<Transfer>), Fault> {
+    // SAFETY: the caller says that it is a communicator.
+    let comm = unsafe { of(comm) }?;
+    let (rank, ranks) = (comm.shared.rank, comm.shared.ranks);
+    let counts = |of: *const usize, what| {
+        if of.is_null() {
+            return Err(null(what));
+        }
+        // SAFETY: the caller says that there is one for each rank.
+        Ok(unsafe { std::slice::from_raw_parts(of, ranks as usize) })
+    };
+    let exchange = Exchange {
+        input: input.cast(),
+        sent: counts(sent, "sent")?,
+        output: output.cast(),
+        received: counts(received, "received")?,
+        element: numbers::element(element)?,
+    };
+    Ok((comm, exchange.read(rank, ranks)?))
+}
+
+fn transfer(
+    memory: *mut c_void,
+    count: usize,
+    of: c_int,
+    peer: u32,
+    sends: bool,
+) -> Result<Transfer, Fault> {
+    Ok(Transfer {
+        memory: memory.cast(),
+        bytes: bytes(count, numbers::element(of)?)?,
+        peer,
+        sends,
+    })
+}
+
+/// # Safety
+/// `comm` is null or a communicator; `work` is null or writable.
+unsafe fn start_transfer(
+    comm: *const Comm,
+    transfer: Transfer,
+    work: *mut u64,
+) -> Result<Code, Fault> {
+    if work.is_null() {
+        return Err(null("work"));
+    }
+    // SAFETY: the caller says that it is a communicator.
+    let number = unsafe { of(comm) }?.start_transfer(transfer)?;
+    // SAFETY: the caller says that it is writable.
+    unsafe { store(work, number, "work") }
+}

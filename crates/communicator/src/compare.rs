@@ -1,0 +1,133 @@
+//! Debug mode: all ranks tell each other what they are about to run, and where.
+
+use backend_cpu::Cpu;
+use executor::{Communicator, Memory, Request};
+use program::{Collective, ElementType, Reduction};
+
+use crate::call_site;
+use crate::error::{Code, Fault};
+use crate::queue::Transfer;
+
+/// Bytes of a description of a call.
+const CALL_BYTES: usize = 128;
+
+/// Bytes of what a rank tells: the call, then its place.
+const LENGTH: usize = CALL_BYTES + call_site::MOST_BYTES;
+
+/// A call as other ranks learn of it.
+fn told(call: &str, place: &str) -> [u8; LENGTH] {
+    let mut bytes = [0_u8; LENGTH];
+    let (before, after) = bytes.split_at_mut(CALL_BYTES);
+    for (part, text) in [(before, call), (after, place)] {
+        for (to, from) in part.iter_mut().zip(text.bytes()) {
+            *to = from;
+        }
+    }
+    bytes
+}
+
+/// The same in words.
+fn shown(told: &[u8]) -> String {
+    let text = |bytes: &[u8]| {
+        let end = bytes.iter().position(|it| *it == 0);
+        String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+    };
+    let (call, place) = told.split_at(CALL_BYTES.min(told.len()));
+    match text(place) {
+        place if place.is_empty() => text(call),
+        place => format!("{} ({place})", text(call)),
+    }
+}
+
+/// Compares the request of this rank with those of all others.
+///
+/// # Errors
+/// They differ: the error names the first rank that requests something else, and both requests with
+/// their places.
+pub fn all(
+    communicator: &mut Communicator<Cpu>,
+    request: &Request,
+    place: &str,
+) -> Result<(), Fault> {
+    let own = told(&describe(request), place);
+    let ranks = communicator.ranks();
+    let mut output = vec![0_u8; LENGTH * ranks as usize];
+    let exchange = Request {
+        collective: Collective::AllGather,
+        element: ElementType::U8,
+        reduction: Reduction::Sum,
+        root: 0,
+        to: 0,
+        in_place: false,
+        count: LENGTH as u64,
+        choice: None,
+    };
+    communicator.run(&exchange, Memory::separate(&own, &mut output), 0)?;
+    for (theirs, rank) in output.chunks(LENGTH).zip(0..ranks) {
+        if theirs[..CALL_BYTES] != own[..CALL_BYTES] {
+            let me = communicator.rank();
+            return Err(Fault::new(
+                Code::Invalid,
+                format!(
+                    "ranks disagree: rank {me} calls {}, rank {rank} calls {}; all ranks call the same collectives in \
+                     the same order",
+                    shown(&own),
+                    shown(theirs)
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Compares the lengths of transfers with those of the other ends.
+///
+/// # Errors
+/// A receive is not as long as its send. Only the receiver learns it.
+pub fn transfers(
+    communicator: &mut Communicator<Cpu>,
+    transfers: &[Transfer],
+    place: &str,
+) -> Result<(), Fault> {
+    let me = communicator.rank();
+    let others = || transfers.iter().filter(|it| it.peer != me);
+    let describe = |it: &Transfer| told(&format!("{} bytes", it.bytes), place);
+    let own: Vec<[u8; LENGTH]> = others().map(describe).collect();
+    let mut theirs = own.clone();
+    let mut group = communicator.group_start();
+    for ((transfer, own), theirs) in others().zip(&own).zip(&mut theirs) {
+        match transfer.sends {
+            true => group.send::<u8>(own, transfer.peer)?,
+            false => group.receive::<u8>(theirs, transfer.peer)?,
+        }
+    }
+    group.group_end()?;
+    for ((transfer, own), theirs) in others().zip(&own).zip(&theirs) {
+        if own[..CALL_BYTES] != theirs[..CALL_BYTES] {
+            let peer = transfer.peer;
+            return Err(Fault::invalid(format!(
+                "ranks disagree: rank {me} receives {}, rank {peer} sends {}; a receive is as long as its send",
+                shown(own),
+                shown(theirs)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn describe(request: &Request) -> String {
+    let Request {
+        collective, count, ..
+    } = request;
+    let mut text = format!("{collective} of {count} {}", request.element);
+    if collective.reduces() {
+        text += &format!(", {}", request.reduction);
+    }
+    if collective.has_root() {
+        text += &format!(", root {}", request.root);
+    }
+    if request.in_place {
+        text += ", in place";
+    }
+    text
+}

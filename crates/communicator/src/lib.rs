@@ -1,0 +1,25 @@
+//! Communicators that other programs hold, whatever their language: memory at addresses, one call
+//! at a time, a queue of what was started, abort from any thread, forks, splitting.
+//!
+//! In reading order: [`error`], [`options`], [`request`], [`exchange`], [`call_site`], [`comm`],
+//! [`queue`], [`compare`], [`split`].
+
+pub mod call_site;
+pub mod comm;
+pub mod compare;
+pub mod error;
+pub mod exchange;
+pub mod options;
+pub mod queue;
+pub mod request;
+pub mod split;
+
+pub use bootstrap::UniqueId;
+pub use comm::Comm;
+pub use error::{Code, Fault};
+pub use exchange::Exchange;
+pub use executor::interrupt;
+pub use options::Options;
+pub use program::{Collective, ElementType, Reduction};
+pub use queue::Transfer;
+pub use request::{Arguments, Launch, bytes};

@@ -1,0 +1,105 @@
+//! How a rank joins: unique ids and options.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use bootstrap::interface::{self, Wanted};
+use bootstrap::member::Meeting;
+use bootstrap::{Key, Timing, UniqueId};
+use net::Host;
+
+use crate::error::{Code, Fault};
+
+/// Options of a communicator.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whether collectives are compared before they run.
+    pub debug: bool,
+    /// How long joining may take.
+    pub join: Duration,
+    /// Longest wait for another rank.
+    pub longest_wait: Duration,
+    /// Whether most buffers are from [`Comm::allocate`](crate::Comm::allocate), not the caller's
+    /// own.
+    pub allocated_buffers: bool,
+    /// Network interfaces, as `NCCL_SOCKET_IFNAME` names them.
+    pub interfaces: Option<String>,
+    /// Replaces the identity of this host, as `NCCL_HOSTID` does.
+    pub host_id: Option<String>,
+}
+
+impl Default for Options {
+    /// A minute to join, ten minutes to wait.
+    fn default() -> Self {
+        Self {
+            debug: false,
+            join: Duration::from_secs(60),
+            longest_wait: Duration::from_secs(600),
+            allocated_buffers: false,
+            interfaces: None,
+            host_id: None,
+        }
+    }
+}
+
+impl Options {
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            names: self.interfaces.clone(),
+            ..Wanted::default()
+        }
+    }
+
+    /// How a rank joins with these options.
+    pub fn join(&self, id: &UniqueId, rank: u32, ranks: u32) -> net::Options {
+        let meeting = Meeting::Roots(id.roots.clone());
+        let root = served().remove(&id.to_string());
+        net::Options {
+            roots: root.into_iter().map(|root| (0, root)).collect(),
+            interfaces: self.wanted(),
+            host: Host::this(self.host_id.as_deref()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            alike: vec![
+                ("TOPO_DEBUG".to_owned(), self.debug.to_string()),
+                (
+                    "TOPO_ALLOCATED".to_owned(),
+                    self.allocated_buffers.to_string(),
+                ),
+                (
+                    "timeout_ms".to_owned(),
+                    self.longest_wait.as_millis().to_string(),
+                ),
+            ],
+            timing: Timing {
+                join: self.join,
+                ..Timing::default()
+            },
+            ..net::Options::new(rank, ranks, id.key.clone(), meeting)
+        }
+    }
+
+    /// Makes an id. This process serves its root as soon as it joins.
+    pub fn new_id(&self) -> Result<UniqueId, Fault> {
+        let system = |error: std::io::Error| Fault::new(Code::System, format!("id: {error}"));
+        let all = interface::list().map_err(system)?;
+        let chosen = interface::choose(&all, &self.wanted()).map_err(Fault::invalid)?;
+        let first = chosen
+            .first()
+            .ok_or_else(|| Fault::invalid("no network interface is up"))?;
+        let root = bootstrap::socket::listen(first.address).map_err(system)?;
+        let id = UniqueId {
+            key: Key::random().map_err(system)?,
+            roots: vec![root.local_addr().map_err(system)?],
+        };
+        served().insert(id.to_string(), root);
+        Ok(id)
+    }
+}
+
+/// The listeners of ids that were made here and not joined yet.
+fn served() -> std::sync::MutexGuard<'static, HashMap<String, TcpListener>> {
+    static SERVED: LazyLock<Mutex<HashMap<String, TcpListener>>> = LazyLock::new(Mutex::default);
+    SERVED.lock().unwrap_or_else(PoisonError::into_inner)
+}

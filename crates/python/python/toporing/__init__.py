@@ -1,0 +1,57 @@
+"""Plans of NCCL without GPUs, and collectives of processes on CPUs.
+
+`plan` decides as NCCL would on a machine; `Communicator` runs collectives on arrays;
+`toporing.torch` is a backend of torch.distributed.
+"""
+
+from __future__ import annotations
+
+from toporing import _native
+from toporing._native import CommError, CommTimeoutError, unique_id
+from toporing.comm import Communicator
+from toporing.planning import (
+    Attempt,
+    Bound,
+    Candidate,
+    Channels,
+    Cost,
+    Explanation,
+    Hop,
+    Machine,
+    Path,
+    Plan,
+    PlanError,
+    Search,
+    bound,
+    explain,
+    machines,
+    nccl_versions,
+    plan,
+)
+
+__version__: str = _native.__version__
+
+__all__ = [
+    "Attempt",
+    "Bound",
+    "Candidate",
+    "Channels",
+    "CommError",
+    "CommTimeoutError",
+    "Communicator",
+    "Cost",
+    "Explanation",
+    "Hop",
+    "Machine",
+    "Path",
+    "Plan",
+    "PlanError",
+    "Search",
+    "__version__",
+    "bound",
+    "explain",
+    "machines",
+    "nccl_versions",
+    "plan",
+    "unique_id",
+]

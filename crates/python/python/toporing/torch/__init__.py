@@ -1,0 +1,109 @@
+"""The backend "topo" of torch.distributed, for tensors on the CPU.
+
+    import torch.distributed as dist
+    import toporing.torch
+
+    dist.init_process_group("topo")
+
+Newer versions of torch find the backend of an installed package by its name, without the import.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend as _Backend
+
+from toporing.torch.backend import Operations
+
+#: Most calls of a process group that are held until somebody waits for them.
+_MOST_HELD = 4096
+
+__all__ = ["TopoBackend", "TopoProcessGroup", "register"]
+
+
+class TopoBackend(Operations, _Backend):
+    """One device's backend of a process group."""
+
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, timeout: timedelta | None = None
+    ) -> None:
+        _Backend.__init__(self, rank, size)
+        self._open(store, rank, size, timeout)
+
+
+class TopoProcessGroup(Operations, dist.ProcessGroup):
+    """A whole process group, for versions of torch whose backends cannot be written in Python."""
+
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, timeout: timedelta | None = None
+    ) -> None:
+        dist.ProcessGroup.__init__(self, rank, size)
+        self._names = {"name": "", "description": ""}
+        self._held: dict[int, dist.Work] = {}
+        self._open(store, rank, size, timeout)
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._ranks
+
+    # Older versions of torch hold a call's C++ half alone; without its Python half it never ends.
+
+    def _launch(self, *arguments: Any) -> dist.Work:
+        return self._hold(super()._launch(*arguments))
+
+    def _move(self, *arguments: Any) -> dist.Work:
+        return self._hold(super()._move(*arguments))
+
+    def _hold(self, work: dist.Work) -> dist.Work:
+        if len(self._held) >= _MOST_HELD:
+            self._held.pop(next(iter(self._held)), None)
+        self._held[id(work)] = work
+        work.holder = self._held
+        return work
+
+    # A group without backends has no name, but functional collectives find groups by name.
+
+    @property
+    def group_name(self) -> str:
+        return self._names["name"]
+
+    @property
+    def group_desc(self) -> str:
+        return self._names["description"]
+
+    def _set_group_name(self, name: str) -> None:
+        self._names["name"] = name
+
+    def _set_group_desc(self, description: str) -> None:
+        self._names["description"] = description
+
+    getGroupName, setGroupName = lambda self: self.group_name, _set_group_name
+    getGroupDesc, setGroupDesc = lambda self: self.group_desc, _set_group_desc
+
+
+def _has_backends_in_python() -> bool:
+    """Whether a subclass of torch's `Backend` can be made."""
+    try:
+        type("Probe", (_Backend,), {})(0, 1)
+    except TypeError:
+        return False
+    return True
+
+
+def _make(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    kind = TopoBackend if _has_backends_in_python() else TopoProcessGroup
+    return kind(store, rank, size, timeout)
+
+
+def register() -> None:
+    """Registers the backend; importing this module does it."""
+    if "TOPO" not in dist.Backend._plugins:
+        dist.Backend.register_backend("topo", _make, devices=["cpu"])
+
+
+register()

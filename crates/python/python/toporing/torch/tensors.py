@@ -1,0 +1,140 @@
+"""Tensors as memory: element types, operations, copies of tensors that are not contiguous."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from toporing import _native
+
+_TYPE_NUMBERS = {name: number for number, name in enumerate(_native.TYPES)}
+_OPERATION_NUMBERS = {name: number for number, name in enumerate(_native.OPERATIONS)}
+
+_TYPE_NAMES = {
+    "int8": "i8",
+    "uint8": "u8",
+    "int16": "i16",
+    "int32": "i32",
+    "uint32": "u32",
+    "int64": "i64",
+    "uint64": "u64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    # The operations on it are those on bytes that are 0 or 1.
+    "bool": "u8",
+}
+
+#: Numbers of the types that can be reduced.
+TYPES: dict[torch.dtype, int] = {
+    getattr(torch, ours): _TYPE_NUMBERS[name]
+    for ours, name in _TYPE_NAMES.items()
+    if name in _TYPE_NUMBERS and hasattr(torch, ours)
+}
+
+#: The number of bytes as a type, for what only moves.
+BYTES = _TYPE_NUMBERS["u8"]
+
+_KINDS = dist.ReduceOp.RedOpType
+
+_OPERATION_NAMES = {
+    _KINDS.SUM: "sum",
+    _KINDS.PRODUCT: "prod",
+    _KINDS.MIN: "min",
+    _KINDS.MAX: "max",
+    _KINDS.AVG: "avg",
+    _KINDS.BAND: "band",
+    _KINDS.BOR: "bor",
+    _KINDS.BXOR: "bxor",
+}
+
+#: Numbers of the operations, by torch's own.
+OPERATIONS: dict[Any, int] = {
+    kind: _OPERATION_NUMBERS[name]
+    for kind, name in _OPERATION_NAMES.items()
+    if name in _OPERATION_NUMBERS
+}
+
+_SUM, _MINIMUM, _MAXIMUM = (OPERATIONS[kind] for kind in (_KINDS.SUM, _KINDS.MIN, _KINDS.MAX))
+
+#: What the operations are on truth values.
+_TRUTH_OPERATIONS = {
+    _KINDS.SUM: _MAXIMUM,
+    _KINDS.PRODUCT: _MINIMUM,
+    _KINDS.MIN: _MINIMUM,
+    _KINDS.MAX: _MAXIMUM,
+    _KINDS.BAND: _MINIMUM,
+    _KINDS.BOR: _MAXIMUM,
+}
+
+
+def operation(of: Any, dtype: torch.dtype) -> int:
+    """The number of an operation of torch on a type."""
+    kind = of.op
+    numbers = _TRUTH_OPERATIONS if dtype is torch.bool else OPERATIONS
+    number = numbers.get(kind)
+    if number is None:
+        raise NotImplementedError(f"topo does not reduce {dtype} by {kind.name}")
+    return number
+
+
+def element(dtype: torch.dtype) -> int:
+    """The number of a type that can be reduced."""
+    number = TYPES.get(dtype)
+    if number is None:
+        known = ", ".join(str(it).removeprefix("torch.") for it in TYPES)
+        raise NotImplementedError(f"topo does not reduce {dtype}, only {known}")
+    return number
+
+
+def check(tensor: torch.Tensor) -> None:
+    """Refuses tensors whose memory cannot be used."""
+    if tensor.device.type != "cpu":
+        raise ValueError(
+            f"topo moves tensors on the CPU, and this one is on {tensor.device}; make the group "
+            'with the backend "cpu:topo,cuda:nccl"'
+        )
+    if tensor.is_sparse or tensor.layout is not torch.strided:
+        raise ValueError(f"topo moves dense tensors, and this one is {tensor.layout}")
+
+
+def size(tensor: torch.Tensor) -> int:
+    """Bytes of its elements."""
+    return tensor.numel() * tensor.element_size()
+
+
+def contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a contiguous copy."""
+    check(tensor)
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
+
+
+def room(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or contiguous memory of its shape, which is copied to it later."""
+    check(tensor)
+    if tensor.is_contiguous():
+        return tensor
+    return torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def adjacent(tensors: list[torch.Tensor]) -> bool:
+    """Whether contiguous tensors follow each other in memory."""
+    at = tensors[0].data_ptr()
+    for tensor in tensors:
+        if not tensor.is_contiguous() or tensor.data_ptr() != at:
+            return False
+        at += size(tensor)
+    return True
+
+
+def equal_sizes(tensors: list[torch.Tensor], like: torch.Tensor, what: str) -> None:
+    """Refuses lists whose tensors differ in type or size."""
+    for at, tensor in enumerate(tensors):
+        if tensor.dtype != like.dtype or tensor.numel() != like.numel():
+            raise ValueError(
+                f"{what}: tensor {at} of the list is {tensor.numel()} {tensor.dtype}, expected "
+                f"{like.numel()} {like.dtype}"
+            )

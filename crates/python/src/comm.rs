@@ -1,0 +1,355 @@
+//! Communicators: addresses and numbers become collectives.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use communicator::{Arguments, Collective, ElementType, Fault, Launch, Options, Reduction};
+use communicator::{Transfer, UniqueId, interrupt};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::{CommError, exception};
+use crate::held::Held;
+use crate::notifier::Notifier;
+use crate::outcome::Outcome;
+use crate::signals;
+use crate::work::Work;
+
+/// A collective as numbers: collective, input, output, count, element, operation, root.
+type Numbers = (usize, usize, usize, usize, usize, usize, u32);
+
+/// A transfer as numbers: address, bytes, the other rank, whether this rank sends.
+type TransferNumbers = (usize, usize, u32, bool);
+
+/// Most kinds of collectives that are remembered as connected.
+const MOST_SEEN: usize = 4096;
+
+/// The names of the element types, in the order of their numbers.
+pub fn types() -> Vec<&'static str> {
+    ElementType::ALL.iter().map(|it| it.name()).collect()
+}
+
+/// The names of the operations, in the order of their numbers.
+pub fn operations() -> Vec<String> {
+    let named = Reduction::ALL.iter().map(ToString::to_string);
+    named.collect()
+}
+
+/// The names of the collectives, in the order of their numbers.
+pub fn collectives() -> Vec<String> {
+    Collective::ALL.iter().map(ToString::to_string).collect()
+}
+
+/// Makes a unique id. A rank of this process must join with it.
+#[pyfunction]
+#[pyo3(signature = (interfaces=None))]
+pub fn unique_id(interfaces: Option<String>) -> PyResult<String> {
+    let options = Options {
+        interfaces,
+        ..Options::default()
+    };
+    let id = options.new_id().map_err(exception)?;
+    Ok(id.to_string())
+}
+
+/// What a communicator's calls share.
+struct Inner {
+    /// The communicator.
+    comm: Arc<Held>,
+    /// Calls functions of futures.
+    notifier: Arc<Notifier>,
+    /// Requests that ran before, so that all ranks are connected for them.
+    seen: Mutex<HashSet<(Collective, ElementType, u32, u64)>>,
+    /// Objects that own memory which started work uses.
+    kept: Mutex<VecDeque<(Arc<Outcome>, Py<PyAny>)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    /// Forgets the memory of work that is done.
+    fn forget_done(&self) {
+        let mut kept = lock(&self.kept);
+        while let Some((outcome, _)) = kept.front()
+            && outcome.wait(Some(Duration::ZERO)).is_some()
+        {
+            kept.pop_front();
+        }
+    }
+
+    /// Whether a request ran before, so that running it needs no new connections.
+    fn is_seen(&self, launch: &Launch) -> bool {
+        let request = &launch.request;
+        let of = (
+            request.collective,
+            request.element,
+            request.root,
+            request.count,
+        );
+        let mut seen = lock(&self.seen);
+        let found = seen.contains(&of);
+        if !found {
+            if seen.len() >= MOST_SEEN {
+                seen.clear();
+            }
+            seen.insert(of);
+        }
+        found
+    }
+
+    fn is_idle(&self) -> bool {
+        self.comm.shared.queue().is_idle()
+    }
+
+    /// Runs something in this thread; an exception of a signal handler ends it.
+    fn run_here(&self, body: impl FnOnce() -> Result<(), Fault>) -> PyResult<()> {
+        let done = interrupt::while_asking(signals::ask, body);
+        match (signals::take(), done) {
+            (Some(raised), _) => {
+                let _ = self.comm.abort();
+                Err(raised)
+            }
+            (None, Err(fault)) => Err(exception(fault)),
+            (None, Ok(())) => Ok(()),
+        }
+    }
+
+    fn launch(&self, numbers: Numbers) -> Result<Launch, Fault> {
+        let (collective, input, output, count, element, operation, root) = numbers;
+        let arguments = Arguments {
+            collective: *number(&Collective::ALL, collective, "collective")?,
+            input: std::ptr::with_exposed_provenance(input),
+            output: std::ptr::with_exposed_provenance_mut(output),
+            count,
+            element: *number(&ElementType::ALL, element, "element type")?,
+            operation: *number(&Reduction::ALL, operation, "operation")?,
+            root,
+        };
+        arguments.read(self.comm.shared.rank, self.comm.shared.ranks)
+    }
+}
+
+fn number<'a, T>(of: &'a [T], given: usize, what: &str) -> Result<&'a T, Fault> {
+    let found = of.get(given);
+    found.ok_or_else(|| Fault::invalid(format!("{given} is no {what}")))
+}
+
+fn transfer((address, bytes, peer, sends): TransferNumbers) -> Transfer {
+    Transfer {
+        memory: std::ptr::with_exposed_provenance_mut(address),
+        bytes,
+        peer,
+        sends,
+    }
+}
+
+/// One rank's membership in a group of ranks.
+#[pyclass(frozen, module = "toporing._native")]
+pub struct Comm {
+    inner: Mutex<Option<Arc<Inner>>>,
+    #[pyo3(get)]
+    rank: u32,
+    #[pyo3(get)]
+    ranks: u32,
+}
+
+impl Comm {
+    fn open(&self) -> PyResult<Arc<Inner>> {
+        let inner = lock(&self.inner).clone();
+        inner.ok_or_else(|| CommError::new_err("the communicator was closed; make a new one"))
+    }
+
+    /// Starts collectives in order; `keep` owns their memory.
+    fn start_all(
+        inner: &Arc<Inner>,
+        launches: &[Launch],
+        keep: Option<Py<PyAny>>,
+    ) -> PyResult<Work> {
+        let numbers = launches.iter().map(|it| inner.comm.start(*it));
+        let numbers: Result<Vec<u64>, Fault> = numbers.collect();
+        Ok(Self::kept(inner, numbers.map_err(exception)?, keep))
+    }
+
+    fn kept(inner: &Arc<Inner>, numbers: Vec<u64>, keep: Option<Py<PyAny>>) -> Work {
+        let work = Work::new(&inner.comm, &inner.notifier, numbers);
+        if let Some(keep) = keep {
+            inner.forget_done();
+            lock(&inner.kept).push_back((Arc::clone(&work.outcome), keep));
+        }
+        work
+    }
+
+    fn start_transfer_numbers(
+        inner: &Arc<Inner>,
+        transfers: Vec<TransferNumbers>,
+        keep: Option<Py<PyAny>>,
+    ) -> PyResult<Work> {
+        let transfers = transfers.into_iter().map(transfer);
+        let numbers = transfers.map(|it| inner.comm.start_transfer(it));
+        let numbers: Result<Vec<u64>, Fault> = numbers.collect();
+        Ok(Self::kept(inner, numbers.map_err(exception)?, keep))
+    }
+}
+
+#[pymethods]
+impl Comm {
+    /// Joins the other ranks. Times are in seconds.
+    #[new]
+    #[pyo3(signature = (id, rank, ranks, *, timeout=600.0, join_timeout=60.0, interfaces=None, host_id=None, debug=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        id: &str,
+        rank: u32,
+        ranks: u32,
+        timeout: f64,
+        join_timeout: f64,
+        interfaces: Option<String>,
+        host_id: Option<String>,
+        debug: bool,
+    ) -> PyResult<Self> {
+        let id = id.parse::<UniqueId>();
+        let id = id.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let seconds = |given: f64| {
+            let time = Duration::try_from_secs_f64(given);
+            time.map_err(|_| PyValueError::new_err(format!("{given} is no number of seconds")))
+        };
+        let options = Options {
+            debug,
+            join: seconds(join_timeout)?,
+            longest_wait: seconds(timeout)?,
+            interfaces,
+            host_id,
+            ..Options::default()
+        };
+        let comm = py.detach(|| join(id, rank, ranks, options))?;
+        Ok(Self::of(comm))
+    }
+
+    /// Runs a collective, behind everything that was started.
+    #[pyo3(signature = (collective, input, output, count, element, operation=0, root=0))]
+    #[allow(clippy::too_many_arguments)]
+    fn run(
+        &self,
+        py: Python<'_>,
+        collective: usize,
+        input: usize,
+        output: usize,
+        count: usize,
+        element: usize,
+        operation: usize,
+        root: u32,
+    ) -> PyResult<()> {
+        let inner = self.open()?;
+        let numbers = (collective, input, output, count, element, operation, root);
+        let launch = inner.launch(numbers).map_err(exception)?;
+        if inner.is_idle() && inner.is_seen(&launch) {
+            let inner = &*inner;
+            return py.detach(move || inner.run_here(|| inner.comm.run(launch).map(|_| ())));
+        }
+        // Connecting and waiting for others cannot ask for signals, but waiting for work can.
+        let work = Self::start_all(&inner, &[launch], None)?;
+        py.detach(|| work.wait_or_abort(None)).map(|_| ())
+    }
+
+    /// Starts collectives, which run behind what was started before. `keep` is an object that owns
+    /// their memory; it is held until they are done.
+    #[pyo3(signature = (collectives, keep=None))]
+    fn start(&self, collectives: Vec<Numbers>, keep: Option<Py<PyAny>>) -> PyResult<Work> {
+        let inner = self.open()?;
+        let launches = collectives.into_iter().map(|it| inner.launch(it));
+        let launches: Result<Vec<Launch>, Fault> = launches.collect();
+        Self::start_all(&inner, &launches.map_err(exception)?, keep)
+    }
+
+    /// Runs sends and receives together.
+    fn transfer(&self, py: Python<'_>, transfers: Vec<TransferNumbers>) -> PyResult<()> {
+        let work = Self::start_transfer_numbers(&self.open()?, transfers, None)?;
+        py.detach(|| work.wait_or_abort(None)).map(|_| ())
+    }
+
+    /// Starts sends and receives. `keep` is an object that owns their memory.
+    #[pyo3(signature = (transfers, keep=None))]
+    fn start_transfers(
+        &self,
+        transfers: Vec<TransferNumbers>,
+        keep: Option<Py<PyAny>>,
+    ) -> PyResult<Work> {
+        Self::start_transfer_numbers(&self.open()?, transfers, keep)
+    }
+
+    /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for
+    /// a color below 0. All ranks call it together.
+    fn split(&self, py: Python<'_>, color: i32, order: i32) -> PyResult<Option<Self>> {
+        let inner = self.open()?;
+        let part = py.detach(|| inner.comm.split(color, order));
+        Ok(part.map_err(exception)?.map(Self::of))
+    }
+
+    /// Makes all calls of all ranks with this communicator fail soon. Any thread may call it.
+    fn abort(&self) -> PyResult<()> {
+        let Some(inner) = lock(&self.inner).clone() else {
+            return Ok(());
+        };
+        inner.comm.abort().map(|_| ()).map_err(exception)
+    }
+
+    /// Waits until everything that was started is done, and leaves.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(inner) = lock(&self.inner).take() else {
+            return Ok(());
+        };
+        py.detach(|| {
+            let done = inner.comm.finish();
+            drop(inner);
+            done.map_err(exception)
+        })
+    }
+}
+
+impl Comm {
+    fn of(comm: communicator::Comm) -> Self {
+        let (rank, ranks) = (comm.shared.rank, comm.shared.ranks);
+        let inner = Inner {
+            comm: Arc::new(Held::new(comm)),
+            notifier: Arc::default(),
+            seen: Mutex::default(),
+            kept: Mutex::default(),
+        };
+        Self {
+            inner: Mutex::new(Some(Arc::new(inner))),
+            rank,
+            ranks,
+        }
+    }
+}
+
+/// Joins in another thread, so that signals end the wait.
+fn join(id: UniqueId, rank: u32, ranks: u32, options: Options) -> PyResult<communicator::Comm> {
+    let (sender, joined) = channel();
+    let thread = std::thread::Builder::new().name("topo join".to_owned());
+    let started = thread.spawn(move || {
+        // Nobody takes it if a signal ended the wait.
+        let _ = sender.send(communicator::Comm::join(&id, rank, ranks, &options));
+    });
+    started.map_err(|error| CommError::new_err(format!("no thread can start: {error}")))?;
+    loop {
+        match joined.recv_timeout(signals::LOOK) {
+            Ok(joined) => return joined.map_err(exception),
+            Err(RecvTimeoutError::Timeout) => {
+                if signals::ask()
+                    && let Some(raised) = signals::take()
+                {
+                    return Err(raised);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(CommError::new_err("joining failed: its thread ended"));
+            }
+        }
+    }
+}

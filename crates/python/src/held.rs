@@ -1,0 +1,34 @@
+//! A communicator that a process holds, and its forked children do not.
+
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
+use communicator::Comm;
+
+/// A communicator that is left when nobody holds it any more, unless this is a forked child: there
+/// its threads and connections are the parent's.
+pub struct Held(ManuallyDrop<Comm>);
+
+impl Held {
+    /// Holds a communicator.
+    pub const fn new(comm: Comm) -> Self {
+        Self(ManuallyDrop::new(comm))
+    }
+}
+
+impl Deref for Held {
+    type Target = Comm;
+
+    fn deref(&self) -> &Comm {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.0.check_process().is_ok() {
+            // SAFETY: it is dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The module `toporing._native`: communicators on memory at addresses, and the planner's answers
+//! as JSON. The Python package around it (`python/toporing`) gives them types.
+//!
+//! In reading order: [`error`], [`signals`], [`held`], [`outcome`], [`notifier`], [`work`], [`comm`],
+//! [`plan`].
+
+pub mod comm;
+pub mod error;
+pub mod held;
+pub mod notifier;
+pub mod outcome;
+pub mod plan;
+pub mod signals;
+pub mod work;
+
+use pyo3::prelude::*;
+
+/// The module.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("CommError", py.get_type::<error::CommError>())?;
+    module.add("CommTimeoutError", py.get_type::<error::CommTimeoutError>())?;
+    module.add_class::<comm::Comm>()?;
+    module.add_class::<work::Work>()?;
+    module.add("TYPES", comm::types())?;
+    module.add("OPERATIONS", comm::operations())?;
+    module.add("COLLECTIVES", comm::collectives())?;
+    module.add_function(wrap_pyfunction!(comm::unique_id, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::answer, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::read, module)?)
+}

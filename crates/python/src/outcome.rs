@@ -1,0 +1,87 @@
+//! How work ended.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use communicator::{Code, Fault};
+
+use crate::held::Held;
+use crate::signals;
+
+/// How work ended. One thread at a time asks the communicator, which says each error once.
+pub struct Outcome {
+    comm: Weak<Held>,
+    numbers: Vec<u64>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What is known.
+enum State {
+    /// Nobody asks the communicator.
+    Open,
+    /// A thread asks.
+    Asked,
+    /// It is done.
+    Done(Result<(), Fault>),
+}
+
+impl Outcome {
+    /// The outcome of these numbers, which are of one communicator.
+    pub fn new(comm: &Arc<Held>, numbers: Vec<u64>) -> Self {
+        Self {
+            comm: Arc::downgrade(comm),
+            numbers,
+            state: Mutex::new(State::Open),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits until it is done or the time is over. `None` for the time: no limit; `None` returned:
+    /// not done.
+    pub fn wait(&self, longest: Option<Duration>) -> Option<Result<(), Fault>> {
+        let until = longest.map(|it| Instant::now() + it);
+        let left = || until.map(|it| it.saturating_duration_since(Instant::now()));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &*state {
+                State::Done(done) => return Some(done.clone()),
+                State::Open => break,
+                State::Asked => {}
+            }
+            let left = left().unwrap_or(signals::LOOK);
+            if left.is_zero() {
+                return None;
+            }
+            let woken = self.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *state = State::Asked;
+        drop(state);
+        let done = self.ask(left);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = match &done {
+            Some(done) => State::Done(done.clone()),
+            None => State::Open,
+        };
+        self.changed.notify_all();
+        done
+    }
+
+    /// Asks the communicator about each number.
+    fn ask(&self, left: impl Fn() -> Option<Duration>) -> Option<Result<(), Fault>> {
+        let Some(comm) = self.comm.upgrade() else {
+            // Closing waits for everything that was started.
+            return Some(Ok(()));
+        };
+        let mut done = Ok(());
+        for number in self.numbers.iter().rev() {
+            match comm.shared.await_job(*number, left()) {
+                Ok(Code::Pending) => return None,
+                Ok(_) => {}
+                Err(fault) => done = Err(fault),
+            }
+        }
+        Some(done)
+    }
+}

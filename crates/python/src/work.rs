@@ -1,0 +1,88 @@
+//! What was started, as an object.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use communicator::{Code, Fault};
+use pyo3::prelude::*;
+
+use crate::error::exception;
+use crate::held::Held;
+use crate::notifier::Notifier;
+use crate::outcome::Outcome;
+use crate::signals;
+
+/// Work that was started. Any thread may wait for it.
+#[pyclass(frozen, module = "toporing._native")]
+pub struct Work {
+    /// How it ended.
+    pub outcome: Arc<Outcome>,
+    comm: Weak<Held>,
+    notifier: Arc<Notifier>,
+}
+
+impl Work {
+    /// The work with these numbers.
+    pub fn new(comm: &Arc<Held>, notifier: &Arc<Notifier>, numbers: Vec<u64>) -> Self {
+        Self {
+            outcome: Arc::new(Outcome::new(comm, numbers)),
+            comm: Arc::downgrade(comm),
+            notifier: Arc::clone(notifier),
+        }
+    }
+
+    /// Waits in slices, and looks at signals in between.
+    pub fn wait_or_abort(&self, longest: Option<Duration>) -> PyResult<bool> {
+        let until = longest.map(|it| Instant::now() + it);
+        loop {
+            let left = until.map(|it| it.saturating_duration_since(Instant::now()));
+            let slice = left.map_or(signals::LOOK, |it| it.min(signals::LOOK));
+            match self.outcome.wait(Some(slice)) {
+                Some(done) => return done.map(|()| true).map_err(exception),
+                None if left.is_some_and(|it| it <= slice) => return Ok(false),
+                None => {}
+            }
+            if signals::ask() {
+                if let Some(comm) = self.comm.upgrade() {
+                    let _ = comm.abort();
+                }
+                if let Some(raised) = signals::take() {
+                    return Err(raised);
+                }
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Work {
+    /// Waits until it is done, or for some seconds. Returns whether it is done.
+    ///
+    /// A signal handler that raises an exception, such as that of Ctrl-C, aborts the communicator.
+    #[pyo3(signature = (seconds=None))]
+    fn wait(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<bool> {
+        let longest = seconds.map(|it| Duration::try_from_secs_f64(it).unwrap_or_default());
+        py.detach(|| self.wait_or_abort(longest))
+    }
+
+    /// Whether it is done, with or without an error.
+    fn done(&self) -> bool {
+        self.outcome.wait(Some(Duration::ZERO)).is_some()
+    }
+
+    /// The text of its error, if it is done and has one.
+    fn error(&self) -> Option<String> {
+        let done = self.outcome.wait(Some(Duration::ZERO))?;
+        done.err().map(|fault| fault.text)
+    }
+
+    /// Calls a function when it is done, from another thread, with the text of its error or
+    /// `None`.
+    fn then(&self, function: Py<PyAny>) -> PyResult<()> {
+        let outcome = Arc::clone(&self.outcome);
+        match self.notifier.add(outcome, function) {
+            true => Ok(()),
+            false => Err(exception(Fault::new(Code::System, "no thread can start"))),
+        }
+    }
+}

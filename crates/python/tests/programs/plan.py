@@ -1,0 +1,63 @@
+"""The planning part of the package."""
+
+import json
+import pathlib
+import tempfile
+
+import toporing
+
+TOPOLOGIES = pathlib.Path(__file__).parents[4] / "topologies"
+
+
+def fails(call, *texts):
+    try:
+        call()
+    except (toporing.PlanError, OSError) as error:
+        for text in texts:
+            assert text in str(error), str(error)
+    else:
+        raise AssertionError("no error")
+
+
+names = [it.name for it in toporing.machines()]
+assert len(names) > 3 and toporing.nccl_versions()
+name = next(it for it in names if "h100" in it)
+two = toporing.plan(name, hosts=2)
+assert two.ranks == 16, two
+assert any(it.kind == "ring" and it.count > 0 for it in two.channels), two.channels
+assert two.searches and two.searches[0].attempts
+assert two.to_dict()["version"] and "<svg" in two.svg
+
+small, large = two.cost("all-reduce", 1 << 10), two.cost("all-reduce", 1 << 30)
+assert small.time_us < large.time_us and small.choice and large.candidates
+assert large in two.costs
+odd = two.cost("all-gather", 12345)
+assert odd.bytes == 12345 and odd.choice
+fails(lambda: two.cost("all-shout", 1), "all-shout", "all-reduce")
+
+# Settings and versions change decisions.
+ring = toporing.plan(name, hosts=2, settings={"NCCL_ALGO": "Ring"})
+assert "Ring" in ring.cost("all-reduce", 1 << 10).choice
+old = toporing.plan(name, nccl_version=toporing.nccl_versions()[0])
+assert old.nccl_version == toporing.nccl_versions()[0]
+fails(lambda: toporing.plan(name, nccl_version="0.1"), "0.1")
+
+# A path or bytes give the same plan.
+file = TOPOLOGIES / name / "topology.xml"
+assert toporing.plan(file, hosts=2).channels == two.channels
+assert toporing.plan(file.read_bytes(), hosts=2).channels == two.channels
+assert toporing.plan(str(file), hosts=2).channels == two.channels
+
+bounds = {it.operation: it for it in two.bound()}
+assert all(it.bound_gbps > 0 for it in bounds.values()), bounds
+told = two.explain("GPU0", "GPU1")
+assert told.widest.type and told.widest.hops[0].bandwidth_gbps > 0
+
+# Errors have a place.
+with tempfile.TemporaryDirectory() as folder:
+    wrong = pathlib.Path(folder) / "wrong.xml"
+    wrong.write_text('<system version="1">\n  <cpu numaid=0/>\n</system>\n')
+    fails(lambda: toporing.plan(wrong), "wrong.xml:2")
+fails(lambda: toporing.plan("no-such-machine"), "no-such-machine")
+fails(lambda: two.explain("GPU0", "GPU99"), "GPU99")
+json.loads(two.json)

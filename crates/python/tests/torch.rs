@@ -1,0 +1,88 @@
+//! The Python package, run by Python: programs with one process for each rank.
+//!
+//! Those that need torch run with the interpreter that `TOPO_TORCH_PYTHON` names, or with the one
+//! that `cargo xtask fetch torch` has installed; the others with any Python.
+
+mod support;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use support::{Package, plain_python, torch_python};
+
+/// Cases of `failures.py`, and whether rank 1 ends by a signal.
+const FAILURES: [(&str, bool); 11] = [
+    ("interrupt_of_a_call", false),
+    ("interrupt_of_a_first_call", false),
+    ("interrupt_of_a_wait", false),
+    ("killed", true),
+    ("leaves_without_destroying", false),
+    ("leaves_with_work", false),
+    ("forks", false),
+    ("mismatched", false),
+    ("late", false),
+    ("aborts", false),
+    ("missing_at_a_barrier", false),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Ranks of several programs at once would wait for each other's cores.
+    arguments.test_threads = Some(1);
+    let mut trials = vec![with_python("plan", &["plan.py"], 1)];
+    for ranks in [2, 4] {
+        trials.push(with_python("arrays", &["arrays.py"], ranks));
+        for program in [
+            &["collectives.py"][..],
+            &["training.py", "ddp"],
+            &["training.py", "fsdp"],
+        ] {
+            trials.push(with_torch(program, ranks, false));
+        }
+    }
+    for (case, is_killed) in FAILURES {
+        trials.push(with_torch(&["failures.py", case], 2, is_killed));
+    }
+    trials.push(Trial::ignorable_test("examples", examples));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A program that needs torch.
+fn with_torch(arguments: &[&'static str], ranks: u32, is_killed: bool) -> Trial {
+    let arguments = arguments.to_vec();
+    let name = format!("{}::{ranks}", arguments.join("::").replace(".py", ""));
+    let ignores = |why: &str| Ok(Completion::ignored_with(format!("not run: {why}")));
+    Trial::ignorable_test(name, move || {
+        let Some(python) = torch_python() else {
+            return ignores("there is no torch (cargo xtask fetch torch)");
+        };
+        Package::make()?.run_ranks(&python, &arguments, ranks, is_killed)?;
+        Ok(Completion::Completed)
+    })
+}
+
+/// A program that needs only Python; with several ranks it starts the others itself.
+fn with_python(name: &str, arguments: &'static [&'static str], ranks: u32) -> Trial {
+    Trial::ignorable_test(format!("{name}::{ranks}"), move || {
+        let Some(python) = plain_python() else {
+            let why = "not run: there is no Python 3.9 or newer";
+            return Ok(Completion::ignored_with(why));
+        };
+        let ranks = ranks.to_string();
+        let mut arguments = arguments.to_vec();
+        arguments.push(&ranks);
+        Package::make()?.run(&python, &arguments)?;
+        Ok(Completion::Completed)
+    })
+}
+
+/// The examples of the documents.
+fn examples() -> Result<Completion, Failed> {
+    let Some(python) = torch_python() else {
+        let why = "not run: there is no torch (cargo xtask fetch torch)";
+        return Ok(Completion::ignored_with(why));
+    };
+    Package::make()?.run_ranks(&python, &["train_ddp.py"], 2, false)?;
+    Ok(Completion::Completed)
+}

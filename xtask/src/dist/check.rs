@@ -1,0 +1,81 @@
+//! Whether the wheel is what it should be: small, for old systems, and usable where nothing else is
+//! installed.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::MOST_WHEEL_BYTES;
+use super::build::{Platform, Tools, run};
+use xtask::workspace::repository;
+
+/// A program that uses the package.
+const USES: &str = "import toporing; plan = toporing.plan('dgx-h100', hosts=2); \
+                    assert plan.cost('all-reduce', 1 << 20).time_us > 0; print(plan.name, plan.ranks)";
+
+/// Returns a sentence for each fault.
+pub fn all(tools: &Tools, platform: &Platform, wheel: &Path) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    let bytes = fs::metadata(wheel)?.len();
+    if bytes > MOST_WHEEL_BYTES {
+        problems.push(format!(
+            "the wheel has {bytes} bytes; {MOST_WHEEL_BYTES} are allowed"
+        ));
+    }
+    if !platform.is_native {
+        let said = tools
+            .command("auditwheel")
+            .arg("show")
+            .arg(wheel)
+            .output()?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        print!("{said}");
+        let tag = format!("\"manylinux_2_28_{}\"", platform.arch);
+        let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let older =
+            (17..28).any(|at| flat.contains(&format!("\"manylinux_2_{at}_{}\"", platform.arch)));
+        if !flat.contains(&tag) && !older {
+            problems.push(format!("auditwheel does not say that the wheel is {tag}"));
+        }
+    }
+    if platform.runs_here() {
+        problems.extend(install(wheel)?);
+    } else {
+        println!(
+            "not run: the wheel for {}, which does not run here",
+            platform.arch
+        );
+    }
+    Ok(problems)
+}
+
+/// Installs the wheel into an empty environment and uses it.
+fn install(wheel: &Path) -> Result<Vec<String>> {
+    let folder = tempfile::tempdir()?;
+    let place = folder.path().join("venv");
+    run(Command::new("python3").args(["-m", "venv"]).arg(&place))?;
+    let bin = |name: &str| Command::new(place.join("bin").join(name));
+    let mut pip = bin("pip");
+    run(pip.args(["install", "--quiet", "--no-index"]).arg(wheel))?;
+    let arrays = repository()
+        .join("crates/python/tests/programs/arrays.py")
+        .canonicalize()?;
+    let mut tries = [
+        ("the program", bin("topo")),
+        ("the package", bin("python")),
+        ("two ranks", bin("python")),
+    ];
+    tries[0].1.arg("--version");
+    tries[1].1.args(["-c", USES]);
+    tries[2].1.arg(arrays).arg("2");
+    let mut problems = Vec::new();
+    for (what, command) in &mut tries {
+        command.current_dir(folder.path());
+        if let Err(why) = run(command) {
+            problems.push(format!("the installed wheel: {what}: {why}"));
+        }
+    }
+    Ok(problems)
+}

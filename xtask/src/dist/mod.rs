@@ -1,0 +1,73 @@
+//! `cargo xtask dist`: everything that a release consists of, in `target/dist`. Nothing is
+//! published.
+
+mod archive;
+mod bill;
+mod build;
+mod check;
+
+use std::fs;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use build::{Built, Platform};
+use xtask::workspace::{exit, repository, target};
+
+/// Most bytes of the wheel.
+const MOST_WHEEL_BYTES: u64 = 12_000_000;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Processor: x86_64 or aarch64
+    #[arg(long, default_value = std::env::consts::ARCH)]
+    arch: String,
+    /// Build only the wheel, and the program in it
+    #[arg(long)]
+    wheel: bool,
+    /// Build for this machine's C library alone, without zig
+    #[arg(long)]
+    native: bool,
+    /// Profile of Cargo for the program, for trials
+    #[arg(long, default_value = "release")]
+    profile: String,
+}
+
+/// Builds, puts together and checks.
+///
+/// # Errors
+/// Something does not build, or a check fails.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let platform = Platform::new(&arguments.arch, arguments.native)?;
+    let folder = target().join("dist");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let tools = build::Tools::get(&folder)?;
+    let program = build::program(&tools, &platform, &arguments.profile)?;
+    let wheel = build::wheel(&tools, &platform, &folder, &program)?;
+    let mut made = vec![wheel.clone()];
+    if !arguments.wheel {
+        let (shared, archived) = build::c_library(&tools, &platform)?;
+        let built = Built {
+            program,
+            shared,
+            archived,
+        };
+        made.extend(archive::make(&folder, &platform, &built)?);
+        made.push(bill::write(&folder, &platform)?);
+        let container = folder.join("Containerfile");
+        fs::copy(
+            repository().join("xtask/packaging/Containerfile"),
+            &container,
+        )?;
+        made.push(container);
+    }
+    let sums = archive::checksums(&folder, &made)?;
+    for file in made.iter().chain([&sums]) {
+        let bytes = fs::metadata(file)?.len();
+        println!("{:>9.3} MB  {}", bytes as f64 / 1e6, file.display());
+    }
+    let problems = check::all(&tools, &platform, &wheel)?;
+    problems.iter().for_each(|it| println!("error: {it}"));
+    Ok(exit(problems.is_empty()))
+}
