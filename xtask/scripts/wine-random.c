@@ -1,4 +1,5 @@
-/* bcryptprimitives.dll with the one function that Rust's library calls. Wine has it from version 9 on. */
+/* bcryptprimitives.dll with the one function that Rust's library calls. Wine has it from
+   version 9 on. */
 #include <windows.h>
 #include <ntsecapi.h>
 

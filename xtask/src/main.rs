@@ -44,8 +44,8 @@ enum Chore {
     Fuzz(fuzz::Arguments),
     /// Compile the GPU kernels for all architectures without a GPU, and check their resources
     Kernels(kernels::Arguments),
-    /// Compile what needs no Linux for macOS, Windows and the browser, and start the program and the
-    /// tests of Windows under Wine
+    /// Compile what needs no Linux for macOS, Windows and the browser; start what is for Windows
+    /// under Wine
     Laptops(laptops::Arguments),
     /// Check the memory order of what ranks share with the model checker loom
     Loom,

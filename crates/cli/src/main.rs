@@ -6,9 +6,10 @@
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
 //! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`fabric`], [`linux_only`],
-//! [`linux`] (`run`, `join`, `nccl_check`: not on other systems), [`live`], [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`],
-//! [`text_stream`], [`nearest_version`], [`log`], [`results`], [`complete`],
-//! [`vm`], [`render`], [`report`], [`schemas`], [`output`], [`exit`].
+//! [`linux`] (`run`, `join`, `nccl_check`: not on other systems), [`live`], [`probing`],
+//! [`rings`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
+//! [`nearest_version`], [`log`], [`results`], [`complete`], [`vm`], [`render`], [`report`],
+//! [`schemas`], [`output`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]

@@ -1,4 +1,5 @@
-//! A folder below which everything is opened. `no_folder.rs` has the same for systems without files.
+//! A folder below which everything is opened. `no_folder.rs` has the same for systems without
+//! files.
 
 use std::io;
 use std::path::Path;

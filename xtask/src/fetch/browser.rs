@@ -1,5 +1,5 @@
-//! The browser of the page's tests. It cannot be kept in a cache: it needs some hundred libraries of
-//! the system, which only the system's own packages bring.
+//! The browser of the page's tests. It cannot be kept in a cache: it needs some hundred libraries
+//! of the system, which only the system's own packages bring.
 
 use std::process::{Command, ExitCode, Stdio};
 

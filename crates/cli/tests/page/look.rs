@@ -2,8 +2,9 @@
 //!
 //! A screenshot becomes a text (`look.js`): a letter for each square of 16 pixels, which says
 //! whether there is text, a line or a color. Two looks are alike if nearly every square has its
-//! like in the other one, there or next to it, and both have about as many of each kind. Other fonts and other versions of a browser pass;
-//! a region that is missing, elsewhere or of another color does not.
+//! like in the other one, there or next to it, and both have about as many of each kind. Other
+//! fonts and other versions of a browser pass; a region that is missing, elsewhere or of another
+//! color does not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::driver::Browser;
 /// The share of squares that may have no like.
 const TOLERANCE: f64 = 0.09;
 
-/// The share by which the squares of one kind may be more or fewer.
+/// How many more or fewer squares there may be of a kind, as a share.
 const IMBALANCE: f64 = 0.35;
 
 /// Fewer squares of a kind count as this number.
@@ -41,7 +42,7 @@ pub fn difference(one: &str, other: &str) -> f64 {
     f64::from(lost + new) / f64::from((drawn + drawn_there).max(1))
 }
 
-/// The largest share by which the squares of one kind are more or fewer.
+/// How many more or fewer squares there are of a kind, as a share; of the kind with most.
 pub fn imbalance(one: &str, other: &str) -> f64 {
     let count = |look: &str, wanted: u8| {
         let count = look.bytes().filter(|it| kind(*it) == wanted).count();
