@@ -1,5 +1,5 @@
-/* bcryptprimitives.dll with the one function that Rust's library calls. Wine has it from
-   version 9 on. */
+/* bcryptprimitives.dll with the one function that Rust's library calls,
+   for versions of Wine that lack it, such as 8.0. */
 #include <windows.h>
 #include <ntsecapi.h>
 

@@ -94,7 +94,7 @@ struct Wine {
 }
 
 impl Wine {
-    /// Makes the folder, with a library that Wine before version 9 lacks.
+    /// Makes the folder, with a library that some versions of Wine lack.
     fn make() -> Result<Self> {
         let folder = target().join("laptops").join("wine");
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
