@@ -46,7 +46,9 @@ fn require_on(system: &str, command: &str, need: Need) -> Result<()> {
         _ if system == "linux" => return Ok(()),
         Need::SharedMemory => "ranks share memory as only Linux can",
         Need::Nccl => "NCCL is a library for Linux",
-        Need::Sysfs => "it reads /sys, and a file or a recording can be read anywhere",
+        Need::Sysfs => {
+            "it is read from /sys; name a topology file, which topo probe or NCCL writes there"
+        }
     };
     let system = match system {
         "macos" => "macOS",

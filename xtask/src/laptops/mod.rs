@@ -151,10 +151,12 @@ fn compile(name: &str) -> Result<Done> {
     // The tests of these call what only Linux has.
     let tested = tested();
     let mut tests = cargo_for(name, &["check", "--tests"]);
-    let mut program = cargo_for(name, &["check", "-p", "topo", "--bin", "topo"]);
+    let program = ["check", "-p", "topo", "--bin", "topo"];
+    let mut program_tests = cargo_for(name, &[&program[..], &["--profile", "test"]].concat());
+    let mut program = cargo_for(name, &program);
     check.args(packages(&crates));
     tests.args(packages(&tested));
-    for command in [&mut check, &mut tests, &mut program] {
+    for command in [&mut check, &mut tests, &mut program, &mut program_tests] {
         if let Some(failed) = failure(command)? {
             return Ok(failed);
         }

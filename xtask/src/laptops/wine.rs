@@ -38,23 +38,23 @@ pub fn run() -> Result<Done> {
     let crates = tested();
     let mut tests = cargo_for(TARGET, &["test", "--lib", "--tests", "--no-fail-fast"]);
     tests.args(packages(&crates));
-    wine.environment(&mut tests);
-    tests.env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", "wine");
-    let tests = tests.output().context("starting cargo")?;
+    let tests = wine.tests(tests)?;
+    let program = wine.tests(cargo_for(TARGET, &["test", "-p", "topo", "--bin", "topo"]))?;
     let cases = cargo()
         .args(["test", "--quiet", "--locked", "-p", "topo"])
         .args(["--features", "emulator", "--test", "cases"])
         .env("TOPO_PROGRAM", wine.script()?)
         .output()
         .context("starting cargo")?;
-    for output in [&tests, &cases] {
+    for output in [&tests, &program, &cases] {
         if !output.status.success() {
             return Ok(Done::failed(text(output)));
         }
     }
-    let ([passed, _], [printed, linux]) = (counts(&tests), counts(&cases));
+    let [passed, inside] = [&tests, &program].map(|it| counts(it)[0]);
+    let [printed, linux] = counts(&cases);
     Ok(Done::well(format!(
-        "topo was compiled and linked; under Wine {passed} tests of {} crates and {printed} cases of topo passed \
+        "topo was compiled and linked; under Wine {passed} tests of {} crates, {inside} of topo and {printed} of its cases passed \
          ({linux} cases need Linux)",
         crates.len()
     )))
@@ -123,9 +123,12 @@ impl Wine {
         ]
     }
 
-    fn environment(&self, command: &mut Command) {
+    /// Runs tests that cargo builds.
+    fn tests(&self, mut command: Command) -> Result<Output> {
         // Cargo has its home elsewhere.
         command.envs(self.variables().into_iter().skip(1));
+        command.env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", "wine");
+        command.output().context("starting cargo")
     }
 
     /// A script that starts the program.
