@@ -7,7 +7,7 @@
 //! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
 //! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`fabric`], [`linux_only`],
 //! [`linux`] (`run`, `join`, `nccl_check`: not on other systems), [`live`], [`probing`],
-//! [`rings`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
+//! [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
 //! [`nearest_version`], [`log`], [`results`], [`complete`], [`vm`], [`render`], [`report`],
 //! [`schemas`], [`output`], [`exit`].
 
@@ -57,7 +57,6 @@ mod rank_order;
 mod render;
 mod report;
 mod results;
-mod rings;
 #[cfg(target_os = "linux")]
 mod run;
 mod schemas;

@@ -182,9 +182,9 @@ function plot(label, bytes, lines, broad) {
   return svg;
 }
 async function doctorView(view) {
-  const { name, findings, warnings } = await ask({ do: "doctor", file: state.file });
+  const { name, findings, warnings } = await ask({ do: "doctor", job: job() });
   view.append(element("h2", {}, name), element("p", {}, findings.length === 0 ? "No findings." : `${findings.length} finding${findings.length > 1 ? "s" : ""}`),
-    table(["id", "device", "what", "seen", "expected", "what to do"], findings.map((it) => [it.id, element("span", { title: it.devices.join(" ") }, it.device), it.title, it.seen, it.expected, it.advice])),
+    table(["id", "device", "what", "seen", "expected", "costs", "what to do"], findings.map((it) => [it.id, element("span", { title: it.devices.join(" ") }, it.device), it.title, it.seen, it.expected, it.costs, it.advice])),
     ...warnings.map((it) => element("p", {}, it)));
 }
 async function resultsView(view) {

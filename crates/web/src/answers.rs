@@ -48,7 +48,7 @@ pub fn answer(request: &Request) -> Result<Value, String> {
         Request::Path { job, from, to } => path(job, from, to),
         Request::Bound { job } => bound(job),
         Request::Difference { job, other } => difference(job, other),
-        Request::Doctor { file } => doctor::answer(file),
+        Request::Doctor { job } => doctor::answer(job),
         Request::Results { file, job } => results::answer(file, job),
         Request::Log { name, text } => log::answer(name, text),
     }

@@ -92,8 +92,8 @@ pub enum Request {
     },
     /// What is wrong with a machine.
     Doctor {
-        /// The machine.
-        file: File,
+        /// The machine, with the version and the variables that price findings.
+        job: JobRequest,
     },
     /// What was measured, beside what is predicted.
     Results {
