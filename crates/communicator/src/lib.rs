@@ -2,7 +2,7 @@
 //! at a time, a queue of what was started, abort from any thread, forks, splitting.
 //!
 //! In reading order: [`error`], [`options`], [`request`], [`exchange`], [`call_site`], [`comm`],
-//! [`queue`], [`compare`], [`split`].
+//! [`shared`], [`queue`], `worker`, [`compare`], [`split`].
 
 pub mod call_site;
 pub mod comm;
@@ -12,7 +12,9 @@ pub mod exchange;
 pub mod options;
 pub mod queue;
 pub mod request;
+pub mod shared;
 pub mod split;
+mod worker;
 
 pub use bootstrap::UniqueId;
 pub use comm::Comm;

@@ -1,6 +1,6 @@
 //! Communicators: addresses and numbers become collectives.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -54,6 +54,12 @@ pub fn unique_id(interfaces: Option<String>) -> PyResult<String> {
     Ok(id.to_string())
 }
 
+/// Says where the next call of this thread is, for errors in debug mode.
+#[pyfunction]
+pub fn call_site(file: &str, line: u32) {
+    communicator::call_site::set(file, line);
+}
+
 /// What a communicator's calls share.
 struct Inner {
     /// The communicator.
@@ -63,7 +69,7 @@ struct Inner {
     /// Requests that ran before, so that all ranks are connected for them.
     seen: Mutex<HashSet<(Collective, ElementType, u32, u64)>>,
     /// Objects that own memory which started work uses.
-    kept: Mutex<VecDeque<(Arc<Outcome>, Py<PyAny>)>>,
+    kept: Mutex<Vec<(Arc<Outcome>, Py<PyAny>)>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,12 +79,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Inner {
     /// Forgets the memory of work that is done.
     fn forget_done(&self) {
-        let mut kept = lock(&self.kept);
-        while let Some((outcome, _)) = kept.front()
-            && outcome.wait(Some(Duration::ZERO)).is_some()
-        {
-            kept.pop_front();
-        }
+        lock(&self.kept).retain(|(outcome, _)| outcome.wait(Some(Duration::ZERO)).is_none());
     }
 
     /// Whether a request ran before, so that running it needs no new connections.
@@ -169,16 +170,20 @@ impl Comm {
         launches: &[Launch],
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
+        inner.forget_done();
         let numbers = launches.iter().map(|it| inner.comm.start(*it));
         let numbers: Result<Vec<u64>, Fault> = numbers.collect();
-        Ok(Self::kept(inner, numbers.map_err(exception)?, keep))
+        let numbers = numbers.map_err(exception)?;
+        // All are marked as seen, whether one was not or several.
+        let unseen = launches.iter().filter(|it| !inner.is_seen(it)).count();
+        let last = numbers.last().copied().filter(|_| unseen == 0);
+        Ok(Self::kept(inner, numbers, keep).runs_here(last))
     }
 
     fn kept(inner: &Arc<Inner>, numbers: Vec<u64>, keep: Option<Py<PyAny>>) -> Work {
         let work = Work::new(&inner.comm, &inner.notifier, numbers);
         if let Some(keep) = keep {
-            inner.forget_done();
-            lock(&inner.kept).push_back((Arc::clone(&work.outcome), keep));
+            lock(&inner.kept).push((Arc::clone(&work.outcome), keep));
         }
         work
     }
@@ -188,6 +193,7 @@ impl Comm {
         transfers: Vec<TransferNumbers>,
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
+        inner.forget_done();
         let transfers = transfers.into_iter().map(transfer);
         let numbers = transfers.map(|it| inner.comm.start_transfer(it));
         let numbers: Result<Vec<u64>, Fault> = numbers.collect();
@@ -268,11 +274,36 @@ impl Comm {
 
     /// Runs sends and receives together.
     fn transfer(&self, py: Python<'_>, transfers: Vec<TransferNumbers>) -> PyResult<()> {
-        let work = Self::start_transfer_numbers(&self.open()?, transfers, None)?;
+        let work = self.start_group(transfers, None)?;
         py.detach(|| work.wait_or_abort(None)).map(|_| ())
     }
 
-    /// Starts sends and receives. `keep` is an object that owns their memory.
+    /// Starts sends and receives that run together, at once. `keep` is an object that owns their
+    /// memory.
+    #[pyo3(signature = (transfers, keep=None))]
+    fn start_group(
+        &self,
+        transfers: Vec<TransferNumbers>,
+        keep: Option<Py<PyAny>>,
+    ) -> PyResult<Work> {
+        let inner = self.open()?;
+        inner.forget_done();
+        let transfers = transfers.into_iter().map(transfer).collect();
+        let number = inner.comm.start_group(transfers).map_err(exception)?;
+        Ok(Self::kept(&inner, vec![number], keep))
+    }
+
+    /// Sets the longest wait for another rank, in seconds, of the calls that follow; none: that of
+    /// joining.
+    #[pyo3(signature = (seconds=None))]
+    fn set_timeout(&self, seconds: Option<f64>) -> PyResult<()> {
+        let longest = seconds.map(|it| Duration::try_from_secs_f64(it).unwrap_or_default());
+        let set = self.open()?.comm.set_longest_wait(longest);
+        set.map(|_| ()).map_err(exception)
+    }
+
+    /// Starts sends and receives, which run together with later ones when somebody waits. `keep` is
+    /// an object that owns their memory.
     #[pyo3(signature = (transfers, keep=None))]
     fn start_transfers(
         &self,

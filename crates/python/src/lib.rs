@@ -1,8 +1,8 @@
 //! The module `toporing._native`: communicators on memory at addresses, and the planner's answers
 //! as JSON. The Python package around it (`python/toporing`) gives them types.
 //!
-//! In reading order: [`error`], [`signals`], [`held`], [`outcome`], [`notifier`], [`work`], [`comm`],
-//! [`plan`].
+//! In reading order: [`error`], [`signals`], [`held`], [`outcome`], [`notifier`], [`work`],
+//! [`comm`], [`plan`].
 
 pub mod comm;
 pub mod error;
@@ -28,6 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OPERATIONS", comm::operations())?;
     module.add("COLLECTIVES", comm::collectives())?;
     module.add_function(wrap_pyfunction!(comm::unique_id, module)?)?;
+    module.add_function(wrap_pyfunction!(comm::call_site, module)?)?;
     module.add_function(wrap_pyfunction!(plan::answer, module)?)?;
     module.add_function(wrap_pyfunction!(plan::read, module)?)
 }

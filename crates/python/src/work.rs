@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use communicator::{Code, Fault};
+use communicator::{Code, Fault, interrupt};
 use pyo3::prelude::*;
 
 use crate::error::exception;
@@ -19,6 +19,9 @@ pub struct Work {
     pub outcome: Arc<Outcome>,
     comm: Weak<Held>,
     notifier: Arc<Notifier>,
+    /// The last of its numbers, if a thread that waits may run it: signals end that only if the
+    /// ranks are connected for it.
+    runs_up_to: Option<u64>,
 }
 
 impl Work {
@@ -28,6 +31,28 @@ impl Work {
             outcome: Arc::new(Outcome::new(comm, numbers)),
             comm: Arc::downgrade(comm),
             notifier: Arc::clone(notifier),
+            runs_up_to: None,
+        }
+    }
+
+    /// Allows a thread that waits to run it.
+    pub fn runs_here(mut self, number: Option<u64>) -> Self {
+        self.runs_up_to = number;
+        self
+    }
+
+    /// Runs it in this thread, unless the background thread has begun.
+    fn run_here(&self) -> PyResult<()> {
+        let Some((number, comm)) = self.runs_up_to.zip(self.comm.upgrade()) else {
+            return Ok(());
+        };
+        interrupt::while_asking(signals::ask, || comm.shared.run_up_to(number));
+        match signals::take() {
+            Some(raised) => {
+                let _ = comm.abort();
+                Err(raised)
+            }
+            None => Ok(()),
         }
     }
 
@@ -62,7 +87,12 @@ impl Work {
     #[pyo3(signature = (seconds=None))]
     fn wait(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<bool> {
         let longest = seconds.map(|it| Duration::try_from_secs_f64(it).unwrap_or_default());
-        py.detach(|| self.wait_or_abort(longest))
+        py.detach(|| {
+            if longest.is_none() {
+                self.run_here()?;
+            }
+            self.wait_or_abort(longest)
+        })
     }
 
     /// Whether it is done, with or without an error.

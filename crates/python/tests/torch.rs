@@ -41,6 +41,15 @@ fn main() -> ExitCode {
             trials.push(with_torch(program, ranks, false));
         }
     }
+    trials.push(with_torch(&["mixed.py"], 2, false));
+    trials.push(with_torch(&["mixed.py", "detail"], 2, false));
+    for kind in ["ddp", "fsdp"] {
+        let test = move || hosts(kind);
+        trials.push(Trial::ignorable_test(
+            format!("training::{kind}::hosts"),
+            test,
+        ));
+    }
     for (case, is_killed) in FAILURES {
         trials.push(with_torch(&["failures.py", case], 2, is_killed));
     }
@@ -75,6 +84,18 @@ fn with_python(name: &str, arguments: &'static [&'static str], ranks: u32) -> Tr
         Package::make()?.run(&python, &arguments)?;
         Ok(Completion::Completed)
     })
+}
+
+/// Trains on two hosts, which are network namespaces.
+fn hosts(kind: &str) -> Result<Completion, Failed> {
+    let Some(python) = torch_python() else {
+        let why = "not run: there is no torch (cargo xtask fetch torch)";
+        return Ok(Completion::ignored_with(why));
+    };
+    match Package::make()?.run_hosts(&python, &["training.py", kind])? {
+        Ok(()) => Ok(Completion::Completed),
+        Err(why) => Ok(Completion::ignored_with(format!("not run: {why}"))),
+    }
 }
 
 /// The examples of the documents.

@@ -151,7 +151,12 @@ pub fn c_library(tools: &Tools, platform: &Platform) -> Result<(PathBuf, PathBuf
 }
 
 /// The wheel, with the program in it.
-pub fn wheel(tools: &Tools, platform: &Platform, folder: &Path, program: &Path) -> Result<PathBuf> {
+pub fn package(
+    tools: &Tools,
+    platform: &Platform,
+    folder: &Path,
+    program: &Path,
+) -> Result<PathBuf> {
     let scripts = folder.join("toporing.data/scripts");
     fs::create_dir_all(&scripts)?;
     fs::copy(program, scripts.join("topo")).with_context(|| program.display().to_string())?;
@@ -174,8 +179,8 @@ pub fn wheel(tools: &Tools, platform: &Platform, folder: &Path, program: &Path) 
     }
     run(&mut command)?;
     let mut wheels = fs::read_dir(&out)?;
-    let wheel = wheels
+    let package = wheels
         .next()
         .with_context(|| format!("no wheel in {}", out.display()))??;
-    Ok(wheel.path())
+    Ok(package.path())
 }

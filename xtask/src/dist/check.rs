@@ -16,9 +16,9 @@ const USES: &str = "import toporing; plan = toporing.plan('dgx-h100', hosts=2); 
                     assert plan.cost('all-reduce', 1 << 20).time_us > 0; print(plan.name, plan.ranks)";
 
 /// Returns a sentence for each fault.
-pub fn all(tools: &Tools, platform: &Platform, wheel: &Path) -> Result<Vec<String>> {
+pub fn all(tools: &Tools, platform: &Platform, package: &Path) -> Result<Vec<String>> {
     let mut problems = Vec::new();
-    let bytes = fs::metadata(wheel)?.len();
+    let bytes = fs::metadata(package)?.len();
     if bytes > MOST_WHEEL_BYTES {
         problems.push(format!(
             "the wheel has {bytes} bytes; {MOST_WHEEL_BYTES} are allowed"
@@ -28,7 +28,7 @@ pub fn all(tools: &Tools, platform: &Platform, wheel: &Path) -> Result<Vec<Strin
         let said = tools
             .command("auditwheel")
             .arg("show")
-            .arg(wheel)
+            .arg(package)
             .output()?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         print!("{said}");
@@ -41,7 +41,7 @@ pub fn all(tools: &Tools, platform: &Platform, wheel: &Path) -> Result<Vec<Strin
         }
     }
     if platform.runs_here() {
-        problems.extend(install(wheel)?);
+        problems.extend(install(package)?);
     } else {
         println!(
             "not run: the wheel for {}, which does not run here",
@@ -52,13 +52,13 @@ pub fn all(tools: &Tools, platform: &Platform, wheel: &Path) -> Result<Vec<Strin
 }
 
 /// Installs the wheel into an empty environment and uses it.
-fn install(wheel: &Path) -> Result<Vec<String>> {
+fn install(package: &Path) -> Result<Vec<String>> {
     let folder = tempfile::tempdir()?;
     let place = folder.path().join("venv");
     run(Command::new("python3").args(["-m", "venv"]).arg(&place))?;
     let bin = |name: &str| Command::new(place.join("bin").join(name));
     let mut pip = bin("pip");
-    run(pip.args(["install", "--quiet", "--no-index"]).arg(wheel))?;
+    run(pip.args(["install", "--quiet", "--no-index"]).arg(package))?;
     let arrays = repository()
         .join("crates/python/tests/programs/arrays.py")
         .canonicalize()?;

@@ -24,8 +24,8 @@ pub struct Arguments {
     #[arg(long, default_value = std::env::consts::ARCH)]
     arch: String,
     /// Build only the wheel, and the program in it
-    #[arg(long)]
-    wheel: bool,
+    #[arg(long = "wheel")]
+    package: bool,
     /// Build for this machine's C library alone, without zig
     #[arg(long)]
     native: bool,
@@ -44,9 +44,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let tools = build::Tools::get(&folder)?;
     let program = build::program(&tools, &platform, &arguments.profile)?;
-    let wheel = build::wheel(&tools, &platform, &folder, &program)?;
-    let mut made = vec![wheel.clone()];
-    if !arguments.wheel {
+    let package = build::package(&tools, &platform, &folder, &program)?;
+    let mut made = vec![package.clone()];
+    if !arguments.package {
         let (shared, archived) = build::c_library(&tools, &platform)?;
         let built = Built {
             program,
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let bytes = fs::metadata(file)?.len();
         println!("{:>9.3} MB  {}", bytes as f64 / 1e6, file.display());
     }
-    let problems = check::all(&tools, &platform, &wheel)?;
+    let problems = check::all(&tools, &platform, &package)?;
     problems.iter().for_each(|it| println!("error: {it}"));
     Ok(exit(problems.is_empty()))
 }

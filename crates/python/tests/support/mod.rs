@@ -103,6 +103,36 @@ impl Package {
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 
+    /// Runs a program on two hosts, which are network namespaces; the inner error says why that is
+    /// not possible here.
+    pub fn run_hosts(
+        &self,
+        python: &Path,
+        arguments: &[&str],
+    ) -> Result<Result<(), String>, String> {
+        let script = here().join("../../xtask/scripts/rehearse-hosts");
+        let program = self.command(python, arguments[0]);
+        let mut command = Command::new(script);
+        let name = format!("py{}", std::process::id() % 10_000);
+        command
+            .args(["--name", &name, "--hosts", "2", "--"])
+            .arg(python);
+        command.args(program.get_args()).args(&arguments[1..]);
+        for (name, value) in program.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command.env("GLOO_SOCKET_IFNAME", "eth0");
+        let child = command.spawn_with_output();
+        let mut child = child.map_err(|why| why.to_string())?;
+        let (ended, said) = finish(&mut child, Instant::now() + LONGEST);
+        match ended {
+            Some(Some(0)) => Ok(Ok(())),
+            // What is missing is the last line.
+            Some(Some(77)) => Ok(Err(said.trim().trim_start_matches("not run: ").to_owned())),
+            _ => Err(format!("{arguments:?} ended with {ended:?}:\n{said}")),
+        }
+    }
+
     /// Runs one process; returns what it printed.
     pub fn run(&self, python: &Path, arguments: &[&str]) -> Result<String, String> {
         let mut command = self.command(python, arguments[0]);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from datetime import timedelta
 from typing import Any, Callable
 
@@ -12,7 +13,8 @@ import torch.distributed as dist
 from toporing import _native
 from toporing._settings import settings
 from toporing.torch import tensors as memory
-from toporing.torch.tensors import BYTES, OPERATIONS, TYPES, size
+from toporing.torch.store import MonitoredBarriers, Store
+from toporing.torch.tensors import BYTES, OPERATIONS, PLAIN_TYPES, SUM, size
 from toporing.torch.work import Done, Started, failed
 
 _COLLECTIVES = {name: number for number, name in enumerate(_native.COLLECTIVES)}
@@ -26,32 +28,17 @@ ALL_TO_ALL = _COLLECTIVES["AllToAll"]
 _ERRORS = (_native.CommError, ValueError)
 
 
-class Store:
-    """How the ranks of a group meet: rank 0 writes the id, the others read it."""
-
-    def __init__(self, store: dist.Store, rank: int) -> None:
-        self._store = store
-        self._rank = rank
-
-    def exchange(self, make: Callable[[], str]) -> str:
-        """The id of the next communicator. A store may outlive a group, so ids are counted: each
-        rank counts its own joins."""
-        number = self._store.add(f"topo/joins/{self._rank}", 1)
-        key = f"topo/id/{number}"
-        if self._rank == 0:
-            made = make()
-            self._store.set(key, made)
-            return made
-        return self._store.get(key).decode()
+#: Groups that were not shut down. What wraps a backend may hold its C++ half alone.
+_OPEN: set[Any] = set()
 
 
-class Operations:
+class Operations(MonitoredBarriers):
     """What a backend and a process group share. `_ranks` and `_rank` describe the group."""
 
     def _open(self, store: dist.Store, rank: int, ranks: int, timeout: timedelta | None) -> None:
         self._rank, self._ranks = rank, ranks
         self._store = store
-        self._barriers = 0
+        self._sequence = 0
         chosen = settings(os.environ)
         longest = 600.0 if timeout is None else timeout.total_seconds()
         make = lambda: _native.unique_id(chosen["interfaces"])  # noqa: E731
@@ -63,7 +50,9 @@ class Operations:
         except _ERRORS as error:
             raise failed(str(error)) from None
         self._run = self._comm.run
+        self._debug = chosen["debug"]
         self._token = torch.zeros(1, dtype=torch.uint8)
+        _OPEN.add(self)
 
     # Launching
 
@@ -76,6 +65,9 @@ class Operations:
         after: Callable[[], None] | None = None,
     ) -> dist.Work:
         """Runs collectives now, or in the background if the caller asks for that."""
+        self._sequence += 1
+        if self._debug:
+            _say_place()
         try:
             if getattr(options, "asyncOp", True):
                 return Started(self._comm.start(launches, keep), result, after)
@@ -96,9 +88,12 @@ class Operations:
         after: Callable[[], None] | None = None,
     ) -> dist.Work:
         """Runs sends and receives together, now or in the background."""
+        self._sequence += 1
+        if self._debug:
+            _say_place()
         try:
             if getattr(options, "asyncOp", True):
-                return Started(self._comm.start_transfers(transfers, keep), result, after)
+                return Started(self._comm.start_group(transfers, keep), result, after)
             self._comm.transfer(transfers)
         except _ERRORS as error:
             raise failed(str(error)) from None
@@ -108,17 +103,25 @@ class Operations:
 
     # Reductions
 
-    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work | None:
+        # The calls that everybody makes, at little cost; asking an operation for its kind has much.
         tensor = tensors[0]
-        operation, number = OPERATIONS.get(opts.reduceOp.op), TYPES.get(tensor.dtype)
-        plain = operation is not None and number is not None and tensor.dtype is not torch.bool
-        if plain and tensor.is_contiguous() and tensor.is_cpu and not getattr(opts, "asyncOp", True):
+        number = PLAIN_TYPES.get(tensor.dtype)
+        if (
+            number is not None
+            and opts.reduceOp == SUM
+            and not getattr(opts, "asyncOp", True)
+            and tensor.is_cpu
+            and tensor.is_contiguous()
+            and not self._debug
+        ):
             at = tensor.data_ptr()
             try:
-                self._run(ALL_REDUCE, at, at, tensor.numel(), number, operation)
+                self._run(ALL_REDUCE, at, at, tensor.numel(), number)
             except _ERRORS as error:
                 raise failed(str(error)) from None
-            return Done(tensors)
+            # torch takes nothing for a call that is done.
+            return None
         return self.allreduce_coalesced(tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
@@ -312,7 +315,7 @@ class Operations:
     def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> dist.Work:
         _check_tag(tag)
         used = memory.contiguous(tensors[0])
-        return self._move(None, [(used.data_ptr(), size(used), to, True)], tensors, used)
+        return self._message((used.data_ptr(), size(used), to, True), tensors, used)
 
     def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> dist.Work:
         _check_tag(tag)
@@ -320,7 +323,23 @@ class Operations:
         made = memory.room(tensor)
         copies = [(tensor, made)] if made is not tensor else []
         transfer = (made.data_ptr(), size(made), source, False)
-        return self._move(None, [transfer], tensors, made, _copy_back(copies))
+        return self._message(transfer, tensors, made, _copy_back(copies))
+
+    def _message(
+        self,
+        transfer: tuple[int, int, int, bool],
+        result: Any,
+        keep: Any,
+        after: Callable[[], None] | None = None,
+    ) -> dist.Work:
+        """Starts a message. It runs with those that follow when somebody waits for one of them, so
+        that no order of them waits for each other."""
+        if self._debug:
+            _say_place()
+        try:
+            return Started(self._comm.start_transfers([transfer], keep), result, after)
+        except _ERRORS as error:
+            raise failed(str(error)) from None
 
     # Barriers
 
@@ -329,49 +348,13 @@ class Operations:
         launch = (ALL_REDUCE, at, at, 1, BYTES, OPERATIONS[dist.ReduceOp.RedOpType.MAX], 0)
         return self._launch(opts, [launch], [], self._token)
 
-    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
-        """A barrier through the store, which says which ranks did not come."""
-        timeout = opts if isinstance(opts, timedelta) else opts.timeout
-        self._barriers += 1
-        prefix = f"topo/barrier/{self._barriers}"
-        if self._rank != 0:
-            self._store.set(f"{prefix}/{self._rank}", "here")
-            verdict = self._await_key(f"{prefix}/verdict", timeout * 2)
-            if verdict is None:
-                raise RuntimeError(
-                    f"rank {self._rank}: rank 0 did not reach the monitored barrier within "
-                    f"{2 * timeout.total_seconds():g} s"
-                )
-        else:
-            verdict = self._await_ranks(prefix, timeout, wait_all_ranks)
-            self._store.set(f"{prefix}/verdict", verdict)
-        if verdict:
-            raise RuntimeError(verdict)
+    # Limits
 
-    def _await_ranks(self, prefix: str, timeout: timedelta, all_ranks: bool) -> str:
-        """Rank 0 waits for the others; returns what is wrong, or an empty text."""
-        missing = []
-        left = timeout
-        for rank in range(1, self._ranks):
-            if self._await_key(f"{prefix}/{rank}", left) is None:
-                missing.append(str(rank))
-                if not all_ranks:
-                    break
-                left = timedelta(milliseconds=1)
-        if not missing:
-            return ""
-        who = "rank" if len(missing) == 1 else "ranks"
-        return (
-            f"monitored barrier: {who} {', '.join(missing)} did not reach it within "
-            f"{timeout.total_seconds():g} s"
-        )
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Limits the waits of the calls that follow."""
+        self._comm.set_timeout(timeout.total_seconds())
 
-    def _await_key(self, key: str, timeout: timedelta) -> str | None:
-        try:
-            self._store.wait([key], timeout)
-        except RuntimeError:
-            return None
-        return self._store.get(key).decode()
+    _set_default_timeout = set_timeout
 
     # The end
 
@@ -381,12 +364,20 @@ class Operations:
 
     def shutdown(self) -> None:
         """Waits for what was started, and leaves the group."""
+        _OPEN.discard(self)
         try:
             self._comm.close()
         except _ERRORS as error:
             raise failed(str(error)) from None
 
     # Facts
+
+    def _set_sequence_number_for_group(self) -> None:
+        """All ranks begin with 0."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        """How many calls were made, for torch's debug mode."""
+        return self._sequence
 
     def getBackendName(self) -> str:
         return "topo"
@@ -439,6 +430,17 @@ def _splits(given: list[int], tensor: torch.Tensor, ranks: int) -> list[int]:
             f"{ranks} ranks"
         )
     return list(given)
+
+
+def _say_place() -> None:
+    """Tells the runtime which line of the user's calls, for errors in debug mode."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(("toporing.", "torch.")):
+            break
+        frame = frame.f_back
+    _native.call_site(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _check_tag(tag: int) -> None:

@@ -35,10 +35,16 @@ TYPES: dict[torch.dtype, int] = {
     if name in _TYPE_NUMBERS and hasattr(torch, ours)
 }
 
+#: Those on which the operations are the runtime's.
+PLAIN_TYPES = {dtype: number for dtype, number in TYPES.items() if dtype is not torch.bool}
+
 #: The number of bytes as a type, for what only moves.
 BYTES = _TYPE_NUMBERS["u8"]
 
 _KINDS = dist.ReduceOp.RedOpType
+
+#: torch's sum; the runtime's is the default of a call.
+SUM = _KINDS.SUM
 
 _OPERATION_NAMES = {
     _KINDS.SUM: "sum",
