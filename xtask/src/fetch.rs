@@ -1,5 +1,6 @@
 //! `cargo xtask fetch`: libraries of others with which tests run, into a cache in `target`.
 
+mod browser;
 mod drivers;
 mod torch;
 
@@ -26,6 +27,8 @@ enum What {
     },
     /// NVIDIA's driver libraries 535 and 550, from Debian's packages by apt-get: NVIDIA's license
     Drivers,
+    /// A browser for the tests of the page: says which there is, or which packages bring one
+    Browser,
     /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
     Torch {
         /// A version; none: the newest
@@ -41,6 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.what {
         What::Nccl { versions } => nccl(versions),
         What::Drivers => drivers::fetch(),
+        What::Browser => browser::fetch(),
         What::Torch { version } => torch::fetch(version.as_deref()),
     }
 }

@@ -3,6 +3,7 @@
 mod dist;
 mod fetch;
 mod fuzz;
+mod laptops;
 mod loom;
 mod matrix;
 mod measure;
@@ -43,6 +44,9 @@ enum Chore {
     Fuzz(fuzz::Arguments),
     /// Compile the GPU kernels for all architectures without a GPU, and check their resources
     Kernels(kernels::Arguments),
+    /// Compile what needs no Linux for macOS, Windows and the browser; start what is for Windows
+    /// under Wine
+    Laptops(laptops::Arguments),
     /// Check the memory order of what ranks share with the model checker loom
     Loom,
     /// Run the whole correctness matrix of collectives
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Chore::Fetch(arguments) => fetch::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Kernels(arguments) => kernels::run(&arguments),
+        Chore::Laptops(arguments) => laptops::run(&arguments),
         Chore::Loom => loom::run(),
         Chore::Matrix(arguments) => matrix::run(&arguments),
         Chore::PhantomMatrix(arguments) => matrix::phantom(&arguments),

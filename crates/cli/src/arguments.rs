@@ -136,7 +136,7 @@ Examples:
 
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
-#[command(name = "topo", version, after_help = EXAMPLES, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "topo", bin_name = "topo", version, after_help = EXAMPLES, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,

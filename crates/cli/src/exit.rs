@@ -17,6 +17,9 @@ const DIFFERS: u8 = 1;
 /// Most warnings that are shown; a broken file has hundreds of the same kind.
 const SHOWN_WARNINGS: usize = 10;
 
+/// `ERROR_PIPE_NOT_CONNECTED` of Windows.
+const PIPE_NOT_CONNECTED: i32 = 233;
+
 /// Prints the output and returns the exit status.
 pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     print_warnings(&output.warnings);
@@ -45,9 +48,14 @@ fn print(text: &str) -> anyhow::Result<()> {
         .and_then(|()| stdout.flush())
     {
         // The reader has seen enough, as in `topo plan … | head`.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if is_closed(&error) => Ok(()),
         done => done.context("cannot write standard output"),
     }
+}
+
+fn is_closed(error: &std::io::Error) -> bool {
+    let without_reader = cfg!(windows) && error.raw_os_error() == Some(PIPE_NOT_CONNECTED);
+    without_reader || error.kind() == ErrorKind::BrokenPipe
 }
 
 fn print_warnings(warnings: &[String]) {

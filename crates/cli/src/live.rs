@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use probe::nvml::{self, Answers, Library};
+use probe::nvml::{self, Answers};
 use probe::record::{self, Recording};
 use probe::{Addresses, Probe, ProbeOptions, Sysfs, base};
 
 use crate::arguments::machine::ProbeArguments;
 use crate::environment::Environment;
+use crate::linux_only::{self, Need};
 
 /// Most bytes of a small text file that are read.
 const TEXT_LIMIT: u64 = 1 << 20;
@@ -26,6 +27,10 @@ pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Pr
         return Ok(probe);
     }
     let root = arguments.source.sysfs_root.as_deref();
+    match root {
+        None => linux_only::require("reading this machine", Need::Sysfs)?,
+        Some(root) => linux_only::require_links(root)?,
+    }
     check_root(root)?;
     let place = root.unwrap_or(Path::new("/"));
     let sysfs = match &arguments.record {
@@ -45,6 +50,7 @@ pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Pr
 
 /// Probes a recorded machine with its options, changed by `asked`.
 pub fn replay(folder: &Path, asked: impl Fn(ProbeOptions) -> ProbeOptions) -> Result<Probe> {
+    linux_only::require_links(folder)?;
     let recording = Recording::open(folder)?;
     Ok(Probe::of(
         &recording.sysfs,
@@ -69,7 +75,7 @@ fn check_root(root: Option<&Path>) -> Result<()> {
 /// The driver's answers, and the interfaces' addresses, which exist for this machine only.
 fn beyond_files(root: Option<&Path>, asks_driver: bool) -> (Answers, Option<Addresses>) {
     let answers = if asks_driver {
-        Library::load().map_or_else(Answers::none, |library| nvml::ask(&library))
+        nvml::ask_this_machine()
     } else {
         Answers::none("a tree of files has no driver to ask")
     };

@@ -5,10 +5,14 @@
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
 //! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
-//! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`fabric`], [`run`], [`join`],
-//! [`live`], [`probing`], [`rings`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`],
-//! [`text_stream`], [`nearest_version`], [`log`], [`results`], [`nccl_check`], [`complete`],
-//! [`vm`], [`render`], [`report`], [`schemas`], [`output`], [`exit`].
+//! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`fabric`], [`linux_only`],
+//! [`linux`] (`run`, `join`, `nccl_check`: not on other systems), [`live`], [`probing`],
+//! [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
+//! [`nearest_version`], [`log`], [`results`], [`complete`], [`vm`], [`render`], [`report`],
+//! [`schemas`], [`output`], [`exit`].
+
+// What only commands of Linux use is there on other systems, too.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
 
 mod arguments;
 mod better_rings;
@@ -26,11 +30,19 @@ mod generate;
 mod groups;
 mod input;
 mod job;
+#[cfg(target_os = "linux")]
 mod join;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+#[path = "not_linux.rs"]
+mod linux;
+mod linux_only;
 mod live;
 mod log;
 mod machines;
 mod matrix;
+#[cfg(target_os = "linux")]
 mod nccl_check;
 mod nearest_version;
 mod numbers;
@@ -45,7 +57,7 @@ mod rank_order;
 mod render;
 mod report;
 mod results;
-mod rings;
+#[cfg(target_os = "linux")]
 mod run;
 mod schemas;
 mod settings;
@@ -90,15 +102,15 @@ fn main() -> ExitCode {
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),
         Command::Results(arguments) => results::run(arguments, &environment, &mut output),
-        Command::NcclCheck(arguments) => nccl_check::run(arguments, &environment, &mut output),
-        Command::NcclHost => nccl_check::serve(),
+        Command::NcclCheck(arguments) => linux::nccl_check(arguments, &environment, &mut output),
+        Command::NcclHost => linux::nccl_host(),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),
-        Command::Run(arguments) => run::run(arguments, &environment, &mut output),
+        Command::Run(arguments) => linux::run(arguments, &environment, &mut output),
         Command::Fabric(arguments) => fabric::run(arguments, &environment, &mut output),
         Command::Simulate(arguments) => simulate::run(arguments, &environment, &mut output),
-        Command::GpuTest(arguments) => run::gpu_test::run(arguments, &environment, &mut output),
-        Command::Id(arguments) => join::id(arguments, &mut output),
-        Command::Calibrate(arguments) => run::calibrate::run(arguments, &environment, &mut output),
+        Command::GpuTest(arguments) => linux::gpu_test(arguments, &environment, &mut output),
+        Command::Id(arguments) => linux::id(arguments, &mut output),
+        Command::Calibrate(arguments) => linux::calibrate(arguments, &environment, &mut output),
         Command::Help { command } => generate::help(command.as_deref(), &environment, &mut output),
         Command::Schema { name } => schemas::run(name.as_deref(), &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),

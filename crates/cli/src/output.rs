@@ -40,9 +40,19 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     files::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// The full path of what exists, without links. On Windows it is as people write it there, and
+/// links stay.
+pub fn full(path: &Path) -> std::io::Result<PathBuf> {
+    let full = path.canonicalize()?;
+    match cfg!(windows) {
+        true => std::path::absolute(path),
+        false => Ok(full),
+    }
+}
+
 /// Refuses to write a plan over one of the files that it is made of.
 pub fn refuse_overwriting(target: &Path, inputs: &[PathBuf]) -> Result<()> {
-    let Ok(target) = target.canonicalize() else {
+    let (Ok(target), Ok(shown)) = (target.canonicalize(), full(target)) else {
         return Ok(());
     };
     let is_target = |input: &&PathBuf| {
@@ -52,7 +62,7 @@ pub fn refuse_overwriting(target: &Path, inputs: &[PathBuf]) -> Result<()> {
     match inputs.iter().find(is_target) {
         Some(input) => bail!(
             "-o {}: this would overwrite the input {}; expected another file",
-            target.display(),
+            shown.display(),
             input.display()
         ),
         None => Ok(()),

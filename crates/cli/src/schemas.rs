@@ -11,18 +11,15 @@ use crate::fabric::json::FabricReport;
 use crate::log::json::LogReport;
 use crate::machines::MachinesReport;
 use crate::matrix::MatrixReport;
-use crate::nccl_check::json::NcclCheckReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
 use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
 use crate::results::json::ResultsReport;
-use crate::run::RunJson;
-use crate::run::gpu_test::report::GpuTestReport;
 use crate::show::json::{PathReport, ShowReport};
 use crate::simulate::json::SimulateReport;
 use crate::what_if::json::WhatIfJson;
-use crate::{report, suggest};
+use crate::{linux, report, suggest};
 
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);
@@ -35,18 +32,18 @@ const SCHEMAS: &[Kind] = &[
     ("doctor", report::schema::<DoctorReport>),
     ("export", report::schema::<ExportReport>),
     ("fabric", report::schema::<FabricReport>),
-    ("gpu-test", report::schema::<GpuTestReport>),
+    ("gpu-test", linux::gpu_test_schema),
     ("log", report::schema::<LogReport>),
     ("machines", report::schema::<MachinesReport>),
     ("matrix", report::schema::<MatrixReport>),
-    ("nccl-check", report::schema::<NcclCheckReport>),
+    ("nccl-check", linux::nccl_check_schema),
     ("path", report::schema::<PathReport>),
     ("plan", plan::schema),
     ("probe", report::schema::<ProbeReport<'static>>),
     ("program", report::schema::<ProgramReport>),
     ("rank", report::schema::<RankReport>),
     ("results", report::schema::<ResultsReport>),
-    ("run", report::schema::<RunJson>),
+    ("run", linux::run_schema),
     ("show", report::schema::<ShowReport>),
     ("simulate", report::schema::<SimulateReport>),
     ("what-if", report::schema::<WhatIfJson>),

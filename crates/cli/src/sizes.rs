@@ -1,13 +1,12 @@
 //! Message sizes and collectives as people write them.
 
+use nccl_results::size::UNITS;
+pub use nccl_results::size::short;
 use program::Collective;
 use program::{Schedule, Transfer};
 
 /// Most sizes of a command.
 pub const MOST: usize = 10_000;
-
-/// Units by their letter: powers of 1024, as nccl-tests reads them.
-const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
 
 /// One size, or those from one to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,18 +69,6 @@ pub fn expand(given: &[Sizes], factor: u64) -> Result<Vec<u64>, String> {
     all.sort_unstable();
     all.dedup();
     Ok(all)
-}
-
-/// A size as people write it, where that is exact: `64K`, `1G`, `1000`.
-pub fn short(bytes: u64) -> String {
-    let unit = UNITS
-        .iter()
-        .rev()
-        .find(|(_, shift)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift));
-    match unit {
-        Some((letter, shift)) => format!("{}{letter}", bytes >> shift),
-        None => bytes.to_string(),
-    }
 }
 
 /// Reads `all-reduce`, `AllReduce` or `all`.

@@ -20,7 +20,10 @@ const MOST_BYTES: u64 = 16 << 20;
 const PLACE: &str = "<script id=\"module\"";
 
 /// Programs that open a page: of Linux desktops, macOS, Windows.
-const OPENERS: [&str; 3] = ["xdg-open", "open", "explorer"];
+const OPENERS: [&str; 3] = ["xdg-open", "open", EXPLORER];
+
+/// It ends with status 1 when it has opened something.
+const EXPLORER: &str = "explorer";
 
 pub fn run(arguments: &ViewArguments, output: &mut Output) -> Result<()> {
     let path = page()?;
@@ -83,6 +86,7 @@ fn opened(page: &Path) -> bool {
         let mut command = Command::new(opener);
         command.arg(page);
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-        quiet.status().is_ok_and(|it| it.success())
+        let ended = quiet.status();
+        ended.is_ok_and(|it| it.success() || *opener == EXPLORER)
     })
 }

@@ -2,6 +2,8 @@
 //!
 //! docs/testing.md explains the format.
 
+mod elsewhere;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use machines::{FakeMachine, Machine};
 use serde::Deserialize;
 use similar::TextDiff;
@@ -48,6 +50,8 @@ struct Case {
     files: BTreeMap<String, String>,
     /// The machine of `topologies/` that the scripts find recorded in `recording/`.
     recording: Option<String>,
+    /// Why a program for another system prints something else.
+    only_on_linux: Option<String>,
     /// The name of a socket that listens in the scripts' folder.
     socket: Option<String>,
     /// The exit status of every call of `topo`.
@@ -76,7 +80,7 @@ fn home() -> PathBuf {
 }
 
 fn blessing() -> bool {
-    std::env::var_os("TOPO_BLESS").is_some_and(|bless| bless == "1")
+    !elsewhere::is_asked() && std::env::var_os("TOPO_BLESS").is_some_and(|bless| bless == "1")
 }
 
 fn main() -> ExitCode {
@@ -130,7 +134,12 @@ fn list() -> Result<(Vec<Arc<CaseFile>>, Vec<Trial>), String> {
                 unused.remove(&home().join("pages").join(page));
             }
             let file = Arc::clone(&file);
-            trials.push(Trial::test(name, move || case.check(&file)));
+            trials.push(Trial::ignorable_test(name, move || {
+                match case.why_not_elsewhere() {
+                    Some(why) => Ok(Completion::ignored_with(format!("not run: {why}"))),
+                    None => case.check(&file).map(|()| Completion::Completed),
+                }
+            }));
         }
         case_files.push(file);
     }
@@ -159,6 +168,26 @@ impl Printed {
 }
 
 impl Case {
+    /// Why a program for another system cannot run this case; `None` if it can, or is not asked.
+    fn why_not_elsewhere(&self) -> Option<String> {
+        if !elsewhere::is_asked() {
+            return None;
+        }
+        if let Some(why) = &self.only_on_linux {
+            return Some(why.clone());
+        }
+        let files = self.recording.as_ref().or(self.socket.as_ref());
+        let scripts = match self.run.get_ref() {
+            Run::One(script) => std::slice::from_ref(script),
+            Run::Each(scripts) => scripts,
+        };
+        let mut scripts = scripts.iter().chain(&self.prepare);
+        let needs = scripts.find_map(|script| elsewhere::needs(script));
+        needs
+            .or(files.map(|_| "a recording or a socket"))
+            .map(str::to_owned)
+    }
+
     fn check(&self, file: &CaseFile) -> Result<(), Failed> {
         let folder = self.folder()?;
         let scripts = match self.run.get_ref() {
@@ -220,7 +249,7 @@ impl Case {
             .current_dir(folder)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("PROGRAM", env!("CARGO_BIN_EXE_topo"))
+            .env("PROGRAM", elsewhere::program())
             .env("STATUSES", at("statuses"))
             .stdin(Stdio::null())
             .stdout(File::create(at("out"))?)
@@ -229,7 +258,7 @@ impl Case {
         let text = |name: &str| -> Result<String, Failed> {
             let text = String::from_utf8(fs::read(at(name)).unwrap_or_default())?;
             // The name of a temporary folder is another one in each run.
-            Ok(text.replace(&*folder.to_string_lossy(), "$PWD"))
+            Ok(elsewhere::alike(&text).replace(&*folder.to_string_lossy(), "$PWD"))
         };
         let (out, err, statuses) = (text("out")?, text("err")?, text("statuses")?);
         let statuses: Vec<&str> = statuses.lines().collect();
@@ -314,6 +343,7 @@ fn expect_page(path: &Path, printed: &str) -> Result<(), Failed> {
 
 /// Fails with the lines that differ.
 fn compare(expected: &str, printed: &str, before: &str, after: &str) -> Result<(), Failed> {
+    let (expected, printed) = (&elsewhere::alike(expected), &elsewhere::alike(printed));
     if expected == printed {
         return Ok(());
     }

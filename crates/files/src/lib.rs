@@ -10,36 +10,33 @@
 //! ```
 //!
 //! In reading order: [`read`](mod@read) (bounded input), [`stream`] (input that
-//! is never held), [`private`] (files that only this user can
-//! access), [`write`](mod@write) (files that are whole or absent).
+//! is never held), `private` (files that only this user can
+//! access; on Linux), [`write`](mod@write) (files that are whole or absent), `unix` and
+//! `windows` (what each system does for them).
 
+#[cfg(target_os = "linux")]
 pub mod private;
 pub mod read;
 pub mod stream;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 pub mod write;
 
+#[cfg(target_os = "linux")]
 pub use private::Folder;
 pub use read::{ReadError, read, read_text, standard_input};
 pub use stream::Stream;
 pub use write::{WriteError, write};
 
-use rustix::fs::FileType;
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
 
 /// Time limit for another process to open the other end of a FIFO.
 const OPEN_TIME: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Time limit for the next byte of a pipe.
 const SILENCE: std::time::Duration = std::time::Duration::from_secs(60);
-
-/// The name of a file type for messages.
-const fn kind(of: FileType) -> &'static str {
-    match of {
-        FileType::RegularFile => "file",
-        FileType::Directory => "folder",
-        FileType::Symlink => "symbolic link",
-        FileType::Fifo => "FIFO",
-        FileType::Socket => "socket",
-        FileType::CharacterDevice | FileType::BlockDevice => "device",
-        FileType::Unknown => "thing of an unknown kind",
-    }
-}

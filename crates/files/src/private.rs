@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::kind;
+use crate::unix::kind;
 
 /// Permissions of group and others. Access control lists show up in those of the group.
 const OTHERS: u32 = 0o077;

@@ -4,10 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
-
-use crate::kind;
 use crate::read::ReadError;
+use crate::system;
 
 /// An input without a limit on its bytes. Its reader must not hold them.
 #[derive(Debug)]
@@ -22,17 +20,7 @@ impl Stream {
     /// # Errors
     /// It does not exist, cannot be read, or is no file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        // Opening a device can have effects, and a FIFO would wait.
-        let found = std::fs::metadata(path)?;
-        if !found.is_file() {
-            let found = rustix::fs::stat(path)?;
-            return Err(ReadError::Kind(kind(FileType::from_raw_mode(
-                found.st_mode,
-            ))));
-        }
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let file = open(path, flags, Mode::empty())?;
-        Self::of(File::from(file))
+        Self::of(system::open_file(path)?)
     }
 
     /// Takes standard input: a file, a pipe or a terminal.
@@ -40,17 +28,11 @@ impl Stream {
     /// # Errors
     /// It is a folder or another device, or it is closed.
     pub fn standard_input() -> Result<Self, ReadError> {
-        let input = rustix::io::dup(io::stdin())?;
-        Self::of(File::from(input))
+        Self::of(system::open_standard_input()?)
     }
 
     fn of(file: File) -> Result<Self, ReadError> {
-        let found = fstat(&file)?;
-        let size = match FileType::from_raw_mode(found.st_mode) {
-            FileType::RegularFile => u64::try_from(found.st_size).ok().filter(|it| *it > 0),
-            FileType::Fifo | FileType::Socket | FileType::CharacterDevice => None,
-            other => return Err(ReadError::Kind(kind(other))),
-        };
+        let size = system::bytes_of(&file)?;
         Ok(Self { file, size })
     }
 

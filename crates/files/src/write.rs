@@ -1,20 +1,9 @@
 //! Writes outputs: files whole or not at all; pipes and devices directly.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use rustix::event::PollFlags;
-use rustix::fs::{FileType, Mode, OFlags, stat};
-use rustix::io::Errno;
-
-use crate::read::wait;
-use crate::{OPEN_TIME, SILENCE, kind};
-
-/// Interval between two attempts to open a FIFO.
-const LOOK: std::time::Duration = std::time::Duration::from_millis(10);
+use crate::{OPEN_TIME, SILENCE, system};
 
 /// Why a file cannot be written. The message does not name the file.
 #[derive(Debug, thiserror::Error)]
@@ -37,10 +26,15 @@ pub enum WriteError {
     Stuck,
 }
 
-impl From<Errno> for WriteError {
-    fn from(error: Errno) -> Self {
-        Self::System(error.into())
-    }
+/// What a path is for an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A file, or nothing yet.
+    File,
+    /// A pipe or a device.
+    Direct,
+    /// Something that cannot be written, by its name.
+    No(&'static str),
 }
 
 /// Writes a file whole or not at all; an existing file stays until it is replaced. Pipes and
@@ -55,58 +49,44 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         output.write_all(bytes)?;
         return Ok(output.flush()?);
     }
-    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    match stat(path).map(|found| FileType::from_raw_mode(found.st_mode)) {
-        Ok(found @ (FileType::Directory | FileType::Socket)) => {
-            return Err(WriteError::Kind(kind(found)));
-        }
-        Ok(FileType::RegularFile) | Err(_) => {}
-        Ok(_) => return write_to(path, bytes),
+    match system::place(path) {
+        Place::No(kind) => return Err(WriteError::Kind(kind)),
+        Place::Direct => return system::write_to(path, bytes),
+        Place::File => {}
     }
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Err(WriteError::NoFolder(folder.to_owned()));
     }
-    let mut builder = tempfile::Builder::new();
-    // The permissions of any new file.
-    let rights = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    let mut file = builder.permissions(rights).tempfile_in(folder)?;
+    let mut file = system::builder().tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.persist(path).map_err(|failed| failed.error)?;
     Ok(())
 }
 
-/// Writes to a pipe or a device while it is being read.
-fn write_to(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let mut since = Instant::now();
-    let file = loop {
-        match rustix::fs::open(path, flags, Mode::empty()) {
-            Ok(file) => break file,
-            Err(Errno::NXIO) if since.elapsed() < OPEN_TIME => std::thread::sleep(LOOK),
-            Err(Errno::NXIO) => return Err(WriteError::NoReader),
-            Err(error) => return Err(error.into()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_a_device_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for text in [&b"first"[..], b"second"] {
+            write(&path, text).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), text);
         }
-    };
-    let mut file = File::from(file);
-    let mut left = bytes;
-    since = Instant::now();
-    while !left.is_empty() {
-        match file.write(left) {
-            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-            Ok(written) => {
-                left = &left[written..];
-                since = Instant::now();
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if !wait(file.as_fd(), PollFlags::OUT, since, Some(SILENCE))? {
-                    return Err(WriteError::Stuck);
-                }
-            }
-            Err(error) => return Err(error.into()),
-        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        write(
+            Path::new(if cfg!(windows) { "NUL" } else { "/dev/null" }),
+            b"gone",
+        )
+        .unwrap();
+        let error = write(folder.path(), b"text").unwrap_err();
+        assert!(matches!(error, WriteError::Kind("folder")), "{error}");
+        let error = write(&folder.path().join("no/file"), b"text").unwrap_err();
+        assert!(matches!(error, WriteError::NoFolder(_)), "{error}");
     }
-    Ok(())
 }

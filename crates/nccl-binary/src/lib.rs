@@ -9,6 +9,8 @@
 //! [`Answer`](answer::Answer) is what NCCL said, in its log, its dumps and to its tuner plug-in;
 //! [`compare`](compare::compare) compares it with a plan.
 //!
+//! A library is asked on Linux alone. Answers are read and compared everywhere.
+//!
 //! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
 //! [`message`], `nccl` (its functions), [`host`] (a child process), [`job`] (its parent),
 //! [`machine`] (its file), [`answer`], [`log`], [`compare`](mod@compare), [`package`] (fetching a
@@ -16,17 +18,29 @@
 
 pub mod answer;
 pub mod compare;
+#[cfg(target_os = "linux")]
 mod elf;
+#[cfg(target_os = "linux")]
 pub mod error;
+#[cfg(target_os = "linux")]
 pub mod host;
+#[cfg(target_os = "linux")]
 pub mod job;
+#[cfg(target_os = "linux")]
 pub mod log;
+#[cfg(target_os = "linux")]
 pub mod machine;
 pub mod message;
+#[cfg(target_os = "linux")]
 mod nccl;
+#[cfg(target_os = "linux")]
 pub mod package;
+#[cfg(target_os = "linux")]
 mod redirect;
+#[cfg(target_os = "linux")]
 mod stand_in;
 
+#[cfg(target_os = "linux")]
 pub use error::Unusable;
+#[cfg(target_os = "linux")]
 pub use redirect::examine;

@@ -38,6 +38,22 @@ pub struct Log {
     pub is_full: bool,
 }
 
+/// What NCCL took, by number of ranks, collective and size.
+pub type LoggedChoices = BTreeMap<(u32, Collective, u64), (Algorithm, Protocol)>;
+
+impl Log {
+    /// What NCCL took, in all communicators.
+    pub fn choices(&self) -> LoggedChoices {
+        let communicators = self.communicators.iter();
+        let choices = communicators.flat_map(|communicator| {
+            let choices = communicator.decisions.choices.iter();
+            choices
+                .map(|((collective, bytes), it)| ((communicator.ranks, *collective, *bytes), *it))
+        });
+        choices.collect()
+    }
+}
+
 /// What a host's processes say. Processes that differ have several values.
 #[derive(Debug, Clone, Default)]
 pub struct HostFacts {

@@ -19,14 +19,20 @@
 //!
 //! In reading order: [`results`] (what was measured, as values), [`program_name`] (which collective
 //! a program runs), [`row`](mod@row) (rows and headers of tables), [`collect`] (tables from lines),
-//! [`json`] (JSON of nccl-tests and of `topo run`), [`fit`] (constants from measurements).
+//! [`json`] (JSON of nccl-tests and of `topo run`), [`size`] (sizes as people write them),
+//! [`ladder`], [`shortfall`], [`compare`](mod@compare) (measured beside predicted times), [`fit`]
+//! (constants from measurements).
 
 pub mod collect;
+pub mod compare;
 pub mod fit;
 pub mod json;
+pub mod ladder;
 pub mod program_name;
 pub mod results;
 pub mod row;
+pub mod shortfall;
+pub mod size;
 
 pub use collect::Collector;
 pub use json::JsonError;

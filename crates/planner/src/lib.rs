@@ -21,7 +21,7 @@
 //!
 //! In reading order: [`job`], [`planned`] (the whole recipe), `prepare` (the topologies that a job
 //! plans on), [`settings`], [`rules`], [`routing`], [`view`], [`search`], [`host_plan`],
-//! [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`].
+//! [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`], [`rings`].
 
 mod artifact;
 pub mod cluster;
@@ -35,6 +35,7 @@ pub mod job;
 mod note;
 pub mod planned;
 mod prepare;
+pub mod rings;
 pub mod routing;
 pub mod rules;
 pub mod search;

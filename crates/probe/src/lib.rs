@@ -2,8 +2,10 @@
 //!
 //! Inputs are files of `/sys` and `/proc` ([`Sysfs`]), the NVIDIA driver's answers ([`nvml`]) and
 //! the names of network interfaces with an address ([`Addresses`]). All three can be recorded and
-//! replayed ([`record`]). [`Probe::of`] is a pure function of them and never fails: missing or odd
+//! replayed (`record`). [`Probe::of`] is a pure function of them and never fails: missing or odd
 //! values become [`Finding`]s beside the topology.
+//!
+//! WebAssembly has no files: there only topology files are checked.
 //!
 //! [`complete`] adds devices to files of cloud vendors; [`guest`] makes files for virtual machines.
 //!
@@ -17,19 +19,25 @@
 //! assert!(probe.findings.iter().any(|finding| finding.rule == Rule::NoDriver));
 //! ```
 //!
-//! In reading order: `sysfs`, `privacy`, [`machine`], [`nvml`], `gpu`, `net`, [`base`],
-//! `tree`, [`record`], [`finding`], [`checks`], [`complete`], [`guest`].
+//! In reading order: `folder`, `sysfs`, `privacy`, [`machine`], [`nvml`], `gpu`, `net`, [`base`],
+//! `tree`, `record`, [`finding`], [`checks`], [`complete`], [`guest`].
 
 pub mod base;
 pub mod checks;
 pub mod complete;
 pub mod finding;
+#[cfg(not(target_family = "wasm"))]
+mod folder;
+#[cfg(target_family = "wasm")]
+#[path = "no_folder.rs"]
+mod folder;
 mod gpu;
 pub mod guest;
 pub mod machine;
 mod net;
 pub mod nvml;
 mod privacy;
+#[cfg(not(target_family = "wasm"))]
 pub mod record;
 mod sysfs;
 mod tree;

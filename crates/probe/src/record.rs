@@ -168,7 +168,7 @@ fn fill(
         make(Path::new(&path), &|path| match &seen {
             Entry::Folder => fs::create_dir_all(path),
             Entry::File(bytes) => fs::write(path, bytes),
-            Entry::Link(target) => std::os::unix::fs::symlink(target, path),
+            Entry::Link(target) => link(target, path),
         })?;
     }
     let write = |name: &str, text: serde_json::Result<String>| {
@@ -188,6 +188,18 @@ fn fill(
         write(ADDRESSES, serde_json::to_string_pretty(addresses))?;
     }
     publish(beside.path(), folder)
+}
+
+/// Makes a symbolic link.
+#[cfg(unix)]
+fn link(target: &Path, path: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+/// Windows makes links for administrators alone, and has no names with a colon, as devices have.
+#[cfg(not(unix))]
+fn link(_: &Path, _: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// Moves all files to their final place.

@@ -9,10 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use cap_std::ambient_authority;
-use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
-use rustix::fs::OFlags;
-
+use crate::folder::{Dir, File, Metadata, open_file, open_root};
 use crate::privacy::Privacy;
 
 /// Limit on the size of a file, bytes. Attributes of sysfs and config spaces have at most 4096.
@@ -55,7 +52,7 @@ impl Sysfs {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         Self {
-            folder: Dir::open_ambient_dir(&root, ambient_authority()).ok(),
+            folder: open_root(&root).ok(),
             root,
             log: None,
         }
@@ -179,12 +176,7 @@ impl Sysfs {
         };
         let full = self.full(path);
         let file = match folder.metadata(&full) {
-            Ok(found) if found.is_file() => {
-                let mut options = OpenOptions::new();
-                options.read(true);
-                options.custom_flags(OFlags::NONBLOCK.bits() as i32);
-                folder.open_with(&full, &options)?
-            }
+            Ok(found) if found.is_file() => open_file(folder, &full)?,
             Ok(_) => return Ok(None),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

@@ -1,5 +1,7 @@
 //! Wiring of hosts with one port each and no plan: what `topo run` has on processors.
 
+use program::Protocol;
+
 use crate::fabric::{Fabric, Latencies};
 use crate::model::{Link, LinkKind};
 use crate::switches::{PortPlace, Switches};
@@ -8,6 +10,15 @@ use crate::wiring::{RankStart, Wire, Wiring, WiringError};
 
 /// Slots of a FIFO (`NCCL_STEPS`).
 pub(crate) const SLOTS: u32 = 8;
+
+/// Bytes of a FIFO slot of ranks on processors, as `topo run` has them without a measured profile.
+pub const fn slot_bytes(protocol: Protocol) -> u32 {
+    match protocol {
+        Protocol::Ll => 16 << 10,
+        Protocol::Ll128 => 56 << 10,
+        Protocol::Simple => 256 << 10,
+    }
+}
 
 /// Hosts with equally many ranks and one port each, all on one network.
 #[derive(Debug, Clone)]

@@ -9,15 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::table::Table;
-
-/// The variable that names the file.
-pub const VARIABLE: &str = "TOPO_TUNER_FILE";
-
-/// The file's name beside the plug-in, if the variable is not set.
-pub const TABLE_FILE: &str = "topo-tuner.table";
-
-/// Largest file that is read, bytes.
-pub const LARGEST_FILE: u64 = 16 << 20;
+use crate::{LARGEST_FILE, TABLE_FILE, VARIABLE};
 
 /// `O_NONBLOCK` of Linux: opening a FIFO does not wait for a writer.
 const NO_WAIT: c_int = 0x800;

@@ -6,7 +6,7 @@
 //!
 //! In reading order: [`names`] (NCCL's numbers), [`table`] (the values of a file), [`text`] (its
 //! text), [`choose`] (the choice for an operation), [`abi`] (NCCL's structures), `file` (where the
-//! file is), [`plugin`] (what NCCL calls).
+//! file is), `plugin` (what NCCL calls). The last two are for Linux alone, as NCCL is.
 //!
 //! ```
 //! use tuner_plugin::table::Table;
@@ -23,13 +23,22 @@
 
 pub mod abi;
 pub mod choose;
+#[cfg(target_os = "linux")]
 mod file;
 pub mod names;
+#[cfg(target_os = "linux")]
 pub mod plugin;
 pub mod table;
 pub mod text;
 
-pub use file::{LARGEST_FILE, TABLE_FILE, VARIABLE};
+/// The variable that names the file.
+pub const VARIABLE: &str = "TOPO_TUNER_FILE";
+
+/// The file's name beside the plug-in, if the variable is not set.
+pub const TABLE_FILE: &str = "topo-tuner.table";
+
+/// Largest file that is read, bytes.
+pub const LARGEST_FILE: u64 = 16 << 20;
 
 /// The plug-in's file name.
 pub const LIBRARY_FILE: &str = "libnccl-tuner-topo.so";

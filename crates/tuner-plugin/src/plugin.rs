@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::VARIABLE;
 use crate::abi::{self, Code, Logger, NvlinkDomains, SUCCESS, TUNING, level};
 use crate::abi::{TunerV3, TunerV4, TunerV5, TunerV6};
 use crate::choose::{Operation, Own};
@@ -28,7 +29,7 @@ fn table() -> &'static Result<Table, NoTable> {
         Some(path) => file::read(&path),
         None => Err(NoTable::Absent(format!(
             "the plug-in's folder is not known; {} names the file",
-            file::VARIABLE
+            VARIABLE
         ))),
     })
 }

@@ -1,7 +1,9 @@
 "use strict";
-const VIEWS = ["Machine", "Search", "Cost", "Bound", "Compare", "Log", "Files"];
+const VIEWS = ["Machine", "Search", "Cost", "Bound", "Compare", "Doctor", "Results", "Log", "Files"];
+// Views that read a file without planning it first.
+const WITHOUT_PLAN = ["Doctor", "Results", "Log"];
 const $ = (id) => document.getElementById(id);
-const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, chosen: [] };
+const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, results: null, chosen: [] };
 let plan = null;
 
 // An element with attributes and children; text is never read as markup.
@@ -157,26 +159,48 @@ function costView(view) {
   if (!plan.costs) return view.append(element("p", {}, "One rank sends nothing."));
   for (const { collective, sizes } of plan.costs) {
     const names = [...new Set(sizes.flatMap((it) => it.candidates.map(([name]) => name)))];
-    const times = sizes.flatMap((it) => it.candidates.map(([, time]) => time));
-    const [low, high] = [Math.log(Math.min(...times)), Math.log(Math.max(...times))];
-    const at = (index, time) => [60 + (index / (sizes.length - 1)) * 620, 270 - ((Math.log(time) - low) / (high - low || 1)) * 240];
-    const line = (points) => points.map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("viewBox", "0 0 900 300"); svg.setAttribute("width", "900"); svg.setAttribute("height", "300");
-    svg.setAttribute("class", "plot"); svg.setAttribute("role", "img"); svg.setAttribute("aria-label", `Time of ${collective} by size; the table below has the numbers`);
-    const add = (name, attributes, text) => { const made = document.createElementNS("http://www.w3.org/2000/svg", name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); if (text) made.textContent = text; svg.append(made); };
-    names.forEach((name, color) => {
-      const points = sizes.flatMap((it, index) => { const found = it.candidates.find(([other]) => other === name); return found ? [at(index, found[1])] : []; });
-      add("path", { d: line(points), class: `c${color % 8}`, "stroke-dasharray": color < 8 ? "" : "4 3" }, "");
-      add("path", { d: `M700 ${20 + color * 16}h24`, class: `c${color % 8}`, "stroke-dasharray": color < 8 ? "" : "4 3" }, "");
-      add("text", { x: 730, y: 24 + color * 16 }, name);
-    });
-    const chosen = sizes.flatMap((it, index) => (it.time_us ? [at(index, it.time_us)] : []));
-    add("path", { d: line(chosen), class: "chosen c7", opacity: ".35" }, "");
-    add("text", { x: 60, y: 292 }, size(sizes[0].bytes)); add("text", { x: 640, y: 292 }, size(sizes.at(-1).bytes));
-    add("text", { x: 2, y: 34 }, `${number(Math.exp(high))} µs`); add("text", { x: 2, y: 270 }, `${number(Math.exp(low))} µs`);
-    view.append(element("h2", {}, collective), svg, element("details", {}, element("summary", {}, "Numbers"),
+    const lines = names.map((name) => ({ name, points: sizes.flatMap((it, index) => { const found = it.candidates.find(([other]) => other === name); return found ? [[index, found[1]]] : []; }) }));
+    const chosen = sizes.flatMap((it, index) => (it.time_us ? [[index, it.time_us]] : []));
+    view.append(element("h2", {}, collective), plot(`Time of ${collective} by size; the table below has the numbers`, sizes.map((it) => it.bytes), lines, chosen), element("details", {}, element("summary", {}, "Numbers"),
       table(["size", "choice", "µs", "GB/s of bus", "channels"], sizes.map((it) => [size(it.bytes), it.choice, it.time_us, it.bus_gbps, it.channels]))));
+  }
+}
+// Times by size, both logarithmic: lines with names, and one that is broad.
+function plot(label, bytes, lines, broad) {
+  const times = [...lines.flatMap((it) => it.points), ...broad].map(([, time]) => time);
+  const [low, high] = [Math.log(Math.min(...times)), Math.log(Math.max(...times))];
+  const at = ([index, time]) => [60 + (index / (bytes.length - 1 || 1)) * 620, 270 - ((Math.log(time) - low) / (high - low || 1)) * 240];
+  const line = (points) => points.map(at).map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+  const drawn = (name, attributes, text = "") => { const made = document.createElementNS("http://www.w3.org/2000/svg", name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); made.textContent = text; return made; };
+  const svg = drawn("svg", { viewBox: "0 0 900 300", width: "900", height: "300", class: "plot", role: "img", "aria-label": label });
+  lines.forEach(({ name, points }, color) => {
+    const look = { class: `c${color % 8}`, "stroke-dasharray": color < 8 ? "" : "4 3" };
+    svg.append(drawn("path", { d: line(points), ...look }), drawn("path", { d: `M700 ${20 + color * 16}h24`, ...look }), drawn("text", { x: 730, y: 24 + color * 16 }, name));
+  });
+  svg.append(drawn("path", { d: line(broad), class: "chosen c7", opacity: ".35" }), drawn("text", { x: 60, y: 292 }, size(bytes[0])), drawn("text", { x: 640, y: 292 }, size(bytes.at(-1))),
+    drawn("text", { x: 2, y: 34 }, `${number(Math.exp(high))} µs`), drawn("text", { x: 2, y: 270 }, `${number(Math.exp(low))} µs`));
+  return svg;
+}
+async function doctorView(view) {
+  const { name, findings, warnings } = await ask({ do: "doctor", job: job() });
+  view.append(element("h2", {}, name), element("p", {}, findings.length === 0 ? "No findings." : `${findings.length} finding${findings.length > 1 ? "s" : ""}`),
+    table(["id", "device", "what", "seen", "expected", "costs", "what to do"], findings.map((it) => [it.id, element("span", { title: it.devices.join(" ") }, it.device), it.title, it.seen, it.expected, it.costs, it.advice])),
+    ...warnings.map((it) => element("p", {}, it)));
+}
+async function resultsView(view) {
+  if (!state.results) return view.append(element("p", {}, "Drop what nccl-tests printed, and choose the machine that was measured."));
+  const { name, tables } = await ask({ do: "results", file: state.results, job: job() });
+  view.append(element("h2", {}, name));
+  const percent = (it) => (it === null ? null : `${(100 * it).toFixed(0)} %`);
+  for (const it of tables) {
+    const times = (key) => it.rows.flatMap((row, index) => (row[key] > 0 ? [[index, row[key]]] : []));
+    const lines = [{ name: "measured", points: times("measured_us") }, { name: "predicted", points: times("predicted_us") }].filter((line) => line.points.length);
+    view.append(element("section", {}, element("h3", {}, `${it.collective ?? "unknown collective"}, ${it.tool}${it.ranks ? `, ${it.ranks} ranks` : ""}`),
+      ...it.notes.map((note) => element("p", {}, note)),
+      it.bound_gbps ? element("p", {}, `No schedule has more than ${number(it.bound_gbps)} GB/s of bus bandwidth; NCCL's plan reaches ${percent(it.planned_share)}. ${it.limit ?? ""}`) : null,
+      ...it.shortfalls.map((fall) => element("p", { class: "error" }, fall)), plot("Measured and predicted time by size; the table below has the numbers", it.rows.map((row) => row.bytes), lines, []),
+      table(["size", "choice", "µs", "predicted µs", "measured by predicted", "GB/s of bus", "of the bound", "wrong"],
+        it.rows.map((row) => [size(row.bytes), row.choice, row.measured_us, row.predicted_us, row.ratio, row.bus_gbps, percent(row.bound_share), row.wrong]))));
   }
 }
 async function boundView(view) {
@@ -210,7 +234,7 @@ function filesView(view) {
   view.append(link("plan.json", "application/json", plan.plan), plan.graph ? link("graph.xml", "text/xml", plan.graph) : null, link("machine.svg", "image/svg+xml", plan.picture));
 }
 
-const SHOW = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Compare: compareView, Log: logView, Files: filesView };
+const SHOW = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Files: filesView };
 let updates = 0;
 async function update() {
   const number = ++updates;
@@ -219,7 +243,7 @@ async function update() {
   const began = performance.now();
   const view = element("div");
   try {
-    if (state.view !== "Log") plan = await ask({ do: "plan", job: job(), highlight: state.highlight });
+    if (!WITHOUT_PLAN.includes(state.view)) plan = await ask({ do: "plan", job: job(), highlight: state.highlight });
     if (number !== updates) return;
     await SHOW[state.view](view);
     status(`${Math.round(performance.now() - began)} ms`);
@@ -229,13 +253,20 @@ async function update() {
   }
   if (number !== updates) return;
   $("view").replaceChildren(view);
+  performance.mark(`shown ${number}`);
   await remember();
   document.body.dataset.ready = String(number);
 }
 async function take(file) {
   const text = await file.text();
-  if (/NCCL (INFO|WARN|version)/.test(text.slice(0, 1 << 20))) { state.log = { name: file.name, text }; state.view = "Log"; }
-  else { state.file = { name: file.name, text }; state.highlight = null; state.chosen = []; $("machine").value = ""; if (state.view === "Log") state.view = "Machine"; }
+  const head = text.slice(0, 1 << 20);
+  const isLog = /NCCL (INFO|WARN|version)/.test(head);
+  // A table of nccl-tests, perhaps in a log, or JSON of nccl-tests or topo run.
+  const isResults = /^.*#\s+size\s+count\b/m.test(head) || (/^\s*\{/.test(head) && /bus_?bw|topo-run/i.test(head));
+  if (isLog) state.log = { name: file.name, text };
+  if (isResults) state.results = { name: file.name, text };
+  if (isLog || isResults) state.view = isResults ? "Results" : "Log";
+  else { state.file = { name: file.name, text }; state.highlight = null; state.chosen = []; $("machine").value = ""; if (["Log", "Results"].includes(state.view)) state.view = "Machine"; }
   await update();
 }
 for (const name of VIEWS) $("tabs").append(element("button", { type: "button", role: "tab", onclick: () => { state.view = name; update(); } }, name));

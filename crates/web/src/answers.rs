@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use topology::{NodeId, NodeType};
 
 use crate::job::{self, Made};
-use crate::log;
 use crate::request::{JobRequest, Request};
+use crate::{doctor, log, results};
 
 /// Sizes of the cost plot: 1 KiB to 4 GiB.
 const SIZES: (u64, u64) = (1 << 10, 4 << 30);
@@ -48,6 +48,8 @@ pub fn answer(request: &Request) -> Result<Value, String> {
         Request::Path { job, from, to } => path(job, from, to),
         Request::Bound { job } => bound(job),
         Request::Difference { job, other } => difference(job, other),
+        Request::Doctor { job } => doctor::answer(job),
+        Request::Results { file, job } => results::answer(file, job),
         Request::Log { name, text } => log::answer(name, text),
     }
 }

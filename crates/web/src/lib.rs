@@ -1,17 +1,20 @@
 //! The planner behind a page in the browser.
 //!
 //! [`answer`] takes a request as JSON and returns an answer as JSON: a plan with pictures, a path,
-//! costs, bounds, failures, differences, what a log says. It is the same code as the program's; the
-//! page only shows it. `cargo xtask web` builds the page.
+//! costs, bounds, differences, findings, what a log says, what was measured. It is the same code as
+//! the program's; the page only shows it. `cargo xtask web` builds the page.
 //!
-//! In reading order: [`request`], [`job`], [`answers`], [`log`], [`memory`] (the border to
+//! In reading order: [`request`], [`job`], [`answers`], [`doctor`], [`log`],
+//! [`results`], [`memory`] (the border to
 //! JavaScript).
 
 pub mod answers;
+pub mod doctor;
 pub mod job;
 pub mod log;
 pub mod memory;
 pub mod request;
+pub mod results;
 
 use serde_json::{Value, json};
 

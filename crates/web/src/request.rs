@@ -90,6 +90,18 @@ pub enum Request {
         /// Another job.
         other: JobRequest,
     },
+    /// What is wrong with a machine.
+    Doctor {
+        /// The machine, with the version and the variables that price findings.
+        job: JobRequest,
+    },
+    /// What was measured, beside what is predicted.
+    Results {
+        /// What nccl-tests printed.
+        file: File,
+        /// The job that was measured; its hosts are those of the file, if it says them.
+        job: JobRequest,
+    },
     /// What NCCL's log says.
     Log {
         /// Its name.

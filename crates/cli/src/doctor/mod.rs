@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use plan::certificate::Operation;
+use planner::rings::{self, Cost};
 use planner::{Job, Settings};
 use probe::{Finding, checks};
 use schemars::JsonSchema;
@@ -21,7 +22,6 @@ use crate::groups::{self, Content, Groups, Planned};
 use crate::input::{FileOrProbe, RCCL_VERSION, refuse_missing, why};
 use crate::output::Output;
 use crate::report::{self, Report};
-use crate::rings::{self, Cost};
 use bounds::optimum::{self, Optimum};
 pub use page::{section, table};
 
@@ -132,11 +132,17 @@ impl FindingReport {
     }
 }
 
+/// What a finding costs, if the planner can tell.
+fn cost(finding: &Finding, document: &Arc<Document>, settings: &Settings) -> Option<Cost> {
+    let (now, mended) = finding.effect.states(document)?;
+    rings::cost(&now, &mended, settings)
+}
+
 /// Findings with their costs.
 pub fn priced(findings: &[Finding], document: &Document, settings: &Settings) -> FindingReport {
     let document = Arc::new(document.clone());
     let priced = findings.iter().map(|finding| PricedFinding {
-        cost: rings::cost(finding, &document, settings),
+        cost: cost(finding, &document, settings),
         finding: finding.clone(),
         files: Vec::new(),
     });
@@ -292,7 +298,7 @@ fn findings_of(all: &[Checked], settings: &Settings) -> FindingReport {
             match found.iter_mut().find(same) {
                 Some(known) => known.files.push(machine.file.clone()),
                 None => found.push(PricedFinding {
-                    cost: rings::cost(finding, document, settings),
+                    cost: cost(finding, document, settings),
                     finding: finding.clone(),
                     files: vec![machine.file.clone()],
                 }),

@@ -3,7 +3,6 @@
 use super::FindingReport;
 use crate::groups::Groups;
 use crate::render::groups::{self, common_folder, files_of};
-use crate::render::rings;
 use crate::render::table::Columns;
 use crate::render::{Look, count, or_dash, wrap};
 use bounds::optimum::Optimum;
@@ -65,7 +64,7 @@ pub fn table(report: &FindingReport, look: Look) -> String {
             finding.rule.title().to_owned(),
             finding.seen.clone(),
             finding.expected.clone(),
-            or_dash(priced.cost.as_ref().map(rings::cost)),
+            or_dash(priced.cost.as_ref().map(ToString::to_string)),
         ];
         if several {
             cells.insert(1, files_of(&priced.files, &folder));

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use plan::Plan;
 
 use super::json::{ExportReport, Kind, LeftOut, WrittenFile};
+use crate::output;
 
 /// The folder.
 #[derive(Debug)]
@@ -25,9 +26,8 @@ impl Folder {
         }
         fs::create_dir_all(path)
             .with_context(|| format!("--dir {shown}: cannot make the folder"))?;
-        let path = path
-            .canonicalize()
-            .with_context(|| format!("--dir {shown}: cannot find the folder"))?;
+        let path =
+            output::full(path).with_context(|| format!("--dir {shown}: cannot find the folder"))?;
         Ok(Self {
             path,
             files: Vec::new(),

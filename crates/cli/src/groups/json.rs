@@ -1,12 +1,12 @@
 //! Groups of equal machines as JSON.
 
+use planner::rings::Cost;
 use schemars::JsonSchema;
 use serde::Serialize;
 use topology::differences::MachineDifference;
 
 use super::{Group, Groups};
 use crate::render::machine_differences::words;
-use crate::rings::Cost;
 
 /// Equal machines.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -11,10 +11,9 @@ use anyhow::{Result, bail};
 use plan::{Comparison, Plan, compare};
 use planner::Settings;
 use planner::explain::count;
+use planner::rings::{Cost, MachineRings};
 use topology::differences::{Inventory, MachineDifference, canonical};
 use topology::xml::Document;
-
-use crate::rings::{Cost, MachineRings};
 
 /// What a file holds.
 #[derive(Debug, Clone)]

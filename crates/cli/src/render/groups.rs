@@ -1,7 +1,6 @@
 //! Groups of equal machines, as a table.
 
 use super::machine_differences::few;
-use super::rings;
 use super::table::Columns;
 use super::{Look, count, differences, trim_lines};
 use crate::groups::{Group, Groups};
@@ -105,7 +104,7 @@ fn costs(group: &Group) -> String {
     match (&group.cost, group.noticed) {
         (_, false) if group.differences.is_empty() => String::new(),
         (_, false) => "a job does not notice it".to_owned(),
-        (Some(cost), true) => rings::cost(cost),
+        (Some(cost), true) => cost.to_string(),
         (None, true) => "–".to_owned(),
     }
 }

@@ -21,7 +21,6 @@ pub mod planned_machines;
 pub mod program;
 pub mod rank;
 pub mod results;
-pub mod rings;
 pub mod settings;
 pub mod simulate;
 pub mod slow_hosts;

@@ -1,15 +1,15 @@
 //! The page of `topo results`.
 
+use nccl_results::compare::ComparedTable;
 use nccl_results::fit::trust::Summary;
 use nccl_results::fit::{Fit, Undetermined};
+use nccl_results::ladder::ComparedRow;
+use nccl_results::shortfall::{range, words};
 use planner::NcclVersion;
 
 use super::table::Columns;
 use super::{Look, count, microseconds, or_dash, trim_lines, version, wrap};
 use crate::results::Compared;
-use crate::results::compare::ComparedTable;
-use crate::results::ladder::ComparedRow;
-use crate::results::shortfall::{range, words};
 use crate::sizes::short;
 
 /// Most constants that are not determined and that are shown one by one.

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use nccl_results::Row;
+use nccl_results::compare::ComparedTable;
 use nccl_results::fit::{Fit, FitJob, Measurement, fit as fit_constants};
 use planner::NcclVersion;
 use planner::cost::CostProfile;
 
-use super::compare::ComparedTable;
 use super::jobs::Jobs;
 use crate::output;
 

@@ -7,9 +7,8 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use nccl_log::line::Lines;
+use nccl_results::compare::LoggedChoices;
 use nccl_results::{Collector, Table, json};
-use plan::Algorithm;
-use program::{Collective, Protocol};
 
 use crate::environment::Environment;
 use crate::output::Output;
@@ -30,7 +29,7 @@ pub struct Logged {
     /// NCCL's variables with their values.
     pub settings: BTreeMap<String, BTreeSet<String>>,
     /// What NCCL took, by number of ranks, collective and size.
-    pub choices: BTreeMap<(u32, Collective, u64), (Algorithm, Protocol)>,
+    pub choices: LoggedChoices,
 }
 
 /// A table with what was logged beside it.
@@ -139,17 +138,11 @@ fn logged(log: nccl_log::Log) -> Logged {
             .map(|it| it.0.clone()),
         ..Logged::default()
     };
+    logged.choices = log.choices();
     for facts in log.hosts.into_values() {
         for (name, values) in facts.settings {
             logged.settings.entry(name).or_default().extend(values);
         }
-    }
-    for communicator in log.communicators {
-        let ranks = communicator.ranks;
-        let choices = communicator.decisions.choices.into_iter();
-        logged
-            .choices
-            .extend(choices.map(|((collective, bytes), it)| ((ranks, collective, bytes), it)));
     }
     logged
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use nccl_results::Table;
+use nccl_results::compare::{Bound, Prediction};
 use plan::{CostTable, Plan};
 use planner::cost::{self, CostProfile};
 use planner::{NcclVersion, Planned, Settings};
@@ -35,6 +36,22 @@ pub struct PricedJob {
     pub predicting: CostTable,
     /// By collective its bound.
     pub bounds: BTreeMap<Collective, Option<Optimum>>,
+}
+
+impl PricedJob {
+    /// What is predicted for tables of a collective.
+    pub fn prediction(&self, collective: Option<Collective>) -> Prediction<'_> {
+        let bound = collective.and_then(|it| self.bounds.get(&it)?.as_ref());
+        Prediction {
+            choosing: &self.choosing,
+            predicting: &self.predicting,
+            bound: bound.map(|it| Bound {
+                gbps: it.bound,
+                nccl_gbps: it.nccl,
+                limit: it.limit.summary(),
+            }),
+        }
+    }
 }
 
 /// Everything that tells one job from another.

@@ -1,16 +1,16 @@
 //! The JSON of `topo results`.
 
+use nccl_results::compare::ComparedTable;
 use nccl_results::fit::trust::Summary;
 use nccl_results::fit::{Fit, Undetermined};
+use nccl_results::ladder::{ComparedRow, Step};
+use nccl_results::shortfall::Shortfall;
 use plan::Algorithm;
 use program::{Collective, Protocol};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Compared;
-use super::compare::ComparedTable;
-use super::ladder::{ComparedRow, Step};
-use super::shortfall::Shortfall;
 use crate::report::Report;
 
 /// What was measured, beside what is predicted and the bound.

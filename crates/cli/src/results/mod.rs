@@ -1,14 +1,12 @@
 //! `topo results`: what was measured, beside what is predicted and the bound.
 
-pub mod compare;
 mod fitting;
 mod input;
 mod jobs;
 pub mod json;
-pub mod ladder;
-pub mod shortfall;
 
 use anyhow::{Result, bail};
+use nccl_results::compare::{ComparedTable, compare};
 use nccl_results::fit::Fit;
 
 use crate::arguments::compare::TextOrJson;
@@ -18,7 +16,6 @@ use crate::environment::Environment;
 use crate::output::{self, Output};
 use crate::render;
 use crate::report;
-use compare::{ComparedTable, compare};
 use jobs::Jobs;
 use json::ResultsReport;
 
@@ -70,8 +67,8 @@ pub fn run(
         }
         let job = jobs.of(&read, arguments, profile.as_ref(), environment, output)?;
         let (at, notes) = job.map_or((None, Vec::new()), |(at, notes)| (Some(at), notes));
-        let job = at.map(|at| (at, &jobs.all[at]));
-        tables.push(compare(read.table, &read.logged, job, notes));
+        let job = at.map(|at| (at, jobs.all[at].prediction(read.table.collective)));
+        tables.push(compare(read.table, &read.logged.choices, job, notes));
     }
     let fit = match &arguments.fit {
         Some(path) => {

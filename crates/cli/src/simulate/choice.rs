@@ -7,7 +7,7 @@ use plan::{Algorithm, GraphKind, NcclVersion, Plan};
 use planner::cost::CostProfile;
 use planner::cost::profile::Hardware;
 use program::{Channels, Collective, Protocol, Schedule, Transfer};
-use simulator::{Fabric, Latencies};
+use simulator::{Fabric, Latencies, hosts};
 use topology::CpuVendor;
 
 use crate::arguments::simulate::SimulateArguments;
@@ -66,13 +66,12 @@ impl Chosen {
             ),
         };
         let protocol = arguments.protocol.unwrap_or(Protocol::Simple);
-        let slots = backend_cpu::Profile::default().slot_bytes();
         Ok(Self {
             schedule,
             transfer: transfer(schedule, arguments),
             protocol,
             channels: channels.count(),
-            slot_bytes: fabric.slot_bytes(protocol, slots.of(protocol)),
+            slot_bytes: fabric.slot_bytes(protocol, hosts::slot_bytes(protocol)),
             latencies: Latencies::default(),
             expansion: (1, 1),
             predicted_us: None,

@@ -57,6 +57,10 @@ impl Browser {
             "--disable-background-networking",
             "--disable-component-update",
             "--disable-sync",
+            // What a screenshot has does not depend on the machine.
+            "--window-size=1280,1000",
+            "--force-device-scale-factor=1",
+            "--hide-scrollbars",
         ];
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "goog:loggingPrefs": { "browser": "ALL" },
@@ -81,6 +85,14 @@ impl Browser {
             "/execute/async",
             &json!({ "script": script, "args": arguments }),
         )
+    }
+
+    /// What the browser shows, as a PNG file in base64.
+    pub fn screenshot(&self) -> Result<String, String> {
+        let path = format!("{}/screenshot", self.session);
+        let picture = self.ask("GET", &path, &json!({}))?;
+        let picture = picture.as_str().map(str::to_owned);
+        picture.ok_or_else(|| "the browser takes no screenshot".to_owned())
     }
 
     /// What the browser's console says.

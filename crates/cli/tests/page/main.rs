@@ -2,6 +2,7 @@
 //! a browser uses it as people do.
 
 mod driver;
+mod look;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -10,15 +11,19 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
 
 /// What a reader does, one step after the other; each is a function of the script.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 13] = [
     "opens_and_plans",
     "a_dropped_file",
+    "rings",
     "two_devices",
     "another_version",
     "a_device_taken_away",
     "every_view",
     "a_shared_address",
+    "a_link_taken_away",
     "a_broken_file",
+    "findings",
+    "measured_results",
     "a_long_log",
 ];
 
@@ -28,6 +33,9 @@ fn main() -> ExitCode {
         Trial::test("plans_of_the_program", || Ok(plans_of_the_program()?)),
         Trial::ignorable_test("plans_in_the_browser", plans_in_the_browser),
         Trial::ignorable_test("as_people_use_it", as_people_use_it),
+        Trial::ignorable_test("times", times),
+        Trial::test("looks_are_compared", || Ok(looks_are_compared()?)),
+        Trial::ignorable_test("a_page_that_looks_wrong", a_page_that_looks_wrong),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -144,10 +152,118 @@ fn as_people_use_it() -> Result<Completion, Failed> {
         if let Some(why) = found.as_str() {
             return Err(format!("{step}: {why}").into());
         }
+        let look = look::of(&mut browser)?;
+        look::check(step, &look).map_err(|why| format!("{step}: {why}"))?;
     }
     let errors = browser.errors()?;
     match errors.is_empty() {
         true => Ok(Completion::Completed),
         false => Err(errors.join("\n").into()),
     }
+}
+
+/// Every step has a look, and those of different views are not alike.
+fn looks_are_compared() -> Result<(), String> {
+    let mut steps = STEPS.map(str::to_owned).to_vec();
+    steps.sort();
+    if look::accepted() != steps {
+        return Err(format!("the looks are of {:?}", look::accepted()));
+    }
+    let one = "..\nrr\nrr\n";
+    for (other, alike) in [
+        (one, true),
+        // A square further down, as with another font.
+        ("\n..\nrr\nrr\n", true),
+        ("##\nrr\nrr\n", true),
+        ("..\n\n\n", false),
+        ("..\nbb\nbb\n", false),
+        ("\n\n\n..\nrr\nrr\n", false),
+        ("", false),
+    ] {
+        if look::alike(one, other) != alike {
+            return Err(format!("{other:?}: {}", look::difference(one, other)));
+        }
+    }
+    Ok(())
+}
+
+/// A look passes with another font, and fails if a part of the page is missing, elsewhere or of
+/// another color.
+fn a_page_that_looks_wrong() -> Result<Completion, Failed> {
+    let (mut browser, page) = match open() {
+        Ok(opened) => opened,
+        Err(absent) => return Ok(absent),
+    };
+    browser.open(&page, "")?;
+    let steps = include_str!("steps.js");
+    let wait = format!("{steps}\nopens_and_plans().then(arguments[0], arguments[0]);");
+    browser.run(&wait, &json!([]))?;
+    let look = look::of(&mut browser)?;
+    let mut wrong = Vec::new();
+    for (style, alike) in [
+        ("", true),
+        ("* { font-family: serif !important }", true),
+        ("* { letter-spacing: .3px }", true),
+        (".picture rect { visibility: hidden }", false),
+        (
+            ".picture text { visibility: hidden } .picture path { visibility: hidden }",
+            false,
+        ),
+        ("#view { filter: hue-rotate(120deg) }", false),
+        ("#view { margin-left: 200px }", false),
+        ("#job { display: none }", false),
+    ] {
+        let change = "const style = document.getElementById('changed') ?? document.head.appendChild(Object.assign(\
+                      document.createElement('style'), { id: 'changed' })); style.textContent = arguments[0]; \
+                      requestAnimationFrame(() => setTimeout(arguments[1], 50));";
+        browser.run(change, &json!([style]))?;
+        let changed = look::of(&mut browser)?;
+        let difference = look::difference(&look, &changed);
+        let imbalance = look::imbalance(&look, &changed);
+        println!("{style:?}: {difference:.3} {imbalance:.3}");
+        if look::alike(&look, &changed) != alike {
+            wrong.push(format!(
+                "{style:?}: {difference:.3} {imbalance:.3}\n{look}\n{changed}"
+            ));
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(Completion::Completed),
+        false => Err(wrong.join("\n").into()),
+    }
+}
+
+/// Pages that are opened for their times.
+const OPENED: usize = 5;
+
+/// Longest times on a machine that does other things, too, ms: the first plan, and that of 72 GPUs.
+/// docs/page.md has those of one that does not.
+const LONGEST_MS: [f64; 2] = [3000.0, 10_000.0];
+
+/// The time from opening the page to its first plan, and that of 18 hosts with 4 GPUs.
+fn times() -> Result<Completion, Failed> {
+    let (mut browser, page) = match open() {
+        Ok(opened) => opened,
+        Err(absent) => return Ok(absent),
+    };
+    let mut times = [Vec::new(), Vec::new()];
+    for number in 0..OPENED {
+        browser.open(&page, &format!("?{number}"))?;
+        let script = format!(
+            "{}\nfirst_and_large_plan().then(arguments[0]);",
+            include_str!("steps.js")
+        );
+        let found = browser.run(&script, &json!([]))?;
+        for (at, times) in times.iter_mut().enumerate() {
+            times.push(found[at].as_f64().ok_or("the page has no times")?);
+        }
+    }
+    for (times, longest) in times.iter_mut().zip(LONGEST_MS) {
+        times.sort_by(f64::total_cmp);
+        println!("{times:.0?} ms");
+        if times[OPENED / 2] > longest {
+            return Err(format!("{times:.0?} ms; expected at most {longest}").into());
+        }
+    }
+    Ok(Completion::Completed)
 }

@@ -37,6 +37,10 @@ async function a_dropped_file(machine) {
   await drop("mine.xml", machine);
   need("machine of the file", text().includes("mine") && text().includes("8 NICs (25 GB/s)"));
 }
+async function rings() {
+  await act(() => [...document.querySelectorAll(".choices button")].find((it) => it.textContent === "ring 0").click());
+  need("arrows of ring 0", document.querySelectorAll(".picture path[marker-end]").length >= 8);
+}
 async function two_devices() {
   box("GPU0").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
   box("GPU5").dispatchEvent(new MouseEvent("click", { bubbles: true }));
@@ -70,12 +74,49 @@ async function a_shared_address() {
   await act(() => { location.hash = shared; });
   need("one host again", text().includes("7 ranks") && text().includes("mine"));
 }
+async function a_link_taken_away() {
+  await change("machine", "dgx-1v");
+  for (const name of ["GPU0", "GPU3"]) box(name).dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  await until("button", () => text().includes("Take GPU0:GPU3 away"));
+  await act(() => [...document.querySelectorAll("button")].find((it) => it.textContent === "Take GPU0:GPU3 away").click());
+  need("plan without the link", text().includes("8 ranks") && document.getElementById("without").value === "GPU0:GPU3");
+}
 async function a_broken_file() {
   await drop("broken.xml", "<system version=\"1\"><cpu");
   need("sentence", document.getElementById("status").classList.contains("error") && status_text().includes("broken.xml"));
+}
+async function findings() {
+  await change("machine", "dgx-h100");
+  await tab("Doctor");
+  need("machine without findings", text().includes("No findings."));
+  const cards = [1, 2].map((it) => `<pci busid="0000:0${it}:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="${it - 1}" sm="90" rank="${it - 1}" gdr="1"/></pci>`);
+  await drop("two.xml", `<system version="1"><cpu numaid="0" affinity="ff" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">${cards.join("")}</cpu></system>`);
+  need("finding", text().includes("T026") && text().includes("GPU0 and 1 more"));
+}
+async function measured_results() {
+  await change("machine", "dgx-h100");
+  const row = (bytes, time) => `${bytes} ${bytes / 4} float sum -1 ${time} ${(bytes / time / 1e3).toFixed(2)} ${((bytes / time / 1e3) * 1.75).toFixed(2)} 0 ${time} ${(bytes / time / 1e3).toFixed(2)} ${((bytes / time / 1e3) * 1.75).toFixed(2)} 0`;
+  const ranks = Array.from({ length: 8 }, (_, it) => `#  Rank  ${it} Group  0 Pid    100 on      node1 device  ${it} [0000:${it}b:00] NVIDIA H100 80GB HBM3`);
+  const lines = ["# Collective test starting: all_reduce_perf", "# nThread 1 nGpus 8", "# Using devices", ...ranks, "#",
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong", "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)",
+    row(1 << 20, 60.0), row(1 << 24, 300.0), row(1 << 30, 4500.0)];
+  await drop("all_reduce.txt", lines.join("\n"));
+  need("measured rows", text().includes("AllReduce, nccl-tests, 8 ranks") && text().includes("1 GiB") && text().includes("predicted for 1 of dgx-h100"));
+  need("plot with both lines", document.querySelectorAll("svg.plot text").length >= 6 && text().includes("measured by predicted"));
 }
 async function a_long_log() {
   const line = "host1:7:9 [0] NCCL INFO Channel 00/02 :    0   1   2   3\n";
   await drop("job.log", "host1:7:7 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n" + line.repeat(Math.ceil(5e6 / line.length)));
   need("log", text().includes("2.30.7") && text().includes("lines recognized"));
+}
+// Milliseconds from opening the page to its first plan, and of the plan of 18 hosts with 4 GPUs.
+async function first_and_large_plan() {
+  await until("first plan", () => document.body.dataset.ready);
+  const first = performance.getEntriesByType("mark")[0].startTime;
+  document.getElementById("domain").checked = true;
+  document.getElementById("hosts").value = "18";
+  const began = performance.now();
+  await change("machine", "gb200-nvl72-tray");
+  need("72 ranks", text().includes("72 ranks"));
+  return [first, performance.getEntriesByType("mark").at(-1).startTime - began];
 }

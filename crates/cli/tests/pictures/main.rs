@@ -2,6 +2,7 @@
 //! measures where there is one.
 
 #[path = "../page/driver.rs"]
+#[allow(dead_code, reason = "pictures are measured, without screenshots")]
 mod driver;
 
 use std::collections::BTreeSet;

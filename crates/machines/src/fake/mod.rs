@@ -83,7 +83,7 @@ impl FakeMachine {
             let up = "../".repeat(path.matches('/').count());
             let full = folder.join(path);
             make(&full)?;
-            std::os::unix::fs::symlink(format!("{up}{target}"), &full)
+            link(Path::new(&format!("{up}{target}")), &full)
                 .with_context(|| format!("linking {}", full.display()))?;
         }
         std::fs::write(
@@ -92,6 +92,18 @@ impl FakeMachine {
         )?;
         Ok(())
     }
+}
+
+/// Makes a symbolic link.
+#[cfg(unix)]
+fn link(target: &Path, path: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+/// Windows makes links for administrators alone, and has no names with a colon, as devices have.
+#[cfg(not(unix))]
+fn link(_: &Path, _: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// A folder for a machine, which vanishes. A machine is hundreds of small files, so they are in

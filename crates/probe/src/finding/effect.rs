@@ -1,5 +1,7 @@
 //! The effect of a finding on the topology, so that a planner can compute its cost.
 
+use std::sync::Arc;
+
 use topology::xml::{Document, Element, Tag};
 
 /// The topology now and after a repair, as changes of the document.
@@ -38,6 +40,16 @@ pub enum Selector {
 }
 
 impl Effect {
+    /// The machine as it is and as it would be; `None` if there is nothing to compare.
+    pub fn states(&self, document: &Arc<Document>) -> Option<(Arc<Document>, Arc<Document>)> {
+        let now = match self.now.is_empty() {
+            _ if self.is_empty() => return None,
+            true => Arc::clone(document),
+            false => Arc::new(self.now(document)),
+        };
+        Some((now, Arc::new(self.mended(document))))
+    }
+
     /// Whether there is nothing to compare.
     pub const fn is_empty(&self) -> bool {
         self.now.is_empty() && self.mended.is_empty() && self.mended_root.is_none()

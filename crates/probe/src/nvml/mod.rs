@@ -1,15 +1,19 @@
 //! The NVIDIA driver's answers about its GPUs, through its management library (NVML).
 //!
 //! [`Nvml`] is the interface to the driver. [`ask`] makes all calls and stores the [`Answers`].
+//! Other systems than Linux have no driver that is asked.
 
 mod answers;
+#[cfg(target_os = "linux")]
 mod library;
+#[cfg(target_os = "linux")]
 mod raw;
 
 pub use answers::{
     Answer, Answers, C2cLink, DeviceAnswers, FabricInfo, FailedAnswer, MigMode, NvlinkAnswers,
     PciInfo, PeerStatus,
 };
+#[cfg(target_os = "linux")]
 pub use library::Library;
 
 use crate::privacy::Privacy;
@@ -76,6 +80,18 @@ pub const fn most_nvlinks(sm: i32) -> u32 {
         80..90 => 12,
         _ => 18,
     }
+}
+
+/// Asks the driver of this machine.
+#[cfg(target_os = "linux")]
+pub fn ask_this_machine() -> Answers {
+    Library::load().map_or_else(Answers::none, |library| ask(&library))
+}
+
+/// There is no driver that is asked.
+#[cfg(not(target_os = "linux"))]
+pub fn ask_this_machine() -> Answers {
+    Answers::none("the driver is asked on Linux alone")
 }
 
 /// Makes all calls.

@@ -1,11 +1,11 @@
 //! Where measurements fall short of what is predicted, and of each other.
 
-use nccl_results::Table;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::ladder::{Choice, ComparedRow, Step};
-use crate::sizes::short;
+use crate::ladder::{Choice, ComparedRow, Step};
+use crate::results::Table;
+use crate::size::short;
 
 /// Times longer than predicted times by this factor fall short.
 const SLOW: f64 = 1.25;

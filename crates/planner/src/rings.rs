@@ -1,15 +1,21 @@
-//! The rings of a machine, and what a finding costs: as the machine is, and as it would be.
+//! The rings of a machine, and what a fault costs: as the machine is, and as it would be.
 
+use std::fmt;
 use std::sync::Arc;
 
 use plan::GraphKind;
-use planner::{Job, Settings};
-use probe::Finding;
 use schemars::JsonSchema;
 use serde::Serialize;
 use topology::xml::Document;
 
-use crate::input::RCCL_VERSION;
+use crate::explain::gbps;
+use crate::{Job, Settings};
+
+/// The version of AMD's files.
+const RCCL_VERSION: i32 = 2;
+
+/// Losses below this are rounding, GB/s.
+const NOTHING: f32 = 0.01;
 
 /// Rings that NCCL would use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
@@ -69,7 +75,7 @@ impl MachineRings {
                 Job::of(hosts.concat())
             }
         };
-        let inside = planner::plan(&alone, settings).ok();
+        let inside = crate::plan(&alone, settings).ok();
         let inside = inside.and_then(|planned| {
             let rings = planned.node(0).graph(GraphKind::Ring)?;
             Some(Rings {
@@ -77,7 +83,7 @@ impl MachineRings {
                 each: rings.bw_intra,
             })
         });
-        let between = planner::plan(&pair, settings).ok();
+        let between = crate::plan(&pair, settings).ok();
         let between = between.and_then(|planned| {
             let rings = planned.job.common().graph(GraphKind::Ring)?;
             Some(Rings {
@@ -115,18 +121,41 @@ impl Cost {
     }
 }
 
-/// The cost of a finding, if the planner can tell: of the machine as it is, alone and in a job with
+/// What a fault costs, if the planner can tell: of the machine as it is, alone and in a job with
 /// the repaired machine.
-pub fn cost(finding: &Finding, document: &Arc<Document>, settings: &Settings) -> Option<Cost> {
-    let effect = &finding.effect;
-    if effect.is_empty() || document.version == RCCL_VERSION {
+pub fn cost(now: &Arc<Document>, mended: &Arc<Document>, settings: &Settings) -> Option<Cost> {
+    if now.version == RCCL_VERSION {
         return None;
     }
-    let now = match effect.now.is_empty() {
-        true => Arc::clone(document),
-        false => Arc::new(effect.now(document)),
-    };
-    let mended = Arc::new(effect.mended(document));
-    let now = MachineRings::beside(&now, &mended, settings);
-    Cost::between(now, MachineRings::of(&mended, settings))
+    let rings = MachineRings::beside(now, mended, settings);
+    Cost::between(rings, MachineRings::of(mended, settings))
+}
+
+/// As channels × GB/s: `3×12`.
+impl fmt::Display for Rings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}×{}", self.channels, gbps(self.each))
+    }
+}
+
+/// As `−72 GB/s between hosts (3×12, not 9×12)`.
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rings = |rings: Option<Rings>| rings.map_or("none".to_owned(), |it| it.to_string());
+        let part = |lost: f32, place: &str, now, mended| {
+            (lost > NOTHING).then(|| {
+                let (now, mended) = (rings(now), rings(mended));
+                format!("−{} GB/s {place} ({now}, not {mended})", gbps(lost))
+            })
+        };
+        let (now, mended) = (&self.now, &self.mended);
+        let parts = [
+            part(self.inside, "inside", now.inside, mended.inside),
+            part(self.between, "between hosts", now.between, mended.between),
+        ];
+        match parts.into_iter().flatten().collect::<Vec<_>>().join(", ") {
+            nothing if nothing.is_empty() => f.write_str("nothing for rings"),
+            parts => f.write_str(&parts),
+        }
+    }
 }

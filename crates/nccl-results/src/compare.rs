@@ -1,16 +1,43 @@
 //! Measured times beside predicted ones and the bound: rows, steps of the ladder of algorithms, and
 //! where they fall short.
 
-use nccl_results::{Row, Table};
+use std::collections::BTreeMap;
+
+use plan::CostTable;
 use plan::cost::TunedOperation;
 use program::Collective;
 
-use super::input::Logged;
-use super::jobs::PricedJob;
-use super::ladder::{Choice, ComparedRow, Step, steps};
-use super::shortfall::{Shortfall, find};
+use crate::ladder::{Choice, ComparedRow, Step, steps};
+use crate::results::{Row, Table};
+use crate::shortfall::{Shortfall, find};
+
+/// What NCCL took, by number of ranks, collective and size.
+pub type LoggedChoices = BTreeMap<(u32, Collective, u64), Choice>;
+
+/// What is predicted for the job of a table.
+#[derive(Debug, Clone)]
+pub struct Prediction<'a> {
+    /// The costs with NCCL's own constants, which choose.
+    pub choosing: &'a CostTable,
+    /// The costs with the constants that predict.
+    pub predicting: &'a CostTable,
+    /// The bound of the table's collective.
+    pub bound: Option<Bound>,
+}
+
+/// What no schedule of a collective exceeds on the job's machines.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    /// Bus bandwidth, GB/s.
+    pub gbps: f64,
+    /// What NCCL's plan reaches, GB/s.
+    pub nccl_gbps: f64,
+    /// What limits there, in words; empty if nothing does.
+    pub limit: String,
+}
 
 /// A table with what was predicted.
+#[derive(Debug)]
 pub struct ComparedTable {
     /// The table.
     pub table: Table,
@@ -32,18 +59,17 @@ pub struct ComparedTable {
     pub shortfalls: Vec<Shortfall>,
 }
 
-/// Compares a table.
+/// Compares a table with what is predicted for the job of a number.
 pub fn compare(
     table: Table,
-    logged: &Logged,
-    job: Option<(usize, &PricedJob)>,
+    logged: &LoggedChoices,
+    job: Option<(usize, Prediction<'_>)>,
     notes: Vec<String>,
 ) -> ComparedTable {
-    let priced = job.map(|(_, priced)| priced);
-    let bound = table
-        .collective
-        .and_then(|it| priced?.bounds.get(&it)?.as_ref());
-    let bound_gbps = bound.map(|it| it.bound);
+    let (job, priced) = job.map_or((None, None), |(at, priced)| (Some(at), Some(priced)));
+    let priced = priced.as_ref();
+    let bound = priced.and_then(|it| it.bound.as_ref());
+    let bound_gbps = bound.map(|it| it.gbps);
     let rows: Vec<ComparedRow> = table
         .rows
         .iter()
@@ -52,11 +78,9 @@ pub fn compare(
     let steps = steps(&rows);
     let shortfalls = find(&table, &rows, &steps);
     ComparedTable {
-        job: job.map(|(at, _)| at),
-        limit: bound
-            .map(|it| it.limit.summary())
-            .filter(|it| !it.is_empty()),
-        planned_share: bound.map(|it| it.nccl / it.bound),
+        job,
+        limit: bound.map(|it| it.limit.clone()).filter(|it| !it.is_empty()),
+        planned_share: bound.map(|it| it.nccl_gbps / it.gbps),
         table,
         notes,
         rows,
@@ -69,8 +93,8 @@ pub fn compare(
 fn compared_row(
     row: &Row,
     table: &Table,
-    logged: &Logged,
-    job: Option<&PricedJob>,
+    logged: &LoggedChoices,
+    job: Option<&Prediction<'_>>,
     bound_gbps: Option<f64>,
 ) -> Option<ComparedRow> {
     let measured = row.measured()?;
@@ -94,7 +118,7 @@ fn compared_row(
     if let (Some(collective), false) = (table.collective, row.ran.is_some()) {
         let ranks = table.rank_count().or(job.map(|it| it.choosing.job.ranks));
         let key = ranks.map(|ranks| (ranks, collective, row.bytes));
-        let said = key.and_then(|key| logged.choices.get(&key).copied());
+        let said = key.and_then(|key| logged.get(&key).copied());
         predict(&mut compared, row, collective, said, job);
     }
     Some(compared)
@@ -106,7 +130,7 @@ fn predict(
     row: &Row,
     collective: Collective,
     said: Option<Choice>,
-    job: Option<&PricedJob>,
+    job: Option<&Prediction<'_>>,
 ) {
     compared.is_logged = said.is_some();
     compared.choice = said;

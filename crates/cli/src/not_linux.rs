@@ -1,0 +1,46 @@
+//! The commands that need Linux, on other systems: each says so.
+
+use anyhow::Result;
+
+use crate::arguments::join::IdArguments;
+use crate::arguments::nccl_check::NcclCheckArguments;
+use crate::arguments::run::{CalibrateArguments, GpuTestArguments, RunArguments};
+use crate::environment::Environment;
+use crate::linux_only::{Need, require};
+use crate::output::Output;
+
+pub fn run(_: &RunArguments, _: &Environment, _: &mut Output) -> Result<()> {
+    require("topo run", Need::SharedMemory)
+}
+
+pub fn calibrate(_: &CalibrateArguments, _: &Environment, _: &mut Output) -> Result<()> {
+    require("topo calibrate", Need::SharedMemory)
+}
+
+pub fn gpu_test(_: &GpuTestArguments, _: &Environment, _: &mut Output) -> Result<()> {
+    require("topo gpu-test", Need::SharedMemory)
+}
+
+pub fn id(_: &IdArguments, _: &mut Output) -> Result<()> {
+    require("topo id", Need::SharedMemory)
+}
+
+pub fn nccl_check(_: &NcclCheckArguments, _: &Environment, _: &mut Output) -> Result<()> {
+    require("topo nccl-check", Need::Nccl)
+}
+
+pub fn nccl_host() -> Result<()> {
+    require("topo nccl-host", Need::Nccl)
+}
+
+pub fn gpu_test_schema() -> String {
+    include_str!("../../../docs/schemas/gpu-test.schema.json").to_owned()
+}
+
+pub fn nccl_check_schema() -> String {
+    include_str!("../../../docs/schemas/nccl-check.schema.json").to_owned()
+}
+
+pub fn run_schema() -> String {
+    include_str!("../../../docs/schemas/run.schema.json").to_owned()
+}
