@@ -17,16 +17,47 @@ use crate::remote::{self, LocalSide};
 /// takes longer than writing them.
 const SHORT: usize = 16 << 10;
 
+/// Prepares a launch.
+pub fn begin(part: &mut Part<'_, CpuProgram>) {
+    let memory = &part.memory;
+    let (input, output) = (memory.input(), memory.output());
+    part.program.begin(input, output, part.scratch, part.scalar);
+}
+
+/// Runs programs that were begun until one has ended or `stop` returns `true`.
+pub fn run_some(
+    parts: &mut [Part<'_, CpuProgram>],
+    context: &mut LaunchContext<'_>,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<(), Error> {
+    let mut spins = 0;
+    loop {
+        let launch = Launch::of(context);
+        let pass = pass_all(parts, context.connections, launch);
+        let pass = pass.map_err(|fault| context.supervisor.fault(*fault))?;
+        if has_ended(parts) || stop() {
+            return Ok(());
+        }
+        match pass {
+            Pass::Stuck if spins >= context.spins => {
+                wait(parts, context, &mut |parts| has_ended(parts) || stop())?;
+                spins = 0;
+            }
+            Pass::Stuck => {
+                spins += 1;
+                std::hint::spin_loop();
+            }
+            Pass::Done | Pass::Progress => spins = 0,
+        }
+    }
+}
+
 /// Runs programs together until all have ended.
 pub fn run(
     parts: &mut [Part<'_, CpuProgram>],
     context: &mut LaunchContext<'_>,
 ) -> Result<(), Error> {
-    for part in parts.iter_mut() {
-        let memory = &part.memory;
-        let (input, output) = (memory.input(), memory.output());
-        part.program.begin(input, output, part.scratch, part.scalar);
-    }
+    parts.iter_mut().for_each(begin);
     let mut spins = 0;
     loop {
         let launch = Launch::of(context);
@@ -39,7 +70,7 @@ pub fn run(
                 std::hint::spin_loop();
             }
             Pass::Stuck => {
-                wait(parts, context)?;
+                wait(parts, context, &mut |_| false)?;
                 spins = 0;
             }
         }
@@ -57,9 +88,18 @@ enum Pass {
     Stuck,
 }
 
-/// Waits with the supervisor's help until a step was run.
+/// Whether a program has ended.
+fn has_ended(parts: &[Part<'_, CpuProgram>]) -> bool {
+    parts.iter().any(|part| part.program.has_ended())
+}
+
+/// Waits with the supervisor's help until a step was run or `stop` returns `true`.
 #[cold]
-fn wait(parts: &mut [Part<'_, CpuProgram>], context: &mut LaunchContext<'_>) -> Result<(), Error> {
+fn wait(
+    parts: &mut [Part<'_, CpuProgram>],
+    context: &mut LaunchContext<'_>,
+    stop: &mut dyn FnMut(&[Part<'_, CpuProgram>]) -> bool,
+) -> Result<(), Error> {
     let (launch, connections) = (Launch::of(context), &mut *context.connections);
     // Updated only after a pass without progress, so it does not change meanwhile.
     let unmet = std::cell::Cell::new(Unmet::of(parts, connections));
@@ -68,7 +108,7 @@ fn wait(parts: &mut [Part<'_, CpuProgram>], context: &mut LaunchContext<'_>) -> 
         &mut || match pass_all(parts, connections, launch) {
             Ok(Pass::Stuck) => {
                 unmet.set(Unmet::of(parts, connections));
-                false
+                stop(parts)
             }
             Ok(_) => true,
             Err(fault) => {

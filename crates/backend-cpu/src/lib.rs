@@ -76,6 +76,23 @@ impl Backend for Cpu {
         Ok(CpuProgram::new(request, self.profile.stream_bytes))
     }
 
+    fn begin(&mut self, part: &mut Part<'_, CpuProgram>) {
+        interpret::begin(part);
+    }
+
+    fn has_ended(&self, program: &CpuProgram) -> bool {
+        program.has_ended()
+    }
+
+    fn run_some(
+        &mut self,
+        parts: &mut [Part<'_, CpuProgram>],
+        context: &mut LaunchContext<'_>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Error> {
+        interpret::run_some(parts, context, stop)
+    }
+
     fn run(
         &mut self,
         parts: &mut [Part<'_, CpuProgram>],

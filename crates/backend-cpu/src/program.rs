@@ -198,6 +198,11 @@ impl CpuProgram {
         }
     }
 
+    /// Whether all lanes have ended.
+    pub fn has_ended(&self) -> bool {
+        self.lanes.iter().all(CpuLane::is_done)
+    }
+
     /// Prepares a launch.
     #[inline]
     pub fn begin(&mut self, input: *const u8, output: *mut u8, scratch: *mut u8, scalar: u64) {

@@ -137,13 +137,13 @@ int topo_run(topo_comm *comm, int collective, const void *input, void *output, s
 int topo_start(topo_comm *comm, int collective, const void *input, void *output, size_t count,
                int type, int operation, uint32_t root, uint64_t *work);
 
-/* Sends to a rank, or receives from it; transfers between two ranks match in order. They run
- * together with those that were started before. */
+/* Sends to a rank, or receives from it; transfers between two ranks match in order. */
 int topo_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to);
 int topo_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from);
 
-/* Starts a transfer. It begins to move when a thread waits for it or tests it, or when anything
- * else is run; all that were started until then run together, in any order of peers. */
+/* Starts a transfer, which runs in the background beside the others: no order of them, and no
+ * waiting elsewhere, keeps one from running. Only a collective of the same communicator waits until
+ * the transfers that were started before it are done. */
 int topo_start_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to,
                     uint64_t *work);
 int topo_start_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from,

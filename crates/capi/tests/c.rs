@@ -56,8 +56,12 @@ fn build(compiler: &Path, source: &str, folder: &Path) -> Option<PathBuf> {
 
 /// Runs a program, and ends it when the time is over.
 fn run(program: &Path, arguments: &[&str]) -> Output {
-    let child = Command::new(program)
-        .args(arguments)
+    finish(Command::new(program).args(arguments))
+}
+
+/// Runs a command, and ends it when the time is over.
+fn finish(command: &mut Command) -> Output {
+    let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
@@ -67,7 +71,7 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
         if Instant::now() > until {
             child.kill().unwrap();
             let said = child.wait_with_output().unwrap();
-            panic!("{arguments:?} did not end: {said:?}");
+            panic!("{command:?} did not end: {said:?}");
         }
         sleep(Duration::from_millis(5));
     }
@@ -146,6 +150,27 @@ fn case(name: &str) {
     }
 }
 
+#[test]
+fn ranks_of_several_hosts() {
+    let Some((_, program)) = &*CASES else {
+        return;
+    };
+    for name in [
+        "collectives",
+        "transfers",
+        "unequal",
+        "unordered",
+        "several",
+        "disagrees",
+    ] {
+        let mut command = Command::new(program);
+        let command = command.args([name, "4"]).env("TWO_RANKS_A_HOST", "1");
+        let ended = finish(command);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{name}: {said}");
+    }
+}
+
 macro_rules! cases {
     ($($name:ident)*) => { $(
         #[test]
@@ -155,7 +180,7 @@ macro_rules! cases {
     )* };
 }
 
-cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts);
+cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts unordered);
 
 /// The names that follow `begin` in a text.
 fn names(text: &str, begin: &str) -> BTreeSet<String> {

@@ -1,24 +1,22 @@
 //! A communicator that another program holds.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backend_cpu::Cpu;
 use bootstrap::UniqueId;
-use bootstrap::socket::service::Alarm;
 use executor::{Buffer, Communicator, Settings};
 use net::Hosts;
 
 use crate::call_site;
-use crate::compare;
 use crate::error::{Code, Fault};
 use crate::options::Options;
 use crate::queue::{Call, Job, Queue, Transfer, Work};
 use crate::request::Launch;
+use crate::shared::{Shared, lock};
 
 /// A rank's membership in a communicator.
 pub struct Comm {
@@ -31,21 +29,6 @@ pub struct Comm {
     in_call: AtomicBool,
     longest_wait: Mutex<Duration>,
     process: u32,
-}
-
-/// What the threads of a communicator share.
-pub struct Shared {
-    /// The own rank.
-    pub rank: u32,
-    /// Ranks.
-    pub ranks: u32,
-    debug: bool,
-    communicator: Mutex<Communicator<Cpu>>,
-    queue: Mutex<Queue>,
-    /// Something was started or is done.
-    pub changed: Condvar,
-    alarm: Alarm,
-    aborted: AtomicBool,
 }
 
 /// The right to call: one thread at a time has it.
@@ -81,16 +64,7 @@ impl Comm {
         };
         let communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
         Ok(Self {
-            shared: Arc::new(Shared {
-                rank,
-                ranks,
-                debug: options.debug,
-                communicator: Mutex::new(communicator),
-                queue: Mutex::default(),
-                changed: Condvar::new(),
-                alarm,
-                aborted: AtomicBool::new(false),
-            }),
+            shared: Arc::new(Shared::new(communicator, alarm, options.debug)?),
             options: options.clone(),
             worker: Mutex::default(),
             buffers: Mutex::default(),
@@ -149,10 +123,9 @@ impl Comm {
     /// Runs transfers together in this thread, behind everything that was started.
     pub fn run_group(&self, transfers: Vec<Transfer>) -> Result<Code, Fault> {
         transfers.iter().try_for_each(|it| self.check_peer(it))?;
-        let _calling = self.calling()?;
-        let queue = self.outside_group()?;
-        self.shared.run_transfers(queue, transfers, self.call())?;
-        Ok(Code::Ok)
+        let calling = self.calling()?;
+        drop(self.outside_group()?);
+        self.run_transfers(&calling, transfers)
     }
 
     /// Starts transfers, which run together in the background; returns their number.
@@ -168,32 +141,24 @@ impl Comm {
         let call = self.call();
         let number = queue.push(Job { work, call });
         drop(queue);
-        self.shared.changed.notify_all();
+        self.shared.announce();
         Ok(number)
     }
 
-    /// Sends or receives: adds the transfer to the group, or runs it with those that are held.
+    /// Sends or receives: adds the transfer to the group, or runs it.
     pub fn transfer(&self, transfer: Transfer) -> Result<Code, Fault> {
         self.check_peer(&transfer)?;
-        let _calling = self.calling()?;
-        let mut queue = self.shared.queue();
-        match &mut queue.group {
-            Some(group) => group.push(transfer),
-            None => self
-                .shared
-                .run_transfers(queue, vec![transfer], self.call())?,
+        let calling = self.calling()?;
+        if let Some(group) = &mut self.shared.queue().group {
+            group.push(transfer);
+            return Ok(Code::Ok);
         }
-        Ok(Code::Ok)
+        self.run_transfers(&calling, vec![transfer])
     }
 
     /// Starts a transfer; returns its number.
     pub fn start_transfer(&self, transfer: Transfer) -> Result<u64, Fault> {
-        self.check_peer(&transfer)?;
-        let _calling = self.calling()?;
-        let mut queue = self.outside_group()?;
-        self.need_worker(&mut queue)?;
-        let call = self.call();
-        Ok(queue.hold(transfer, call))
+        self.start_group(vec![transfer])
     }
 
     /// Begins a group of transfers.
@@ -205,13 +170,29 @@ impl Comm {
 
     /// Runs the transfers of the group.
     pub fn end_group(&self) -> Result<Code, Fault> {
-        let _calling = self.calling()?;
-        let mut queue = self.shared.queue();
-        let group = queue.group.take();
+        let calling = self.calling()?;
+        let group = self.shared.queue().group.take();
         let group = group
             .ok_or_else(|| Fault::invalid("topo_group_end without topo_group_start before it"))?;
-        self.shared.run_transfers(queue, group, self.call())?;
-        Ok(Code::Ok)
+        self.run_transfers(&calling, group)
+    }
+
+    /// Runs transfers: here, or by the thread beside those that it runs.
+    fn run_transfers(&self, _: &Calling<'_>, transfers: Vec<Transfer>) -> Result<Code, Fault> {
+        let call = self.call();
+        let work = Work::Group(transfers);
+        let job = Job { work, call };
+        let mut queue = self.shared.queue();
+        // Debug mode adds to each transfer, so both ends run alike.
+        if queue.is_idle() && !self.shared.debug {
+            drop(queue);
+            return self.shared.run(&job).map(|()| Code::Ok);
+        }
+        self.need_worker(&mut queue)?;
+        let number = queue.push(job);
+        drop(queue);
+        self.shared.announce();
+        self.shared.await_job(number, None)
     }
 
     /// Sets the longest wait for another rank of the calls that follow; `None` is that of the
@@ -305,164 +286,15 @@ impl Comm {
         let _calling = self.calling()?;
         let mut queue = self.shared.queue();
         queue.group = None;
+        queue.drains = true;
+        self.shared.announce();
         let mut queue = self.shared.await_idle(queue);
         queue.ends = true;
         drop(queue);
-        self.shared.changed.notify_all();
+        self.shared.announce();
         if let Some(worker) = lock(&self.worker).take() {
             let _ = worker.join();
         }
         Ok(())
     }
-}
-
-impl Shared {
-    /// What was started.
-    pub fn queue(&self) -> MutexGuard<'_, Queue> {
-        lock(&self.queue)
-    }
-
-    /// Sleeps until something was started or is done, or the time is over.
-    pub fn sleep<'a>(
-        &self,
-        queue: MutexGuard<'a, Queue>,
-        longest: Option<Duration>,
-    ) -> MutexGuard<'a, Queue> {
-        match longest {
-            Some(longest) => {
-                let woken = self.changed.wait_timeout(queue, longest);
-                woken.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => {
-                let woken = self.changed.wait(queue);
-                woken.unwrap_or_else(PoisonError::into_inner)
-            }
-        }
-    }
-
-    /// Waits until everything that was started is done, without transfers that a caller took.
-    fn await_idle<'a>(&self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
-        if queue.release() {
-            self.changed.notify_all();
-        }
-        while !queue.is_idle() {
-            queue = self.sleep(queue, None);
-        }
-        queue
-    }
-
-    /// Runs transfers in this thread, together with those that are held.
-    fn run_transfers(
-        &self,
-        mut queue: MutexGuard<'_, Queue>,
-        transfers: Vec<Transfer>,
-        call: Call,
-    ) -> Result<(), Fault> {
-        while !queue.is_idle() {
-            queue = self.sleep(queue, None);
-        }
-        let mut all = queue.take_held();
-        let last = queue.last();
-        drop(queue);
-        all.extend(transfers);
-        let work = Work::Group(all);
-        let done = self.run(&Job { work, call });
-        self.queue().finish(last, done.as_ref().err());
-        self.changed.notify_all();
-        done
-    }
-
-    /// Waits for a job until it is done or the time is over. `None` has no limit.
-    pub fn await_job(&self, number: u64, longest: Option<Duration>) -> Result<Code, Fault> {
-        let until = longest.map(|it| Instant::now() + it);
-        let mut queue = self.queue();
-        if number == 0 || number > queue.last() {
-            return Err(Fault::invalid(format!(
-                "work {number} was not started by this communicator"
-            )));
-        }
-        if queue.is_held(number) && queue.release() {
-            self.changed.notify_all();
-        }
-        loop {
-            if let Some(ended) = queue.ended(number) {
-                return ended.map(|()| Code::Ok);
-            }
-            let left = until.map(|it| it.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|it| it.is_zero()) {
-                return Ok(Code::Pending);
-            }
-            queue = self.sleep(queue, left);
-        }
-    }
-
-    /// Runs a job. After an error other than of its arguments the communicator has failed, and the
-    /// others know.
-    pub fn run(&self, job: &Job) -> Result<(), Fault> {
-        if self.aborted.load(Ordering::Acquire) {
-            return Err(Fault::new(
-                Code::Failed,
-                "the communicator was aborted; destroy it and make a new one",
-            ));
-        }
-        let mut communicator = lock(&self.communicator);
-        let done = catch_unwind(AssertUnwindSafe(|| self.execute(&mut communicator, job)));
-        done.unwrap_or_else(|panic| {
-            let fault = Fault::panicked(&*panic);
-            self.abort(&fault.text);
-            Err(fault)
-        })
-    }
-
-    fn execute(&self, communicator: &mut Communicator<Cpu>, job: &Job) -> Result<(), Fault> {
-        communicator.set_longest_wait(job.call.longest)?;
-        let place = &job.call.place;
-        match &job.work {
-            Work::Collective(launch) => {
-                if self.debug {
-                    compare::all(communicator, &launch.request, place)?;
-                }
-                Ok(communicator.run(&launch.request, launch.memory(), 0)?)
-            }
-            Work::Group(transfers) => {
-                if self.debug {
-                    let compared = compare::transfers(communicator, transfers, place);
-                    // The sender would wait for the rest, and must learn why it waits in vain.
-                    compared.inspect_err(|fault| self.abort(&fault.text))?;
-                }
-                let mut group = communicator.group_start();
-                for transfer in transfers {
-                    let Transfer {
-                        bytes, peer, sends, ..
-                    } = *transfer;
-                    let memory = match bytes {
-                        0 => std::ptr::NonNull::dangling().as_ptr(),
-                        _ => transfer.memory,
-                    };
-                    if sends {
-                        // SAFETY: the caller lends the memory until the transfer is done.
-                        let memory = unsafe { std::slice::from_raw_parts(memory, bytes) };
-                        group.send::<u8>(memory, peer)?;
-                    } else {
-                        // SAFETY: as above, and for it alone.
-                        let memory = unsafe { std::slice::from_raw_parts_mut(memory, bytes) };
-                        group.receive::<u8>(memory, peer)?;
-                    }
-                }
-                Ok(group.group_end()?)
-            }
-        }
-    }
-
-    /// Makes the communicator fail on all ranks.
-    fn abort(&self, why: &str) {
-        self.aborted.store(true, Ordering::Release);
-        let failure = bootstrap::Failure::new(self.rank, why.to_owned());
-        self.alarm.fail(failure);
-    }
-}
-
-/// Locks, also after a panic: what is inside is checked where it is used.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,6 @@ use program::{Collective, ElementType, Reduction};
 
 use crate::call_site;
 use crate::error::{Code, Fault};
-use crate::queue::Transfer;
 
 /// Bytes of a description of a call.
 const CALL_BYTES: usize = 128;
@@ -80,39 +79,27 @@ pub fn all(
     Ok(())
 }
 
-/// Compares the lengths of transfers with those of the other ends.
+/// What the ends of a transfer tell each other before it: its length, then its place.
+pub type Header = [u8; LENGTH];
+
+/// The header of a transfer.
+pub fn header(bytes: usize, place: &str) -> Header {
+    told(&format!("{bytes} bytes"), place)
+}
+
+/// Compares the header of a receive with that of its send.
 ///
 /// # Errors
-/// A receive is not as long as its send. Only the receiver learns it.
-pub fn transfers(
-    communicator: &mut Communicator<Cpu>,
-    transfers: &[Transfer],
-    place: &str,
-) -> Result<(), Fault> {
-    let me = communicator.rank();
-    let others = || transfers.iter().filter(|it| it.peer != me);
-    let describe = |it: &Transfer| told(&format!("{} bytes", it.bytes), place);
-    let own: Vec<[u8; LENGTH]> = others().map(describe).collect();
-    let mut theirs = own.clone();
-    let mut group = communicator.group_start();
-    for ((transfer, own), theirs) in others().zip(&own).zip(&mut theirs) {
-        match transfer.sends {
-            true => group.send::<u8>(own, transfer.peer)?,
-            false => group.receive::<u8>(theirs, transfer.peer)?,
-        }
+/// The lengths differ.
+pub fn headers(own: &[u8], theirs: &[u8], (rank, peer): (u32, u32)) -> Result<(), Fault> {
+    if own.get(..CALL_BYTES) == theirs.get(..CALL_BYTES) {
+        return Ok(());
     }
-    group.group_end()?;
-    for ((transfer, own), theirs) in others().zip(&own).zip(&theirs) {
-        if own[..CALL_BYTES] != theirs[..CALL_BYTES] {
-            let peer = transfer.peer;
-            return Err(Fault::invalid(format!(
-                "ranks disagree: rank {me} receives {}, rank {peer} sends {}; a receive is as long as its send",
-                shown(own),
-                shown(theirs)
-            )));
-        }
-    }
-    Ok(())
+    Err(Fault::invalid(format!(
+        "ranks disagree: rank {rank} receives {}, rank {peer} sends {}; a receive is as long as its send",
+        shown(own),
+        shown(theirs)
+    )))
 }
 
 fn describe(request: &Request) -> String {

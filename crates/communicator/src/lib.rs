@@ -2,9 +2,8 @@
 //! at a time, a queue of what was started, abort from any thread, forks, splitting.
 //!
 //! In reading order: [`error`], [`options`], [`request`], [`exchange`], [`call_site`], [`comm`],
-//! [`queue`], `background`, [`compare`], [`split`].
+//! [`shared`], [`queue`], `worker`, [`compare`], [`split`].
 
-mod background;
 pub mod call_site;
 pub mod comm;
 pub mod compare;
@@ -13,7 +12,9 @@ pub mod exchange;
 pub mod options;
 pub mod queue;
 pub mod request;
+pub mod shared;
 pub mod split;
+mod worker;
 
 pub use bootstrap::UniqueId;
 pub use comm::Comm;

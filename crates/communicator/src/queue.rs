@@ -1,10 +1,8 @@
-//! What was started and is not done: a thread runs it in order.
-//!
-//! Sends and receives that were started are held until a thread waits for one of them, asks for it,
-//! or starts or runs something else. Then they run as one group: two ranks that both start a send
-//! and then a receive would wait for each other if each transfer ran by itself.
+//! What was started and is not done. A thread runs collectives in order, and transfers beside each
+//! other: two ranks that both start a send and then a receive would wait for each other if it ran
+//! them one by one.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::error::Fault;
@@ -40,7 +38,7 @@ pub struct Call {
 pub struct Job {
     /// What runs.
     pub work: Work,
-    /// For which call. Transfers that were held run for the first of their calls.
+    /// For which call.
     pub call: Call,
 }
 
@@ -58,22 +56,20 @@ pub enum Work {
 pub struct Queue {
     /// The last number given out.
     started: u64,
-    /// All up to this number are done.
-    done: u64,
-    /// Jobs, each with its last number.
+    /// Numbers of what is not done.
+    open: BTreeSet<u64>,
+    /// Jobs that have not begun, with their numbers.
     jobs: VecDeque<(u64, Job)>,
-    /// Transfers that wait for others to run with.
-    held: Vec<Transfer>,
-    /// The call of the first of them.
-    held_by: Option<Call>,
     /// Errors of those that are done, by number, until they are asked for.
     faults: HashMap<u64, Fault>,
     /// Transfers since `topo_group_start`.
     pub group: Option<Vec<Transfer>>,
-    /// Whether a thread runs a job that it took.
-    is_running: bool,
+    /// Whether a thread runs what it took.
+    pub is_running: bool,
     /// Whether the background thread exists.
     pub has_worker: bool,
+    /// Whether transfers without another end should be given up.
+    pub drains: bool,
     /// Whether the thread should end when nothing is left.
     pub ends: bool,
 }
@@ -81,50 +77,24 @@ pub struct Queue {
 impl Queue {
     /// Adds a job behind those that were started before. Returns its number.
     pub fn push(&mut self, job: Job) -> u64 {
-        self.release();
         self.started += 1;
+        self.open.insert(self.started);
         self.jobs.push_back((self.started, job));
         self.started
     }
 
-    /// Adds a transfer to those that are held. Returns its number.
-    pub fn hold(&mut self, transfer: Transfer, call: Call) -> u64 {
-        self.started += 1;
-        self.held_by.get_or_insert(call);
-        self.held.push(transfer);
-        self.started
-    }
-
-    /// Takes the transfers that are held, to run them with others in the calling thread. Their
-    /// numbers are done with `finish`.
-    pub fn take_held(&mut self) -> Vec<Transfer> {
-        std::mem::take(&mut self.held)
-    }
-
-    /// Hands held transfers to the thread. Returns whether there were any.
-    pub fn release(&mut self) -> bool {
-        let work = Work::Group(self.take_held());
-        let Some(call) = self.held_by.take() else {
-            return false;
-        };
-        self.jobs.push_back((self.started, Job { work, call }));
-        true
-    }
-
-    /// Whether nothing is left but held transfers.
+    /// Whether nothing is left.
     pub fn is_idle(&self) -> bool {
-        self.done + self.held.len() as u64 == self.started
+        self.open.is_empty()
     }
 
-    /// Marks all up to a number as done.
-    pub fn finish(&mut self, last: u64, fault: Option<&Fault>) {
-        if let Some(fault) = fault {
-            for number in self.done + 1..=last {
-                self.faults.insert(number, fault.clone());
-            }
+    /// Marks a job as done.
+    pub fn finish(&mut self, number: u64, fault: Option<&Fault>) {
+        if self.open.remove(&number)
+            && let Some(fault) = fault
+        {
+            self.faults.insert(number, fault.clone());
         }
-        self.done = last;
-        self.is_running = false;
     }
 
     /// The last number given out.
@@ -134,40 +104,52 @@ impl Queue {
 
     /// How a job ended, if it is done; its error is returned once.
     pub fn ended(&mut self, number: u64) -> Option<Result<(), Fault>> {
-        (self.done >= number).then(|| match self.faults.remove(&number) {
+        (!self.open.contains(&number)).then(|| match self.faults.remove(&number) {
             Some(fault) => Err(fault),
             None => Ok(()),
         })
     }
 
-    /// Takes the next job up to this number, with its last number, unless a thread runs one.
-    pub fn take(&mut self, most: u64) -> Option<(u64, Job)> {
-        let is_next = self.jobs.front().is_some_and(|(last, _)| *last <= most);
-        if self.is_running || !is_next {
+    /// Takes the next job, with its number, if it is a group of transfers, and no other thread runs
+    /// anything. `own` says that what runs is the caller's.
+    pub fn pop_group(&mut self, own: bool) -> Option<(u64, Vec<Transfer>, Call)> {
+        let is_group = |(_, job): &(u64, Job)| matches!(job.work, Work::Group(_));
+        if self.is_running && !own || !self.jobs.front().is_some_and(is_group) {
+            return None;
+        }
+        self.is_running = true;
+        match self.jobs.pop_front()? {
+            (
+                number,
+                Job {
+                    work: Work::Group(transfers),
+                    call,
+                },
+            ) => Some((number, transfers, call)),
+            _ => None,
+        }
+    }
+
+    /// Whether a job can begin.
+    pub fn has_next(&self) -> bool {
+        !self.is_running && !self.jobs.is_empty()
+    }
+
+    /// Takes the next job up to this number, if it is a collective and no thread runs anything.
+    pub fn take_collective(&mut self, most: u64) -> Option<(u64, Job)> {
+        let is_next =
+            |(number, job): &(u64, Job)| *number <= most && matches!(job.work, Work::Collective(_));
+        if self.is_running || !self.jobs.front().is_some_and(is_next) {
             return None;
         }
         self.is_running = true;
         self.jobs.pop_front()
-    }
-
-    /// Whether a job is among the transfers that are held.
-    pub fn is_held(&self, number: u64) -> bool {
-        number > self.started - self.held.len() as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn transfer() -> Transfer {
-        Transfer {
-            memory: std::ptr::null_mut(),
-            bytes: 0,
-            peer: 0,
-            sends: true,
-        }
-    }
 
     fn call() -> Call {
         Call {
@@ -177,49 +159,47 @@ mod tests {
     }
 
     #[test]
-    fn held_transfers_run_before_what_starts_later() {
+    fn jobs_end_in_any_order_and_an_error_is_told_once() {
         let mut queue = Queue::default();
-        let (first, second) = (
-            queue.hold(transfer(), call()),
-            queue.hold(transfer(), call()),
-        );
-        assert!(queue.is_idle() && queue.is_held(first));
-        let third = queue.push(Job {
-            work: Work::Group(Vec::new()),
-            call: call(),
-        });
-        assert_eq!((first, second, third), (1, 2, 3));
-        assert!(!queue.is_idle() && !queue.is_held(second));
-        let lasts: Vec<u64> = queue.jobs.iter().map(|(last, _)| *last).collect();
-        assert_eq!(lasts, [2, 3]);
-    }
-
-    #[test]
-    fn one_thread_at_a_time_takes_a_job() {
-        let mut queue = Queue::default();
-        let job = || Job {
+        let group = || Job {
             work: Work::Group(Vec::new()),
             call: call(),
         };
-        let (first, second) = (queue.push(job()), queue.push(job()));
-        assert!(queue.take(0).is_none());
-        assert_eq!(queue.take(second).map(|(last, _)| last), Some(first));
-        assert!(queue.take(second).is_none());
-        queue.finish(first, None);
-        assert!(queue.take(first).is_none());
-        assert!(queue.take(u64::MAX).is_some());
+        let numbers = [
+            queue.push(group()),
+            queue.push(group()),
+            queue.push(group()),
+        ];
+        assert_eq!(numbers, [1, 2, 3]);
+        assert_eq!(queue.pop_group(false).map(|it| it.0), Some(1));
+        queue.finish(3, Some(&Fault::invalid("wrong")));
+        assert!(queue.ended(1).is_none() && queue.ended(2).is_none());
+        assert!(queue.ended(3).is_some_and(|it| it.is_err()));
+        assert!(queue.ended(3).is_some_and(|it| it.is_ok()));
+        queue.finish(1, None);
+        assert!(!queue.is_idle());
+        queue.finish(2, None);
+        assert!(queue.is_idle());
     }
 
     #[test]
-    fn an_error_reaches_each_job_of_a_group_once() {
+    fn one_thread_at_a_time_takes_what_it_runs() {
         let mut queue = Queue::default();
-        queue.hold(transfer(), call());
-        queue.hold(transfer(), call());
-        assert!(queue.release());
-        assert!(queue.ended(1).is_none());
-        queue.finish(2, Some(&Fault::invalid("wrong")));
-        assert!(queue.ended(1).is_some_and(|it| it.is_err()));
-        assert!(queue.ended(1).is_some_and(|it| it.is_ok()));
-        assert!(queue.ended(2).is_some_and(|it| it.is_err()));
+        let group = Job {
+            work: Work::Group(Vec::new()),
+            call: call(),
+        };
+        queue.push(group);
+        assert!(queue.take_collective(u64::MAX).is_none());
+        assert!(queue.pop_group(false).is_some());
+        let group = Job {
+            work: Work::Group(Vec::new()),
+            call: call(),
+        };
+        queue.push(group);
+        assert!(!queue.has_next() && queue.pop_group(false).is_none());
+        assert!(queue.pop_group(true).is_some());
+        queue.is_running = false;
+        assert!(queue.pop_group(true).is_none());
     }
 }

@@ -84,6 +84,35 @@ pub trait Backend: Send + 'static {
     /// The backend does not support this reduction of this type.
     fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<Self::Program, Error>;
 
+    /// Begins a program, which [`Self::run_some`] runs.
+    fn begin(&mut self, part: &mut Part<'_, Self::Program>) {
+        let _ = part;
+    }
+
+    /// Whether a program that was begun has ended.
+    fn has_ended(&self, program: &Self::Program) -> bool {
+        let _ = program;
+        false
+    }
+
+    /// Runs programs that were begun until one has ended or `stop` returns `true`.
+    ///
+    /// # Errors
+    /// The supervisor ended a wait, or the backend cannot stop in between.
+    fn run_some(
+        &mut self,
+        parts: &mut [Part<'_, Self::Program>],
+        context: &mut LaunchContext<'_>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Error> {
+        let _ = (parts, stop);
+        Err(Error::Unsupported {
+            collective: Collective::SendRecv,
+            ranks: context.supervisor.ranks(),
+            why: format!("the {} backend runs closed groups only", self.name()),
+        })
+    }
+
     /// Runs programs together, each with its memory, until all have ended.
     ///
     /// # Errors

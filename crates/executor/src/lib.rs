@@ -44,7 +44,7 @@
 //!
 //! These ranks are threads. Ranks that are processes join through `Hosts` of the crate `net`.
 //!
-//! In reading order: `communicator`, `collectives`, `group`, `background`, `request`, `engine`,
+//! In reading order: `communicator`, `collectives`, `group`, `open_group`, `background`, `request`, `engine`,
 //! [`backend`], [`memory`], [`registered`], `callers_memory`, [`connections`], [`transport`],
 //! [`network`], [`supervisor`], [`interrupt`], [`bootstrap`], [`check`], [`suite`], [`error`].
 
@@ -65,6 +65,7 @@ pub mod interrupt;
 pub mod memory;
 pub mod network;
 mod offered;
+mod open_group;
 mod operation;
 mod programs;
 pub mod registered;
@@ -87,8 +88,10 @@ pub use error::{Error, Failure, Waiting};
 pub use group::Group;
 pub use memory::Memory;
 pub use network::{HandedOver, Network, Progress, Route, TakenOver};
+pub use open_group::OpenGroup;
 pub use operation::Operation;
 pub use program::{Collective, Reduction};
 pub use request::{Choice, Request};
 pub use settings::Settings;
+pub use shared_memory::Bell;
 pub use transport::Transport;

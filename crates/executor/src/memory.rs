@@ -44,6 +44,14 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// The same memory for a shorter time.
+    pub(crate) const fn lend(&mut self) -> Memory<'_> {
+        Memory {
+            borrow: PhantomData,
+            ..*self
+        }
+    }
+
     /// Two ranges of elements of one buffer, which may overlap.
     ///
     /// # Panics

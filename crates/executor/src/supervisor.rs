@@ -70,6 +70,11 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Ranks of the communicator.
+    pub fn ranks(&self) -> u32 {
+        self.bootstrap.ranks()
+    }
+
     /// Lets other threads run, for a backend that waits by itself.
     pub fn yielder(&self) -> &Yielder {
         self.waiter.yielder()

@@ -56,6 +56,10 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
         })
     }
 
+    fn has_offer(&mut self, from: u32, name: &str) -> Result<bool, Error> {
+        self.hosts.has_offer(from, name)
+    }
+
     fn gather(&mut self, name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
         let mut offers = self.hosts.gather(name, own, longest)?;
         for (peer, offer) in (0..).zip(&mut offers) {

@@ -1,6 +1,6 @@
 //! Communicators: addresses and numbers become collectives.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -69,7 +69,7 @@ struct Inner {
     /// Requests that ran before, so that all ranks are connected for them.
     seen: Mutex<HashSet<(Collective, ElementType, u32, u64)>>,
     /// Objects that own memory which started work uses.
-    kept: Mutex<VecDeque<(Arc<Outcome>, Py<PyAny>)>>,
+    kept: Mutex<Vec<(Arc<Outcome>, Py<PyAny>)>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -77,15 +77,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
-    /// Forgets the memory of work that is done. To ask about transfers starts them, which only
-    /// collectives may do.
-    fn forget(&self, asks: bool) {
-        let mut kept = lock(&self.kept);
-        while let Some((outcome, _)) = kept.front()
-            && (outcome.is_known() || asks && outcome.wait(Some(Duration::ZERO)).is_some())
-        {
-            kept.pop_front();
-        }
+    /// Forgets the memory of work that is done.
+    fn forget_done(&self) {
+        lock(&self.kept).retain(|(outcome, _)| outcome.wait(Some(Duration::ZERO)).is_none());
     }
 
     /// Whether a request ran before, so that running it needs no new connections.
@@ -176,7 +170,7 @@ impl Comm {
         launches: &[Launch],
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
-        inner.forget(true);
+        inner.forget_done();
         let numbers = launches.iter().map(|it| inner.comm.start(*it));
         let numbers: Result<Vec<u64>, Fault> = numbers.collect();
         let numbers = numbers.map_err(exception)?;
@@ -189,7 +183,7 @@ impl Comm {
     fn kept(inner: &Arc<Inner>, numbers: Vec<u64>, keep: Option<Py<PyAny>>) -> Work {
         let work = Work::new(&inner.comm, &inner.notifier, numbers);
         if let Some(keep) = keep {
-            lock(&inner.kept).push_back((Arc::clone(&work.outcome), keep));
+            lock(&inner.kept).push((Arc::clone(&work.outcome), keep));
         }
         work
     }
@@ -199,7 +193,7 @@ impl Comm {
         transfers: Vec<TransferNumbers>,
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
-        inner.forget(false);
+        inner.forget_done();
         let transfers = transfers.into_iter().map(transfer);
         let numbers = transfers.map(|it| inner.comm.start_transfer(it));
         let numbers: Result<Vec<u64>, Fault> = numbers.collect();
@@ -293,7 +287,7 @@ impl Comm {
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
         let inner = self.open()?;
-        inner.forget(true);
+        inner.forget_done();
         let transfers = transfers.into_iter().map(transfer).collect();
         let number = inner.comm.start_group(transfers).map_err(exception)?;
         Ok(Self::kept(&inner, vec![number], keep))

@@ -68,12 +68,6 @@ impl Outcome {
         done
     }
 
-    /// Whether somebody has learned that it is done. Unlike waiting, this starts no transfers.
-    pub fn is_known(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(*state, State::Done(_))
-    }
-
     /// Asks the communicator about each number.
     fn ask(&self, left: impl Fn() -> Option<Duration>) -> Option<Result<(), Fault>> {
         let Some(comm) = self.comm.upgrade() else {

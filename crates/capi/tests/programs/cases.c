@@ -56,7 +56,10 @@ static void start_ranks(void) {
 }
 
 static topo_comm *join(uint32_t flags) {
+    char host[16];
+    snprintf(host, sizeof host, "host%u", rank / 2);
     topo_options options = {.bytes = sizeof options, .flags = flags, .join_timeout_ms = 20000};
+    if (getenv("TWO_RANKS_A_HOST")) options.host_id = host;
     topo_comm *comm;
     CHECK(topo_comm_init(&comm, &id, rank, ranks, &options));
     return comm;
@@ -327,6 +330,56 @@ static void unequal(void) {
     CHECK(topo_comm_destroy(comm));
 }
 
+/* Transfers that were started run whatever the caller does, in any order of peers. */
+static void unordered(void) {
+    topo_comm *first = join(0), *second;
+    CHECK(topo_comm_split(first, 0, (int32_t)rank, &second));
+    enum { N = 1 << 20, SMALL = 100 };
+    uint32_t next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    float *in = malloc(sizeof *in * N), *out = calloc(N, sizeof *out), one = 1;
+    for (int i = 0; i < N; i++) in[i] = (float)rank;
+    /* Nobody waits for the send: the receiver, and then a barrier of another communicator, do. */
+    uint64_t send, receive;
+    CHECK(topo_start_send(first, in, N, TOPO_F32, next, &send));
+    CHECK(topo_receive(first, out, N, TOPO_F32, before));
+    EXPECT(out[0] == (float)before && out[N - 1] == (float)before);
+    CHECK(topo_run(second, TOPO_ALL_REDUCE, &one, &one, 1, TOPO_F32, TOPO_SUM, 0));
+    CHECK(topo_wait(first, send));
+    if (rank == 0) CHECK(topo_start_send(first, in, N, TOPO_F32, 1, &send));
+    if (rank == 1) CHECK(topo_receive(first, out, N, TOPO_F32, 0));
+    CHECK(topo_run(second, TOPO_ALL_REDUCE, &one, &one, 1, TOPO_F32, TOPO_SUM, 0));
+    if (rank == 0) CHECK(topo_wait(first, send));
+    /* A receive that waits while later ones are done. */
+    usleep(1000 * rank);
+    if (ranks > 2) CHECK(topo_start_receive(first, out, N, TOPO_F32, next, &receive));
+    uint64_t works[2][SMALL];
+    uint32_t sent[SMALL], received[SMALL];
+    for (uint32_t i = 0; i < SMALL; i++) {
+        sent[i] = 1000 * rank + i;
+        CHECK(topo_start_send(first, &sent[i], 1, TOPO_U32, next, &works[0][i]));
+    }
+    for (int i = 0; i < SMALL; i++)
+        CHECK(topo_start_receive(first, &received[i], 1, TOPO_U32, before, &works[1][i]));
+    for (int i = SMALL - 1; i >= 0; i--) {
+        CHECK(topo_wait(first, works[1][i]));
+        EXPECT(received[i] == 1000 * before + (uint32_t)i);
+        CHECK(topo_wait(first, works[0][i]));
+    }
+    if (ranks > 2) {
+        CHECK(topo_send(first, in, N, TOPO_F32, before));
+        CHECK(topo_wait(first, receive));
+        EXPECT(out[N - 1] == (float)next);
+    }
+    /* To itself, and without another end. */
+    CHECK(topo_start_send(first, in, 10, TOPO_F32, rank, &send));
+    CHECK(topo_receive(first, out, 10, TOPO_F32, rank));
+    CHECK(topo_wait(first, send));
+    EXPECT(out[9] == (float)rank);
+    CHECK(topo_start_send(second, in, 10, TOPO_F32, rank, &send));
+    CHECK(topo_comm_destroy(first));
+    CHECK(topo_comm_destroy(second));
+}
+
 struct member {
     topo_comm *comm;
     int ended;
@@ -396,7 +449,7 @@ int main(int count, char **arguments) {
                  {"killed", killed},           {"leaves", leaves},       {"forks", forks},
                  {"busy", busy},               {"disagrees", disagrees},
                  {"unequal", unequal},     {"several", several},
-                 {"timeouts", timeouts}};
+                 {"timeouts", timeouts},   {"unordered", unordered}};
     EXPECT(count == 3);
     ranks = (uint32_t)atoi(arguments[2]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

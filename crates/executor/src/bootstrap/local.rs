@@ -139,6 +139,19 @@ impl Bootstrap for Local {
         }
     }
 
+    fn has_offer(&mut self, from: u32, name: &str) -> Result<bool, Error> {
+        let rank = self.rank;
+        let offers = self.meeting.tables[from as usize].lock();
+        if offers.by_name.contains_key(name) {
+            return Ok(true);
+        }
+        let failure = self.meeting.failure().clone();
+        match failure.or_else(|| departure(from, &offers)) {
+            Some(failure) => Err(Error::Aborted { rank, failure }),
+            None => Ok(false),
+        }
+    }
+
     fn fail(&mut self, failure: &Failure) {
         self.meeting
             .failure()

@@ -115,6 +115,12 @@ pub trait Bootstrap: Send {
         let _ = offers;
     }
 
+    /// Whether [`Self::fetch`] would not wait for this offer.
+    ///
+    /// # Errors
+    /// A rank failed or left.
+    fn has_offer(&mut self, from: u32, name: &str) -> Result<bool, Error>;
+
     /// The offers of all ranks under one name, in rank order. All ranks call it together, after
     /// they published `own` under that name.
     ///

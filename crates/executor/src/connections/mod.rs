@@ -322,6 +322,32 @@ impl Connections {
         })
     }
 
+    /// Whether [`Self::wire`] would not wait for a peer.
+    ///
+    /// # Errors
+    /// A peer failed or left.
+    pub fn is_offered(
+        &self,
+        bootstrap: &mut dyn Bootstrap,
+        protocol: Protocol,
+        slot_bytes: u32,
+        bound: &program::BoundProgram,
+    ) -> Result<bool, Error> {
+        for connection in &bound.sends {
+            let end = End {
+                connection: *connection,
+                kind: Kind::Slots(protocol, slot_bytes),
+                incoming: false,
+            };
+            let made = self.known.contains_key(&end) || self.is_remote(&end);
+            let peer = connection.peer;
+            if !made && !bootstrap.has_offer(peer, &name(self.rank, peer, &end))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Makes and offers the memory of incoming connections.
     fn make_incoming(&mut self, bootstrap: &mut dyn Bootstrap, new: &[End]) -> Result<(), Error> {
         if new.is_empty() {

@@ -74,6 +74,7 @@ impl Met<'_> {
             nics: nics.into(),
             service: Some(service),
             asked: HashMap::new(),
+            arrived: HashMap::new(),
             planned: self.planned.clone(),
             bell,
             alarms,

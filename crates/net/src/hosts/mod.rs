@@ -59,6 +59,8 @@ pub struct Hosts {
     service: Option<Service>,
     /// Tickets of offers that were asked for and not fetched yet, by rank and name.
     asked: HashMap<(u32, String), u32>,
+    /// Offers that came and were not fetched yet.
+    arrived: HashMap<(u32, String), Vec<u8>>,
     planned: Planned,
     bell: Bell,
     alarms: Arc<[OwnedFd]>,
@@ -417,18 +419,41 @@ impl Bootstrap for Hosts {
     }
 
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
-        let service = self.service()?;
-        let asked = self.asked.get(&(from, name.to_owned())).copied();
-        let value = match asked {
-            Some(ticket) => service.answer(ticket, from, name, longest),
-            None => service.fetch(from, name, longest),
+        let place = (from, name.to_owned());
+        let value = match self.arrived.remove(&place) {
+            Some(value) => value,
+            None => {
+                let service = self.service()?;
+                let value = match self.asked.get(&place) {
+                    Some(ticket) => service.answer(*ticket, from, name, longest),
+                    None => service.fetch(from, name, longest),
+                };
+                self.asked.remove(&place);
+                value.map_err(|error| of_service(self.rank, error))?
+            }
         };
-        self.asked.remove(&(from, name.to_owned()));
-        let value = value.map_err(|error| of_service(self.rank, error))?;
         Ok(Offer {
             text: String::from_utf8_lossy(&value).into_owned(),
             segment: None,
         })
+    }
+
+    fn has_offer(&mut self, from: u32, name: &str) -> Result<bool, Error> {
+        let place = (from, name.to_owned());
+        if self.arrived.contains_key(&place) {
+            return Ok(true);
+        }
+        self.prefetch(&[(from, name.to_owned())]);
+        let ticket = self.asked.get(&place).copied().unwrap_or_default();
+        match self.service()?.answer(ticket, from, name, Duration::ZERO) {
+            Ok(value) => {
+                self.asked.remove(&place);
+                self.arrived.insert(place, value);
+                Ok(true)
+            }
+            Err(bootstrap::socket::service::Error::NoOffer { .. }) => Ok(false),
+            Err(error) => Err(of_service(self.rank, error)),
+        }
     }
 
     /// Around the ring: with a question to each rank there would be a connection for each pair. The

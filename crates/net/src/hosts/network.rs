@@ -160,8 +160,11 @@ impl Hosts {
     pub(super) fn woken(&self, peer: u32) -> Option<Alarms> {
         let event = *self.sleepers.get(&peer)?;
         let near = |it: &&Transport| **it == Transport::Shm;
-        if self.transports[peer as usize] != Transport::Shm
-            || self.transports.iter().filter(near).count() > MOST_WOKEN
+        // A thread of this process wakes the one that sleeps.
+        let own = peer == self.rank;
+        if !own
+            && (self.transports[peer as usize] != Transport::Shm
+                || self.transports.iter().filter(near).count() > MOST_WOKEN)
         {
             return None;
         }

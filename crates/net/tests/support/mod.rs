@@ -115,6 +115,10 @@ impl Bootstrap for Counting {
         self.hosts.fetch(from, name, longest)
     }
 
+    fn has_offer(&mut self, from: u32, name: &str) -> Result<bool, Error> {
+        self.hosts.has_offer(from, name)
+    }
+
     fn gather(&mut self, name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
         self.hosts.gather(name, own, longest)
     }

@@ -1,11 +1,13 @@
 //! Launches: finds or prepares the program of a request, and runs it.
 
+mod advance;
+
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use program::{Channels, Collective, MessageSize, Reduction, Transfer};
+use program::{BoundProgram, Channels, Collective, MessageSize, Reduction, Transfer};
 use rustc_hash::{FxHashMap, FxHasher};
 use shared_memory::{ArenaBuffer, BufferTable, Descriptor, Waiter};
 
@@ -360,11 +362,15 @@ impl<B: Backend> Engine<B> {
         Ok(at)
     }
 
-    fn prepare(&mut self, request: &Request) -> Result<Prepared<B::Program>, Error> {
-        let choice = self.choice(request)?;
+    /// The program of a request for its message.
+    fn bind(
+        &mut self,
+        request: &Request,
+        choice: &Choice,
+    ) -> Result<(BoundProgram, MessageSize), Error> {
         let own = &mut self.own;
         let (rank, ranks) = (own.bootstrap.rank(), own.bootstrap.ranks());
-        let key = ProgramKey::of(request, &choice);
+        let key = ProgramKey::of(request, choice);
         let programs = own.programs.get(&key, &own.channels, rank)?;
         let message = MessageSize {
             count: request.count,
@@ -373,11 +379,18 @@ impl<B: Backend> Engine<B> {
             piece_bytes: choice.piece_bytes,
         };
         let bound = programs.bind(rank, &message)?;
-        let bound = if own.backend.multicasts() {
-            Cow::Borrowed(&bound)
-        } else {
-            bound.without_multicast(rank, ranks)
+        let replaced = match bound.without_multicast(rank, ranks) {
+            Cow::Owned(replaced) if !own.backend.multicasts() => Some(replaced),
+            _ => None,
         };
+        Ok((replaced.unwrap_or(bound), message))
+    }
+
+    fn prepare(&mut self, request: &Request) -> Result<Prepared<B::Program>, Error> {
+        let choice = self.choice(request)?;
+        let (bound, message) = self.bind(request, &choice)?;
+        let own = &mut self.own;
+        let (rank, ranks) = (own.bootstrap.rank(), own.bootstrap.ranks());
         let wired_by = own.backend.wire(&mut OwnWiring {
             collective: request.collective,
             bound: &bound,
@@ -393,10 +406,7 @@ impl<B: Backend> Engine<B> {
                 reserved.map_err(|source| self.memory(source))?;
                 let own = &mut self.own;
                 let bootstrap = own.bootstrap.as_mut();
-                let slot_bytes = match own.backend.shortens_slots() {
-                    true => slot_class(bound.most_slot_bytes, message.slot_bytes),
-                    false => message.slot_bytes,
-                };
+                let slot_bytes = slot_bytes(&own.backend, &bound, &message);
                 own.connections
                     .wire(bootstrap, choice.protocol, slot_bytes, &bound)?
             }
@@ -437,6 +447,14 @@ impl<B: Backend> Engine<B> {
         let error = give_up(self.own.bootstrap.as_mut(), error);
         self.failure = Some(error.failure(self.rank()));
         error
+    }
+}
+
+/// Data bytes of the slots of a program.
+fn slot_bytes<B: Backend>(backend: &B, bound: &BoundProgram, message: &MessageSize) -> u32 {
+    match backend.shortens_slots() {
+        true => slot_class(bound.most_slot_bytes, message.slot_bytes),
+        false => message.slot_bytes,
     }
 }
 

@@ -1,0 +1,188 @@
+//! What the threads of a communicator share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use backend_cpu::Cpu;
+use bootstrap::socket::service::Alarm;
+use executor::{Bell, Communicator};
+
+use crate::compare;
+use crate::error::{Code, Fault};
+use crate::queue::{Job, Queue, Transfer, Work};
+
+/// What the threads of a communicator share.
+pub struct Shared {
+    /// The own rank.
+    pub rank: u32,
+    /// Ranks.
+    pub ranks: u32,
+    /// Whether calls are compared before they run.
+    pub debug: bool,
+    /// The communicator.
+    pub communicator: Mutex<Communicator<Cpu>>,
+    /// What wakes the thread that runs transfers.
+    pub bell: Bell,
+    /// Whether transfers were started that the thread has not seen.
+    pub news: AtomicBool,
+    queue: Mutex<Queue>,
+    /// Something was started or is done.
+    pub changed: Condvar,
+    alarm: Alarm,
+    aborted: AtomicBool,
+}
+
+impl Shared {
+    /// What the threads of this communicator share. `alarm` makes its ranks fail.
+    pub fn new(
+        mut communicator: Communicator<Cpu>,
+        alarm: Alarm,
+        debug: bool,
+    ) -> Result<Self, Fault> {
+        Ok(Self {
+            rank: communicator.rank(),
+            ranks: communicator.ranks(),
+            debug,
+            bell: communicator.bell()?,
+            communicator: Mutex::new(communicator),
+            news: AtomicBool::new(false),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            alarm,
+            aborted: AtomicBool::new(false),
+        })
+    }
+
+    /// What was started.
+    pub fn queue(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    /// Sleeps until something was started or is done, or the time is over.
+    pub fn sleep<'a>(
+        &self,
+        queue: MutexGuard<'a, Queue>,
+        longest: Option<Duration>,
+    ) -> MutexGuard<'a, Queue> {
+        match longest {
+            Some(longest) => {
+                let woken = self.changed.wait_timeout(queue, longest);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let woken = self.changed.wait(queue);
+                woken.unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+    }
+
+    /// Waits until everything that was started is done.
+    pub fn await_idle<'a>(&self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        while !queue.is_idle() {
+            queue = self.sleep(queue, None);
+        }
+        queue
+    }
+
+    /// Tells the thread that something was started.
+    pub fn announce(&self) {
+        self.news.store(true, Ordering::Release);
+        self.bell.ring();
+        self.changed.notify_all();
+    }
+
+    /// Waits for a job until it is done or the time is over. `None` has no limit.
+    pub fn await_job(&self, number: u64, longest: Option<Duration>) -> Result<Code, Fault> {
+        let until = longest.map(|it| Instant::now() + it);
+        let mut queue = self.queue();
+        if number == 0 || number > queue.last() {
+            return Err(Fault::invalid(format!(
+                "work {number} was not started by this communicator"
+            )));
+        }
+        loop {
+            if let Some(ended) = queue.ended(number) {
+                return ended.map(|()| Code::Ok);
+            }
+            let left = until.map(|it| it.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|it| it.is_zero()) {
+                return Ok(Code::Pending);
+            }
+            queue = self.sleep(queue, left);
+        }
+    }
+
+    /// Runs a job. After an error other than of its arguments the communicator has failed, and the
+    /// others know.
+    pub fn run(&self, job: &Job) -> Result<(), Fault> {
+        self.with_communicator(|communicator| self.execute(communicator, job))
+    }
+
+    /// Lends the communicator, and catches panics.
+    pub fn with_communicator<R>(
+        &self,
+        body: impl FnOnce(&mut Communicator<Cpu>) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        if self.aborted.load(Ordering::Acquire) {
+            return Err(Fault::new(
+                Code::Failed,
+                "the communicator was aborted; destroy it and make a new one",
+            ));
+        }
+        let mut communicator = lock(&self.communicator);
+        let done = catch_unwind(AssertUnwindSafe(|| body(&mut communicator)));
+        done.unwrap_or_else(|panic| {
+            let fault = Fault::panicked(&*panic);
+            self.abort(&fault.text);
+            Err(fault)
+        })
+    }
+
+    fn execute(&self, communicator: &mut Communicator<Cpu>, job: &Job) -> Result<(), Fault> {
+        communicator.set_longest_wait(job.call.longest)?;
+        match &job.work {
+            Work::Collective(launch) => {
+                if self.debug {
+                    compare::all(communicator, &launch.request, &job.call.place)?;
+                }
+                Ok(communicator.run(&launch.request, launch.memory(), 0)?)
+            }
+            Work::Group(transfers) => {
+                let mut group = communicator.group_start();
+                for transfer in transfers {
+                    let Transfer {
+                        bytes, peer, sends, ..
+                    } = *transfer;
+                    let memory = match bytes {
+                        0 => std::ptr::NonNull::dangling().as_ptr(),
+                        _ => transfer.memory,
+                    };
+                    if sends {
+                        // SAFETY: the caller lends the memory until the transfer is done.
+                        let memory = unsafe { std::slice::from_raw_parts(memory, bytes) };
+                        group.send::<u8>(memory, peer)?;
+                    } else {
+                        // SAFETY: as above, and for it alone.
+                        let memory = unsafe { std::slice::from_raw_parts_mut(memory, bytes) };
+                        group.receive::<u8>(memory, peer)?;
+                    }
+                }
+                Ok(group.group_end()?)
+            }
+        }
+    }
+
+    /// Makes the communicator fail on all ranks.
+    pub fn abort(&self, why: &str) {
+        self.aborted.store(true, Ordering::Release);
+        let failure = bootstrap::Failure::new(self.rank, why.to_owned());
+        self.alarm.fail(failure);
+    }
+}
+
+/// Locks, also after a panic: what is inside is checked where it is used.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
