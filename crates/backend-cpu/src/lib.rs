@@ -13,8 +13,8 @@
 //! # Ok::<(), executor::Error>(())
 //! ```
 //!
-//! In reading order: [`reduce`], `program`, `bases`, `interpret`, `remote`, [`profile`], `work`,
-//! [`model`], `fit`, [`choose`].
+//! In reading order: [`reduce`], `program`, `bases`, `interpret`, `wires`, `remote`, [`profile`],
+//! `work`, [`model`], `fit`, [`choose`].
 
 mod bases;
 pub mod choose;
@@ -25,6 +25,7 @@ pub mod profile;
 mod program;
 pub mod reduce;
 mod remote;
+mod wires;
 mod work;
 
 use std::sync::Arc;

@@ -44,9 +44,10 @@
 //!
 //! These ranks are threads. Ranks that are processes join through `Hosts` of the crate `net`.
 //!
-//! In reading order: `communicator`, `collectives`, `group`, `open_group`, `background`, `request`, `engine`,
-//! [`backend`], [`memory`], [`registered`], `callers_memory`, [`connections`], [`transport`],
-//! [`network`], [`supervisor`], [`interrupt`], [`bootstrap`], [`check`], [`suite`], [`error`].
+//! In reading order: `communicator`, `collectives`, `group`, `open_group`, `background`,
+//! `request`, `engine`, [`backend`], [`memory`], [`registered`], `callers_memory`,
+//! [`connections`], [`transport`], [`network`], [`supervisor`], [`interrupt`], [`bootstrap`],
+//! [`check`], [`suite`], [`error`].
 
 pub mod backend;
 mod background;

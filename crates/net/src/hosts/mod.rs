@@ -3,6 +3,7 @@
 mod crowd;
 mod met;
 mod network;
+mod offers;
 mod options;
 
 use std::collections::HashMap;
@@ -404,13 +405,7 @@ impl Bootstrap for Hosts {
     }
 
     fn prefetch(&mut self, offers: &[(u32, String)]) {
-        let Some(service) = &self.service else {
-            return;
-        };
-        for (from, name) in offers {
-            let asked = self.asked.entry((*from, name.clone()));
-            asked.or_insert_with(|| service.ask(*from, name));
-        }
+        self.ask_for(offers);
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
@@ -419,41 +414,11 @@ impl Bootstrap for Hosts {
     }
 
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
-        let place = (from, name.to_owned());
-        let value = match self.arrived.remove(&place) {
-            Some(value) => value,
-            None => {
-                let service = self.service()?;
-                let value = match self.asked.get(&place) {
-                    Some(ticket) => service.answer(*ticket, from, name, longest),
-                    None => service.fetch(from, name, longest),
-                };
-                self.asked.remove(&place);
-                value.map_err(|error| of_service(self.rank, error))?
-            }
-        };
-        Ok(Offer {
-            text: String::from_utf8_lossy(&value).into_owned(),
-            segment: None,
-        })
+        self.await_offer(from, name, longest)
     }
 
     fn has_offer(&mut self, from: u32, name: &str) -> Result<bool, Error> {
-        let place = (from, name.to_owned());
-        if self.arrived.contains_key(&place) {
-            return Ok(true);
-        }
-        self.prefetch(&[(from, name.to_owned())]);
-        let ticket = self.asked.get(&place).copied().unwrap_or_default();
-        match self.service()?.answer(ticket, from, name, Duration::ZERO) {
-            Ok(value) => {
-                self.asked.remove(&place);
-                self.arrived.insert(place, value);
-                Ok(true)
-            }
-            Err(bootstrap::socket::service::Error::NoOffer { .. }) => Ok(false),
-            Err(error) => Err(of_service(self.rank, error)),
-        }
+        self.look_for_offer(from, name)
     }
 
     /// Around the ring: with a question to each rank there would be a connection for each pair. The
