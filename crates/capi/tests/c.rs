@@ -61,7 +61,9 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
 
 /// Runs a command, and ends it when the time is over.
 fn finish(command: &mut Command) -> Output {
+    // Cargo puts a folder there that may hold an older library.
     let child = command
+        .env_remove("LD_LIBRARY_PATH")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
@@ -120,6 +122,7 @@ fn the_mpi_example_runs() {
     let ended = Command::new("timeout")
         .args(["60", starter, "--map-by", ":OVERSUBSCRIBE", "-n", "4"])
         .arg(&program)
+        .env_remove("LD_LIBRARY_PATH")
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .output()

@@ -7,8 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::drive::{Drive, StateMachine};
 use super::process_exchange::ProcessExchange;
@@ -53,7 +52,7 @@ pub struct Shared {
     pub first: u32,
     state: Mutex<State>,
     pub changed: Condvar,
-    /// A byte written to it wakes the thread.
+    /// Wakes the thread.
     wake: OwnedFd,
 }
 
@@ -65,7 +64,9 @@ impl Shared {
         width: u32,
         drives: Vec<Drive>,
     ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
-        let (woken, wake) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // No pipe: writing to one whose other end is closed raises a signal.
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let woken = wake.try_clone()?;
         let shared = Arc::new(Self {
             width,
             first: rank,
@@ -93,8 +94,7 @@ impl Shared {
 
     pub fn command(&self, command: Command) {
         self.lock().commands.push(command);
-        // A full pipe wakes as well.
-        let _ = rustix::io::write(&self.wake, &[1]);
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 }
 

@@ -1,8 +1,10 @@
 //! Byte streams: sockets, or in tests streams with faults.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read};
 use std::net::TcpStream;
 use std::sync::Arc;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 /// A stream of bytes that does not block.
 pub trait Pipe: Send {
@@ -25,7 +27,10 @@ pub trait Pipe: Send {
 
 impl Pipe for Arc<TcpStream> {
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&**self).write_vectored(pieces)
+        // Not `write_vectored`: in a program that does not ignore the signal, it would end the
+        // program when the other side is gone.
+        let mut nothing = SendAncillaryBuffer::default();
+        Ok(sendmsg(&**self, pieces, &mut nothing, SendFlags::NOSIGNAL)?)
     }
 
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
