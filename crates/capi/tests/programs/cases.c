@@ -408,6 +408,8 @@ static void several(void) {
             pthread_join(threads[i], NULL);
             EXPECT(members[i].ended == TOPO_OK);
         }
+        double met = 1;
+        CHECK(topo_run(first, TOPO_ALL_REDUCE, &met, &met, 1, TOPO_F64, TOPO_SUM, 0));
         if (round == 0) {
             if (rank == 0) CHECK(topo_comm_abort(members[1].comm));
             double value = 1;
