@@ -1,9 +1,13 @@
 //! Each function of the driver fails once: the run ends with a sentence, or does without it.
 
+use std::os::unix::process::ExitStatusExt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::machine::Phantom;
+
+/// The signal of an access to memory that is not mapped.
+const SIGSEGV: i32 = 11;
 
 /// CUDA's error of a function that gets something: no memory. Else an unknown error.
 fn error_of(function: &str) -> u32 {
@@ -51,6 +55,11 @@ fn problem(machine: &str, arguments: &str, function: &str, error: u32) -> Option
         _ if errors.contains("panicked") => "it panicked",
         Some(0) => return leaked.filter(|_| !ends(function)).cloned(),
         Some(2) if said => return leaked.filter(|_| !ends(function)).cloned(),
+        // Nobody waited, so a kernel may still run when the rank gives its memory back. A GPU
+        // writes to pages that stay pinned; a thread of the phantom faults.
+        None if function.contains("Synchronize") && output.status.signal() == Some(SIGSEGV) => {
+            return None;
+        }
         _ => "it did not end with a sentence",
     };
     Some(format!("{wrong}: {}: {errors}", output.status))
