@@ -8,7 +8,7 @@ use program::Protocol;
 use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
 
 use crate::bases::{Launch, PeerBases, refused_by};
-use crate::program::CpuProgram;
+use crate::program::{CpuLane, CpuProgram};
 use crate::wires::Wired;
 
 /// Prepares a launch.
@@ -18,30 +18,43 @@ pub fn begin(part: &mut Part<'_, CpuProgram>) {
     part.program.begin(input, output, part.scratch, part.scalar);
 }
 
-/// Runs programs that were begun until one has ended or `stop` returns `true`.
+/// Runs programs that were begun until one has ended or `stop` returns `true`. Returns whether any
+/// step was run.
 pub fn run_some(
     parts: &mut [Part<'_, CpuProgram>],
     context: &mut LaunchContext<'_>,
     stop: &mut dyn FnMut() -> bool,
-) -> Result<(), Error> {
-    let mut spins = 0;
+) -> Result<bool, Error> {
+    let (mut spins, mut progress) = (0, false);
     loop {
         let launch = Launch::of(context);
         let pass = pass_all(parts, context.connections, launch);
         let pass = pass.map_err(|fault| context.supervisor.fault(*fault))?;
+        progress |= pass != Pass::Stuck;
         if has_ended(parts) || stop() {
-            return Ok(());
+            return Ok(progress);
         }
         match pass {
             Pass::Stuck if spins >= context.spins => {
-                wait(parts, context, &mut |parts| has_ended(parts) || stop())?;
+                let mut stopped = false;
+                wait(parts, context, &mut |parts| {
+                    stopped = has_ended(parts) || stop();
+                    stopped
+                })?;
+                if !stopped {
+                    progress = true;
+                    context.supervisor.restart();
+                }
                 spins = 0;
             }
             Pass::Stuck => {
                 spins += 1;
                 std::hint::spin_loop();
             }
-            Pass::Done | Pass::Progress => spins = 0,
+            Pass::Done | Pass::Progress => {
+                spins = 0;
+                context.supervisor.restart();
+            }
         }
     }
 }
@@ -132,7 +145,10 @@ impl Unmet {
     fn of(parts: &[Part<'_, CpuProgram>], connections: &mut Connections) -> Self {
         let (mut first, mut remote, mut local) = (None, false, false);
         let mut add = |waiting: Waiting, is_remote: bool| {
-            first.get_or_insert(waiting);
+            // That a certain rank left ends the wait, so it is the better reason.
+            if matches!(first, None | Some(Waiting::AnyMessage)) {
+                first = Some(waiting);
+            }
             (remote, local) = (remote || is_remote, local || !is_remote);
         };
         for part in parts {
@@ -165,6 +181,12 @@ fn unmet_of<P: Wired>(
     connections: &mut Connections,
     add: &mut impl FnMut(Waiting, bool),
 ) {
+    if program.listening.is_some() {
+        let first = program.lanes.iter().filter_map(CpuLane::first).next();
+        let waiting = first.and_then(|at| program.steps[at].waiting.first());
+        let is_remote = waiting.is_some_and(|it| connections.ends_remotely(*it));
+        return add(Waiting::AnyMessage, is_remote);
+    }
     for lane in program.lanes.iter().filter(|lane| !lane.is_done()) {
         let step = &program.steps[lane.at as usize];
         let mut wires = P::ends(connections);
@@ -185,6 +207,7 @@ fn pass_all(
     for part in parts {
         let program = &mut *part.program;
         let pass = match program.protocol {
+            _ if program.listening.is_some() => Ok(listen(program, connections)),
             Protocol::Simple => pass::<Simple>(program, connections, launch),
             Protocol::Ll => pass::<LowLatency>(program, connections, launch),
             Protocol::Ll128 => pass::<LowLatency128>(program, connections, launch),
@@ -196,6 +219,24 @@ fn pass_all(
         };
     }
     Ok(all)
+}
+
+/// Looks whether a program could begin.
+#[cold]
+fn listen(program: &mut CpuProgram, connections: &mut Connections) -> Pass {
+    let can_begin = match program.protocol {
+        Protocol::Simple => can_begin::<Simple>(program, connections),
+        Protocol::Ll => can_begin::<LowLatency>(program, connections),
+        Protocol::Ll128 => can_begin::<LowLatency128>(program, connections),
+    };
+    program.listening = Some(can_begin);
+    Pass::Stuck
+}
+
+fn can_begin<P: Wired>(program: &CpuProgram, connections: &mut Connections) -> bool {
+    let mut wires = P::ends(connections);
+    let mut first = program.lanes.iter().filter_map(CpuLane::first);
+    first.any(|at| wires.is_ready(&program.steps[at]))
 }
 
 /// Runs all ready steps of one program.

@@ -81,6 +81,10 @@ impl Backend for Cpu {
         interpret::begin(part);
     }
 
+    fn listen(&mut self, program: &mut CpuProgram) {
+        program.listening = Some(false);
+    }
+
     fn has_ended(&self, program: &CpuProgram) -> bool {
         program.has_ended()
     }
@@ -90,7 +94,7 @@ impl Backend for Cpu {
         parts: &mut [Part<'_, CpuProgram>],
         context: &mut LaunchContext<'_>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         interpret::run_some(parts, context, stop)
     }
 

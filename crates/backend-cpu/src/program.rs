@@ -104,6 +104,15 @@ impl CpuLane {
         self.turn = 0;
     }
 
+    /// The first step.
+    pub const fn first(&self) -> Option<usize> {
+        if self.begin < self.end {
+            Some(self.begin as usize)
+        } else {
+            None
+        }
+    }
+
     #[inline]
     pub const fn is_done(&self) -> bool {
         self.at == self.end
@@ -136,6 +145,8 @@ pub struct CpuProgram {
     /// Per peer: the launch in which its bases were looked up.
     pub known: Box<[u64]>,
     pub reduce: Reduce,
+    /// For a program that only listens: whether its first step could run.
+    pub listening: Option<bool>,
     order: Arithmetic,
 }
 
@@ -194,13 +205,15 @@ impl CpuProgram {
             extents,
             known: vec![0; bound.peers.len()].into(),
             reduce: arithmetic.reduce(),
+            listening: None,
             order: arithmetic,
         }
     }
 
-    /// Whether all lanes have ended.
+    /// Whether all lanes have ended, or the first could begin if this program only listens.
     pub fn has_ended(&self) -> bool {
-        self.lanes.iter().all(CpuLane::is_done)
+        let ended = || self.lanes.iter().all(CpuLane::is_done);
+        self.listening.unwrap_or_else(ended)
     }
 
     /// Prepares a launch.
@@ -209,6 +222,7 @@ impl CpuProgram {
         self.bases[0] = BufferBase::Local(input.cast_mut());
         self.bases[1] = BufferBase::Local(output);
         self.bases[2] = BufferBase::Local(scratch);
+        self.listening = None;
         for lane in &mut self.lanes {
             lane.restart();
         }

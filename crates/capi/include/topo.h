@@ -141,6 +141,11 @@ int topo_start(topo_comm *comm, int collective, const void *input, void *output,
 int topo_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to);
 int topo_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from);
 
+/* Receives the next message of any other rank, and stores that rank in *from, which may be NULL. It
+ * is as long as each message that may come, and of at least one byte. Receives that were called
+ * earlier come first. In a group, *from is stored when the group ends. */
+int topo_receive_any(topo_comm *comm, void *output, size_t count, int type, uint32_t *from);
+
 /* Starts a transfer, which runs in the background beside the others: no order of them, and no
  * waiting elsewhere, keeps one from running. Only a collective of the same communicator waits until
  * the transfers that were started before it are done. */
@@ -148,6 +153,8 @@ int topo_start_send(topo_comm *comm, const void *input, size_t count, int type, 
                     uint64_t *work);
 int topo_start_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from,
                        uint64_t *work);
+int topo_start_receive_any(topo_comm *comm, void *output, size_t count, int type, uint32_t *from,
+                           uint64_t *work);
 
 /* An all-to-all with counts for each rank: sent[i] elements for rank i, received[i] from it, one
  * block behind the other. Input and output must not overlap. */
@@ -188,6 +195,7 @@ int topo_free(topo_comm *comm, void *memory);
 #define topo_start(...) (topo_call_site(__FILE__, __LINE__), topo_start(__VA_ARGS__))
 #define topo_send(...) (topo_call_site(__FILE__, __LINE__), topo_send(__VA_ARGS__))
 #define topo_receive(...) (topo_call_site(__FILE__, __LINE__), topo_receive(__VA_ARGS__))
+#define topo_receive_any(...) (topo_call_site(__FILE__, __LINE__), topo_receive_any(__VA_ARGS__))
 #define topo_group_end(...) (topo_call_site(__FILE__, __LINE__), topo_group_end(__VA_ARGS__))
 #endif
 

@@ -1,8 +1,9 @@
 //! Sends, receives, groups of them, and the all-to-all that is one.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 
-use communicator::{Code, Comm, Exchange, Fault, Transfer, bytes};
+use communicator::{Code, Comm, End, Exchange, Fault, Transfer, bytes};
 
 use crate::ffi::{null, of, store};
 use crate::last::call;
@@ -22,7 +23,7 @@ pub unsafe extern "C" fn topo_send(
     to: u32,
 ) -> c_int {
     call(|| {
-        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
+        let transfer = transfer(input.cast_mut(), count, element, End::To(to))?;
         // SAFETY: the caller says that it is a communicator.
         unsafe { of(comm) }?.transfer(transfer)
     })
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn topo_receive(
     from: u32,
 ) -> c_int {
     call(|| {
-        let transfer = transfer(output, count, element, from, false)?;
+        let transfer = transfer(output, count, element, End::From(from))?;
         // SAFETY: the caller says that it is a communicator.
         unsafe { of(comm) }?.transfer(transfer)
     })
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn topo_start_send(
     work: *mut u64,
 ) -> c_int {
     call(|| {
-        let transfer = transfer(input.cast_mut(), count, element, to, true)?;
+        let transfer = transfer(input.cast_mut(), count, element, End::To(to))?;
         // SAFETY: the caller says that both are valid.
         unsafe { start_transfer(comm, transfer, work) }
     })
@@ -81,9 +82,50 @@ pub unsafe extern "C" fn topo_start_receive(
     work: *mut u64,
 ) -> c_int {
     call(|| {
-        let transfer = transfer(output, count, element, from, false)?;
+        let transfer = transfer(output, count, element, End::From(from))?;
         // SAFETY: the caller says that both are valid.
         unsafe { start_transfer(comm, transfer, work) }
+    })
+}
+
+/// Receives from the other rank whose message comes first, and stores its number.
+///
+/// # Safety
+/// As for [`topo_receive`]; `from` is null or writable as long.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_receive_any(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: *mut u32,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(output, count, element, End::FromAny)?;
+        let source = from;
+        // SAFETY: the caller says that it is a communicator.
+        unsafe { of(comm) }?.transfer(Transfer { source, ..transfer })
+    })
+}
+
+/// Starts to receive from the other rank whose message comes first.
+///
+/// # Safety
+/// As for [`topo_start_receive`]; `from` is null or writable as long.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_receive_any(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: *mut u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(output, count, element, End::FromAny)?;
+        let source = from;
+        // SAFETY: the caller says that both are valid.
+        unsafe { start_transfer(comm, Transfer { source, ..transfer }, work) }
     })
 }
 
@@ -188,18 +230,12 @@ unsafe fn exchange<'a>(
     Ok((comm, exchange.read(rank, ranks)?))
 }
 
-fn transfer(
-    memory: *mut c_void,
-    count: usize,
-    of: c_int,
-    peer: u32,
-    sends: bool,
-) -> Result<Transfer, Fault> {
+fn transfer(memory: *mut c_void, count: usize, of: c_int, end: End) -> Result<Transfer, Fault> {
     Ok(Transfer {
         memory: memory.cast(),
         bytes: bytes(count, numbers::element(of)?)?,
-        peer,
-        sends,
+        end,
+        source: null_mut(),
     })
 }
 

@@ -165,6 +165,8 @@ fn ranks_of_several_hosts() {
         "unordered",
         "several",
         "disagrees",
+        "anyone",
+        "lonely",
     ] {
         let mut command = Command::new(program);
         let command = command.args([name, "4"]).env("TWO_RANKS_A_HOST", "1");
@@ -172,6 +174,17 @@ fn ranks_of_several_hosts() {
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success(), "{name}: {said}");
     }
+}
+
+#[test]
+fn messages_of_any_rank_in_debug_mode() {
+    let Some((_, program)) = &*CASES else {
+        return;
+    };
+    let mut command = Command::new(program);
+    let ended = finish(command.args(["anyone", "4"]).env("DEBUG_RANKS", "1"));
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
 }
 
 macro_rules! cases {
@@ -183,7 +196,8 @@ macro_rules! cases {
     )* };
 }
 
-cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts unordered);
+cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts unordered
+       anyone lonely);
 
 /// The names that follow `begin` in a text.
 fn names(text: &str, begin: &str) -> BTreeSet<String> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use backend_cpu::Cpu;
 use bootstrap::UniqueId;
-use executor::{Buffer, Communicator, Settings};
+use executor::{Buffer, Communicator, End, Settings};
 use net::Hosts;
 
 use crate::call_site;
@@ -180,11 +180,12 @@ impl Comm {
     /// Runs transfers: here, or by the thread beside those that it runs.
     fn run_transfers(&self, _: &Calling<'_>, transfers: Vec<Transfer>) -> Result<Code, Fault> {
         let call = self.call();
+        let takes_any = transfers.iter().any(|it| it.end == End::FromAny);
         let work = Work::Group(transfers);
         let job = Job { work, call };
         let mut queue = self.shared.queue();
         // Debug mode adds to each transfer, so both ends run alike.
-        if queue.is_idle() && !self.shared.debug {
+        if queue.is_idle() && !self.shared.debug && !takes_any {
             drop(queue);
             return self.shared.run(&job).map(|()| Code::Ok);
         }
@@ -211,15 +212,24 @@ impl Comm {
     }
 
     fn check_peer(&self, transfer: &Transfer) -> Result<(), Fault> {
-        let (peer, ranks) = (transfer.peer, self.shared.ranks);
-        if peer >= ranks {
-            return Err(Fault::invalid(format!(
-                "rank {peer} does not exist: the communicator has {ranks} ranks, numbered from 0"
-            )));
-        }
+        let ranks = self.shared.ranks;
+        let other = match transfer.end {
+            End::To(peer) | End::From(peer) if peer >= ranks => {
+                return Err(Fault::invalid(format!(
+                    "rank {peer} does not exist: the communicator has {ranks} ranks, numbered from 0"
+                )));
+            }
+            End::To(peer) | End::From(peer) => format!("rank {peer}"),
+            End::FromAny if ranks == 1 || transfer.bytes == 0 => {
+                return Err(Fault::invalid(
+                    "a receive from any rank needs another rank, and at least one byte",
+                ));
+            }
+            End::FromAny => "any rank".to_owned(),
+        };
         if transfer.memory.is_null() && transfer.bytes > 0 {
             return Err(Fault::invalid(format!(
-                "the buffer of a transfer with rank {peer} is null, expected {} bytes",
+                "the buffer of a transfer with {other} is null, expected {} bytes",
                 transfer.bytes
             )));
         }

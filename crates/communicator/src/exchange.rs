@@ -1,5 +1,6 @@
 //! An all-to-all whose blocks have different lengths, as transfers of one group.
 
+use executor::End;
 use program::ElementType;
 
 use crate::error::Fault;
@@ -84,8 +85,12 @@ impl Exchange<'_> {
                 to.push(Transfer {
                     memory: memory.wrapping_add(at),
                     bytes: length,
-                    peer,
-                    sends,
+                    end: if sends {
+                        End::To(peer)
+                    } else {
+                        End::From(peer)
+                    },
+                    source: std::ptr::null_mut(),
                 });
             }
             let end = at.checked_add(length);
@@ -112,16 +117,16 @@ mod tests {
             element: ElementType::Bf16,
         };
         let transfers = good.read(1, 3).unwrap();
-        let shown: Vec<(u32, bool, usize, usize)> = transfers
+        let shown: Vec<(End, usize, usize)> = transfers
             .iter()
             .map(|it| {
                 let output = good.output.cast_const();
-                let start = if it.sends { good.input } else { output };
-                (it.peer, it.sends, it.memory.addr() - start.addr(), it.bytes)
+                let start = if it.sends() { good.input } else { output };
+                (it.end, it.memory.addr() - start.addr(), it.bytes)
             })
             .collect();
-        let sends = [(0, true, 0, 2), (1, true, 2, 4), (2, true, 6, 6)];
-        let receives = [(1, false, 0, 4), (2, false, 4, 4)];
+        let sends = [(End::To(0), 0, 2), (End::To(1), 2, 4), (End::To(2), 6, 6)];
+        let receives = [(End::From(1), 0, 4), (End::From(2), 4, 4)];
         assert_eq!(shown, [&sends[..], &receives].concat());
         for wrong in [
             Exchange {

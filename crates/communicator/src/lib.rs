@@ -20,7 +20,7 @@ pub use bootstrap::UniqueId;
 pub use comm::Comm;
 pub use error::{Code, Fault};
 pub use exchange::Exchange;
-pub use executor::interrupt;
+pub use executor::{End, interrupt};
 pub use options::Options;
 pub use program::{Collective, ElementType, Reduction};
 pub use queue::Transfer;

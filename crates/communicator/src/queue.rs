@@ -5,6 +5,8 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
+use executor::End;
+
 use crate::error::Fault;
 use crate::request::Launch;
 
@@ -15,10 +17,25 @@ pub struct Transfer {
     pub memory: *mut u8,
     /// Its length.
     pub bytes: usize,
-    /// The other rank.
-    pub peer: u32,
+    /// The other end.
+    pub end: End,
+    /// Where the number of the other rank goes when the transfer is done; may be null.
+    pub source: *mut u32,
+}
+
+impl Transfer {
     /// Whether this rank sends.
-    pub sends: bool,
+    pub const fn sends(&self) -> bool {
+        matches!(self.end, End::To(_))
+    }
+
+    /// Tells the caller from which rank it received.
+    pub fn tell_source(&self, rank: u32) {
+        if !self.sends() && !self.source.is_null() {
+            // SAFETY: the caller lends it until the transfer is done.
+            unsafe { self.source.write(rank) };
+        }
+    }
 }
 
 // SAFETY: the caller lends the memory to whichever thread runs the transfer.

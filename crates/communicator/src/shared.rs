@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use backend_cpu::Cpu;
 use bootstrap::socket::service::Alarm;
-use executor::{Bell, Communicator};
+use executor::{Bell, Communicator, End};
 
 use crate::compare;
 use crate::error::{Code, Fault};
-use crate::queue::{Job, Queue, Transfer, Work};
+use crate::queue::{Job, Queue, Work};
 
 /// What the threads of a communicator share.
 pub struct Shared {
@@ -152,21 +152,29 @@ impl Shared {
             Work::Group(transfers) => {
                 let mut group = communicator.group_start();
                 for transfer in transfers {
-                    let Transfer {
-                        bytes, peer, sends, ..
-                    } = *transfer;
-                    let memory = match bytes {
+                    let memory = match transfer.bytes {
                         0 => std::ptr::NonNull::dangling().as_ptr(),
                         _ => transfer.memory,
                     };
-                    if sends {
-                        // SAFETY: the caller lends the memory until the transfer is done.
-                        let memory = unsafe { std::slice::from_raw_parts(memory, bytes) };
-                        group.send::<u8>(memory, peer)?;
-                    } else {
-                        // SAFETY: as above, and for it alone.
-                        let memory = unsafe { std::slice::from_raw_parts_mut(memory, bytes) };
-                        group.receive::<u8>(memory, peer)?;
+                    let bytes = transfer.bytes;
+                    match transfer.end {
+                        End::To(peer) => {
+                            // SAFETY: the caller lends the memory until the transfer is done.
+                            let memory = unsafe { std::slice::from_raw_parts(memory, bytes) };
+                            group.send::<u8>(memory, peer)?;
+                        }
+                        End::From(peer) => {
+                            // SAFETY: as above, and for it alone.
+                            let memory = unsafe { std::slice::from_raw_parts_mut(memory, bytes) };
+                            group.receive::<u8>(memory, peer)?;
+                            transfer.tell_source(peer);
+                        }
+                        End::FromAny => {
+                            return Err(Fault::new(
+                                Code::Internal,
+                                "a closed group receives from any rank",
+                            ));
+                        }
                     }
                 }
                 Ok(group.group_end()?)

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use backend_cpu::Cpu;
-use executor::{Communicator, Memory, OpenGroup};
+use executor::{Communicator, End, Ended, Memory, OpenGroup};
 
 use crate::compare::{self, Header};
 use crate::error::{Code, Fault};
@@ -40,7 +40,8 @@ struct Lonely {
 /// A part of a job.
 struct Part {
     job: u64,
-    /// What the ends tell each other; the transfer itself has none.
+    transfer: Transfer,
+    /// What the ends tell each other before the transfer, if this is that and not the transfer.
     headers: Option<Headers>,
 }
 
@@ -48,8 +49,6 @@ struct Part {
 struct Headers {
     own: Vec<u8>,
     theirs: Vec<u8>,
-    peer: u32,
-    sends: bool,
 }
 
 impl Shared {
@@ -160,17 +159,27 @@ impl Shared {
         }
         let mut stop = || self.news.load(Ordering::Acquire);
         let done = communicator.advance(&mut open.group, &mut stop)?;
-        for number in done {
+        for Ended { number, peer } in done {
             let Some(part) = open.parts.remove(&number) else {
                 continue;
             };
+            let Part { job, transfer, .. } = part;
             match &part.headers {
-                None => open.finish(part.job),
-                Some(it) if it.sends => {}
+                None => {
+                    transfer.tell_source(peer);
+                    open.finish(job);
+                }
+                Some(_) if transfer.sends() => {}
                 Some(it) => {
-                    let compared = compare::headers(&it.own, &it.theirs, (self.rank, it.peer));
+                    let compared = compare::headers(&it.own, &it.theirs, (self.rank, peer));
                     // The sender would wait for the rest, and must learn why it waits in vain.
                     compared.inspect_err(|fault| self.abort(&fault.text))?;
+                    if transfer.end == End::FromAny {
+                        // The header's sender is known now, and the rest follows its header.
+                        let end = End::From(peer);
+                        let part = Part::of(job, Transfer { end, ..transfer });
+                        open.add(communicator, part, true)?;
+                    }
                 }
             }
         }
@@ -187,7 +196,7 @@ impl Shared {
         call: &Call,
     ) -> Result<(), Fault> {
         *open.left.entry(job).or_default() += 1;
-        if transfer.peer == self.rank {
+        if matches!(transfer.end, End::To(peer) | End::From(peer) if peer == self.rank) {
             let until = Instant::now() + call.longest;
             return open.add_own(Lonely {
                 job,
@@ -196,48 +205,63 @@ impl Shared {
             });
         }
         if self.debug {
-            let mut headers = Headers {
+            let headers = Headers {
                 own: compare::header(transfer.bytes, &call.place).to_vec(),
                 theirs: vec![0; size_of::<Header>()],
-                peer: transfer.peer,
-                sends: transfer.sends,
-            };
-            let header = Transfer {
-                memory: match transfer.sends {
-                    true => headers.own.as_mut_ptr(),
-                    false => headers.theirs.as_mut_ptr(),
-                },
-                bytes: size_of::<Header>(),
-                ..transfer
             };
             let headers = Some(headers);
-            open.add(communicator, header, Part { job, headers })?;
+            let part = Part {
+                headers,
+                ..Part::of(job, transfer)
+            };
+            open.add(communicator, part, false)?;
+            // Whose header comes decides who sends the rest.
+            if transfer.end == End::FromAny {
+                return Ok(());
+            }
         }
-        let headers = None;
-        open.add(communicator, transfer, Part { job, headers })
+        open.add(communicator, Part::of(job, transfer), false)
+    }
+}
+
+impl Part {
+    const fn of(job: u64, transfer: Transfer) -> Self {
+        Self {
+            job,
+            transfer,
+            headers: None,
+        }
+    }
+
+    /// The memory that it sends or receives.
+    fn memory(&mut self) -> Memory<'static> {
+        let (memory, bytes) = match &mut self.headers {
+            Some(it) if self.transfer.sends() => (it.own.as_mut_ptr(), it.own.len()),
+            Some(it) => (it.theirs.as_mut_ptr(), it.theirs.len()),
+            None => (self.transfer.memory, self.transfer.bytes),
+        };
+        match self.transfer.sends() {
+            true => Memory::at(memory, bytes, null_mut(), 0),
+            false => Memory::at(null(), 0, memory, bytes),
+        }
     }
 }
 
 impl Open {
+    /// Adds a part behind the others, or before those that have not begun.
     fn add(
         &mut self,
         communicator: &Communicator<Cpu>,
-        transfer: Transfer,
-        part: Part,
+        mut part: Part,
+        first: bool,
     ) -> Result<(), Fault> {
-        let Transfer {
-            memory,
-            bytes,
-            peer,
-            sends,
-        } = transfer;
-        let memory = match sends {
-            true => Memory::at(memory, bytes, null_mut(), 0),
-            false => Memory::at(null(), 0, memory, bytes),
-        };
         self.last += 1;
-        communicator.add_transfer(&mut self.group, self.last, peer, sends, memory)?;
-        self.parts.insert(self.last, part);
+        let (number, end, memory) = (self.last, part.transfer.end, part.memory());
+        match first {
+            true => communicator.add_transfer_first(&mut self.group, number, end, memory)?,
+            false => communicator.add_transfer(&mut self.group, number, end, memory)?,
+        }
+        self.parts.insert(number, part);
         Ok(())
     }
 
@@ -245,13 +269,13 @@ impl Open {
     fn add_own(&mut self, lonely: Lonely) -> Result<(), Fault> {
         let Lonely { job, transfer, .. } = lonely;
         let first = self.own.front();
-        let matches = first.is_some_and(|it| it.transfer.sends != transfer.sends);
+        let matches = first.is_some_and(|it| it.transfer.sends() != transfer.sends());
         let Some(other) = matches.then(|| self.own.pop_front()).flatten() else {
             self.own.push_back(lonely);
             return Ok(());
         };
         let (other_job, other) = (other.job, other.transfer);
-        let (send, receive) = match transfer.sends {
+        let (send, receive) = match transfer.sends() {
             true => (transfer, other),
             false => (other, transfer),
         };
@@ -265,6 +289,9 @@ impl Open {
             // SAFETY: the caller lends both until the transfers are done, and the receive's for it
             // alone.
             unsafe { copy_nonoverlapping(send.memory, receive.memory, send.bytes) };
+        }
+        if let End::From(own) = receive.end {
+            receive.tell_source(own);
         }
         self.finish(job);
         self.finish(other_job);
@@ -284,7 +311,7 @@ impl Open {
         self.own.retain(|it| {
             let stays = !all && it.until > now;
             if !stays {
-                let (does, lacks) = match it.transfer.sends {
+                let (does, lacks) = match it.transfer.sends() {
                     true => ("sends", "receives nothing"),
                     false => ("receives", "sends nothing"),
                 };

@@ -89,13 +89,20 @@ pub trait Backend: Send + 'static {
         let _ = part;
     }
 
+    /// Makes [`Self::run_some`] look whether a program that only receives could begin: then it has
+    /// ended, but runs no step. [`Self::begin`] ends that.
+    fn listen(&mut self, program: &mut Self::Program) {
+        let _ = program;
+    }
+
     /// Whether a program that was begun has ended.
     fn has_ended(&self, program: &Self::Program) -> bool {
         let _ = program;
         false
     }
 
-    /// Runs programs that were begun until one has ended or `stop` returns `true`.
+    /// Runs programs that were begun until one has ended or `stop` returns `true`. Returns whether
+    /// any step was run.
     ///
     /// # Errors
     /// The supervisor ended a wait, or the backend cannot stop in between.
@@ -104,7 +111,7 @@ pub trait Backend: Send + 'static {
         parts: &mut [Part<'_, Self::Program>],
         context: &mut LaunchContext<'_>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let _ = (parts, stop);
         Err(Error::Unsupported {
             collective: Collective::SendRecv,

@@ -231,6 +231,8 @@ pub enum Waiting {
         /// The channel.
         channel: u16,
     },
+    /// A message of any other rank.
+    AnyMessage,
     /// A free slot towards a peer.
     Slot {
         /// The receiver.
@@ -248,11 +250,12 @@ pub enum Waiting {
 }
 
 impl Waiting {
-    /// The other rank.
-    pub const fn peer(self) -> u32 {
+    /// The other rank, if it is a certain one.
+    pub const fn peer(self) -> Option<u32> {
         match self {
-            Self::Data { from, .. } | Self::Signal { from, .. } => from,
-            Self::Slot { to, .. } => to,
+            Self::Data { from, .. } | Self::Signal { from, .. } => Some(from),
+            Self::Slot { to, .. } => Some(to),
+            Self::AnyMessage => None,
         }
     }
 }
@@ -263,6 +266,7 @@ impl std::fmt::Display for Waiting {
             Self::Data { from, channel } => {
                 write!(f, "for data of rank {from} on channel {channel}")
             }
+            Self::AnyMessage => f.write_str("for a message of any rank"),
             Self::Slot { to, channel } => {
                 write!(f, "for a free slot to rank {to} on channel {channel}")
             }

@@ -89,7 +89,7 @@ pub use error::{Error, Failure, Waiting};
 pub use group::Group;
 pub use memory::Memory;
 pub use network::{HandedOver, Network, Progress, Route, TakenOver};
-pub use open_group::OpenGroup;
+pub use open_group::{End, Ended, OpenGroup};
 pub use operation::Operation;
 pub use program::{Collective, Reduction};
 pub use request::{Choice, Request};

@@ -11,65 +11,134 @@ use shared_memory::Bell;
 
 use crate::backend::Backend;
 use crate::communicator::Communicator;
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::memory::Memory;
 use crate::request::Request;
 
 /// Transfers with other ranks that have begun or wait for their turn. Those between the same two
 /// ranks, in one direction, run one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OpenGroup<'a> {
     pub(crate) entries: Vec<Entry<'a>>,
+    /// The rank whose message a receive from any rank prefers, so that each has its turn.
+    pub(crate) preferred: u32,
+    /// Since when nothing was moved.
+    pub(crate) since: Instant,
+    /// When this rank last looked whether others failed.
+    pub(crate) looked: Instant,
+}
+
+impl Default for OpenGroup<'_> {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            entries: Vec::new(),
+            preferred: 0,
+            since: now,
+            looked: now,
+        }
+    }
+}
+
+/// The other end of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// This rank sends the memory's input to that rank.
+    To(u32),
+    /// This rank receives from that rank into the memory's output.
+    From(u32),
+    /// This rank receives from the other rank whose message arrives first.
+    FromAny,
+}
+
+/// A transfer that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// The number with which it was added.
+    pub number: u64,
+    /// The other rank.
+    pub peer: u32,
 }
 
 /// A transfer.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub number: u64,
-    pub request: Request,
+    pub end: End,
     pub memory: Memory<'a>,
-    /// The place of its program, once it has begun.
-    pub place: Option<usize>,
-    pub since: Instant,
+    pub state: State,
 }
 
-impl<'a> OpenGroup<'a> {
+/// How far a transfer is.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// It has not begun.
+    Waits,
+    /// It looks for a message of these ranks, with the places of their programs. If all had left at
+    /// the last look, with the reason.
+    Listens(Vec<(u32, usize)>, Option<Failure>),
+    /// It runs the program of this place.
+    Runs(usize),
+}
+
+impl Entry<'_> {
+    /// The request, as both ends see it.
+    pub fn request(&self, own: u32, peer: u32) -> Request {
+        let (root, to, bytes) = match self.end {
+            End::To(_) => (own, peer, self.memory.input_bytes()),
+            End::From(_) | End::FromAny => (peer, own, self.memory.output_bytes()),
+        };
+        Request {
+            collective: Collective::SendRecv,
+            element: ElementType::U8,
+            reduction: Reduction::Sum,
+            root,
+            to,
+            in_place: false,
+            count: bytes as u64,
+            choice: None,
+        }
+    }
+
+    /// Whether the backend runs it or looks for its message.
+    pub const fn has_begun(&self) -> bool {
+        !matches!(self.state, State::Waits)
+    }
+
+    /// Its bytes.
+    pub const fn bytes(&self) -> u64 {
+        match self.end {
+            End::To(_) => self.memory.input_bytes() as u64,
+            End::From(_) | End::FromAny => self.memory.output_bytes() as u64,
+        }
+    }
+}
+
+impl OpenGroup<'_> {
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether no earlier transfer has the same ends.
+    /// Whether no earlier transfer takes or sends messages that are meant for this one.
     pub(crate) fn is_next(&self, at: usize) -> bool {
-        let ends = |entry: &Entry<'_>| (entry.request.root, entry.request.to);
-        let own = ends(&self.entries[at]);
-        self.entries[..at].iter().all(|it| ends(it) != own)
+        let end = self.entries[at].end;
+        let mut earlier = self.entries[..at].iter().map(|it| it.end);
+        earlier.all(|it| it != end && (it != End::FromAny || matches!(end, End::To(_))))
     }
 
-    fn add(&mut self, number: u64, (from, to): (u32, u32), bytes: usize, memory: Memory<'a>) {
-        let request = Request {
-            collective: Collective::SendRecv,
-            element: ElementType::U8,
-            reduction: Reduction::Sum,
-            root: from,
-            to,
-            in_place: false,
-            count: bytes as u64,
-            choice: None,
-        };
-        self.entries.push(Entry {
-            number,
-            request,
-            memory,
-            place: None,
-            since: Instant::now(),
-        });
+    /// The ranks from which the transfer at this place may receive: those from which no earlier one
+    /// does.
+    pub(crate) fn sources(&self, at: usize, own: u32, ranks: u32) -> Vec<u32> {
+        let earlier = &self.entries[..at];
+        let is_free =
+            |rank: &u32| *rank != own && earlier.iter().all(|it| it.end != End::From(*rank));
+        (0..ranks).filter(is_free).collect()
     }
 }
 
 impl<B: Backend> Communicator<B> {
-    /// Adds a transfer of bytes with another rank: of the memory's input to that rank if this rank
-    /// `sends`, else of that rank into the memory's output. [`Self::advance`] returns its number.
+    /// Adds a transfer of bytes with another rank. [`Self::advance`] returns its number.
     ///
     /// # Errors
     /// There is no such rank, or it is this one.
@@ -77,27 +146,73 @@ impl<B: Backend> Communicator<B> {
         &self,
         group: &mut OpenGroup<'a>,
         number: u64,
-        peer: u32,
-        sends: bool,
+        end: End,
         memory: Memory<'a>,
     ) -> Result<(), Error> {
-        self.expect_rank(peer)?;
-        let rank = self.rank;
-        if peer == rank {
-            return Err(Error::NoSuchRank {
-                rank: peer,
-                ranks: self.ranks,
-            });
+        let at = group.entries.len();
+        self.add_transfer_at(at, group, number, end, memory)
+    }
+
+    /// Adds a transfer before all others that have not begun.
+    ///
+    /// # Errors
+    /// As [`Self::add_transfer`].
+    pub fn add_transfer_first<'a>(
+        &self,
+        group: &mut OpenGroup<'a>,
+        number: u64,
+        end: End,
+        memory: Memory<'a>,
+    ) -> Result<(), Error> {
+        self.add_transfer_at(0, group, number, end, memory)
+    }
+
+    fn add_transfer_at<'a>(
+        &self,
+        at: usize,
+        group: &mut OpenGroup<'a>,
+        number: u64,
+        end: End,
+        memory: Memory<'a>,
+    ) -> Result<(), Error> {
+        let (own, ranks) = (self.rank, self.ranks);
+        match end {
+            End::To(peer) | End::From(peer) => {
+                self.expect_rank(peer)?;
+                if peer == own {
+                    return Err(Error::NoSuchRank { rank: peer, ranks });
+                }
+            }
+            End::FromAny => {
+                let why = match memory.output_bytes() {
+                    _ if ranks == 1 => Some("there is no other rank to receive from"),
+                    0 => Some("a receive of no bytes from any rank would not know whose they are"),
+                    _ => None,
+                };
+                if let Some(why) = why {
+                    return Err(Error::Unsupported {
+                        collective: Collective::SendRecv,
+                        ranks,
+                        why: why.to_owned(),
+                    });
+                }
+            }
         }
-        match sends {
-            true => group.add(number, (rank, peer), memory.input_bytes(), memory),
-            false => group.add(number, (peer, rank), memory.output_bytes(), memory),
+        if group.is_empty() {
+            group.since = Instant::now();
         }
+        let entry = Entry {
+            number,
+            end,
+            memory,
+            state: State::Waits,
+        };
+        group.entries.insert(at, entry);
         Ok(())
     }
 
     /// Runs the transfers until one is done or `stop` returns `true`, which it asks again when
-    /// [`Self::bell`] rings. Returns the numbers of those that are done.
+    /// [`Self::bell`] rings. Returns those that have ended.
     ///
     /// # Errors
     /// A transfer failed or waited too long; then the communicator has failed.
@@ -105,7 +220,7 @@ impl<B: Backend> Communicator<B> {
         &mut self,
         group: &mut OpenGroup<'_>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<u64>, Error> {
+    ) -> Result<Vec<Ended>, Error> {
         self.home.engine()?.advance(group, stop)
     }
 

@@ -44,6 +44,8 @@ pub struct Supervisor<'a> {
     pub(crate) waiter: &'a Waiter,
     pub(crate) collective: Collective,
     pub(crate) longest: Duration,
+    /// When this rank began to wait, if that was before this launch.
+    pub(crate) since: Option<Instant>,
     /// Inline progress on connections between hosts while this rank waits.
     pub(crate) progress: Option<&'a dyn Progress>,
 }
@@ -68,6 +70,11 @@ impl Supervisor<'_> {
                 why,
             },
         }
+    }
+
+    /// Notes progress, so that the next wait begins anew.
+    pub const fn restart(&mut self) {
+        self.since = None;
     }
 
     /// Ranks of the communicator.
@@ -98,7 +105,7 @@ impl Supervisor<'_> {
         {
             return Ok(());
         }
-        let mut began = None;
+        let mut began = self.since;
         loop {
             // One reading of the clock serves both.
             let now = Instant::now();
@@ -173,7 +180,7 @@ impl Supervisor<'_> {
     #[cold]
     pub fn look(&mut self, since: Instant, waiting: Waiting) -> Result<(), Error> {
         let rank = self.bootstrap.rank();
-        if let Some(failure) = self.bootstrap.failure(Some(waiting.peer())) {
+        if let Some(failure) = self.bootstrap.failure(waiting.peer()) {
             return Err(Error::Aborted { rank, failure });
         }
         if interrupt::is_wanted() {

@@ -443,6 +443,102 @@ static void timeouts(void) {
     CHECK(topo_comm_destroy(comm));
 }
 
+/* Messages of any rank: rank 0 hands out work to whoever asks, as a master does. */
+static void anyone(void) {
+    topo_comm *comm = join(getenv("DEBUG_RANKS") ? TOPO_DEBUG : 0);
+    enum { JOBS = 200, LONG = 70000 };
+    uint32_t asks[2] = {rank, 0}, job = 0, from = 99, counts[64] = {0};
+    if (rank == 0) {
+        for (uint32_t given = 0; given < JOBS + ranks - 1; given++) {
+            CHECK(topo_receive_any(comm, asks, 2, TOPO_U32, &from));
+            EXPECT(from == asks[0] && from != 0 && from < ranks && asks[1] == counts[from]);
+            counts[from]++;
+            job = given < JOBS ? given : JOBS;
+            CHECK(topo_send(comm, &job, 1, TOPO_U32, from));
+        }
+    } else {
+        for (; job < JOBS; asks[1]++) {
+            CHECK(topo_send(comm, asks, 2, TOPO_U32, 0));
+            CHECK(topo_receive(comm, &job, 1, TOPO_U32, 0));
+        }
+    }
+    float *in = malloc(sizeof *in * LONG), *out[3], met = 1;
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, &met, &met, 1, TOPO_F32, TOPO_SUM, 0));
+    /* Earlier receives come first, whichever rank they name; sends run beside them. */
+    for (int i = 0; i < LONG; i++) in[i] = (float)rank;
+    uint64_t works[4];
+    uint32_t sources[3] = {99, 99, 99};
+    if (rank == 0) {
+        for (int i = 0; i < 3; i++) out[i] = malloc(sizeof **out * LONG);
+        CHECK(topo_start_receive(comm, out[0], LONG, TOPO_F32, 1, &works[0]));
+        CHECK(topo_start_receive_any(comm, out[1], LONG, TOPO_F32, &sources[1], &works[1]));
+        CHECK(topo_start_receive_any(comm, out[2], LONG, TOPO_F32, NULL, &works[2]));
+        CHECK(topo_start_send(comm, in, LONG, TOPO_F32, 1, &works[3]));
+        for (int i = 3; i >= 0; i--) CHECK(topo_wait(comm, works[i]));
+        EXPECT(out[0][LONG - 1] == 1 && out[1][LONG - 1] == (float)sources[1]);
+        EXPECT(out[2][0] == 1 || out[2][0] == (float)(ranks - 1));
+    } else if (rank == 1) {
+        CHECK(topo_receive(comm, in, LONG, TOPO_F32, 0));
+        EXPECT(in[7] == 0);
+        for (int i = 0; i < LONG; i++) in[i] = 1;
+        for (int i = ranks == 2 ? 0 : 1; i < 3; i++) CHECK(topo_send(comm, in, LONG, TOPO_F32, 0));
+    } else if (rank + 1 == ranks) {
+        CHECK(topo_send(comm, in, LONG, TOPO_F32, 0));
+    }
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, &met, &met, 1, TOPO_F32, TOPO_SUM, 0));
+    if (rank == 0) {
+        CHECK(topo_group_start(comm));
+        for (uint32_t i = 1; i < 3; i++) CHECK(topo_receive_any(comm, out[i], 1, TOPO_F32, &sources[i]));
+        CHECK(topo_group_end(comm));
+        for (uint32_t i = 1; i < 3; i++) EXPECT(out[i][0] == (float)sources[i]);
+    } else if (rank < 3) {
+        for (uint32_t i = ranks == 2 ? 0 : 1; i < 2; i++) CHECK(topo_send(comm, in, 1, TOPO_F32, 0));
+    }
+    EXPECT(topo_receive_any(comm, in, 0, TOPO_F32, &from) == TOPO_INVALID);
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, &met, &met, 1, TOPO_F32, TOPO_SUM, 0));
+    /* The others leave while rank 0 receives: what they sent before is there, and then nothing. */
+    if (rank == 0) {
+        for (uint32_t i = 1; i < ranks; i++) {
+            CHECK(topo_receive_any(comm, in, 5, TOPO_F32, &from));
+            EXPECT(in[4] == (float)from);
+        }
+        double began = now();
+        EXPECT(topo_receive_any(comm, in, 5, TOPO_F32, &from) == TOPO_FAILED);
+        EXPECT(now() - began < 3);
+    } else {
+        usleep(20000 * rank);
+        for (int i = 0; i < 5; i++) in[i] = (float)rank;
+        CHECK(topo_send(comm, in, 5, TOPO_F32, 0));
+    }
+    CHECK(topo_comm_destroy(comm));
+}
+
+/* Transfers whose other ends do not exist end with the time, also beside each other. */
+static void lonely(void) {
+    topo_comm *comm = join(0);
+    float value = 1, other[3];
+    uint64_t works[3];
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0));
+    double began = now();
+    if (rank == 0) {
+        CHECK(topo_comm_timeout(comm, 500));
+        CHECK(topo_start_receive(comm, &other[0], 1, TOPO_F32, 1, &works[0]));
+        CHECK(topo_start_send(comm, &value, 1, TOPO_F32, ranks - 1, &works[1]));
+        CHECK(topo_start_receive_any(comm, &other[1], 2, TOPO_F32, NULL, &works[2]));
+        for (int i = 0; i < 3; i++) {
+            int ended = topo_wait(comm, works[i]);
+            /* A short message for another host leaves before its receive is there. */
+            EXPECT(ended == TOPO_TIMEOUT || (ended == TOPO_OK && i == 1));
+            if (ended != TOPO_OK) EXPECT(strstr(topo_last_error(), "waited"));
+        }
+    } else {
+        EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_FAILED);
+        EXPECT(strstr(topo_last_error(), "rank 0"));
+    }
+    EXPECT(now() - began < 3);
+    CHECK(topo_comm_destroy(comm));
+}
+
 int main(int count, char **arguments) {
     static const struct {
         const char *name;
@@ -451,7 +547,8 @@ int main(int count, char **arguments) {
                  {"killed", killed},           {"leaves", leaves},       {"forks", forks},
                  {"busy", busy},               {"disagrees", disagrees},
                  {"unequal", unequal},     {"several", several},
-                 {"timeouts", timeouts},   {"unordered", unordered}};
+                 {"timeouts", timeouts},   {"unordered", unordered},
+                 {"anyone", anyone},           {"lonely", lonely}};
     EXPECT(count == 3);
     ranks = (uint32_t)atoi(arguments[2]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -57,12 +57,12 @@ impl Connections {
     /// proxy forwards are released by that rank.
     pub fn ends_remotely(&self, waiting: Waiting) -> bool {
         let own = |by: &Vec<u32>| by.iter().all(|proxy| *proxy == self.rank);
-        let remote = self.transports[waiting.peer() as usize] == Transport::Net;
-        remote
-            && match waiting {
-                Waiting::Slot { to, .. } => self.woken.get(&to).is_none_or(own),
-                Waiting::Data { .. } | Waiting::Signal { .. } => true,
-            }
+        let Some(peer) = waiting.peer() else {
+            return false;
+        };
+        let remote = self.transports[peer as usize] == Transport::Net;
+        let slot = matches!(waiting, Waiting::Slot { .. });
+        remote && (!slot || self.woken.get(&peer).is_none_or(own))
     }
 
     /// Whether the ranks of this host wake this one while it sleeps on its connections to others.

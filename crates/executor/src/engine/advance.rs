@@ -1,5 +1,6 @@
 //! Open groups: begins transfers when their peers are ready, and runs those that have begun.
 
+use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
 use program::Collective;
@@ -8,12 +9,16 @@ use shared_memory::Bell;
 use super::{Engine, MOST_PREPARED, slot_bytes};
 use crate::backend::{Backend, LaunchContext, Part};
 use crate::error::{Error, Waiting};
-use crate::open_group::{Entry, OpenGroup};
+use crate::memory::Memory;
+use crate::open_group::{End, Ended, Entry, OpenGroup, State};
 use crate::request::Request;
 use crate::supervisor::Supervisor;
 
 /// Between two looks whether the receiver of a first transfer has made its end.
 const RETRY: Duration = Duration::from_micros(100);
+
+/// Between two looks whether waiting should continue.
+const LOOK: Duration = Duration::from_millis(50);
 
 impl<B: Backend> Engine<B> {
     /// What wakes this rank while it waits.
@@ -22,13 +27,12 @@ impl<B: Backend> Engine<B> {
         self.own.connections.bells[rank as usize].clone()
     }
 
-    /// Runs transfers until one is done or `stop` returns `true`. Returns the numbers of those that
-    /// are done.
+    /// Runs transfers until one is done or `stop` returns `true`. Returns those that have ended.
     pub fn advance(
         &mut self,
         group: &mut OpenGroup<'_>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<u64>, Error> {
+    ) -> Result<Vec<Ended>, Error> {
         if self.failure.is_some() {
             return Err(self.broken());
         }
@@ -40,51 +44,152 @@ impl<B: Backend> Engine<B> {
         &mut self,
         group: &mut OpenGroup<'_>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<u64>, Error> {
+    ) -> Result<Vec<Ended>, Error> {
         loop {
-            let waits = self.begin_ready(group)?;
-            let retry = waits.then(|| Instant::now() + RETRY);
+            let look_after = self.begin_ready(group)?;
+            let until = look_after.map(|it| Instant::now() + it);
             let mut stopped = false;
             let mut pause = || {
                 stopped = stopped || stop();
-                stopped || retry.is_some_and(|at| Instant::now() >= at)
+                stopped || until.is_some_and(|at| Instant::now() >= at)
             };
-            if group.entries.iter().any(|it| it.place.is_some()) {
-                self.run_begun(group, &mut pause)?;
+            if group.entries.iter().any(|it| it.has_begun()) {
+                if self.run_begun(group, &mut pause)? {
+                    group.since = Instant::now();
+                }
             } else if !pause() {
-                self.look(group)?;
                 std::thread::sleep(RETRY);
             }
+            self.take_messages(group);
             let done = self.take_done(group);
+            if !done.is_empty() {
+                group.since = Instant::now();
+            }
             if stopped || !done.is_empty() || group.is_empty() {
                 return Ok(done);
+            }
+            self.look(group)?;
+            self.expect_sources(group)?;
+        }
+    }
+
+    /// Begins transfers whose turn it is. Returns when to look again, if a peer is not ready or may
+    /// leave.
+    fn begin_ready(&mut self, group: &mut OpenGroup<'_>) -> Result<Option<Duration>, Error> {
+        let mut look_after = None;
+        for at in 0..group.entries.len() {
+            let entry = &group.entries[at];
+            if matches!(entry.state, State::Runs(_)) || !group.is_next(at) {
+                continue;
+            }
+            let waits = match entry.end {
+                End::To(peer) | End::From(peer) => !self.begin(group, at, peer)?,
+                End::FromAny => {
+                    look_after = look_after.or(Some(LOOK));
+                    !self.listen(group, at)?
+                }
+            };
+            if waits {
+                look_after = Some(RETRY);
+            }
+        }
+        Ok(look_after)
+    }
+
+    /// Begins a transfer. Returns `false` if its peer is not ready.
+    fn begin(&mut self, group: &mut OpenGroup<'_>, at: usize, peer: u32) -> Result<bool, Error> {
+        let is_running = group.entries.iter().any(Entry::has_begun);
+        let entry = &mut group.entries[at];
+        let request = entry.request(self.own.bootstrap.rank(), peer);
+        if !self.is_ready(&request, is_running)? {
+            return Ok(false);
+        }
+        let place = self.find(&request)?;
+        self.run_from_start(entry, place);
+        Ok(true)
+    }
+
+    fn run_from_start(&mut self, entry: &mut Entry<'_>, place: usize) {
+        self.own.backend.begin(&mut Part {
+            program: &mut self.prepared[place].program,
+            memory: entry.memory.lend(),
+            scratch: null_mut(),
+            scalar: 0,
+        });
+        entry.state = State::Runs(place);
+    }
+
+    /// Looks for messages of all ranks from which a receive may take one. Returns `false` if their
+    /// programs cannot be prepared now.
+    fn listen(&mut self, group: &mut OpenGroup<'_>, at: usize) -> Result<bool, Error> {
+        let own = &self.own.bootstrap;
+        let (rank, ranks) = (own.rank(), own.ranks());
+        let sources = group.sources(at, rank, ranks);
+        if let State::Listens(found, _) = &group.entries[at].state
+            && found.iter().map(|(peer, _)| peer).eq(&sources)
+        {
+            return Ok(true);
+        }
+        if self.prepared.len() + sources.len() > MOST_PREPARED {
+            if group.entries.iter().any(Entry::has_begun) {
+                return Ok(false);
+            }
+            self.forget_prepared();
+        }
+        let entry = &mut group.entries[at];
+        let mut found = Vec::with_capacity(sources.len());
+        for peer in sources {
+            let place = self.find(&entry.request(rank, peer))?;
+            self.own.backend.listen(&mut self.prepared[place].program);
+            found.push((peer, place));
+        }
+        entry.state = State::Listens(found, None);
+        Ok(true)
+    }
+
+    /// Begins receives from any rank for which a message has come.
+    fn take_messages(&mut self, group: &mut OpenGroup<'_>) {
+        let ranks = self.own.bootstrap.ranks();
+        let preferred = group.preferred;
+        for entry in &mut group.entries {
+            let State::Listens(sources, _) = &entry.state else {
+                continue;
+            };
+            let has_message = |place: usize| {
+                let program = &self.prepared[place].program;
+                self.own.backend.has_ended(program)
+            };
+            let come = sources.iter().filter(|(_, place)| has_message(*place));
+            let turn = |peer: u32| (peer + ranks - preferred) % ranks;
+            if let Some((peer, place)) = come.min_by_key(|(peer, _)| turn(*peer)).copied() {
+                group.preferred = (peer + 1) % ranks;
+                entry.end = End::From(peer);
+                self.run_from_start(entry, place);
             }
         }
     }
 
-    /// Begins transfers whose turn it is. Returns whether the peer of one is not ready.
-    fn begin_ready(&mut self, group: &mut OpenGroup<'_>) -> Result<bool, Error> {
-        let mut waits = false;
-        for at in 0..group.entries.len() {
-            if group.entries[at].place.is_some() || !group.is_next(at) {
+    /// Fails if all ranks have left from which a receive could take a message.
+    fn expect_sources(&mut self, group: &mut OpenGroup<'_>) -> Result<(), Error> {
+        let bootstrap = &mut self.own.bootstrap;
+        for entry in &mut group.entries {
+            let State::Listens(sources, gone) = &mut entry.state else {
                 continue;
-            }
-            let is_running = group.entries.iter().any(|it| it.place.is_some());
-            let entry = &mut group.entries[at];
-            if !self.is_ready(&entry.request, is_running)? {
-                waits = true;
+            };
+            let failures = sources
+                .iter()
+                .map(|(peer, _)| bootstrap.failure(Some(*peer)));
+            let failures: Option<Vec<_>> = failures.collect();
+            let Some(failure) = failures.and_then(|all| all.into_iter().next()) else {
                 continue;
+            };
+            // Messages that they sent before they left may have arrived since the last look.
+            if gone.replace(failure.clone()).is_some() {
+                let rank = bootstrap.rank();
+                return Err(Error::Aborted { rank, failure });
             }
-            let place = self.find(&entry.request)?;
-            self.own.backend.begin(&mut Part {
-                program: &mut self.prepared[place].program,
-                memory: entry.memory.lend(),
-                scratch: std::ptr::null_mut(),
-                scalar: 0,
-            });
-            entry.place = Some(place);
         }
-        Ok(waits)
+        Ok(())
     }
 
     /// Whether a transfer can be prepared without waiting for its peer, and without moving programs
@@ -105,30 +210,36 @@ impl<B: Backend> Engine<B> {
             .is_offered(bootstrap, choice.protocol, slot_bytes, &bound)
     }
 
+    /// Runs what has begun. Returns whether anything was moved.
     fn run_begun(
         &mut self,
         group: &mut OpenGroup<'_>,
         pause: &mut dyn FnMut() -> bool,
-    ) -> Result<(), Error> {
-        let mut begun: Vec<(usize, &mut Entry<'_>)> = Vec::new();
-        for entry in &mut group.entries {
-            if let Some(place) = entry.place {
-                begun.push((place, entry));
+    ) -> Result<bool, Error> {
+        let since = group.since;
+        let mut bytes = 0;
+        let mut begun: Vec<(usize, Memory<'_>)> = Vec::new();
+        for entry in group.entries.iter_mut().filter(|it| it.has_begun()) {
+            bytes += entry.bytes();
+            match &entry.state {
+                State::Waits => {}
+                State::Listens(sources, _) => {
+                    let nothing = || Memory::at(null(), 0, null_mut(), 0);
+                    begun.extend(sources.iter().map(|(_, place)| (*place, nothing())));
+                }
+                State::Runs(place) => begun.push((*place, entry.memory.lend())),
             }
         }
         // Each has its own program, so no place occurs twice.
         begun.sort_by_key(|(place, _)| *place);
-        let ranks = self.own.bootstrap.ranks();
-        let bytes = begun.iter().map(|(_, entry)| entry.request.bytes(ranks));
-        let bytes = bytes.sum();
         let mut parts = Vec::with_capacity(begun.len());
         let mut programs = self.prepared.iter_mut().enumerate();
-        for (place, entry) in begun {
+        for (place, memory) in begun {
             if let Some((_, prepared)) = programs.find(|(at, _)| *at == place) {
                 parts.push(Part {
                     program: &mut prepared.program,
-                    memory: entry.memory.lend(),
-                    scratch: std::ptr::null_mut(),
+                    memory,
+                    scratch: null_mut(),
                     scalar: 0,
                 });
             }
@@ -147,6 +258,7 @@ impl<B: Backend> Engine<B> {
                 waiter: &own.waiter,
                 collective: Collective::SendRecv,
                 longest: own.longest,
+                since: Some(since),
                 progress: progress.as_deref(),
             },
         };
@@ -158,44 +270,49 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Takes the transfers that have ended.
-    fn take_done(&self, group: &mut OpenGroup<'_>) -> Vec<u64> {
-        let ended = |entry: &Entry<'_>| {
-            let prepared = entry.place.map(|place| &self.prepared[place]);
-            prepared.is_some_and(|it| self.own.backend.has_ended(&it.program))
-        };
+    fn take_done(&self, group: &mut OpenGroup<'_>) -> Vec<Ended> {
         let mut done = Vec::new();
         group.entries.retain(|entry| {
-            let ended = ended(entry);
+            let (State::Runs(place), End::To(peer) | End::From(peer)) = (&entry.state, entry.end)
+            else {
+                return true;
+            };
+            let program = &self.prepared[*place].program;
+            let ended = self.own.backend.has_ended(program);
             if ended {
-                done.push(entry.number);
+                let number = entry.number;
+                done.push(Ended { number, peer });
             }
             !ended
         });
         done
     }
 
-    /// Checks whether waiting for receivers that have not made their ends should continue.
-    fn look(&mut self, group: &OpenGroup<'_>) -> Result<(), Error> {
-        let Some(oldest) = group.entries.iter().min_by_key(|it| it.since) else {
+    /// Checks whether waiting should continue, after some time in which nothing was moved.
+    fn look(&mut self, group: &mut OpenGroup<'_>) -> Result<(), Error> {
+        let now = Instant::now();
+        if now < group.since.max(group.looked) + LOOK {
             return Ok(());
-        };
-        let Request { root, to, .. } = oldest.request;
-        let rank = self.own.bootstrap.rank();
-        let waiting = match root == rank {
-            true => Waiting::Slot { to, channel: 0 },
-            false => Waiting::Data {
-                from: root,
-                channel: 0,
-            },
-        };
-        let own = &mut self.own;
-        let mut supervisor = Supervisor {
-            bootstrap: own.bootstrap.as_mut(),
-            waiter: &own.waiter,
-            collective: Collective::SendRecv,
-            longest: own.longest,
-            progress: None,
-        };
-        supervisor.look(oldest.since, waiting)
+        }
+        group.looked = now;
+        let next = (0..group.entries.len()).filter(|at| group.is_next(*at));
+        for at in next {
+            let waiting = match group.entries[at].end {
+                End::To(to) => Waiting::Slot { to, channel: 0 },
+                End::From(from) => Waiting::Data { from, channel: 0 },
+                End::FromAny => Waiting::AnyMessage,
+            };
+            let own = &mut self.own;
+            let mut supervisor = Supervisor {
+                bootstrap: own.bootstrap.as_mut(),
+                waiter: &own.waiter,
+                collective: Collective::SendRecv,
+                longest: own.longest,
+                since: None,
+                progress: None,
+            };
+            supervisor.look(group.since, waiting)?;
+        }
+        Ok(())
     }
 }

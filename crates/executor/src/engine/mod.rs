@@ -236,6 +236,7 @@ impl<B: Backend> Engine<B> {
                 waiter: &own.waiter,
                 collective: request.collective,
                 longest: own.longest,
+                since: None,
                 progress: progress.as_deref(),
             },
         };
@@ -318,6 +319,7 @@ impl<B: Backend> Engine<B> {
                     waiter: &own.waiter,
                     collective: Collective::SendRecv,
                     longest: own.longest,
+                    since: None,
                     progress: progress.as_deref(),
                 },
             };
@@ -349,8 +351,7 @@ impl<B: Backend> Engine<B> {
                     Err(error) => return Err(self.fail(error)),
                 };
                 if self.prepared.len() >= MOST_PREPARED {
-                    self.prepared.clear();
-                    self.index.clear();
+                    self.forget_prepared();
                 }
                 self.prepared.push(prepared);
                 let at = self.prepared.len() - 1;
@@ -360,6 +361,12 @@ impl<B: Backend> Engine<B> {
         };
         self.last = Some((*request, at));
         Ok(at)
+    }
+
+    fn forget_prepared(&mut self) {
+        self.prepared.clear();
+        self.index.clear();
+        self.last = None;
     }
 
     /// The program of a request for its message.
