@@ -1,12 +1,13 @@
 //! Communicators: addresses and numbers become collectives.
 
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use communicator::{Arguments, Collective, ElementType, Fault, Launch, Options, Reduction};
-use communicator::{Transfer, UniqueId, interrupt};
+use communicator::{End, Transfer, UniqueId, interrupt};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -20,8 +21,9 @@ use crate::work::Work;
 /// A collective as numbers: collective, input, output, count, element, operation, root.
 type Numbers = (usize, usize, usize, usize, usize, usize, u32);
 
-/// A transfer as numbers: address, bytes, the other rank, whether this rank sends.
-type TransferNumbers = (usize, usize, u32, bool);
+/// A transfer as numbers: address, bytes, the other rank, whether this rank sends. Without a rank it
+/// receives from any.
+type TransferNumbers = (usize, usize, Option<u32>, bool);
 
 /// Most kinds of collectives that are remembered as connected.
 const MOST_SEEN: usize = 4096;
@@ -68,9 +70,12 @@ struct Inner {
     notifier: Arc<Notifier>,
     /// Requests that ran before, so that all ranks are connected for them.
     seen: Mutex<HashSet<(Collective, ElementType, u32, u64)>>,
-    /// Objects that own memory which started work uses.
-    kept: Mutex<Vec<(Arc<Outcome>, Py<PyAny>)>>,
+    /// What owns memory which started work uses.
+    kept: Mutex<Vec<(Arc<Outcome>, Keep)>>,
 }
+
+/// Memory of started work: an object that owns it, and the place of a transfer's source.
+type Keep = (Option<Py<PyAny>>, Arc<AtomicU32>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -139,13 +144,27 @@ fn number<'a, T>(of: &'a [T], given: usize, what: &str) -> Result<&'a T, Fault> 
     found.ok_or_else(|| Fault::invalid(format!("{given} is no {what}")))
 }
 
-fn transfer((address, bytes, peer, sends): TransferNumbers) -> Transfer {
-    Transfer {
+/// The transfer of these numbers, which stores its source there.
+fn transfer(
+    (address, bytes, peer, sends): TransferNumbers,
+    source: &AtomicU32,
+) -> PyResult<Transfer> {
+    let end = match (peer, sends) {
+        (Some(peer), true) => End::To(peer),
+        (Some(peer), false) => End::From(peer),
+        (None, false) => End::FromAny,
+        (None, true) => {
+            return Err(PyValueError::new_err(
+                "a send needs the rank of its receiver",
+            ));
+        }
+    };
+    Ok(Transfer {
         memory: std::ptr::with_exposed_provenance_mut(address),
         bytes,
-        peer,
-        sends,
-    }
+        end,
+        source: source.as_ptr(),
+    })
 }
 
 /// One rank's membership in a group of ranks.
@@ -177,27 +196,39 @@ impl Comm {
         // All are marked as seen, whether one was not or several.
         let unseen = launches.iter().filter(|it| !inner.is_seen(it)).count();
         let last = numbers.last().copied().filter(|_| unseen == 0);
-        Ok(Self::kept(inner, numbers, keep).runs_here(last))
+        Ok(Self::kept(inner, numbers, (keep, Arc::default())).runs_here(last))
     }
 
-    fn kept(inner: &Arc<Inner>, numbers: Vec<u64>, keep: Option<Py<PyAny>>) -> Work {
-        let work = Work::new(&inner.comm, &inner.notifier, numbers);
-        if let Some(keep) = keep {
-            lock(&inner.kept).push((Arc::clone(&work.outcome), keep));
-        }
+    fn kept(inner: &Arc<Inner>, numbers: Vec<u64>, keep: Keep) -> Work {
+        let work = Work::new(&inner.comm, &inner.notifier, numbers).stores(&keep.1);
+        lock(&inner.kept).push((Arc::clone(&work.outcome), keep));
         work
     }
 
+    /// Starts transfers, one by one or as a group.
     fn start_transfer_numbers(
-        inner: &Arc<Inner>,
+        &self,
         transfers: Vec<TransferNumbers>,
-        keep: Option<Py<PyAny>>,
+        owner: Option<Py<PyAny>>,
+        grouped: bool,
     ) -> PyResult<Work> {
+        let inner = self.open()?;
         inner.forget_done();
-        let transfers = transfers.into_iter().map(transfer);
-        let numbers = transfers.map(|it| inner.comm.start_transfer(it));
-        let numbers: Result<Vec<u64>, Fault> = numbers.collect();
-        Ok(Self::kept(inner, numbers.map_err(exception)?, keep))
+        let source = Arc::new(AtomicU32::new(u32::MAX));
+        let transfers = transfers.into_iter().map(|it| transfer(it, &source));
+        let transfers = transfers.collect::<PyResult<Vec<Transfer>>>()?;
+        let numbers = match grouped {
+            true => inner.comm.start_group(transfers).map(|it| vec![it]),
+            false => {
+                let numbers = transfers.iter().map(|it| inner.comm.start_transfer(*it));
+                numbers.collect()
+            }
+        };
+        Ok(Self::kept(
+            &inner,
+            numbers.map_err(exception)?,
+            (owner, source),
+        ))
     }
 }
 
@@ -286,11 +317,7 @@ impl Comm {
         transfers: Vec<TransferNumbers>,
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
-        let inner = self.open()?;
-        inner.forget_done();
-        let transfers = transfers.into_iter().map(transfer).collect();
-        let number = inner.comm.start_group(transfers).map_err(exception)?;
-        Ok(Self::kept(&inner, vec![number], keep))
+        self.start_transfer_numbers(transfers, keep, true)
     }
 
     /// Sets the longest wait for another rank, in seconds, of the calls that follow; none: that of
@@ -302,15 +329,15 @@ impl Comm {
         set.map(|_| ()).map_err(exception)
     }
 
-    /// Starts sends and receives, which run together with later ones when somebody waits. `keep` is
-    /// an object that owns their memory.
+    /// Starts sends and receives, each of which runs beside all others. `keep` is an object that
+    /// owns their memory.
     #[pyo3(signature = (transfers, keep=None))]
     fn start_transfers(
         &self,
         transfers: Vec<TransferNumbers>,
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
-        Self::start_transfer_numbers(&self.open()?, transfers, keep)
+        self.start_transfer_numbers(transfers, keep, false)
     }
 
     /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for

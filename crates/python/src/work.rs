@@ -1,5 +1,6 @@
 //! What was started, as an object.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ pub struct Work {
     /// The last of its numbers, if a thread that waits may run it: signals end that only if the
     /// ranks are connected for it.
     runs_up_to: Option<u64>,
+    /// The rank from which it received last.
+    source: Option<Arc<AtomicU32>>,
 }
 
 impl Work {
@@ -32,7 +35,14 @@ impl Work {
             comm: Arc::downgrade(comm),
             notifier: Arc::clone(notifier),
             runs_up_to: None,
+            source: None,
         }
+    }
+
+    /// Says where its source is stored when it is done.
+    pub fn stores(mut self, source: &Arc<AtomicU32>) -> Self {
+        self.source = Some(Arc::clone(source));
+        self
     }
 
     /// Allows a thread that waits to run it.
@@ -98,6 +108,13 @@ impl Work {
     /// Whether it is done, with or without an error.
     fn done(&self) -> bool {
         self.outcome.wait(Some(Duration::ZERO)).is_some()
+    }
+
+    /// The rank from which it received, if it is done and did.
+    fn source(&self) -> Option<u32> {
+        let source = self.source.as_ref().filter(|_| self.done())?;
+        let source = source.load(Ordering::Relaxed);
+        (source != u32::MAX).then_some(source)
     }
 
     /// The text of its error, if it is done and has one.

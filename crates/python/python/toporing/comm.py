@@ -120,6 +120,14 @@ class Communicator:
         own = array(values, "u8", written=True)
         self._comm.transfer([(own.address, own.count * own.width, source, False)])
 
+    def receive_any(self, values: Any) -> int:
+        """Receives the next message of any other rank, and returns that rank. All messages that
+        may come are as long as `values`, of at least one byte."""
+        own = array(values, "u8", written=True)
+        work = self._comm.start_transfers([(own.address, own.count * own.width, None, False)], own)
+        work.wait()
+        return work.source()
+
     def exchange(self, values: Any, to: int, output: Any, source: int) -> None:
         """Sends to one rank and receives from another at once, so that no order can deadlock."""
         own, room = array(values, "u8", written=False), array(output, "u8", written=True)

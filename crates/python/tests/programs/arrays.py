@@ -68,7 +68,21 @@ def work(identity, rank, ranks):
             except (ValueError, TypeError):
                 continue
             raise AssertionError("a wrong argument was taken")
+        from_any(comm)
         with_numpy(comm)
+
+
+def from_any(comm):
+    if comm.rank:
+        comm.send(array.array("i", [comm.rank] * 5), 0)
+        return
+    sources = set()
+    for _ in range(1, comm.ranks):
+        values = array.array("i", [0] * 5)
+        source = comm.receive_any(values)
+        assert list(values) == [source] * 5, (source, values)
+        sources.add(source)
+    assert sources == set(range(1, comm.ranks)), sources
 
 
 def with_numpy(comm):

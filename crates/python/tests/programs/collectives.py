@@ -298,9 +298,6 @@ def messages_around_a_ring():
 
 @case
 def receive_from_any():
-    if not hasattr(toporing._native.Comm, "start_receive_any"):
-        print("not run: the runtime cannot receive from any rank")
-        return
     if RANK == 0:
         sources = set()
         for _ in range(RANKS - 1):
@@ -311,6 +308,25 @@ def receive_from_any():
         assert sources == set(range(1, RANKS))
     else:
         dist.send(torch.full((10,), float(RANK)), 0)
+    dist.barrier()
+    # Started before anything is sent, while the sends are started one after the other.
+    xs = [torch.empty(100_000) for _ in range(RANKS - 1)]
+    if RANK == 0:
+        works = [dist.irecv(x) for x in xs]
+        for work in works:
+            work.wait()
+        assert sorted(int(x[-1]) for x in xs) == list(range(1, RANKS))
+    else:
+        dist.isend(torch.full((100_000,), float(RANK)), 0).wait()
+    # A group that does not begin with rank 0 counts its own ranks; torch gives those of the job.
+    last = dist.new_group([RANKS - 1, 0])
+    if RANK == 0:
+        x = torch.empty(1)
+        assert dist.recv(x, group=last) == RANKS - 1 and x[0] == RANKS - 1
+    elif RANK == RANKS - 1:
+        dist.send(torch.full((1,), float(RANK)), 0, group=last)
+    if last != dist.GroupMember.NON_GROUP_MEMBER:
+        dist.destroy_process_group(last)
 
 
 @case

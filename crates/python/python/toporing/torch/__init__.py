@@ -100,10 +100,31 @@ def _make(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     return kind(store, rank, size, timeout)
 
 
+def _tell_sources() -> None:
+    """Lets torch learn the source of a receive from any rank.
+
+    torch asks the call's C++ half for it, which does not ask the Python half. So a process group
+    asks our backend itself, and returns the Python half. Other backends are not touched.
+    """
+    ask = dist.ProcessGroup.recv_anysource
+
+    def recv_anysource(group: dist.ProcessGroup, tensors: list[Any], tag: int) -> dist.Work:
+        try:
+            backend = group._get_backend(tensors[0].device)
+        except (IndexError, RuntimeError):
+            backend = None
+        if isinstance(backend, TopoBackend):
+            return backend.recv_anysource(tensors, tag)
+        return ask(group, tensors, tag)
+
+    dist.ProcessGroup.recv_anysource = recv_anysource
+
+
 def register() -> None:
     """Registers the backend; importing this module does it."""
     if "TOPO" not in dist.Backend._plugins:
         dist.Backend.register_backend("topo", _make, devices=["cpu"])
+        _tell_sources()
 
 
 register()

@@ -317,7 +317,7 @@ class Operations(MonitoredBarriers):
         used = memory.contiguous(tensors[0])
         return self._message((used.data_ptr(), size(used), to, True), tensors, used)
 
-    def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> dist.Work:
+    def recv(self, tensors: list[torch.Tensor], source: int | None, tag: int) -> dist.Work:
         _check_tag(tag)
         tensor = tensors[0]
         made = memory.room(tensor)
@@ -325,15 +325,17 @@ class Operations(MonitoredBarriers):
         transfer = (made.data_ptr(), size(made), source, False)
         return self._message(transfer, tensors, made, _copy_back(copies))
 
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> dist.Work:
+        return self.recv(tensors, None, tag)
+
     def _message(
         self,
-        transfer: tuple[int, int, int, bool],
+        transfer: tuple[int, int, int | None, bool],
         result: Any,
         keep: Any,
         after: Callable[[], None] | None = None,
     ) -> dist.Work:
-        """Starts a message. It runs with those that follow when somebody waits for one of them, so
-        that no order of them waits for each other."""
+        """Starts a message, which runs beside all others: no order of them waits for each other."""
         if self._debug:
             _say_place()
         try:

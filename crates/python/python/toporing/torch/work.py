@@ -39,10 +39,9 @@ class Call(dist.Work):
 class Done(Call):
     """A call that was done when it returned."""
 
-    def __init__(self, result: Any, source: int | None = None) -> None:
+    def __init__(self, result: Any) -> None:
         super().__init__()
         self._result = result
-        self._source = source
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         self._release()
@@ -59,13 +58,6 @@ class Done(Call):
 
     def synchronize(self) -> None:
         return None
-
-    def source_rank(self) -> int:
-        if self._source is None:
-            raise RuntimeError("only a receive from any rank has a source")
-        return self._source
-
-    _source_rank = source_rank
 
     def result(self) -> Any:
         return self._result
@@ -129,10 +121,10 @@ class Started(Call):
         self.wait()
 
     def source_rank(self) -> int:
-        source = getattr(self._work, "source", None)
+        source = self._work.source()
         if source is None:
-            raise RuntimeError("only a receive from any rank has a source")
-        return source()
+            raise RuntimeError("only a receive that is done has a source")
+        return source
 
     _source_rank = source_rank
 
