@@ -132,7 +132,7 @@ int topo_comm_ranks(const topo_comm *comm);
 int topo_run(topo_comm *comm, int collective, const void *input, void *output, size_t count,
              int type, int operation, uint32_t root);
 
-/* Starts a collective; it runs behind what was started before. The caller leaves the buffers
+/* Starts a collective; it runs behind those that were started before. The caller leaves the buffers
  * alone until topo_wait or topo_test has returned TOPO_OK or an error. */
 int topo_start(topo_comm *comm, int collective, const void *input, void *output, size_t count,
                int type, int operation, uint32_t root, uint64_t *work);
@@ -146,9 +146,8 @@ int topo_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t
  * earlier come first. In a group, *from is stored when the group ends. */
 int topo_receive_any(topo_comm *comm, void *output, size_t count, int type, uint32_t *from);
 
-/* Starts a transfer, which runs in the background beside the others: no order of them, and no
- * waiting elsewhere, keeps one from running. Only a collective of the same communicator waits until
- * the transfers that were started before it are done. */
+/* Starts a transfer, which runs in the background beside the others and beside collectives: no order
+ * of them, and no waiting elsewhere, keeps one from running. */
 int topo_start_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to,
                     uint64_t *work);
 int topo_start_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from,

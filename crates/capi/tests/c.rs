@@ -167,6 +167,7 @@ fn ranks_of_several_hosts() {
         "disagrees",
         "anyone",
         "lonely",
+        "beside",
     ] {
         let mut command = Command::new(program);
         let command = command.args([name, "4"]).env("TWO_RANKS_A_HOST", "1");
@@ -177,14 +178,16 @@ fn ranks_of_several_hosts() {
 }
 
 #[test]
-fn messages_of_any_rank_in_debug_mode() {
+fn what_was_started_in_debug_mode() {
     let Some((_, program)) = &*CASES else {
         return;
     };
-    let mut command = Command::new(program);
-    let ended = finish(command.args(["anyone", "4"]).env("DEBUG_RANKS", "1"));
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{said}");
+    for name in ["anyone", "beside"] {
+        let mut command = Command::new(program);
+        let ended = finish(command.args([name, "4"]).env("DEBUG_RANKS", "1"));
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{name}: {said}");
+    }
 }
 
 macro_rules! cases {
@@ -197,7 +200,7 @@ macro_rules! cases {
 }
 
 cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts unordered
-       anyone lonely);
+       anyone lonely beside);
 
 /// The names that follow `begin` in a text.
 fn names(text: &str, begin: &str) -> BTreeSet<String> {

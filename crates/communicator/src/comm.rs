@@ -105,14 +105,11 @@ impl Comm {
         Ok(Calling(self))
     }
 
-    /// Runs a collective in this thread, behind everything that was started.
+    /// Runs a collective, behind those that were started: in this thread if nothing else runs.
     pub fn run(&self, launch: Launch) -> Result<Code, Fault> {
-        let _calling = self.calling()?;
-        drop(self.shared.await_idle(self.outside_group()?));
-        let work = Work::Collective(launch);
-        let call = self.call();
-        self.shared.run(&Job { work, call })?;
-        Ok(Code::Ok)
+        let calling = self.calling()?;
+        drop(self.outside_group()?);
+        self.run_work(&calling, Work::Collective(launch))
     }
 
     /// Starts a collective in the background; returns its number.
@@ -177,15 +174,25 @@ impl Comm {
         self.run_transfers(&calling, group)
     }
 
-    /// Runs transfers: here, or by the thread beside those that it runs.
-    fn run_transfers(&self, _: &Calling<'_>, transfers: Vec<Transfer>) -> Result<Code, Fault> {
+    /// Runs transfers: here, or by the thread beside what it runs.
+    fn run_transfers(
+        &self,
+        calling: &Calling<'_>,
+        transfers: Vec<Transfer>,
+    ) -> Result<Code, Fault> {
+        self.run_work(calling, Work::Group(transfers))
+    }
+
+    fn run_work(&self, _: &Calling<'_>, work: Work) -> Result<Code, Fault> {
+        let needs_worker = match &work {
+            Work::Collective(_) => false,
+            // Debug mode adds to each transfer, so both ends run alike.
+            Work::Group(all) => self.shared.debug || all.iter().any(|it| it.end == End::FromAny),
+        };
         let call = self.call();
-        let takes_any = transfers.iter().any(|it| it.end == End::FromAny);
-        let work = Work::Group(transfers);
         let job = Job { work, call };
         let mut queue = self.shared.queue();
-        // Debug mode adds to each transfer, so both ends run alike.
-        if queue.is_idle() && !self.shared.debug && !takes_any {
+        if queue.is_idle() && !needs_worker {
             drop(queue);
             return self.shared.run(&job).map(|()| Code::Ok);
         }

@@ -1,7 +1,6 @@
 //! Debug mode: all ranks tell each other what they are about to run, and where.
 
-use backend_cpu::Cpu;
-use executor::{Communicator, Memory, Request};
+use executor::{Memory, Request};
 use program::{Collective, ElementType, Reduction};
 
 use crate::call_site;
@@ -38,45 +37,62 @@ fn shown(told: &[u8]) -> String {
     }
 }
 
-/// Compares the request of this rank with those of all others.
-///
-/// # Errors
-/// They differ: the error names the first rank that requests something else, and both requests with
-/// their places.
-pub fn all(
-    communicator: &mut Communicator<Cpu>,
-    request: &Request,
-    place: &str,
-) -> Result<(), Fault> {
-    let own = told(&describe(request), place);
-    let ranks = communicator.ranks();
-    let mut output = vec![0_u8; LENGTH * ranks as usize];
-    let exchange = Request {
-        collective: Collective::AllGather,
-        element: ElementType::U8,
-        reduction: Reduction::Sum,
-        root: 0,
-        to: 0,
-        in_place: false,
-        count: LENGTH as u64,
-        choice: None,
-    };
-    communicator.run(&exchange, Memory::separate(&own, &mut output), 0)?;
-    for (theirs, rank) in output.chunks(LENGTH).zip(0..ranks) {
-        if theirs[..CALL_BYTES] != own[..CALL_BYTES] {
-            let me = communicator.rank();
-            return Err(Fault::new(
-                Code::Invalid,
-                format!(
-                    "ranks disagree: rank {me} calls {}, rank {rank} calls {}; all ranks call the same collectives in \
-                     the same order",
-                    shown(&own),
-                    shown(theirs)
-                ),
-            ));
+/// What ranks tell each other before a collective.
+#[derive(Debug)]
+pub struct Told {
+    own: Vec<u8>,
+    /// What each rank told, in rank order.
+    all: Vec<u8>,
+}
+
+impl Told {
+    /// What a rank tells of its request.
+    pub fn new(request: &Request, place: &str, ranks: u32) -> Self {
+        Self {
+            own: told(&describe(request), place).to_vec(),
+            all: vec![0; LENGTH * ranks as usize],
         }
     }
-    Ok(())
+
+    /// The collective by which all ranks learn it, and its memory, which stays where it is.
+    pub fn exchange(&mut self) -> (Request, Memory<'static>) {
+        let request = Request {
+            collective: Collective::AllGather,
+            element: ElementType::U8,
+            reduction: Reduction::Sum,
+            root: 0,
+            to: 0,
+            in_place: false,
+            count: LENGTH as u64,
+            choice: None,
+        };
+        let (own, all) = (&mut self.own, &mut self.all);
+        let memory = Memory::at(own.as_ptr(), own.len(), all.as_mut_ptr(), all.len());
+        (request, memory)
+    }
+
+    /// Compares the request of this rank with those of all others.
+    ///
+    /// # Errors
+    /// They differ: the error names the first rank that requests something else, and both requests
+    /// with their places.
+    pub fn compare(&self, rank: u32) -> Result<(), Fault> {
+        let own = &self.own;
+        for (theirs, other) in self.all.chunks(LENGTH).zip(0_u32..) {
+            if theirs[..CALL_BYTES] != own[..CALL_BYTES] {
+                return Err(Fault::new(
+                    Code::Invalid,
+                    format!(
+                        "ranks disagree: rank {rank} calls {}, rank {other} calls {}; all ranks call the same \
+                         collectives in the same order",
+                        shown(own),
+                        shown(theirs)
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What the ends of a transfer tell each other before it: its length, then its place.

@@ -1,6 +1,6 @@
-//! What was started and is not done. A thread runs collectives in order, and transfers beside each
-//! other: two ranks that both start a send and then a receive would wait for each other if it ran
-//! them one by one.
+//! What was started and is not done. A thread runs collectives in order, and transfers beside them
+//! and beside each other: two ranks that both start a send and then a receive would wait for each
+//! other if it ran them one by one.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -127,24 +127,14 @@ impl Queue {
         })
     }
 
-    /// Takes the next job, with its number, if it is a group of transfers, and no other thread runs
-    /// anything. `own` says that what runs is the caller's.
-    pub fn pop_group(&mut self, own: bool) -> Option<(u64, Vec<Transfer>, Call)> {
-        let is_group = |(_, job): &(u64, Job)| matches!(job.work, Work::Group(_));
-        if self.is_running && !own || !self.jobs.front().is_some_and(is_group) {
+    /// Takes the next job, with its number, if no other thread runs anything. `own` says that what
+    /// runs is the caller's.
+    pub fn pop(&mut self, own: bool) -> Option<(u64, Job)> {
+        if self.is_running && !own || self.jobs.is_empty() {
             return None;
         }
         self.is_running = true;
-        match self.jobs.pop_front()? {
-            (
-                number,
-                Job {
-                    work: Work::Group(transfers),
-                    call,
-                },
-            ) => Some((number, transfers, call)),
-            _ => None,
-        }
+        self.jobs.pop_front()
     }
 
     /// Whether a job can begin.
@@ -152,15 +142,18 @@ impl Queue {
         !self.is_running && !self.jobs.is_empty()
     }
 
-    /// Takes the next job up to this number, if it is a collective and no thread runs anything.
-    pub fn take_collective(&mut self, most: u64) -> Option<(u64, Job)> {
-        let is_next =
-            |(number, job): &(u64, Job)| *number <= most && matches!(job.work, Work::Collective(_));
-        if self.is_running || !self.jobs.front().is_some_and(is_next) {
+    /// Takes the job of this number, if it is a collective, the only one, and no thread runs
+    /// anything: another thread would have to run a second one meanwhile.
+    pub fn take_collective(&mut self, number: u64) -> Option<Job> {
+        let is_collective = |it: &Job| matches!(it.work, Work::Collective(_));
+        let [(found, job)] = self.jobs.make_contiguous() else {
+            return None;
+        };
+        if self.is_running || *found != number || !is_collective(job) {
             return None;
         }
         self.is_running = true;
-        self.jobs.pop_front()
+        self.jobs.pop_front().map(|(_, job)| job)
     }
 }
 
@@ -188,7 +181,7 @@ mod tests {
             queue.push(group()),
         ];
         assert_eq!(numbers, [1, 2, 3]);
-        assert_eq!(queue.pop_group(false).map(|it| it.0), Some(1));
+        assert_eq!(queue.pop(false).map(|it| it.0), Some(1));
         queue.finish(3, Some(&Fault::invalid("wrong")));
         assert!(queue.ended(1).is_none() && queue.ended(2).is_none());
         assert!(queue.ended(3).is_some_and(|it| it.is_err()));
@@ -207,16 +200,16 @@ mod tests {
             call: call(),
         };
         queue.push(group);
-        assert!(queue.take_collective(u64::MAX).is_none());
-        assert!(queue.pop_group(false).is_some());
+        assert!(queue.take_collective(1).is_none());
+        assert!(queue.pop(false).is_some());
         let group = Job {
             work: Work::Group(Vec::new()),
             call: call(),
         };
         queue.push(group);
-        assert!(!queue.has_next() && queue.pop_group(false).is_none());
-        assert!(queue.pop_group(true).is_some());
+        assert!(!queue.has_next() && queue.pop(false).is_none());
+        assert!(queue.pop(true).is_some());
         queue.is_running = false;
-        assert!(queue.pop_group(true).is_none());
+        assert!(queue.pop(true).is_none());
     }
 }

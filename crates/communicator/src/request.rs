@@ -20,8 +20,8 @@ pub struct Launch {
 unsafe impl Send for Launch {}
 
 impl Launch {
-    /// The memory for the runtime.
-    pub fn memory(&self) -> Memory<'_> {
+    /// The memory for the runtime, which the caller lends until the collective is done.
+    pub fn lent(&self) -> Memory<'static> {
         Memory::at(self.input, self.input_bytes, self.output, self.output_bytes)
     }
 }

@@ -9,7 +9,7 @@ use backend_cpu::Cpu;
 use bootstrap::socket::service::Alarm;
 use executor::{Bell, Communicator, End};
 
-use crate::compare;
+use crate::compare::Told;
 use crate::error::{Code, Fault};
 use crate::queue::{Job, Queue, Work};
 
@@ -145,9 +145,12 @@ impl Shared {
         match &job.work {
             Work::Collective(launch) => {
                 if self.debug {
-                    compare::all(communicator, &launch.request, &job.call.place)?;
+                    let mut told = Told::new(&launch.request, &job.call.place, self.ranks);
+                    let (request, memory) = told.exchange();
+                    communicator.run(&request, memory, 0)?;
+                    told.compare(self.rank)?;
                 }
-                Ok(communicator.run(&launch.request, launch.memory(), 0)?)
+                Ok(communicator.run(&launch.request, launch.lent(), 0)?)
             }
             Work::Group(transfers) => {
                 let mut group = communicator.group_start();

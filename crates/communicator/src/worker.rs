@@ -2,19 +2,19 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ptr::{copy_nonoverlapping, null, null_mut};
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use backend_cpu::Cpu;
-use executor::{Communicator, End, Ended, Memory, OpenGroup};
+use executor::{Communicator, End, Ended, Memory, OpenGroup, Request};
 
-use crate::compare::{self, Header};
+use crate::compare::{self, Header, Told};
 use crate::error::{Code, Fault};
-use crate::queue::{Call, Queue, Transfer};
+use crate::queue::{Call, Job, Transfer, Work};
+use crate::request::Launch;
 use crate::shared::Shared;
 
-/// Transfers that have begun.
+/// What has begun.
 #[derive(Default)]
 struct Open {
     group: OpenGroup<'static>,
@@ -22,10 +22,14 @@ struct Open {
     parts: HashMap<u64, Part>,
     /// The last number given out.
     last: u64,
-    /// By job: how many of its transfers are not done.
+    /// By job: how many of its parts are not done.
     left: HashMap<u64, usize>,
+    /// Jobs that have ended.
+    ended: Vec<(u64, Result<(), Fault>)>,
     /// Sends to the own rank that have no receive yet, or receives that have no send.
     own: VecDeque<Lonely>,
+    /// Collectives that wait for the one before.
+    collectives: VecDeque<(u64, Launch, Call)>,
     call: Option<Call>,
 }
 
@@ -40,12 +44,22 @@ struct Lonely {
 /// A part of a job.
 struct Part {
     job: u64,
-    transfer: Transfer,
-    /// What the ends tell each other before the transfer, if this is that and not the transfer.
-    headers: Option<Headers>,
+    piece: Piece,
 }
 
-/// The headers of a transfer. Both stay where they are while they are sent.
+/// What a part of a job is. Memory that it owns stays where it is while the part runs.
+enum Piece {
+    /// A transfer.
+    Transfer(Transfer),
+    /// What the ends of a transfer tell each other before it.
+    Headers(Transfer, Headers),
+    /// A collective.
+    Collective,
+    /// What ranks tell each other before a collective.
+    Told(Launch, Told),
+}
+
+/// The headers of a transfer.
 struct Headers {
     own: Vec<u8>,
     theirs: Vec<u8>,
@@ -58,17 +72,16 @@ impl Shared {
         let mut queue = self.queue();
         loop {
             self.news.store(false, Ordering::Release);
-            let mut groups = Vec::new();
-            // Another thread may run a collective, which transfers that were started later follow.
-            while let Some(group) = queue.pop_group(!open.group.is_empty() || !groups.is_empty()) {
-                groups.push(group);
+            let mut jobs = Vec::new();
+            // Another thread may run a collective, which comes before what was started later.
+            while let Some(job) = queue.pop(!open.is_idle() || !jobs.is_empty()) {
+                jobs.push(job);
             }
-            if groups.is_empty() && open.group.is_empty() {
+            if jobs.is_empty() && open.is_idle() {
                 for (job, fault) in open.give_up(queue.drains) {
                     queue.finish(job, Some(&fault));
                     self.changed.notify_all();
                 }
-                queue = self.run_collectives(queue, u64::MAX);
                 if queue.is_idle() && queue.ends {
                     return;
                 }
@@ -78,54 +91,50 @@ impl Shared {
                 continue;
             }
             drop(queue);
-            let ended = self.run_open(&mut open, groups);
+            self.run_open(&mut open, jobs);
             queue = self.queue();
-            queue.is_running = !open.group.is_empty();
-            for (job, done) in ended {
+            queue.is_running = !open.is_idle();
+            for (job, done) in open.ended.drain(..) {
                 queue.finish(job, done.as_ref().err());
             }
             self.changed.notify_all();
         }
     }
 
-    /// Runs collectives up to this number in the calling thread, unless another one runs something:
-    /// a thread that would only wait needs to wake no other one.
+    /// Runs a collective in the calling thread, unless something else is started or runs: a thread
+    /// that would only wait needs to wake no other one.
     pub fn run_up_to(&self, number: u64) {
-        drop(self.run_collectives(self.queue(), number));
+        let mut queue = self.queue();
+        let Some(job) = queue.take_collective(number) else {
+            return;
+        };
+        drop(queue);
+        let done = self.run(&job);
+        let mut queue = self.queue();
+        queue.is_running = false;
+        queue.finish(number, done.as_ref().err());
+        drop(queue);
+        self.changed.notify_all();
     }
 
-    fn run_collectives<'a>(
-        &'a self,
-        mut queue: MutexGuard<'a, Queue>,
-        most: u64,
-    ) -> MutexGuard<'a, Queue> {
-        while let Some((number, job)) = queue.take_collective(most) {
-            drop(queue);
-            let done = self.run(&job);
-            queue = self.queue();
-            queue.is_running = false;
-            queue.finish(number, done.as_ref().err());
-            self.changed.notify_all();
-        }
-        queue
-    }
-
-    /// Adds transfers and runs until some are done or others are started. Returns the jobs that are
-    /// done.
-    fn run_open(
-        &self,
-        open: &mut Open,
-        groups: Vec<(u64, Vec<Transfer>, Call)>,
-    ) -> Vec<(u64, Result<(), Fault>)> {
-        let mut ended = Vec::new();
-        for (job, ..) in &groups {
+    /// Adds jobs and runs until some are done or others are started.
+    fn run_open(&self, open: &mut Open, jobs: Vec<(u64, Job)>) {
+        for (job, _) in &jobs {
             // Also an empty group is done once.
             open.left.insert(*job, 0);
         }
         let ran = self.with_communicator(|communicator| {
-            for (job, transfers, call) in groups {
-                for transfer in transfers {
-                    self.add(open, communicator, job, transfer, &call)?;
+            for (number, Job { work, call }) in jobs {
+                match work {
+                    Work::Collective(launch) => {
+                        *open.left.entry(number).or_default() += 1;
+                        open.collectives.push_back((number, launch, call.clone()));
+                    }
+                    Work::Group(transfers) => {
+                        for transfer in transfers {
+                            self.add(open, communicator, number, transfer, &call)?;
+                        }
+                    }
                 }
                 open.call = Some(call);
             }
@@ -133,6 +142,7 @@ impl Shared {
         });
         match ran {
             Ok(()) => {
+                let ended = &mut open.ended;
                 open.left.retain(|job, left| {
                     if *left == 0 {
                         ended.push((*job, Ok(())));
@@ -143,14 +153,18 @@ impl Shared {
             // The communicator has failed, and all with it.
             Err(fault) => {
                 let failed = open.left.keys().map(|job| (*job, Err(fault.clone())));
-                ended.extend(failed);
-                *open = Open::default();
+                open.ended.extend(failed);
+                let ended = std::mem::take(&mut open.ended);
+                *open = Open {
+                    ended,
+                    ..Open::default()
+                };
             }
         }
-        ended
     }
 
     fn advance(&self, open: &mut Open, communicator: &mut Communicator<Cpu>) -> Result<(), Fault> {
+        self.begin_collective(open, communicator);
         if open.group.is_empty() {
             return Ok(());
         }
@@ -160,30 +174,64 @@ impl Shared {
         let mut stop = || self.news.load(Ordering::Acquire);
         let done = communicator.advance(&mut open.group, &mut stop)?;
         for Ended { number, peer } in done {
-            let Some(part) = open.parts.remove(&number) else {
+            let Some(Part { job, piece }) = open.parts.remove(&number) else {
                 continue;
             };
-            let Part { job, transfer, .. } = part;
-            match &part.headers {
-                None => {
-                    transfer.tell_source(peer);
+            match (piece, peer) {
+                (Piece::Transfer(transfer), peer) => {
+                    if let Some(peer) = peer {
+                        transfer.tell_source(peer);
+                    }
                     open.finish(job);
                 }
-                Some(_) if transfer.sends() => {}
-                Some(it) => {
-                    let compared = compare::headers(&it.own, &it.theirs, (self.rank, peer));
+                (Piece::Headers(transfer, told), Some(peer)) if !transfer.sends() => {
+                    let compared = compare::headers(&told.own, &told.theirs, (self.rank, peer));
                     // The sender would wait for the rest, and must learn why it waits in vain.
                     compared.inspect_err(|fault| self.abort(&fault.text))?;
                     if transfer.end == End::FromAny {
                         // The header's sender is known now, and the rest follows its header.
                         let end = End::From(peer);
-                        let part = Part::of(job, Transfer { end, ..transfer });
-                        open.add(communicator, part, true)?;
+                        let transfer = Transfer { end, ..transfer };
+                        open.add(communicator, job, Piece::Transfer(transfer), true)?;
                     }
+                }
+                (Piece::Headers(..), _) => {}
+                (Piece::Told(launch, told), _) => match told.compare(self.rank) {
+                    Ok(()) => open.add_collective(communicator, job, launch),
+                    Err(fault) => open.fail(job, fault),
+                },
+                (Piece::Collective, _) => {
+                    open.collectives.pop_front();
+                    open.finish(job);
                 }
             }
         }
+        self.begin_collective(open, communicator);
         Ok(())
+    }
+
+    /// Begins the first of the collectives, unless it runs.
+    fn begin_collective(&self, open: &mut Open, communicator: &mut Communicator<Cpu>) {
+        while let Some((job, launch, call)) = open.collectives.front() {
+            let is_collective = |it: &Part| matches!(it.piece, Piece::Collective | Piece::Told(..));
+            if open.parts.values().any(is_collective) {
+                return;
+            }
+            let (job, launch) = (*job, *launch);
+            if self.debug {
+                let mut told = Told::new(&launch.request, &call.place, self.ranks);
+                let (request, memory) = told.exchange();
+                open.begin(
+                    communicator,
+                    job,
+                    &request,
+                    memory,
+                    Piece::Told(launch, told),
+                );
+            } else {
+                open.add_collective(communicator, job, launch);
+            }
+        }
     }
 
     /// Adds a transfer of a job.
@@ -209,60 +257,89 @@ impl Shared {
                 own: compare::header(transfer.bytes, &call.place).to_vec(),
                 theirs: vec![0; size_of::<Header>()],
             };
-            let headers = Some(headers);
-            let part = Part {
-                headers,
-                ..Part::of(job, transfer)
-            };
-            open.add(communicator, part, false)?;
+            open.add(communicator, job, Piece::Headers(transfer, headers), false)?;
             // Whose header comes decides who sends the rest.
             if transfer.end == End::FromAny {
                 return Ok(());
             }
         }
-        open.add(communicator, Part::of(job, transfer), false)
-    }
-}
-
-impl Part {
-    const fn of(job: u64, transfer: Transfer) -> Self {
-        Self {
-            job,
-            transfer,
-            headers: None,
-        }
-    }
-
-    /// The memory that it sends or receives.
-    fn memory(&mut self) -> Memory<'static> {
-        let (memory, bytes) = match &mut self.headers {
-            Some(it) if self.transfer.sends() => (it.own.as_mut_ptr(), it.own.len()),
-            Some(it) => (it.theirs.as_mut_ptr(), it.theirs.len()),
-            None => (self.transfer.memory, self.transfer.bytes),
-        };
-        match self.transfer.sends() {
-            true => Memory::at(memory, bytes, null_mut(), 0),
-            false => Memory::at(null(), 0, memory, bytes),
-        }
+        open.add(communicator, job, Piece::Transfer(transfer), false)
     }
 }
 
 impl Open {
-    /// Adds a part behind the others, or before those that have not begun.
+    /// Whether the communicator has nothing to do.
+    fn is_idle(&self) -> bool {
+        self.group.is_empty() && self.collectives.is_empty()
+    }
+
+    /// Adds a part of a transfer behind the others, or before those that have not begun.
     fn add(
         &mut self,
         communicator: &Communicator<Cpu>,
-        mut part: Part,
+        job: u64,
+        mut piece: Piece,
         first: bool,
     ) -> Result<(), Fault> {
+        let (transfer, memory, bytes) = match &mut piece {
+            Piece::Transfer(transfer) => (*transfer, transfer.memory, transfer.bytes),
+            Piece::Headers(transfer, told) => {
+                let used = match transfer.sends() {
+                    true => &mut told.own,
+                    false => &mut told.theirs,
+                };
+                (*transfer, used.as_mut_ptr(), used.len())
+            }
+            Piece::Collective | Piece::Told(..) => return Ok(()),
+        };
+        let memory = match transfer.sends() {
+            true => Memory::at(memory, bytes, null_mut(), 0),
+            false => Memory::at(null(), 0, memory, bytes),
+        };
         self.last += 1;
-        let (number, end, memory) = (self.last, part.transfer.end, part.memory());
+        let (number, end) = (self.last, transfer.end);
         match first {
             true => communicator.add_transfer_first(&mut self.group, number, end, memory)?,
             false => communicator.add_transfer(&mut self.group, number, end, memory)?,
         }
-        self.parts.insert(number, part);
+        self.parts.insert(number, Part { job, piece });
         Ok(())
+    }
+
+    /// Adds the first of the collectives.
+    fn add_collective(&mut self, communicator: &mut Communicator<Cpu>, job: u64, launch: Launch) {
+        let memory = launch.lent();
+        self.begin(
+            communicator,
+            job,
+            &launch.request,
+            memory,
+            Piece::Collective,
+        );
+    }
+
+    fn begin(
+        &mut self,
+        communicator: &mut Communicator<Cpu>,
+        job: u64,
+        request: &Request,
+        memory: Memory<'static>,
+        piece: Piece,
+    ) {
+        self.last += 1;
+        match communicator.add_collective(&mut self.group, self.last, request, memory) {
+            Ok(()) => {
+                self.parts.insert(self.last, Part { job, piece });
+            }
+            Err(error) => self.fail(job, error.into()),
+        }
+    }
+
+    /// Ends the first of the collectives with an error that all ranks get.
+    fn fail(&mut self, job: u64, fault: Fault) {
+        self.collectives.pop_front();
+        self.left.remove(&job);
+        self.ended.push((job, Err(fault)));
     }
 
     /// Copies between a send to the own rank and its receive, once both are there.

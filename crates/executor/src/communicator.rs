@@ -163,11 +163,15 @@ impl<B: Backend> Communicator<B> {
     /// # Errors
     /// As for the collectives.
     pub fn run(&mut self, request: &Request, memory: Memory<'_>, scalar: u64) -> Result<(), Error> {
-        let request = Request {
+        let request = self.with_choice(request);
+        self.home.engine()?.launch(&request, memory, scalar)
+    }
+
+    pub(crate) fn with_choice(&self, request: &Request) -> Request {
+        Request {
             choice: request.choice.or(self.choice),
             ..*request
-        };
-        self.home.engine()?.launch(&request, memory, scalar)
+        }
     }
 
     /// The inputs of the backend's choice.

@@ -233,6 +233,8 @@ pub enum Waiting {
     },
     /// A message of any other rank.
     AnyMessage,
+    /// Other ranks, to call the same collective for the first time.
+    Others,
     /// A free slot towards a peer.
     Slot {
         /// The receiver.
@@ -255,7 +257,7 @@ impl Waiting {
         match self {
             Self::Data { from, .. } | Self::Signal { from, .. } => Some(from),
             Self::Slot { to, .. } => Some(to),
-            Self::AnyMessage => None,
+            Self::AnyMessage | Self::Others => None,
         }
     }
 }
@@ -267,6 +269,7 @@ impl std::fmt::Display for Waiting {
                 write!(f, "for data of rank {from} on channel {channel}")
             }
             Self::AnyMessage => f.write_str("for a message of any rank"),
+            Self::Others => f.write_str("for other ranks to begin it"),
             Self::Slot { to, channel } => {
                 write!(f, "for a free slot to rank {to} on channel {channel}")
             }

@@ -1,8 +1,9 @@
-//! Transfers that run beside each other, and to which others are added while they run.
+//! Transfers and collectives that run beside each other, and to which others are added meanwhile.
 //!
 //! A send and a receive that are started one after the other may both wait for their peers. In a
 //! group that was closed ([`Group`](crate::Group)) the first would keep the second from starting,
-//! and two ranks could wait for each other.
+//! and two ranks could wait for each other. A collective may wait for a rank that waits for a
+//! transfer.
 
 use std::time::Instant;
 
@@ -15,8 +16,8 @@ use crate::error::{Error, Failure};
 use crate::memory::Memory;
 use crate::request::Request;
 
-/// Transfers with other ranks that have begun or wait for their turn. Those between the same two
-/// ranks, in one direction, run one after the other.
+/// What has begun or waits for its turn. Transfers between the same two ranks, in one direction, run
+/// one after the other, and so do collectives.
 #[derive(Debug)]
 pub struct OpenGroup<'a> {
     pub(crate) entries: Vec<Entry<'a>>,
@@ -51,25 +52,32 @@ pub enum End {
     FromAny,
 }
 
-/// A transfer that has ended.
+/// A transfer or a collective that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     /// The number with which it was added.
     pub number: u64,
-    /// The other rank.
-    pub peer: u32,
+    /// The other rank of a transfer.
+    pub peer: Option<u32>,
 }
 
-/// A transfer.
+/// A transfer or a collective.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub number: u64,
-    pub end: End,
+    pub call: Call,
     pub memory: Memory<'a>,
     pub state: State,
 }
 
-/// How far a transfer is.
+/// What runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Transfer(End),
+    Collective(Request),
+}
+
+/// How far it is.
 #[derive(Debug)]
 pub(crate) enum State {
     /// It has not begun.
@@ -82,11 +90,11 @@ pub(crate) enum State {
 }
 
 impl Entry<'_> {
-    /// The request, as both ends see it.
-    pub fn request(&self, own: u32, peer: u32) -> Request {
-        let (root, to, bytes) = match self.end {
-            End::To(_) => (own, peer, self.memory.input_bytes()),
-            End::From(_) | End::FromAny => (peer, own, self.memory.output_bytes()),
+    /// The request of a transfer with that rank, as both ends see it.
+    pub fn transfer(&self, own: u32, peer: u32) -> Request {
+        let (root, to) = match self.call {
+            Call::Transfer(End::To(_)) => (own, peer),
+            _ => (peer, own),
         };
         Request {
             collective: Collective::SendRecv,
@@ -95,7 +103,7 @@ impl Entry<'_> {
             root,
             to,
             in_place: false,
-            count: bytes as u64,
+            count: self.transferred(),
             choice: None,
         }
     }
@@ -105,35 +113,74 @@ impl Entry<'_> {
         !matches!(self.state, State::Waits)
     }
 
-    /// Its bytes.
-    pub const fn bytes(&self) -> u64 {
-        match self.end {
-            End::To(_) => self.memory.input_bytes() as u64,
-            End::From(_) | End::FromAny => self.memory.output_bytes() as u64,
+    /// Bytes of a transfer.
+    const fn transferred(&self) -> u64 {
+        match self.call {
+            Call::Transfer(End::To(_)) => self.memory.input_bytes() as u64,
+            _ => self.memory.output_bytes() as u64,
+        }
+    }
+
+    /// Bytes that decide who drives the connections between hosts.
+    pub fn bytes(&self, ranks: u32) -> u64 {
+        match &self.call {
+            Call::Transfer(_) => self.transferred(),
+            Call::Collective(request) => request.bytes(ranks),
         }
     }
 }
 
-impl OpenGroup<'_> {
+impl<'a> OpenGroup<'a> {
+    fn insert(&mut self, at: usize, number: u64, call: Call, memory: Memory<'a>) {
+        if self.is_empty() {
+            self.since = Instant::now();
+        }
+        let entry = Entry {
+            number,
+            call,
+            memory,
+            state: State::Waits,
+        };
+        self.entries.insert(at, entry);
+    }
+
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether no earlier transfer takes or sends messages that are meant for this one.
+    /// Whether no earlier transfer takes or sends messages that are meant for this one, or this is
+    /// the first collective.
     pub(crate) fn is_next(&self, at: usize) -> bool {
-        let end = self.entries[at].end;
-        let mut earlier = self.entries[..at].iter().map(|it| it.end);
-        earlier.all(|it| it != end && (it != End::FromAny || matches!(end, End::To(_))))
+        let earlier = self.entries[..at].iter().map(|it| it.call);
+        match self.entries[at].call {
+            Call::Collective(_) => !earlier.into_iter().any(|it| it.is_collective()),
+            Call::Transfer(end) => {
+                let receives = !matches!(end, End::To(_));
+                let first = |it: Call| it == Call::Transfer(End::FromAny) && receives;
+                !earlier
+                    .into_iter()
+                    .any(|it| it == Call::Transfer(end) || first(it))
+            }
+        }
     }
 
     /// The ranks from which the transfer at this place may receive: those from which no earlier one
     /// does.
     pub(crate) fn sources(&self, at: usize, own: u32, ranks: u32) -> Vec<u32> {
         let earlier = &self.entries[..at];
-        let is_free =
-            |rank: &u32| *rank != own && earlier.iter().all(|it| it.end != End::From(*rank));
+        let is_free = |rank: &u32| {
+            let from = Call::Transfer(End::From(*rank));
+            *rank != own && earlier.iter().all(|it| it.call != from)
+        };
         (0..ranks).filter(is_free).collect()
+    }
+}
+
+impl Call {
+    /// Whether all ranks call it.
+    pub const fn is_collective(&self) -> bool {
+        matches!(self, Self::Collective(_))
     }
 }
 
@@ -198,20 +245,29 @@ impl<B: Backend> Communicator<B> {
                 }
             }
         }
-        if group.is_empty() {
-            group.since = Instant::now();
-        }
-        let entry = Entry {
-            number,
-            end,
-            memory,
-            state: State::Waits,
-        };
-        group.entries.insert(at, entry);
+        group.insert(at, number, Call::Transfer(end), memory);
         Ok(())
     }
 
-    /// Runs the transfers until one is done or `stop` returns `true`, which it asks again when
+    /// Adds a collective. `request` and `memory` are as for [`Self::run`].
+    ///
+    /// # Errors
+    /// As [`Self::choice`]; all ranks get the same.
+    pub fn add_collective<'a>(
+        &mut self,
+        group: &mut OpenGroup<'a>,
+        number: u64,
+        request: &Request,
+        memory: Memory<'a>,
+    ) -> Result<(), Error> {
+        let request = self.with_choice(request);
+        self.choice(&request)?;
+        let at = group.entries.len();
+        group.insert(at, number, Call::Collective(request), memory);
+        Ok(())
+    }
+
+    /// Runs what was added until something is done or `stop` returns `true`, which it asks again when
     /// [`Self::bell`] rings. Returns those that have ended.
     ///
     /// # Errors

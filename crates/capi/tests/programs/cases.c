@@ -513,6 +513,52 @@ static void anyone(void) {
     CHECK(topo_comm_destroy(comm));
 }
 
+/* Collectives and transfers that were started run beside each other. */
+static void beside(void) {
+    topo_comm *comm = join(getenv("DEBUG_RANKS") ? TOPO_DEBUG : 0);
+    enum { N = 300000, ROUNDS = 6 };
+    uint32_t next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, from;
+    float *in = malloc(sizeof *in * N), *out = calloc(N, sizeof *out), *sum = malloc(sizeof *sum * N);
+    for (int i = 0; i < N; i++) in[i] = (float)rank;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t send, receive, reduce, gather;
+        size_t count = round % 2 ? N : 10;
+        float expected = (float)(ranks * (ranks - 1) / 2);
+        /* A receive whose message is sent after the collective. */
+        CHECK(topo_start_receive(comm, out, count, TOPO_F32, before, &receive));
+        CHECK(topo_run(comm, TOPO_ALL_REDUCE, in, sum, count, TOPO_F32, TOPO_SUM, 0));
+        EXPECT(sum[count - 1] == expected);
+        CHECK(topo_start_send(comm, in, count, TOPO_F32, next, &send));
+        CHECK(topo_wait(comm, receive));
+        EXPECT(out[0] == (float)before && out[count - 1] == (float)before);
+        CHECK(topo_wait(comm, send));
+        /* A collective that waits for a rank which waits for a message. */
+        if (rank % 2 == 0) {
+            CHECK(topo_start(comm, TOPO_ALL_REDUCE, in, sum, count, TOPO_F32, TOPO_SUM, 0, &reduce));
+            if (rank + 1 < ranks) CHECK(topo_start_send(comm, in, count, TOPO_F32, rank + 1, &send));
+            CHECK(topo_wait(comm, reduce));
+            if (rank + 1 < ranks) CHECK(topo_wait(comm, send));
+        } else {
+            CHECK(topo_receive_any(comm, out, count, TOPO_F32, &from));
+            EXPECT(from == rank - 1 && out[count - 1] == (float)from);
+            CHECK(topo_run(comm, TOPO_ALL_REDUCE, in, sum, count, TOPO_F32, TOPO_SUM, 0));
+        }
+        EXPECT(sum[0] == expected);
+        /* Several collectives keep their order, whatever runs beside them. */
+        float *all = malloc(sizeof *all * ranks * count);
+        CHECK(topo_start_receive(comm, out, count, TOPO_F32, before, &receive));
+        CHECK(topo_start(comm, TOPO_ALL_REDUCE, in, sum, count, TOPO_F32, TOPO_MAXIMUM, 0, &reduce));
+        CHECK(topo_start(comm, TOPO_ALL_GATHER, sum, all, count, TOPO_F32, 0, 0, &gather));
+        CHECK(topo_send(comm, in, count, TOPO_F32, next));
+        CHECK(topo_wait(comm, gather));
+        for (uint32_t i = 0; i < ranks; i++) EXPECT(all[i * count] == (float)(ranks - 1));
+        CHECK(topo_wait(comm, reduce));
+        CHECK(topo_wait(comm, receive));
+        free(all);
+    }
+    CHECK(topo_comm_destroy(comm));
+}
+
 /* Transfers whose other ends do not exist end with the time, also beside each other. */
 static void lonely(void) {
     topo_comm *comm = join(0);
@@ -548,7 +594,8 @@ int main(int count, char **arguments) {
                  {"busy", busy},               {"disagrees", disagrees},
                  {"unequal", unequal},     {"several", several},
                  {"timeouts", timeouts},   {"unordered", unordered},
-                 {"anyone", anyone},           {"lonely", lonely}};
+                 {"anyone", anyone},           {"lonely", lonely},
+                 {"beside", beside}};
     EXPECT(count == 3);
     ranks = (uint32_t)atoi(arguments[2]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -7,6 +7,7 @@
 mod opened;
 mod remote;
 mod slots;
+mod wiring;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::transport::Transport;
 
 pub use slots::SlotBytes;
 pub(crate) use slots::slot_class;
+pub use wiring::Wiring;
 
 /// The ends of the FIFOs of one protocol.
 #[derive(Debug)]
@@ -95,19 +97,6 @@ struct End {
     connection: ConnectionEnd,
     kind: Kind,
     incoming: bool,
-}
-
-/// Indices of a bound program's connections in [`Connections`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wiring {
-    /// Receiving ends.
-    pub receives: Vec<usize>,
-    /// Sending ends.
-    pub sends: Vec<usize>,
-    /// Signals to wait for.
-    pub waits: Vec<usize>,
-    /// Signals to give.
-    pub notifies: Vec<usize>,
 }
 
 impl Connections {
@@ -208,104 +197,6 @@ impl Connections {
     /// Whether any rank is reached by this transport.
     pub fn any_by(&self, transport: Transport) -> bool {
         self.transports.contains(&transport)
-    }
-
-    /// The connections of a program, with slots of `slot_bytes` on this host; new ones are made.
-    ///
-    /// # Errors
-    /// There is no memory, or a peer does not make its end.
-    pub fn wire(
-        &mut self,
-        bootstrap: &mut dyn Bootstrap,
-        protocol: Protocol,
-        slot_bytes: u32,
-        bound: &program::BoundProgram,
-    ) -> Result<Wiring, Error> {
-        let end = |connection: &ConnectionEnd, kind, incoming| End {
-            connection: *connection,
-            kind,
-            incoming,
-        };
-        let full = self.slot_bytes.of(protocol);
-        let slots = |connection: &ConnectionEnd, incoming| {
-            // Between hosts memory grows with the number of connections only.
-            let remote = self.transports[connection.peer as usize] == Transport::Net;
-            let bytes = if remote { full } else { slot_bytes };
-            end(connection, Kind::Slots(protocol, bytes), incoming)
-        };
-        let receives = bound.receives.iter().map(|it| slots(it, true));
-        let waits = bound.waits.iter().map(|it| end(it, Kind::Signals, true));
-        let (receives, waits): (Vec<End>, Vec<End>) = (receives.collect(), waits.collect());
-        let mut new: Vec<End> = Vec::new();
-        for end in receives.iter().chain(&waits) {
-            if !self.known.contains_key(end) && !new.contains(end) {
-                new.push(*end);
-            }
-        }
-        let (remote, new): (Vec<End>, Vec<End>) =
-            new.into_iter().partition(|end| self.is_remote(end));
-        let sends: Vec<End> = bound.sends.iter().map(|it| slots(it, false)).collect();
-        self.make_incoming(bootstrap, &new)?;
-        for end in remote {
-            self.make_remote(bootstrap, end)?;
-        }
-        let notifies = bound
-            .notifies
-            .iter()
-            .map(|it| end(it, Kind::Signals, false));
-        let notifies: Vec<End> = notifies.collect();
-        let news = sends.iter().chain(&notifies);
-        let news = news.filter(|end| !self.known.contains_key(end) && !self.is_remote(end));
-        let news = news.map(|end| {
-            (
-                end.connection.peer,
-                name(self.rank, end.connection.peer, end),
-            )
-        });
-        bootstrap.prefetch(&news.collect::<Vec<_>>());
-        for end in sends.iter().chain(&notifies) {
-            if self.known.contains_key(end) {
-                continue;
-            }
-            if self.is_remote(end) {
-                self.make_remote(bootstrap, *end)?;
-            } else {
-                self.fetch_outgoing(bootstrap, *end)?;
-            }
-        }
-        let places = |ends: &[End]| ends.iter().map(|end| self.known[end]).collect();
-        Ok(Wiring {
-            receives: places(&receives),
-            sends: places(&sends),
-            waits: places(&waits),
-            notifies: places(&notifies),
-        })
-    }
-
-    /// Whether [`Self::wire`] would not wait for a peer.
-    ///
-    /// # Errors
-    /// A peer failed or left.
-    pub fn is_offered(
-        &self,
-        bootstrap: &mut dyn Bootstrap,
-        protocol: Protocol,
-        slot_bytes: u32,
-        bound: &program::BoundProgram,
-    ) -> Result<bool, Error> {
-        for connection in &bound.sends {
-            let end = End {
-                connection: *connection,
-                kind: Kind::Slots(protocol, slot_bytes),
-                incoming: false,
-            };
-            let made = self.known.contains_key(&end) || self.is_remote(&end);
-            let peer = connection.peer;
-            if !made && !bootstrap.has_offer(peer, &name(self.rank, peer, &end))? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// Makes and offers the memory of incoming connections.

@@ -1,4 +1,4 @@
-//! Open groups: begins transfers when their peers are ready, and runs those that have begun.
+//! Open groups: begins calls when their peers are ready, and runs those that have begun.
 
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use program::Collective;
 use shared_memory::Bell;
 
-use super::{Engine, MOST_PREPARED, slot_bytes};
+use super::{Engine, MOST_PREPARED, Prepared, slot_bytes};
 use crate::backend::{Backend, LaunchContext, Part};
 use crate::error::{Error, Waiting};
 use crate::memory::Memory;
-use crate::open_group::{End, Ended, Entry, OpenGroup, State};
+use crate::open_group::{Call, End, Ended, Entry, OpenGroup, State};
+use crate::registered::Registered;
 use crate::request::Request;
 use crate::supervisor::Supervisor;
 
-/// Between two looks whether the receiver of a first transfer has made its end.
+/// Between two looks whether peers have made their ends of new connections.
 const RETRY: Duration = Duration::from_micros(100);
 
 /// Between two looks whether waiting should continue.
@@ -27,7 +28,7 @@ impl<B: Backend> Engine<B> {
         self.own.connections.bells[rank as usize].clone()
     }
 
-    /// Runs transfers until one is done or `stop` returns `true`. Returns those that have ended.
+    /// Runs what was added until something has ended or `stop` returns `true`. Returns what has.
     pub fn advance(
         &mut self,
         group: &mut OpenGroup<'_>,
@@ -73,49 +74,58 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Begins transfers whose turn it is. Returns when to look again, if a peer is not ready or may
-    /// leave.
+    /// Begins what has its turn. Returns when to look again, if a peer is not ready or may leave.
     fn begin_ready(&mut self, group: &mut OpenGroup<'_>) -> Result<Option<Duration>, Error> {
+        let own = self.own.bootstrap.rank();
         let mut look_after = None;
         for at in 0..group.entries.len() {
             let entry = &group.entries[at];
             if matches!(entry.state, State::Runs(_)) || !group.is_next(at) {
                 continue;
             }
-            let waits = match entry.end {
-                End::To(peer) | End::From(peer) => !self.begin(group, at, peer)?,
-                End::FromAny => {
-                    look_after = look_after.or(Some(LOOK));
-                    !self.listen(group, at)?
+            let begins = match entry.call {
+                Call::Transfer(End::To(peer) | End::From(peer)) => {
+                    let request = entry.transfer(own, peer);
+                    self.begin(group, at, &request)?
                 }
+                Call::Transfer(End::FromAny) => {
+                    look_after = look_after.or(Some(LOOK));
+                    self.listen(group, at)?
+                }
+                Call::Collective(request) => self.begin(group, at, &request)?,
             };
-            if waits {
+            if !begins {
                 look_after = Some(RETRY);
             }
         }
         Ok(look_after)
     }
 
-    /// Begins a transfer. Returns `false` if its peer is not ready.
-    fn begin(&mut self, group: &mut OpenGroup<'_>, at: usize, peer: u32) -> Result<bool, Error> {
+    /// Begins a request. Returns `false` if a peer is not ready.
+    fn begin(
+        &mut self,
+        group: &mut OpenGroup<'_>,
+        at: usize,
+        request: &Request,
+    ) -> Result<bool, Error> {
         let is_running = group.entries.iter().any(Entry::has_begun);
-        let entry = &mut group.entries[at];
-        let request = entry.request(self.own.bootstrap.rank(), peer);
-        if !self.is_ready(&request, is_running)? {
+        if !self.is_ready(request, is_running)? {
             return Ok(false);
         }
-        let place = self.find(&request)?;
+        let place = self.find(request)?;
+        let entry = &mut group.entries[at];
+        if entry.call.is_collective() {
+            self.launches += 1;
+            self.prepared[place].publish(&self.own, self.launches, &entry.memory);
+        }
         self.run_from_start(entry, place);
         Ok(true)
     }
 
     fn run_from_start(&mut self, entry: &mut Entry<'_>, place: usize) {
-        self.own.backend.begin(&mut Part {
-            program: &mut self.prepared[place].program,
-            memory: entry.memory.lend(),
-            scratch: null_mut(),
-            scalar: 0,
-        });
+        let memory = entry.memory.lend();
+        let part = part(&mut self.prepared[place], memory, &self.own.registered);
+        self.own.backend.begin(&mut { part });
         entry.state = State::Runs(place);
     }
 
@@ -139,7 +149,7 @@ impl<B: Backend> Engine<B> {
         let entry = &mut group.entries[at];
         let mut found = Vec::with_capacity(sources.len());
         for peer in sources {
-            let place = self.find(&entry.request(rank, peer))?;
+            let place = self.find(&entry.transfer(rank, peer))?;
             self.own.backend.listen(&mut self.prepared[place].program);
             found.push((peer, place));
         }
@@ -163,7 +173,7 @@ impl<B: Backend> Engine<B> {
             let turn = |peer: u32| (peer + ranks - preferred) % ranks;
             if let Some((peer, place)) = come.min_by_key(|(peer, _)| turn(*peer)).copied() {
                 group.preferred = (peer + 1) % ranks;
-                entry.end = End::From(peer);
+                entry.call = Call::Transfer(End::From(peer));
                 self.run_from_start(entry, place);
             }
         }
@@ -192,7 +202,7 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// Whether a transfer can be prepared without waiting for its peer, and without moving programs
+    /// Whether a request can be prepared without waiting for its peer, and without moving programs
     /// that run.
     fn is_ready(&mut self, request: &Request, is_running: bool) -> Result<bool, Error> {
         if self.index.contains_key(request) {
@@ -207,7 +217,7 @@ impl<B: Backend> Engine<B> {
         let slot_bytes = slot_bytes(&own.backend, &bound, &message);
         let bootstrap = own.bootstrap.as_mut();
         own.connections
-            .is_offered(bootstrap, choice.protocol, slot_bytes, &bound)
+            .can_wire(bootstrap, choice.protocol, slot_bytes, &bound)
     }
 
     /// Runs what has begun. Returns whether anything was moved.
@@ -216,47 +226,48 @@ impl<B: Backend> Engine<B> {
         group: &mut OpenGroup<'_>,
         pause: &mut dyn FnMut() -> bool,
     ) -> Result<bool, Error> {
-        let since = group.since;
-        let mut bytes = 0;
+        let (since, ranks) = (group.since, self.own.bootstrap.ranks());
+        let (mut bytes, mut collective) = (0, None);
         let mut begun: Vec<(usize, Memory<'_>)> = Vec::new();
         for entry in group.entries.iter_mut().filter(|it| it.has_begun()) {
-            bytes += entry.bytes();
+            bytes += entry.bytes(ranks);
             match &entry.state {
                 State::Waits => {}
                 State::Listens(sources, _) => {
                     let nothing = || Memory::at(null(), 0, null_mut(), 0);
                     begun.extend(sources.iter().map(|(_, place)| (*place, nothing())));
                 }
-                State::Runs(place) => begun.push((*place, entry.memory.lend())),
+                State::Runs(place) => {
+                    if let Call::Collective(request) = &entry.call {
+                        collective = Some((request.collective, self.prepared[*place].request));
+                    }
+                    begun.push((*place, entry.memory.lend()));
+                }
             }
         }
         // Each has its own program, so no place occurs twice.
         begun.sort_by_key(|(place, _)| *place);
+        let own = &mut self.own;
         let mut parts = Vec::with_capacity(begun.len());
         let mut programs = self.prepared.iter_mut().enumerate();
         for (place, memory) in begun {
             if let Some((_, prepared)) = programs.find(|(at, _)| *at == place) {
-                parts.push(Part {
-                    program: &mut prepared.program,
-                    memory,
-                    scratch: null_mut(),
-                    scalar: 0,
-                });
+                parts.push(part(prepared, memory, &own.registered));
             }
         }
-        let own = &mut self.own;
+        // Transfers do not access buffers of peers, so launch and request are the collective's.
+        let (collective, request) = collective.unwrap_or((Collective::SendRecv, 0));
         let progress = own.connections.progress_of(bytes);
         let mut context = LaunchContext {
             connections: &mut own.connections,
             registered: &own.registered,
             launch: self.launches,
-            // Transfers do not access buffers of peers.
-            request: 0,
+            request,
             spins: own.spins,
             supervisor: Supervisor {
                 bootstrap: own.bootstrap.as_mut(),
                 waiter: &own.waiter,
-                collective: Collective::SendRecv,
+                collective,
                 longest: own.longest,
                 since: Some(since),
                 progress: progress.as_deref(),
@@ -269,13 +280,16 @@ impl<B: Backend> Engine<B> {
         ran
     }
 
-    /// Takes the transfers that have ended.
+    /// Takes what has ended.
     fn take_done(&self, group: &mut OpenGroup<'_>) -> Vec<Ended> {
         let mut done = Vec::new();
         group.entries.retain(|entry| {
-            let (State::Runs(place), End::To(peer) | End::From(peer)) = (&entry.state, entry.end)
-            else {
+            let State::Runs(place) = &entry.state else {
                 return true;
+            };
+            let peer = match entry.call {
+                Call::Transfer(End::To(peer) | End::From(peer)) => Some(peer),
+                Call::Transfer(End::FromAny) | Call::Collective(_) => None,
             };
             let program = &self.prepared[*place].program;
             let ended = self.own.backend.has_ended(program);
@@ -297,16 +311,15 @@ impl<B: Backend> Engine<B> {
         group.looked = now;
         let next = (0..group.entries.len()).filter(|at| group.is_next(*at));
         for at in next {
-            let waiting = match group.entries[at].end {
-                End::To(to) => Waiting::Slot { to, channel: 0 },
-                End::From(from) => Waiting::Data { from, channel: 0 },
-                End::FromAny => Waiting::AnyMessage,
+            let (collective, waiting) = match group.entries[at].call {
+                Call::Transfer(end) => (Collective::SendRecv, end.waiting()),
+                Call::Collective(request) => (request.collective, Waiting::Others),
             };
             let own = &mut self.own;
             let mut supervisor = Supervisor {
                 bootstrap: own.bootstrap.as_mut(),
                 waiter: &own.waiter,
-                collective: Collective::SendRecv,
+                collective,
                 longest: own.longest,
                 since: None,
                 progress: None,
@@ -314,5 +327,30 @@ impl<B: Backend> Engine<B> {
             supervisor.look(group.since, waiting)?;
         }
         Ok(())
+    }
+}
+
+impl End {
+    /// The reason of a wait for the other end.
+    const fn waiting(self) -> Waiting {
+        match self {
+            Self::To(to) => Waiting::Slot { to, channel: 0 },
+            Self::From(from) => Waiting::Data { from, channel: 0 },
+            Self::FromAny => Waiting::AnyMessage,
+        }
+    }
+}
+
+/// A program with its memory.
+fn part<'a, P>(
+    prepared: &'a mut Prepared<P>,
+    memory: Memory<'a>,
+    registered: &Registered,
+) -> Part<'a, P> {
+    Part {
+        program: &mut prepared.program,
+        memory,
+        scratch: registered.scratch(),
+        scalar: 0,
     }
 }

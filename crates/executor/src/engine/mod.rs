@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use program::{BoundProgram, Channels, Collective, MessageSize, Reduction, Transfer};
 use rustc_hash::{FxHashMap, FxHasher};
-use shared_memory::{ArenaBuffer, BufferTable, Descriptor, Waiter};
+use shared_memory::{ArenaBuffer, Descriptor, Waiter};
 
 use crate::backend::{
     Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
@@ -37,6 +37,31 @@ struct Prepared<P> {
     request: u64,
     /// Whether it has run.
     has_run: bool,
+}
+
+impl<P> Prepared<P> {
+    /// Publishes the buffers of a launch to peers, if they access these.
+    fn publish<B: Backend>(&self, own: &Parts<B>, launch: u64, memory: &Memory<'_>) {
+        if !self.direct {
+            return;
+        }
+        let buffer_table = &own.connections.buffer_tables[own.bootstrap.rank() as usize];
+        let registered = &own.registered;
+        let describe = |pointer: *const u8, bytes: usize| Descriptor {
+            place: registered.place(pointer, bytes),
+            bytes: bytes as u64,
+        };
+        let scratch = registered.scratch().cast_const();
+        buffer_table.publish(
+            launch,
+            self.request,
+            &[
+                describe(memory.input(), memory.input_bytes()),
+                describe(memory.output().cast_const(), memory.output_bytes()),
+                describe(scratch, registered.scratch_bytes()),
+            ],
+        );
+    }
 }
 
 /// The parts of an engine.
@@ -208,16 +233,7 @@ impl<B: Backend> Engine<B> {
         let prepared = &mut self.prepared[at];
         let scratch = own.registered.scratch();
         self.launches += 1;
-        if prepared.direct {
-            let buffer_table = &own.connections.buffer_tables[own.bootstrap.rank() as usize];
-            publish(
-                buffer_table,
-                (self.launches, prepared.request),
-                &memory,
-                scratch,
-                &own.registered,
-            );
-        }
+        prepared.publish(own, self.launches, &memory);
         let mut part = [Part {
             program: &mut prepared.program,
             memory,
@@ -471,27 +487,4 @@ fn hash(request: &Request, choice: &Choice) -> u64 {
     let choice = Some(*choice);
     Request { choice, ..*request }.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Publishes the buffers of a launch to peers.
-fn publish(
-    buffer_table: &BufferTable,
-    (launch, request): (u64, u64),
-    memory: &Memory<'_>,
-    scratch: *mut u8,
-    registered: &Registered,
-) {
-    let describe = |pointer: *const u8, bytes: usize| Descriptor {
-        place: registered.place(pointer, bytes),
-        bytes: bytes as u64,
-    };
-    buffer_table.publish(
-        launch,
-        request,
-        &[
-            describe(memory.input(), memory.input_bytes()),
-            describe(memory.output().cast_const(), memory.output_bytes()),
-            describe(scratch.cast_const(), registered.scratch_bytes()),
-        ],
-    );
 }

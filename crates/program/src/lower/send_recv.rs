@@ -24,8 +24,8 @@ pub struct SendRecv<'a> {
     pub in_place: bool,
 }
 
-/// The port of transfers, whose FIFOs are not those of collectives (NCCL's connection index 1).
-const PORT: u8 = 1;
+/// The port of transfers. No collective uses it, so that transfers run beside collectives.
+const PORT: u8 = u8::MAX;
 
 /// Writes the programs of the sender and of the receiver; a single one if these are the same rank.
 ///

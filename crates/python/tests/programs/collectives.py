@@ -297,6 +297,28 @@ def messages_around_a_ring():
 
 
 @case
+def messages_beside_collectives():
+    # The message is sent after a collective that the receive does not hold up.
+    y, x = torch.empty(20_000), torch.full((20_000,), float(RANK))
+    receiving = dist.irecv(y, (RANK - 1) % RANKS)
+    dist.all_reduce(x)
+    sending = dist.isend(x + RANK, (RANK + 1) % RANKS)
+    receiving.wait()
+    sending.wait()
+    assert bool((y == sum(range(RANKS)) + (RANK - 1) % RANKS).all())
+    # A collective in the background, which another rank calls after it has received.
+    if RANK == 0:
+        summing = dist.all_reduce(x, async_op=True)
+        dist.isend(y, 1).wait()
+        summing.wait()
+    else:
+        if RANK == 1:
+            assert dist.recv(y, 0) == 0
+        dist.all_reduce(x)
+    assert bool((x == RANKS * sum(range(RANKS))).all())
+
+
+@case
 def receive_from_any():
     if RANK == 0:
         sources = set()

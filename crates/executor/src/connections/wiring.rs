@@ -1,0 +1,158 @@
+//! The connections of a program: receiving ends are made and offered, and sending ends fetched.
+
+use program::{BoundProgram, ConnectionEnd, Protocol};
+
+use super::{Connections, End, Kind, name};
+use crate::bootstrap::Bootstrap;
+use crate::error::Error;
+use crate::transport::Transport;
+
+/// Indices of a bound program's connections in [`Connections`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wiring {
+    /// Receiving ends.
+    pub receives: Vec<usize>,
+    /// Sending ends.
+    pub sends: Vec<usize>,
+    /// Signals to wait for.
+    pub waits: Vec<usize>,
+    /// Signals to give.
+    pub notifies: Vec<usize>,
+}
+
+/// The ends of a program's connections, as in [`Wiring`].
+struct ProgramEnds {
+    receives: Vec<End>,
+    sends: Vec<End>,
+    waits: Vec<End>,
+    notifies: Vec<End>,
+}
+
+impl ProgramEnds {
+    fn incoming(&self) -> impl Iterator<Item = &End> {
+        self.receives.iter().chain(&self.waits)
+    }
+
+    fn outgoing(&self) -> impl Iterator<Item = &End> {
+        self.sends.iter().chain(&self.notifies)
+    }
+}
+
+impl Connections {
+    /// The connections of a program, with slots of `slot_bytes` on this host; new ones are made.
+    ///
+    /// # Errors
+    /// There is no memory, or a peer does not make its end.
+    pub fn wire(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        protocol: Protocol,
+        slot_bytes: u32,
+        bound: &BoundProgram,
+    ) -> Result<Wiring, Error> {
+        let ends = self.ends_of(protocol, slot_bytes, bound);
+        self.make_all_incoming(bootstrap, &ends)?;
+        let offers = self.offers_of(&ends);
+        bootstrap.prefetch(&offers);
+        for end in ends.outgoing() {
+            if self.known.contains_key(end) {
+                continue;
+            }
+            if self.is_remote(end) {
+                self.make_remote(bootstrap, *end)?;
+            } else {
+                self.fetch_outgoing(bootstrap, *end)?;
+            }
+        }
+        let places = |ends: &[End]| ends.iter().map(|end| self.known[end]).collect();
+        Ok(Wiring {
+            receives: places(&ends.receives),
+            sends: places(&ends.sends),
+            waits: places(&ends.waits),
+            notifies: places(&ends.notifies),
+        })
+    }
+
+    /// Makes what peers need for a program, and returns whether [`Self::wire`] would not wait for a
+    /// peer.
+    ///
+    /// # Errors
+    /// There is no memory, or a peer failed or left.
+    pub fn can_wire(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        protocol: Protocol,
+        slot_bytes: u32,
+        bound: &BoundProgram,
+    ) -> Result<bool, Error> {
+        let ends = self.ends_of(protocol, slot_bytes, bound);
+        self.make_all_incoming(bootstrap, &ends)?;
+        let mut all = true;
+        // All are asked for at once.
+        for (peer, offer) in self.offers_of(&ends) {
+            all &= bootstrap.has_offer(peer, &offer)?;
+        }
+        Ok(all)
+    }
+
+    fn ends_of(&self, protocol: Protocol, slot_bytes: u32, bound: &BoundProgram) -> ProgramEnds {
+        let end = |connection: &ConnectionEnd, kind, incoming| End {
+            connection: *connection,
+            kind,
+            incoming,
+        };
+        let full = self.slot_bytes.of(protocol);
+        let slots = |connections: &[ConnectionEnd], incoming| -> Vec<End> {
+            let slots = connections.iter().map(|connection| {
+                // Between hosts memory grows with the number of connections only.
+                let remote = self.transports[connection.peer as usize] == Transport::Net;
+                let bytes = if remote { full } else { slot_bytes };
+                end(connection, Kind::Slots(protocol, bytes), incoming)
+            });
+            slots.collect()
+        };
+        let signals = |connections: &[ConnectionEnd], incoming| -> Vec<End> {
+            let signals = connections.iter();
+            let signals = signals.map(|it| end(it, Kind::Signals, incoming));
+            signals.collect()
+        };
+        ProgramEnds {
+            receives: slots(&bound.receives, true),
+            sends: slots(&bound.sends, false),
+            waits: signals(&bound.waits, true),
+            notifies: signals(&bound.notifies, false),
+        }
+    }
+
+    /// Makes the receiving ends that are new.
+    fn make_all_incoming(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        ends: &ProgramEnds,
+    ) -> Result<(), Error> {
+        let mut new: Vec<End> = Vec::new();
+        for end in ends.incoming() {
+            if !self.known.contains_key(end) && !new.contains(end) {
+                new.push(*end);
+            }
+        }
+        let (remote, new): (Vec<End>, Vec<End>) =
+            new.into_iter().partition(|end| self.is_remote(end));
+        self.make_incoming(bootstrap, &new)?;
+        for end in remote {
+            self.make_remote(bootstrap, end)?;
+        }
+        Ok(())
+    }
+
+    /// The offers of peers on this host that sending ends still need.
+    fn offers_of(&self, ends: &ProgramEnds) -> Vec<(u32, String)> {
+        let new = ends.outgoing();
+        let new = new.filter(|end| !self.known.contains_key(end) && !self.is_remote(end));
+        let offers = new.map(|end| {
+            let peer = end.connection.peer;
+            (peer, name(self.rank, peer, end))
+        });
+        offers.collect()
+    }
+}
