@@ -303,7 +303,7 @@ fn culprit(error: &anyhow::Error, rank: u32) -> Option<Failure> {
         | executor::Error::Broken { failure, .. }
         | executor::Error::Disconnected { failure, .. } => Some(failure.clone()),
         executor::Error::Timeout { waiting, .. } => Some(Failure {
-            rank: waiting.peer(),
+            rank: waiting.peer().unwrap_or(rank),
             what: error.to_string(),
         }),
         executor::Error::Memory { .. }
