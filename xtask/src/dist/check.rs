@@ -16,7 +16,12 @@ const USES: &str = "import toporing; plan = toporing.plan('dgx-h100', hosts=2); 
                     assert plan.cost('all-reduce', 1 << 20).time_us > 0; print(plan.name, plan.ranks)";
 
 /// Returns a sentence for each fault.
-pub fn all(tools: &Tools, platform: &Platform, package: &Path) -> Result<Vec<String>> {
+pub fn all(
+    tools: &Tools,
+    platform: &Platform,
+    program: &Path,
+    package: &Path,
+) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     let bytes = fs::metadata(package)?.len();
     if bytes > MOST_WHEEL_BYTES {
@@ -47,6 +52,39 @@ pub fn all(tools: &Tools, platform: &Platform, package: &Path) -> Result<Vec<Str
             "not run: the wheel for {}, which does not run here",
             platform.arch
         );
+        problems.extend(emulate(platform, program)?);
+    }
+    Ok(problems)
+}
+
+/// Runs the program of another processor in an emulator, if there is one.
+fn emulate(platform: &Platform, program: &Path) -> Result<Vec<String>> {
+    let emulator = format!("qemu-{}", platform.arch);
+    if Command::new(&emulator).arg("--version").output().is_err() {
+        println!("not run: the program for {}: no {emulator}", platform.arch);
+        return Ok(Vec::new());
+    }
+    let mut problems = Vec::new();
+    for arguments in [
+        "--version",
+        "plan dgx-h100",
+        "run --ranks 2 all-reduce -b 8 -e 1M -f 64 -n 5",
+        "run --ranks 4 all-to-all -b 1K -e 1M -f 32 -n 5",
+    ] {
+        let mut command = Command::new(&emulator);
+        // Where Debian installs the C library of another processor.
+        command.arg("-L");
+        command.arg(format!("/usr/{}-linux-gnu", platform.arch));
+        command.arg(program).args(arguments.split(' '));
+        let ended = command.output()?;
+        match ended.status.success() {
+            true => println!("{emulator}: topo {arguments}: ok"),
+            false => problems.push(format!(
+                "{emulator}: topo {arguments}: {}: {}",
+                ended.status,
+                String::from_utf8_lossy(&ended.stderr)
+            )),
+        }
     }
     Ok(problems)
 }

@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !arguments.package {
         let (shared, archived) = build::c_library(&tools, &platform)?;
         let built = Built {
-            program,
+            program: program.clone(),
             shared,
             archived,
         };
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let bytes = fs::metadata(file)?.len();
         println!("{:>9.3} MB  {}", bytes as f64 / 1e6, file.display());
     }
-    let problems = check::all(&tools, &platform, &package)?;
+    let problems = check::all(&tools, &platform, &program, &package)?;
     problems.iter().for_each(|it| println!("error: {it}"));
     Ok(exit(problems.is_empty()))
 }
