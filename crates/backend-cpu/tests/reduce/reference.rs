@@ -1,5 +1,7 @@
 //! What reductions should give, computed on wider numbers.
 
+use std::cmp::Ordering;
+
 use half::{bf16, f16};
 use program::{ElementType, Reduction};
 
@@ -26,8 +28,8 @@ macro_rules! reference_of {
             let mut result = values
                 .reduce(|one, other| match $case.operation {
                     Reduction::Product => wrap(one * other),
-                    Reduction::Minimum => one.min(other),
-                    Reduction::Maximum => one.max(other),
+                    Reduction::Minimum => first(one, other, Ordering::Less),
+                    Reduction::Maximum => first(one, other, Ordering::Greater),
                     Reduction::BitAnd => bits(one, other, |one, other| one & other),
                     Reduction::BitOr => bits(one, other, |one, other| one | other),
                     Reduction::BitXor => bits(one, other, |one, other| one ^ other),
@@ -42,6 +44,17 @@ macro_rules! reference_of {
         }
         output
     }};
+}
+
+/// The value that is less, or greater, than the other; a number if one is NaN. What `min` of floats
+/// gives for a signaling NaN depends on the processor.
+fn first<T: PartialOrd>(one: T, other: T, wanted: Ordering) -> T {
+    let other_is_nan = other.partial_cmp(&other).is_none();
+    match one.partial_cmp(&other) {
+        Some(found) if found == wanted => one,
+        None if other_is_nan => one,
+        _ => other,
+    }
 }
 
 /// An operation on the bits of integers.
