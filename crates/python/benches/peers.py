@@ -2,6 +2,8 @@
 
 `peers.py ROUNDS SECONDS [OPERATION...]`; `cargo xtask torch-peers` runs it. SECONDS are those of a
 batch at most. Each figure is the median of the rounds, each the slowest rank's mean of a batch, µs.
+`sent`: bytes that all ranks together send through the loopback device in a call, by bytes of the
+message; what ranks copy in memory is not in it.
 """
 
 import os
@@ -72,6 +74,27 @@ def medians(choices):
     return times.median(0).values.tolist(), times.min(0).values.tolist()
 
 
+def sent(call, size, times=5):
+    """Bytes through the loopback device in a call, by bytes of the message."""
+    def counter():
+        try:
+            with open("/sys/class/net/lo/statistics/tx_bytes") as file:
+                return int(file.read())
+        except OSError:
+            return None
+
+    call()
+    dist.barrier(GLOO)
+    before = counter()
+    dist.barrier(GLOO)
+    for _ in range(times):
+        call()
+    dist.barrier(GLOO)
+    after = counter()
+    dist.barrier(GLOO)
+    return "" if None in (before, after) else f"{(after - before) / times / size:.2f}"
+
+
 def show(*cells):
     if RANK == 0:
         print("| " + " | ".join(str(it) for it in cells) + " |", flush=True)
@@ -95,7 +118,8 @@ def overheads():
 
 
 def main():
-    show("ranks", "operation", "bytes", "gloo", "topo", "ratio", "ratio of least")
+    titles = ["gloo", "topo", "ratio", "ratio of least", "gloo sent", "topo sent"]
+    show("ranks", "operation", "bytes", *titles)
     for operation in WANTED:
         if operation == "overheads":
             overheads()
@@ -105,9 +129,10 @@ def main():
             choices = {"gloo": calls(operation, GLOO, size), "topo": calls(operation, TOPO, size)}
             (gloo, topo), (least_gloo, least_topo) = medians(choices)
             ratios = f"{gloo / topo:.2f}", f"{least_gloo / least_topo:.2f}"
-            show(RANKS, operation, size, f"{gloo:.1f}", f"{topo:.1f}", *ratios)
+            moved = [sent(call, size) for call in choices.values()]
+            show(RANKS, operation, size, f"{gloo:.1f}", f"{topo:.1f}", *ratios, *moved)
             product, count = product * gloo / topo, count + 1
-        show(RANKS, operation, "geometric mean", "", "", f"{product ** (1 / count):.2f}", "")
+        show(RANKS, operation, "geometric mean", "", "", f"{product ** (1 / count):.2f}", *3 * [""])
     dist.barrier(GLOO)
     dist.destroy_process_group()
 
