@@ -146,8 +146,8 @@ int topo_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t
  * earlier come first. In a group, *from is stored when the group ends. */
 int topo_receive_any(topo_comm *comm, void *output, size_t count, int type, uint32_t *from);
 
-/* Starts a transfer, which runs in the background beside the others and beside collectives: no order
- * of them, and no waiting elsewhere, keeps one from running. */
+/* Starts a transfer, which runs in the background beside the others and beside collectives: no
+ * order of them, and no waiting elsewhere, keeps one from running. */
 int topo_start_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to,
                     uint64_t *work);
 int topo_start_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from,

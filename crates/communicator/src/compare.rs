@@ -54,7 +54,7 @@ impl Told {
         }
     }
 
-    /// The collective by which all ranks learn it, and its memory, which stays where it is.
+    /// The collective that tells it to all ranks, and its memory, which stays where it is.
     pub fn exchange(&mut self) -> (Request, Memory<'static>) {
         let request = Request {
             collective: Collective::AllGather,

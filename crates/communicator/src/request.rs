@@ -21,7 +21,7 @@ unsafe impl Send for Launch {}
 
 impl Launch {
     /// The memory for the runtime, which the caller lends until the collective is done.
-    pub fn lent(&self) -> Memory<'static> {
+    pub fn memory(&self) -> Memory<'static> {
         Memory::at(self.input, self.input_bytes, self.output, self.output_bytes)
     }
 }

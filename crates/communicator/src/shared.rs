@@ -150,7 +150,7 @@ impl Shared {
                     communicator.run(&request, memory, 0)?;
                     told.compare(self.rank)?;
                 }
-                Ok(communicator.run(&launch.request, launch.lent(), 0)?)
+                Ok(communicator.run(&launch.request, launch.memory(), 0)?)
             }
             Work::Group(transfers) => {
                 let mut group = communicator.group_start();

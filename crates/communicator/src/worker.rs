@@ -103,7 +103,7 @@ impl Shared {
 
     /// Runs a collective in the calling thread, unless something else is started or runs: a thread
     /// that would only wait needs to wake no other one.
-    pub fn run_up_to(&self, number: u64) {
+    pub fn run_here(&self, number: u64) {
         let mut queue = self.queue();
         let Some(job) = queue.take_collective(number) else {
             return;
@@ -308,7 +308,7 @@ impl Open {
 
     /// Adds the first of the collectives.
     fn add_collective(&mut self, communicator: &mut Communicator<Cpu>, job: u64, launch: Launch) {
-        let memory = launch.lent();
+        let memory = launch.memory();
         self.begin(
             communicator,
             job,

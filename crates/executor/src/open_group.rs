@@ -16,8 +16,8 @@ use crate::error::{Error, Failure};
 use crate::memory::Memory;
 use crate::request::Request;
 
-/// What has begun or waits for its turn. Transfers between the same two ranks, in one direction, run
-/// one after the other, and so do collectives.
+/// What has begun or waits for its turn. Transfers between the same two ranks, in one direction,
+/// run one after the other, and so do collectives.
 #[derive(Debug)]
 pub struct OpenGroup<'a> {
     pub(crate) entries: Vec<Entry<'a>>,
@@ -267,8 +267,8 @@ impl<B: Backend> Communicator<B> {
         Ok(())
     }
 
-    /// Runs what was added until something is done or `stop` returns `true`, which it asks again when
-    /// [`Self::bell`] rings. Returns those that have ended.
+    /// Runs what was added until something is done or `stop` returns `true`, which it asks again
+    /// when [`Self::bell`] rings. Returns those that have ended.
     ///
     /// # Errors
     /// A transfer failed or waited too long; then the communicator has failed.

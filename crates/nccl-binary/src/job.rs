@@ -277,7 +277,11 @@ impl Job {
         text.push('\n');
         let sender = sender.clone();
         thread::spawn(move || tell(number, output, &sender));
-        input.write_all(text.as_bytes())?;
+        match input.write_all(text.as_bytes()) {
+            // That it has ended is heard later, with the reason.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            written => written?,
+        }
         host.0[0].input = Some(input);
         let started = host.0.pop();
         started.ok_or_else(|| closed().into())

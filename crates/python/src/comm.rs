@@ -21,8 +21,8 @@ use crate::work::Work;
 /// A collective as numbers: collective, input, output, count, element, operation, root.
 type Numbers = (usize, usize, usize, usize, usize, usize, u32);
 
-/// A transfer as numbers: address, bytes, the other rank, whether this rank sends. Without a rank it
-/// receives from any.
+/// A transfer as numbers: address, bytes, the other rank, whether this rank sends. Without a rank
+/// it receives from any.
 type TransferNumbers = (usize, usize, Option<u32>, bool);
 
 /// Most kinds of collectives that are remembered as connected.

@@ -22,7 +22,7 @@ pub struct Work {
     notifier: Arc<Notifier>,
     /// The last of its numbers, if a thread that waits may run it: signals end that only if the
     /// ranks are connected for it.
-    runs_up_to: Option<u64>,
+    alone: Option<u64>,
     /// The rank from which it received last.
     source: Option<Arc<AtomicU32>>,
 }
@@ -34,7 +34,7 @@ impl Work {
             outcome: Arc::new(Outcome::new(comm, numbers)),
             comm: Arc::downgrade(comm),
             notifier: Arc::clone(notifier),
-            runs_up_to: None,
+            alone: None,
             source: None,
         }
     }
@@ -47,16 +47,16 @@ impl Work {
 
     /// Allows a thread that waits to run it.
     pub fn runs_here(mut self, number: Option<u64>) -> Self {
-        self.runs_up_to = number;
+        self.alone = number;
         self
     }
 
     /// Runs it in this thread, unless the background thread has begun.
     fn run_here(&self) -> PyResult<()> {
-        let Some((number, comm)) = self.runs_up_to.zip(self.comm.upgrade()) else {
+        let Some((number, comm)) = self.alone.zip(self.comm.upgrade()) else {
             return Ok(());
         };
-        interrupt::while_asking(signals::ask, || comm.shared.run_up_to(number));
+        interrupt::while_asking(signals::ask, || comm.shared.run_here(number));
         match signals::take() {
             Some(raised) => {
                 let _ = comm.abort();

@@ -443,7 +443,7 @@ static void timeouts(void) {
     CHECK(topo_comm_destroy(comm));
 }
 
-/* Messages of any rank: rank 0 hands out work to whoever asks, as a master does. */
+/* Messages of any rank: rank 0 hands out work to each rank that asks. */
 static void anyone(void) {
     topo_comm *comm = join(getenv("DEBUG_RANKS") ? TOPO_DEBUG : 0);
     enum { JOBS = 200, LONG = 70000 };

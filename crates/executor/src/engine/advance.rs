@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use program::Collective;
 use shared_memory::Bell;
 
-use super::{Engine, MOST_PREPARED, Prepared, slot_bytes};
+use super::{Engine, Prepared, slot_bytes};
 use crate::backend::{Backend, LaunchContext, Part};
 use crate::error::{Error, Waiting};
 use crate::memory::Memory;
@@ -38,6 +38,7 @@ impl<B: Backend> Engine<B> {
             return Err(self.broken());
         }
         let advanced = self.try_advance(group, stop);
+        self.keeps = !group.is_empty();
         advanced.map_err(|error| self.fail(error))
     }
 
@@ -90,7 +91,8 @@ impl<B: Backend> Engine<B> {
                 }
                 Call::Transfer(End::FromAny) => {
                     look_after = look_after.or(Some(LOOK));
-                    self.listen(group, at)?
+                    self.listen(group, at)?;
+                    true
                 }
                 Call::Collective(request) => self.begin(group, at, &request)?,
             };
@@ -108,10 +110,10 @@ impl<B: Backend> Engine<B> {
         at: usize,
         request: &Request,
     ) -> Result<bool, Error> {
-        let is_running = group.entries.iter().any(Entry::has_begun);
-        if !self.is_ready(request, is_running)? {
+        if !self.is_ready(request)? {
             return Ok(false);
         }
+        self.keeps = group.entries.iter().any(Entry::has_begun);
         let place = self.find(request)?;
         let entry = &mut group.entries[at];
         if entry.call.is_collective() {
@@ -129,32 +131,27 @@ impl<B: Backend> Engine<B> {
         entry.state = State::Runs(place);
     }
 
-    /// Looks for messages of all ranks from which a receive may take one. Returns `false` if their
-    /// programs cannot be prepared now.
-    fn listen(&mut self, group: &mut OpenGroup<'_>, at: usize) -> Result<bool, Error> {
+    /// Looks for messages of all ranks from which a receive may take one.
+    fn listen(&mut self, group: &mut OpenGroup<'_>, at: usize) -> Result<(), Error> {
         let own = &self.own.bootstrap;
         let (rank, ranks) = (own.rank(), own.ranks());
         let sources = group.sources(at, rank, ranks);
         if let State::Listens(found, _) = &group.entries[at].state
             && found.iter().map(|(peer, _)| peer).eq(&sources)
         {
-            return Ok(true);
+            return Ok(());
         }
-        if self.prepared.len() + sources.len() > MOST_PREPARED {
-            if group.entries.iter().any(Entry::has_begun) {
-                return Ok(false);
-            }
-            self.forget_prepared();
-        }
+        self.keeps = group.entries.iter().any(Entry::has_begun);
         let entry = &mut group.entries[at];
         let mut found = Vec::with_capacity(sources.len());
         for peer in sources {
             let place = self.find(&entry.transfer(rank, peer))?;
             self.own.backend.listen(&mut self.prepared[place].program);
             found.push((peer, place));
+            self.keeps = true;
         }
         entry.state = State::Listens(found, None);
-        Ok(true)
+        Ok(())
     }
 
     /// Begins receives from any rank for which a message has come.
@@ -202,14 +199,10 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// Whether a request can be prepared without waiting for its peer, and without moving programs
-    /// that run.
-    fn is_ready(&mut self, request: &Request, is_running: bool) -> Result<bool, Error> {
+    /// Whether a request can be prepared without waiting for its peers.
+    fn is_ready(&mut self, request: &Request) -> Result<bool, Error> {
         if self.index.contains_key(request) {
             return Ok(true);
-        }
-        if is_running && self.prepared.len() >= MOST_PREPARED {
-            return Ok(false);
         }
         let choice = self.choice(request)?;
         let (bound, message) = self.bind(request, &choice)?;

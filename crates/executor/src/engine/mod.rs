@@ -25,7 +25,8 @@ use crate::request::{Choice, Request};
 use crate::supervisor::Supervisor;
 use crate::transport::Transport;
 
-/// Most prepared programs that are kept. With more sizes, programs are prepared again.
+/// Most prepared programs that are kept, unless one of them runs. With more sizes, programs are
+/// prepared again.
 const MOST_PREPARED: usize = 4096;
 
 /// A program that can be run again and again.
@@ -87,6 +88,8 @@ pub(crate) struct Engine<B: Backend> {
     last: Option<(Request, usize)>,
     /// Collectives launched so far. All ranks count alike.
     launches: u64,
+    /// Whether programs of an open group stay where they are.
+    keeps: bool,
     failure: Option<Failure>,
 }
 
@@ -101,6 +104,7 @@ impl<B: Backend> Engine<B> {
             index: FxHashMap::default(),
             last: None,
             launches: 0,
+            keeps: false,
             failure: None,
         }
     }
@@ -366,8 +370,9 @@ impl<B: Backend> Engine<B> {
                     Err(error) if error.is_common() => return Err(error),
                     Err(error) => return Err(self.fail(error)),
                 };
-                if self.prepared.len() >= MOST_PREPARED {
-                    self.forget_prepared();
+                if self.prepared.len() >= MOST_PREPARED && !self.keeps {
+                    self.prepared.clear();
+                    self.index.clear();
                 }
                 self.prepared.push(prepared);
                 let at = self.prepared.len() - 1;
@@ -377,12 +382,6 @@ impl<B: Backend> Engine<B> {
         };
         self.last = Some((*request, at));
         Ok(at)
-    }
-
-    fn forget_prepared(&mut self) {
-        self.prepared.clear();
-        self.index.clear();
-        self.last = None;
     }
 
     /// The program of a request for its message.
