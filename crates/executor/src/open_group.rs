@@ -261,7 +261,7 @@ impl<B: Backend> Communicator<B> {
         memory: Memory<'a>,
     ) -> Result<(), Error> {
         let request = self.with_choice(request);
-        self.choice(&request)?;
+        self.home.engine()?.expect_possible(&request)?;
         let at = group.entries.len();
         group.insert(at, number, Call::Collective(request), memory);
         Ok(())

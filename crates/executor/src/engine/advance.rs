@@ -28,6 +28,17 @@ impl<B: Backend> Engine<B> {
         self.own.connections.bells[rank as usize].clone()
     }
 
+    /// Whether a request can be run.
+    ///
+    /// # Errors
+    /// As [`Self::choice`].
+    pub fn expect_possible(&self, request: &Request) -> Result<(), Error> {
+        match self.index.contains_key(request) {
+            true => Ok(()),
+            false => self.choice(request).map(|_| ()),
+        }
+    }
+
     /// Runs what was added until something has ended or `stop` returns `true`. Returns what has.
     pub fn advance(
         &mut self,
@@ -274,19 +285,20 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Takes what has ended.
-    fn take_done(&self, group: &mut OpenGroup<'_>) -> Vec<Ended> {
+    fn take_done(&mut self, group: &mut OpenGroup<'_>) -> Vec<Ended> {
         let mut done = Vec::new();
         group.entries.retain(|entry| {
             let State::Runs(place) = &entry.state else {
                 return true;
             };
-            let peer = match entry.call {
-                Call::Transfer(End::To(peer) | End::From(peer)) => Some(peer),
-                Call::Transfer(End::FromAny) | Call::Collective(_) => None,
-            };
-            let program = &self.prepared[*place].program;
-            let ended = self.own.backend.has_ended(program);
+            let prepared = &mut self.prepared[*place];
+            let ended = self.own.backend.has_ended(&prepared.program);
             if ended {
+                prepared.note_run(&self.own.waiter);
+                let peer = match entry.call {
+                    Call::Transfer(End::To(peer) | End::From(peer)) => Some(peer),
+                    Call::Transfer(End::FromAny) | Call::Collective(_) => None,
+                };
                 let number = entry.number;
                 done.push(Ended { number, peer });
             }

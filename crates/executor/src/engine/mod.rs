@@ -41,6 +41,14 @@ struct Prepared<P> {
 }
 
 impl<P> Prepared<P> {
+    /// Notes that it has run. Yields were long while other ranks of the core prepared it, as if a
+    /// program computed there.
+    fn note_run(&mut self, waiter: &Waiter) {
+        if !std::mem::replace(&mut self.has_run, true) {
+            waiter.yielder().forget();
+        }
+    }
+
     /// Publishes the buffers of a launch to peers, if they access these.
     fn publish<B: Backend>(&self, own: &Parts<B>, launch: u64, memory: &Memory<'_>) {
         if !self.direct {
@@ -265,11 +273,7 @@ impl<B: Backend> Engine<B> {
                 if let Some(progress) = &progress {
                     progress.finish();
                 }
-                // Yields were long while other ranks of the core prepared the program, as if a
-                // program computed there.
-                if !std::mem::replace(&mut prepared.has_run, true) {
-                    own.waiter.yielder().forget();
-                }
+                prepared.note_run(&own.waiter);
                 Ok(())
             }
             Err(error) => Err(self.fail(error)),
