@@ -18,13 +18,13 @@ pub fn begin(part: &mut Part<'_, CpuProgram>) {
     part.program.begin(input, output, part.scratch, part.scalar);
 }
 
-/// Runs programs that were begun until one has ended or `stop` returns `true`. Returns whether any
-/// step was run.
+/// Runs programs that were begun until one has ended or `stop` returns `true`. If no step was run,
+/// returns the reason of the wait.
 pub fn run_some(
     parts: &mut [Part<'_, CpuProgram>],
     context: &mut LaunchContext<'_>,
     stop: &mut dyn FnMut() -> bool,
-) -> Result<bool, Error> {
+) -> Result<Option<Waiting>, Error> {
     let (mut spins, mut progress) = (0, false);
     loop {
         let launch = Launch::of(context);
@@ -32,7 +32,7 @@ pub fn run_some(
         let pass = pass.map_err(|fault| context.supervisor.fault(*fault))?;
         progress |= pass != Pass::Stuck;
         if has_ended(parts) || stop() {
-            return Ok(progress);
+            return Ok((!progress).then(|| Unmet::of(parts, context.connections).first));
         }
         match pass {
             Pass::Stuck if spins >= context.spins => {

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use ::program::{ElementType, Reduction};
 use executor::backend::{Backend, CommunicatorShape, LaunchContext, Part, PrepareRequest};
 use executor::connections::SlotBytes;
-use executor::{Choice, Error, Request};
+use executor::{Choice, Error, Request, Waiting};
 pub use profile::Profile;
 use program::CpuProgram;
 
@@ -94,7 +94,7 @@ impl Backend for Cpu {
         parts: &mut [Part<'_, CpuProgram>],
         context: &mut LaunchContext<'_>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<Waiting>, Error> {
         interpret::run_some(parts, context, stop)
     }
 

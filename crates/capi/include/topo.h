@@ -181,7 +181,8 @@ int topo_test(topo_comm *comm, uint64_t work);
 int topo_wait(topo_comm *comm, uint64_t work);
 int topo_wait_for(topo_comm *comm, uint64_t work, uint32_t longest_ms);
 
-/* Memory that the other ranks of the host access directly: the fastest for large messages. */
+/* Memory that the other ranks of the host access directly: the fastest for large messages. Both
+ * wait until everything that was started is done. */
 int topo_alloc(topo_comm *comm, size_t bytes, void **memory);
 int topo_free(topo_comm *comm, void *memory);
 

@@ -168,6 +168,7 @@ fn ranks_of_several_hosts() {
         "anyone",
         "lonely",
         "beside",
+        "unneeded",
     ] {
         let mut command = Command::new(program);
         let command = command.args([name, "4"]).env("TWO_RANKS_A_HOST", "1");
@@ -200,4 +201,4 @@ macro_rules! cases {
 }
 
 cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts unordered
-       anyone lonely beside);
+       anyone lonely beside unneeded);

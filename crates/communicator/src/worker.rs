@@ -30,7 +30,6 @@ struct Open {
     own: VecDeque<Lonely>,
     /// Collectives that wait for the one before.
     collectives: VecDeque<(u64, Launch, Call)>,
-    call: Option<Call>,
 }
 
 /// A transfer with the own rank that waits for its other end.
@@ -44,6 +43,8 @@ struct Lonely {
 /// A part of a job.
 struct Part {
     job: u64,
+    /// Longest wait for another rank.
+    longest: Duration,
     piece: Piece,
 }
 
@@ -128,7 +129,7 @@ impl Shared {
                 match work {
                     Work::Collective(launch) => {
                         *open.left.entry(number).or_default() += 1;
-                        open.collectives.push_back((number, launch, call.clone()));
+                        open.collectives.push_back((number, launch, call));
                     }
                     Work::Group(transfers) => {
                         for transfer in transfers {
@@ -136,7 +137,6 @@ impl Shared {
                         }
                     }
                 }
-                open.call = Some(call);
             }
             self.advance(open, communicator)
         });
@@ -168,13 +168,15 @@ impl Shared {
         if open.group.is_empty() {
             return Ok(());
         }
-        if let Some(call) = &open.call {
-            communicator.set_longest_wait(call.longest)?;
-        }
         let mut stop = || self.news.load(Ordering::Acquire);
         let done = communicator.advance(&mut open.group, &mut stop)?;
         for Ended { number, peer } in done {
-            let Some(Part { job, piece }) = open.parts.remove(&number) else {
+            let Some(Part {
+                job,
+                longest,
+                piece,
+            }) = open.parts.remove(&number)
+            else {
                 continue;
             };
             match (piece, peer) {
@@ -192,12 +194,17 @@ impl Shared {
                         // The header's sender is known now, and the rest follows its header.
                         let end = End::From(peer);
                         let transfer = Transfer { end, ..transfer };
-                        open.add(communicator, job, Piece::Transfer(transfer), true)?;
+                        let part = Part {
+                            job,
+                            longest,
+                            piece: Piece::Transfer(transfer),
+                        };
+                        open.add(communicator, part, true)?;
                     }
                 }
                 (Piece::Headers(..), _) => {}
                 (Piece::Told(launch, told), _) => match told.compare(self.rank) {
-                    Ok(()) => open.add_collective(communicator, job, launch),
+                    Ok(()) => open.add_collective(communicator, job, launch, longest),
                     Err(fault) => open.fail(job, fault),
                 },
                 (Piece::Collective, _) => {
@@ -217,19 +224,18 @@ impl Shared {
             if open.parts.values().any(is_collective) {
                 return;
             }
-            let (job, launch) = (*job, *launch);
+            let (job, launch, longest) = (*job, *launch, call.longest);
             if self.debug {
                 let mut told = Told::new(&launch.request, &call.place, self.ranks);
                 let (request, memory) = told.exchange();
-                open.begin(
-                    communicator,
+                let part = Part {
                     job,
-                    &request,
-                    memory,
-                    Piece::Told(launch, told),
-                );
+                    longest,
+                    piece: Piece::Told(launch, told),
+                };
+                open.begin(communicator, &request, memory, part);
             } else {
-                open.add_collective(communicator, job, launch);
+                open.add_collective(communicator, job, launch, longest);
             }
         }
     }
@@ -246,24 +252,32 @@ impl Shared {
         *open.left.entry(job).or_default() += 1;
         if matches!(transfer.end, End::To(peer) | End::From(peer) if peer == self.rank) {
             let until = Instant::now() + call.longest;
-            return open.add_own(Lonely {
+            let lonely = Lonely {
                 job,
                 transfer,
                 until,
-            });
+            };
+            // What runs beside it ends, too, and others must know.
+            let added = open.add_own(lonely);
+            return added.inspect_err(|fault| self.abort(&fault.text));
         }
+        let part = |piece| Part {
+            job,
+            longest: call.longest,
+            piece,
+        };
         if self.debug {
             let headers = Headers {
                 own: compare::header(transfer.bytes, &call.place).to_vec(),
                 theirs: vec![0; size_of::<Header>()],
             };
-            open.add(communicator, job, Piece::Headers(transfer, headers), false)?;
+            open.add(communicator, part(Piece::Headers(transfer, headers)), false)?;
             // Whose header comes decides who sends the rest.
             if transfer.end == End::FromAny {
                 return Ok(());
             }
         }
-        open.add(communicator, job, Piece::Transfer(transfer), false)
+        open.add(communicator, part(Piece::Transfer(transfer)), false)
     }
 }
 
@@ -277,11 +291,10 @@ impl Open {
     fn add(
         &mut self,
         communicator: &Communicator<Cpu>,
-        job: u64,
-        mut piece: Piece,
+        mut part: Part,
         first: bool,
     ) -> Result<(), Fault> {
-        let (transfer, memory, bytes) = match &mut piece {
+        let (transfer, memory, bytes) = match &mut part.piece {
             Piece::Transfer(transfer) => (*transfer, transfer.memory, transfer.bytes),
             Piece::Headers(transfer, told) => {
                 let used = match transfer.sends() {
@@ -297,41 +310,46 @@ impl Open {
             false => Memory::at(null(), 0, memory, bytes),
         };
         self.last += 1;
-        let (number, end) = (self.last, transfer.end);
+        let (number, end, longest) = (self.last, transfer.end, part.longest);
+        let group = &mut self.group;
         match first {
-            true => communicator.add_transfer_first(&mut self.group, number, end, memory)?,
-            false => communicator.add_transfer(&mut self.group, number, end, memory)?,
+            true => communicator.add_transfer_first(group, number, end, memory, longest)?,
+            false => communicator.add_transfer(group, number, end, memory, longest)?,
         }
-        self.parts.insert(number, Part { job, piece });
+        self.parts.insert(number, part);
         Ok(())
     }
 
     /// Adds the first of the collectives.
-    fn add_collective(&mut self, communicator: &mut Communicator<Cpu>, job: u64, launch: Launch) {
-        let memory = launch.memory();
-        self.begin(
-            communicator,
+    fn add_collective(
+        &mut self,
+        communicator: &mut Communicator<Cpu>,
+        job: u64,
+        launch: Launch,
+        longest: Duration,
+    ) {
+        let part = Part {
             job,
-            &launch.request,
-            memory,
-            Piece::Collective,
-        );
+            longest,
+            piece: Piece::Collective,
+        };
+        self.begin(communicator, &launch.request, launch.memory(), part);
     }
 
     fn begin(
         &mut self,
         communicator: &mut Communicator<Cpu>,
-        job: u64,
         request: &Request,
         memory: Memory<'static>,
-        piece: Piece,
+        part: Part,
     ) {
         self.last += 1;
-        match communicator.add_collective(&mut self.group, self.last, request, memory) {
+        let (number, longest) = (self.last, part.longest);
+        match communicator.add_collective(&mut self.group, number, request, memory, longest) {
             Ok(()) => {
-                self.parts.insert(self.last, Part { job, piece });
+                self.parts.insert(number, part);
             }
-            Err(error) => self.fail(job, error.into()),
+            Err(error) => self.fail(part.job, error.into()),
         }
     }
 

@@ -8,7 +8,7 @@ use program::{Collective, ElementType, Protocol, Reduction};
 use crate::bootstrap::{Bootstrap, Crowd};
 use crate::callers_memory::BufferAccess;
 use crate::connections::{Connections, SlotBytes, Wiring};
-use crate::error::Error;
+use crate::error::{Error, Waiting};
 use crate::memory::Memory;
 use crate::registered::Registered;
 use crate::request::{Choice, Request};
@@ -101,8 +101,8 @@ pub trait Backend: Send + 'static {
         false
     }
 
-    /// Runs programs that were begun until one has ended or `stop` returns `true`. Returns whether
-    /// any step was run.
+    /// Runs programs that were begun until one has ended or `stop` returns `true`. If no step was
+    /// run, returns the reason of the wait.
     ///
     /// # Errors
     /// The supervisor ended a wait, or the backend cannot stop in between.
@@ -111,7 +111,7 @@ pub trait Backend: Send + 'static {
         parts: &mut [Part<'_, Self::Program>],
         context: &mut LaunchContext<'_>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<Waiting>, Error> {
         let _ = (parts, stop);
         Err(Error::Unsupported {
             collective: Collective::SendRecv,

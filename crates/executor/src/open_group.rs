@@ -5,14 +5,14 @@
 //! and two ranks could wait for each other. A collective may wait for a rank that waits for a
 //! transfer.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use program::{Collective, ElementType, Reduction};
 use shared_memory::Bell;
 
 use crate::backend::Backend;
 use crate::communicator::Communicator;
-use crate::error::{Error, Failure};
+use crate::error::{Error, Waiting};
 use crate::memory::Memory;
 use crate::request::Request;
 
@@ -27,6 +27,10 @@ pub struct OpenGroup<'a> {
     pub(crate) since: Instant,
     /// When this rank last looked whether others failed.
     pub(crate) looked: Instant,
+    /// The reason of the wait, if nothing was moved when it last polled.
+    pub(crate) unmet: Option<Waiting>,
+    /// Whether a rank was gone at the last look. What it sent before may have arrived since.
+    pub(crate) gone: bool,
 }
 
 impl Default for OpenGroup<'_> {
@@ -37,6 +41,8 @@ impl Default for OpenGroup<'_> {
             preferred: 0,
             since: now,
             looked: now,
+            unmet: None,
+            gone: false,
         }
     }
 }
@@ -68,6 +74,10 @@ pub(crate) struct Entry<'a> {
     pub call: Call,
     pub memory: Memory<'a>,
     pub state: State,
+    /// When it was added.
+    pub since: Instant,
+    /// Its longest wait for another rank.
+    pub longest: Duration,
 }
 
 /// What runs.
@@ -80,11 +90,10 @@ pub(crate) enum Call {
 /// How far it is.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// It has not begun.
-    Waits,
-    /// It looks for a message of these ranks, with the places of their programs. If all had left at
-    /// the last look, with the reason.
-    Listens(Vec<(u32, usize)>, Option<Failure>),
+    /// It has not begun. If it receives, whether its senders have what they need to begin.
+    Waits { offered: bool },
+    /// It looks for a message of these ranks, with the places of their programs.
+    Listens(Vec<(u32, usize)>),
     /// It runs the program of this place.
     Runs(usize),
 }
@@ -110,7 +119,7 @@ impl Entry<'_> {
 
     /// Whether the backend runs it or looks for its message.
     pub const fn has_begun(&self) -> bool {
-        !matches!(self.state, State::Waits)
+        !matches!(self.state, State::Waits { .. })
     }
 
     /// Bytes of a transfer.
@@ -131,17 +140,29 @@ impl Entry<'_> {
 }
 
 impl<'a> OpenGroup<'a> {
-    fn insert(&mut self, at: usize, number: u64, call: Call, memory: Memory<'a>) {
-        if self.is_empty() {
-            self.since = Instant::now();
-        }
+    fn insert(
+        &mut self,
+        at: usize,
+        number: u64,
+        call: Call,
+        memory: Memory<'a>,
+        longest: Duration,
+    ) {
         let entry = Entry {
             number,
             call,
             memory,
-            state: State::Waits,
+            state: State::Waits { offered: false },
+            since: Instant::now(),
+            longest,
         };
         self.entries.insert(at, entry);
+    }
+
+    /// Notes that something was moved.
+    pub(crate) fn moved(&mut self) {
+        self.since = Instant::now();
+        self.gone = false;
     }
 
     /// Whether nothing is left.
@@ -185,7 +206,8 @@ impl Call {
 }
 
 impl<B: Backend> Communicator<B> {
-    /// Adds a transfer of bytes with another rank. [`Self::advance`] returns its number.
+    /// Adds a transfer of bytes with another rank. [`Self::advance`] returns its number. `longest`
+    /// is its longest wait for another rank.
     ///
     /// # Errors
     /// There is no such rank, or it is this one.
@@ -195,9 +217,10 @@ impl<B: Backend> Communicator<B> {
         number: u64,
         end: End,
         memory: Memory<'a>,
+        longest: Duration,
     ) -> Result<(), Error> {
         let at = group.entries.len();
-        self.add_transfer_at(at, group, number, end, memory)
+        self.add_transfer_at(at, group, (number, end), memory, longest)
     }
 
     /// Adds a transfer before all others that have not begun.
@@ -210,17 +233,18 @@ impl<B: Backend> Communicator<B> {
         number: u64,
         end: End,
         memory: Memory<'a>,
+        longest: Duration,
     ) -> Result<(), Error> {
-        self.add_transfer_at(0, group, number, end, memory)
+        self.add_transfer_at(0, group, (number, end), memory, longest)
     }
 
     fn add_transfer_at<'a>(
         &self,
         at: usize,
         group: &mut OpenGroup<'a>,
-        number: u64,
-        end: End,
+        (number, end): (u64, End),
         memory: Memory<'a>,
+        longest: Duration,
     ) -> Result<(), Error> {
         let (own, ranks) = (self.rank, self.ranks);
         match end {
@@ -245,7 +269,7 @@ impl<B: Backend> Communicator<B> {
                 }
             }
         }
-        group.insert(at, number, Call::Transfer(end), memory);
+        group.insert(at, number, Call::Transfer(end), memory, longest);
         Ok(())
     }
 
@@ -259,11 +283,12 @@ impl<B: Backend> Communicator<B> {
         number: u64,
         request: &Request,
         memory: Memory<'a>,
+        longest: Duration,
     ) -> Result<(), Error> {
         let request = self.with_choice(request);
         self.home.engine()?.expect_possible(&request)?;
         let at = group.entries.len();
-        group.insert(at, number, Call::Collective(request), memory);
+        group.insert(at, number, Call::Collective(request), memory, longest);
         Ok(())
     }
 

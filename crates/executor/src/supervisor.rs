@@ -11,7 +11,7 @@ use crate::interrupt;
 use crate::network::Progress;
 
 /// Between two checks whether other ranks failed or left.
-const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// How long a rank drives its connections without progress before it sleeps, if it has a core.
 const DRIVING: Duration = Duration::from_micros(100);
@@ -46,6 +46,8 @@ pub struct Supervisor<'a> {
     pub(crate) longest: Duration,
     /// When this rank began to wait, if that was before this launch.
     pub(crate) since: Option<Instant>,
+    /// Longest sleep before it polls again.
+    pub(crate) nap: Duration,
     /// Inline progress on connections between hosts while this rank waits.
     pub(crate) progress: Option<&'a dyn Progress>,
 }
@@ -110,7 +112,7 @@ impl Supervisor<'_> {
             // One reading of the clock serves both.
             let now = Instant::now();
             let since = *began.get_or_insert(now);
-            if self.sleep(poll, now + LOOK, &waits_for) {
+            if self.sleep(poll, now + self.nap, &waits_for) {
                 return Ok(());
             }
             if let Err(error) = self.look(since, waiting()) {

@@ -1,6 +1,7 @@
 //! Communicators: addresses and numbers become collectives.
 
 use std::collections::HashSet;
+use std::iter::once;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -190,19 +191,37 @@ impl Comm {
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
         inner.forget_done();
-        let numbers = launches.iter().map(|it| inner.comm.start(*it));
-        let numbers: Result<Vec<u64>, Fault> = numbers.collect();
-        let numbers = numbers.map_err(exception)?;
         // All are marked as seen, whether one was not or several.
         let unseen = launches.iter().filter(|it| !inner.is_seen(it)).count();
-        let last = numbers.last().copied().filter(|_| unseen == 0);
-        Ok(Self::kept(inner, numbers, (keep, Arc::default())).runs_here(last))
+        let numbers = launches.iter().map(|it| inner.comm.start(*it));
+        let (work, last) = Self::kept(inner, numbers, (keep, Arc::default()))?;
+        Ok(work.runs_here(last.filter(|_| unseen == 0)))
     }
 
-    fn kept(inner: &Arc<Inner>, numbers: Vec<u64>, keep: Keep) -> Work {
+    /// The work that is started, and its last number. Also if a start fails, the memory of those
+    /// before it is kept.
+    fn kept(
+        inner: &Arc<Inner>,
+        started: impl Iterator<Item = Result<u64, Fault>>,
+        keep: Keep,
+    ) -> PyResult<(Work, Option<u64>)> {
+        let (mut numbers, mut failed) = (Vec::new(), None);
+        for number in started {
+            match number {
+                Ok(number) => numbers.push(number),
+                Err(fault) => {
+                    failed = Some(fault);
+                    break;
+                }
+            }
+        }
+        let last = numbers.last().copied();
         let work = Work::new(&inner.comm, &inner.notifier, numbers).stores(&keep.1);
         lock(&inner.kept).push((Arc::clone(&work.outcome), keep));
-        work
+        match failed {
+            Some(fault) => Err(exception(fault)),
+            None => Ok((work, last)),
+        }
     }
 
     /// Starts transfers, one by one or as a group.
@@ -217,18 +236,15 @@ impl Comm {
         let source = Arc::new(AtomicU32::new(u32::MAX));
         let transfers = transfers.into_iter().map(|it| transfer(it, &source));
         let transfers = transfers.collect::<PyResult<Vec<Transfer>>>()?;
-        let numbers = match grouped {
-            true => inner.comm.start_group(transfers).map(|it| vec![it]),
+        let keep = (owner, source);
+        let (work, _) = match grouped {
+            true => Self::kept(&inner, once(inner.comm.start_group(transfers)), keep),
             false => {
                 let numbers = transfers.iter().map(|it| inner.comm.start_transfer(*it));
-                numbers.collect()
+                Self::kept(&inner, numbers, keep)
             }
-        };
-        Ok(Self::kept(
-            &inner,
-            numbers.map_err(exception)?,
-            (owner, source),
-        ))
+        }?;
+        Ok(work)
     }
 }
 

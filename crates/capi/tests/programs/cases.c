@@ -495,6 +495,20 @@ static void anyone(void) {
         for (uint32_t i = ranks == 2 ? 0 : 1; i < 2; i++) CHECK(topo_send(comm, in, 1, TOPO_F32, 0));
     }
     EXPECT(topo_receive_any(comm, in, 0, TOPO_F32, &from) == TOPO_INVALID);
+    /* A group that sends both at once, to receives that follow each other. */
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, &met, &met, 1, TOPO_F32, TOPO_SUM, 0));
+    if (rank == 0) {
+        CHECK(topo_group_start(comm));
+        CHECK(topo_receive_any(comm, out[1], 3, TOPO_F32, &sources[1]));
+        CHECK(topo_receive(comm, out[2], LONG - 1, TOPO_F32, 1));
+        CHECK(topo_group_end(comm));
+        EXPECT(sources[1] == 1 && out[1][2] == 1 && out[2][LONG - 2] == 1);
+    } else if (rank == 1) {
+        CHECK(topo_group_start(comm));
+        CHECK(topo_send(comm, in, 3, TOPO_F32, 0));
+        CHECK(topo_send(comm, in, LONG - 1, TOPO_F32, 0));
+        CHECK(topo_group_end(comm));
+    }
     CHECK(topo_run(comm, TOPO_ALL_REDUCE, &met, &met, 1, TOPO_F32, TOPO_SUM, 0));
     /* The others leave while rank 0 receives: what they sent before is there, and then nothing. */
     if (rank == 0) {
@@ -559,6 +573,29 @@ static void beside(void) {
     CHECK(topo_comm_destroy(comm));
 }
 
+/* What must not end a receive: that a rank leaves whose message it need not be, and a time-out of a
+ * later call. */
+static void unneeded(void) {
+    topo_comm *comm = join(0);
+    float value = 1, first = 0, second = 0;
+    uint64_t works[3];
+    CHECK(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0));
+    if (rank == 0) {
+        CHECK(topo_start_receive(comm, &first, 1, TOPO_F32, 1, &works[0]));
+        CHECK(topo_start_receive_any(comm, &second, 1, TOPO_F32, NULL, &works[1]));
+        usleep(600000);
+        CHECK(topo_comm_timeout(comm, 500));
+        CHECK(topo_start_send(comm, &value, 1, TOPO_F32, 1, &works[2]));
+        for (int i = 0; i < 3; i++) CHECK(topo_wait(comm, works[i]));
+        EXPECT(first == 1 && second == 2);
+    } else if (rank == 1) {
+        usleep(700000);
+        CHECK(topo_receive(comm, &first, 1, TOPO_F32, 0));
+        for (value = 1; value < 3; value++) CHECK(topo_send(comm, &value, 1, TOPO_F32, 0));
+    }
+    CHECK(topo_comm_destroy(comm));
+}
+
 /* Transfers whose other ends do not exist end with the time, also beside each other. */
 static void lonely(void) {
     topo_comm *comm = join(0);
@@ -595,7 +632,7 @@ int main(int count, char **arguments) {
                  {"unequal", unequal},     {"several", several},
                  {"timeouts", timeouts},   {"unordered", unordered},
                  {"anyone", anyone},           {"lonely", lonely},
-                 {"beside", beside}};
+                 {"beside", beside},           {"unneeded", unneeded}};
     EXPECT(count == 3);
     ranks = (uint32_t)atoi(arguments[2]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -13,13 +13,10 @@ use crate::memory::Memory;
 use crate::open_group::{Call, End, Ended, Entry, OpenGroup, State};
 use crate::registered::Registered;
 use crate::request::Request;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{LOOK, Supervisor};
 
 /// Between two looks whether peers have made their ends of new connections.
 const RETRY: Duration = Duration::from_micros(100);
-
-/// Between two looks whether waiting should continue.
-const LOOK: Duration = Duration::from_millis(50);
 
 impl<B: Backend> Engine<B> {
     /// What wakes this rank while it waits.
@@ -31,11 +28,14 @@ impl<B: Backend> Engine<B> {
     /// Whether a request can be run.
     ///
     /// # Errors
-    /// As [`Self::choice`].
-    pub fn expect_possible(&self, request: &Request) -> Result<(), Error> {
+    /// As [`Self::choice`]; or the message is too long.
+    pub fn expect_possible(&mut self, request: &Request) -> Result<(), Error> {
         match self.index.contains_key(request) {
             true => Ok(()),
-            false => self.choice(request).map(|_| ()),
+            false => {
+                let choice = self.choice(request)?;
+                self.bind(request, &choice).map(|_| ())
+            }
         }
     }
 
@@ -59,16 +59,18 @@ impl<B: Backend> Engine<B> {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Ended>, Error> {
         loop {
-            let look_after = self.begin_ready(group)?;
-            let until = look_after.map(|it| Instant::now() + it);
+            let retries = self.begin_ready(group)?;
+            let until = Instant::now() + if retries { RETRY } else { LOOK };
             let mut stopped = false;
             let mut pause = || {
                 stopped = stopped || stop();
-                stopped || until.is_some_and(|at| Instant::now() >= at)
+                stopped || Instant::now() >= until
             };
-            if group.entries.iter().any(|it| it.has_begun()) {
-                if self.run_begun(group, &mut pause)? {
-                    group.since = Instant::now();
+            if group.entries.iter().any(Entry::has_begun) {
+                let nap = if retries { 10 * RETRY } else { LOOK };
+                group.unmet = self.run_begun(group, nap, &mut pause)?;
+                if group.unmet.is_none() {
+                    group.moved();
                 }
             } else if !pause() {
                 std::thread::sleep(RETRY);
@@ -76,42 +78,62 @@ impl<B: Backend> Engine<B> {
             self.take_messages(group);
             let done = self.take_done(group);
             if !done.is_empty() {
-                group.since = Instant::now();
+                group.moved();
             }
             if stopped || !done.is_empty() || group.is_empty() {
                 return Ok(done);
             }
             self.look(group)?;
-            self.expect_sources(group)?;
         }
     }
 
-    /// Begins what has its turn. Returns when to look again, if a peer is not ready or may leave.
-    fn begin_ready(&mut self, group: &mut OpenGroup<'_>) -> Result<Option<Duration>, Error> {
+    /// Begins what has its turn. Returns whether a peer is not ready.
+    fn begin_ready(&mut self, group: &mut OpenGroup<'_>) -> Result<bool, Error> {
         let own = self.own.bootstrap.rank();
-        let mut look_after = None;
+        let mut waits = false;
         for at in 0..group.entries.len() {
-            let entry = &group.entries[at];
-            if matches!(entry.state, State::Runs(_)) || !group.is_next(at) {
+            if matches!(group.entries[at].state, State::Runs(_)) {
                 continue;
             }
+            if !group.is_next(at) {
+                self.offer(&mut group.entries[at])?;
+                continue;
+            }
+            let entry = &group.entries[at];
             let begins = match entry.call {
                 Call::Transfer(End::To(peer) | End::From(peer)) => {
                     let request = entry.transfer(own, peer);
                     self.begin(group, at, &request)?
                 }
                 Call::Transfer(End::FromAny) => {
-                    look_after = look_after.or(Some(LOOK));
                     self.listen(group, at)?;
                     true
                 }
                 Call::Collective(request) => self.begin(group, at, &request)?,
             };
-            if !begins {
-                look_after = Some(RETRY);
-            }
+            waits |= !begins;
         }
-        Ok(look_after)
+        Ok(waits)
+    }
+
+    /// Makes the ends of a receive that waits for its turn: its sender may want all ends before it
+    /// sends anything.
+    fn offer(&mut self, entry: &mut Entry<'_>) -> Result<(), Error> {
+        let State::Waits { offered: false } = entry.state else {
+            return Ok(());
+        };
+        let own = &self.own.bootstrap;
+        let (rank, ranks) = (own.rank(), own.ranks());
+        let sources = match entry.call {
+            Call::Transfer(End::From(peer)) => peer..peer + 1,
+            Call::Transfer(End::FromAny) => 0..ranks,
+            _ => return Ok(()),
+        };
+        for peer in sources.filter(|it| *it != rank) {
+            self.is_ready(&entry.transfer(rank, peer))?;
+        }
+        entry.state = State::Waits { offered: true };
+        Ok(())
     }
 
     /// Begins a request. Returns `false` if a peer is not ready.
@@ -147,7 +169,7 @@ impl<B: Backend> Engine<B> {
         let own = &self.own.bootstrap;
         let (rank, ranks) = (own.rank(), own.ranks());
         let sources = group.sources(at, rank, ranks);
-        if let State::Listens(found, _) = &group.entries[at].state
+        if let State::Listens(found) = &group.entries[at].state
             && found.iter().map(|(peer, _)| peer).eq(&sources)
         {
             return Ok(());
@@ -161,7 +183,7 @@ impl<B: Backend> Engine<B> {
             found.push((peer, place));
             self.keeps = true;
         }
-        entry.state = State::Listens(found, None);
+        entry.state = State::Listens(found);
         Ok(())
     }
 
@@ -170,7 +192,7 @@ impl<B: Backend> Engine<B> {
         let ranks = self.own.bootstrap.ranks();
         let preferred = group.preferred;
         for entry in &mut group.entries {
-            let State::Listens(sources, _) = &entry.state else {
+            let State::Listens(sources) = &entry.state else {
                 continue;
             };
             let has_message = |place: usize| {
@@ -181,33 +203,11 @@ impl<B: Backend> Engine<B> {
             let turn = |peer: u32| (peer + ranks - preferred) % ranks;
             if let Some((peer, place)) = come.min_by_key(|(peer, _)| turn(*peer)).copied() {
                 group.preferred = (peer + 1) % ranks;
+                group.since = Instant::now();
                 entry.call = Call::Transfer(End::From(peer));
                 self.run_from_start(entry, place);
             }
         }
-    }
-
-    /// Fails if all ranks have left from which a receive could take a message.
-    fn expect_sources(&mut self, group: &mut OpenGroup<'_>) -> Result<(), Error> {
-        let bootstrap = &mut self.own.bootstrap;
-        for entry in &mut group.entries {
-            let State::Listens(sources, gone) = &mut entry.state else {
-                continue;
-            };
-            let failures = sources
-                .iter()
-                .map(|(peer, _)| bootstrap.failure(Some(*peer)));
-            let failures: Option<Vec<_>> = failures.collect();
-            let Some(failure) = failures.and_then(|all| all.into_iter().next()) else {
-                continue;
-            };
-            // Messages that they sent before they left may have arrived since the last look.
-            if gone.replace(failure.clone()).is_some() {
-                let rank = bootstrap.rank();
-                return Err(Error::Aborted { rank, failure });
-            }
-        }
-        Ok(())
     }
 
     /// Whether a request can be prepared without waiting for its peers.
@@ -224,20 +224,24 @@ impl<B: Backend> Engine<B> {
             .can_wire(bootstrap, choice.protocol, slot_bytes, &bound)
     }
 
-    /// Runs what has begun. Returns whether anything was moved.
+    /// Runs what has begun. If nothing was moved, returns the reason of the wait.
     fn run_begun(
         &mut self,
         group: &mut OpenGroup<'_>,
+        nap: Duration,
         pause: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, Error> {
-        let (since, ranks) = (group.since, self.own.bootstrap.ranks());
+    ) -> Result<Option<Waiting>, Error> {
+        let ranks = self.own.bootstrap.ranks();
+        let added = group.entries.iter().map(|it| it.since).max();
+        let since = added.map_or(group.since, |it| it.max(group.since));
+        let longest = group.entries.iter().map(|it| it.longest).max();
         let (mut bytes, mut collective) = (0, None);
         let mut begun: Vec<(usize, Memory<'_>)> = Vec::new();
         for entry in group.entries.iter_mut().filter(|it| it.has_begun()) {
             bytes += entry.bytes(ranks);
             match &entry.state {
-                State::Waits => {}
-                State::Listens(sources, _) => {
+                State::Waits { .. } => {}
+                State::Listens(sources) => {
                     let nothing = || Memory::at(null(), 0, null_mut(), 0);
                     begun.extend(sources.iter().map(|(_, place)| (*place, nothing())));
                 }
@@ -272,8 +276,9 @@ impl<B: Backend> Engine<B> {
                 bootstrap: own.bootstrap.as_mut(),
                 waiter: &own.waiter,
                 collective,
-                longest: own.longest,
+                longest: longest.unwrap_or(own.longest),
                 since: Some(since),
+                nap,
                 progress: progress.as_deref(),
             },
         };
@@ -314,24 +319,57 @@ impl<B: Backend> Engine<B> {
             return Ok(());
         }
         group.looked = now;
+        match self.look_at_all(group) {
+            Err(Error::Aborted { .. }) if !group.gone => group.gone = true,
+            looked => looked?,
+        }
+        Ok(())
+    }
+
+    fn look_at_all(&mut self, group: &OpenGroup<'_>) -> Result<(), Error> {
         let next = (0..group.entries.len()).filter(|at| group.is_next(*at));
         for at in next {
-            let (collective, waiting) = match group.entries[at].call {
+            let entry = &group.entries[at];
+            let (collective, waiting) = match entry.call {
                 Call::Transfer(end) => (Collective::SendRecv, end.waiting()),
                 Call::Collective(request) => (request.collective, Waiting::Others),
             };
+            let waiting = group.unmet.filter(|_| entry.has_begun()).unwrap_or(waiting);
             let own = &mut self.own;
             let mut supervisor = Supervisor {
                 bootstrap: own.bootstrap.as_mut(),
                 waiter: &own.waiter,
                 collective,
-                longest: own.longest,
+                longest: entry.longest,
                 since: None,
+                nap: LOOK,
                 progress: None,
             };
-            supervisor.look(group.since, waiting)?;
+            supervisor.look(group.since.max(entry.since), waiting)?;
+            self.expect_sources(entry)?;
         }
         Ok(())
+    }
+
+    /// Fails if all ranks have left from which a receive could take a message.
+    fn expect_sources(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+        let bootstrap = &mut self.own.bootstrap;
+        let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
+        let State::Listens(sources) = &entry.state else {
+            return Ok(());
+        };
+        // An earlier receive takes the message of another rank first.
+        if sources.len() + 1 < ranks as usize {
+            return Ok(());
+        }
+        let failures = sources
+            .iter()
+            .map(|(peer, _)| bootstrap.failure(Some(*peer)));
+        let failures: Option<Vec<_>> = failures.collect();
+        match failures.and_then(|all| all.into_iter().next()) {
+            Some(failure) => Err(Error::Aborted { rank, failure }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::memory::Memory;
 use crate::programs::{ProgramKey, Programs};
 use crate::registered::Registered;
 use crate::request::{Choice, Request};
-use crate::supervisor::Supervisor;
+use crate::supervisor::{LOOK, Supervisor};
 use crate::transport::Transport;
 
 /// Most prepared programs that are kept, unless one of them runs. With more sizes, programs are
@@ -265,6 +265,7 @@ impl<B: Backend> Engine<B> {
                 collective: request.collective,
                 longest: own.longest,
                 since: None,
+                nap: LOOK,
                 progress: progress.as_deref(),
             },
         };
@@ -302,6 +303,8 @@ impl<B: Backend> Engine<B> {
         let bytes = transfers.iter().map(|(request, _)| request.bytes(ranks));
         let bytes = bytes.sum();
         let mut rounds: Vec<Vec<Grouped<'_>>> = Vec::new();
+        // From here on their places stay.
+        self.keeps = true;
         for (request, memory) in transfers {
             let place = self.find(&request)?;
             let pair = (request.root, request.to);
@@ -314,6 +317,7 @@ impl<B: Backend> Engine<B> {
             });
             rounds[at].push((place, pair, memory));
         }
+        self.keeps = false;
         for mut round in rounds {
             // Each pair of ranks has its own program, so no index occurs twice.
             round.sort_by_key(|(place, ..)| *place);
@@ -344,6 +348,7 @@ impl<B: Backend> Engine<B> {
                     collective: Collective::SendRecv,
                     longest: own.longest,
                     since: None,
+                    nap: LOOK,
                     progress: progress.as_deref(),
                 },
             };
