@@ -313,22 +313,6 @@ impl PreparationArguments {
 }
 
 impl JobArguments {
-    /// One host with the machine of this file.
-    pub fn of_file(file: PathBuf, variables: Variables) -> Self {
-        Self {
-            files: vec![file],
-            hosts: 1,
-            nvlink_domain: false,
-            collnet: false,
-            assume: AssumeArguments::default(),
-            gpus: None,
-            rank_order: rank_order::HOST.to_owned(),
-            preparation: PreparationArguments::default(),
-            edits: EditArguments::default(),
-            variables,
-        }
-    }
-
     /// Refuses options of a job beside the plan of a job.
     pub fn refuse_beside_plan(&self, plan: &str) -> Result<()> {
         if self.files.len() > 1 {
@@ -348,12 +332,17 @@ impl JobArguments {
             ("--set", !self.variables.set.is_empty()),
             ("--nccl", self.variables.nccl.is_some()),
         ];
-        match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) => bail!(
-                "{plan} is a plan, which {option} cannot change; expected topology files with it"
-            ),
-            None => Ok(()),
+        refuse_beside_plan(plan, &given)
+    }
+}
+
+/// Refuses the first option that is given beside a plan.
+pub fn refuse_beside_plan(plan: &str, options: &[(&str, bool)]) -> Result<()> {
+    match options.iter().find(|(_, given)| *given) {
+        Some((option, _)) => {
+            bail!("{plan} is a plan, which {option} cannot change; expected topology files with it")
         }
+        None => Ok(()),
     }
 }
 
@@ -480,7 +469,7 @@ pub fn transfer() -> impl TypedValueParser<Value = Transfer> {
 }
 
 /// Variables given on the command line.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Variables {
     /// Set one of NCCL's variables, over the environment (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]

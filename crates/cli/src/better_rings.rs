@@ -10,10 +10,10 @@ use program::Collective;
 
 use crate::arguments::JobArguments;
 use crate::environment::Environment;
-use crate::input::Machine;
 use crate::job;
 use crate::output::Output;
 use crate::settings::read_settings;
+use answers::Machine;
 
 /// A plan loses what it has less than this part of NCCL's.
 const AS_GOOD: f64 = 0.999;
@@ -35,7 +35,7 @@ pub fn plan(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<BetterRings> {
-    let settings = read_settings(arguments, environment, output)?;
+    let settings = read_settings(&arguments.variables, environment, output)?;
     if settings.graphs.is_some() {
         bail!("NCCL_GRAPH_FILE already has rings; expected it unset with --strategy ring");
     }

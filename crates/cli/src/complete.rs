@@ -1,66 +1,51 @@
 //! `topo complete`: adds GPUs, NVLinks and NICs to files that leave them to NCCL.
 
-use anyhow::{Result, bail};
-use probe::complete::{self, Assumptions, Missing};
+use std::sync::Arc;
+
+use answers::assume::{self, AssumeError, Incomplete};
+use anyhow::{Result, anyhow, bail};
+use probe::complete::{self, Assumptions};
 use topology::xml::{Document, Element, Tag};
 
-use crate::arguments::machine::{AssumeArguments, CompleteArguments};
-use crate::input::Machine;
+use crate::arguments::machine::CompleteArguments;
+use crate::input;
 use crate::output::Output;
 use crate::render::ranges;
 
-/// Most bus ids in a warning.
-const NAMED: usize = 3;
-
 pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
-    let machine = Machine::read(&arguments.file, output)?;
+    let machine = input::machine(&arguments.file, output)?;
     let assumptions = arguments.assume.all();
-    let missing = Missing::of(&machine.document);
-    if assumptions == Assumptions::default() && !missing.is_empty() {
-        bail!("{}", explain(&machine.document, &missing));
+    let completed = assume::completed(&machine.document, &assumptions);
+    let (completed, left) = completed.map_err(|error| in_words(&error))?;
+    if let (true, Some(incomplete)) = (assumptions == Assumptions::default(), &left) {
+        bail!("{}", explain(incomplete));
     }
-    let (completed, left) = with_assumed(&machine.document, &arguments.assume)?;
-    let explains = assumptions != Assumptions::default() || left.is_empty();
+    let explains = assumptions != Assumptions::default() || left.is_none();
     if explains && completed.root.same_as(&machine.document.root) {
         output
             .warnings
             .push(nothing_added(&machine.document, &assumptions));
     }
-    if !left.is_empty() {
-        output.warnings.push(explain(&completed, &left));
-    }
+    output.warnings.extend(left.as_ref().map(explain));
     output.write(
         topology::xml::write(&completed),
         arguments.output.as_deref(),
     )
 }
 
-/// The document with what the arguments assume, and what is still missing.
-pub fn with_assumed(
-    document: &Document,
-    arguments: &AssumeArguments,
-) -> Result<(Document, Missing)> {
-    let assumptions = arguments.all();
-    let completed = complete::complete(document, &assumptions);
-    let there = complete::devices(&completed);
-    let mut named = arguments
-        .assume_nvlinks
-        .iter()
-        .flat_map(|link| link.between);
-    if let Some(unknown) = named.find(|dev| !there.contains(dev)) {
-        bail!(
-            "--assume-nvlinks: {} has no GPU{unknown}; it has GPU {}",
-            document.file,
-            ranges(&there, ", ")
-        );
+/// A document with what is assumed of it.
+pub fn assumed(document: &Arc<Document>, assume: &Assumptions) -> Result<Arc<Document>> {
+    match assume::completed(document, assume) {
+        Ok((completed, _)) => Ok(completed),
+        Err(error) => Err(in_words(&error)),
     }
-    let mut missing = Missing::of(&completed);
-    let (_, kinds) = complete::without_links(&completed);
-    if assumptions.gpu.is_some_and(|gpu| kinds.contains(&gpu.sm)) {
-        // These GPUs are described, so those without NVLinks have none.
-        missing.nvlinks.clear();
-    }
-    Ok((completed, missing))
+}
+
+/// An assumption that does not fit a file, with the option that makes it.
+pub fn in_words(error: &AssumeError) -> anyhow::Error {
+    let text = error.to_string();
+    let rest = text.split_once(": ").map_or("", |(_, rest)| rest);
+    anyhow!("--assume-nvlinks: {rest}")
 }
 
 /// Why a file stays as it is.
@@ -90,27 +75,9 @@ fn nothing_added(document: &Document, assumptions: &Assumptions) -> String {
     format!("{}: nothing was added: {why}", document.file)
 }
 
-/// What a file lacks, and how to say it.
-pub fn explain(document: &Document, missing: &Missing) -> String {
-    let list = |bus_ids: &[String], kind: &str, tag: &str| {
-        let mut named: Vec<&str> = bus_ids.iter().take(NAMED).map(String::as_str).collect();
-        if bus_ids.len() > NAMED {
-            named.push("…");
-        }
-        (!bus_ids.is_empty()).then(|| {
-            format!(
-                "{} without <{tag}> ({})",
-                crate::render::count(bus_ids.len(), kind),
-                named.join(", ")
-            )
-        })
-    };
-    let lists = [
-        list(&missing.gpus, "GPU", "gpu"),
-        list(&missing.nics, "NIC", "net"),
-        list(&missing.nvlinks, "GPU", "nvlink"),
-    ];
-    let lists: Vec<String> = lists.into_iter().flatten().collect();
+/// What a file lacks, and the options that say it.
+pub fn explain(incomplete: &Incomplete) -> String {
+    let missing = &incomplete.missing;
     let mut how = Vec::new();
     if !missing.gpus.is_empty() {
         how.push("--assume-gpu sm=90,nvswitch-links=18");
@@ -121,13 +88,9 @@ pub fn explain(document: &Document, missing: &Missing) -> String {
     if !missing.nvlinks.is_empty() {
         how.push("--assume-nvlinks GPU0:GPU1=12 (without any: --assume-gpu sm=90)");
     }
-    let (_, kinds) = complete::without_links(document);
-    let known = kinds.iter().find_map(|sm| Assumptions::with_nvswitch(*sm));
     format!(
-        "{} leaves to NCCL what it finds on the machine: {}; say what they are, such as {}, or name the machine with --assume {}",
-        document.file,
-        lists.join(", "),
+        "{incomplete}, such as {}, or name the machine with --assume {}",
         how.join(" "),
-        known.map_or("h100-sxm", |(name, _)| name),
+        incomplete.like
     )
 }

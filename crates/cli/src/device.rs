@@ -5,7 +5,7 @@ use planner::explain::NodeNames;
 use topology::edit::split_host;
 use topology::{BusId, NodeId, NodeType, System};
 
-use crate::suggest;
+use answers::suggest;
 use planner::explain::ranges;
 
 /// Most names that are offered instead of an unknown one.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use answers::{JobSpec, Machine};
 use anyhow::{Context, Result, anyhow, bail};
 use plan::{ChoiceDifference, NcclVersion, Plan, PlanDifference, compare};
 use planner::Planned;
@@ -11,12 +12,12 @@ use serde::Serialize;
 use topology::differences::{Inventory, MachineDifference};
 use topology::edit::Edit;
 
-use crate::arguments::compare::{DiffArguments, DiffFormat, EditArguments};
-use crate::arguments::{JobArguments, Variables};
+use crate::arguments::compare::{DiffArguments, DiffFormat};
+use crate::arguments::{Variables, refuse_beside_plan};
 use crate::environment::Environment;
 use crate::groups::json::{DifferenceRow, GroupRow};
 use crate::groups::{self, Content, Groups};
-use crate::input::{Machine, Source, refuse_missing, why};
+use crate::input::{Source, refuse_missing, why};
 use crate::job;
 use crate::output::Output;
 use crate::pictures;
@@ -122,7 +123,7 @@ fn many(
     for file in files {
         let content = match Source::read(file, output) {
             Ok(Source::Plan(_, plan)) => Content::Plan(plan),
-            Ok(Source::Topology(machine)) => Content::Machine(Arc::new(machine.document)),
+            Ok(Source::Topology(machine)) => Content::Machine(machine.document),
             Err(problem) => Content::Unreadable(why(file, &problem)),
         };
         members.push((file.display().to_string(), content));
@@ -132,20 +133,14 @@ fn many(
         set: arguments.set.clone(),
         nccl: arguments.nccl.first().copied(),
     };
-    let job = JobArguments {
-        hosts: arguments.hosts.unwrap_or(1),
-        nvlink_domain: arguments.nvlink_domain,
-        collnet: arguments.collnet,
-        preparation: arguments.preparation,
-        ..JobArguments::of_file(files[0].clone(), variables)
-    };
-    let given = read_settings(&job, environment, output)?;
+    let given = read_settings(&variables, environment, output)?;
+    let hosts = arguments.hosts.unwrap_or(1);
     output.warnings.extend(settings::warnings(&given));
     let groups = Groups::of(members, &given, |content| {
         let document = match content {
             Content::Plan(plan) => return Ok(plan.clone()),
             Content::Unreadable(why) => return Err(why.clone()),
-            Content::Machine(document) => (**document).clone(),
+            Content::Machine(document) => Arc::clone(document),
         };
         let machine = Machine {
             name: document.file.to_string(),
@@ -153,8 +148,12 @@ fn many(
         };
         // Notes on each plan would say the same of most files.
         let mut quiet = Output::default();
-        let planned = job::job(vec![machine], &job, environment, &mut quiet)
-            .and_then(|job| job::plan_job(&job, &given, &mut quiet));
+        let planned = job::checked(
+            spec(machine, hosts, arguments),
+            &job::Options::default(),
+            &mut quiet,
+        )
+        .and_then(|job| job::plan_job(&job, &given, &mut quiet));
         match planned {
             Ok(planned) => Ok(Box::new(planned.plan())),
             Err(problem) => Err(format!("{problem:#}")),
@@ -299,7 +298,9 @@ fn two(
 fn both_of_amd<'s>(sources: &'s [Source; 2], sides: [&Side<'_>; 2]) -> Option<[&'s str; 2]> {
     match sources {
         [Source::Topology(one), Source::Topology(other)]
-            if one.is_rccl() && other.is_rccl() && !sides.iter().any(|it| it.is_edited()) =>
+            if one.document.is_rccl()
+                && other.document.is_rccl()
+                && !sides.iter().any(|it| it.is_edited()) =>
         {
             Some([&one.name, &other.name])
         }
@@ -364,42 +365,46 @@ fn read(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<(String, Plan, Option<Planned>)> {
-    let variables = |set| Variables {
-        set,
-        nccl: side.nccl,
-    };
     match source {
         Source::Plan(name, plan) => {
             // The job's options are for the other side when that is a machine.
-            job_of(side, variables(side.set.to_vec())).refuse_beside_plan(&name)?;
+            let given = [
+                ("--without", !side.without.is_empty()),
+                ("--degrade", !side.degrade.is_empty()),
+                ("--set", !side.set.is_empty()),
+                ("--nccl", side.nccl.is_some()),
+            ];
+            refuse_beside_plan(&name, &given)?;
             Ok((name, *plan, None))
         }
         Source::Topology(machine) => {
             let set = [&arguments.set[..], side.set].concat();
-            let job = JobArguments {
-                hosts,
-                nvlink_domain: arguments.nvlink_domain,
-                collnet: arguments.collnet,
-                preparation: arguments.preparation,
-                ..job_of(side, variables(set))
+            let variables = Variables {
+                set,
+                nccl: side.nccl,
             };
-            let given = read_settings(&job, environment, output)?;
+            let given = read_settings(&variables, environment, output)?;
             output.warnings.extend(settings::warnings(&given));
             let file = machine.document.file.to_string();
-            let job = job::job(vec![machine], &job, environment, output)?;
+            let spec = JobSpec {
+                edits: [side.without, side.degrade].concat(),
+                ..spec(machine, hosts, arguments)
+            };
+            let job = job::checked(spec, &job::Options::default(), output)?;
             let planned = job::plan_job(&job, &given, output).context(file)?;
             Ok((planned.name(), planned.plan(), Some(planned)))
         }
     }
 }
 
-/// One machine with the edits of a side.
-fn job_of(side: &Side<'_>, variables: Variables) -> JobArguments {
-    JobArguments {
-        edits: EditArguments {
-            without: side.without.to_vec(),
-            degrade: side.degrade.to_vec(),
-        },
-        ..JobArguments::of_file(side.file.to_owned(), variables)
+/// A job of hosts like a machine, with the options for both sides.
+fn spec(machine: Machine, hosts: u32, arguments: &DiffArguments) -> JobSpec {
+    JobSpec {
+        hosts,
+        nvlink_domain: arguments.nvlink_domain,
+        collnet: arguments.collnet,
+        as_is: arguments.preparation.as_is,
+        physical_ports: arguments.preparation.physical_ports(),
+        ..JobSpec::of(machine)
     }
 }

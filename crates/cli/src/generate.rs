@@ -10,7 +10,7 @@ use clap_mangen::Man;
 use crate::arguments::Arguments;
 use crate::environment::Environment;
 use crate::output::{self, Output};
-use crate::suggest;
+use answers::suggest;
 
 pub fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     let mut bytes = Vec::new();

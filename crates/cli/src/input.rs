@@ -2,7 +2,9 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use answers::Machine;
 use anyhow::{Context, Result, anyhow, bail};
 use built_in::BuiltIn;
 use plan::Plan;
@@ -10,76 +12,62 @@ use planner::Settings;
 use probe::Probe;
 use probe::record::Recording;
 use topology::System;
-use topology::xml::{Document, Limits};
+use topology::xml::Limits;
 
 use crate::arguments::machine::{ProbeArguments, SourceArguments};
 use crate::environment::Environment;
 use crate::live;
 use crate::output::Output;
 use crate::render::count;
-use crate::suggest;
+use answers::suggest;
 
 const IN_FOLDER: &str = "topology.xml";
 
 /// Most names of a folder that are looked at for a hint.
 const MOST_NAMES: usize = 1 << 14;
 
-/// The version of AMD's files.
-pub const RCCL_VERSION: i32 = 2;
-
-#[derive(Debug, Clone)]
-pub struct Machine {
-    /// What the machine is called: its file, or the folder when the file is called topology.xml.
-    pub name: String,
-    /// The topology.
-    pub document: Document,
+/// Reads a machine with warnings: a file, a folder's topology.xml, a recording, or standard input
+/// (`-`). It is called as its file, or as the folder when the file is called topology.xml.
+pub fn machine(file: &Path, output: &mut Output) -> Result<Machine> {
+    let read = Bytes::read(file, Limits::default().bytes)?;
+    if read.is_json() {
+        bail!(
+            "{} is JSON, as plans are; expected a topology file (XML)",
+            read.label
+        );
+    }
+    parse(read, output)
 }
 
-impl Machine {
-    /// Reads a file, a folder's topology.xml, a recording, or standard input (`-`), with warnings.
-    pub fn read(file: &Path, output: &mut Output) -> Result<Self> {
-        let read = Bytes::read(file, Limits::default().bytes)?;
-        if read.is_json() {
-            bail!(
-                "{} is JSON, as plans are; expected a topology file (XML)",
-                read.label
-            );
-        }
-        Self::parse(read, output)
-    }
+fn parse(read: Bytes, output: &mut Output) -> Result<Machine> {
+    let Bytes { name, label, bytes } = read;
+    let document = topology::xml::parse(&label, &bytes)?;
+    let warnings = document.warnings.iter().map(ToString::to_string);
+    output.warnings.extend(warnings);
+    let document = Arc::new(document);
+    Ok(Machine { name, document })
+}
 
-    fn parse(read: Bytes, output: &mut Output) -> Result<Self> {
-        let Bytes { name, label, bytes } = read;
-        let document = topology::xml::parse(&label, &bytes)?;
-        output
-            .warnings
-            .extend(document.warnings.iter().map(ToString::to_string));
-        Ok(Self { name, document })
+/// Fails on a file of AMD's RCCL.
+pub fn refuse_rccl(machine: &Machine) -> Result<()> {
+    match machine.document.is_rccl() {
+        false => Ok(()),
+        true => bail!(rccl(machine.document.file.to_string())),
     }
+}
 
-    /// Whether it is AMD's kind of file.
-    pub const fn is_rccl(&self) -> bool {
-        self.document.version == RCCL_VERSION
-    }
+/// Why a file of AMD's RCCL is not planned, and what reads it.
+pub fn rccl(file: String) -> String {
+    format!(
+        "{}; `topo show`, `topo matrix`, `topo doctor` and `topo diff` read this file",
+        planner::Error::Rccl { file }
+    )
+}
 
-    /// Fails on AMD's kind of file.
-    pub fn refuse_rccl(&self) -> Result<()> {
-        if self.is_rccl() {
-            bail!(
-                "{} is a topology of AMD's RCCL (version 2): topo plans as NCCL does, and RCCL decides otherwise, \
-                 also by tables of known machines; `topo show`, `topo matrix`, `topo doctor` and `topo diff` read \
-                 this file",
-                self.document.file
-            );
-        }
-        Ok(())
-    }
-
-    /// The machine as NCCL builds it.
-    pub fn system(&self, settings: &Settings) -> Result<System> {
-        self.refuse_rccl()?;
-        Ok(settings.system(&self.document)?)
-    }
+/// The machine as NCCL builds it.
+pub fn system(machine: &Machine, settings: &Settings) -> Result<System> {
+    refuse_rccl(machine)?;
+    Ok(settings.system(&machine.document)?)
 }
 
 /// A topology file or a probed machine.
@@ -99,7 +87,7 @@ impl FileOrProbe {
     ) -> Result<Self> {
         match file {
             Some(path) if is_recording(path) => live::replay(path, |it| it).map(Self::boxed),
-            Some(path) => Machine::read(path, output).map(Self::File),
+            Some(path) => machine(path, output).map(Self::File),
             None => {
                 let arguments = ProbeArguments {
                     source: source.clone(),
@@ -133,7 +121,7 @@ impl Source {
             let plan = Plan::from_json(text).with_context(|| read.label.clone())?;
             return Ok(Self::Plan(read.name, Box::new(plan)));
         }
-        Machine::parse(read, output).map(Self::Topology)
+        parse(read, output).map(Self::Topology)
     }
 }
 

@@ -1,29 +1,21 @@
-//! A job from the command line: its hosts, which GPUs they use, what fails, and the plan.
+//! A job from the command line, and its plan.
 
-use std::sync::Arc;
-
+use answers::{Gpus, Incomplete, JobError, JobNote, JobSpec, Machine};
 use anyhow::{Context, Result, anyhow, bail};
-use planner::{EqualHosts, Job, Planned, Settings, gpu_devices, with_gpus};
-use topology::edit::EditError;
+use planner::{Job, Planned, Settings};
 
 use crate::arguments::JobArguments;
 use crate::environment::Environment;
-use crate::input::Machine;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::rank_order::UsedGpus;
-use crate::render::ranges;
 use crate::settings::read_settings;
-use crate::{numbers, rank_order, suggest};
+use crate::{complete, input, numbers, rank_order};
 
 /// The list of GPUs that `CUDA_VISIBLE_DEVICES` has.
 const VISIBLE: &str = "visible";
 
 /// Most GPUs that a list of GPUs may name.
 const MOST_GPUS: usize = 1 << 16;
-
-/// Most names that are offered instead of an unknown one.
-const OFFERED: usize = 3;
 
 /// Plans the job that these machines make.
 pub fn plan_machines(
@@ -32,7 +24,7 @@ pub fn plan_machines(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<Planned> {
-    let settings = read_settings(arguments, environment, output)?;
+    let settings = read_settings(&arguments.variables, environment, output)?;
     let _progress = Progress::new(environment, "planning");
     let job = job(machines, arguments, environment, output)?;
     plan_job(&job, &settings, output)
@@ -53,155 +45,104 @@ pub fn job(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<Job> {
-    if machines.len() > 1 && arguments.hosts > 1 {
-        bail!(
-            "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
-        );
-    }
-    let alone = machines.len() == 1 && arguments.hosts == 1;
-    let is_rccl = machines.iter().find(|machine| machine.is_rccl());
-    let refused = is_rccl.map(Machine::refuse_rccl);
-    let hosts: Result<Vec<(EqualHosts, UsedGpus)>> = machines
-        .into_iter()
-        .map(|machine| equal_hosts(machine, arguments, alone, environment, output))
-        .collect();
-    let (hosts, used): (Vec<_>, Vec<_>) = hosts?.into_iter().unzip();
-    let mut job = Job {
+    let spec = spec(machines, arguments, environment)?;
+    let options = Options::of(arguments.gpus.as_deref());
+    checked(spec, &options, output)
+}
+
+/// What the arguments ask for.
+pub fn spec(
+    machines: Vec<Machine>,
+    arguments: &JobArguments,
+    environment: &Environment,
+) -> Result<JobSpec> {
+    Ok(JobSpec {
+        machines,
+        hosts: arguments.hosts,
+        gpus: match &arguments.gpus {
+            None => Gpus::All,
+            Some(list) => gpus(list, environment)?,
+        },
+        order: rank_order::parse(&arguments.rank_order)?,
+        assume: arguments.assume.all(),
+        edits: arguments.edits.all(),
         nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
         as_is: arguments.preparation.as_is,
         physical_ports: arguments.preparation.physical_ports(),
-        ..Job::of(hosts)
-    };
-    for edit in &arguments.edits.all() {
-        job.edit(edit).map_err(with_near_names)?;
-    }
-    refused.unwrap_or(Ok(()))?;
-    job.ranks = rank_order::parse(&arguments.rank_order, &used)?;
-    Ok(job)
+    })
 }
 
-/// One machine of a job, as often as the arguments say.
-fn equal_hosts(
-    machine: Machine,
-    arguments: &JobArguments,
-    alone: bool,
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<(EqualHosts, UsedGpus)> {
-    let mut hosts = EqualHosts {
-        name: machine.name,
-        document: Arc::new(machine.document),
-        edits: Vec::new(),
-        count: arguments.hosts,
-    };
-    let recorded = hosts.recorded_hosts();
-    let mut used = UsedGpus::all(&hosts, recorded);
-    if let Some(list) = &arguments.gpus {
-        use_gpus(&mut hosts, &mut used, list, environment)?;
+/// Reads `--gpus`.
+pub fn gpus(list: &str, environment: &Environment) -> Result<Gpus> {
+    if list != VISIBLE {
+        let numbers = numbers::ascending(list, MOST_GPUS);
+        let numbers = numbers.with_context(|| format!("--gpus {list}"))?;
+        return Ok(Gpus::Listed(numbers.into_iter().map(i64::from).collect()));
     }
-    if recorded > 1 {
-        let file = &hosts.document.file;
-        if !alone {
-            bail!(
-                "{file} already holds an NVLink domain of {recorded} hosts (host_hash values); plan it alone"
-            );
-        }
-        output.warnings.push(format!(
-            "{file}: {recorded} different host_hash values: planned as the NVLink domain that they record; NCCL itself \
-             would take all of it for the local host"
-        ));
+    match &environment.visible_devices {
+        Some(list) => Ok(Gpus::Visible(list.clone())),
+        None => bail!("--gpus {VISIBLE}: CUDA_VISIBLE_DEVICES is not set"),
     }
-    Ok((hosts, used))
 }
 
-/// Leaves only the GPUs of a list, in whose order ranks run on them.
-fn use_gpus(
-    hosts: &mut EqualHosts,
-    used: &mut UsedGpus,
-    list: &str,
-    environment: &Environment,
-) -> Result<()> {
-    let there = gpu_devices(&hosts.document);
-    let devices = match list {
-        VISIBLE => visible_gpus(environment, &there)?,
-        list => listed_gpus(list, &there, &hosts.document.file)?,
-    };
-    if devices.len() < there.len() {
-        hosts.document = Arc::new(with_gpus(&hosts.document, &devices));
-    }
-    if devices != there {
-        hosts.edits.push(match list {
-            VISIBLE => format!("--gpus {}", ranges(&devices, ",")),
-            list => format!("--gpus {list}"),
-        });
-        used.order = devices;
-    }
-    Ok(())
+/// The options of a command that errors may name.
+#[derive(Debug, Default)]
+pub struct Options<'a> {
+    /// The value of `--gpus`.
+    gpus: Option<&'a str>,
+    /// Whether there is `--assume`.
+    assume: bool,
 }
 
-fn listed_gpus(list: &str, there: &[i32], file: &str) -> Result<Vec<i32>> {
-    let wanted = numbers::ascending(list, MOST_GPUS).with_context(|| format!("--gpus {list}"))?;
-    let mut devices: Vec<i32> = Vec::new();
-    for wanted in wanted {
-        let found = i32::try_from(wanted).ok().filter(|dev| there.contains(dev));
-        let Some(dev) = found else {
-            bail!(
-                "--gpus {list}: {file} has no GPU{wanted}; it has GPU {}",
-                ranges(there, ", ")
-            );
-        };
-        if devices.contains(&dev) {
-            bail!("--gpus {list}: GPU{dev} is named twice");
-        }
-        devices.push(dev);
+impl<'a> Options<'a> {
+    /// Those of a command with `--gpus` and `--assume`.
+    pub const fn of(gpus: Option<&'a str>) -> Self {
+        Self { gpus, assume: true }
     }
-    Ok(devices)
-}
 
-/// The GPUs of `CUDA_VISIBLE_DEVICES`: as for CUDA, what is no GPU ends the list.
-fn visible_gpus(environment: &Environment, there: &[i32]) -> Result<Vec<i32>> {
-    let Some(list) = &environment.visible_devices else {
-        bail!("--gpus {VISIBLE}: CUDA_VISIBLE_DEVICES is not set");
-    };
-    if let Some(name) = list
-        .split(',')
-        .find(|it| it.trim_start().starts_with(char::is_alphabetic))
-    {
-        bail!(
-            "--gpus {VISIBLE}: CUDA_VISIBLE_DEVICES={list} names `{name}`, but a topology file has no such names; \
-             expected device numbers, such as 0,1"
-        );
-    }
-    let mut devices: Vec<i32> = Vec::new();
-    for text in list.split(',') {
-        match text.trim().parse().ok().filter(|dev| there.contains(dev)) {
-            Some(dev) if devices.contains(&dev) => bail!(
-                "--gpus {VISIBLE}: CUDA_VISIBLE_DEVICES={list} names GPU{dev} twice: CUDA would show no GPU"
-            ),
-            Some(dev) => devices.push(dev),
-            None => break,
+    fn explain(&self, incomplete: &Incomplete) -> String {
+        match self.assume {
+            true => complete::explain(incomplete),
+            false => format!("{incomplete} (`topo complete` adds them to the file)"),
         }
     }
-    if devices.is_empty() {
-        bail!(
-            "--gpus {VISIBLE}: CUDA_VISIBLE_DEVICES={list} shows no GPU; the machine has GPU {}",
-            ranges(there, ", ")
-        );
-    }
-    Ok(devices)
 }
 
-/// The error with the nearest names.
-fn with_near_names(error: planner::Error) -> anyhow::Error {
-    let planner::Error::Edit(EditError::UnknownDevice { name, known, .. }) = &error else {
-        return error.into();
-    };
-    let near = suggest::nearest(name, known.iter().map(String::as_str), OFFERED);
-    let hint = if near.is_empty() {
-        "; `topo show` names those that there are"
-    } else {
-        ""
-    };
-    anyhow!("{error}{}{hint}", suggest::question(&near))
+/// Checks a job; notes become warnings.
+pub fn checked(spec: JobSpec, options: &Options<'_>, output: &mut Output) -> Result<Job> {
+    let made = spec.job().map_err(|error| in_words(error, options))?;
+    let notes = made.notes.iter().map(|note| match note {
+        JobNote::Incomplete(incomplete) => options.explain(incomplete),
+        note => note.to_string(),
+    });
+    output.warnings.extend(notes);
+    Ok(made.job)
+}
+
+/// An error with the options that it is about.
+fn in_words(error: JobError, options: &Options<'_>) -> anyhow::Error {
+    match error {
+        JobError::CopiesOfSeveral { .. } => anyhow!(
+            "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
+        ),
+        JobError::NoGpu { .. } => {
+            anyhow!("{error}; `topo run --ranks N` runs collectives on the processors of a machine")
+        }
+        JobError::Incomplete(incomplete) => anyhow!(options.explain(&incomplete)),
+        JobError::Assume(error) => complete::in_words(&error),
+        JobError::Gpus(error) => match options.gpus {
+            Some(list) => anyhow!("--gpus {list}: {error}"),
+            None => error.into(),
+        },
+        JobError::Edit { error, near } if near.is_empty() => match error {
+            topology::edit::EditError::UnknownDevice { .. } => {
+                anyhow!("{error}; `topo show` names those that there are")
+            }
+            _ => planner::Error::Edit(error).into(),
+        },
+        JobError::Planner(planner::Error::Rccl { file }) => anyhow!(input::rccl(file)),
+        JobError::Planner(error) => error.into(),
+        error => error.into(),
+    }
 }

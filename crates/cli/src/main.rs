@@ -3,13 +3,13 @@
 //! All contact with the outside is here: arguments, environment, files, the terminal. Commands are
 //! functions that make text ([`output`]); `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`plan`], [`better_rings`], [`pictures`], [`rank`], [`show`], [`cost`], [`bound`], [`what_if`],
-//! [`export`](mod@export), [`diff`], [`program`], [`simulate`], [`fabric`], [`linux_only`],
-//! [`linux`] (`run`, `join`, `nccl_check`: not on other systems), [`live`], [`probing`],
-//! [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
-//! [`nearest_version`], [`log`], [`results`], [`complete`], [`vm`], [`render`], [`report`],
-//! [`schemas`], [`output`], [`exit`].
+//! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
+//! [`job`], [`rank_order`], [`edits`], [`plan`], [`better_rings`], [`pictures`], [`rank`],
+//! [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`],
+//! [`simulate`], [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`: not on other
+//! systems), [`live`], [`probing`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`],
+//! [`text_stream`], [`nearest_version`], [`log`], [`results`], [`complete`], [`vm`], [`render`],
+//! [`report`], [`schemas`], [`output`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
@@ -22,6 +22,7 @@ mod cost;
 mod device;
 mod diff;
 mod doctor;
+mod edits;
 mod environment;
 mod exit;
 mod export;
@@ -65,7 +66,6 @@ mod show;
 mod simulate;
 mod sizes;
 mod sources;
-mod suggest;
 mod text_stream;
 mod view;
 mod vm;

@@ -1,5 +1,7 @@
 //! `topo probe`: a machine's topology, and what was not found.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use planner::Settings;
 use probe::{Machine, Probe, ProbedGpu, ProbedNet};
@@ -20,7 +22,8 @@ pub fn run(
     output: &mut Output,
 ) -> Result<()> {
     let probe = live::probe(arguments, environment)?;
-    let findings = priced(&probe.findings, &probe.document, &Settings::default());
+    let document = Arc::new(probe.document.clone());
+    let findings = priced(&probe.findings, &document, &Settings::default());
     let look = environment.look();
     // Standard error is another place, which may be no terminal.
     let plain = Look {

@@ -19,7 +19,9 @@ use crate::results::json::ResultsReport;
 use crate::show::json::{PathReport, ShowReport};
 use crate::simulate::json::SimulateReport;
 use crate::what_if::json::WhatIfJson;
-use crate::{linux, report, suggest};
+use answers::suggest;
+
+use crate::{linux, report};
 
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);

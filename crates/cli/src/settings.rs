@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use plan::nccl_graph::GraphFile;
 use planner::Settings;
 
-use crate::arguments::JobArguments;
+use crate::arguments::Variables;
 use crate::environment::Environment;
 use crate::output::Output;
 
@@ -15,11 +15,11 @@ const GRAPH_FILE_LIMIT: u64 = 64 << 20;
 
 /// Reads NCCL's settings for a job, with the graph file that they name.
 pub fn read_settings(
-    arguments: &JobArguments,
+    variables: &Variables,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<Settings> {
-    let settings = environment.settings(&arguments.variables, &mut output.warnings);
+    let settings = environment.settings(variables, &mut output.warnings);
     with_graph_file(settings, output)
 }
 

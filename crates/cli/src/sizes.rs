@@ -85,10 +85,10 @@ pub fn collective(text: &str) -> Result<Collective, String> {
     let plain = text.replace(['-', '_'], "");
     plain.parse().map_err(|_| {
         let names = Collective::ALL.map(Collective::command_name);
-        let near = crate::suggest::nearest(text, names.into_iter(), 1);
+        let near = answers::suggest::nearest(text, names.into_iter(), 1);
         format!(
             "`{text}` is not a collective{}; expected one of {}",
-            crate::suggest::question(&near).trim_end_matches('?'),
+            answers::suggest::question(&near).trim_end_matches('?'),
             names.join(", ")
         )
     })

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use answers::Machine;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use crate::arguments::picture::ViewArguments;
-use crate::input::Machine;
+use crate::input;
 use crate::output::{self, Output};
 
 /// The page's name.
@@ -31,7 +32,7 @@ pub fn run(arguments: &ViewArguments, output: &mut Output) -> Result<()> {
         .with_context(|| format!("cannot read {}", path.display()))?;
     let page = match &arguments.file {
         None => text,
-        Some(file) => with_file(&text, &Machine::read(file, output)?)
+        Some(file) => with_file(&text, &input::machine(file, output)?)
             .with_context(|| format!("{} is not the page of cargo xtask web", path.display()))?,
     };
     if let Some(file) = &arguments.output {

@@ -10,14 +10,14 @@ use topology::xml::Document;
 
 use crate::arguments::machine::VmArguments;
 use crate::environment::Environment;
-use crate::input::Machine;
+use crate::input;
 use crate::live::read_text;
 use crate::output::Output;
 use crate::render::count;
 
 /// Makes the file, if NCCL plans the guest as it plans those devices of the host.
 pub fn run(arguments: &VmArguments, environment: &Environment, output: &mut Output) -> Result<()> {
-    let host = Machine::read(&arguments.host, output)?;
+    let host = input::machine(&arguments.host, output)?;
     let map = BusIdMap::parse(
         &arguments.map.display().to_string(),
         &read_text(&arguments.map)?,

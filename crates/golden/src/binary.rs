@@ -190,7 +190,7 @@ impl Answer {
             count: 1,
         };
         // The dump of an NVLink domain holds all of its hosts.
-        if hosts.recorded_hosts() == 1 {
+        if hosts.document.recorded_hosts() == 1 {
             hosts.count = self.value["hosts"].as_u64().unwrap_or(1) as u32;
         }
         Ok(Job {

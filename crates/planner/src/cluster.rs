@@ -53,7 +53,8 @@ impl MachinePlan {
     ) -> Result<Self, Error> {
         let mut summary = explain::machine(&system);
         if !hosts.edits.is_empty() {
-            summary.push_str(&format!("; edited: {}", hosts.edits.join(" ")));
+            let edits: Vec<String> = hosts.edits.iter().map(ToString::to_string).collect();
+            summary.push_str(&format!("; edited: {}", edits.join(", ")));
         }
         number_ranks(&mut system);
         let mut host_of = vec![0; system.count(NodeType::Gpu)];

@@ -8,6 +8,15 @@ pub enum Error {
     /// The topology file cannot be read as a machine.
     #[error(transparent)]
     Topology(#[from] topology::Error),
+    /// The file is AMD's.
+    #[error(
+        "{file} is a topology of AMD's RCCL (version 2): NCCL refuses it, and RCCL decides otherwise, also by tables of \
+         known machines"
+    )]
+    Rccl {
+        /// The file.
+        file: String,
+    },
     /// The graph file cannot be used.
     #[error("NCCL_GRAPH_FILE cannot be used")]
     GraphFile(#[from] plan::Error),

@@ -1,5 +1,6 @@
 //! What is to be planned: the hosts of a job and how they are joined.
 
+use std::fmt;
 use std::sync::Arc;
 
 use plan::RankOrder;
@@ -8,6 +9,7 @@ use topology::xml::Document;
 
 use crate::cost::CostProfile;
 use crate::error::Error;
+use crate::explain::ranges;
 
 /// Hosts in a row that have the same topology.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,10 +18,29 @@ pub struct EqualHosts {
     pub name: String,
     /// The topology of one host, or of one NVLink domain of several.
     pub document: Arc<Document>,
-    /// How the document was edited, in words for the machine's summary.
-    pub edits: Vec<String>,
+    /// How the document was changed, for the machine's summary.
+    pub edits: Vec<HostEdit>,
     /// Number of hosts (or domains).
     pub count: u32,
+}
+
+/// A change to a host's topology.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HostEdit {
+    /// Ranks run on these GPUs only, in this order.
+    Gpus(Vec<i32>),
+    /// A failure.
+    Failure(Edit),
+}
+
+impl fmt::Display for HostEdit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gpus(devices) => write!(f, "GPUs {}", ranges(devices, ",")),
+            Self::Failure(edit) if edit.removes() => write!(f, "without {edit}"),
+            Self::Failure(edit) => write!(f, "with {edit}"),
+        }
+    }
 }
 
 /// Which rank runs on which GPU.
@@ -99,7 +120,7 @@ impl Job {
 
     /// Whether the job is one file that describes several hosts.
     fn is_recorded_domain(&self) -> bool {
-        matches!(&self.hosts[..], [hosts] if hosts.count == 1 && hosts.recorded_hosts() > 1)
+        matches!(&self.hosts[..], [hosts] if hosts.count == 1 && hosts.document.recorded_hosts() > 1)
     }
 
     fn edit_host(&mut self, host: u32, edit: &Edit) -> Result<(), Error> {
@@ -149,11 +170,6 @@ impl Job {
 }
 
 impl EqualHosts {
-    /// Number of hosts that the document itself tells apart.
-    pub fn recorded_hosts(&self) -> usize {
-        topology::System::from_document(&self.document).map_or(1, |system| system.hosts().len())
-    }
-
     pub(crate) fn with_count(&self, count: u32) -> Self {
         Self {
             count,
@@ -164,22 +180,7 @@ impl EqualHosts {
     /// Applies an edit; `given` is what was asked for, with its host.
     fn edit(&mut self, edit: &Edit, given: &Edit) -> Result<(), EditError> {
         self.document = Arc::new(edit.apply(&self.document)?);
-        self.edits.push(option(given));
+        self.edits.push(HostEdit::Failure(given.clone()));
         Ok(())
-    }
-}
-
-/// The option of `topo plan` that asks for an edit.
-pub fn option(edit: &Edit) -> String {
-    let option = if edit.removes() {
-        "--without"
-    } else {
-        "--degrade"
-    };
-    let text = edit.to_string();
-    if text.contains(' ') {
-        format!("{option} '{text}'")
-    } else {
-        format!("{option} {text}")
     }
 }

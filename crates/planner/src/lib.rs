@@ -49,7 +49,7 @@ pub use connect::JobPlan;
 pub use domain::nvlink_domain;
 pub use error::Error;
 pub use host_plan::HostPlan;
-pub use job::{EqualHosts, Job, RankPlacement};
+pub use job::{EqualHosts, HostEdit, Job, RankPlacement};
 pub use note::Note;
 pub use plan::NcclVersion;
 pub use planned::{Planned, plan};

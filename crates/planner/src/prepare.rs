@@ -29,6 +29,11 @@ pub(crate) fn hosts<'a>(
     settings: &Settings,
     notes: &mut Vec<Note>,
 ) -> Result<Hosts<'a>, Error> {
+    if let Some(rccl) = job.hosts.iter().find(|it| it.document.is_rccl()) {
+        return Err(Error::Rccl {
+            file: rccl.document.file.to_string(),
+        });
+    }
     let mut hosts = with_used_nics(job, settings, notes)?;
     let options = match (job.physical_ports, job.as_is) {
         (false, _) => Some(settings.merge_options()),
@@ -120,7 +125,7 @@ fn with_domain<'a>(
     settings: &Settings,
     notes: &mut Vec<Note>,
 ) -> Result<Hosts<'a>, Error> {
-    let is_recorded = |hosts: &EqualHosts| hosts.recorded_hosts() > 1;
+    let is_recorded = |hosts: &EqualHosts| hosts.document.recorded_hosts() > 1;
     if !job.nvlink_domain || job.hosts.first().is_some_and(is_recorded) {
         return Ok(hosts);
     }

@@ -11,9 +11,6 @@ use topology::xml::Document;
 use crate::explain::gbps;
 use crate::{Job, Settings};
 
-/// The version of AMD's files.
-const RCCL_VERSION: i32 = 2;
-
 /// Losses below this are rounding, GB/s.
 const NOTHING: f32 = 0.01;
 
@@ -64,7 +61,7 @@ impl MachineRings {
     /// Plans one host, and a job of it and a host of `other`. A job is as fast as its slowest host.
     pub fn beside(document: &Arc<Document>, other: &Arc<Document>, settings: &Settings) -> Self {
         // NCCL refuses the files of others.
-        if document.version == RCCL_VERSION {
+        if document.is_rccl() {
             return Self::default();
         }
         let alone = Job::hosts(Arc::clone(document), 1);
@@ -124,7 +121,7 @@ impl Cost {
 /// What a fault costs, if the planner can tell: of the machine as it is, alone and in a job with
 /// the repaired machine.
 pub fn cost(now: &Arc<Document>, mended: &Arc<Document>, settings: &Settings) -> Option<Cost> {
-    if now.version == RCCL_VERSION {
+    if now.is_rccl() {
         return None;
     }
     let rings = MachineRings::beside(now, mended, settings);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bounds::{Wanted, capacity_graph, certify};
 use draw::{Channels, Marks};
-use plan::certificate::{LinkSet, Operation, UNITS};
+use plan::certificate::{LinkSet, Operation, UNITS, check};
 use plan::cost::{TunedOperation, doubling};
 use plan::{CostTable, Graph, GraphKind, Pattern, compare};
 use planner::HostPlan;
@@ -109,8 +109,6 @@ fn plan(request: &JobRequest, highlight: Option<&str>) -> Result<Value, String> 
             "attempts": attempts.collect::<Vec<_>>(),
         })
     });
-    let warnings = made.document.warnings.iter().map(ToString::to_string);
-    let notes = made.planned.notes.iter().map(ToString::to_string);
     let json = plan.to_json().map_err(|why| why.to_string())?;
     Ok(json!({
         "name": made.planned.name(),
@@ -124,7 +122,7 @@ fn plan(request: &JobRequest, highlight: Option<&str>) -> Result<Value, String> 
         "channels": channels.collect::<Vec<_>>(),
         "trails": trails.collect::<Vec<_>>(),
         "costs": plan.costs.as_ref().map(costs),
-        "notes": warnings.chain(notes).collect::<Vec<_>>(),
+        "notes": made.notes,
     }))
 }
 
@@ -270,6 +268,7 @@ fn bound(request: &JobRequest) -> Result<Value, String> {
         units: None,
     };
     let certificate = certify(graph, &wanted).map_err(|why| why.to_string())?;
+    check(&certificate).map_err(|why| why.to_string())?;
     let rows = certificate.bounds.iter().map(|bound| {
         let value = bound.bandwidth.per(f64::from(UNITS));
         let nccl = bounds::reach::nccl(&plan, bound.operation);

@@ -1,6 +1,9 @@
 //! Plans the job of a request.
 
-use planner::{Job, Planned, Settings, with_gpus};
+use std::sync::Arc;
+
+use answers::{Gpus, JobSpec, Machine};
+use planner::{Planned, Settings};
 use topology::edit::Edit;
 use topology::xml::{self, Document};
 
@@ -13,8 +16,8 @@ pub struct Made {
     pub planned: Planned,
     /// The settings.
     pub settings: Settings,
-    /// The machine as it was read, with what was odd.
-    pub document: Document,
+    /// What is odd about the file and the job.
+    pub notes: Vec<String>,
 }
 
 /// Reads a machine.
@@ -51,25 +54,34 @@ pub fn settings(request: &JobRequest) -> Result<Settings, String> {
 /// # Errors
 /// The machine cannot be read or planned, an option is wrong.
 pub fn plan(request: &JobRequest) -> Result<Made, String> {
-    let mut document = read(&request.file)?;
-    if !request.gpus.is_empty() {
-        document = with_gpus(&document, &request.gpus);
-    }
+    let document = read(&request.file)?;
     let settings = settings(request)?;
-    let mut job = Job {
-        nvlink_domain: request.nvlink_domain,
-        ..Job::hosts(document.clone(), request.hosts)
-    };
     let without = request.without.iter().map(|text| Edit::without(text));
     let degrade = request.degrade.iter().map(|text| Edit::degrade(text));
-    for edit in without.chain(degrade) {
-        let edit = edit.map_err(|why| why.to_string())?;
-        job.edit(&edit).map_err(|why| why.to_string())?;
-    }
-    let planned = planner::plan(&job, &settings).map_err(|why| why.to_string())?;
+    let edits: Result<Vec<Edit>, _> = without.chain(degrade).collect();
+    let warnings = document.warnings.iter().map(ToString::to_string);
+    let mut notes: Vec<String> = warnings.collect();
+    let machine = Machine {
+        name: request.file.name.clone(),
+        document: Arc::new(document),
+    };
+    let spec = JobSpec {
+        hosts: request.hosts,
+        gpus: match request.gpus.is_empty() {
+            true => Gpus::All,
+            false => Gpus::Listed(request.gpus.clone()),
+        },
+        edits: edits.map_err(|why| why.to_string())?,
+        nvlink_domain: request.nvlink_domain,
+        ..JobSpec::of(machine)
+    };
+    let made = spec.job().map_err(|why| why.to_string())?;
+    notes.extend(made.notes.iter().map(ToString::to_string));
+    let planned = planner::plan(&made.job, &settings).map_err(|why| why.to_string())?;
+    notes.extend(planned.notes.iter().map(ToString::to_string));
     Ok(Made {
         planned,
         settings,
-        document,
+        notes,
     })
 }

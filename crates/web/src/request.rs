@@ -27,7 +27,7 @@ pub struct JobRequest {
     pub nvlink_domain: bool,
     /// Device numbers of the GPUs of each host, in rank order; none: all.
     #[serde(default)]
-    pub gpus: Vec<i32>,
+    pub gpus: Vec<i64>,
     /// The version of NCCL; none: the newest.
     #[serde(default)]
     pub nccl: Option<String>,

@@ -7,7 +7,7 @@ use probe::complete::{AssumedGpu, AssumedLink, AssumedNic, Assumptions, PRESETS}
 
 use super::Variables;
 use super::compare::FormArguments;
-use crate::suggest;
+use answers::suggest;
 
 pub const PROBE_EXAMPLES: &str = "\
 Examples:

@@ -34,15 +34,27 @@ pub struct SimulateArguments {
     /// Without a file: N ranks on hosts with one port each, which --fabric describes
     #[arg(long, value_name = "N", requires = "fabric", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub ranks: Option<u32>,
+    /// What is assumed of the network (TOML)
+    #[arg(short, long, value_name = "FILE")]
+    pub fabric: Option<PathBuf>,
+    #[command(flatten)]
+    pub run: SimulatedRun,
+    /// Links that the page shows, the busiest first
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub links: usize,
+    #[command(flatten)]
+    pub form: FormArguments,
+}
+
+/// What is run on the virtual clock, and how.
+#[derive(Debug, Args)]
+pub struct SimulatedRun {
     /// The collective
     #[arg(long, value_name = "NAME", value_parser = sizes::collective)]
     pub collective: Collective,
     /// Size of the message, bytes; of the larger side where a collective gathers or scatters
     #[arg(short, long, value_name = "SIZE", value_parser = sizes::size)]
     pub size: u64,
-    /// What is assumed of the network (TOML)
-    #[arg(short, long, value_name = "FILE")]
-    pub fabric: Option<PathBuf>,
     /// The algorithm [default: what NCCL takes, ring or tree; without a plan ring]
     #[arg(long, value_name = "NAME", value_parser = schedule())]
     pub algorithm: Option<Schedule>,
@@ -64,12 +76,7 @@ pub struct SimulateArguments {
     /// Run every rank, also those that do the same as others
     #[arg(long)]
     pub every_rank: bool,
-    /// Links that the page shows, the busiest first
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub links: usize,
     /// Write a trace for Perfetto or Chrome: every step and network transfer
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    #[command(flatten)]
-    pub form: FormArguments,
 }

@@ -127,7 +127,7 @@ fn read(
         Sources::Plan(name, plan) => return of_plan(name, *plan),
         Sources::Machines(machines) => machines,
     };
-    let settings = read_settings(&arguments.job, environment, output)?;
+    let settings = read_settings(&arguments.job.variables, environment, output)?;
     let job = Job {
         profile: own.clone(),
         ..job::job(machines, &arguments.job, environment, output)?

@@ -19,7 +19,7 @@ use crate::arguments::machine::DoctorArguments;
 use crate::environment::Environment;
 use crate::groups::json::GroupRow;
 use crate::groups::{self, Content, Groups, Planned};
-use crate::input::{FileOrProbe, RCCL_VERSION, refuse_missing, why};
+use crate::input::{FileOrProbe, refuse_missing, why};
 use crate::output::Output;
 use crate::report::{self, Report};
 use bounds::optimum::{self, Optimum};
@@ -139,10 +139,13 @@ fn cost(finding: &Finding, document: &Arc<Document>, settings: &Settings) -> Opt
 }
 
 /// Findings with their costs.
-pub fn priced(findings: &[Finding], document: &Document, settings: &Settings) -> FindingReport {
-    let document = Arc::new(document.clone());
+pub fn priced(
+    findings: &[Finding],
+    document: &Arc<Document>,
+    settings: &Settings,
+) -> FindingReport {
     let priced = findings.iter().map(|finding| PricedFinding {
-        cost: cost(finding, &document, settings),
+        cost: cost(finding, document, settings),
         finding: finding.clone(),
         files: Vec::new(),
     });
@@ -196,14 +199,14 @@ fn check_all(
             }
             (Ok(FileOrProbe::Probed(probe)), _) => {
                 probed = true;
-                (probe.findings, Ok(probe.document))
+                (probe.findings, Ok(Arc::new(probe.document)))
             }
             (Err(problem), Some(file)) if files.len() > 1 => (Vec::new(), Err(why(file, &problem))),
             (Err(problem), _) => return Err(problem),
         };
         checked.push(Checked {
             file: name,
-            content: content.map(Arc::new),
+            content,
             findings,
         });
     }
@@ -220,7 +223,7 @@ pub fn run(
     output.warnings.clear();
     let of_amd = |machine: &&Checked| {
         let document = machine.content.as_ref();
-        document.is_ok_and(|document| document.version == RCCL_VERSION)
+        document.is_ok_and(|document| document.is_rccl())
     };
     if let Some(machine) = checked.iter().find(of_amd) {
         output.warnings.push(format!(

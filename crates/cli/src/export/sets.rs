@@ -1,18 +1,16 @@
 //! The sets of GPUs that are exported, each with its plan.
 
+use answers::{Gpus, JobSpec};
 use anyhow::{Result, bail};
 use plan::Plan;
 
-use crate::arguments::JobArguments;
 use crate::arguments::export::ExportArguments;
 use crate::environment::Environment;
-use crate::input::Machine;
-use crate::job;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::render;
 use crate::settings::read_settings;
 use crate::sources::{self, Sources};
+use crate::{complete, job, render};
 
 /// Most GPUs of a machine of which all sets are exported.
 const MOST_GPUS: usize = 8;
@@ -62,20 +60,26 @@ pub fn planned(
         Sources::Machines(machines) => machines,
     };
     let _progress = Progress::new(environment, "planning");
-    let mut lists = vec![arguments.job.gpus.clone()];
-    lists.extend(arguments.also.iter().cloned().map(Some));
-    if arguments.all_subsets {
-        lists = all_subsets(&machines)?.into_iter().map(Some).collect();
+    let whole = job::spec(machines, &arguments.job, environment)?;
+    let mut lists = vec![(arguments.job.gpus.as_deref(), whole.gpus.clone())];
+    for list in &arguments.also {
+        lists.push((Some(list), job::gpus(list, environment)?));
     }
-    let settings = read_settings(&arguments.job, environment, output)?;
+    if arguments.all_subsets {
+        lists = all_subsets(&whole)?
+            .into_iter()
+            .map(|it| (None, it))
+            .collect();
+    }
+    let settings = read_settings(&arguments.job.variables, environment, output)?;
     let mut sets: Vec<PlannedSet> = Vec::new();
-    for gpus in lists {
-        let of_set = JobArguments {
+    for (list, gpus) in lists {
+        let spec = JobSpec {
             gpus,
-            ..arguments.job.clone()
+            ..whole.clone()
         };
         let mut said = Output::default();
-        let job = job::job(machines.clone(), &of_set, environment, &mut said)?;
+        let job = job::checked(spec, &job::Options::of(list), &mut said)?;
         let planned = job::plan_job(&job, &settings, &mut said)?;
         let set = PlannedSet::new(planned.plan());
         // What is said about each of many sets is said once.
@@ -92,11 +96,12 @@ pub fn planned(
 }
 
 /// Lists of all sets of at least two GPUs, the largest first.
-fn all_subsets(machines: &[Machine]) -> Result<Vec<String>> {
-    let [machine] = machines else {
+fn all_subsets(job: &JobSpec) -> Result<Vec<Gpus>> {
+    let [machine] = &job.machines[..] else {
         bail!("--all-subsets is for one machine; expected one topology file, with --hosts");
     };
-    let gpus = planner::gpu_devices(&machine.document);
+    let document = complete::assumed(&machine.document, &job.assume)?;
+    let gpus = planner::gpu_devices(&document);
     if gpus.len() > MOST_GPUS {
         bail!(
             "--all-subsets: {} has {} GPUs; expected at most {MOST_GPUS}, or --gpus and --also with the sets that jobs use",
@@ -112,9 +117,5 @@ fn all_subsets(machines: &[Machine]) -> Result<Vec<String>> {
         .filter(|set: &Vec<i32>| set.len() >= 2)
         .collect();
     sets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-    let text = |set: &Vec<i32>| {
-        let devices: Vec<String> = set.iter().map(i32::to_string).collect();
-        devices.join(",")
-    };
-    Ok(sets.iter().map(text).collect())
+    Ok(sets.iter().map(|set| Gpus::of(set)).collect())
 }

@@ -2,22 +2,23 @@
 
 pub mod json;
 
+use answers::JobSpec;
 use anyhow::{Context, Result, bail};
 use plan::Plan;
 use simulator::fabric::cables::tree_links;
 use simulator::fabric::{Cables, Leaf, SwitchTree, host_list};
 use simulator::{Fabric, FabricError};
 
-use crate::arguments::JobArguments;
 use crate::arguments::Variables;
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::fabric::FabricArguments;
-use crate::arguments::simulate::SimulateArguments;
+use crate::arguments::simulate::SimulatedRun;
 use crate::environment::Environment;
 use crate::output::{self, Output};
 use crate::render;
 use crate::report;
-use crate::{job, simulate, sources};
+use crate::settings::read_settings;
+use crate::{input, job, simulate};
 use json::FabricReport;
 
 /// Largest file that is read, bytes.
@@ -256,30 +257,23 @@ fn price(
     if !(1e-3..=1e3).contains(&oversubscription) {
         bail!("--oversubscription {oversubscription}: expected a number from 0.001 to 1000");
     }
-    let job_arguments = JobArguments {
+    let variables = Variables::default();
+    let settings = read_settings(&variables, environment, output)?;
+    let spec = JobSpec {
         hosts: view.names.len() as u32,
-        ..JobArguments::of_file(
-            topology.to_owned(),
-            Variables {
-                set: Vec::new(),
-                nccl: None,
-            },
-        )
+        ..JobSpec::of(input::machine(topology, output)?)
     };
-    let machines = sources::machines(&job_arguments, output)?;
-    let plan = job::plan_machines(machines, &job_arguments, environment, output)?.plan();
+    let job = job::checked(spec, &job::Options::default(), output)?;
+    let plan = job::plan_job(&job, &settings, output)?.plan();
     let numbers: Vec<u32> = match &view.network {
         Network::Tree(_, leaves) => SwitchTree::leaf_numbers(leaves),
         _ => (0..view.names.len() as u32)
             .map(|host| leaf.of_host(host))
             .collect(),
     };
-    let request = SimulateArguments {
-        job: job_arguments,
-        ranks: None,
+    let run = SimulatedRun {
         collective: arguments.collective,
         size: arguments.size,
-        fabric: None,
         algorithm: None,
         protocol: None,
         transfer: None,
@@ -287,9 +281,7 @@ fn price(
         element: program::ElementType::F32,
         root: 0,
         every_rank: false,
-        links: 1,
         trace: None,
-        form: arguments.form,
     };
     let mut timed = |order: &mut Order, plan: &Plan| -> Result<()> {
         let fabric = Fabric {
@@ -300,7 +292,7 @@ fn price(
             }),
             ..Fabric::default()
         };
-        let done = simulate::planned(plan, &request, &fabric, environment, output)?;
+        let done = simulate::planned(plan, &run, &fabric, environment, output)?;
         order.time_us = Some(done.time_us());
         Ok(())
     };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use answers::{Gpus, JobSpec};
 use anyhow::{Result, bail};
 use nccl_binary::answer::Answer;
 use nccl_binary::compare::{Compared, Field, Planned, compare_partly};
@@ -13,12 +14,10 @@ use probe::complete::Assumptions;
 use topology::xml::{Document, Element, Tag, c_int};
 
 use crate::arguments::log::LogArguments;
-use crate::arguments::{JobArguments, Variables};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::sources;
-use crate::{job, nearest_version, rank_order};
+use crate::{complete, input, job, nearest_version};
 
 /// The comparison of one communicator.
 #[derive(Debug)]
@@ -73,36 +72,28 @@ pub fn compare(
     let hosts = arguments.hosts.unwrap_or(communicator.nodes.max(1));
     let variables = settings(log, arguments, &mut notes);
     let settings = Settings::with_variables(version, variables);
-    let mut job_arguments = JobArguments {
-        hosts,
-        nvlink_domain: arguments.nvlink_domain,
-        assume: arguments.assume.clone(),
-        rank_order: rank_order::HOST.to_owned(),
-        ..JobArguments::of_file(
-            topology.to_owned(),
-            Variables {
-                set: Vec::new(),
-                nccl: Some(version),
-            },
-        )
-    };
-    let machines = sources::machines(&job_arguments, output)?;
-    let name = machines
-        .first()
-        .map(|it| it.name.clone())
-        .unwrap_or_default();
-    if let Some(machine) = machines.first() {
-        job_arguments.gpus = gpus(communicator, hosts, &machine.document, &mut notes)?;
-        // NCCL numbers the GPUs of such a file in rank order.
-        let all = planner::gpu_devices(&machine.document).len() as u32;
-        let is_assumed = arguments.assume.all() != Assumptions::default();
-        if is_assumed && job_arguments.gpus.is_some() && communicator.ranks == all * hosts {
-            job_arguments.gpus = None;
-            notes.push("the file has no GPUs: took them in the file's order".to_owned());
-        }
+    let machine = input::machine(topology, output)?;
+    let name = machine.name.clone();
+    let assume = arguments.assume.all();
+    let document = complete::assumed(&machine.document, &assume)?;
+    let mut gpus = gpus(communicator, hosts, &document, &mut notes)?;
+    // NCCL numbers the GPUs of such a file in rank order.
+    let all = planner::gpu_devices(&document);
+    let is_assumed = assume != Assumptions::default();
+    let uses_all = communicator.ranks == all.len() as u32 * hosts;
+    if is_assumed && uses_all && gpus != Gpus::of(&all) {
+        gpus = Gpus::All;
+        notes.push("the file has no GPUs: took them in the file's order".to_owned());
     }
     let _progress = Progress::new(environment, "planning");
-    let job = job::job(machines, &job_arguments, environment, output)?;
+    let spec = JobSpec {
+        hosts,
+        gpus,
+        assume,
+        nvlink_domain: arguments.nvlink_domain,
+        ..JobSpec::of(machine)
+    };
+    let job = job::checked(spec, &job::Options::of(None), output)?;
     let answer = answer(log, communicator);
     let planned = planner::plan(&job, &settings);
     let compared = match planned {
@@ -162,13 +153,13 @@ fn settings(log: &Log, arguments: &LogArguments, notes: &mut Vec<String>) -> Vec
     settings
 }
 
-/// The GPUs of a host in rank order, as a list for --gpus; `None` if they are all in order.
+/// The GPUs of a host in rank order.
 fn gpus(
     communicator: &Communicator,
     hosts: u32,
     document: &Document,
     notes: &mut Vec<String>,
-) -> Result<Option<String>> {
+) -> Result<Gpus> {
     let all = planner::gpu_devices(document);
     if !communicator.ranks.is_multiple_of(hosts) {
         bail!(
@@ -195,10 +186,9 @@ fn gpus(
                 "the log does not say which GPUs: took the first {each}"
             ));
         }
-        let first: Vec<i32> = all.iter().copied().take(each as usize).collect();
-        return Ok((first.len() < all.len()).then(|| list(&first)));
+        return Ok(Gpus::of(&all[..each as usize]));
     };
-    Ok((devices != all).then(|| list(&devices)))
+    Ok(Gpus::of(&devices))
 }
 
 /// The ranks of the first host, if ranks go from host to host.
@@ -245,11 +235,6 @@ pub fn bus_ids(element: &Element, bus: Option<&str>, found: &mut BTreeMap<u64, i
         }
         bus_ids(child, child.get("busid").or(bus), found);
     }
-}
-
-fn list(devices: &[i32]) -> String {
-    let devices: Vec<String> = devices.iter().map(i32::to_string).collect();
-    devices.join(",")
 }
 
 /// The log as an answer of NCCL.

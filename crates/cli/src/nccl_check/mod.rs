@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use answers::Machine;
 use anyhow::{Context, Result, anyhow, bail};
 use nccl_binary::answer::Answer;
 use nccl_binary::compare::{Compared, Planned, compare};
@@ -25,7 +26,7 @@ use topology::xml::Document;
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::nccl_check::{NcclCheckArguments, Net};
 use crate::environment::Environment;
-use crate::input::Machine;
+use crate::input;
 use crate::output::Output;
 use crate::report;
 use crate::settings::with_graph_file;
@@ -87,8 +88,8 @@ pub fn run(
     output: &mut Output,
 ) -> Result<()> {
     refuse_reserved(arguments)?;
-    let machine = Machine::read(&arguments.file, output)?;
-    machine.refuse_rccl()?;
+    let machine = input::machine(&arguments.file, output)?;
+    input::refuse_rccl(&machine)?;
     let library = library::find(arguments, environment)?;
     let check = check(arguments, &library, machine, output)?;
     output.differs = !check.agrees();

@@ -1,7 +1,7 @@
 //! What single failures leave, as a table.
 
+use crate::edits::option;
 use plan::certificate::Operation;
-use planner::job::option;
 use planner::what_if::{EqualFailures, JobFigures};
 use topology::edit::Failure;
 

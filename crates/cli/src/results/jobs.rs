@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use answers::{Gpus, JobSpec};
 use anyhow::{Result, bail};
 use nccl_results::Table;
 use nccl_results::compare::{Bound, Prediction};
@@ -14,12 +15,11 @@ use topology::xml::Document;
 
 use super::input::{Logged, ReadTable};
 use crate::arguments::results::ResultsArguments;
-use crate::arguments::{JobArguments, Variables};
 use crate::environment::Environment;
 use crate::log::against_plan::{IGNORED, bus_ids};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{input, job, nearest_version, sources};
+use crate::{complete, input, job, nearest_version};
 use bounds::optimum::{self, Optimum};
 
 /// A job with what is predicted for it.
@@ -55,7 +55,7 @@ impl PricedJob {
 }
 
 /// Everything that tells one job from another.
-type Key = (NcclVersion, u32, Option<String>, Vec<(String, String)>);
+type Key = (NcclVersion, u32, Gpus, Vec<(String, String)>);
 
 /// The jobs of all tables, each planned once.
 #[derive(Default)]
@@ -149,43 +149,34 @@ impl Jobs {
         let version = version(table, logged, arguments, notes);
         let hosts = arguments.hosts.or(table.host_count()).unwrap_or(1);
         let variables = settings(table, logged, arguments, notes);
-        let mut job_arguments = JobArguments {
-            hosts,
-            nvlink_domain: arguments.nvlink_domain,
-            assume: arguments.assume.clone(),
-            gpus: arguments.gpus.clone(),
-            ..JobArguments::of_file(
-                topology.to_owned(),
-                Variables {
-                    set: Vec::new(),
-                    nccl: Some(version),
-                },
-            )
-        };
         let mut quiet = Output::default();
-        let machines = sources::machines(&job_arguments, &mut quiet)?;
+        let machine = input::machine(topology, &mut quiet)?;
         if self.all.is_empty() {
             output.warnings.append(&mut quiet.warnings);
         }
-        if let (None, Some(machine)) = (&arguments.gpus, machines.first()) {
-            job_arguments.gpus = gpus(table, hosts, &machine.document, notes);
-        }
-        let key = (
-            version,
-            hosts,
-            job_arguments.gpus.clone(),
-            variables.clone(),
-        );
+        let assume = arguments.assume.all();
+        let gpus = match &arguments.gpus {
+            Some(list) => job::gpus(list, environment)?,
+            None => {
+                let document = complete::assumed(&machine.document, &assume)?;
+                gpus(table, hosts, &document, notes)
+            }
+        };
+        let key = (version, hosts, gpus.clone(), variables.clone());
         if let Some(at) = self.keys.get(&key) {
             return Ok(*at);
         }
-        let name = machines
-            .first()
-            .map(|it| it.name.clone())
-            .unwrap_or_default();
+        let name = machine.name.clone();
         let settings = Settings::with_variables(version, variables);
         let _progress = Progress::new(environment, "planning");
-        let job = job::job(machines, &job_arguments, environment, output)?;
+        let spec = JobSpec {
+            hosts,
+            gpus,
+            assume,
+            nvlink_domain: arguments.nvlink_domain,
+            ..JobSpec::of(machine)
+        };
+        let job = job::checked(spec, &job::Options::of(arguments.gpus.as_deref()), output)?;
         let planned = job::plan_job(&job, &settings, output)?;
         let predicting = match profile {
             None => planned.costs.clone(),
@@ -250,10 +241,13 @@ fn settings(
     settings
 }
 
-/// The GPUs of a host in rank order, as a list for --gpus; `None` if they are all in order.
-fn gpus(table: &Table, hosts: u32, document: &Document, notes: &mut Vec<String>) -> Option<String> {
+/// The GPUs of a host in rank order.
+fn gpus(table: &Table, hosts: u32, document: &Document, notes: &mut Vec<String>) -> Gpus {
     let all = planner::gpu_devices(document);
-    let each = (table.rank_count()? / hosts.max(1)) as usize;
+    let Some(ranks) = table.rank_count() else {
+        return Gpus::All;
+    };
+    let each = (ranks / hosts.max(1)) as usize;
     let first = table.devices.first();
     let of_host = table
         .devices
@@ -276,10 +270,12 @@ fn gpus(table: &Table, hosts: u32, document: &Document, notes: &mut Vec<String>)
             ));
             all.iter().copied().take(each).collect()
         }
-        None => return None,
+        None => return Gpus::All,
     };
-    let names: Vec<String> = devices.iter().map(i32::to_string).collect();
-    (devices != all && each > 0).then(|| names.join(","))
+    match each {
+        0 => Gpus::All,
+        _ => Gpus::of(&devices),
+    }
 }
 
 /// A bus id as NCCL's number: `0000:1b:00` is 0x1b000.

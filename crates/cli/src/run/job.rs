@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use answers::JobSpec;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
 use plan::{Algorithm, Connection, Expansion, Plan};
@@ -14,14 +15,13 @@ use super::Spec;
 use super::network::Network;
 use super::ports::PlanPorts;
 use super::spec::Devices;
-use crate::arguments::compare::EditArguments;
 use crate::arguments::run::{BackendName, Bind, BufferOwner, RunArguments};
-use crate::arguments::{JobArguments, NetMerge, PreparationArguments};
 use crate::environment::Environment;
 use crate::input::Source;
 use crate::job;
 use crate::output::Output;
 use crate::render::version;
+use crate::settings::read_settings;
 use crate::sizes;
 
 /// Largest cost profile that is read, bytes.
@@ -351,22 +351,19 @@ fn read_plan(
         .iter()
         .map(|rank| Edit::without(&format!("GPU{rank}")).map_err(|error| anyhow!("{error}")))
         .collect();
-    let job_arguments = JobArguments {
-        edits: EditArguments {
-            without: without?,
-            degrade: Vec::new(),
-        },
-        // The network of topo's own ranks merges no ports.
-        preparation: PreparationArguments {
-            as_is: false,
-            net_merge: NetMerge::Off,
-        },
-        ..JobArguments::of_file(file.to_owned(), arguments.variables.clone())
-    };
+    let edits = without?;
     match Source::read(file, output)? {
         Source::Plan(name, plan) => Ok((name, *plan)),
         Source::Topology(machine) => {
-            let planned = job::plan_machines(vec![machine], &job_arguments, environment, output)?;
+            let settings = read_settings(&arguments.variables, environment, output)?;
+            let spec = JobSpec {
+                edits,
+                // The network of topo's own ranks merges no ports.
+                physical_ports: true,
+                ..JobSpec::of(machine)
+            };
+            let job = job::checked(spec, &job::Options::default(), output)?;
+            let planned = job::plan_job(&job, &settings, output)?;
             let mut plan = planned.plan();
             if arguments.algorithm == Some(Schedule::Forest) {
                 plan.forests = Some(crate::plan::forests(&planned, &plan, None)?);

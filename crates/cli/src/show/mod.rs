@@ -5,6 +5,7 @@ pub mod json;
 use std::path::Path;
 use std::sync::Arc;
 
+use answers::Machine;
 use anyhow::{Result, bail};
 use plan::Plan;
 use planner::Settings;
@@ -17,7 +18,7 @@ use json::{PathReport, ShowReport};
 use crate::arguments::ShowArguments;
 use crate::device;
 use crate::environment::Environment;
-use crate::input::{Machine, Source, is_recording};
+use crate::input::{self, Source, is_recording};
 use crate::live;
 use crate::output::{Output, ShowFormat};
 use crate::pictures::{self, PictureFormat};
@@ -39,7 +40,7 @@ pub fn run(
     let given = environment.settings(&arguments.variables, &mut output.warnings);
     output.warnings.extend(settings::warnings(&given));
     let look = environment.look();
-    let system = machine.system(&given);
+    let system = input::system(&machine, &given);
     let format = format(arguments);
     let json = format == ShowFormat::Json;
     if let Some(picture) = picture(format) {
@@ -54,7 +55,7 @@ pub fn run(
     output.text = match (&arguments.path, system) {
         (None, Ok(system)) if json => report::json(&ShowReport::of(&machine.name, &system))?,
         (None, Ok(system)) => whole(&machine, &system, &given, look),
-        (None, Err(_)) if json && machine.is_rccl() => {
+        (None, Err(_)) if json && machine.document.is_rccl() => {
             report::json(&ShowReport::of_rccl(&machine.name, &machine.document))?
         }
         (None, Err(error)) if json => return Err(error),
@@ -119,12 +120,12 @@ fn file_alone(
         return Err(error);
     }
     // For AMD's files, the reader has already warned.
-    if !machine.is_rccl() {
+    if !machine.document.is_rccl() {
         output.warnings.push(format!(
             "only the file is shown, because no machine can be built from it: {error:#}"
         ));
     }
-    let kind = if machine.is_rccl() {
+    let kind = if machine.document.is_rccl() {
         ", a topology of AMD's RCCL"
     } else {
         ""

@@ -10,7 +10,7 @@ use program::{Channels, Collective, Protocol, Schedule, Transfer};
 use simulator::{Fabric, Latencies, hosts};
 use topology::CpuVendor;
 
-use crate::arguments::simulate::SimulateArguments;
+use crate::arguments::simulate::SimulatedRun;
 use crate::output::Output;
 use crate::sizes::algorithms;
 
@@ -42,33 +42,23 @@ const fn of_nccl(schedule: Schedule) -> Option<Algorithm> {
 }
 
 /// The transfer that was asked for, or the first that the algorithm has.
-fn transfer(schedule: Schedule, arguments: &SimulateArguments) -> Transfer {
-    let serves = |it: &Transfer| schedule.serves(arguments.collective, *it);
+fn transfer(schedule: Schedule, run: &SimulatedRun) -> Transfer {
+    let serves = |it: &Transfer| schedule.serves(run.collective, *it);
     let first = || Transfer::ALL.into_iter().find(serves);
-    arguments.transfer.or_else(first).unwrap_or(Transfer::Fifo)
+    run.transfer.or_else(first).unwrap_or(Transfer::Fifo)
 }
 
 impl Chosen {
     /// As `topo run` does it on processors.
-    pub fn without_plan(
-        arguments: &SimulateArguments,
-        fabric: &Fabric,
-        channels: &Channels,
-    ) -> Result<Self> {
-        let schedule = match arguments
-            .algorithm
-            .or(algorithms(arguments.collective).next())
-        {
+    pub fn without_plan(run: &SimulatedRun, fabric: &Fabric, channels: &Channels) -> Result<Self> {
+        let schedule = match run.algorithm.or(algorithms(run.collective).next()) {
             Some(schedule) => schedule,
-            None => bail!(
-                "no algorithm writes {}",
-                arguments.collective.command_name()
-            ),
+            None => bail!("no algorithm writes {}", run.collective.command_name()),
         };
-        let protocol = arguments.protocol.unwrap_or(Protocol::Simple);
+        let protocol = run.protocol.unwrap_or(Protocol::Simple);
         Ok(Self {
             schedule,
-            transfer: transfer(schedule, arguments),
+            transfer: transfer(schedule, run),
             protocol,
             channels: channels.count(),
             slot_bytes: fabric.slot_bytes(protocol, hosts::slot_bytes(protocol)),
@@ -82,45 +72,42 @@ impl Chosen {
     pub fn of_plan(
         plan: &Plan,
         expansion: &Expansion,
-        arguments: &SimulateArguments,
+        run: &SimulatedRun,
         fabric: &Fabric,
         output: &mut Output,
     ) -> Result<Self> {
-        let nccl = nccl_choice(plan, arguments);
-        let schedule = arguments.algorithm.or(nccl.map(|(schedule, ..)| schedule));
-        let schedule = schedule.or(algorithms(arguments.collective).next());
+        let nccl = nccl_choice(plan, run);
+        let schedule = run.algorithm.or(nccl.map(|(schedule, ..)| schedule));
+        let schedule = schedule.or(algorithms(run.collective).next());
         let Some(schedule) = schedule else {
-            bail!(
-                "no algorithm writes {}",
-                arguments.collective.command_name()
-            );
+            bail!("no algorithm writes {}", run.collective.command_name());
         };
-        if nccl.is_none() && arguments.algorithm.is_none() && of_tuned(arguments.collective) {
+        if nccl.is_none() && run.algorithm.is_none() && of_tuned(run.collective) {
             output.warnings.push(format!(
                 "the plan prices neither ring nor tree for {}; {schedule} is simulated",
-                arguments.collective.command_name()
+                run.collective.command_name()
             ));
         }
         let nccl = nccl.filter(|(found, ..)| *found == schedule);
-        let protocol = arguments.protocol.or(nccl.map(|(_, protocol, _)| protocol));
+        let protocol = run.protocol.or(nccl.map(|(_, protocol, _)| protocol));
         let protocol = protocol.unwrap_or(Protocol::Simple);
         let all = u16::try_from(expansion.channels()).unwrap_or(u16::MAX);
         let usual = nccl.map_or(all, |_| {
             let sized = plan
                 .costs
                 .as_ref()
-                .and_then(|costs| Some(costs.size(arguments.size, of_nccl(schedule)?, protocol).0));
+                .and_then(|costs| Some(costs.size(run.size, of_nccl(schedule)?, protocol).0));
             sized
                 .and_then(|count| u16::try_from(count).ok())
                 .unwrap_or(all)
         });
-        let transfer = transfer(schedule, arguments);
+        let transfer = transfer(schedule, run);
         let usual_latencies = latencies(plan, schedule, protocol);
         Ok(Self {
             schedule,
             transfer,
             protocol,
-            channels: arguments.channels.unwrap_or(usual).clamp(1, all.max(1)),
+            channels: run.channels.unwrap_or(usual).clamp(1, all.max(1)),
             slot_bytes: fabric.slot_bytes(protocol, slot_bytes(expansion, protocol)),
             latencies: usual_latencies.or(&fabric.latency),
             expansion: match (transfer, protocol) {
@@ -143,12 +130,12 @@ fn of_tuned(collective: Collective) -> bool {
 
 /// The fastest of NCCL's rings and trees (of NVLS, if it is asked for), its protocol, and the time
 /// that its cost model predicts, µs.
-fn nccl_choice(plan: &Plan, arguments: &SimulateArguments) -> Option<(Schedule, Protocol, f64)> {
+fn nccl_choice(plan: &Plan, run: &SimulatedRun) -> Option<(Schedule, Protocol, f64)> {
     let costs = plan.costs.as_ref()?;
-    let operation = TunedOperation::new(arguments.collective, arguments.size);
+    let operation = TunedOperation::new(run.collective, run.size);
     let candidates = costs.candidates(&operation).into_iter();
     let candidates = candidates.filter_map(|((algorithm, protocol), time)| {
-        let wanted = arguments.algorithm.map_or_else(
+        let wanted = run.algorithm.map_or_else(
             || vec![Schedule::Ring, Schedule::Tree],
             |schedule| vec![schedule],
         );
@@ -157,7 +144,7 @@ fn nccl_choice(plan: &Plan, arguments: &SimulateArguments) -> Option<(Schedule, 
         Some((schedule, protocol, f64::from(time)))
     });
     candidates
-        .filter(|(_, protocol, _)| arguments.protocol.is_none_or(|asked| asked == *protocol))
+        .filter(|(_, protocol, _)| run.protocol.is_none_or(|asked| asked == *protocol))
         .min_by(|one, other| one.2.total_cmp(&other.2))
 }
 

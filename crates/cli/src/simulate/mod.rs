@@ -19,7 +19,7 @@ use choice::Chosen;
 use json::SimulateReport;
 
 use crate::arguments::compare::TextOrJson;
-use crate::arguments::simulate::SimulateArguments;
+use crate::arguments::simulate::{SimulateArguments, SimulatedRun};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::{self, Output};
@@ -94,10 +94,10 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    if let Some(path) = &arguments.trace {
+    if let Some(path) = &arguments.run.trace {
         output::refuse_overwriting(path, &arguments.job.files)?;
     }
-    if arguments.collective == Collective::SendRecv {
+    if arguments.run.collective == Collective::SendRecv {
         bail!("send-recv is one transfer, which is not simulated; expected another collective");
     }
     let fabric = match &arguments.fabric {
@@ -105,7 +105,7 @@ pub fn run(
         None => Fabric::default(),
     };
     let done = match arguments.ranks {
-        Some(ranks) => plain(ranks, arguments, &fabric, environment)?,
+        Some(ranks) => plain(ranks, &arguments.run, &fabric, environment)?,
         None => {
             let plan = match sources::read(&arguments.job, output)? {
                 Sources::Plan(_, plan) => *plan,
@@ -113,10 +113,10 @@ pub fn run(
                     job::plan_machines(machines, &arguments.job, environment, output)?.plan()
                 }
             };
-            planned(&plan, arguments, &fabric, environment, output)?
+            planned(&plan, &arguments.run, &fabric, environment, output)?
         }
     };
-    if let Some(path) = &arguments.trace {
+    if let Some(path) = &arguments.run.trace {
         output::write(path, &(trace::perfetto(&done)? + "\n"))?;
         let left_out = done.simulated.outcome.spans_left_out;
         if left_out > 0 {
@@ -158,7 +158,7 @@ fn read_fabric(file: &Path) -> Result<Fabric> {
 /// A job of hosts with one port each, as `topo run` has it without a plan.
 fn plain(
     ranks: u32,
-    arguments: &SimulateArguments,
+    run: &SimulatedRun,
     fabric: &Fabric,
     environment: &Environment,
 ) -> Result<SimulatedJob> {
@@ -167,13 +167,13 @@ fn plain(
             "--ranks without a plan needs the ports' rate: `[network]` with `port-gbps` in the fabric file"
         );
     };
-    let channels = Channels::plain(ranks, arguments.channels.unwrap_or(1).into())?;
+    let channels = Channels::plain(ranks, run.channels.unwrap_or(1).into())?;
     let wiring = PlainHosts::new(ranks, gbps, fabric);
     fabric.check(ranks, wiring.hosts(), 1)?;
-    let chosen = Chosen::without_plan(arguments, fabric, &channels)?;
+    let chosen = Chosen::without_plan(run, fabric, &channels)?;
     let hosts = wiring.hosts();
     simulated(
-        arguments,
+        run,
         &chosen,
         &channels,
         &wiring,
@@ -185,13 +185,13 @@ fn plain(
 /// A planned job.
 pub fn planned(
     plan: &Plan,
-    arguments: &SimulateArguments,
+    run: &SimulatedRun,
     fabric: &Fabric,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<SimulatedJob> {
     let expansion = plan.expand()?;
-    let chosen = Chosen::of_plan(plan, &expansion, arguments, fabric, output)?;
+    let chosen = Chosen::of_plan(plan, &expansion, run, fabric, output)?;
     let channels = channels(&expansion, &chosen)?;
     let graph = match chosen.schedule {
         Schedule::Ring => Some(GraphKind::Ring),
@@ -206,7 +206,7 @@ pub fn planned(
     let wiring = PlannedWiring::new(plan, &expansion, fifos, fabric)?;
     let hosts = expansion.layout().hosts();
     let job = simulated(
-        arguments,
+        run,
         &chosen,
         &channels,
         &wiring,
@@ -225,7 +225,7 @@ fn channels(expansion: &Expansion, chosen: &Chosen) -> Result<Channels> {
 }
 
 fn simulated(
-    arguments: &SimulateArguments,
+    run: &SimulatedRun,
     chosen: &Chosen,
     channels: &Channels,
     wiring: &dyn Wiring,
@@ -233,19 +233,19 @@ fn simulated(
     environment: &Environment,
 ) -> Result<SimulatedJob> {
     let ranks = channels.ranks();
-    let collective = arguments.collective;
+    let collective = run.collective;
     let request = ProgramRequest {
         collective,
         schedule: chosen.schedule,
         transfer: chosen.transfer,
-        root: arguments.root,
+        root: run.root,
         in_place: false,
         channels,
     };
     let lowering = Lowering::new(&request)?;
-    let element_bytes = arguments.element.bytes();
+    let element_bytes = run.element.bytes();
     let blocks = collective.blocks(ranks);
-    let count = (arguments.size / u64::from(element_bytes) / blocks).max(1);
+    let count = (run.size / u64::from(element_bytes) / blocks).max(1);
     let message = MessageSize {
         count,
         element_bytes,
@@ -254,19 +254,15 @@ fn simulated(
     };
     let _progress = Progress::new(environment, "simulating");
     let model = build(&lowering, &message, wiring).map_err(|error| anyhow!(error))?;
-    let spans = if arguments.trace.is_some() {
-        TRACE_SPANS
-    } else {
-        0
-    };
-    let simulated = simulator::simulate(model, spans, !arguments.every_rank)?;
+    let spans = if run.trace.is_some() { TRACE_SPANS } else { 0 };
+    let simulated = simulator::simulate(model, spans, !run.every_rank)?;
     Ok(SimulatedJob {
         collective,
         schedule: chosen.schedule,
         transfer: chosen.transfer,
         protocol: chosen.protocol,
-        element: arguments.element,
-        root: arguments.root,
+        element: run.element,
+        root: run.root,
         bytes: count * u64::from(element_bytes) * blocks,
         ranks,
         hosts,

@@ -1,8 +1,8 @@
 //! The report as JSON.
 
+use crate::edits::option;
 use plan::PlanDifference;
 use plan::certificate::Operation;
-use planner::job::option;
 use planner::what_if::{EqualFailures, JobFigures};
 use schemars::JsonSchema;
 use serde::Serialize;

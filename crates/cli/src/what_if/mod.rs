@@ -32,7 +32,7 @@ pub fn run(
     output: &mut Output,
 ) -> Result<()> {
     let given = &arguments.job;
-    let settings = read_settings(given, environment, output)?;
+    let settings = read_settings(&given.variables, environment, output)?;
     output.warnings.extend(settings::warnings(&settings));
     let job = job::job(
         sources::machines(given, output)?,

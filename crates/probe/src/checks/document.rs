@@ -14,9 +14,6 @@ use crate::finding::{Finding, Rule};
 /// Bandwidth up to which a link is implausible in a server, GB/s: one lane of 2.5 GT/s.
 pub(super) const IMPOSSIBLE: f32 = 0.25;
 
-/// The version of AMD's files.
-pub(super) const RCCL_VERSION: i32 = 2;
-
 /// Assumed real speed and width of such a link.
 const REAL_SPEED: &str = "32.0 GT/s PCIe";
 const REAL_WIDTH: &str = "16";
@@ -299,7 +296,7 @@ impl<'d> Checks<'d> {
             // The size of the file, links to devices that are not there, and that AMD wrote it.
             let told = of("system", None)
                 || of("nvlink", Some("target"))
-                || self.document.version == RCCL_VERSION && of("system", Some("version"));
+                || self.document.is_rccl() && of("system", Some("version"));
             if told {
                 continue;
             }

@@ -9,7 +9,7 @@ use crate::complete::{Assumptions, Missing, complete, without_links};
 use crate::finding::{AttributeChange, Effect, Finding, Rule, Selector};
 use crate::tree::GENERATIONS;
 
-use super::document::{IMPOSSIBLE, RCCL_VERSION, devices, is_gpu};
+use super::document::{IMPOSSIBLE, devices, is_gpu};
 
 /// The share of a NIC's speed that a PCI link must have: NCCL counts less than the nominal speed.
 const ENOUGH: f32 = 0.9;
@@ -186,7 +186,7 @@ fn element_of_mut<'e>(element: &'e mut Element, bus_id: &str) -> Option<&'e mut 
 /// Finds files whose GPUs usually have NVLinks, but have none there.
 fn no_nvlinks(document: &Document) -> Option<Finding> {
     // GPUs of AMD have xGMI links.
-    if document.version == RCCL_VERSION {
+    if document.is_rccl() {
         return None;
     }
     let missing = Missing::of(document).nvlinks;

@@ -48,6 +48,14 @@ assert toporing.plan(file, hosts=2).channels == two.channels
 assert toporing.plan(file.read_bytes(), hosts=2).channels == two.channels
 assert toporing.plan(str(file), hosts=2).channels == two.channels
 
+# Ranks run on GPUs in the order of the list; what is no GPU is an error.
+turned = toporing.plan(name, gpus=[3, 2, 1, 0]).to_dict()["plan"]
+assert turned["rank_order"] == [{"first": 3, "count": 4, "step": -1}], turned["rank_order"]
+fails(lambda: toporing.plan(name, gpus=[0, 99]), "GPU99", "GPU 0-7")
+amd = file.read_bytes().replace(b'<system version="1"', b'<system version="2"', 1)
+fails(lambda: toporing.plan(amd), "AMD's RCCL")
+fails(lambda: toporing.plan(name, hosts=0), "0 hosts")
+
 bounds = {it.operation: it for it in two.bound()}
 assert all(it.bound_gbps > 0 for it in bounds.values()), bounds
 told = two.explain("GPU0", "GPU1")

@@ -24,6 +24,7 @@ mod tree;
 mod write;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use limits::{Limits, NCCL_ELEMENTS};
@@ -105,6 +106,20 @@ impl Document {
             root,
             warnings: Vec::new(),
         }
+    }
+
+    /// Whether AMD's RCCL wrote the file (version 2). NCCL refuses it.
+    pub const fn is_rccl(&self) -> bool {
+        self.version == names::RCCL_VERSION
+    }
+
+    /// Number of hosts that the file tells apart by `host_hash`, at least 1. Only parts with a GPU
+    /// or a port that a job uses count.
+    pub fn recorded_hosts(&self) -> usize {
+        let cpus = self.root.children.iter();
+        let cpus = cpus.filter(|it| it.tag == Tag::Cpu && crate::build::is_used(it));
+        let hashes = cpus.map(|it| it.get("host_hash").map_or(0, c_unsigned_hexadecimal));
+        hashes.collect::<BTreeSet<u64>>().len().max(1)
     }
 }
 

@@ -26,8 +26,9 @@ fn likeness(a: &str, b: &str) -> f64 {
 }
 
 /// ` (did you mean A, B or C?)`, or nothing.
-pub fn question(suggestions: &[&str]) -> String {
-    match suggestions {
+pub fn question(suggestions: &[impl AsRef<str>]) -> String {
+    let suggestions: Vec<&str> = suggestions.iter().map(AsRef::as_ref).collect();
+    match suggestions.as_slice() {
         [] => String::new(),
         [only] => format!("; did you mean {only}?"),
         [first @ .., last] => format!("; did you mean {} or {last}?", first.join(", ")),
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn asks_in_words() {
-        assert_eq!(question(&[]), "");
+        assert_eq!(question(&[""; 0]), "");
         assert_eq!(
             question(&["GPU0", "GPU1", "GPU2"]),
             "; did you mean GPU0, GPU1 or GPU2?"

@@ -1,0 +1,135 @@
+//! Which GPUs of a host have a rank, in rank order.
+
+use planner::explain::ranges;
+use planner::gpu_devices;
+use topology::xml::Document;
+
+/// The GPUs of a host that have a rank.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gpus {
+    /// All, by device number.
+    #[default]
+    All,
+    /// These device numbers, in rank order.
+    Listed(Vec<i64>),
+    /// As CUDA reads this value of `CUDA_VISIBLE_DEVICES`: what is no GPU ends the list.
+    Visible(String),
+}
+
+/// Why a list of GPUs does not fit a machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GpusError {
+    /// The list is empty.
+    #[error("the list of GPUs is empty; expected at least one device number")]
+    Empty,
+    /// There is no such GPU.
+    #[error("{file} has no GPU{gpu}; it has GPU {}", ranges(.known, ", "))]
+    Unknown {
+        /// The file.
+        file: String,
+        /// The device number.
+        gpu: i64,
+        /// Those that there are.
+        known: Vec<i32>,
+    },
+    /// A GPU is named twice.
+    #[error("GPU{0} is named twice")]
+    Twice(i64),
+    /// The list has names.
+    #[error(
+        "CUDA_VISIBLE_DEVICES={list} names `{name}`, but a topology file has no such names; expected device numbers, such \
+         as 0,1"
+    )]
+    VisibleName {
+        /// The list.
+        list: String,
+        /// The name.
+        name: String,
+    },
+    /// The list names a GPU twice.
+    #[error("CUDA_VISIBLE_DEVICES={list} names GPU{gpu} twice: CUDA would show no GPU")]
+    VisibleTwice {
+        /// The list.
+        list: String,
+        /// The GPU.
+        gpu: i32,
+    },
+    /// The list shows no GPU.
+    #[error("CUDA_VISIBLE_DEVICES={list} shows no GPU; the machine has GPU {}", ranges(.known, ", "))]
+    NoneVisible {
+        /// The list.
+        list: String,
+        /// Those that there are.
+        known: Vec<i32>,
+    },
+}
+
+impl Gpus {
+    /// These GPUs, in rank order.
+    pub fn of(devices: &[i32]) -> Self {
+        Self::Listed(devices.iter().copied().map(i64::from).collect())
+    }
+
+    /// The device numbers in rank order.
+    ///
+    /// # Errors
+    /// The list does not fit the machine.
+    pub fn devices(&self, document: &Document) -> Result<Vec<i32>, GpusError> {
+        let there = gpu_devices(document);
+        match self {
+            Self::All => Ok(there),
+            Self::Listed(list) => listed(list, &there, &document.file),
+            Self::Visible(list) => visible(list, &there),
+        }
+    }
+}
+
+fn listed(list: &[i64], there: &[i32], file: &str) -> Result<Vec<i32>, GpusError> {
+    let mut devices: Vec<i32> = Vec::new();
+    for gpu in list {
+        let found = i32::try_from(*gpu).ok().filter(|it| there.contains(it));
+        let dev = found.ok_or_else(|| GpusError::Unknown {
+            file: file.to_owned(),
+            gpu: *gpu,
+            known: there.to_vec(),
+        })?;
+        if devices.contains(&dev) {
+            return Err(GpusError::Twice(*gpu));
+        }
+        devices.push(dev);
+    }
+    match devices.is_empty() {
+        true => Err(GpusError::Empty),
+        false => Ok(devices),
+    }
+}
+
+fn visible(list: &str, there: &[i32]) -> Result<Vec<i32>, GpusError> {
+    let mut items = list.split(',');
+    if let Some(name) = items.find(|it| it.trim_start().starts_with(char::is_alphabetic)) {
+        return Err(GpusError::VisibleName {
+            list: list.to_owned(),
+            name: name.to_owned(),
+        });
+    }
+    let mut devices: Vec<i32> = Vec::new();
+    for text in list.split(',') {
+        match text.trim().parse().ok().filter(|dev| there.contains(dev)) {
+            Some(gpu) if devices.contains(&gpu) => {
+                return Err(GpusError::VisibleTwice {
+                    list: list.to_owned(),
+                    gpu,
+                });
+            }
+            Some(dev) => devices.push(dev),
+            None => break,
+        }
+    }
+    match devices.is_empty() {
+        true => Err(GpusError::NoneVisible {
+            list: list.to_owned(),
+            known: there.to_vec(),
+        }),
+        false => Ok(devices),
+    }
+}
