@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::build::is_used;
 use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 
 /// Elements of a topology, by reference, without those that were left out.
@@ -145,7 +144,7 @@ pub fn by_ranks(document: &Document, order: Option<&[u32]>) -> Option<Document> 
         };
         // A rank sees its own host only.
         let cpus = root.children.iter().filter(|cpu| {
-            cpu.tag != Tag::Cpu || hosts.get(&host_hash(cpu)) == Some(host) && is_used(cpu)
+            cpu.tag != Tag::Cpu || hosts.get(&host_hash(cpu)) == Some(host) && cpu.is_used()
         });
         let parts = cpus.map(|cpu| Part::of(cpu, Some(root), &keeps));
         let parts = parts.filter(|(_, kept)| *kept).map(|(part, _)| part);

@@ -1,7 +1,7 @@
 //! PCI devices: switches, GPUs, NICs and their ports.
 
+use super::Builder;
 use super::draft::DraftId;
-use super::{Builder, is_used};
 use crate::bandwidth;
 use crate::bus_id::BusId;
 use crate::error::Error;
@@ -59,7 +59,7 @@ impl<'a> Builder<'a> {
             for child in element
                 .children
                 .iter()
-                .filter(|child| child.tag == Tag::Pci && is_used(child))
+                .filter(|child| child.tag == Tag::Pci && child.is_used())
             {
                 self.add_pci(child, node, host)?;
             }

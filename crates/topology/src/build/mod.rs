@@ -76,7 +76,7 @@ impl System {
             drafts: Drafts::default(),
             hosts: Vec::new(),
         };
-        if document.root.children(Tag::Cpu).all(|cpu| !is_used(cpu)) {
+        if document.root.children(Tag::Cpu).all(|cpu| !cpu.is_used()) {
             return Err(nothing_to_plan(document));
         }
         for cpu in builder.used(&document.root, Tag::Cpu) {
@@ -97,15 +97,6 @@ impl System {
             builder.hosts,
             host,
         ))
-    }
-}
-
-/// Whether a GPU with a rank or a port with a device number is at or below this element.
-pub(crate) fn is_used(element: &Element) -> bool {
-    match element.tag {
-        Tag::Gpu => element.get("rank").is_some(),
-        Tag::Net => element.get("dev").is_some(),
-        _ => element.children.iter().any(is_used),
     }
 }
 
@@ -160,7 +151,7 @@ impl<'a> Builder<'a> {
 
     /// The children with this tag; parts that hold nothing a job could use are left out.
     fn used(&self, element: &'a Element, tag: Tag) -> impl Iterator<Item = &'a Element> + use<'a> {
-        element.children(tag).filter(|child| is_used(child))
+        element.children(tag).filter(|child| child.is_used())
     }
 
     /// The number of the host that a `<cpu>` belongs to; new hosts are numbered as they appear.
@@ -189,7 +180,7 @@ impl<'a> Builder<'a> {
         let cpu = self
             .drafts
             .add(self.document, element, id, NodeData::Cpu(cpu))?;
-        for child in element.children.iter().filter(|child| is_used(child)) {
+        for child in element.children.iter().filter(|child| child.is_used()) {
             match child.tag {
                 Tag::Pci => self.add_pci(child, cpu, host)?,
                 Tag::Nic => self.add_cpu_nic(child, cpu, host)?,

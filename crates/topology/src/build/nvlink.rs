@@ -22,7 +22,7 @@ impl<'a> Builder<'a> {
     fn primary_gpus(&mut self) -> Vec<Primary<'a>> {
         fn walk<'a>(pci: &'a Element, host: u32, split: bool, found: &mut Vec<Primary<'a>>) {
             let mut earlier = Vec::new();
-            for child in pci.children.iter().filter(|child| super::is_used(child)) {
+            for child in pci.children.iter().filter(|child| child.is_used()) {
                 match child.tag {
                     Tag::Pci => walk(child, host, split, found),
                     Tag::Gpu => {
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
     fn add_pci_links_below(&mut self, pci: &'a Element, host: u32) -> Result<(), Error> {
         for child in &pci.children {
             match child.tag {
-                Tag::Pci if super::is_used(child) => self.add_pci_links_below(child, host)?,
+                Tag::Pci if child.is_used() => self.add_pci_links_below(child, host)?,
                 Tag::Pcilink => self.add_pci_link(pci, child, host)?,
                 _ => {}
             }

@@ -1,7 +1,6 @@
 //! Names of the devices of a document, and their elements.
 
 use crate::bandwidth::class_kind;
-use crate::build::is_used;
 use crate::bus_id::BusId;
 use crate::node::NodeType;
 use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
@@ -91,7 +90,7 @@ impl Devices {
         };
         let mut hashes = Vec::new();
         for (index, cpu) in document.root.children.iter().enumerate() {
-            if cpu.tag != Tag::Cpu || !is_used(cpu) {
+            if cpu.tag != Tag::Cpu || !cpu.is_used() {
                 continue;
             }
             let hash = cpu.get("host_hash").map_or(0, c_unsigned_hexadecimal);
@@ -195,7 +194,7 @@ impl Walk {
         for (index, child) in cpu.children.iter().enumerate() {
             at.push(index);
             match child.tag {
-                Tag::Pci if is_used(child) => self.pci(child, &mut at),
+                Tag::Pci if child.is_used() => self.pci(child, &mut at),
                 Tag::Nic => self.ports(child, &mut at),
                 _ => {}
             }
@@ -232,7 +231,7 @@ impl Walk {
         let nic = pci
             .children
             .iter()
-            .position(|child| child.tag == Tag::Nic && is_used(child));
+            .position(|child| child.tag == Tag::Nic && child.is_used());
         let class = pci.get("class").unwrap_or_default();
         if let Some(index) = nic {
             let device = self.device(DeviceKind::Adapter, bus_id.to_string(), at.clone());
@@ -250,7 +249,7 @@ impl Walk {
                 ..device
             });
             for (index, child) in pci.children.iter().enumerate() {
-                if child.tag == Tag::Pci && is_used(child) {
+                if child.tag == Tag::Pci && child.is_used() {
                     at.push(index);
                     self.pci(child, at);
                     at.pop();

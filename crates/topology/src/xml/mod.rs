@@ -117,7 +117,7 @@ impl Document {
     /// or a port that a job uses count.
     pub fn recorded_hosts(&self) -> usize {
         let cpus = self.root.children.iter();
-        let cpus = cpus.filter(|it| it.tag == Tag::Cpu && crate::build::is_used(it));
+        let cpus = cpus.filter(|it| it.tag == Tag::Cpu && it.is_used());
         let hashes = cpus.map(|it| it.get("host_hash").map_or(0, c_unsigned_hexadecimal));
         hashes.collect::<BTreeSet<u64>>().len().max(1)
     }
@@ -142,6 +142,15 @@ impl Tag {
 }
 
 impl Element {
+    /// Whether a GPU with a rank or a port with a device number is at or below this element.
+    pub(crate) fn is_used(&self) -> bool {
+        match self.tag {
+            Tag::Gpu => self.get("rank").is_some(),
+            Tag::Net => self.get("dev").is_some(),
+            _ => self.children.iter().any(Self::is_used),
+        }
+    }
+
     /// An element without attributes or children.
     pub fn new(tag: Tag) -> Self {
         Self {
