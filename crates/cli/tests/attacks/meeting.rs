@@ -206,8 +206,7 @@ fn what_is_no_file_is_given_up_in_time() {
     // Rank 0 cannot write there, and reports it at once.
     let said = Running::start(&mut by_file(0, 30, &at("folder"))).within(LONG);
     said.refused(&["cannot write the rendezvous file", "folder"]);
-    let said =
-        Running::start(&mut by_file(0, 30, &at("missing/file"))).within(LONG);
+    let said = Running::start(&mut by_file(0, 30, &at("missing/file"))).within(LONG);
     said.refused(&["cannot write the rendezvous file", "missing"]);
 }
 
