@@ -1,27 +1,28 @@
 //! The parent: starts a process per host, passes the unique id on, and collects what they say.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
+use std::process::{ChildStdin, ExitStatus};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
 use crate::message::{Network, Report, Request, Said};
+use crate::process::{self, Process, words};
 use crate::stand_in::{NET_PLUGIN, TUNER_PLUGIN};
 
 /// How long other hosts may still answer after one has failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(3);
 
-/// Most bytes of a host's log that are kept.
-const MOST_LOG_BYTES: u64 = 512 << 20;
+/// How often the hosts' logs are emptied.
+const POLL: Duration = Duration::from_millis(20);
 
-/// Longest message of a host, bytes.
-const MOST_MESSAGE_BYTES: u64 = 256 << 20;
+/// Messages that wait for the parent.
+const QUEUE: usize = 4;
 
 /// Variables that are given here, and that nobody else can set: they say where NCCL finds what is
 /// presented, and what it writes.
@@ -138,25 +139,9 @@ enum Event {
 }
 
 struct Host {
-    process: Child,
+    process: Process,
     input: Option<ChildStdin>,
-    log: Option<JoinHandle<Vec<String>>>,
     report: Option<Report>,
-}
-
-/// Processes that end with this value.
-struct Hosts(Vec<Host>);
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for host in &mut self.0 {
-            // It may have ended by itself.
-            let _ = host.process.kill();
-        }
-        for host in &mut self.0 {
-            let _ = host.process.wait();
-        }
-    }
 }
 
 /// The warning before NCCL refuses a job only because its graphs cannot be written: it has no word
@@ -195,21 +180,19 @@ impl Job {
     }
 
     fn run_once(&self) -> Result<Vec<HostAnswer>, NoAnswer> {
-        let (sender, events) = mpsc::channel();
-        let mut hosts = Hosts(Vec::new());
+        let end = Instant::now() + self.deadline;
+        let (sender, events) = mpsc::sync_channel(QUEUE);
+        let mut hosts = Vec::new();
         for number in 0..self.hosts {
-            hosts.0.push(self.start(number, &sender)?);
+            hosts.push(self.start(number, &sender)?);
         }
         drop(sender);
-        self.listen(&mut hosts, &events)?;
-        for host in &mut hosts.0 {
-            host.input = None;
-            // What it has said is known; what it still does is of no use.
-            let _ = host.process.kill();
-        }
-        let answers = hosts.0.iter_mut().map(|host| HostAnswer {
-            report: host.report.take().unwrap_or_default(),
-            log: log_of(host),
+        self.listen(&mut hosts, &events, end)?;
+        // What they have said is known; what they still do is of no use.
+        let logs = process::logs(hosts.iter_mut().map(|host| &mut host.process));
+        let answers = hosts.into_iter().zip(logs).map(|(host, log)| HostAnswer {
+            report: host.report.unwrap_or_default(),
+            log,
         });
         Ok(answers.collect())
     }
@@ -240,26 +223,8 @@ impl Job {
         self.variables.iter().cloned().chain(given).collect()
     }
 
-    fn start(&self, number: u32, sender: &Sender<Event>) -> Result<Host, NoAnswer> {
-        let mut process = Command::new(&self.program)
-            .args(&self.arguments)
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let closed = || std::io::Error::other("its streams are closed");
-        let mut input = process.stdin.take().ok_or_else(closed)?;
-        let output = process.stdout.take().ok_or_else(closed)?;
-        let log = process.stderr.take().ok_or_else(closed)?;
-        let host = Host {
-            process,
-            input: None,
-            log: Some(thread::spawn(move || lines(log))),
-            report: None,
-        };
-        // A host that fails from here on ends with this value.
-        let mut host = Hosts(vec![host]);
+    fn start(&self, number: u32, sender: &SyncSender<Event>) -> Result<Host, NoAnswer> {
+        let (process, mut streams) = Process::start(&self.program, &self.arguments)?;
         let request = Request {
             parent: std::process::id(),
             library: self.library.clone(),
@@ -275,45 +240,81 @@ impl Job {
         };
         let mut text = serde_json::to_string(&request).map_err(std::io::Error::from)?;
         text.push('\n');
-        let sender = sender.clone();
-        thread::spawn(move || tell(number, output, &sender));
-        match input.write_all(text.as_bytes()) {
+        let (sender, output) = (sender.clone(), streams.output);
+        thread::Builder::new().spawn(move || {
+            process::pass_messages(output, |line| match serde_json::from_slice(line) {
+                Ok(said) => sender.send(Event::Said(number, said)).is_ok(),
+                Err(_) => true,
+            });
+            // The parent may have heard enough.
+            let _ = sender.send(Event::Ended(number));
+        })?;
+        match streams.input.write_all(text.as_bytes()) {
             // That it has ended is heard later, with the reason.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             written => written?,
         }
-        host.0[0].input = Some(input);
-        let started = host.0.pop();
-        started.ok_or_else(|| closed().into())
+        Ok(Host {
+            process,
+            input: Some(streams.input),
+            report: None,
+        })
     }
 
-    fn listen(&self, hosts: &mut Hosts, events: &Receiver<Event>) -> Result<(), NoAnswer> {
-        let mut end = Instant::now() + self.deadline;
+    fn listen(
+        &self,
+        hosts: &mut [Host],
+        events: &Receiver<Event>,
+        mut end: Instant,
+    ) -> Result<(), NoAnswer> {
         let mut failed = false;
-        while hosts.0.iter().any(|host| host.report.is_none()) {
+        let mut id_is_known = false;
+        while hosts.iter().any(|host| host.report.is_none()) {
+            hosts.iter_mut().for_each(|host| host.process.keep_log());
             let left = end.saturating_duration_since(Instant::now());
-            match events.recv_timeout(left) {
-                Ok(Event::Said(_, Said::Id(id))) => {
-                    for other in hosts.0.iter_mut().skip(1) {
+            // A library that talks without end must not hold the parent.
+            let event = match left.is_zero() {
+                true => None,
+                false => match events.recv_timeout(left.min(POLL)) {
+                    Ok(event) => Some(event),
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => None,
+                },
+            };
+            match event {
+                // More of them would fill the other hosts' input.
+                Some(Event::Said(_, Said::Id(_))) if id_is_known => {}
+                Some(Event::Said(_, Said::Id(id))) => {
+                    id_is_known = true;
+                    for other in hosts.iter_mut().skip(1) {
                         if let Some(input) = &mut other.input {
                             // A host that has ended says so itself.
                             let _ = writeln!(input, "{id}");
                         }
                     }
                 }
-                Ok(Event::Said(_, Said::Unusable(why))) => return Err(NoAnswer::Unusable(why)),
-                Ok(Event::Said(host, Said::Report(report))) => {
+                Some(Event::Said(_, Said::Unusable(why))) => return Err(NoAnswer::Unusable(why)),
+                Some(Event::Said(host, Said::Report(report))) => {
                     if report.refusal.is_some() && !failed {
                         failed = true;
                         end = end.min(Instant::now() + AFTER_FAILURE);
                     }
-                    hosts.0[host as usize].report = Some(*report);
+                    hosts[host as usize].report = Some(*report);
                 }
-                Ok(Event::Ended(host)) if hosts.0[host as usize].report.is_some() => {}
-                Ok(Event::Ended(host)) => return Err(ended(hosts, host)),
+                Some(Event::Ended(host)) if hosts[host as usize].report.is_some() => {}
+                // The stream has ended; the process may still run, and then it will not answer.
+                Some(Event::Ended(host)) => {
+                    if let Some(status) = hosts[host as usize].process.ends_until(end) {
+                        return Err(NoAnswer::Ended {
+                            host,
+                            how: how(status),
+                            last: last_words(hosts, host),
+                        });
+                    }
+                }
                 // A refusal by one host is the answer of all.
-                Err(_) if failed => return Ok(()),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                None if failed => return Ok(()),
+                None => {
                     return Err(NoAnswer::Deadline {
                         seconds: self.deadline.as_secs(),
                         last: last_words(hosts, 0),
@@ -331,36 +332,18 @@ fn without_memory(answers: &[HostAnswer]) -> Option<NoAnswer> {
     let says = |line: &&String| NO_MEMORY.iter().any(|words| line.contains(words));
     let mut lines = (0..).zip(answers).filter_map(|(host, answer)| {
         let line = answer.log.iter().find(says)?;
-        Some((host, line.clone()))
+        Some((host, words(line)))
     });
     let (host, line) = lines.next().filter(|_| refused)?;
     Some(NoAnswer::Memory { host, line })
 }
 
-fn log_of(host: &mut Host) -> Vec<String> {
-    let log = host.log.take().map(JoinHandle::join);
-    log.and_then(Result::ok).unwrap_or_default()
-}
-
-/// The last line of a host's log, after all hosts were ended.
-fn last_words(hosts: &mut Hosts, host: u32) -> Option<String> {
-    for host in &mut hosts.0 {
-        let _ = host.process.kill();
-    }
-    let log = log_of(hosts.0.get_mut(host as usize)?);
-    log.into_iter().rev().find(|line| !line.trim().is_empty())
-}
-
-fn ended(hosts: &mut Hosts, host: u32) -> NoAnswer {
-    let status = hosts.0.get_mut(host as usize).map(|it| it.process.wait());
-    NoAnswer::Ended {
-        host,
-        how: match status {
-            Some(Ok(status)) => how(status),
-            _ => "ended".to_owned(),
-        },
-        last: last_words(hosts, host),
-    }
+/// The last line of a host's log, after all hosts were killed.
+fn last_words(hosts: &mut [Host], host: u32) -> Option<String> {
+    let logs = process::logs(hosts.iter_mut().map(|host| &mut host.process));
+    let lines = logs.get(host as usize)?.iter().rev();
+    let mut words = lines.map(|line| words(line));
+    words.find(|line| !line.is_empty())
 }
 
 fn how(status: ExitStatus) -> String {
@@ -370,25 +353,4 @@ fn how(status: ExitStatus) -> String {
         (None, Some(code)) => format!("ended with status {code}"),
         (None, None) => "ended".to_owned(),
     }
-}
-
-/// All lines of a stream.
-fn lines(stream: impl Read) -> Vec<String> {
-    let lines = BufReader::new(stream.take(MOST_LOG_BYTES)).split(b'\n');
-    let lines = lines.map_while(Result::ok);
-    lines
-        .map(|line| String::from_utf8_lossy(&line).into_owned())
-        .collect()
-}
-
-/// Passes on what a host says, until it ends.
-fn tell(host: u32, output: impl Read, to: &Sender<Event>) {
-    let lines = BufReader::new(output.take(MOST_MESSAGE_BYTES)).lines();
-    for line in lines.map_while(Result::ok) {
-        if let Ok(said) = serde_json::from_str(&line) {
-            // The parent may have heard enough.
-            let _ = to.send(Event::Said(host, said));
-        }
-    }
-    let _ = to.send(Event::Ended(host));
 }

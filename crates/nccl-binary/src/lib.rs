@@ -36,6 +36,8 @@ mod nccl;
 #[cfg(target_os = "linux")]
 pub mod package;
 #[cfg(target_os = "linux")]
+mod process;
+#[cfg(target_os = "linux")]
 mod redirect;
 #[cfg(target_os = "linux")]
 mod stand_in;

@@ -20,7 +20,7 @@ fn local(ranks: u32, longest_wait: Duration) -> Vec<Communicator<Cpu>> {
     Communicator::local(ranks, &settings(longest_wait), |_| Cpu::default()).expect("threads meet")
 }
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
 
 /// Runs one function per rank, each in a thread of its own.
 fn on_all<T: Send>(

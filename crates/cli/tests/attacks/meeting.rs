@@ -199,15 +199,14 @@ fn what_is_no_file_is_given_up_in_time() {
         (file, words, running)
     });
     for (file, words, running) in started {
-        let said = running.within(Duration::from_secs(20));
+        let said = running.within(LONG);
         said.refused(&["rank 1", &file.display().to_string(), words]);
         assert!(said.took < Duration::from_secs(8), "{said:?}");
     }
     // Rank 0 cannot write there, and reports it at once.
-    let said = Running::start(&mut by_file(0, 30, &at("folder"))).within(Duration::from_secs(20));
+    let said = Running::start(&mut by_file(0, 30, &at("folder"))).within(LONG);
     said.refused(&["cannot write the rendezvous file", "folder"]);
-    let said =
-        Running::start(&mut by_file(0, 30, &at("missing/file"))).within(Duration::from_secs(20));
+    let said = Running::start(&mut by_file(0, 30, &at("missing/file"))).within(LONG);
     said.refused(&["cannot write the rendezvous file", "missing"]);
 }
 
@@ -260,7 +259,7 @@ fn a_file_of_an_earlier_job_is_waited_out() {
     well(&[first.within(LONG), second.within(LONG)]);
     // Without a rank 0 the error names the true reason.
     put(&file, &left, 0o600, None);
-    let said = Running::start(&mut by_file(1, 2, &file)).within(Duration::from_secs(20));
+    let said = Running::start(&mut by_file(1, 2, &file)).within(LONG);
     said.refused(&[
         "rank 1",
         &file.display().to_string(),

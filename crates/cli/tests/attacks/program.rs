@@ -14,7 +14,7 @@ use tempfile::TempDir;
 pub const FAILED: Option<i32> = Some(2);
 
 /// Longer than any process needs, even on a busy machine.
-pub const LONG: Duration = Duration::from_secs(120);
+pub const LONG: Duration = Duration::from_secs(600);
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

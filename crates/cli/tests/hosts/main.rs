@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 /// Longer than any process needs, even on a busy machine.
-const LONG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_secs(600);
 
 const SHORT: [&str; 9] = ["all-reduce", "-b", "8", "-e", "256K", "-f", "64", "-n", "2"];
 

@@ -14,19 +14,19 @@ use tempfile::TempDir;
 use super::{check, library, not_fetched, not_run, repository, topo};
 
 /// Longer than any process needs to start or end, even on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 
 /// The machine's GPUs do not matter to a library that hangs.
-const MACHINE: &str = "workstation-2gpu";
+pub const MACHINE: &str = "workstation-2gpu";
 
 /// A folder that must stay as it is, and what shared memory had at first.
-struct Watched {
+pub struct Watched {
     folder: TempDir,
     segments: BTreeSet<String>,
 }
 
 impl Watched {
-    fn new() -> Result<Self, Failed> {
+    pub fn new() -> Result<Self, Failed> {
         Ok(Self {
             folder: tempfile::tempdir()?,
             segments: segments(),
@@ -34,14 +34,14 @@ impl Watched {
     }
 
     /// Lets a command use the folder for everything that it may write.
-    fn lead(&self, command: &mut Command) {
+    pub fn lead(&self, command: &mut Command) {
         for name in ["HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
             command.env(name, self.folder.path());
         }
     }
 
     /// No file and no segment of NCCL was added.
-    fn nothing_is_left(&self) -> Result<(), Failed> {
+    pub fn nothing_is_left(&self) -> Result<(), Failed> {
         let files = fs::read_dir(self.folder.path())?.count();
         check(files == 0, || format!("{files} files are left"))?;
         let left: Vec<String> = segments().difference(&self.segments).cloned().collect();
@@ -80,7 +80,7 @@ fn children(of: u32) -> Vec<u32> {
     numbers.filter(|it| parent(*it) == Some(of)).collect()
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
     let end = Instant::now() + LONG;
     while !holds() {
         check(Instant::now() < end, || {
@@ -92,7 +92,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
 }
 
 /// The number of a running process is still its own, or it has ended.
-fn runs(process: u32) -> bool {
+pub fn runs(process: u32) -> bool {
     let state = fs::read_to_string(format!("/proc/{process}/stat"));
     let state = state.unwrap_or_default();
     let state = state.rsplit_once(')').map(|(_, rest)| rest.trim_start());

@@ -4,6 +4,7 @@
 mod answers;
 mod failures;
 mod graphs;
+mod misbehaving;
 mod obeyed;
 
 use std::path::{Path, PathBuf};
@@ -61,6 +62,10 @@ fn main() -> ExitCode {
         ("a_killed_host", failures::a_killed_host),
         ("too_little_memory", failures::too_little_memory),
     ];
+    for mode in &misbehaving::MODES {
+        let name = format!("misbehaving::{}", mode.name);
+        trials.push(Trial::ignorable_test(name, move || misbehaving::ends(mode)));
+    }
     for (name, test) in tests {
         trials.push(Trial::ignorable_test(name, test));
     }
