@@ -35,6 +35,16 @@ pub enum Links {
     All,
 }
 
+impl Links {
+    /// The name of the option's value.
+    pub const fn name(links: LinkSet) -> &'static str {
+        match links {
+            LinkSet::Rules => "rules",
+            LinkSet::All => "all",
+        }
+    }
+}
+
 impl From<Links> for LinkSet {
     fn from(links: Links) -> Self {
         match links {
@@ -53,9 +63,9 @@ pub struct BoundArguments {
     /// [default: all of them]
     #[arg(long, value_name = "NAME", value_parser = sizes::collective)]
     pub collective: Option<Collective>,
-    /// The links that a schedule may use
-    #[arg(long, value_enum, default_value_t = Links::Rules)]
-    pub links: Links,
+    /// The links that a schedule may use [default: rules]
+    #[arg(long, value_enum)]
+    pub links: Option<Links>,
     /// The network has rails: a port reaches only the ports with its number on other hosts
     #[arg(long)]
     pub rails: bool,

@@ -15,7 +15,7 @@ use planner::Planned;
 use program::Collective;
 use topology::{CpuVendor, NodeType};
 
-use crate::arguments::bound::BoundArguments;
+use crate::arguments::bound::{BoundArguments, Links};
 use crate::arguments::compare::TextOrJson;
 use crate::environment::Environment;
 use crate::input::Source;
@@ -38,7 +38,7 @@ pub fn run(
     }
     let planned = planned(arguments, environment, output)?;
     let plan = planned.plan();
-    let links = LinkSet::from(arguments.links);
+    let links = LinkSet::from(arguments.links.unwrap_or(Links::Rules));
     let operations = operations(arguments.collective, &plan)?;
     let graph = graph(&planned, links, arguments.rails);
     let name = names::job(&plan);
@@ -160,10 +160,31 @@ fn run_check(
     output: &mut Output,
 ) -> Result<()> {
     let name = proof.display();
+    if let TextOrJson::Json = arguments.form.format() {
+        bail!("--check prints text only; expected no --json or --format json beside it");
+    }
     let text = files::read_text(proof, Certificate::MAX_BYTES)
         .with_context(|| format!("cannot read the certificate {name}"))?;
     let certificate = Certificate::from_json(&text).with_context(|| name.to_string())?;
     check(&certificate).with_context(|| name.to_string())?;
+    if let Some(asked) = arguments.links
+        && LinkSet::from(asked) != certificate.links
+    {
+        bail!(
+            "{name}: the proofs hold, but they count the links of --links {}; expected --links {}",
+            Links::name(certificate.links),
+            Links::name(asked.into())
+        );
+    }
+    if let Some(asked) = arguments.collective {
+        let mut bounds = certificate.bounds.iter();
+        if !bounds.any(|bound| self::collective(bound.operation) == asked) {
+            bail!(
+                "{name}: the proofs hold, but none is about {}, which --collective names",
+                asked.command_name()
+            );
+        }
+    }
     let about = match arguments.job.files.is_empty() {
         true => None,
         false => {
@@ -172,6 +193,14 @@ fn run_check(
                 bail!(
                     "{name}: the proofs hold, but for other links than those of {}; expected the job that they were made for",
                     planned.name()
+                );
+            }
+            if planned.plan().fingerprint != certificate.fingerprint {
+                bail!(
+                    "{name}: the proofs hold for these links, but its fingerprint {} is not that of {}, {}; expected the machines and settings that it was made for",
+                    certificate.fingerprint,
+                    planned.name(),
+                    planned.plan().fingerprint
                 );
             }
             Some(planned.name())

@@ -26,11 +26,7 @@ pub fn page(bounds: &JobBounds, look: Look) -> String {
     );
     text.push_str(&look.field("job", &size));
     text.push_str(&version::of_profile(&bounds.profile, look));
-    let links = match bounds.links {
-        LinkSet::Rules => "those on paths that NCCL's rules allow for this job (--links rules)",
-        LinkSet::All => "every link and every turn at PCI switches (--links all)",
-    };
-    text.push_str(&look.field("links", links));
+    text.push_str(&look.field("links", links(bounds.links)));
     text.push_str(&look.section("Bounds", "no schedule is faster", &table(bounds, look)));
     text.push('\n');
     let mut remarks = vec![OPTIMUM, LEFT_OUT];
@@ -45,6 +41,14 @@ pub fn page(bounds: &JobBounds, look: Look) -> String {
         text.push_str(&look.faint(&wrap(remark, "  ", "  ", look.width)));
     }
     trim_lines(&text)
+}
+
+/// The links that bounds count.
+const fn links(links: LinkSet) -> &'static str {
+    match links {
+        LinkSet::Rules => "those on paths that NCCL's rules allow for this job (--links rules)",
+        LinkSet::All => "every link and every turn at PCI switches (--links all)",
+    }
 }
 
 /// Why trees stay more than 5 % below bounds, each reason once.
@@ -114,6 +118,8 @@ pub fn checked(name: &str, certificate: &Certificate, about: Option<&str>) -> St
             "{name}: {bounds} hold, for the links that the file states (name the topology file to compare them)\n"
         ),
     };
+    let counted = links(certificate.links);
+    text.push_str(&format!("  links counted: {counted}\n"));
     for bound in &certificate.bounds {
         let value = bound.bandwidth.per(f64::from(UNITS));
         text.push_str(&format!(

@@ -1,5 +1,6 @@
 //! Attacks on the program and on running jobs from outside: files, environment, sockets and memory.
 
+mod certificates;
 mod corrupt;
 mod deadlines;
 mod inputs;

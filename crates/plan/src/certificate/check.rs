@@ -13,12 +13,27 @@ use super::{Bound, Certificate, Operation, Proof, lengths};
 /// Most vertices of a job whose forests are checked.
 pub const MOST_VERTICES: usize = 1 << 16;
 
+/// Most vertices and links that the sets of all proofs look at.
+pub const MOST_STEPS: u128 = 1 << 28;
+
 /// Checks every proof and every forest of a certificate.
 ///
 /// # Errors
-/// The graph, a proof or a forest does not hold, or gives another value than is claimed.
+/// There is no bound, or checking takes too long; the graph, a proof or a forest does not hold, or
+/// gives another value than is claimed.
 pub fn check(certificate: &Certificate) -> Result<(), CertificateError> {
     certificate.graph.validate()?;
+    if certificate.bounds.is_empty() {
+        return Err(CertificateError::Empty);
+    }
+    let steps = certificate
+        .bounds
+        .iter()
+        .map(|bound| steps(certificate, bound));
+    let (steps, most) = (steps.sum(), MOST_STEPS);
+    if steps > most {
+        return Err(CertificateError::TooLong { steps, most });
+    }
     let mut written = None;
     for (at, bound) in certificate.bounds.iter().enumerate() {
         let operation = bound.operation;
@@ -47,6 +62,16 @@ pub fn check(certificate: &Certificate) -> Result<(), CertificateError> {
             .map_err(|problem| CertificateError::Forest { operation, problem })?;
     }
     Ok(())
+}
+
+/// Vertices and links that the sets of a proof look at.
+fn steps(certificate: &Certificate, bound: &Bound) -> u128 {
+    let graph = &certificate.graph;
+    match &bound.proof {
+        Proof::Cut(cut) => cut.steps(graph),
+        Proof::Partition { parts, .. } => parts.iter().map(|part| part.set.steps(graph)).sum(),
+        Proof::Lengths(_) => 0,
+    }
 }
 
 fn claims(claimed: Fraction, found: Fraction) -> bool {

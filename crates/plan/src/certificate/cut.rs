@@ -118,6 +118,17 @@ impl Cut {
         Ok(crossing)
     }
 
+    /// Vertices and links that [`measure`](Self::measure) looks at.
+    pub(super) fn steps(&self, graph: &CapacityGraph) -> u128 {
+        let network = graph.network.len();
+        let of = |side: &Side| match graph.hosts.get(side.class as usize) {
+            Some(class) => class.vertices.len() + network + class.links.len(),
+            None => 1,
+        };
+        let sides = self.sides.iter().map(|side| of(side) as u128);
+        graph.hosts.len() as u128 + sides.sum::<u128>()
+    }
+
     /// Whether the set has rank 0 of the job: the first rank of a host of the first class. Hosts of
     /// a class are equal, so any host whose first rank is in the set may be called the first.
     pub fn has_root(&self, graph: &CapacityGraph) -> bool {

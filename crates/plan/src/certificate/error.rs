@@ -13,6 +13,20 @@ pub enum CertificateError {
         /// What the file contains instead.
         found: String,
     },
+    /// There is no bound.
+    #[error("the certificate has no bound, so it proves nothing; expected at least one")]
+    Empty,
+    /// The sets of the proofs are too many for the links.
+    #[error(
+        "checking the proofs takes {steps} steps; at most {most} are taken: describe equal hosts by \
+         one side"
+    )]
+    TooLong {
+        /// Links and vertices that are looked at, over all sets.
+        steps: u128,
+        /// The limit.
+        most: u128,
+    },
     /// The capacity graph contradicts itself.
     #[error("the certificate's graph is refused at {at}: {problem}")]
     Graph {

@@ -4,12 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::CertificateError;
+use super::json::bounded_list;
 
 /// Units of bandwidth per GB/s: capacities count 0.1 MB/s.
 pub const UNITS: u32 = 10_000;
 
 /// Most vertices and links of a class of hosts, and most classes.
-const MOST: usize = 1 << 20;
+pub(super) const MOST: usize = 1 << 20;
 
 /// Most links for each vertex of a graph that is written out.
 const MOST_DEGREE: usize = 64;
@@ -32,6 +33,7 @@ pub enum LinkSet {
 #[serde(deny_unknown_fields)]
 pub struct CapacityGraph {
     /// Names of the network's vertices.
+    #[serde(deserialize_with = "bounded_list")]
     pub network: Vec<String>,
     /// The different hosts.
     pub hosts: Vec<HostClass>,
@@ -47,6 +49,7 @@ pub struct HostClass {
     pub count: u32,
     /// Devices, switches and ports of one host. The job's rank 0 is the first rank of the first
     /// class.
+    #[serde(deserialize_with = "bounded_list")]
     pub vertices: Vec<Vertex>,
     /// Links of one host, each direction by itself.
     pub links: Vec<DirectedLink>,

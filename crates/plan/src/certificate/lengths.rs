@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Operation;
 use super::graph::{CapacityGraph, WrittenOut};
+use super::json::bounded_list;
 use super::value::Fraction;
 
 /// Most vertices and ranks of a job for which lengths are checked.
@@ -29,6 +30,7 @@ pub struct Lengths {
     /// The class, as an index into the graph's `hosts`.
     pub class: u32,
     /// The lengths, in the order of the class's links.
+    #[serde(deserialize_with = "bounded_list")]
     pub lengths: Vec<u64>,
 }
 
