@@ -137,7 +137,7 @@ int topo_run(topo_comm *comm, int collective, const void *input, void *output, s
 int topo_start(topo_comm *comm, int collective, const void *input, void *output, size_t count,
                int type, int operation, uint32_t root, uint64_t *work);
 
-/* Sends to a rank, or receives from it; transfers between two ranks match in order. */
+/* Sends to a rank, or receives from it; transfers between two ranks match in order. The tag is 0. */
 int topo_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to);
 int topo_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from);
 
@@ -161,6 +161,21 @@ int topo_all_to_all_v(topo_comm *comm, const void *input, const size_t *sent, vo
                       const size_t *received, int type);
 int topo_start_all_to_all_v(topo_comm *comm, const void *input, const size_t *sent, void *output,
                             const size_t *received, int type, uint64_t *work);
+
+/* The same with a tag, 0 to 2147483647: a receive gets the next message of the rank with its tag, and
+ * messages with different tags never wait for each other. Each tag has a connection between its two
+ * ranks, made at its first message and kept; a rank has at most 1024 of them, so take few tags and
+ * use them again. `from` may be TOPO_ANY_RANK, as in topo_receive_any; `source`, where the rank goes
+ * from which it received, may be NULL. */
+#define TOPO_ANY_RANK UINT32_MAX
+int topo_send_tagged(topo_comm *comm, const void *input, size_t count, int type, uint32_t to,
+                     uint32_t tag);
+int topo_receive_tagged(topo_comm *comm, void *output, size_t count, int type, uint32_t from,
+                        uint32_t tag, uint32_t *source);
+int topo_start_send_tagged(topo_comm *comm, const void *input, size_t count, int type, uint32_t to,
+                           uint32_t tag, uint64_t *work);
+int topo_start_receive_tagged(topo_comm *comm, void *output, size_t count, int type, uint32_t from,
+                              uint32_t tag, uint32_t *source, uint64_t *work);
 
 /* The longest wait for another rank of the calls that follow; 0: that of the options. All ranks
  * set the same. A wait that is over ends the communicator (TOPO_TIMEOUT). */
@@ -195,6 +210,18 @@ int topo_free(topo_comm *comm, void *memory);
 #define topo_start(...) (topo_call_site(__FILE__, __LINE__), topo_start(__VA_ARGS__))
 #define topo_send(...) (topo_call_site(__FILE__, __LINE__), topo_send(__VA_ARGS__))
 #define topo_receive(...) (topo_call_site(__FILE__, __LINE__), topo_receive(__VA_ARGS__))
+#define topo_send_tagged(...) (topo_call_site(__FILE__, __LINE__), topo_send_tagged(__VA_ARGS__))
+#define topo_receive_tagged(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_receive_tagged(__VA_ARGS__))
+#define topo_start_send(...) (topo_call_site(__FILE__, __LINE__), topo_start_send(__VA_ARGS__))
+#define topo_start_receive(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_start_receive(__VA_ARGS__))
+#define topo_start_receive_any(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_start_receive_any(__VA_ARGS__))
+#define topo_start_send_tagged(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_start_send_tagged(__VA_ARGS__))
+#define topo_start_receive_tagged(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_start_receive_tagged(__VA_ARGS__))
 #define topo_receive_any(...) (topo_call_site(__FILE__, __LINE__), topo_receive_any(__VA_ARGS__))
 #define topo_group_end(...) (topo_call_site(__FILE__, __LINE__), topo_group_end(__VA_ARGS__))
 #endif

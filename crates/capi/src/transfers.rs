@@ -88,6 +88,90 @@ pub unsafe extern "C" fn topo_start_receive(
     })
 }
 
+/// Sends to a rank with a tag.
+///
+/// # Safety
+/// As for [`topo_send`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_send_tagged(
+    comm: *const Comm,
+    input: *const c_void,
+    count: usize,
+    element: c_int,
+    to: u32,
+    tag: u32,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(input.cast_mut(), count, element, End::To(to))?;
+        // SAFETY: the caller says that it is a communicator.
+        unsafe { of(comm) }?.transfer(Transfer { tag, ..transfer })
+    })
+}
+
+/// Receives from a rank, or any, with a tag.
+///
+/// # Safety
+/// As for [`topo_receive`]; `source` is null or writable as long.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_receive_tagged(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: u32,
+    tag: u32,
+    source: *mut u32,
+) -> c_int {
+    call(|| {
+        let transfer = tagged_receive(output, count, element, (from, tag), source)?;
+        // SAFETY: the caller says that it is a communicator.
+        unsafe { of(comm) }?.transfer(transfer)
+    })
+}
+
+/// Starts to send to a rank with a tag.
+///
+/// # Safety
+/// As for [`topo_start_send`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_send_tagged(
+    comm: *const Comm,
+    input: *const c_void,
+    count: usize,
+    element: c_int,
+    to: u32,
+    tag: u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(input.cast_mut(), count, element, End::To(to))?;
+        // SAFETY: the caller says that both are valid.
+        unsafe { start_transfer(comm, Transfer { tag, ..transfer }, work) }
+    })
+}
+
+/// Starts to receive from a rank, or any, with a tag.
+///
+/// # Safety
+/// As for [`topo_start_receive`]; `source` is null or writable as long.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_receive_tagged(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: u32,
+    tag: u32,
+    source: *mut u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        let transfer = tagged_receive(output, count, element, (from, tag), source)?;
+        // SAFETY: the caller says that both are valid.
+        unsafe { start_transfer(comm, transfer, work) }
+    })
+}
+
 /// Receives from the other rank whose message comes first, and stores its number.
 ///
 /// # Safety
@@ -235,7 +319,30 @@ fn transfer(memory: *mut c_void, count: usize, of: c_int, end: End) -> Result<Tr
         memory: memory.cast(),
         bytes: bytes(count, numbers::element(of)?)?,
         end,
+        tag: 0,
         source: null_mut(),
+    })
+}
+
+/// The `from` of a receive from any other rank, `TOPO_ANY_RANK`.
+const ANY_RANK: u32 = u32::MAX;
+
+fn tagged_receive(
+    memory: *mut c_void,
+    count: usize,
+    of: c_int,
+    (from, tag): (u32, u32),
+    source: *mut u32,
+) -> Result<Transfer, Fault> {
+    let end = match from {
+        ANY_RANK => End::FromAny,
+        _ => End::From(from),
+    };
+    let transfer = transfer(memory, count, of, end)?;
+    Ok(Transfer {
+        tag,
+        source,
+        ..transfer
     })
 }
 

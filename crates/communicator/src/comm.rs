@@ -220,6 +220,13 @@ impl Comm {
 
     fn check_peer(&self, transfer: &Transfer) -> Result<(), Fault> {
         let ranks = self.shared.ranks;
+        if transfer.tag > Transfer::MOST_TAG {
+            return Err(Fault::invalid(format!(
+                "tag {} is too large, expected at most {}",
+                transfer.tag,
+                Transfer::MOST_TAG
+            )));
+        }
         let other = match transfer.end {
             End::To(peer) | End::From(peer) if peer >= ranks => {
                 return Err(Fault::invalid(format!(

@@ -19,11 +19,16 @@ pub struct Transfer {
     pub bytes: usize,
     /// The other end.
     pub end: End,
+    /// Transfers between two ranks match in order within a tag; at most 2,147,483,647.
+    pub tag: u32,
     /// Where the number of the other rank goes when the transfer is done; may be null.
     pub source: *mut u32,
 }
 
 impl Transfer {
+    /// The most that a tag can be.
+    pub const MOST_TAG: u32 = i32::MAX as u32;
+
     /// Whether this rank sends.
     pub const fn sends(&self) -> bool {
         matches!(self.end, End::To(_))

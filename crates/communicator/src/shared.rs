@@ -164,12 +164,12 @@ impl Shared {
                         End::To(peer) => {
                             // SAFETY: the caller lends the memory until the transfer is done.
                             let memory = unsafe { std::slice::from_raw_parts(memory, bytes) };
-                            group.send::<u8>(memory, peer)?;
+                            group.send_tagged::<u8>(memory, peer, transfer.tag)?;
                         }
                         End::From(peer) => {
                             // SAFETY: as above, and for it alone.
                             let memory = unsafe { std::slice::from_raw_parts_mut(memory, bytes) };
-                            group.receive::<u8>(memory, peer)?;
+                            group.receive_tagged::<u8>(memory, peer, transfer.tag)?;
                             transfer.tell_source(peer);
                         }
                         End::FromAny => {

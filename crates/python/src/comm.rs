@@ -22,9 +22,15 @@ use crate::work::Work;
 /// A collective as numbers: collective, input, output, count, element, operation, root.
 type Numbers = (usize, usize, usize, usize, usize, usize, u32);
 
-/// A transfer as numbers: address, bytes, the other rank, whether this rank sends. Without a rank
-/// it receives from any.
-type TransferNumbers = (usize, usize, Option<u32>, bool);
+/// A transfer as numbers: address, bytes, the other rank, whether this rank sends, and the tag,
+/// which is 0 if it is missing. Without a rank it receives from any.
+#[derive(FromPyObject)]
+enum TransferNumbers {
+    /// With a tag.
+    Tagged(usize, usize, Option<u32>, bool, i64),
+    /// Without.
+    Untagged(usize, usize, Option<u32>, bool),
+}
 
 /// Most kinds of collectives that are remembered as connected.
 const MOST_SEEN: usize = 4096;
@@ -146,10 +152,20 @@ fn number<'a, T>(of: &'a [T], given: usize, what: &str) -> Result<&'a T, Fault> 
 }
 
 /// The transfer of these numbers, which stores its source there.
-fn transfer(
-    (address, bytes, peer, sends): TransferNumbers,
-    source: &AtomicU32,
-) -> PyResult<Transfer> {
+fn transfer(numbers: TransferNumbers, source: &AtomicU32) -> PyResult<Transfer> {
+    let (address, bytes, peer, sends, tag) = match numbers {
+        TransferNumbers::Tagged(address, bytes, peer, sends, tag) => {
+            (address, bytes, peer, sends, tag)
+        }
+        TransferNumbers::Untagged(address, bytes, peer, sends) => (address, bytes, peer, sends, 0),
+    };
+    let given = u32::try_from(tag).ok();
+    let tag = given
+        .filter(|it| *it <= Transfer::MOST_TAG)
+        .ok_or_else(|| {
+            let most = Transfer::MOST_TAG;
+            PyValueError::new_err(format!("there is no tag {tag}, expected 0 to {most}"))
+        })?;
     let end = match (peer, sends) {
         (Some(peer), true) => End::To(peer),
         (Some(peer), false) => End::From(peer),
@@ -164,6 +180,7 @@ fn transfer(
         memory: std::ptr::with_exposed_provenance_mut(address),
         bytes,
         end,
+        tag,
         source: source.as_ptr(),
     })
 }
