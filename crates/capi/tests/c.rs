@@ -203,4 +203,4 @@ macro_rules! cases {
 }
 
 cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts unordered
-       anyone lonely beside unneeded tags many_tags);
+       anyone lonely beside unneeded tags many_tags misuse);

@@ -63,6 +63,14 @@ pub fn unique_id(interfaces: Option<String>) -> PyResult<String> {
     Ok(id.to_string())
 }
 
+/// Frees an id with which this process does not join.
+#[pyfunction]
+pub fn free_unique_id(id: &str) -> PyResult<()> {
+    let id = id.parse::<UniqueId>();
+    let id = id.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    communicator::free_id(&id).map(|_| ()).map_err(exception)
+}
+
 /// Says where the next call of this thread is, for errors in debug mode.
 #[pyfunction]
 pub fn call_site(file: &str, line: u32) {

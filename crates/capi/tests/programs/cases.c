@@ -597,6 +597,7 @@ static void unneeded(void) {
 }
 
 #include "tags.h"
+#include "misuse.h"
 
 /* Transfers whose other ends do not exist end with the time, also beside each other. */
 static void lonely(void) {
@@ -635,7 +636,8 @@ int main(int count, char **arguments) {
                  {"timeouts", timeouts},   {"unordered", unordered},
                  {"anyone", anyone},           {"lonely", lonely},
                  {"beside", beside},           {"unneeded", unneeded},
-                 {"tags", tags},               {"many_tags", many_tags}};
+                 {"tags", tags},               {"many_tags", many_tags},
+                 {"misuse", misuse}};
     EXPECT(count == 3);
     ranks = (uint32_t)atoi(arguments[2]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
