@@ -10,15 +10,18 @@ static void misuse(void) {
     size_t at = 9;
     EXPECT(topo_comm_init(&other, &id, 0, 4294967295u, NULL) == TOPO_INVALID);
     EXPECT(strstr(topo_last_error(), "4294967295 ranks are too many, expected at most 65536"));
-    EXPECT(topo_run(comm, TOPO_ALL_GATHER, &value, &value, SIZE_MAX, TOPO_F32, 0, 0) == TOPO_INVALID);
+    int code = topo_run(comm, TOPO_ALL_GATHER, &value, &value, SIZE_MAX, TOPO_F32, TOPO_SUM, 0);
+    EXPECT(code == TOPO_INVALID);
     for (int i = 0; i < 3; i++)
-        CHECK(topo_start(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_MAXIMUM, 0, &works[i]));
+        CHECK(topo_start(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32,
+                         TOPO_MAXIMUM, 0, &works[i]));
     CHECK(topo_wait_any(comm, works, 3, &at));
     EXPECT(at < 3);
     EXPECT(topo_wait(comm, works[at]) == TOPO_INVALID);
     EXPECT(strstr(topo_last_error(), "waited for once"));
     EXPECT(topo_wait_all(comm, works, 3) == TOPO_INVALID);
-    CHECK(topo_start(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_MAXIMUM, 0, &works[0]));
+    CHECK(topo_start(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32,
+                     TOPO_MAXIMUM, 0, &works[0]));
     works[1] = works[2] = 0;
     CHECK(topo_wait_all(comm, works, 3));
     CHECK(topo_wait_all(comm, NULL, 0));

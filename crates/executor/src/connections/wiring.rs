@@ -146,7 +146,7 @@ impl Connections {
         for end in tagged.chain(new) {
             count += 1;
             if let Kind::Slots(_, slot_bytes) = end.kind {
-                bytes += shared_memory::fifo::SLOTS as u64 * u64::from(slot_bytes);
+                bytes += shared_memory::fifo::SLOTS * u64::from(slot_bytes);
             }
         }
         if count <= MOST_TAGGED && bytes <= MOST_TAGGED_BYTES {
