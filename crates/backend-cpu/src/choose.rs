@@ -274,6 +274,7 @@ mod tests {
                                 reduction,
                                 root: 0,
                                 to: 0,
+                                tag: 0,
                                 in_place,
                                 count: 100,
                                 choice: None,

@@ -120,6 +120,7 @@ mod tests {
                 reduction: Reduction::Sum,
                 root: 0,
                 to: 0,
+                tag: 0,
                 in_place: false,
                 count,
                 choice: None,

@@ -1,12 +1,11 @@
 /* topo: collectives of processes on CPUs, on one host or several.
  *
- * Every function but topo_version, topo_last_error, topo_comm_rank and topo_comm_ranks returns a
- * topo_result. All ranks call the same collectives in the same order, with equal counts, types,
- * operations and roots.
+ * Every function but topo_version, topo_result_text, topo_last_error, topo_comm_rank and
+ * topo_comm_ranks returns a topo_result. All ranks call the same collectives in the same order,
+ * with equal counts, types, operations and roots.
  *
  * Threads: one thread at a time may call with a communicator; a second one gets TOPO_BUSY. Any
- * thread may call topo_wait, topo_wait_for, topo_test and topo_comm_abort. Communicators are
- * independent of each other.
+ * thread may wait, test and abort. Communicators are independent of each other.
  *
  * Processes: a forked child cannot use its parent's communicators (TOPO_FORKED). The library
  * installs no signal handlers, and binds no thread to a core.
@@ -98,11 +97,17 @@ typedef struct topo_options {
 /* The version of the library, such as "0.1.0". */
 const char *topo_version(void);
 
+/* What a result means, in a few words. */
+const char *topo_result_text(topo_result result);
+
 /* The text of this thread's last error; valid until its next error. */
 const char *topo_last_error(void);
 
 /* Makes an id. One rank of this process must join with it; all bytes go to the other ranks. */
 int topo_unique_id(topo_id *id, const topo_options *options);
+
+/* Frees an id with which no rank of this process joins: it listens until then. */
+int topo_unique_id_free(const topo_id *id);
 
 /* Joins the other ranks and returns when all have joined. `options` may be NULL. */
 int topo_comm_init(topo_comm **comm, const topo_id *id, uint32_t rank, uint32_t ranks,
@@ -112,7 +117,8 @@ int topo_comm_init(topo_comm **comm, const topo_id *id, uint32_t rank, uint32_t 
  * color below 0. All ranks call it together. */
 int topo_comm_split(topo_comm *comm, int32_t color, int32_t order, topo_comm **part);
 
-/* Ends a communicator when everything that was started is done, and frees its memory. */
+/* Ends a communicator when everything that was started is done, and frees its memory. Later calls
+ * with it, and those with a value that never was one, are TOPO_INVALID. */
 int topo_comm_destroy(topo_comm *comm);
 
 /* Makes all calls of all ranks with this communicator fail soon. Abort frees nothing: call
@@ -129,38 +135,54 @@ int topo_comm_ranks(const topo_comm *comm);
  * In place, on all ranks or on none: input == output; for TOPO_ALL_GATHER the input is the rank's
  * block of the output, for TOPO_REDUCE_SCATTER the output is its block of the input. Otherwise
  * buffers must not overlap. TOPO_GATHER and TOPO_SCATTER take separate buffers. */
-int topo_run(topo_comm *comm, int collective, const void *input, void *output, size_t count,
-             int type, int operation, uint32_t root);
+int topo_run(topo_comm *comm, topo_collective collective, const void *input, void *output,
+             size_t count, topo_type type, topo_operation operation, uint32_t root);
 
 /* Starts a collective; it runs behind those that were started before. The caller leaves the buffers
  * alone until topo_wait or topo_test has returned TOPO_OK or an error. */
-int topo_start(topo_comm *comm, int collective, const void *input, void *output, size_t count,
-               int type, int operation, uint32_t root, uint64_t *work);
+int topo_start(topo_comm *comm, topo_collective collective, const void *input, void *output,
+               size_t count, topo_type type, topo_operation operation, uint32_t root,
+               uint64_t *work);
 
-/* Sends to a rank, or receives from it; transfers between two ranks match in order. */
-int topo_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to);
-int topo_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from);
+/* Sends to a rank, or receives from it, with tag 0; transfers between two ranks match in order. */
+int topo_send(topo_comm *comm, const void *input, size_t count, topo_type type, uint32_t to);
+int topo_receive(topo_comm *comm, void *output, size_t count, topo_type type, uint32_t from);
 
 /* Receives the next message of any other rank, and stores that rank in *from, which may be NULL. It
  * is as long as each message that may come, and of at least one byte. Receives that were called
  * earlier come first. In a group, *from is stored when the group ends. */
-int topo_receive_any(topo_comm *comm, void *output, size_t count, int type, uint32_t *from);
+int topo_receive_any(topo_comm *comm, void *output, size_t count, topo_type type, uint32_t *from);
 
 /* Starts a transfer, which runs in the background beside the others and beside collectives: no
  * order of them, and no waiting elsewhere, keeps one from running. */
-int topo_start_send(topo_comm *comm, const void *input, size_t count, int type, uint32_t to,
+int topo_start_send(topo_comm *comm, const void *input, size_t count, topo_type type, uint32_t to,
                     uint64_t *work);
-int topo_start_receive(topo_comm *comm, void *output, size_t count, int type, uint32_t from,
+int topo_start_receive(topo_comm *comm, void *output, size_t count, topo_type type, uint32_t from,
                        uint64_t *work);
-int topo_start_receive_any(topo_comm *comm, void *output, size_t count, int type, uint32_t *from,
-                           uint64_t *work);
+int topo_start_receive_any(topo_comm *comm, void *output, size_t count, topo_type type,
+                           uint32_t *from, uint64_t *work);
 
 /* An all-to-all with counts for each rank: sent[i] elements for rank i, received[i] from it, one
  * block behind the other. Input and output must not overlap. */
 int topo_all_to_all_v(topo_comm *comm, const void *input, const size_t *sent, void *output,
-                      const size_t *received, int type);
+                      const size_t *received, topo_type type);
 int topo_start_all_to_all_v(topo_comm *comm, const void *input, const size_t *sent, void *output,
-                            const size_t *received, int type, uint64_t *work);
+                            const size_t *received, topo_type type, uint64_t *work);
+
+/* The same with a tag, 0 to 2147483647: a receive gets the next message of the rank with its tag.
+ * Messages with different tags never wait for each other. Each tag has a connection between its two
+ * ranks, made at its first message and kept; a rank has at most 1024 of them, so take few tags and
+ * use them again. `from` may be TOPO_ANY_RANK, as in topo_receive_any. The rank from which it
+ * received is stored in *source; `source` may be NULL. */
+#define TOPO_ANY_RANK UINT32_MAX
+int topo_send_tagged(topo_comm *comm, const void *input, size_t count, topo_type type, uint32_t to,
+                     uint32_t tag);
+int topo_receive_tagged(topo_comm *comm, void *output, size_t count, topo_type type, uint32_t from,
+                        uint32_t tag, uint32_t *source);
+int topo_start_send_tagged(topo_comm *comm, const void *input, size_t count, topo_type type,
+                           uint32_t to, uint32_t tag, uint64_t *work);
+int topo_start_receive_tagged(topo_comm *comm, void *output, size_t count, topo_type type,
+                              uint32_t from, uint32_t tag, uint32_t *source, uint64_t *work);
 
 /* The longest wait for another rank of the calls that follow; 0: that of the options. All ranks
  * set the same. A wait that is over ends the communicator (TOPO_TIMEOUT). */
@@ -176,10 +198,17 @@ int topo_group_start(topo_comm *comm);
 int topo_group_end(topo_comm *comm);
 
 /* Whether work is done (TOPO_OK or its error) or not (TOPO_PENDING); topo_wait waits without limit,
- * topo_wait_for for some milliseconds. */
+ * topo_wait_for for some milliseconds. Each says once that work is done: afterwards it is unknown
+ * (TOPO_INVALID). */
 int topo_test(topo_comm *comm, uint64_t work);
 int topo_wait(topo_comm *comm, uint64_t work);
 int topo_wait_for(topo_comm *comm, uint64_t work, uint32_t longest_ms);
+
+/* Waits until all works of a list are done, and returns the first error of them; or until any of
+ * them is done, and stores its place in *at. Zeros in the list are no works: put one in the place
+ * of work that is done. */
+int topo_wait_all(topo_comm *comm, const uint64_t *works, size_t count);
+int topo_wait_any(topo_comm *comm, const uint64_t *works, size_t count, size_t *at);
 
 /* Memory that the other ranks of the host access directly: the fastest for large messages. Both
  * wait until everything that was started is done. */
@@ -195,6 +224,18 @@ int topo_free(topo_comm *comm, void *memory);
 #define topo_start(...) (topo_call_site(__FILE__, __LINE__), topo_start(__VA_ARGS__))
 #define topo_send(...) (topo_call_site(__FILE__, __LINE__), topo_send(__VA_ARGS__))
 #define topo_receive(...) (topo_call_site(__FILE__, __LINE__), topo_receive(__VA_ARGS__))
+#define topo_send_tagged(...) (topo_call_site(__FILE__, __LINE__), topo_send_tagged(__VA_ARGS__))
+#define topo_receive_tagged(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_receive_tagged(__VA_ARGS__))
+#define topo_start_send(...) (topo_call_site(__FILE__, __LINE__), topo_start_send(__VA_ARGS__))
+#define topo_start_receive(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_start_receive(__VA_ARGS__))
+#define topo_start_receive_any(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_start_receive_any(__VA_ARGS__))
+#define topo_start_send_tagged(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_start_send_tagged(__VA_ARGS__))
+#define topo_start_receive_tagged(...) \
+    (topo_call_site(__FILE__, __LINE__), topo_start_receive_tagged(__VA_ARGS__))
 #define topo_receive_any(...) (topo_call_site(__FILE__, __LINE__), topo_receive_any(__VA_ARGS__))
 #define topo_group_end(...) (topo_call_site(__FILE__, __LINE__), topo_group_end(__VA_ARGS__))
 #endif

@@ -3,10 +3,11 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use communicator::{Arguments, Code, Comm, Fault, Launch, Reduction};
+use communicator::{Arguments, Code, Comm, Fault, Launch, Reduction, free_id};
 
 use communicator::call_site;
 
+use crate::handles::{forget, keep, of};
 use crate::last::call;
 use crate::numbers;
 use crate::options::{self, parse, topo_id, topo_options, write};
@@ -32,6 +33,18 @@ pub unsafe extern "C" fn topo_unique_id(id: *mut topo_id, options: *const topo_o
     })
 }
 
+/// Frees an id with which no rank of this process joins.
+///
+/// # Safety
+/// `id` is null or readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_unique_id_free(id: *const topo_id) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is readable.
+        free_id(&parse(unsafe { id.as_ref() }.ok_or_else(|| null("id"))?)?)
+    })
+}
+
 /// Joins a communicator.
 ///
 /// # Safety
@@ -53,16 +66,16 @@ pub unsafe extern "C" fn topo_comm_init(
         if comm.is_null() {
             return Err(null("comm"));
         }
-        let made = Box::new(Comm::join(&id, rank, ranks, &options)?);
+        let made = keep(Comm::join(&id, rank, ranks, &options)?);
         // SAFETY: the caller says that it is writable.
-        unsafe { store(comm, Box::into_raw(made), "comm") }
+        unsafe { store(comm, made, "comm") }
     })
 }
 
 /// Splits a communicator.
 ///
 /// # Safety
-/// `comm` is null or a communicator; `part` is null or writable.
+/// `part` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn topo_comm_split(
     comm: *const Comm,
@@ -74,66 +87,47 @@ pub unsafe extern "C" fn topo_comm_split(
         if part.is_null() {
             return Err(null("part"));
         }
-        // SAFETY: the caller says that it is a communicator.
-        let made = unsafe { of(comm) }?.split(color, order)?;
-        let made = made.map_or(std::ptr::null_mut(), |it| Box::into_raw(Box::new(it)));
+        let made = of(comm)?.split(color, order)?;
+        let made = made.map_or(std::ptr::null_mut(), keep);
         // SAFETY: the caller says that it is writable.
         unsafe { store(part, made, "part") }
     })
 }
 
 /// Ends a communicator, when everything that was started is done.
-///
-/// # Safety
-/// `comm` is null or a communicator; no other thread uses it, now or later.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_comm_destroy(comm: *mut Comm) -> c_int {
+pub extern "C" fn topo_comm_destroy(comm: *mut Comm) -> c_int {
     call(|| {
         if comm.is_null() {
             return Ok(Code::Ok);
         }
-        // SAFETY: the caller says that it is a communicator.
-        unsafe { of(comm) }?.finish()?;
-        // SAFETY: it was made by `Box::into_raw`, and nobody else uses it.
-        drop(unsafe { Box::from_raw(comm) });
-        Ok(Code::Ok)
+        of(comm)?.finish()?;
+        forget(comm).map(|_| Code::Ok)
     })
 }
 
 /// Makes a communicator fail on all ranks. Any thread may call it at any time.
-///
-/// # Safety
-/// `comm` is null or a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_comm_abort(comm: *const Comm) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    call(|| unsafe { of(comm) }?.abort())
+pub extern "C" fn topo_comm_abort(comm: *const Comm) -> c_int {
+    call(|| of(comm)?.abort())
 }
 
 /// The own rank, or -1.
-///
-/// # Safety
-/// `comm` is null or a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_comm_rank(comm: *const Comm) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    unsafe { comm.as_ref() }.map_or(-1, |it| it.shared.rank as c_int)
+pub extern "C" fn topo_comm_rank(comm: *const Comm) -> c_int {
+    of(comm).map_or(-1, |it| it.shared.rank as c_int)
 }
 
 /// The number of ranks, or -1.
-///
-/// # Safety
-/// `comm` is null or a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_comm_ranks(comm: *const Comm) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    unsafe { comm.as_ref() }.map_or(-1, |it| it.shared.ranks as c_int)
+pub extern "C" fn topo_comm_ranks(comm: *const Comm) -> c_int {
+    of(comm).map_or(-1, |it| it.shared.ranks as c_int)
 }
 
 /// Runs a collective.
 ///
 /// # Safety
-/// `comm` is null or a communicator. The buffers are null or as long as the collective needs, and
+/// The buffers are null or as long as the collective needs, and
 /// nobody else writes to the input or uses the output before the call returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn topo_run(
@@ -147,8 +141,7 @@ pub unsafe extern "C" fn topo_run(
     root: u32,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is a communicator.
-        let comm = unsafe { of(comm) }?;
+        let comm = of(comm)?;
         let launch = Given {
             collective,
             input,
@@ -158,7 +151,7 @@ pub unsafe extern "C" fn topo_run(
             operation,
             root,
         };
-        comm.run(launch.read(comm)?)
+        comm.run(launch.read(&comm)?)
     })
 }
 
@@ -179,8 +172,7 @@ pub unsafe extern "C" fn topo_start(
     work: *mut u64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is a communicator.
-        let comm = unsafe { of(comm) }?;
+        let comm = of(comm)?;
         let launch = Given {
             collective,
             input,
@@ -193,21 +185,17 @@ pub unsafe extern "C" fn topo_start(
         if work.is_null() {
             return Err(null("work"));
         }
-        let number = comm.start(launch.read(comm)?)?;
+        let number = comm.start(launch.read(&comm)?)?;
         // SAFETY: the caller says that it is writable.
         unsafe { store(work, number, "work") }
     })
 }
 
 /// Sets the longest wait of the calls that follow, ms; 0 is that of the options.
-///
-/// # Safety
-/// `comm` is null or a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_comm_timeout(comm: *const Comm, timeout_ms: u32) -> c_int {
+pub extern "C" fn topo_comm_timeout(comm: *const Comm, timeout_ms: u32) -> c_int {
     let longest = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()));
-    // SAFETY: the caller says that it is a communicator.
-    call(|| unsafe { of(comm) }?.set_longest_wait(longest))
+    call(|| of(comm)?.set_longest_wait(longest))
 }
 
 /// Says where the next call of this thread is.
@@ -225,39 +213,75 @@ pub unsafe extern "C" fn topo_call_site(file: *const c_char, line: u32) -> c_int
 }
 
 /// Asks whether work is done: `TOPO_OK`, `TOPO_PENDING` or its error. Any thread may ask.
-///
-/// # Safety
-/// `comm` is null or a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_test(comm: *const Comm, work: u64) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    unsafe { await_work(comm, work, Some(0)) }
+pub extern "C" fn topo_test(comm: *const Comm, work: u64) -> c_int {
+    await_work(comm, work, Some(0))
 }
 
 /// Waits until work is done. Any thread may wait.
-///
-/// # Safety
-/// `comm` is null or a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_wait(comm: *const Comm, work: u64) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    unsafe { await_work(comm, work, None) }
+pub extern "C" fn topo_wait(comm: *const Comm, work: u64) -> c_int {
+    await_work(comm, work, None)
 }
 
 /// As [`topo_wait`], but returns `TOPO_PENDING` after a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_wait_for(comm: *const Comm, work: u64, longest_ms: u32) -> c_int {
+    await_work(comm, work, Some(longest_ms))
+}
+
+/// Waits until all works are done.
 ///
 /// # Safety
-/// `comm` is null or a communicator.
+/// `works` is null or has `count` numbers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_wait_for(comm: *const Comm, work: u64, longest_ms: u32) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    unsafe { await_work(comm, work, Some(longest_ms)) }
+pub unsafe extern "C" fn topo_wait_all(
+    comm: *const Comm,
+    works: *const u64,
+    count: usize,
+) -> c_int {
+    call(|| {
+        let comm = of(comm)?;
+        comm.check_process()?;
+        // SAFETY: the caller says so.
+        let works = unsafe { list(works, count) }?;
+        let mut first = Ok(Code::Ok);
+        for work in works.iter().filter(|it| **it != 0) {
+            first = first.and(comm.shared.await_job(*work, None));
+        }
+        first
+    })
+}
+
+/// Waits until any of the works is done.
+///
+/// # Safety
+/// `works` is null or has `count` numbers; `at` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_wait_any(
+    comm: *const Comm,
+    works: *const u64,
+    count: usize,
+    at: *mut usize,
+) -> c_int {
+    call(|| {
+        let comm = of(comm)?;
+        comm.check_process()?;
+        if at.is_null() {
+            return Err(null("at"));
+        }
+        // SAFETY: the caller says so.
+        let (place, ended) = comm.shared.await_any(unsafe { list(works, count) }?)?;
+        // SAFETY: the caller says that it is writable.
+        unsafe { store(at, place, "at") }?;
+        ended.map(|()| Code::Ok)
+    })
 }
 
 /// Allocates memory that other ranks can access.
 ///
 /// # Safety
-/// `comm` is null or a communicator; `memory` is null or writable.
+/// `memory` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn topo_alloc(
     comm: *const Comm,
@@ -268,8 +292,7 @@ pub unsafe extern "C" fn topo_alloc(
         if memory.is_null() {
             return Err(null("memory"));
         }
-        // SAFETY: the caller says that it is a communicator.
-        let allocated = unsafe { of(comm) }?.allocate(bytes)?;
+        let allocated = of(comm)?.allocate(bytes)?;
         // SAFETY: the caller says that it is writable.
         unsafe { store(memory, allocated.cast(), "memory") }
     })
@@ -285,23 +308,13 @@ pub unsafe extern "C" fn topo_free(comm: *const Comm, memory: *mut c_void) -> c_
         if memory.is_null() {
             return Ok(Code::Ok);
         }
-        // SAFETY: the caller says that it is a communicator.
-        unsafe { of(comm) }?.free(memory.cast())
+        of(comm)?.free(memory.cast())
     })
 }
 
 /// The fault of a null pointer.
 pub fn null(what: &str) -> Fault {
     Fault::invalid(format!("{what} is null"))
-}
-
-/// The communicator at an address.
-///
-/// # Safety
-/// `comm` is null or a communicator.
-pub unsafe fn of<'a>(comm: *const Comm) -> Result<&'a Comm, Fault> {
-    // SAFETY: the caller says so.
-    unsafe { comm.as_ref() }.ok_or_else(|| null("comm"))
 }
 
 /// Stores a result of the call.
@@ -315,6 +328,26 @@ pub unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<Code, Fault> 
     // SAFETY: the caller says that it is writable.
     unsafe { to.write(value) };
     Ok(Code::Ok)
+}
+
+/// A list of the caller.
+///
+/// # Safety
+/// It is null or has so many items until the call returns.
+unsafe fn list<'a>(of: *const u64, count: usize) -> Result<&'a [u64], Fault> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if of.is_null() {
+        return Err(null("works"));
+    }
+    if count > isize::MAX as usize / size_of::<u64>() {
+        return Err(Fault::invalid(format!(
+            "{count} works exceed the address space"
+        )));
+    }
+    // SAFETY: the caller says so.
+    Ok(unsafe { std::slice::from_raw_parts(of, count) })
 }
 
 /// The arguments of [`topo_run`].
@@ -347,12 +380,9 @@ impl Given {
     }
 }
 
-/// # Safety
-/// `comm` is null or a communicator.
-unsafe fn await_work(comm: *const Comm, work: u64, longest_ms: Option<u32>) -> c_int {
+fn await_work(comm: *const Comm, work: u64, longest_ms: Option<u32>) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is a communicator.
-        let comm = unsafe { of(comm) }?;
+        let comm = of(comm)?;
         comm.check_process()?;
         let longest = longest_ms.map(|it| Duration::from_millis(it.into()));
         comm.shared.await_job(work, longest)

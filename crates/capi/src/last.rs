@@ -23,6 +23,13 @@ pub fn call(body: impl FnOnce() -> Result<Code, Fault>) -> c_int {
     code as c_int
 }
 
+/// What a result means, in a few words.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_result_text(result: c_int) -> *const c_char {
+    let text = Code::of(result).map(Code::text);
+    text.unwrap_or(c"no topo_result").as_ptr()
+}
+
 /// The text of the last error of this thread; empty if there was none. Valid until the thread's
 /// next error.
 #[unsafe(no_mangle)]

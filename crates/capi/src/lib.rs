@@ -4,6 +4,7 @@
 //! [`options`].
 
 pub mod ffi;
+mod handles;
 pub mod last;
 pub mod numbers;
 pub mod options;

@@ -2,17 +2,19 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use communicator::{Code, Comm, End, Exchange, Fault, Transfer, bytes};
 
-use crate::ffi::{null, of, store};
+use crate::ffi::{null, store};
+use crate::handles::of;
 use crate::last::call;
 use crate::numbers;
 
 /// Sends to a rank.
 ///
 /// # Safety
-/// `comm` is null or a communicator, and `input` is null or as long as `count` elements until the
+/// `input` is null or as long as `count` elements until the
 /// call, or that of [`topo_group_end`], returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn topo_send(
@@ -24,8 +26,7 @@ pub unsafe extern "C" fn topo_send(
 ) -> c_int {
     call(|| {
         let transfer = transfer(input.cast_mut(), count, element, End::To(to))?;
-        // SAFETY: the caller says that it is a communicator.
-        unsafe { of(comm) }?.transfer(transfer)
+        of(comm)?.transfer(transfer)
     })
 }
 
@@ -43,8 +44,7 @@ pub unsafe extern "C" fn topo_receive(
 ) -> c_int {
     call(|| {
         let transfer = transfer(output, count, element, End::From(from))?;
-        // SAFETY: the caller says that it is a communicator.
-        unsafe { of(comm) }?.transfer(transfer)
+        of(comm)?.transfer(transfer)
     })
 }
 
@@ -88,6 +88,88 @@ pub unsafe extern "C" fn topo_start_receive(
     })
 }
 
+/// Sends to a rank with a tag.
+///
+/// # Safety
+/// As for [`topo_send`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_send_tagged(
+    comm: *const Comm,
+    input: *const c_void,
+    count: usize,
+    element: c_int,
+    to: u32,
+    tag: u32,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(input.cast_mut(), count, element, End::To(to))?;
+        of(comm)?.transfer(Transfer { tag, ..transfer })
+    })
+}
+
+/// Receives from a rank, or any, with a tag.
+///
+/// # Safety
+/// As for [`topo_receive`]; `source` is null or writable as long.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_receive_tagged(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: u32,
+    tag: u32,
+    source: *mut u32,
+) -> c_int {
+    call(|| {
+        let transfer = tagged_receive(output, count, element, (from, tag), source)?;
+        of(comm)?.transfer(transfer)
+    })
+}
+
+/// Starts to send to a rank with a tag.
+///
+/// # Safety
+/// As for [`topo_start_send`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_send_tagged(
+    comm: *const Comm,
+    input: *const c_void,
+    count: usize,
+    element: c_int,
+    to: u32,
+    tag: u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        let transfer = transfer(input.cast_mut(), count, element, End::To(to))?;
+        // SAFETY: the caller says that both are valid.
+        unsafe { start_transfer(comm, Transfer { tag, ..transfer }, work) }
+    })
+}
+
+/// Starts to receive from a rank, or any, with a tag.
+///
+/// # Safety
+/// As for [`topo_start_receive`]; `source` is null or writable as long.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_start_receive_tagged(
+    comm: *const Comm,
+    output: *mut c_void,
+    count: usize,
+    element: c_int,
+    from: u32,
+    tag: u32,
+    source: *mut u32,
+    work: *mut u64,
+) -> c_int {
+    call(|| {
+        let transfer = tagged_receive(output, count, element, (from, tag), source)?;
+        // SAFETY: the caller says that both are valid.
+        unsafe { start_transfer(comm, transfer, work) }
+    })
+}
+
 /// Receives from the other rank whose message comes first, and stores its number.
 ///
 /// # Safety
@@ -103,8 +185,7 @@ pub unsafe extern "C" fn topo_receive_any(
     call(|| {
         let transfer = transfer(output, count, element, End::FromAny)?;
         let source = from;
-        // SAFETY: the caller says that it is a communicator.
-        unsafe { of(comm) }?.transfer(Transfer { source, ..transfer })
+        of(comm)?.transfer(Transfer { source, ..transfer })
     })
 }
 
@@ -132,7 +213,7 @@ pub unsafe extern "C" fn topo_start_receive_any(
 /// Runs an all-to-all with counts for each rank.
 ///
 /// # Safety
-/// `comm` is null or a communicator. `sent` and `received` are null or have a count for each rank,
+/// `sent` and `received` are null or have a count for each rank,
 /// and the buffers are null or as long as the counts; nobody else writes to the input or uses the
 /// output before the call returns.
 #[unsafe(no_mangle)]
@@ -181,37 +262,31 @@ pub unsafe extern "C" fn topo_start_all_to_all_v(
 }
 
 /// Begins a group of sends and receives.
-///
-/// # Safety
-/// `comm` is null or a communicator.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_group_start(comm: *const Comm) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    call(|| unsafe { of(comm) }?.begin_group())
+pub extern "C" fn topo_group_start(comm: *const Comm) -> c_int {
+    call(|| of(comm)?.begin_group())
 }
 
 /// Runs the transfers of the group together.
 ///
 /// # Safety
-/// `comm` is null or a communicator, and the buffers of the group are as they were given.
+/// The buffers of the group are as they were given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn topo_group_end(comm: *const Comm) -> c_int {
-    // SAFETY: the caller says that it is a communicator.
-    call(|| unsafe { of(comm) }?.end_group())
+    call(|| of(comm)?.end_group())
 }
 
 /// The communicator and the transfers of [`topo_all_to_all_v`].
 ///
 /// # Safety
 /// As there.
-unsafe fn exchange<'a>(
+unsafe fn exchange(
     comm: *const Comm,
     (input, sent): (*const c_void, *const usize),
     (output, received): (*mut c_void, *const usize),
     element: c_int,
-) -> Result<(&'a Comm, Vec<Transfer>), Fault> {
-    // SAFETY: the caller says that it is a communicator.
-    let comm = unsafe { of(comm) }?;
+) -> Result<(Arc<Comm>, Vec<Transfer>), Fault> {
+    let comm = of(comm)?;
     let (rank, ranks) = (comm.shared.rank, comm.shared.ranks);
     let counts = |of: *const usize, what| {
         if of.is_null() {
@@ -235,12 +310,35 @@ fn transfer(memory: *mut c_void, count: usize, of: c_int, end: End) -> Result<Tr
         memory: memory.cast(),
         bytes: bytes(count, numbers::element(of)?)?,
         end,
+        tag: 0,
         source: null_mut(),
     })
 }
 
+/// The `from` of a receive from any other rank, `TOPO_ANY_RANK`.
+const ANY_RANK: u32 = u32::MAX;
+
+fn tagged_receive(
+    memory: *mut c_void,
+    count: usize,
+    of: c_int,
+    (from, tag): (u32, u32),
+    source: *mut u32,
+) -> Result<Transfer, Fault> {
+    let end = match from {
+        ANY_RANK => End::FromAny,
+        _ => End::From(from),
+    };
+    let transfer = transfer(memory, count, of, end)?;
+    Ok(Transfer {
+        tag,
+        source,
+        ..transfer
+    })
+}
+
 /// # Safety
-/// `comm` is null or a communicator; `work` is null or writable.
+/// `work` is null or writable.
 unsafe fn start_transfer(
     comm: *const Comm,
     transfer: Transfer,
@@ -249,8 +347,7 @@ unsafe fn start_transfer(
     if work.is_null() {
         return Err(null("work"));
     }
-    // SAFETY: the caller says that it is a communicator.
-    let number = unsafe { of(comm) }?.start_transfer(transfer)?;
+    let number = of(comm)?.start_transfer(transfer)?;
     // SAFETY: the caller says that it is writable.
     unsafe { store(work, number, "work") }
 }

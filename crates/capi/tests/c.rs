@@ -169,6 +169,8 @@ fn ranks_of_several_hosts() {
         "lonely",
         "beside",
         "unneeded",
+        "tags",
+        "many_tags",
     ] {
         let mut command = Command::new(program);
         let command = command.args([name, "4"]).env("TWO_RANKS_A_HOST", "1");
@@ -183,7 +185,7 @@ fn what_was_started_in_debug_mode() {
     let Some((_, program)) = &*CASES else {
         return;
     };
-    for name in ["anyone", "beside"] {
+    for name in ["anyone", "beside", "tags"] {
         let mut command = Command::new(program);
         let ended = finish(command.args([name, "4"]).env("DEBUG_RANKS", "1"));
         let said = String::from_utf8_lossy(&ended.stderr);
@@ -201,4 +203,4 @@ macro_rules! cases {
 }
 
 cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts unordered
-       anyone lonely beside unneeded);
+       anyone lonely beside unneeded tags many_tags misuse);

@@ -82,7 +82,10 @@ fn the_header_declares_what_is_exported() {
     // As C has it: no `struct` before names of types, and a word that is none in Rust.
     let names = [
         ("struct topo_comm", "topo_comm"),
-        ("int element", "int type"),
+        ("int element", "topo_type type"),
+        ("int collective", "topo_collective collective"),
+        ("int operation", "topo_operation operation"),
+        ("int result", "topo_result result"),
         ("ID_BYTES", "256"),
     ];
     let exported = names

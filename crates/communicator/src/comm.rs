@@ -9,7 +9,7 @@ use std::time::Duration;
 use backend_cpu::Cpu;
 use bootstrap::UniqueId;
 use executor::{Buffer, Communicator, End, Settings};
-use net::Hosts;
+use net::{Hosts, MOST_RANKS};
 
 use crate::call_site;
 use crate::error::{Code, Fault};
@@ -53,6 +53,11 @@ impl Comm {
         if rank >= ranks {
             return Err(Fault::invalid(format!(
                 "rank {rank} of {ranks} does not exist; ranks are numbered from 0"
+            )));
+        }
+        if ranks > MOST_RANKS {
+            return Err(Fault::invalid(format!(
+                "{ranks} ranks are too many, expected at most {MOST_RANKS}"
             )));
         }
         let hosts = Hosts::join(options.join(id, rank, ranks))?;
@@ -220,6 +225,13 @@ impl Comm {
 
     fn check_peer(&self, transfer: &Transfer) -> Result<(), Fault> {
         let ranks = self.shared.ranks;
+        if transfer.tag > Transfer::MOST_TAG {
+            return Err(Fault::invalid(format!(
+                "tag {} is too large, expected at most {}",
+                transfer.tag,
+                Transfer::MOST_TAG
+            )));
+        }
         let other = match transfer.end {
             End::To(peer) | End::From(peer) if peer >= ranks => {
                 return Err(Fault::invalid(format!(

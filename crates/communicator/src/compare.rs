@@ -62,6 +62,7 @@ impl Told {
             reduction: Reduction::Sum,
             root: 0,
             to: 0,
+            tag: 0,
             in_place: false,
             count: LENGTH as u64,
             choice: None,

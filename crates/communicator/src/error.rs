@@ -1,6 +1,8 @@
 //! Errors: a code on which a program can decide, and a text.
 
 use std::any::Any;
+use std::ffi::CStr;
+use std::fmt;
 
 /// The result of a call, by its number in `topo.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,41 @@ pub enum Code {
     Internal = 7,
     /// Not done yet. Not an error.
     Pending = 8,
+}
+
+impl Code {
+    /// The code with this number.
+    pub fn of(number: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| *it as i32 == number)
+    }
+
+    /// All codes, in the order of their numbers.
+    const ALL: [Self; 9] = [
+        Self::Ok,
+        Self::Invalid,
+        Self::Busy,
+        Self::Failed,
+        Self::Timeout,
+        Self::Forked,
+        Self::System,
+        Self::Internal,
+        Self::Pending,
+    ];
+
+    /// The meaning in a few words, which C reads as they are.
+    pub const fn text(self) -> &'static CStr {
+        match self {
+            Self::Ok => c"done",
+            Self::Invalid => c"an argument is wrong",
+            Self::Busy => c"another thread is in a call with the communicator",
+            Self::Failed => c"a rank failed, left or aborted",
+            Self::Timeout => c"a rank waited too long",
+            Self::Forked => c"the communicator belongs to the parent process",
+            Self::System => c"not enough memory, or the system refuses something",
+            Self::Internal => c"a defect of the library",
+            Self::Pending => c"not done yet",
+        }
+    }
 }
 
 /// An error: its code and what happened.
@@ -58,6 +95,14 @@ impl Fault {
         )
     }
 }
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Fault {}
 
 impl From<executor::Error> for Fault {
     fn from(error: executor::Error) -> Self {

@@ -90,6 +90,7 @@ impl Exchange<'_> {
                     } else {
                         End::From(peer)
                     },
+                    tag: 0,
                     source: std::ptr::null_mut(),
                 });
             }

@@ -80,7 +80,8 @@ impl Options {
         }
     }
 
-    /// Makes an id. This process serves its root as soon as it joins.
+    /// Makes an id. This process listens for its ranks, and serves them as soon as it joins; an id
+    /// with which it never joins is freed with [`free_id`].
     pub fn new_id(&self) -> Result<UniqueId, Fault> {
         let system = |error: std::io::Error| Fault::new(Code::System, format!("id: {error}"));
         let all = interface::list().map_err(system)?;
@@ -95,6 +96,20 @@ impl Options {
         };
         served().insert(id.to_string(), root);
         Ok(id)
+    }
+}
+
+/// Frees an id that [`Options::new_id`] made and with which this process does not join: nobody can
+/// join with it any more.
+///
+/// # Errors
+/// It was not made here, was freed, or a rank of this process has joined with it.
+pub fn free_id(id: &UniqueId) -> Result<Code, Fault> {
+    match served().remove(&id.to_string()) {
+        Some(_) => Ok(Code::Ok),
+        None => Err(Fault::invalid(
+            "the id was not made by this process, was freed before, or a rank of this process joined with it",
+        )),
     }
 }
 

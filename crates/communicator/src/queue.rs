@@ -2,7 +2,7 @@
 //! and beside each other: two ranks that both start a send and then a receive would wait for each
 //! other if it ran them one by one.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use executor::End;
@@ -19,11 +19,16 @@ pub struct Transfer {
     pub bytes: usize,
     /// The other end.
     pub end: End,
+    /// Transfers between two ranks match in order within a tag; at most 2,147,483,647.
+    pub tag: u32,
     /// Where the number of the other rank goes when the transfer is done; may be null.
     pub source: *mut u32,
 }
 
 impl Transfer {
+    /// The most that a tag can be.
+    pub const MOST_TAG: u32 = i32::MAX as u32;
+
     /// Whether this rank sends.
     pub const fn sends(&self) -> bool {
         matches!(self.end, End::To(_))
@@ -73,12 +78,12 @@ pub enum Work {
 pub struct Queue {
     /// The last number given out.
     started: u64,
-    /// Numbers of what is not done.
-    open: BTreeSet<u64>,
+    /// How many are not done.
+    open: usize,
+    /// By number, those whose end no caller knows: how they ended, or nothing if they have not.
+    untold: BTreeMap<u64, Option<Result<(), Fault>>>,
     /// Jobs that have not begun, with their numbers.
     jobs: VecDeque<(u64, Job)>,
-    /// Errors of those that are done, by number, until they are asked for.
-    faults: HashMap<u64, Fault>,
     /// Transfers since `topo_group_start`.
     pub group: Option<Vec<Transfer>>,
     /// Whether a thread runs what it took.
@@ -95,36 +100,45 @@ impl Queue {
     /// Adds a job behind those that were started before. Returns its number.
     pub fn push(&mut self, job: Job) -> u64 {
         self.started += 1;
-        self.open.insert(self.started);
+        self.open += 1;
+        self.untold.insert(self.started, None);
         self.jobs.push_back((self.started, job));
         self.started
     }
 
     /// Whether nothing is left.
     pub fn is_idle(&self) -> bool {
-        self.open.is_empty()
+        self.open == 0
     }
 
     /// Marks a job as done.
     pub fn finish(&mut self, number: u64, fault: Option<&Fault>) {
-        if self.open.remove(&number)
-            && let Some(fault) = fault
-        {
-            self.faults.insert(number, fault.clone());
+        if let Some(ended @ None) = self.untold.get_mut(&number) {
+            *ended = Some(fault.map_or(Ok(()), |it| Err(it.clone())));
+            self.open -= 1;
         }
     }
 
-    /// The last number given out.
-    pub const fn last(&self) -> u64 {
-        self.started
-    }
-
-    /// How a job ended, if it is done; its error is returned once.
-    pub fn ended(&mut self, number: u64) -> Option<Result<(), Fault>> {
-        (!self.open.contains(&number)).then(|| match self.faults.remove(&number) {
-            Some(fault) => Err(fault),
-            None => Ok(()),
-        })
+    /// How a job ended, if it is done. That is told once.
+    ///
+    /// # Errors
+    /// There is no such job, or its end was told before.
+    pub fn ended(&mut self, number: u64) -> Result<Option<Result<(), Fault>>, Fault> {
+        match self.untold.get(&number) {
+            Some(None) => return Ok(None),
+            Some(Some(_)) => {}
+            None if number == 0 || number > self.started => {
+                return Err(Fault::invalid(format!(
+                    "work {number} was not started by this communicator"
+                )));
+            }
+            None => {
+                return Err(Fault::invalid(format!(
+                    "work {number} is done, and an earlier wait or test said so; each work is waited for once"
+                )));
+            }
+        }
+        Ok(self.untold.remove(&number).flatten())
     }
 
     /// Takes the next job, with its number, if no other thread runs anything. `own` says that what
@@ -183,10 +197,20 @@ mod tests {
         assert_eq!(numbers, [1, 2, 3]);
         assert_eq!(queue.pop(false).map(|it| it.0), Some(1));
         queue.finish(3, Some(&Fault::invalid("wrong")));
-        assert!(queue.ended(1).is_none() && queue.ended(2).is_none());
-        assert!(queue.ended(3).is_some_and(|it| it.is_err()));
-        assert!(queue.ended(3).is_some_and(|it| it.is_ok()));
+        assert!(queue.ended(1).unwrap().is_none() && queue.ended(2).unwrap().is_none());
+        assert!(queue.ended(3).unwrap().is_some_and(|it| it.is_err()));
+        assert!(
+            queue
+                .ended(3)
+                .is_err_and(|it| it.text.contains("earlier wait"))
+        );
+        assert!(
+            queue
+                .ended(4)
+                .is_err_and(|it| it.text.contains("not started"))
+        );
         queue.finish(1, None);
+        assert!(queue.ended(1).unwrap().is_some_and(|it| it.is_ok()));
         assert!(!queue.is_idle());
         queue.finish(2, None);
         assert!(queue.is_idle());

@@ -102,6 +102,7 @@ impl Arguments {
                 reduction: operation,
                 root,
                 to: 0,
+                tag: 0,
                 in_place,
                 count: self.count as u64,
                 choice: None,

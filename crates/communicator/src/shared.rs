@@ -94,16 +94,15 @@ impl Shared {
     }
 
     /// Waits for a job until it is done or the time is over. `None` has no limit.
+    /// How a job ended is told once.
+    ///
+    /// # Errors
+    /// There is no such job, or its end was told before; or that of the job.
     pub fn await_job(&self, number: u64, longest: Option<Duration>) -> Result<Code, Fault> {
         let until = longest.map(|it| Instant::now() + it);
         let mut queue = self.queue();
-        if number == 0 || number > queue.last() {
-            return Err(Fault::invalid(format!(
-                "work {number} was not started by this communicator"
-            )));
-        }
         loop {
-            if let Some(ended) = queue.ended(number) {
+            if let Some(ended) = queue.ended(number)? {
                 return ended.map(|()| Code::Ok);
             }
             let left = until.map(|it| it.saturating_duration_since(Instant::now()));
@@ -111,6 +110,28 @@ impl Shared {
                 return Ok(Code::Pending);
             }
             queue = self.sleep(queue, left);
+        }
+    }
+
+    /// Waits until one of the jobs is done, and returns its place in the list with how it ended.
+    /// Zeros in the list are no jobs.
+    ///
+    /// # Errors
+    /// There is no job in the list, or as [`Self::await_job`].
+    pub fn await_any(&self, numbers: &[u64]) -> Result<(usize, Result<(), Fault>), Fault> {
+        if numbers.iter().all(|it| *it == 0) {
+            return Err(Fault::invalid(
+                "a wait for any work without a work: the list is empty or has only zeros",
+            ));
+        }
+        let mut queue = self.queue();
+        loop {
+            for (at, number) in numbers.iter().enumerate().filter(|(_, it)| **it != 0) {
+                if let Some(ended) = queue.ended(*number)? {
+                    return Ok((at, ended));
+                }
+            }
+            queue = self.sleep(queue, None);
         }
     }
 
@@ -164,12 +185,12 @@ impl Shared {
                         End::To(peer) => {
                             // SAFETY: the caller lends the memory until the transfer is done.
                             let memory = unsafe { std::slice::from_raw_parts(memory, bytes) };
-                            group.send::<u8>(memory, peer)?;
+                            group.send_tagged::<u8>(memory, peer, transfer.tag)?;
                         }
                         End::From(peer) => {
                             // SAFETY: as above, and for it alone.
                             let memory = unsafe { std::slice::from_raw_parts_mut(memory, bytes) };
-                            group.receive::<u8>(memory, peer)?;
+                            group.receive_tagged::<u8>(memory, peer, transfer.tag)?;
                             transfer.tell_source(peer);
                         }
                         End::FromAny => {

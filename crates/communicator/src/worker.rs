@@ -310,7 +310,8 @@ impl Open {
             false => Memory::at(null(), 0, memory, bytes),
         };
         self.last += 1;
-        let (number, end, longest) = (self.last, transfer.end, part.longest);
+        let (number, longest) = (self.last, part.longest);
+        let end = (transfer.end, transfer.tag);
         let group = &mut self.group;
         match first {
             true => communicator.add_transfer_first(group, number, end, memory, longest)?,
@@ -363,9 +364,11 @@ impl Open {
     /// Copies between a send to the own rank and its receive, once both are there.
     fn add_own(&mut self, lonely: Lonely) -> Result<(), Fault> {
         let Lonely { job, transfer, .. } = lonely;
-        let first = self.own.front();
-        let matches = first.is_some_and(|it| it.transfer.sends() != transfer.sends());
-        let Some(other) = matches.then(|| self.own.pop_front()).flatten() else {
+        let is_other = |it: &Lonely| {
+            it.transfer.tag == transfer.tag && it.transfer.sends() != transfer.sends()
+        };
+        let other = self.own.iter().position(is_other);
+        let Some(other) = other.and_then(|at| self.own.remove(at)) else {
             self.own.push_back(lonely);
             return Ok(());
         };
@@ -411,7 +414,10 @@ impl Open {
                     false => ("receives", "sends nothing"),
                 };
                 let bytes = it.transfer.bytes;
-                let text = format!("a rank {does} {bytes} bytes to or from itself, and {lacks}");
+                let tag = it.transfer.tag;
+                let text = format!(
+                    "a rank {does} {bytes} bytes to or from itself with tag {tag}, and {lacks}"
+                );
                 given_up.push((it.job, Fault::new(Code::Timeout, text)));
             }
             stays

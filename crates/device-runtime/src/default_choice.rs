@@ -126,6 +126,7 @@ mod tests {
             reduction: Reduction::Sum,
             root: 0,
             to: 0,
+            tag: 0,
             in_place: false,
             count: bytes / 4,
             choice: None,

@@ -58,6 +58,7 @@ impl<B: Backend> Communicator<B> {
             reduction: Reduction::Sum,
             root: 0,
             to: 0,
+            tag: 0,
             in_place: false,
             count: count as u64,
             choice: self.choice,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use program::Collective;
+use program::{BoundProgram, Collective};
 
 use crate::backend::{Backend, CommunicatorShape};
 use crate::background::Home;
@@ -218,5 +218,21 @@ impl<B: Backend> Communicator<B> {
         }
         let ranks = self.ranks;
         Err(Error::NoSuchRank { rank, ranks })
+    }
+
+    /// # Errors
+    /// The tag is too large.
+    pub(crate) fn expect_tag(&self, tag: u32) -> Result<(), Error> {
+        if tag <= BoundProgram::MOST_TAG {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            collective: Collective::SendRecv,
+            ranks: self.ranks,
+            why: format!(
+                "tag {tag} is too large, expected at most {}",
+                BoundProgram::MOST_TAG
+            ),
+        })
     }
 }

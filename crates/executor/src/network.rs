@@ -29,7 +29,7 @@ pub struct Route {
     /// The channel.
     pub channel: u16,
     /// Its number among those between the same ranks in one channel.
-    pub port: u8,
+    pub port: u32,
     /// The protocol of the FIFO.
     pub protocol: Protocol,
 }

@@ -16,8 +16,8 @@ use crate::error::{Error, Waiting};
 use crate::memory::Memory;
 use crate::request::Request;
 
-/// What has begun or waits for its turn. Transfers between the same two ranks, in one direction,
-/// run one after the other, and so do collectives.
+/// What has begun or waits for its turn. Transfers between the same two ranks, in one direction and
+/// with the same tag, run one after the other, and so do collectives.
 #[derive(Debug)]
 pub struct OpenGroup<'a> {
     pub(crate) entries: Vec<Entry<'a>>,
@@ -83,7 +83,8 @@ pub(crate) struct Entry<'a> {
 /// What runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    Transfer(End),
+    /// With its tag.
+    Transfer(End, u32),
     Collective(Request),
 }
 
@@ -101,9 +102,10 @@ pub(crate) enum State {
 impl Entry<'_> {
     /// The request of a transfer with that rank, as both ends see it.
     pub fn transfer(&self, own: u32, peer: u32) -> Request {
-        let (root, to) = match self.call {
-            Call::Transfer(End::To(_)) => (own, peer),
-            _ => (peer, own),
+        let (root, to, tag) = match self.call {
+            Call::Transfer(End::To(_), tag) => (own, peer, tag),
+            Call::Transfer(_, tag) => (peer, own, tag),
+            Call::Collective(_) => (peer, own, 0),
         };
         Request {
             collective: Collective::SendRecv,
@@ -111,6 +113,7 @@ impl Entry<'_> {
             reduction: Reduction::Sum,
             root,
             to,
+            tag,
             in_place: false,
             count: self.transferred(),
             choice: None,
@@ -125,7 +128,7 @@ impl Entry<'_> {
     /// Bytes of a transfer.
     const fn transferred(&self) -> u64 {
         match self.call {
-            Call::Transfer(End::To(_)) => self.memory.input_bytes() as u64,
+            Call::Transfer(End::To(_), _) => self.memory.input_bytes() as u64,
             _ => self.memory.output_bytes() as u64,
         }
     }
@@ -133,7 +136,7 @@ impl Entry<'_> {
     /// Bytes that decide who drives the connections between hosts.
     pub fn bytes(&self, ranks: u32) -> u64 {
         match &self.call {
-            Call::Transfer(_) => self.transferred(),
+            Call::Transfer(..) => self.transferred(),
             Call::Collective(request) => request.bytes(ranks),
         }
     }
@@ -176,22 +179,25 @@ impl<'a> OpenGroup<'a> {
         let earlier = self.entries[..at].iter().map(|it| it.call);
         match self.entries[at].call {
             Call::Collective(_) => !earlier.into_iter().any(|it| it.is_collective()),
-            Call::Transfer(end) => {
+            Call::Transfer(end, tag) => {
                 let receives = !matches!(end, End::To(_));
-                let first = |it: Call| it == Call::Transfer(End::FromAny) && receives;
+                let first = |it: Call| it == Call::Transfer(End::FromAny, tag) && receives;
                 !earlier
                     .into_iter()
-                    .any(|it| it == Call::Transfer(end) || first(it))
+                    .any(|it| it == Call::Transfer(end, tag) || first(it))
             }
         }
     }
 
     /// The ranks from which the transfer at this place may receive: those from which no earlier one
-    /// does.
+    /// with its tag does.
     pub(crate) fn sources(&self, at: usize, own: u32, ranks: u32) -> Vec<u32> {
         let earlier = &self.entries[..at];
+        let Call::Transfer(_, tag) = self.entries[at].call else {
+            return Vec::new();
+        };
         let is_free = |rank: &u32| {
-            let from = Call::Transfer(End::From(*rank));
+            let from = Call::Transfer(End::From(*rank), tag);
             *rank != own && earlier.iter().all(|it| it.call != from)
         };
         (0..ranks).filter(is_free).collect()
@@ -206,21 +212,21 @@ impl Call {
 }
 
 impl<B: Backend> Communicator<B> {
-    /// Adds a transfer of bytes with another rank. [`Self::advance`] returns its number. `longest`
-    /// is its longest wait for another rank.
+    /// Adds a transfer of bytes with another rank, which gives the same tag. [`Self::advance`]
+    /// returns its number. `longest` is its longest wait for another rank.
     ///
     /// # Errors
-    /// There is no such rank, or it is this one.
+    /// There is no such rank or tag, or the rank is this one.
     pub fn add_transfer<'a>(
         &self,
         group: &mut OpenGroup<'a>,
         number: u64,
-        end: End,
+        (end, tag): (End, u32),
         memory: Memory<'a>,
         longest: Duration,
     ) -> Result<(), Error> {
         let at = group.entries.len();
-        self.add_transfer_at(at, group, (number, end), memory, longest)
+        self.add_transfer_at(at, group, (number, end, tag), memory, longest)
     }
 
     /// Adds a transfer before all others that have not begun.
@@ -231,22 +237,23 @@ impl<B: Backend> Communicator<B> {
         &self,
         group: &mut OpenGroup<'a>,
         number: u64,
-        end: End,
+        (end, tag): (End, u32),
         memory: Memory<'a>,
         longest: Duration,
     ) -> Result<(), Error> {
-        self.add_transfer_at(0, group, (number, end), memory, longest)
+        self.add_transfer_at(0, group, (number, end, tag), memory, longest)
     }
 
     fn add_transfer_at<'a>(
         &self,
         at: usize,
         group: &mut OpenGroup<'a>,
-        (number, end): (u64, End),
+        (number, end, tag): (u64, End, u32),
         memory: Memory<'a>,
         longest: Duration,
     ) -> Result<(), Error> {
         let (own, ranks) = (self.rank, self.ranks);
+        self.expect_tag(tag)?;
         match end {
             End::To(peer) | End::From(peer) => {
                 self.expect_rank(peer)?;
@@ -269,7 +276,7 @@ impl<B: Backend> Communicator<B> {
                 }
             }
         }
-        group.insert(at, number, Call::Transfer(end), memory, longest);
+        group.insert(at, number, Call::Transfer(end, tag), memory, longest);
         Ok(())
     }
 

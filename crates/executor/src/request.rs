@@ -18,6 +18,9 @@ pub struct Request {
     pub root: u32,
     /// The receiver of a transfer; 0 otherwise.
     pub to: u32,
+    /// The tag of a transfer: transfers between two ranks match in order within a tag. 0 for
+    /// collectives, at most [`BoundProgram::MOST_TAG`](program::BoundProgram::MOST_TAG).
+    pub tag: u32,
     /// Whether input and output are in one buffer.
     pub in_place: bool,
     /// Elements of one block: the message, or each rank's part if the collective gathers or

@@ -71,6 +71,7 @@ pub fn run(bytes: &[u8]) -> Reached {
             reduction: one(&mut choices, &Reduction::ALL),
             root: 0,
             to: 0,
+            tag: 0,
             in_place: flag(&mut choices),
             count: one(&mut choices, &COUNTS),
             choice: None,

@@ -29,7 +29,7 @@ pub mod regroup;
 pub mod tcp;
 
 pub use host::Host;
-pub use hosts::{Hosts, Options, loopback_id};
+pub use hosts::{Hosts, MOST_RANKS, Options, loopback_id};
 pub use net_plugin::Wanted as WantedPlugin;
 pub use plugin::agree::Loaded;
 pub use ports::{Arriving, Leaving, Ports};

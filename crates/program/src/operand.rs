@@ -21,8 +21,9 @@ pub struct ConnectionEnd {
     pub peer: u32,
     /// The channel.
     pub channel: u16,
-    /// Distinguishes the connections of several lanes of one channel with the same peer.
-    pub port: u8,
+    /// Distinguishes the connections of several lanes of one channel with the same peer, and those
+    /// of transfers with different tags.
+    pub port: u32,
 }
 
 /// A source or a destination of a step.

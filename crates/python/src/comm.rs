@@ -22,9 +22,15 @@ use crate::work::Work;
 /// A collective as numbers: collective, input, output, count, element, operation, root.
 type Numbers = (usize, usize, usize, usize, usize, usize, u32);
 
-/// A transfer as numbers: address, bytes, the other rank, whether this rank sends. Without a rank
-/// it receives from any.
-type TransferNumbers = (usize, usize, Option<u32>, bool);
+/// A transfer as numbers: address, bytes, the other rank, whether this rank sends, and the tag,
+/// which is 0 if it is missing. Without a rank it receives from any.
+#[derive(FromPyObject)]
+enum TransferNumbers {
+    /// With a tag.
+    Tagged(usize, usize, Option<u32>, bool, i64),
+    /// Without.
+    Untagged(usize, usize, Option<u32>, bool),
+}
 
 /// Most kinds of collectives that are remembered as connected.
 const MOST_SEEN: usize = 4096;
@@ -55,6 +61,14 @@ pub fn unique_id(interfaces: Option<String>) -> PyResult<String> {
     };
     let id = options.new_id().map_err(exception)?;
     Ok(id.to_string())
+}
+
+/// Frees an id with which this process does not join.
+#[pyfunction]
+pub fn free_unique_id(id: &str) -> PyResult<()> {
+    let id = id.parse::<UniqueId>();
+    let id = id.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    communicator::free_id(&id).map(|_| ()).map_err(exception)
 }
 
 /// Says where the next call of this thread is, for errors in debug mode.
@@ -146,10 +160,20 @@ fn number<'a, T>(of: &'a [T], given: usize, what: &str) -> Result<&'a T, Fault> 
 }
 
 /// The transfer of these numbers, which stores its source there.
-fn transfer(
-    (address, bytes, peer, sends): TransferNumbers,
-    source: &AtomicU32,
-) -> PyResult<Transfer> {
+fn transfer(numbers: TransferNumbers, source: &AtomicU32) -> PyResult<Transfer> {
+    let (address, bytes, peer, sends, tag) = match numbers {
+        TransferNumbers::Tagged(address, bytes, peer, sends, tag) => {
+            (address, bytes, peer, sends, tag)
+        }
+        TransferNumbers::Untagged(address, bytes, peer, sends) => (address, bytes, peer, sends, 0),
+    };
+    let given = u32::try_from(tag).ok();
+    let tag = given
+        .filter(|it| *it <= Transfer::MOST_TAG)
+        .ok_or_else(|| {
+            let most = Transfer::MOST_TAG;
+            PyValueError::new_err(format!("there is no tag {tag}, expected 0 to {most}"))
+        })?;
     let end = match (peer, sends) {
         (Some(peer), true) => End::To(peer),
         (Some(peer), false) => End::From(peer),
@@ -164,6 +188,7 @@ fn transfer(
         memory: std::ptr::with_exposed_provenance_mut(address),
         bytes,
         end,
+        tag,
         source: source.as_ptr(),
     })
 }

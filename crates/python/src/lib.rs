@@ -28,6 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OPERATIONS", comm::operations())?;
     module.add("COLLECTIVES", comm::collectives())?;
     module.add_function(wrap_pyfunction!(comm::unique_id, module)?)?;
+    module.add_function(wrap_pyfunction!(comm::free_unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(comm::call_site, module)?)?;
     module.add_function(wrap_pyfunction!(plan::answer, module)?)?;
     module.add_function(wrap_pyfunction!(plan::read, module)?)

@@ -11,7 +11,8 @@ use crate::signals;
 /// How work ended. One thread at a time asks the communicator, which says each error once.
 pub struct Outcome {
     comm: Weak<Held>,
-    numbers: Vec<u64>,
+    /// Those whose ends are not known, and the error of the others.
+    asked: Mutex<(Vec<u64>, Result<(), Fault>)>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -31,7 +32,7 @@ impl Outcome {
     pub fn new(comm: &Arc<Held>, numbers: Vec<u64>) -> Self {
         Self {
             comm: Arc::downgrade(comm),
-            numbers,
+            asked: Mutex::new((numbers, Ok(()))),
             state: Mutex::new(State::Open),
             changed: Condvar::new(),
         }
@@ -74,14 +75,16 @@ impl Outcome {
             // Closing waits for everything that was started.
             return Some(Ok(()));
         };
-        let mut done = Ok(());
-        for number in self.numbers.iter().rev() {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let (numbers, done) = &mut *asked;
+        while let Some(number) = numbers.last() {
             match comm.shared.await_job(*number, left()) {
                 Ok(Code::Pending) => return None,
                 Ok(_) => {}
-                Err(fault) => done = Err(fault),
+                Err(fault) => *done = Err(fault),
             }
+            numbers.pop();
         }
-        Some(done)
+        Some(done.clone())
     }
 }

@@ -129,7 +129,7 @@ struct Builder<'a> {
     alike: FxHashMap<(u32, u16), Option<Vec<Draft>>>,
     /// FIFOs and signals whose other end is not known yet: by sender, receiver, channel, port and
     /// whether it is a signal.
-    joined: FxHashMap<(u32, u32, u16, u8, bool), u32>,
+    joined: FxHashMap<(u32, u32, u16, u32, bool), u32>,
 }
 
 impl Builder<'_> {

@@ -596,6 +596,9 @@ static void unneeded(void) {
     CHECK(topo_comm_destroy(comm));
 }
 
+#include "tags.h"
+#include "misuse.h"
+
 /* Transfers whose other ends do not exist end with the time, also beside each other. */
 static void lonely(void) {
     topo_comm *comm = join(0);
@@ -632,7 +635,9 @@ int main(int count, char **arguments) {
                  {"unequal", unequal},     {"several", several},
                  {"timeouts", timeouts},   {"unordered", unordered},
                  {"anyone", anyone},           {"lonely", lonely},
-                 {"beside", beside},           {"unneeded", unneeded}};
+                 {"beside", beside},           {"unneeded", unneeded},
+                 {"tags", tags},               {"many_tags", many_tags},
+                 {"misuse", misuse}};
     EXPECT(count == 3);
     ranks = (uint32_t)atoi(arguments[2]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -2,12 +2,11 @@
 
 use std::net::SocketAddr;
 
+pub use net::MOST_RANKS;
+
 use crate::numbers::within;
 
 use clap::{Args, ValueEnum};
-
-/// Most ranks of a job that others start.
-pub const MOST_RANKS: u32 = 65_536;
 
 /// Who starts the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -78,7 +78,7 @@ struct End {
     /// The channel.
     channel: u16,
     /// Distinguishes connections to the same rank on a channel.
-    port: u8,
+    port: u32,
 }
 
 /// Where data is.

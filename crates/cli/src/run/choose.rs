@@ -65,6 +65,7 @@ pub fn check(spec: &Spec) -> Result<()> {
         reduction: spec.reduction()?,
         root: spec.root,
         to: 0,
+        tag: 0,
         in_place: false,
         count: 1,
         choice: None,

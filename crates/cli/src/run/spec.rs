@@ -216,6 +216,7 @@ pub fn request<T: Sample>(check: &Check) -> Request {
         reduction: check.reduction,
         root: check.root,
         to: 0,
+        tag: 0,
         in_place: false,
         count: check.count as u64,
         choice: None,

@@ -74,6 +74,7 @@ fn virtual_memory_of_the_caller() {
         reduction: Reduction::Sum,
         root: 0,
         to: 0,
+        tag: 0,
         in_place: true,
         count: COUNT as u64,
         choice: Some(Choice {

@@ -20,6 +20,12 @@ pub struct Wiring {
     pub notifies: Vec<usize>,
 }
 
+/// Most connections of transfers with tags: each keeps its memory, and a descriptor or a socket.
+const MOST_TAGGED: usize = 1024;
+
+/// Most memory of their slots, bytes.
+const MOST_TAGGED_BYTES: u64 = 1 << 30;
+
 /// The ends of a program's connections, as in [`Wiring`].
 struct ProgramEnds {
     receives: Vec<End>,
@@ -51,6 +57,7 @@ impl Connections {
         bound: &BoundProgram,
     ) -> Result<Wiring, Error> {
         let ends = self.ends_of(protocol, slot_bytes, bound);
+        self.expect_room(&ends)?;
         self.make_all_incoming(bootstrap, &ends)?;
         let offers = self.offers_of(&ends);
         bootstrap.prefetch(&offers);
@@ -86,6 +93,7 @@ impl Connections {
         bound: &BoundProgram,
     ) -> Result<bool, Error> {
         let ends = self.ends_of(protocol, slot_bytes, bound);
+        self.expect_room(&ends)?;
         self.make_all_incoming(bootstrap, &ends)?;
         let mut all = true;
         // All are asked for at once.
@@ -122,6 +130,37 @@ impl Connections {
             waits: signals(&bound.waits, true),
             notifies: signals(&bound.notifies, false),
         }
+    }
+
+    /// # Errors
+    /// There would be too many connections of tags.
+    fn expect_room(&self, ends: &ProgramEnds) -> Result<(), Error> {
+        let is_new = |end: &&End| end.connection.is_tagged() && !self.known.contains_key(end);
+        let new = ends.incoming().chain(ends.outgoing()).filter(is_new);
+        let new: Vec<&End> = new.collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let tagged = self.known.keys().filter(|end| end.connection.is_tagged());
+        let (mut count, mut bytes) = (0, 0);
+        for end in tagged.chain(new) {
+            count += 1;
+            if let Kind::Slots(_, slot_bytes) = end.kind {
+                bytes += shared_memory::fifo::SLOTS * u64::from(slot_bytes);
+            }
+        }
+        if count <= MOST_TAGGED && bytes <= MOST_TAGGED_BYTES {
+            return Ok(());
+        }
+        Err(Error::Bootstrap {
+            rank: self.rank,
+            why: format!(
+                "transfers with tags need {count} connections of {} MiB, expected at most {MOST_TAGGED} of {} \
+                 MiB together: each tag, pair of ranks and class of lengths has its own; use fewer tags again and again",
+                bytes >> 20,
+                MOST_TAGGED_BYTES >> 20
+            ),
+        })
     }
 
     /// Makes the receiving ends that are new.

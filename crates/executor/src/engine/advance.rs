@@ -101,11 +101,11 @@ impl<B: Backend> Engine<B> {
             }
             let entry = &group.entries[at];
             let begins = match entry.call {
-                Call::Transfer(End::To(peer) | End::From(peer)) => {
+                Call::Transfer(End::To(peer) | End::From(peer), _) => {
                     let request = entry.transfer(own, peer);
                     self.begin(group, at, &request)?
                 }
-                Call::Transfer(End::FromAny) => {
+                Call::Transfer(End::FromAny, _) => {
                     self.listen(group, at)?;
                     true
                 }
@@ -125,8 +125,8 @@ impl<B: Backend> Engine<B> {
         let own = &self.own.bootstrap;
         let (rank, ranks) = (own.rank(), own.ranks());
         let sources = match entry.call {
-            Call::Transfer(End::From(peer)) => peer..peer + 1,
-            Call::Transfer(End::FromAny) => 0..ranks,
+            Call::Transfer(End::From(peer), _) => peer..peer + 1,
+            Call::Transfer(End::FromAny, _) => 0..ranks,
             _ => return Ok(()),
         };
         for peer in sources.filter(|it| *it != rank) {
@@ -204,7 +204,9 @@ impl<B: Backend> Engine<B> {
             if let Some((peer, place)) = come.min_by_key(|(peer, _)| turn(*peer)).copied() {
                 group.preferred = (peer + 1) % ranks;
                 group.since = Instant::now();
-                entry.call = Call::Transfer(End::From(peer));
+                if let Call::Transfer(end, _) = &mut entry.call {
+                    *end = End::From(peer);
+                }
                 self.run_from_start(entry, place);
             }
         }
@@ -301,8 +303,8 @@ impl<B: Backend> Engine<B> {
             if ended {
                 prepared.note_run(&self.own.waiter);
                 let peer = match entry.call {
-                    Call::Transfer(End::To(peer) | End::From(peer)) => Some(peer),
-                    Call::Transfer(End::FromAny) | Call::Collective(_) => None,
+                    Call::Transfer(End::To(peer) | End::From(peer), _) => Some(peer),
+                    Call::Transfer(End::FromAny, _) | Call::Collective(_) => None,
                 };
                 let number = entry.number;
                 done.push(Ended { number, peer });
@@ -331,7 +333,7 @@ impl<B: Backend> Engine<B> {
         for at in next {
             let entry = &group.entries[at];
             let (collective, waiting) = match entry.call {
-                Call::Transfer(end) => (Collective::SendRecv, end.waiting()),
+                Call::Transfer(end, _) => (Collective::SendRecv, end.waiting()),
                 Call::Collective(request) => (request.collective, Waiting::Others),
             };
             let waiting = group.unmet.filter(|_| entry.has_begun()).unwrap_or(waiting);

@@ -101,8 +101,8 @@ pub(crate) struct Engine<B: Backend> {
     failure: Option<Failure>,
 }
 
-/// A transfer of a group: the index of its program, sender and receiver, and its memory.
-type Grouped<'a> = (usize, (u32, u32), Memory<'a>);
+/// A transfer of a group: the index of its program; its sender, receiver and tag; its memory.
+type Grouped<'a> = (usize, (u32, u32, u32), Memory<'a>);
 
 impl<B: Backend> Engine<B> {
     pub fn new(own: Parts<B>) -> Self {
@@ -296,9 +296,9 @@ impl<B: Backend> Engine<B> {
         for request in receives.iter().chain(&sends) {
             self.find(request)?;
         }
-        // Transfers between the same ranks share FIFOs, so they keep their order: the first of each
-        // pair of ranks run together, then the second of each, and so on. Both ends count alike, so
-        // neither waits for a transfer that the other runs later.
+        // Transfers between the same ranks with the same tag share FIFOs, so they keep their order:
+        // the first of each pair and tag run together, then the second of each, and so on. Both
+        // ends count alike, so neither waits for a transfer that the other runs later.
         let ranks = self.own.bootstrap.ranks();
         let bytes = transfers.iter().map(|(request, _)| request.bytes(ranks));
         let bytes = bytes.sum();
@@ -307,7 +307,7 @@ impl<B: Backend> Engine<B> {
         self.keeps = true;
         for (request, memory) in transfers {
             let place = self.find(&request)?;
-            let pair = (request.root, request.to);
+            let pair = (request.root, request.to, request.tag);
             let round = rounds
                 .iter()
                 .position(|round| round.iter().all(|(_, other, _)| *other != pair));
@@ -319,7 +319,7 @@ impl<B: Backend> Engine<B> {
         }
         self.keeps = false;
         for mut round in rounds {
-            // Each pair of ranks has its own program, so no index occurs twice.
+            // Each pair and tag has its own program, so no index occurs twice.
             round.sort_by_key(|(place, ..)| *place);
             let mut parts = Vec::with_capacity(round.len());
             let mut programs = self.prepared.iter_mut().enumerate();
@@ -409,7 +409,7 @@ impl<B: Backend> Engine<B> {
             slot_bytes: own.backend.slot_bytes().of(choice.protocol),
             piece_bytes: choice.piece_bytes,
         };
-        let bound = programs.bind(rank, &message)?;
+        let bound = programs.bind(rank, &message)?.with_tag(request.tag);
         let replaced = match bound.without_multicast(rank, ranks) {
             Cow::Owned(replaced) if !own.backend.multicasts() => Some(replaced),
             _ => None,

@@ -22,7 +22,7 @@ pub struct Connection {
     /// The receiver.
     pub to: u32,
     channel: u16,
-    port: u8,
+    port: u32,
     /// What it carries.
     pub carries: Carries,
 }

@@ -191,6 +191,7 @@ fn addresses_and_times() {
                     reduction: Reduction::Sum,
                     root: 0,
                     to: 0,
+                    tag: 0,
                     in_place: false,
                     count: 1000,
                     choice: None,

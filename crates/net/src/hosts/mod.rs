@@ -34,7 +34,7 @@ use crate::tcp::{self, TcpNic};
 
 use crowd::{most_crowded, sharing};
 use met::Met;
-pub use options::{Options, loopback_id};
+pub use options::{MOST_RANKS, Options, loopback_id};
 
 /// The bootstrap of a rank among ranks of several hosts.
 pub struct Hosts {
@@ -180,6 +180,10 @@ impl Hosts {
         } = options;
         if width == 0 || !rank.is_multiple_of(width) || !ranks.is_multiple_of(width) {
             return Err(no_ranks(rank));
+        }
+        if ranks > MOST_RANKS {
+            let why = format!("{ranks} ranks are too many, expected at most {MOST_RANKS}");
+            return Err(Error::Bootstrap { rank, why });
         }
         let system = |error: std::io::Error| of_system(rank, &error);
         let all = interface::list().map_err(system)?;

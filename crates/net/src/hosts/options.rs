@@ -13,6 +13,9 @@ use net_plugin::Wanted as WantedPlugin;
 use crate::host::Host;
 use crate::ports::Ports;
 
+/// Most ranks of a communicator whose ranks are processes.
+pub const MOST_RANKS: u32 = 65_536;
+
 /// How a rank joins.
 #[derive(Debug)]
 pub struct Options {

@@ -18,7 +18,7 @@ pub struct Hello {
     from: u32,
     to: u32,
     channel: u16,
-    port: u8,
+    port: u32,
     protocol: u8,
     /// The number of the socket.
     pub socket: u16,

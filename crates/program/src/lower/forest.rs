@@ -61,7 +61,7 @@ impl TreeMember<'_> {
             peer,
             channel: self.place.channel,
             // At most three times the slots, which are at most the most lanes.
-            port: (PORTS * self.slot + port) as u8,
+            port: (PORTS * self.slot + port) as u32,
         })
     }
 

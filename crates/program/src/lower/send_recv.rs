@@ -3,8 +3,8 @@
 use super::write::{copy, notify, wait};
 use super::{LowerError, agree};
 use crate::{
-    BufferKind, Channels, Collective, ConnectionEnd, Lane, Operand, Pieces, Program, Schedule,
-    Transfer,
+    BoundProgram, BufferKind, Channels, Collective, ConnectionEnd, Lane, Operand, Pieces, Program,
+    Schedule, Transfer,
 };
 
 /// A transfer. In a group of transfers, lanes that share a connection must run one after the other.
@@ -24,8 +24,39 @@ pub struct SendRecv<'a> {
     pub in_place: bool,
 }
 
-/// The port of transfers. No collective uses it, so that transfers run beside collectives.
-const PORT: u8 = u8::MAX;
+/// The port of transfers with tag 0; other tags have the ports after it. No collective uses these,
+/// so that transfers run beside collectives.
+const TRANSFER_PORT: u32 = u8::MAX as u32;
+
+impl ConnectionEnd {
+    /// Whether only transfers with a tag other than 0 use it.
+    pub const fn is_tagged(&self) -> bool {
+        self.port > TRANSFER_PORT
+    }
+}
+
+impl BoundProgram {
+    /// The most that a tag can be.
+    pub const MOST_TAG: u32 = i32::MAX as u32;
+
+    /// The same transfer over the connections of a tag, at most [`Self::MOST_TAG`].
+    #[must_use]
+    pub fn with_tag(mut self, tag: u32) -> Self {
+        let Self {
+            receives,
+            sends,
+            waits,
+            notifies,
+            ..
+        } = &mut self;
+        for ends in [receives, sends, waits, notifies] {
+            for end in ends {
+                end.port = end.port.saturating_add(tag);
+            }
+        }
+        self
+    }
+}
 
 /// Writes the programs of the sender and of the receiver; a single one if these are the same rank.
 ///
@@ -93,7 +124,7 @@ fn lane(request: &SendRecv<'_>, rank: u32, share: u16, channel: u16) -> Option<L
     let connection = ConnectionEnd {
         peer,
         channel,
-        port: PORT,
+        port: TRANSFER_PORT,
     };
     let mut lane = Lane {
         channel: share,

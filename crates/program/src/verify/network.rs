@@ -10,7 +10,7 @@ pub struct DirectedConnection {
     pub from: u32,
     pub to: u32,
     pub channel: u16,
-    pub port: u8,
+    pub port: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

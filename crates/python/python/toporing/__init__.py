@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from toporing import _native
-from toporing._native import CommError, CommTimeoutError, unique_id
+from toporing._native import CommError, CommTimeoutError, free_unique_id, unique_id
 from toporing.comm import Communicator
 from toporing.planning import (
     Attempt,
@@ -53,5 +53,6 @@ __all__ = [
     "machines",
     "nccl_versions",
     "plan",
+    "free_unique_id",
     "unique_id",
 ]

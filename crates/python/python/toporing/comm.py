@@ -110,29 +110,33 @@ class Communicator:
             raise ValueError(f"all_to_all: {total} bytes are no multiple of {self.ranks} ranks")
         self._run("AllToAll", source, to, total // self.ranks)
 
-    def send(self, values: Any, to: int) -> None:
-        """Sends values to a rank, which receives as many bytes."""
+    def send(self, values: Any, to: int, *, tag: int = 0) -> None:
+        """Sends values to a rank, which receives as many bytes with the same tag."""
         own = array(values, "u8", written=False)
-        self._comm.transfer([(own.address, own.count * own.width, to, True)])
+        self._comm.transfer([(own.address, own.count * own.width, to, True, tag)])
 
-    def receive(self, values: Any, source: int) -> None:
-        """Receives values from a rank. Messages between two ranks keep their order."""
+    def receive(self, values: Any, source: int, *, tag: int = 0) -> None:
+        """Receives values from a rank. Messages between two ranks keep their order within a tag."""
         own = array(values, "u8", written=True)
-        self._comm.transfer([(own.address, own.count * own.width, source, False)])
+        self._comm.transfer([(own.address, own.count * own.width, source, False, tag)])
 
-    def receive_any(self, values: Any) -> int:
-        """Receives the next message of any other rank, and returns that rank. All messages that
-        may come are as long as `values`, of at least one byte."""
+    def receive_any(self, values: Any, *, tag: int = 0) -> int:
+        """Receives the next message of any other rank with this tag, and returns that rank. All
+        messages that may come are as long as `values`, of at least one byte."""
         own = array(values, "u8", written=True)
-        work = self._comm.start_transfers([(own.address, own.count * own.width, None, False)], own)
+        numbers = (own.address, own.count * own.width, None, False, tag)
+        work = self._comm.start_transfers([numbers], own)
         work.wait()
         return work.source()
 
-    def exchange(self, values: Any, to: int, output: Any, source: int) -> None:
+    def exchange(
+        self, values: Any, to: int, output: Any, source: int, *, tag: int = 0
+    ) -> None:
         """Sends to one rank and receives from another at once, so that no order can deadlock."""
         own, room = array(values, "u8", written=False), array(output, "u8", written=True)
-        sends = (own.address, own.count * own.width, to, True)
-        self._comm.transfer([sends, (room.address, room.count * room.width, source, False)])
+        sends = (own.address, own.count * own.width, to, True, tag)
+        receives = (room.address, room.count * room.width, source, False, tag)
+        self._comm.transfer([sends, receives])
 
     def barrier(self) -> None:
         """Waits until all ranks are here."""

@@ -207,6 +207,7 @@ impl Timed<'_> {
             reduction: Reduction::Sum,
             root: 0,
             to: 0,
+            tag: 0,
             in_place: false,
             count,
             choice: None,
