@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         trials.push(with_python("arrays", &["arrays.py"], ranks));
         for program in [
             &["collectives.py"][..],
+            &["calls.py"],
             &["training.py", "ddp"],
             &["training.py", "fsdp"],
         ] {

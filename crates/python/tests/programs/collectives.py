@@ -452,7 +452,7 @@ def barriers():
 @case
 def wrong_arguments():
     for call in (lambda: dist.all_reduce(torch.ones(2, dtype=torch.complex64), Op.MAX),
-                 lambda: dist.all_reduce(torch.ones(2).to_sparse()),
+                 lambda: dist.broadcast(torch.ones(2).to_sparse(), 0),
                  lambda: dist.all_gather_into_tensor(torch.empty(3), torch.empty(2)),
                  lambda: dist.all_to_all_single(torch.empty(4), torch.empty(4), [9, 9], [2, 2])):
         try:

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _Backend
 
 from toporing.torch.backend import Operations
+from toporing.torch.halves import install
 
 #: Most calls of a process group that are held until somebody waits for them.
 _MOST_HELD = 4096
@@ -31,7 +32,20 @@ class TopoBackend(Operations, _Backend):
         self, store: dist.Store, rank: int, size: int, timeout: timedelta | None = None
     ) -> None:
         _Backend.__init__(self, rank, size)
+        self._timeout = timedelta(minutes=10) if timeout is None else timeout
         self._open(store, rank, size, timeout)
+
+    @property
+    def options(self) -> Any:
+        """The options that a part of the group gets."""
+        return _Backend.Options("topo", self._timeout)
+
+    def split(self, store: dist.Store, ranks: list[int], opts: Any) -> TopoBackend:
+        """The backend of a part of the group. Only its members call."""
+        timeout = getattr(opts, "_timeout", None) or self._timeout
+        name = "topo/split/" + "-".join(map(str, ranks))
+        part = dist.PrefixStore(name, store)
+        return TopoBackend(part, ranks.index(self._rank), len(ranks), timeout)
 
 
 class TopoProcessGroup(Operations, dist.ProcessGroup):
@@ -100,31 +114,12 @@ def _make(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     return kind(store, rank, size, timeout)
 
 
-def _tell_sources() -> None:
-    """Lets torch learn the source of a receive from any rank.
-
-    torch asks the call's C++ half for it, which does not ask the Python half. So a process group
-    asks our backend itself, and returns the Python half. Other backends are not touched.
-    """
-    ask = dist.ProcessGroup.recv_anysource
-
-    def recv_anysource(group: dist.ProcessGroup, tensors: list[Any], tag: int) -> dist.Work:
-        try:
-            backend = group._get_backend(tensors[0].device)
-        except (IndexError, RuntimeError):
-            backend = None
-        if isinstance(backend, TopoBackend):
-            return backend.recv_anysource(tensors, tag)
-        return ask(group, tensors, tag)
-
-    dist.ProcessGroup.recv_anysource = recv_anysource
-
-
 def register() -> None:
     """Registers the backend; importing this module does it."""
     if "TOPO" not in dist.Backend._plugins:
         dist.Backend.register_backend("topo", _make, devices=["cpu"])
-        _tell_sources()
+        if _has_backends_in_python():
+            install(TopoBackend)
 
 
 register()

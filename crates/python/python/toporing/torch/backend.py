@@ -13,8 +13,10 @@ import torch.distributed as dist
 from toporing import _native
 from toporing._settings import settings
 from toporing.torch import tensors as memory
+from toporing.torch.events import is_on, recorded
+from toporing.torch.sparse import sum_of
 from toporing.torch.store import MonitoredBarriers, Store
-from toporing.torch.tensors import BYTES, OPERATIONS, PLAIN_TYPES, SUM, size
+from toporing.torch.tensors import BYTES, OPERATIONS, PLAIN_TYPES, SUM, copy_back, size
 from toporing.torch.work import Done, Started, failed
 
 _COLLECTIVES = {name: number for number, name in enumerate(_native.COLLECTIVES)}
@@ -23,10 +25,17 @@ REDUCE = _COLLECTIVES["Reduce"]
 ALL_GATHER = _COLLECTIVES["AllGather"]
 REDUCE_SCATTER = _COLLECTIVES["ReduceScatter"]
 ALL_REDUCE = _COLLECTIVES["AllReduce"]
-ALL_TO_ALL = _COLLECTIVES["AllToAll"]
 
 _ERRORS = (_native.CommError, ValueError)
 
+
+class _Now:
+    """Options of a call that is done when it returns."""
+
+    asyncOp = False
+
+
+_NOW = _Now()
 
 #: Groups that were not shut down. What wraps a backend may hold its C++ half alone.
 _OPEN: set[Any] = set()
@@ -48,7 +57,7 @@ class Operations(MonitoredBarriers):
                 identity, rank, ranks, timeout=longest, join_timeout=min(longest, 300.0), **chosen
             )
         except _ERRORS as error:
-            raise failed(str(error)) from None
+            raise failed(error) from None
         self._run = self._comm.run
         self._debug = chosen["debug"]
         self._token = torch.zeros(1, dtype=torch.uint8)
@@ -74,7 +83,7 @@ class Operations(MonitoredBarriers):
             for launch in launches:
                 self._run(*launch)
         except _ERRORS as error:
-            raise failed(str(error)) from None
+            raise failed(error) from None
         if after is not None:
             after()
         return Done(result)
@@ -96,7 +105,7 @@ class Operations(MonitoredBarriers):
                 return Started(self._comm.start_group(transfers, keep), result, after)
             self._comm.transfer(transfers)
         except _ERRORS as error:
-            raise failed(str(error)) from None
+            raise failed(error) from None
         if after is not None:
             after()
         return Done(result)
@@ -106,6 +115,8 @@ class Operations(MonitoredBarriers):
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work | None:
         # The calls that everybody makes, at little cost; asking an operation for its kind has much.
         tensor = tensors[0]
+        if tensor.is_sparse:
+            return self._allreduce_sparse(tensors, opts)
         number = PLAIN_TYPES.get(tensor.dtype)
         if (
             number is not None
@@ -114,44 +125,66 @@ class Operations(MonitoredBarriers):
             and tensor.is_cpu
             and tensor.is_contiguous()
             and not self._debug
+            and not is_on()
         ):
             at = tensor.data_ptr()
             try:
                 self._run(ALL_REDUCE, at, at, tensor.numel(), number)
             except _ERRORS as error:
-                raise failed(str(error)) from None
+                raise failed(error) from None
             # torch takes nothing for a call that is done.
             return None
         return self.allreduce_coalesced(tensors, opts)
 
+    @recorded("all_reduce")
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
         launches, copies = [], []
         for tensor in tensors:
             used = memory.contiguous(tensor)
             if used is not tensor:
                 copies.append((tensor, used))
-            operation = memory.operation(opts.reduceOp, tensor.dtype)
-            at = used.data_ptr()
-            element = memory.element(used.dtype)
-            launches.append((ALL_REDUCE, at, at, used.numel(), element, operation, 0))
-        return self._launch(opts, launches, tensors, (tensors, copies), _copy_back(copies))
+            launches.append((ALL_REDUCE, *memory.reduction(used, used, opts.reduceOp), 0))
+        return self._launch(opts, launches, tensors, (tensors, copies), copy_back(copies))
 
+    @recorded("sparse_all_reduce")
+    def _allreduce_sparse(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
+        if opts.reduceOp != SUM:
+            raise NotImplementedError("topo reduces sparse tensors only by SUM")
+        for tensor in tensors:
+            sum_of(tensor, self._gather_now)
+        return Done(tensors)
+
+    def allreduce_sparse(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
+        return self._allreduce_sparse(tensors, opts)
+
+    def _gather_now(self, source: torch.Tensor) -> torch.Tensor:
+        made = torch.empty((self._ranks, *source.shape), dtype=source.dtype)
+        launch = (ALL_GATHER, source.data_ptr(), made.data_ptr(), size(source), BYTES, 0, 0)
+        self._launch(_NOW, [launch], made, (source, made))
+        return made
+
+    @recorded("reduce")
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
         tensor = tensors[0]
         root = opts.rootRank
         used = memory.contiguous(tensor)
         copies = [(tensor, used)] if used is not tensor and root == self._rank else []
-        operation = memory.operation(opts.reduceOp, tensor.dtype)
-        at = used.data_ptr()
-        launch = (REDUCE, at, at, used.numel(), memory.element(used.dtype), operation, root)
-        return self._launch(opts, [launch], tensors, used, _copy_back(copies))
+        launch = (REDUCE, *memory.reduction(used, used, opts.reduceOp), root)
+        return self._launch(opts, [launch], tensors, used, copy_back(copies))
 
+    @recorded("reduce_scatter_tensor", 1)
     def reduce_scatter_single(self, output: Any, source: Any, opts: Any) -> dist.Work:
-        return self.reduce_scatter_single_coalesced([output], [source], opts)
+        return self._reduce_scatter([output], [source], opts)
 
     _reduce_scatter_base = reduce_scatter_single
 
+    @recorded("reduce_scatter_tensor_coalesced", 1)
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
+        return self._reduce_scatter(outputs, inputs, opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _reduce_scatter(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         launches, copies, keep = [], [], []
         for output, source in zip(outputs, inputs):
             if source.numel() != output.numel() * self._ranks or source.dtype != output.dtype:
@@ -163,21 +196,35 @@ class Operations(MonitoredBarriers):
             if made is not output:
                 copies.append((output, made))
             keep.append((used, made))
-            operation = memory.operation(opts.reduceOp, output.dtype)
-            element = memory.element(output.dtype)
-            addresses = (used.data_ptr(), made.data_ptr())
-            launches.append((REDUCE_SCATTER, *addresses, made.numel(), element, operation, 0))
-        return self._launch(opts, launches, outputs, keep, _copy_back(copies))
+            launches.append((REDUCE_SCATTER, *memory.reduction(used, made, opts.reduceOp), 0))
+        return self._launch(opts, launches, outputs, keep, copy_back(copies))
 
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
-
+    @recorded("reduce_scatter", 1)
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         parts, output = inputs[0], outputs[0]
+        if len({part.numel() for part in parts}) > 1:
+            return self._reduce_each(output, parts, opts)
         memory.equal_sizes(parts, output, "reduce_scatter")
-        return self.reduce_scatter_single(output, _joined(parts), opts)
+        return self._reduce_scatter([output], [memory.joined(parts)], opts)
+
+    def _reduce_each(self, output: Any, parts: Any, opts: Any) -> dist.Work:
+        """Reduces part i to rank i. Parts of different sizes are so on all ranks."""
+        memory.equal_sizes([parts[self._rank]], output, "reduce_scatter")
+        # In place: what the others reduce stays as it is, and the result needs memory of its own.
+        used = [memory.contiguous(part) for part in parts]
+        made = memory.room(output)
+        made.view(-1).copy_(used[self._rank].view(-1))
+        used[self._rank] = made
+        launches = [
+            (REDUCE, *memory.reduction(part, part, opts.reduceOp), root)
+            for root, part in enumerate(used)
+        ]
+        copies = [(output, made)] if made is not output else []
+        return self._launch(opts, launches, [output], used, copy_back(copies))
 
     # Copies
 
+    @recorded("broadcast")
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
         tensor = tensors[opts.rootTensor]
         root = opts.rootRank
@@ -185,16 +232,23 @@ class Operations(MonitoredBarriers):
         copies = [(tensor, used)] if used is not tensor and root != self._rank else []
         at = used.data_ptr()
         launch = (BROADCAST, at, at, size(used), BYTES, 0, root)
-        return self._launch(opts, [launch], tensors, used, _copy_back(copies))
+        return self._launch(opts, [launch], tensors, used, copy_back(copies))
 
+    @recorded("all_gather_into_tensor", 1)
     def all_gather_single(self, output: Any, source: Any, opts: Any = None) -> dist.Work:
-        return self.all_gather_single_coalesced([output], [source], opts)
+        return self._all_gather([output], [source], opts)
 
     _allgather_base = all_gather_single
 
+    @recorded("all_gather_into_tensor_coalesced", 1)
     def all_gather_single_coalesced(
         self, outputs: Any, inputs: Any, opts: Any = None
     ) -> dist.Work:
+        return self._all_gather(outputs, inputs, opts)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def _all_gather(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         launches, copies, keep = [], [], []
         for output, source in zip(outputs, inputs):
             if output.numel() != source.numel() * self._ranks or source.dtype != output.dtype:
@@ -207,13 +261,13 @@ class Operations(MonitoredBarriers):
                 copies.append((output, made))
             keep.append((used, made))
             launches.append((ALL_GATHER, used.data_ptr(), made.data_ptr(), size(used), BYTES, 0, 0))
-        return self._launch(opts, launches, outputs, keep, _copy_back(copies))
+        return self._launch(opts, launches, outputs, keep, copy_back(copies))
 
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-
+    @recorded("all_gather", 1)
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         return self._gather_lists(outputs, inputs, opts, outputs)
 
+    @recorded("all_gather", 1)
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         # torch gives a list for each rank here, with a tensor for each input.
         lists = [list(each) for each in zip(*outputs)]
@@ -231,8 +285,9 @@ class Operations(MonitoredBarriers):
                 copies.extend(zip(parts, made))
             keep.append((used, made))
             launches.append((ALL_GATHER, used.data_ptr(), made.data_ptr(), size(used), BYTES, 0, 0))
-        return self._launch(opts, launches, result, (keep, lists), _copy_back(copies))
+        return self._launch(opts, launches, result, (keep, lists), copy_back(copies))
 
+    @recorded("gather", 1)
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         source = memory.contiguous(inputs[0])
         if self._rank != opts.rootRank:
@@ -248,15 +303,16 @@ class Operations(MonitoredBarriers):
             if rank != self._rank
         ]
         copies = [(part, room) for part, room in zip(parts, rooms) if part is not room]
-        return self._move(opts, transfers, outputs, rooms, _copy_back(copies))
+        return self._move(opts, transfers, outputs, rooms, copy_back(copies))
 
+    @recorded("scatter", 1)
     def scatter(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         output = outputs[0]
         if self._rank != opts.rootRank:
             made = memory.room(output)
             transfer = (made.data_ptr(), size(made), opts.rootRank, False)
             copies = [(output, made)] if made is not output else []
-            return self._move(opts, [transfer], outputs, made, _copy_back(copies))
+            return self._move(opts, [transfer], outputs, made, copy_back(copies))
         parts = inputs[0]
         memory.equal_sizes(parts, output, "scatter")
         used = [memory.contiguous(part) for part in parts]
@@ -270,32 +326,25 @@ class Operations(MonitoredBarriers):
 
     # All-to-all
 
+    @recorded("all_to_all", 1)
     def all_to_all_single(
         self, output: Any, source: Any, output_splits: Any, input_splits: Any, opts: Any = None
     ) -> dist.Work:
+        # Always as transfers: other ranks may give splits where this one gives none.
         used, made = memory.contiguous(source), memory.room(output)
         copies = [(output, made)] if made is not output else []
-        if not output_splits and not input_splits:
-            for name, tensor in (("input", used), ("output", made)):
-                if tensor.numel() % self._ranks:
-                    raise ValueError(
-                        f"all_to_all: {tensor.numel()} elements of the {name} are no multiple of "
-                        f"{self._ranks} ranks; give split sizes"
-                    )
-            addresses = (used.data_ptr(), made.data_ptr())
-            launch = (ALL_TO_ALL, *addresses, size(used) // self._ranks, BYTES, 0, 0)
-            return self._launch(opts, [launch], output, (used, made), _copy_back(copies))
-        parts = used.split(_splits(input_splits, used, self._ranks))
-        rooms = made.split(_splits(output_splits, made, self._ranks))
-        return self._exchange(opts, rooms, parts, output, _copy_back(copies))
+        parts = used.split(memory.splits(input_splits, used, self._ranks))
+        rooms = made.split(memory.splits(output_splits, made, self._ranks))
+        return self._exchange(opts, rooms, parts, output, copy_back(copies))
 
     alltoall_base = all_to_all_single
 
+    @recorded("all_to_all", 1)
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         rooms = [memory.room(output) for output in outputs]
         parts = [memory.contiguous(source) for source in inputs]
         copies = [(output, room) for output, room in zip(outputs, rooms) if output is not room]
-        return self._exchange(opts, rooms, parts, outputs, _copy_back(copies))
+        return self._exchange(opts, rooms, parts, outputs, copy_back(copies))
 
     def _exchange(
         self, opts: Any, rooms: Any, parts: Any, result: Any, after: Any
@@ -312,21 +361,28 @@ class Operations(MonitoredBarriers):
 
     # Messages
 
+    @recorded("send")
     def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> dist.Work:
         _check_tag(tag)
-        used = memory.contiguous(tensors[0])
+        used = memory.message(memory.contiguous(tensors[0]))
         return self._message((used.data_ptr(), size(used), to, True), tensors, used)
 
-    def recv(self, tensors: list[torch.Tensor], source: int | None, tag: int) -> dist.Work:
+    @recorded("recv")
+    def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> dist.Work:
+        return self._receive(tensors, source, tag)
+
+    @recorded("recvAnySource")
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> dist.Work:
+        return self._receive(tensors, None, tag)
+
+    def _receive(self, tensors: list[torch.Tensor], source: int | None, tag: int) -> dist.Work:
         _check_tag(tag)
         tensor = tensors[0]
         made = memory.room(tensor)
         copies = [(tensor, made)] if made is not tensor else []
+        made = memory.message(made)
         transfer = (made.data_ptr(), size(made), source, False)
-        return self._message(transfer, tensors, made, _copy_back(copies))
-
-    def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> dist.Work:
-        return self.recv(tensors, None, tag)
+        return self._message(transfer, tensors, made, copy_back(copies))
 
     def _message(
         self,
@@ -341,10 +397,11 @@ class Operations(MonitoredBarriers):
         try:
             return Started(self._comm.start_transfers([transfer], keep), result, after)
         except _ERRORS as error:
-            raise failed(str(error)) from None
+            raise failed(error) from None
 
     # Barriers
 
+    @recorded("barrier", 1)
     def barrier(self, opts: Any = None) -> dist.Work:
         at = self._token.data_ptr()
         launch = (ALL_REDUCE, at, at, 1, BYTES, OPERATIONS[dist.ReduceOp.RedOpType.MAX], 0)
@@ -370,7 +427,7 @@ class Operations(MonitoredBarriers):
         try:
             self._comm.close()
         except _ERRORS as error:
-            raise failed(str(error)) from None
+            raise failed(error) from None
 
     # Facts
 
@@ -389,49 +446,11 @@ class Operations(MonitoredBarriers):
 
     @property
     def supports_splitting(self) -> bool:
-        return False
+        return True
 
     @property
     def supports_coalescing(self) -> bool:
         return False
-
-
-def _copy_back(copies: list[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[], None] | None:
-    """What copies results to tensors that are not contiguous; `None` if there are none."""
-    if not copies:
-        return None
-
-    def copy() -> None:
-        with torch.no_grad():
-            for to, source in copies:
-                to.copy_(source.view(to.shape))
-
-    return copy
-
-
-def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
-    """Tensors as one: without a copy if they follow each other in memory."""
-    if memory.adjacent(parts):
-        first = parts[0]
-        return first.as_strided((len(parts) * first.numel(),), (1,))
-    return torch.cat([memory.contiguous(part).view(-1) for part in parts])
-
-
-def _splits(given: list[int], tensor: torch.Tensor, ranks: int) -> list[int]:
-    """Rows for each rank; none given: equal parts."""
-    if not given:
-        rows = tensor.size(0)
-        if rows % ranks:
-            raise ValueError(
-                f"all_to_all: {rows} rows are no multiple of {ranks} ranks; give split sizes"
-            )
-        return [rows // ranks] * ranks
-    if len(given) != ranks or sum(given) != tensor.size(0):
-        raise ValueError(
-            f"all_to_all: the split sizes {list(given)} do not divide {tensor.size(0)} rows among "
-            f"{ranks} ranks"
-        )
-    return list(given)
 
 
 def _say_place() -> None:

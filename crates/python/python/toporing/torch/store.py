@@ -45,19 +45,25 @@ class MonitoredBarriers:
             self._store.set(f"{prefix}/{self._rank}", "here")
             verdict = self._await_key(f"{prefix}/verdict", timeout * 2)
             if verdict is None:
+                verdict = f"rank 0 did not reach it within {2 * timeout.total_seconds():g} s"
+            if verdict:
+                # Programs look for the words of Gloo in this text and the next ones.
                 raise RuntimeError(
-                    f"rank {self._rank}: rank 0 did not reach the monitored barrier within "
-                    f"{2 * timeout.total_seconds():g} s"
+                    f"Rank {self._rank} successfully reached monitoredBarrier, but received "
+                    f"errors while waiting for send/recv from rank 0: {verdict}"
                 )
         else:
             verdict = self._await_ranks(prefix, timeout, wait_all_ranks)
             self._store.set(f"{prefix}/verdict", verdict)
-        if verdict:
-            raise RuntimeError(verdict)
+            if verdict:
+                raise RuntimeError(verdict)
 
     def _await_ranks(self, prefix: str, timeout: timedelta, all_ranks: bool) -> str:
         """Rank 0 waits for the others; returns what is wrong, or an empty text."""
         missing = []
+        limit = f"{timeout / timedelta(milliseconds=1):g} ms"
+        if timeout <= timedelta(0):
+            return f"Rank 0 timed out in monitoredBarrier after {limit}"
         left = timeout
         for rank in range(1, self._ranks):
             if self._await_key(f"{prefix}/{rank}", left) is None:
@@ -67,11 +73,8 @@ class MonitoredBarriers:
                 left = timedelta(milliseconds=1)
         if not missing:
             return ""
-        who = "rank" if len(missing) == 1 else "ranks"
-        return (
-            f"monitored barrier: {who} {', '.join(missing)} did not reach it within "
-            f"{timeout.total_seconds():g} s"
-        )
+        who = "Rank" if len(missing) == 1 else "Ranks"
+        return f"{who} {', '.join(missing)} failed to pass monitoredBarrier in {limit}"
 
     def _await_key(self, key: str, timeout: timedelta) -> str | None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
@@ -96,6 +96,18 @@ def element(dtype: torch.dtype) -> int:
     return number
 
 
+def reduction(source: torch.Tensor, made: torch.Tensor, by: Any) -> tuple[int, ...]:
+    """Addresses, count, type and operation of a reduction; `made` has the counted elements.
+
+    Complex numbers are pairs of real ones, which only sums and averages may take apart.
+    """
+    if made.dtype.is_complex and by.op in (_KINDS.SUM, _KINDS.AVG):
+        source, made = torch.view_as_real(source), torch.view_as_real(made)
+    number = operation(by, made.dtype)
+    addresses = (source.data_ptr(), made.data_ptr())
+    return (*addresses, made.numel(), element(made.dtype), number)
+
+
 def check(tensor: torch.Tensor) -> None:
     """Refuses tensors whose memory cannot be used."""
     if tensor.device.type != "cpu":
@@ -144,3 +156,46 @@ def equal_sizes(tensors: list[torch.Tensor], like: torch.Tensor, what: str) -> N
                 f"{what}: tensor {at} of the list is {tensor.numel()} {tensor.dtype}, expected "
                 f"{like.numel()} {like.dtype}"
             )
+
+
+def copy_back(copies: list[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[], None] | None:
+    """What copies results to tensors that are not contiguous; `None` if there are none."""
+    if not copies:
+        return None
+
+    def copy() -> None:
+        with torch.no_grad():
+            for to, source in copies:
+                to.copy_(source.view(to.shape))
+
+    return copy
+
+
+def joined(parts: list[torch.Tensor]) -> torch.Tensor:
+    """Tensors as one: without a copy if they follow each other in """
+    if adjacent(parts):
+        first = parts[0]
+        return first.as_strided((len(parts) * first.numel(),), (1,))
+    return torch.cat([contiguous(part).view(-1) for part in parts])
+
+
+def splits(given: list[int], tensor: torch.Tensor, ranks: int) -> list[int]:
+    """Rows for each rank; none given: equal parts."""
+    if not given:
+        rows = tensor.size(0)
+        if rows % ranks:
+            raise ValueError(
+                f"all_to_all: {rows} rows are no multiple of {ranks} ranks; give split sizes"
+            )
+        return [rows // ranks] * ranks
+    if len(given) != ranks or sum(given) != tensor.size(0):
+        raise ValueError(
+            f"all_to_all: the split sizes {list(given)} do not divide {tensor.size(0)} rows among "
+            f"{ranks} ranks"
+        )
+    return list(given)
+
+
+def message(tensor: torch.Tensor) -> torch.Tensor:
+    """What a message moves. One byte stands in for an empty message, which has no source."""
+    return tensor if tensor.numel() else torch.empty(1, dtype=torch.uint8)

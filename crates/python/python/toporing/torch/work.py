@@ -10,11 +10,19 @@ import torch
 import torch.distributed as dist
 
 from toporing import _native
+from toporing.torch.events import Event
 
 
-def failed(text: str) -> Exception:
+#: The last call that each thread made, as `work`.
+LAST = threading.local()
+
+
+def failed(error: Exception | str) -> Exception:
     """The exception of torch for an error of a communicator."""
-    return dist.DistBackendError(text)
+    if isinstance(error, _native.CommTimeoutError):
+        # Programs look for these words of Gloo.
+        return dist.DistBackendError(f"topo: Timed out waiting for another rank: {error}")
+    return dist.DistBackendError(str(error))
 
 
 def _seconds(timeout: timedelta | None) -> float | None:
@@ -30,6 +38,17 @@ class Call(dist.Work):
 
     #: What keeps it alive until somebody waits for it, if anything has to.
     holder: dict[int, dist.Work] | None = None
+
+    #: Its event, if a profiler runs.
+    _event: Event | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        LAST.work = self
+
+    def ends(self, event: Event) -> None:
+        """Ends an event when it is done."""
+        event.end()
 
     def _release(self) -> None:
         if self.holder is not None:
@@ -84,6 +103,10 @@ class Started(Call):
             # The copies are made even if nobody waits.
             work.then(self._end)
 
+    def ends(self, event: Event) -> None:
+        self._event = event
+        self._work.then(event.end_here)
+
     def _end(self, error: str | None) -> None:
         """Makes the copies that are left, once."""
         if self._lock is None:
@@ -98,8 +121,15 @@ class Started(Call):
             if not self._work.wait(_seconds(timeout)):
                 raise failed(f"the call was not done within {timeout}")
         except (_native.CommError, ValueError) as error:
-            raise failed(str(error)) from None
-        self._end(None)
+            raise failed(error) from None
+        if self._after is not None:
+            self._end(None)
+        elif self._lock is not None:
+            # Another thread may still copy.
+            with self._lock:
+                pass
+        if self._event is not None:
+            self._event.wait()
         self._release()
         return True
 
