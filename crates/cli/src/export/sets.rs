@@ -6,6 +6,7 @@ use plan::Plan;
 use crate::arguments::JobArguments;
 use crate::arguments::export::ExportArguments;
 use crate::environment::Environment;
+use crate::exit;
 use crate::input::Machine;
 use crate::job;
 use crate::output::Output;
@@ -36,7 +37,7 @@ impl PlannedSet {
             .map(|it| it.dev)
             .collect();
         Self {
-            name: render::names::job(&plan),
+            name: exit::printable(&render::names::job(&plan)).replace('\n', " "),
             gpus: render::ranges(&devices, ","),
             plan,
         }
