@@ -172,7 +172,7 @@ fn kept_name(text: &str, flags: &[String], version: &str) -> OsString {
 /// Writes a file with access for this user only, because it will be executed.
 fn keep(folder: &Path, name: &OsStr, image: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(folder)?;
-    Folder::open(folder)?.write(name, image)?;
+    Folder::open(folder)?.write(name, image, files::Replaces::Any)?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ pub const KEY_BYTES: usize = 32;
 pub const MOST_ROOTS: usize = 64;
 
 /// Prefix of an id's text, with the version of the format.
-const PREFIX: &str = "topo1-";
+pub const PREFIX: &str = "topo1-";
 
 /// A secret that only the ranks of one communicator know.
 #[derive(Clone, PartialEq, Eq)]

@@ -25,9 +25,11 @@ mod windows;
 pub mod write;
 
 #[cfg(target_os = "linux")]
-pub use private::Folder;
+pub use private::{Folder, Replaces};
 pub use read::{ReadError, read, read_text, standard_input};
 pub use stream::Stream;
+#[cfg(target_os = "linux")]
+pub use write::write_private;
 pub use write::{WriteError, write};
 
 #[cfg(unix)]

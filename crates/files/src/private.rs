@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::unix::kind;
+use crate::unix::{kind, within_limit};
 
 /// Permissions of group and others. Access control lists show up in those of the group.
 const OTHERS: u32 = 0o077;
@@ -73,6 +73,17 @@ pub enum PrivateError {
         /// The expected permissions.
         wanted: u32,
     },
+    /// The existing file has other content than the file that would replace it.
+    #[error(
+        "{} exists and does not begin with `{expected}`, so it is not replaced; expected a new name, or remove the file",
+        path.display()
+    )]
+    OtherContent {
+        /// The file.
+        path: PathBuf,
+        /// How it would have to begin.
+        expected: &'static str,
+    },
     /// The file is too long.
     #[error("{} has more than {most} bytes, the most that are read", path.display())]
     Long {
@@ -88,6 +99,15 @@ pub enum PrivateError {
 pub struct Folder {
     descriptor: OwnedFd,
     path: PathBuf,
+}
+
+/// Which files [`Folder::write`] replaces: only regular files of this user, and of these
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replaces {
+    /// all.
+    Any,
+    /// those that begin with these bytes.
+    Begins(&'static str),
 }
 
 /// A file that [`Folder::write`] has written.
@@ -200,16 +220,23 @@ impl Folder {
     /// Writes a private temporary file that then replaces an existing one.
     ///
     /// # Errors
-    /// It cannot be written, or the existing file cannot be replaced.
-    pub fn write(self, name: &OsStr, bytes: &[u8]) -> Result<Written, PrivateError> {
+    /// It cannot be written, or the existing file must not be replaced.
+    pub fn write(
+        self,
+        name: &OsStr,
+        bytes: &[u8],
+        replaces: Replaces,
+    ) -> Result<Written, PrivateError> {
         let path = self.path_of(name);
         let failed = |error: io::Error| system("write", &path, error);
+        self.check_replaced(name, replaces)?;
+        within_limit(bytes).map_err(failed)?;
         let (beside, mut file) = self.new_file().map_err(failed)?;
         let written = (|| {
             file.write_all(bytes).map_err(failed)?;
             let found = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
             let renamed = rustix::fs::renameat(&self.descriptor, &beside, &self.descriptor, name);
-            renamed.map_err(|error| self.why_not_replaced(name, error))?;
+            renamed.map_err(|error| failed(error.into()))?;
             Ok((found.st_dev, found.st_ino))
         })();
         match written {
@@ -242,16 +269,31 @@ impl Folder {
         Err(refused.into())
     }
 
-    /// The error if a file cannot replace the existing one.
-    fn why_not_replaced(&self, name: &OsStr, error: Errno) -> PrivateError {
+    /// Checks that the existing file, if there is one, may be replaced.
+    fn check_replaced(&self, name: &OsStr, replaces: Replaces) -> Result<(), PrivateError> {
         let path = self.path_of(name);
         match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) if is(&found, FileType::Directory) => other(&path, &found, "file"),
-            Ok(found) => match check(&path, &found, "file", 0o600) {
-                Err(owner @ PrivateError::OtherOwner { .. }) => owner,
-                _ => system("write", &path, error),
-            },
-            Err(_) => system("write", &path, error),
+            Ok(found) if is(&found, FileType::RegularFile) => check_owner(&path, &found, "file")?,
+            Ok(found) => return Err(other(&path, &found, "file")),
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(system("write", &path, error)),
+        }
+        let Replaces::Begins(expected) = replaces else {
+            return Ok(());
+        };
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.descriptor, name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(system("read", &path, error)),
+        };
+        let mut begin = Vec::new();
+        let read = file.take(expected.len() as u64).read_to_end(&mut begin);
+        read.map_err(|error| system("read", &path, error))?;
+        match begin == expected.as_bytes() {
+            true => Ok(()),
+            false => Err(PrivateError::OtherContent { path, expected }),
         }
     }
 }
@@ -290,16 +332,8 @@ fn system(verb: &'static str, path: &Path, error: impl Into<io::Error>) -> Priva
 
 /// Checks that a file or folder belongs to this user and is closed to others.
 fn check(path: &Path, found: &Stat, kind: &'static str, wanted: u32) -> Result<(), PrivateError> {
-    let user = rustix::process::geteuid().as_raw();
+    check_owner(path, found, kind)?;
     let mode = found.st_mode & 0o777;
-    if found.st_uid != user {
-        return Err(PrivateError::OtherOwner {
-            path: path.to_owned(),
-            kind,
-            owner: found.st_uid,
-            user,
-        });
-    }
     if mode & OTHERS != 0 {
         return Err(PrivateError::Open {
             path: path.to_owned(),
@@ -309,6 +343,19 @@ fn check(path: &Path, found: &Stat, kind: &'static str, wanted: u32) -> Result<(
         });
     }
     Ok(())
+}
+
+fn check_owner(path: &Path, found: &Stat, kind: &'static str) -> Result<(), PrivateError> {
+    let user = rustix::process::geteuid().as_raw();
+    match found.st_uid == user {
+        true => Ok(()),
+        false => Err(PrivateError::OtherOwner {
+            path: path.to_owned(),
+            kind,
+            owner: found.st_uid,
+            user,
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -327,9 +374,9 @@ mod tests {
         let name = OsStr::new("file");
         let open = || Folder::make_own(&path).unwrap();
         assert_eq!(open().read(name, 9).unwrap(), None);
-        let first = open().write(name, b"first").unwrap();
+        let first = open().write(name, b"first", Replaces::Any).unwrap();
         assert_eq!(open().read(name, 5).unwrap().unwrap(), b"first");
-        let second = open().write(name, b"second").unwrap();
+        let second = open().write(name, b"second", Replaces::Any).unwrap();
         // The first one was replaced, so it is not there to be removed.
         first.remove();
         let error = open().read(name, 5).unwrap_err();
@@ -351,9 +398,46 @@ mod tests {
         drop(
             Folder::make_own(&path)
                 .unwrap()
-                .write(name, b"other")
+                .write(name, b"other", Replaces::Any)
                 .unwrap(),
         );
         assert_eq!(opened.read(name, 9).unwrap(), None);
+    }
+
+    #[test]
+    fn only_regular_files_with_the_expected_beginning_are_replaced() {
+        let (_folder, path) = folder();
+        let open = || Folder::make_own(&path).unwrap();
+        let write = |name: &str, replaces| open().write(OsStr::new(name), b"topo1-new", replaces);
+        let ours = Replaces::Begins("topo1-");
+        drop(open());
+        std::fs::write(path.join("thesis"), "mine").unwrap();
+        std::fs::write(path.join("stale"), "topo1-old").unwrap();
+        std::os::unix::fs::symlink("thesis", path.join("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path.join("socket")).unwrap();
+        let fifo = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path.join("fifo"),
+            FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        );
+        fifo.unwrap();
+        for (name, replaces, problem) in [
+            ("thesis", ours, "does not begin with `topo1-`"),
+            ("link", ours, "is a symbolic link"),
+            ("socket", Replaces::Any, "is a socket"),
+            ("fifo", Replaces::Any, "is a FIFO"),
+        ] {
+            let before = std::fs::symlink_metadata(path.join(name)).unwrap();
+            let error = write(name, replaces).unwrap_err().to_string();
+            assert!(error.contains(problem), "{name}: {error}");
+            let after = std::fs::symlink_metadata(path.join(name)).unwrap();
+            assert_eq!(before.file_type(), after.file_type(), "{name}");
+        }
+        assert_eq!(std::fs::read(path.join("thesis")).unwrap(), b"mine");
+        write("stale", ours).unwrap();
+        assert_eq!(std::fs::read(path.join("stale")).unwrap(), b"topo1-new");
+        write("new", ours).unwrap();
     }
 }

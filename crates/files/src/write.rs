@@ -15,6 +15,10 @@ pub enum WriteError {
     /// The path is not a file.
     #[error("it is a {0}; expected a file's name")]
     Kind(&'static str),
+    /// The existing file is another user's, or the new one cannot be private.
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Private(#[from] crate::private::PrivateError),
     /// The folder does not exist.
     #[error("there is no folder {}", .0.display())]
     NoFolder(PathBuf),
@@ -43,6 +47,37 @@ pub(crate) enum Place {
 /// # Errors
 /// It cannot be written. A partial file is removed.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    write_with(path, bytes, |folder, path| {
+        system::within_limit(bytes)?;
+        let mut file = system::builder().tempfile_in(folder)?;
+        file.write_all(bytes)?;
+        file.persist(path).map_err(|failed| failed.error)?;
+        Ok(())
+    })
+}
+
+/// Like [`write`](fn@write), but the file is for this user alone, and replaces no file of another user.
+///
+/// # Errors
+/// It cannot be written. A partial file is removed.
+#[cfg(target_os = "linux")]
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    use crate::private::{Folder, Replaces};
+    write_with(path, bytes, |folder, path| {
+        let Some(name) = path.file_name() else {
+            return Err(WriteError::Kind("path without a file's name"));
+        };
+        Folder::open(folder)?.write(name, bytes, Replaces::Any)?;
+        Ok(())
+    })
+}
+
+/// Writes pipes and devices directly; gives `whole` the folder and the path of a file.
+fn write_with(
+    path: &Path,
+    bytes: &[u8],
+    whole: impl FnOnce(&Path, &Path) -> Result<(), WriteError>,
+) -> Result<(), WriteError> {
     if path == Path::new("/dev/stdout") {
         // It may be a file that others write, too.
         let mut output = io::stdout().lock();
@@ -60,10 +95,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     if !folder.is_dir() {
         return Err(WriteError::NoFolder(folder.to_owned()));
     }
-    let mut file = system::builder().tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    file.persist(path).map_err(|failed| failed.error)?;
-    Ok(())
+    whole(folder, path)
 }
 
 #[cfg(test)]
@@ -88,5 +120,33 @@ mod tests {
         assert!(matches!(error, WriteError::Kind("folder")), "{error}");
         let error = write(&folder.path().join("no/file"), b"text").unwrap_err();
         assert!(matches!(error, WriteError::NoFolder(_)), "{error}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_private_file_replaces_no_device_and_no_link() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let [target, link, lost] = ["target", "link", "lost"].map(|it| folder.path().join(it));
+        std::fs::write(&target, "old").unwrap();
+        symlink("target", &link).unwrap();
+        symlink("nothing", &lost).unwrap();
+        write_private(&link, b"new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&target).unwrap(), b"new");
+        let mode = target.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        // A link to the device: a mistake here must not harm the machine.
+        let device = folder.path().join("device");
+        symlink("/dev/full", &device).unwrap();
+        let error = write_private(&device, b"text").unwrap_err();
+        assert!(matches!(error, WriteError::System(_)), "{error}");
+        assert!(device.is_symlink());
+        for write in [write, write_private] {
+            let error = write(&lost, b"text").unwrap_err();
+            assert!(matches!(error, WriteError::Kind(_)), "{error}");
+            assert!(lost.is_symlink());
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
     }
 }

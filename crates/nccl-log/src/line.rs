@@ -76,7 +76,8 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Removes the escape sequences of terminals: `ESC [ … letter`, and `ESC` with one character.
+/// Removes the escape sequences of terminals: `ESC [ … letter`, `ESC ] …` and other strings up to
+/// BEL or `ESC \`, and `ESC` with one character.
 fn remove_escapes(line: &mut Vec<u8>) {
     let mut kept = 0;
     let mut at = 0;
@@ -87,13 +88,22 @@ fn remove_escapes(line: &mut Vec<u8>) {
             kept += 1;
             continue;
         }
-        if line.get(at) == Some(&b'[') {
-            let rest = &line[at + 1..];
-            let end = rest.iter().position(|it| (0x40..=0x7e).contains(it));
-            at += end.map_or(rest.len() + 1, |end| end + 2);
-        } else {
-            at += 1;
-        }
+        let rest = line.get(at + 1..).unwrap_or_default();
+        at += match line.get(at) {
+            Some(b'[') => {
+                let end = rest.iter().position(|it| (0x40..=0x7e).contains(it));
+                end.map_or(rest.len() + 1, |end| end + 2)
+            }
+            Some(b']' | b'P' | b'X' | b'^' | b'_') => {
+                // The escape character of `ESC \` is read again, and removed with the backslash.
+                match rest.iter().position(|it| matches!(it, 0x07 | 0x1b)) {
+                    Some(end) if rest[end] == 0x07 => end + 2,
+                    Some(end) => end + 1,
+                    None => rest.len() + 1,
+                }
+            }
+            _ => 1,
+        };
     }
     line.truncate(kept);
 }
@@ -116,6 +126,8 @@ mod tests {
         let text = b"one\r\n\x1b[1;31mtwo\x1b[0m\n\nlast \xff";
         assert_eq!(all(text), ["one", "two", "", "last \u{fffd}"]);
         assert_eq!(all(b"\x1b["), [""]);
+        assert_eq!(all(b"a\x1b]0;title\x07b\x1b]8;;x\x1b\\c"), ["abc"]);
+        assert_eq!(all(b"a\x1bPq\x1b\\b\x1b]0;no end"), ["ab"]);
         assert_eq!(all(b"a\x1b"), ["a"]);
     }
 

@@ -87,6 +87,24 @@ pub enum Error {
         /// The checksum of the content.
         found: Digest,
     },
+    /// A text has a control character.
+    #[error(
+        "the plan has a control character in the text `{text}`; expected names and values on one line: rename it, and plan again"
+    )]
+    ControlCharacter {
+        /// The beginning of the text, with escapes.
+        text: String,
+    },
+    /// A setting is no variable of NCCL.
+    #[error(
+        "the plan has settings[{index}] with the name {name}; expected NCCL_ and capitals, digits or underscores; plan again"
+    )]
+    SettingName {
+        /// The setting, from 0.
+        index: usize,
+        /// The beginning of the name.
+        name: String,
+    },
     /// The plan contradicts itself.
     #[error("the plan contradicts itself at {at}: {problem}; plan again")]
     Inconsistent {

@@ -11,6 +11,9 @@ use crate::plan::Plan;
 /// The longest line, in characters, if the content can be broken.
 const WIDTH: usize = 120;
 
+/// Most characters of a refused text that an error shows.
+const MOST_SHOWN: usize = 80;
+
 /// The whole file.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -58,6 +61,7 @@ impl Plan {
     pub fn to_json(&self) -> Result<String, Error> {
         self.validate()?;
         let content = content(self)?;
+        check_texts(&content)?;
         let checksum = Digest::of(content.as_bytes());
         let (format, version) = (Self::FORMAT, Self::VERSION);
         let file = format!(
@@ -74,13 +78,15 @@ impl Plan {
     pub fn from_json(text: &str) -> Result<Self, Error> {
         check_head(text)?;
         let file: PlanFile = serde_json::from_str(text).map_err(|error| refuse(&error, text))?;
-        let found = Digest::of(content(&file.plan)?.as_bytes());
+        let content = content(&file.plan)?;
+        let found = Digest::of(content.as_bytes());
         if found != file.checksum {
             return Err(Error::Changed {
                 stated: file.checksum,
                 found,
             });
         }
+        check_texts(&content)?;
         file.plan.validate()?;
         Ok(file.plan)
     }
@@ -102,6 +108,33 @@ pub fn schema() -> String {
     let mut text = format!("{schema:#}");
     text.push('\n');
     text
+}
+
+/// Checks that no text of the plan has a control character, which could forge a line of another
+/// file. JSON escapes most of them.
+fn check_texts(content: &str) -> Result<(), Error> {
+    let mut refused = None;
+    each_token(content, |token| {
+        if refused.is_none() && token.starts_with('"') && has_control(token) {
+            let text = serde_json::from_str(token).unwrap_or_else(|_| token.to_owned());
+            refused = Some(text);
+        }
+    });
+    refused.map_or(Ok(()), |text| {
+        let text = text.escape_debug().take(MOST_SHOWN).collect();
+        Err(Error::ControlCharacter { text })
+    })
+}
+
+fn has_control(string: &str) -> bool {
+    let mut characters = string.chars();
+    while let Some(character) = characters.next() {
+        let escape = character == '\\' && !matches!(characters.next(), Some('"' | '\\'));
+        if escape || character.is_control() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Checks the head before the content, because another version may have other content.

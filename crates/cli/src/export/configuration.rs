@@ -3,12 +3,29 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use plan::Plan;
+use planner::settings::{SettingEffect, effect};
 use tuner_plugin::{LIBRARY, LIBRARY_FILE};
 
 use super::sets::PlannedSet;
 
 /// NCCL's variable for a graph file.
 const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";
+
+/// Whether a variable belongs into the file: it decides plans, and the exported graphs do not
+/// replace it. A stranger's plan must not name plug-ins or files that NCCL loads.
+fn is_written(name: &str) -> bool {
+    matches!(
+        effect(name),
+        Some(SettingEffect::Search | SettingEffect::Joining | SettingEffect::Cost)
+    ) && name != GRAPH_FILE
+}
+
+/// The plan's variables that the file leaves out, other than the graph file.
+pub fn left_out(plan: &Plan) -> impl Iterator<Item = &str> {
+    let names = plan.settings.iter().map(|it| it.name.as_str());
+    names.filter(|name| !is_written(name) && *name != GRAPH_FILE)
+}
 
 /// The text of the file. `graph` is the graph file, if there is only one.
 pub fn text(set: &PlannedSet, folder: &Path, graph: Option<&str>) -> String {
@@ -17,9 +34,8 @@ pub fn text(set: &PlannedSet, folder: &Path, graph: Option<&str>) -> String {
          # NCCL reads this file as NCCL_CONF_FILE, as ~/.nccl.conf or as /etc/nccl.conf.\n",
         set.name, set.plan.profile
     );
-    // The graphs of that file are those that are exported.
     let settings = set.plan.settings.iter();
-    for setting in settings.filter(|it| it.name != GRAPH_FILE) {
+    for setting in settings.filter(|it| is_written(&it.name)) {
         let _ = writeln!(text, "{}={}", setting.name, setting.value);
     }
     if !LIBRARY.is_empty() {

@@ -15,12 +15,33 @@ pub struct Folder {
     path: PathBuf,
     files: Vec<WrittenFile>,
     left_out: Vec<LeftOut>,
+    /// The folders that were made, the innermost first; removed if no file gets into them.
+    made: Vec<PathBuf>,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for folder in &self.made {
+            // A folder with files stays.
+            let _ = fs::remove_dir(folder);
+        }
+    }
 }
 
 impl Folder {
     /// Makes the folder if it is not there.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
+        let text = path.to_string_lossy();
+        if text.contains(char::is_control) {
+            bail!(
+                "--dir {text:?}: the name has a control character, which NCCL's configuration file cannot hold; expected \
+                 another name"
+            );
+        }
+        let made = path.ancestors().take_while(|it| !it.exists());
+        let made = made.filter(|it| !it.as_os_str().is_empty());
+        let made = made.map(Path::to_owned).collect();
         if path.exists() && !path.is_dir() {
             bail!("--dir {shown}: this is a file; expected a folder, or a name for a new one");
         }
@@ -32,6 +53,7 @@ impl Folder {
             path,
             files: Vec::new(),
             left_out: Vec::new(),
+            made,
         })
     }
 
@@ -81,13 +103,13 @@ impl Folder {
     }
 
     /// What was written.
-    pub fn finish(self, name: &str, plan: &Plan) -> ExportReport {
+    pub fn finish(mut self, name: &str, plan: &Plan) -> ExportReport {
         ExportReport {
             name: name.to_owned(),
             profile: plan.profile.clone(),
             folder: self.path.display().to_string(),
-            files: self.files,
-            left_out: self.left_out,
+            files: std::mem::take(&mut self.files),
+            left_out: std::mem::take(&mut self.left_out),
         }
     }
 }

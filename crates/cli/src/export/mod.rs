@@ -38,6 +38,10 @@ pub fn run(
         [one] => Some(one.as_str()),
         _ => None,
     };
+    for name in configuration::left_out(&first.plan) {
+        let why = "topo knows no decision of a plan that it changes";
+        folder.leave_out(format!("{name} in nccl.conf"), why.to_owned());
+    }
     let text = configuration::text(first, folder.path(), active);
     folder.write("nccl.conf", Kind::Configuration, text.as_bytes())?;
     let text = howto::text(first, &folder);

@@ -6,6 +6,7 @@ use plan::Plan;
 
 use crate::arguments::export::ExportArguments;
 use crate::environment::Environment;
+use crate::exit;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::read_settings;
@@ -34,7 +35,7 @@ impl PlannedSet {
             .map(|it| it.dev)
             .collect();
         Self {
-            name: render::names::job(&plan),
+            name: exit::printable(&render::names::job(&plan)).replace('\n', " "),
             gpus: render::ranges(&devices, ","),
             plan,
         }

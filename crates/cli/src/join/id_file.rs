@@ -31,8 +31,6 @@ pub fn given(text: &str) -> Result<UniqueId> {
 
 /// Writes an id for this user alone.
 pub fn write(file: &Path, id: &str) -> Result<()> {
-    let (folder, name) = split(file)?;
-    let folder = Folder::open(folder)?;
-    folder.write(name, id.as_bytes())?;
-    Ok(())
+    let written = files::write_private(file, id.as_bytes());
+    written.with_context(|| format!("cannot write {}", file.display()))
 }

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use bootstrap::id::PREFIX;
 use bootstrap::interface::{self, Wanted};
 use bootstrap::link::{Kind, LinkError};
 use bootstrap::machine::Ending;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::socket::listen;
 use bootstrap::{Key, UniqueId};
-use files::Folder;
+use files::{Folder, Replaces};
 
 use super::found::FoundJob;
 use super::launcher::{Launched, Variables};
@@ -169,7 +170,11 @@ fn announce(place: &RendezvousFile, interfaces: &Wanted) -> Result<FoundJob> {
         )
     };
     let folder = place.open().with_context(cannot)?;
-    let file = folder.write(&place.name, format!("{id}\n").as_bytes());
+    let file = folder.write(
+        &place.name,
+        format!("{id}\n").as_bytes(),
+        Replaces::Begins(PREFIX),
+    );
     Ok(FoundJob {
         id,
         roots: vec![(0, listener)],

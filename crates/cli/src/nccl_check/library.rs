@@ -1,6 +1,5 @@
 //! The library that is asked: a file, or a version from the cache.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +7,7 @@ use nccl_binary::package::{self, PACKAGE};
 
 use crate::arguments::nccl_check::NcclCheckArguments;
 use crate::environment::Environment;
+use crate::exit;
 
 /// The folder of libraries in the cache.
 const FOLDER: &str = "nccl";
@@ -37,11 +37,9 @@ pub fn find(arguments: &NcclCheckArguments, environment: &Environment) -> Result
     let library = package::fetch(&cache, version)?;
     let license = package::license(&cache, version);
     let license = license.unwrap_or_else(|| "its license is not in the package\n".to_owned());
-    // Nobody may be listening.
-    let _ = write!(
-        std::io::stderr(),
+    exit::report(&format!(
         "NCCL {version} was fetched into {}, under this license:\n\n{license}\n",
         cache.display()
-    );
+    ));
     Ok(library)
 }

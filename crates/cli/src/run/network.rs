@@ -1,7 +1,5 @@
 //! How hosts are joined: sockets, checksums, a net plug-in.
 
-use std::io::Write;
-
 use anyhow::{Result, bail};
 use net::WantedPlugin;
 use net_plugin::log::{Level, read_lines};
@@ -9,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::run::RunArguments;
 use crate::environment::Environment;
+use crate::exit;
 use crate::join::launcher;
 use crate::output::Output;
 
@@ -133,7 +132,6 @@ fn sockets(given: u16, nccl: impl Fn(&str) -> Option<String>, output: &mut Outpu
 /// Prints a line of a plug-in, if its level is at least `least`.
 fn print(least: Level, level: Level, line: &str) {
     if level <= least {
-        // A closed standard error cannot be reported anywhere.
-        let _ = writeln!(std::io::stderr(), "net plug-in: {line}");
+        exit::report(&format!("net plug-in: {line}\n"));
     }
 }

@@ -6,7 +6,7 @@ mod output;
 use rustix::fs::FileType;
 
 pub(crate) use input::{bytes_of, open_file, open_standard_input, read, standard_input};
-pub(crate) use output::{builder, place, write_to};
+pub(crate) use output::{builder, place, within_limit, write_to};
 
 /// The name of a file type for messages.
 pub(crate) const fn kind(of: FileType) -> &'static str {

@@ -29,6 +29,8 @@ impl From<Errno> for WriteError {
 pub(crate) fn place(path: &Path) -> Place {
     match stat(path).map(|found| FileType::from_raw_mode(found.st_mode)) {
         Ok(found @ (FileType::Directory | FileType::Socket)) => Place::No(kind(found)),
+        // A new file would replace the link.
+        Err(_) if path.is_symlink() => Place::No("link to a file that does not exist"),
         Ok(FileType::RegularFile) | Err(_) => Place::File,
         Ok(_) => Place::Direct,
     }
@@ -39,6 +41,16 @@ pub(crate) fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.permissions(Permissions::from_mode(0o666));
     builder
+}
+
+/// Refuses a file that is longer than this process may write. Writing it would end the process by
+/// a signal, which leaves the temporary file.
+pub(crate) fn within_limit(bytes: &[u8]) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    match limit.is_some_and(|limit| bytes.len() as u64 > limit) {
+        true => Err(Errno::FBIG.into()),
+        false => Ok(()),
+    }
 }
 
 /// Writes to a pipe or a device while it is being read.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CertificateError;
 use super::json::bounded_list;
+use crate::error::excerpt;
 
 /// Units of bandwidth per GB/s: capacities count 0.1 MB/s.
 pub const UNITS: u32 = 10_000;
@@ -125,6 +126,15 @@ impl CapacityGraph {
         let refuse = |at: String, problem: String| CertificateError::Graph { at, problem };
         if self.hosts.len() > MOST || self.network.len() > MOST {
             return Err(refuse("hosts".into(), format!("more than {MOST} entries")));
+        }
+        let vertices = self.hosts.iter().flat_map(|class| &class.vertices);
+        let mut names = self.network.iter().chain(vertices.map(|it| &it.name));
+        if let Some(name) = names.find(|it| it.contains(char::is_control)) {
+            let problem = format!(
+                "the vertex {} has a control character in its name",
+                excerpt(name)
+            );
+            return Err(refuse("hosts".into(), problem));
         }
         for (at, class) in self.hosts.iter().enumerate() {
             let place = format!("hosts[{at}]");

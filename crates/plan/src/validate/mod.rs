@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::channel::{GraphPaths, neighbors};
 use crate::common::MAX_CHANNELS;
 use crate::connection::EndPoint;
-use crate::error::Error;
+use crate::error::{Error, excerpt};
 use crate::expand::{Expansion, RankView};
 use crate::graph::{Graph, GraphKind};
 use crate::machine::{GpuGroup, PlannedMachine};
@@ -45,6 +45,14 @@ impl Plan {
 
 /// Checks and expands a plan. Returns `None` if it does not say how its hosts are joined.
 fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
+    for (index, setting) in plan.settings.iter().enumerate() {
+        let letters = setting.name.strip_prefix("NCCL_").unwrap_or_default();
+        let is_letter = |it: u8| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_';
+        if letters.is_empty() || !letters.bytes().all(is_letter) {
+            let name = excerpt(&setting.name);
+            return Err(Error::SettingName { index, name });
+        }
+    }
     for (index, machine) in plan.machines.iter().enumerate() {
         check_machine(&format!("machines[{index}]"), machine)?;
     }

@@ -96,8 +96,15 @@ fn numbers(inside: &str, word: &str) -> Result<Vec<String>, String> {
             first.parse().map_err(|_| wrong())?,
             last.parse().map_err(|_| wrong())?,
         );
-        if from > to || to - from >= MOST_NAMES as u32 || all.len() > MOST_NAMES {
-            return Err(wrong());
+        if from > to {
+            return Err(format!(
+                "`{word}`: the range `{part}` ends before it begins; expected one such as 1-4"
+            ));
+        }
+        if (to - from) as usize + 1 + all.len() > MOST_NAMES {
+            return Err(format!(
+                "`{word}` has too many names; expected at most {MOST_NAMES}"
+            ));
         }
         let width = first.len();
         all.extend((from..=to).map(|number| format!("{number:0width$}")));
