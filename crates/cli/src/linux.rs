@@ -11,6 +11,15 @@ use crate::report;
 use crate::run::RunJson;
 use crate::run::gpu_test::report::GpuTestReport;
 
+/// Smallest stack on which commands work, bytes.
+const LEAST_STACK: u64 = 1 << 20;
+
+/// Whether the main thread has less stack than commands need.
+pub fn has_small_stack() -> bool {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    limit.is_some_and(|bytes| bytes < LEAST_STACK)
+}
+
 pub fn gpu_test_schema() -> String {
     report::schema::<GpuTestReport>()
 }

@@ -80,7 +80,25 @@ use arguments::{Arguments, Command};
 use environment::Environment;
 use output::Output;
 
+/// Stack of the thread that works where the main thread's is small, bytes.
+const STACK: usize = 8 << 20;
+
 fn main() -> ExitCode {
+    if !linux::has_small_stack() {
+        return work();
+    }
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
+    match thread.map(std::thread::JoinHandle::join) {
+        Ok(Ok(status)) => status,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(error) => {
+            let error = anyhow::Error::from(error).context("no thread can start");
+            exit::finish(Err(error), &Output::default())
+        }
+    }
+}
+
+fn work() -> ExitCode {
     let arguments = Arguments::parse();
     let environment = Environment::read();
     let mut output = Output::default();

@@ -9,6 +9,11 @@ use crate::environment::Environment;
 use crate::linux_only::{Need, require};
 use crate::output::Output;
 
+/// Whether the main thread has less stack than commands need.
+pub const fn has_small_stack() -> bool {
+    false
+}
+
 pub fn run(_: &RunArguments, _: &Environment, _: &mut Output) -> Result<()> {
     require("topo run", Need::SharedMemory)
 }

@@ -36,8 +36,10 @@ impl Columns {
         self
     }
 
+    /// Adds a row. A name from outside that has a line break stays in its row.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        let cells = cells.into_iter().map(|it| it.replace('\n', "\\n"));
+        self.rows.push(cells.collect());
     }
 
     /// The text, indented by the padding of its first column.

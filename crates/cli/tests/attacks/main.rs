@@ -10,6 +10,7 @@ mod meeting;
 mod memory;
 mod options;
 mod outputs;
+mod plans;
 mod program;
 mod ranks;
 mod recordings;

@@ -16,6 +16,17 @@ pub enum CertificateError {
     /// There is no bound.
     #[error("the certificate has no bound, so it proves nothing; expected at least one")]
     Empty,
+    /// The file would be too large to be read again.
+    #[error(
+        "the certificate would have {bytes} bytes; files of at most {most} are read: prove fewer \
+         collectives"
+    )]
+    TooLarge {
+        /// Bytes of the file.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
     /// The sets of the proofs are too many for the links.
     #[error(
         "checking the proofs takes {steps} steps; at most {most} are taken: describe equal hosts by \

@@ -40,18 +40,22 @@ impl Certificate {
     /// Writes the certificate as JSON. Equal certificates give equal bytes.
     ///
     /// # Errors
-    /// The certificate cannot be written.
+    /// The certificate cannot be written, or is too large to be read again.
     pub fn to_json(&self) -> Result<String, CertificateError> {
         let file = CertificateFile {
             format: FormatName::TopoCertificate,
             version: Self::VERSION,
             certificate: self.clone(),
         };
-        serde_json::to_string(&file)
-            .map(|text| text + "\n")
-            .map_err(|error| CertificateError::NotACertificate {
-                found: error.to_string(),
-            })
+        let text = serde_json::to_string(&file);
+        let text = text.map_err(|error| CertificateError::NotACertificate {
+            found: error.to_string(),
+        })?;
+        let (bytes, most) = (text.len() as u64 + 1, Self::MAX_BYTES);
+        match bytes > most {
+            true => Err(CertificateError::TooLarge { bytes, most }),
+            false => Ok(text + "\n"),
+        }
     }
 
     /// Reads a certificate. It is not checked yet: [`check`](super::check()) does that.

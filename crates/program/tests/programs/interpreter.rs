@@ -39,7 +39,7 @@ pub struct Interpreter {
     pub random: u64,
 }
 
-type Wire = (u32, u32, u16, u8);
+type Wire = (u32, u32, u16, u32);
 
 #[derive(Default)]
 struct Wires {

@@ -352,15 +352,27 @@ def receive_from_any():
 
 
 @case
-def tags_are_refused():
-    for call in (lambda: dist.isend(torch.ones(1), RANK ^ 1, tag=3),
-                 lambda: dist.irecv(torch.ones(1), RANK ^ 1, tag=3)):
-        try:
-            call()
-        except NotImplementedError as error:
-            assert "has no tags" in str(error)
-        else:
-            raise AssertionError("a tag was taken")
+def tags_match_messages():
+    if RANK > 1:
+        return
+    other = RANK ^ 1
+    tags = [5, 1, 3]
+    sent = [torch.full((100,), float(RANK * 10 + tag)) for tag in tags]
+    got = {tag: torch.zeros(100) for tag in tags}
+    # The receives are started in another order than the sends.
+    receives = [dist.irecv(got[tag], other, tag=tag) for tag in sorted(tags)]
+    sends = [dist.isend(x, other, tag=tag) for x, tag in zip(sent, tags)]
+    for work in receives + sends:
+        work.wait()
+    for tag in tags:
+        assert got[tag].eq(other * 10 + tag).all(), (tag, got[tag])
+    # A receive from any rank takes the message of its tag.
+    last = [torch.zeros(4), torch.zeros(4)]
+    sends = [dist.isend(torch.full((4,), float(tag)), other, tag=tag) for tag in (7, 6)]
+    assert dist.recv(last[0], tag=6) == other and dist.recv(last[1], tag=7) == other
+    for work in sends:
+        work.wait()
+    assert last[0].eq(6).all() and last[1].eq(7).all()
 
 
 @case

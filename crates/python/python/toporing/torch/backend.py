@@ -363,9 +363,8 @@ class Operations(MonitoredBarriers):
 
     @recorded("send")
     def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> dist.Work:
-        _check_tag(tag)
         used = memory.message(memory.contiguous(tensors[0]))
-        return self._message((used.data_ptr(), size(used), to, True), tensors, used)
+        return self._message((used.data_ptr(), size(used), to, True, tag), tensors, used)
 
     @recorded("recv")
     def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> dist.Work:
@@ -376,17 +375,16 @@ class Operations(MonitoredBarriers):
         return self._receive(tensors, None, tag)
 
     def _receive(self, tensors: list[torch.Tensor], source: int | None, tag: int) -> dist.Work:
-        _check_tag(tag)
         tensor = tensors[0]
         made = memory.room(tensor)
         copies = [(tensor, made)] if made is not tensor else []
         made = memory.message(made)
-        transfer = (made.data_ptr(), size(made), source, False)
+        transfer = (made.data_ptr(), size(made), source, False, tag)
         return self._message(transfer, tensors, made, copy_back(copies))
 
     def _message(
         self,
-        transfer: tuple[int, int, int | None, bool],
+        transfer: tuple[int, int, int | None, bool, int],
         result: Any,
         keep: Any,
         after: Callable[[], None] | None = None,
@@ -462,11 +460,3 @@ def _say_place() -> None:
             break
         frame = frame.f_back
     _native.call_site(frame.f_code.co_filename, frame.f_lineno)
-
-
-def _check_tag(tag: int) -> None:
-    if tag != 0:
-        raise NotImplementedError(
-            f"topo has no tags (found {tag}): messages between two ranks arrive in the order in "
-            "which they were sent; leave the tag out"
-        )
