@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use communicator::{Comm, Fault};
 
-use crate::ffi::null;
+use crate::pointers::null;
 
 /// The communicators of this process, by their handles.
 static LIVE: LazyLock<RwLock<Live>> = LazyLock::new(RwLock::default);

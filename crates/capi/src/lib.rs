@@ -1,11 +1,12 @@
 //! The CPU runtime as a C library. `include/topo.h` describes each function to its callers.
 //!
 //! In reading order: [`ffi`] and [`transfers`] (the functions), [`last`] (the border), [`numbers`],
-//! [`options`].
+//! [`options`], `handles`, `pointers`.
 
 pub mod ffi;
 mod handles;
 pub mod last;
 pub mod numbers;
 pub mod options;
+mod pointers;
 pub mod transfers;

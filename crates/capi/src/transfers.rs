@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use communicator::{Code, Comm, End, Exchange, Fault, Transfer, bytes};
 
-use crate::ffi::{null, store};
 use crate::handles::of;
 use crate::last::call;
 use crate::numbers;
+use crate::pointers::{null, store};
 
 /// Sends to a rank.
 ///

@@ -56,7 +56,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     })
 }
 
-/// Like [`write`](fn@write), but the file is for this user alone, and replaces no file of another user.
+/// Like [`write`](fn@write), but the file is for this user alone, and replaces no file of another
+/// user.
 ///
 /// # Errors
 /// It cannot be written. A partial file is removed.

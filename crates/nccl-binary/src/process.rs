@@ -1,6 +1,6 @@
 //! The process of one host: its group, its streams, its end. A library may close its streams, leave
-//! a daemon that keeps them open, or write without end, so nothing here waits without a deadline and
-//! everything that is kept is bounded.
+//! a daemon that keeps them open, or write without end: every wait here has a deadline, and the text
+//! that is kept has a limit.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -108,8 +108,8 @@ impl Process {
         let _ = self.child.kill();
     }
 
-    /// Keeps the lines that have arrived. Whoever waits for a host calls it often, since a library
-    /// waits while its log is full.
+    /// Keeps the lines that have arrived. Called often during a wait for a host, since a
+    /// library waits while its log is full.
     pub fn keep_log(&mut self) {
         while let Ok(line) = self.log.try_recv() {
             self.keep(line);
@@ -124,7 +124,7 @@ impl Process {
         }
     }
 
-    /// The lines of a killed process's log, as far as they arrive in time.
+    /// The lines of a killed process's log that arrive in time.
     fn log_until(&mut self, end: Instant) -> Vec<String> {
         loop {
             let left = end.saturating_duration_since(Instant::now());

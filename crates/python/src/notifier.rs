@@ -115,7 +115,7 @@ fn serve(shared: &Arc<Shared>) {
 fn take_turn(shared: &Shared) -> Option<(u64, Notice)> {
     let mut state = shared.lock();
     loop {
-        // How long the thread with the turn may go on.
+        // How long the thread with the turn may keep it.
         let left = match (state.is_taken, state.calls_since) {
             (false, _) => Some(Duration::ZERO),
             (true, Some(since)) => Some(PATIENCE.saturating_sub(since.elapsed())),

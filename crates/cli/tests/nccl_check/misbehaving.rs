@@ -1,6 +1,6 @@
 //! Libraries that misbehave while they are loaded: the command ends after its time-out, says one
-//! short sentence, and takes little memory. The libraries would stay for ten minutes or for ever, so
-//! that an end within five minutes is the command's doing, however busy the machine is.
+//! short sentence, and takes little memory. The libraries would stay for ten minutes or for ever:
+//! an end within five minutes is the command's doing, however busy the machine is.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -3,15 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bounded::{MOST, bounded_list};
 use super::error::CertificateError;
-use super::json::bounded_list;
 use crate::error::excerpt;
 
 /// Units of bandwidth per GB/s: capacities count 0.1 MB/s.
 pub const UNITS: u32 = 10_000;
-
-/// Most vertices and links of a class of hosts, and most classes.
-pub(super) const MOST: usize = 1 << 20;
 
 /// Most links for each vertex of a graph that is written out.
 const MOST_DEGREE: usize = 64;

@@ -1,15 +1,10 @@
 //! Certificates as JSON: a head (format, version) and the certificate.
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use schemars::JsonSchema;
-use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::Certificate;
 use super::error::CertificateError;
-use super::graph::MOST;
 
 /// The name of the format.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -74,36 +69,6 @@ impl Certificate {
         }
         Ok(file.certificate)
     }
-}
-
-/// Reads a list whose entries take more memory than text. It has at most 2^20 of them.
-pub(super) fn bounded_list<'de, D, T>(input: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    struct Bounded<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MOST} entries")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut entries = Vec::new();
-            while let Some(entry) = list.next_element()? {
-                if entries.len() == MOST {
-                    return Err(A::Error::invalid_length(MOST + 1, &self));
-                }
-                entries.push(entry);
-            }
-            Ok(entries)
-        }
-    }
-
-    input.deserialize_seq(Bounded(PhantomData))
 }
 
 /// The schema of a certificate file, as pretty-printed JSON with a newline at the end.

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Operation;
+use super::bounded::bounded_list;
 use super::graph::{CapacityGraph, WrittenOut};
-use super::json::bounded_list;
 use super::value::Fraction;
 
 /// Most vertices and ranks of a job for which lengths are checked.

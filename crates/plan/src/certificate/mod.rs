@@ -10,6 +10,7 @@
 //! In reading order: [`graph`], [`cut`], [`lengths`], [`forest`], [`value`],
 //! [`check`](mod@check), [`json`].
 
+mod bounded;
 pub mod check;
 pub mod cut;
 pub mod error;

@@ -180,7 +180,7 @@ def missing_at_a_barrier():
     try:
         dist.monitored_barrier(timeout=timedelta(seconds=1))
     except RuntimeError as error:
-        assert "rank 1" in str(error), error
+        assert "Rank 1" in str(error), error
     else:
         raise AssertionError("no error")
 
