@@ -51,7 +51,7 @@ fn configs(ranks: u32, roots: u32, timing: Timing) -> Vec<Config> {
                 .map(|(listener, index)| (index, listener))
                 .into_iter()
                 .collect(),
-            listener: loopback_listener().unwrap(),
+            listener: loopback_listener().unwrap().into(),
             infos: vec![info(rank)],
             timing,
         })
@@ -204,7 +204,7 @@ fn strangers_are_turned_away() {
     let all = configs(2, 1, Timing::default());
     let addresses: Vec<SocketAddr> = all
         .iter()
-        .flat_map(|it| it.roots.iter().map(|(_, it)| it).chain([&it.listener]))
+        .flat_map(|it| it.roots.iter().map(|(_, it)| it).chain([&*it.listener]))
         .map(|it| it.local_addr().unwrap())
         .collect();
     let strangers: Vec<TcpStream> = addresses
