@@ -3,6 +3,8 @@
 //! `topo calibrate` measures every choice for some numbers of ranks, as threads and as processes,
 //! at some message sizes, and fits the model to the times.
 
+use std::sync::LazyLock;
+
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::connections::SlotBytes;
@@ -173,9 +175,14 @@ impl MeasuredChoice {
 }
 
 impl Default for Profile {
+    /// The built-in profile. It is parsed once: communicators of a process may be many.
     fn default() -> Self {
-        // A test parses it.
-        Self::from_toml("the built-in CPU profile", DEFAULT_TOML).unwrap_or_else(|_| Self::empty())
+        static BUILT_IN: LazyLock<Profile> = LazyLock::new(|| {
+            // A test parses it.
+            let parsed = Profile::from_toml("the built-in CPU profile", DEFAULT_TOML);
+            parsed.unwrap_or_else(|_| Profile::empty())
+        });
+        BUILT_IN.clone()
     }
 }
 

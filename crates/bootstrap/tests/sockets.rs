@@ -51,7 +51,7 @@ fn configs(ranks: u32, roots: u32, timing: Timing) -> Vec<Config> {
                 .map(|(listener, index)| (index, listener))
                 .into_iter()
                 .collect(),
-            listener: loopback_listener().unwrap(),
+            listener: loopback_listener().unwrap().into(),
             infos: vec![info(rank)],
             timing,
         })
@@ -162,6 +162,31 @@ fn a_missing_rank_is_named() {
     }
 }
 
+/// A listener whose queue is full: the kernel answers nobody.
+#[test]
+fn a_root_that_neither_accepts_nor_refuses_is_named() {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    rustix::net::listen(&socket, 0).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    let moment = Duration::from_millis(500);
+    let connect = |_: u32| TcpStream::connect_timeout(&address, moment).ok();
+    let queued: Vec<_> = (0..).map_while(connect).collect();
+    let mut all = configs(2, 1, short());
+    let mut last = all.remove(1);
+    last.meeting = Meeting::Roots(vec![address]);
+    let heard = run(vec![last], |_, service| service.err().unwrap().to_string());
+    for words in [
+        "rank 0",
+        &address.to_string(),
+        "neither accepted nor refused",
+    ] {
+        assert!(heard[0].contains(words), "{}", heard[0]);
+    }
+    drop((queued, listener));
+}
+
 #[test]
 fn a_rank_with_another_token_is_told_so_and_the_others_miss_it() {
     let mut all = configs(3, 1, short());
@@ -204,7 +229,7 @@ fn strangers_are_turned_away() {
     let all = configs(2, 1, Timing::default());
     let addresses: Vec<SocketAddr> = all
         .iter()
-        .flat_map(|it| it.roots.iter().map(|(_, it)| it).chain([&it.listener]))
+        .flat_map(|it| it.roots.iter().map(|(_, it)| it).chain([&*it.listener]))
         .map(|it| it.local_addr().unwrap())
         .collect();
     let strangers: Vec<TcpStream> = addresses

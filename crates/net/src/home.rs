@@ -24,7 +24,8 @@ pub(crate) struct Home {
     /// The ranks' descriptions of themselves then.
     pub infos: Arc<[PeerInfo]>,
     pub key: Key,
-    pub listener: TcpListener,
+    /// The listener of the first communicator.
+    pub listener: Arc<TcpListener>,
     /// Their ports in the plan.
     pub planned: Planned,
 }
@@ -37,7 +38,7 @@ impl Home {
 
     /// Accepts survivors.
     pub fn acceptor(&self) -> std::io::Result<Acceptor> {
-        let listener = self.listener.try_clone()?;
+        let listener = Arc::clone(&self.listener);
         Acceptor::new(listener, &self.gather_key(), &[Kind::Regroup], Until::Heard)
     }
 

@@ -66,7 +66,7 @@ mod tests {
             rank: 0,
             infos: (0..3).map(info).collect(),
             key: Key::of_secret(b"a test"),
-            listener,
+            listener: listener.into(),
             planned: Planned {
                 ports: None,
                 ranks: vec![0, 1, 2],

@@ -28,7 +28,7 @@ pub struct Mapping {
     name: String,
     base: NonNull<u8>,
     bytes: usize,
-    /// The memory file, if other processes can open it.
+    /// The memory file, if this process made it and others can open it.
     file: Option<OwnedFd>,
 }
 
@@ -77,10 +77,11 @@ impl Mapping {
         // Shrinking it would kill processes that access the missing pages (SIGBUS).
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&file, seals).map_err(fail("seal a file of"))?;
-        Self::map_file(name, file, bytes)
+        let base = map_file(name, &file, bytes)?;
+        Ok(Self::new(name, base, bytes, Some(file)))
     }
 
-    /// Maps memory that another process made with [`Self::shared`].
+    /// Maps memory that another process made with [`Self::shared`]. It holds no descriptor.
     ///
     /// # Errors
     /// The process has ended or may not be accessed, its descriptor is not the memory of the
@@ -125,7 +126,8 @@ impl Mapping {
             handle.process, handle.descriptor
         );
         check_size(&name, bytes as usize)?;
-        Self::map_file(&name, file, bytes as usize)
+        let base = map_file(&name, &file, bytes as usize)?;
+        Ok(Self::new(&name, base, bytes as usize, None))
     }
 
     /// As [`Self::open`], but returns the mapping that this process already has of the memory.
@@ -144,23 +146,6 @@ impl Mapping {
         }
         opened.insert(*handle, Arc::downgrade(&mapping));
         Ok(mapping)
-    }
-
-    fn map_file(name: &str, file: OwnedFd, bytes: usize) -> Result<Self, Error> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
-        let base = unsafe {
-            rustix::mm::mmap(
-                ptr::null_mut(),
-                bytes.max(1),
-                protection,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )
-        }
-        .map_err(|errno| memory_error(name, "map", bytes, errno))?;
-        Ok(Self::new(name, base, bytes, Some(file)))
     }
 
     fn new(name: &str, base: *mut std::ffi::c_void, bytes: usize, file: Option<OwnedFd>) -> Self {
@@ -195,7 +180,7 @@ impl Mapping {
         self.bytes
     }
 
-    /// The memory file, if other processes can open it.
+    /// The memory file, if this process made it and others can open it.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
@@ -232,7 +217,8 @@ impl Mapping {
         }
     }
 
-    /// A handle for other processes, valid while this process lives; `None` for private memory.
+    /// A handle for other processes, valid while this process lives; `None` for private memory and
+    /// for memory of another process.
     ///
     /// # Errors
     /// The kernel does not report the file's identity.
@@ -322,6 +308,15 @@ impl FromStr for Handle {
             bytes,
         })
     }
+}
+
+/// Maps a memory file.
+fn map_file(name: &str, file: &OwnedFd, bytes: usize) -> Result<*mut std::ffi::c_void, Error> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let (length, flags) = (bytes.max(1), MapFlags::SHARED);
+    // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+    let base = unsafe { rustix::mm::mmap(ptr::null_mut(), length, protection, flags, file, 0) };
+    base.map_err(|errno| memory_error(name, "map", bytes, errno))
 }
 
 /// Device, inode and bytes of a file.

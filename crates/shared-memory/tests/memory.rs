@@ -36,6 +36,7 @@ fn a_handle_is_text_and_names_one_memory() {
     let handle = mapping.handle().unwrap().unwrap();
     assert_eq!(handle.to_string().parse::<Handle>().unwrap(), handle);
     let again = Mapping::open(&handle).unwrap();
+    assert!(again.file().is_none(), "it holds a descriptor");
     // SAFETY: both are the same memory, used by this thread alone.
     unsafe {
         mapping.base().as_ptr().write_volatile(77);

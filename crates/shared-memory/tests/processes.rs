@@ -151,16 +151,12 @@ fn messages_go_there_and_back() {
     }
     let mut peer = Peer::start(name);
     peer.tell(&handle.to_string());
-    let peers = Segment::open(&peer.hear().parse().unwrap(), &items()).unwrap();
-    exchange(&own, &peers, true);
-    let wrong = Segment::open(&peer_handle(&peers), &items()[..2]).unwrap_err();
+    let handle: Handle = peer.hear().parse().unwrap();
+    let peers = Segment::open(&handle, &items()).unwrap();
+    let wrong = Segment::open(&handle, &items()[..2]).unwrap_err();
     assert!(matches!(wrong, Error::Layout { .. }), "{wrong}");
+    exchange(&own, &peers, true);
     peer.end();
-}
-
-/// A handle to the same memory through this process's own descriptor.
-fn peer_handle(segment: &Segment) -> Handle {
-    segment.mapping().handle().unwrap().unwrap()
 }
 
 /// Bytes of each buffer that is read in place.

@@ -8,6 +8,10 @@ use crate::info::Table;
 use crate::machine::{Action, Ending};
 use crate::message::{Conn, Message};
 
+/// Why a connection may be neither refused nor made.
+const NO_ANSWER: &str = "connecting was neither accepted nor refused; a firewall drops it, or the \
+    address is of this host and its loopback device is down (ip link set lo up)";
+
 impl<T: Table> Member<T> {
     /// Each rank of a closed ring receives a message at least once per beat. A gap longer than
     /// `silence` means that this process was suspended: restart all timers and blame nobody yet. If
@@ -149,6 +153,7 @@ impl<T: Table> Member<T> {
         {
             self.go_to_roots();
         }
+        self.close_unused(now);
         let due: Vec<_> = self.retry.extract_if(.., |(at, _)| now >= *at).collect();
         for (_, again) in due {
             match (again, self.next_listens) {
@@ -214,9 +219,10 @@ impl<T: Table> Member<T> {
                 ),
             )
         } else if self.next_listens.is_none() {
-            match (&self.last_refusal, &self.place.meeting) {
-                (Some(why), Meeting::Roots(roots)) if !self.has_a_root() => {
+            match &self.place.meeting {
+                Meeting::Roots(roots) if !self.has_a_root() => {
                     let own = self.own_root();
+                    let why = self.last_refusal.as_deref().unwrap_or(NO_ANSWER);
                     (
                         self.group_of(own).start,
                         format!(

@@ -90,8 +90,10 @@ struct Other {
     open: bool,
     /// Questions to send once it is open.
     queue: Vec<(u32, String)>,
-    /// Its questions that wait for an answer.
+    /// Questions on it that wait for an answer.
     waiting: usize,
+    /// The last answer on it, to close a connection to a peer that is no longer used.
+    answered: Duration,
 }
 
 /// A connection to try again.
@@ -288,6 +290,9 @@ impl<T: Table> Member<T> {
         for (at, _) in &self.retry {
             earlier(*at);
         }
+        for other in self.others.iter().filter(|it| it.is_unused_peer()) {
+            earlier(other.answered + self.timing.retry);
+        }
         for side in [&self.next, &self.previous].into_iter().flatten() {
             if side.open {
                 earlier(side.said + self.timing.beat);
@@ -331,6 +336,7 @@ impl<T: Table> Member<T> {
             open,
             queue: Vec::new(),
             waiting: 0,
+            answered: Duration::ZERO,
         });
         let last = self.others.len() - 1;
         &mut self.others[last]
@@ -385,6 +391,7 @@ impl<T: Table> Member<T> {
         other.open = true;
         // A probe has exactly one question.
         let queue = std::mem::take(&mut other.queue);
+        other.waiting = queue.len();
         let root = matches!(other.purpose, Purpose::Root(_));
         if root {
             let check_in = self.check_in();
@@ -429,7 +436,12 @@ impl<T: Table> Member<T> {
                 self.others[at].purpose = Purpose::Asker(rank);
             }
             (Purpose::Asker(rank), Message::Get(question)) => self.answer(at, rank, *question),
-            (Purpose::Peer(_), Message::Value(answer)) => self.values.push(*answer),
+            (Purpose::Peer(_), Message::Value(answer)) => {
+                self.values.push(*answer);
+                let other = &mut self.others[at];
+                other.waiting = other.waiting.saturating_sub(1);
+                other.answered = now;
+            }
             (Purpose::Probe(_), Message::Value(answer)) => {
                 self.values.push(*answer);
                 self.others.remove(at);

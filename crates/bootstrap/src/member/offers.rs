@@ -1,9 +1,12 @@
 //! Offers, and questions for them.
 
-use super::{Member, Purpose};
+use std::time::Duration;
+
+use super::{Member, Other, Purpose};
 use crate::failure::Failure;
 use crate::info::Table;
 use crate::link::Kind;
+use crate::machine::Action;
 use crate::message::Message;
 
 /// Name of an empty offer that every rank makes while it lives.
@@ -15,6 +18,13 @@ const MOST_WAITING: usize = 1 << 14;
 
 /// Longest name of an offer that is waited for, bytes.
 const LONGEST_NAME: usize = 256;
+
+impl Other {
+    /// Whether it is to a peer that has answered all questions.
+    pub(super) const fn is_unused_peer(&self) -> bool {
+        matches!(self.purpose, Purpose::Peer(_)) && self.open && self.waiting == 0
+    }
+}
 
 impl<T: Table> Member<T> {
     /// Offers a value under a name.
@@ -100,6 +110,7 @@ impl<T: Table> Member<T> {
             .find(|it| it.purpose == Purpose::Peer(member));
         match known {
             Some(other) if other.open => {
+                other.waiting += 1;
                 let conn = other.conn;
                 self.send(conn, Message::Get(Box::new((ticket, name))));
             }
@@ -112,6 +123,16 @@ impl<T: Table> Member<T> {
                 let other = self.other(conn, Purpose::Peer(member), false);
                 other.queue.push((ticket, name));
             }
+        }
+    }
+
+    /// Closes connections to peers that answered everything a while ago: each is a descriptor on
+    /// both sides. The while is for the news that the peer left, which follows its answer.
+    pub(super) fn close_unused(&mut self, now: Duration) {
+        let retry = self.timing.retry;
+        let unused = |it: &mut Other| it.is_unused_peer() && now >= it.answered + retry;
+        for Other { conn, .. } in self.others.extract_if(.., unused) {
+            self.actions.push_back(Action::Close { conn });
         }
     }
 

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -87,7 +88,8 @@ struct Unproved {
 /// A listener and its unproved connections.
 #[derive(Debug)]
 pub struct Acceptor {
-    listener: TcpListener,
+    /// Another acceptor may use it later.
+    listener: Arc<TcpListener>,
     key: Key,
     kinds: &'static [Kind],
     until: Until,
@@ -111,11 +113,12 @@ impl Acceptor {
     /// # Errors
     /// The kernel has no descriptor left.
     pub fn new(
-        listener: TcpListener,
+        listener: impl Into<Arc<TcpListener>>,
         key: &Key,
         kinds: &'static [Kind],
         until: Until,
     ) -> io::Result<Self> {
+        let listener = listener.into();
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let data = EventData::new_u64(LISTENER);

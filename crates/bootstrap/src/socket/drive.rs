@@ -2,6 +2,7 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -38,7 +39,11 @@ pub struct Drive {
 }
 
 impl Drive {
-    pub fn new(machine: StateMachine, key: Key, listener: TcpListener) -> std::io::Result<Self> {
+    pub fn new(
+        machine: StateMachine,
+        key: Key,
+        listener: impl Into<Arc<TcpListener>>,
+    ) -> std::io::Result<Self> {
         let kinds: &[Kind] = match machine {
             StateMachine::Member(_) => &[Kind::Ring, Kind::Peer],
             StateMachine::Root(_) => &[Kind::Root],

@@ -37,7 +37,7 @@ pub struct Config {
     /// Roots in this process: their indices and listeners.
     pub roots: Vec<(u32, TcpListener)>,
     /// The listener of this process.
-    pub listener: TcpListener,
+    pub listener: Arc<TcpListener>,
     /// What each rank of this process tells about itself, in their order; the address is replaced
     /// by the listener's.
     pub infos: Vec<PeerInfo>,

@@ -66,7 +66,6 @@ impl Shared {
     ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
         // No pipe: writing to one whose other end is closed raises a signal.
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let woken = wake.try_clone()?;
         let shared = Arc::new(Self {
             width,
             first: rank,
@@ -77,7 +76,7 @@ impl Shared {
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name(format!("bootstrap of rank {rank}"))
-            .spawn(move || serve(&of_thread, &woken, drives))?;
+            .spawn(move || serve(&of_thread, drives))?;
         Ok((shared, thread))
     }
 
@@ -122,7 +121,8 @@ const END_TIME: Duration = Duration::from_secs(3);
 /// with unread data on this side, data that the other side did not read is lost.
 const DRAIN_TIME: Duration = Duration::from_millis(300);
 
-fn serve(shared: &Shared, woken: &OwnedFd, mut drives: Vec<Drive>) {
+fn serve(shared: &Shared, mut drives: Vec<Drive>) {
+    let woken = &shared.wake;
     let mut ends: Option<Instant> = None;
     loop {
         for drive in &mut drives {

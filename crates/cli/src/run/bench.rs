@@ -10,14 +10,9 @@ use executor::{Buffer, Choice, Communicator, Reduction};
 
 use super::Spec;
 use super::combine::combine;
-use super::latency::{self, Launch, agreed};
+use super::latency::{self, Launch, agreed, nanoseconds};
+use super::pace::{self, Part};
 use super::row::{FigureTiming, Latency, Launches};
-
-/// Most launches in a row, in case the clock is too coarse to end the loop.
-const MOST_LAUNCHES: u64 = 1 << 20;
-
-/// Batches of which the median is taken.
-const BATCHES: usize = 5;
 
 /// The buffers of a rank and how it times.
 pub struct Bench<'a, T: Sample> {
@@ -187,35 +182,18 @@ fn mean(
         let taken = batch(communicator, choice, u64::from(iterations), launch)?;
         return Ok(taken.as_secs_f64() * 1e6 / f64::from(iterations));
     }
-    let wanted = spec.time_ms as f64 * 1e3;
-    let (mut launches, mut spent, mut each_us) = (1, 0.0, f64::INFINITY);
-    let mut timed = |launches: u64| -> Result<f64> {
-        let taken = batch(communicator, choice, launches, launch)?;
-        Ok(taken.as_secs_f64() * 1e6)
-    };
-    // Growing batches, at least two, to learn what a launch takes. The fastest counts, because one
-    // that was disturbed would make the measured batches too short.
-    for tried in 1.. {
-        let taken = timed(launches)?;
-        spent += taken;
-        each_us = (taken / launches as f64).min(each_us);
-        if tried > 1 && spent >= wanted / 5.0 || launches == MOST_LAUNCHES {
-            break;
-        }
-        // Enough for a twentieth of the time.
-        let enough = (wanted / 20.0 / each_us.max(1e-3)) as u64;
-        launches = enough.clamp(1, launches * 64).min(MOST_LAUNCHES);
-    }
-    let fill = (wanted / BATCHES as f64 / each_us.max(1e-3)) as u64;
-    let fill = fill.clamp(1, MOST_LAUNCHES);
-    let mut batches = [0.0; BATCHES];
-    for time in &mut batches {
-        *time = timed(fill)? / fill as f64;
-    }
-    batches.sort_by(f64::total_cmp);
+    let began = Instant::now();
+    let mut times = pace::batches(spec.time_ms as f64 * 1e3, &mut |launches| {
+        let [taken, spent] = part(communicator, choice, launches, began, launch)?;
+        Ok(Part {
+            taken_us: taken.as_secs_f64() * 1e6,
+            spent_us: spent.as_secs_f64() * 1e6,
+        })
+    })?;
+    times.sort_by(f64::total_cmp);
     // A survey compares choices that are measured one after the other, so what disturbs one of
     // them must not count.
-    Ok(batches[if spec.survey { 0 } else { BATCHES / 2 }])
+    Ok(times[if spec.survey { 0 } else { times.len() / 2 }])
 }
 
 /// Time of `launches` in a row on the slowest rank. All ranks get the same time.
@@ -225,12 +203,24 @@ fn batch(
     launches: u64,
     launch: &mut Launch<'_>,
 ) -> Result<Duration> {
+    let [taken, _] = part(communicator, choice, launches, Instant::now(), launch)?;
+    Ok(taken)
+}
+
+/// As [`batch`], and the time since `began`.
+fn part(
+    communicator: &mut Communicator<Cpu>,
+    choice: Choice,
+    launches: u64,
+    began: Instant,
+    launch: &mut Launch<'_>,
+) -> Result<[Duration; 2]> {
     agreed(communicator, choice, &mut [0])?;
-    let began = Instant::now();
+    let before = Instant::now();
     for _ in 0..launches {
         launch(communicator)?;
     }
-    let mut taken = [u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)];
-    agreed(communicator, choice, &mut taken)?;
-    Ok(Duration::from_nanos(taken[0]))
+    let mut times = [nanoseconds(before.elapsed()), nanoseconds(began.elapsed())];
+    agreed(communicator, choice, &mut times)?;
+    Ok(times.map(Duration::from_nanos))
 }

@@ -8,6 +8,7 @@ use executor::{Choice, Communicator, Reduction};
 
 use super::Spec;
 use super::combine::combine;
+use super::pace::Pace;
 use super::row::Latency;
 
 /// Launches that are timed in a row before the ranks compare their times.
@@ -33,12 +34,12 @@ pub fn measure(
     launch: &mut Launch<'_>,
 ) -> Result<Latency> {
     let wanted = Duration::from_millis(spec.time_ms);
-    let fill = (wanted.as_nanos() / each.as_nanos().max(1)).clamp(1, CHUNK.into());
+    let mut pace = Pace::new(wanted.as_secs_f64() * 1e6, Some(each.as_secs_f64() * 1e6));
     let mut missing = spec.iterations.map(u64::from);
     let mut all = Vec::new();
     let began = Instant::now();
     loop {
-        let chunk = missing.map_or(fill as u64, |missing| missing.min(CHUNK)) as usize;
+        let chunk = missing.unwrap_or_else(|| pace.next()).min(CHUNK) as usize;
         agreed(communicator, choice, &mut [0])?;
         let mut times = Vec::with_capacity(chunk + 1);
         let mut before = Instant::now();
@@ -52,6 +53,7 @@ pub fn measure(
         times.push(nanoseconds(before - began));
         agreed(communicator, choice, &mut times)?;
         let spent = Duration::from_nanos(times.pop().unwrap_or(u64::MAX));
+        pace.took(chunk as u64, times.iter().sum::<u64>() as f64 / 1e3);
         all.append(&mut times);
         missing = missing.map(|missing| missing.saturating_sub(chunk as u64));
         let ends = missing.map_or(spent >= wanted, |missing| missing == 0);
@@ -72,6 +74,7 @@ pub fn agreed(
     Ok(())
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+/// A time, ns.
+pub fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

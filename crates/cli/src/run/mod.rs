@@ -1,8 +1,8 @@
 //! `topo run`: runs a collective on ranks of this host or several, checks and times it.
 //!
 //! In reading order: [`job`] (ranks and plan), [`spec`] (the checked command line), [`measure`]
-//! (the work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`load`] (core time of
-//! other programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`],
+//! (the work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`pace`] (launches
+//! until the next look at the clock), [`load`] (core time of other programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`],
 //! [`launched`] (ranks of a launcher),
 //! [`threads_of_process`], [`cuda`], [`gpu_test`]; and what is printed: [`event`],
 //! [`live`], [`page`](mod@page), [`table`], [`explain`], [`json`].
@@ -24,6 +24,7 @@ mod live;
 mod load;
 mod measure;
 mod network;
+mod pace;
 mod page;
 mod ports;
 mod processes;

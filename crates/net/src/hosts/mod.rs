@@ -234,13 +234,13 @@ impl Hosts {
             listeners.push(of_rank);
         }
         // Survivors of a failure gather where the rank listened at first.
-        let gathering = ring.listener.try_clone().map_err(system)?;
+        let listener = Arc::new(ring.listener);
         let services = Service::join(Config {
             key: ring.key.clone(),
             processes: ranks / width,
             meeting: ring.meeting,
             roots: ring.roots,
-            listener: ring.listener,
+            listener: Arc::clone(&listener),
             infos,
             timing,
         });
@@ -252,7 +252,7 @@ impl Hosts {
                 rank,
                 infos: Arc::clone(&infos),
                 key: ring.key.clone(),
-                listener: gathering,
+                listener,
                 planned: ring.planned.clone(),
             };
             (Arc::new(home), (0..ranks).collect(), 0)

@@ -1,10 +1,18 @@
 """Collectives on arrays: `arrays.py RANKS` starts the other ranks itself."""
 
 import array
+import contextlib
 import multiprocessing
+import os
 import sys
+import time
 
 import toporing
+
+# Descriptors of a communicator whose ranks are processes of a host, after its first collective:
+# three of memory for the others, the bootstrap's listener, its connections with both neighbors, and
+# two that its thread waits for. A split gathers, with two more plans that share memory.
+DESCRIPTORS, OF_SPLITS = 8, 2
 
 
 def total(values, rank, ranks):
@@ -16,8 +24,10 @@ def expect(found, expected):
 
 
 def work(identity, rank, ranks):
+    before = len(opened())
     with toporing.Communicator(identity, rank, ranks) as comm:
         assert (comm.rank, comm.ranks) == (rank, ranks)
+        descriptors(comm, before)
         for code in "bhiqfd":
             values = array.array(code, [value + rank for value in range(8)])
             comm.all_reduce(values)
@@ -70,6 +80,39 @@ def work(identity, rank, ranks):
             raise AssertionError("a wrong argument was taken")
         from_any(comm)
         with_numpy(comm)
+
+
+def descriptors(comm, before):
+    """Communicators hold few descriptors, also after collectives, and none once they are closed."""
+    splits = [comm.split(0) for _ in range(8)]
+    for each in [comm, *splits]:
+        values = array.array("f", [1.0] * 4)
+        each.all_reduce(values)
+        expect(values, [comm.ranks] * 4)
+    expect_opened(before + DESCRIPTORS * (1 + len(splits)) + OF_SPLITS)
+    comm.barrier()
+    for split in splits:
+        split.close()
+    expect_opened(before + DESCRIPTORS + OF_SPLITS)
+
+
+def opened():
+    """What the descriptors of this process are."""
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        # One that has closed since is gone.
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return sorted(found)
+
+
+def expect_opened(most):
+    # Connections on which nothing more was asked close after a moment.
+    until = time.monotonic() + 60
+    while len(opened()) > most and time.monotonic() < until:
+        time.sleep(0.01)
+    found = opened()
+    assert len(found) <= most, f"{len(found)} descriptors, expected {most}: {found}"
 
 
 def from_any(comm):
