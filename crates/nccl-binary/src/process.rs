@@ -1,6 +1,6 @@
-//! The process of one host: its group, its streams, its end. A library may close its streams, leave
-//! a daemon that keeps them open, or write without end: every wait here has a deadline, and the text
-//! that is kept has a limit.
+//! The process of one host: its group, its streams, its end. A library may close its streams,
+//! leave a daemon that keeps them open, or write without end: every wait here has a deadline, and
+//! the text that is kept has a limit.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};

@@ -2,7 +2,7 @@
 //!
 //! One thread at a time has the turn: it takes the next notice, waits until its work is done, and
 //! calls the function. A function may itself wait for a later future. If it takes longer than
-//! [`PATIENCE`] while others wait to be called, another thread takes the turn.
+//! `PATIENCE` while others wait to be called, another thread takes the turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,11 +1,11 @@
 //! `topo run`: runs a collective on ranks of this host or several, checks and times it.
 //!
 //! In reading order: [`job`] (ranks and plan), [`spec`] (the checked command line), [`measure`]
-//! (the work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`pace`] (launches
-//! until the next look at the clock), [`load`] (core time of other programs), [`survey`] (for [`calibrate`]), [`ranks`] (threads), [`processes`],
-//! [`launched`] (ranks of a launcher),
-//! [`threads_of_process`], [`cuda`], [`gpu_test`]; and what is printed: [`event`],
-//! [`live`], [`page`](mod@page), [`table`], [`explain`], [`json`].
+//! (the work of a rank), [`choose`], [`bench`](mod@bench), [`latency`], [`pace`] (launches until
+//! the next look at the clock), [`load`] (core time of other programs), [`survey`] (for
+//! [`calibrate`]), [`ranks`] (threads), [`processes`], [`launched`] (ranks of a launcher),
+//! [`threads_of_process`], [`cuda`], [`gpu_test`]; and what is printed: [`event`], [`live`],
+//! [`page`](mod@page), [`table`], [`explain`], [`json`].
 
 mod bench;
 mod bind;

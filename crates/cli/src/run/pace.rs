@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_ends() {
+    fn a_stopped_clock_ends_the_loop() {
         let (times, _) = timed(3e4, |_| 0.0);
         assert_eq!(times, [0.0; 5]);
     }
