@@ -73,6 +73,17 @@ pub enum Work {
     Group(Vec<Transfer>),
 }
 
+/// The end of a job that no caller knows.
+#[derive(Debug)]
+enum Ending {
+    /// It is not done.
+    Awaited,
+    /// It is not done, and nobody will ask.
+    Unwanted,
+    /// It is done.
+    Done(Result<(), Fault>),
+}
+
 /// What was started.
 #[derive(Debug, Default)]
 pub struct Queue {
@@ -80,8 +91,8 @@ pub struct Queue {
     started: u64,
     /// How many are not done.
     open: usize,
-    /// By number, those whose end no caller knows: how they ended, or nothing if they have not.
-    untold: BTreeMap<u64, Option<Result<(), Fault>>>,
+    /// By number, those whose end no caller knows.
+    untold: BTreeMap<u64, Ending>,
     /// Jobs that have not begun, with their numbers.
     jobs: VecDeque<(u64, Job)>,
     /// Transfers since `topo_group_start`.
@@ -101,7 +112,7 @@ impl Queue {
     pub fn push(&mut self, job: Job) -> u64 {
         self.started += 1;
         self.open += 1;
-        self.untold.insert(self.started, None);
+        self.untold.insert(self.started, Ending::Awaited);
         self.jobs.push_back((self.started, job));
         self.started
     }
@@ -113,9 +124,22 @@ impl Queue {
 
     /// Marks a job as done.
     pub fn finish(&mut self, number: u64, fault: Option<&Fault>) {
-        if let Some(ended @ None) = self.untold.get_mut(&number) {
-            *ended = Some(fault.map_or(Ok(()), |it| Err(it.clone())));
-            self.open -= 1;
+        match self.untold.get_mut(&number) {
+            Some(ending @ Ending::Awaited) => {
+                *ending = Ending::Done(fault.map_or(Ok(()), |it| Err(it.clone())));
+            }
+            Some(Ending::Unwanted) => drop(self.untold.remove(&number)),
+            Some(Ending::Done(_)) | None => return,
+        }
+        self.open -= 1;
+    }
+
+    /// Forgets how a job ends: nobody will ask.
+    pub fn forget(&mut self, number: u64) {
+        match self.untold.get_mut(&number) {
+            Some(Ending::Done(_)) => drop(self.untold.remove(&number)),
+            Some(ending) => *ending = Ending::Unwanted,
+            None => {}
         }
     }
 
@@ -125,8 +149,8 @@ impl Queue {
     /// There is no such job, or its end was told before.
     pub fn ended(&mut self, number: u64) -> Result<Option<Result<(), Fault>>, Fault> {
         match self.untold.get(&number) {
-            Some(None) => return Ok(None),
-            Some(Some(_)) => {}
+            Some(Ending::Done(_)) => {}
+            Some(Ending::Awaited | Ending::Unwanted) => return Ok(None),
             None if number == 0 || number > self.started => {
                 return Err(Fault::invalid(format!(
                     "work {number} was not started by this communicator"
@@ -138,7 +162,10 @@ impl Queue {
                 )));
             }
         }
-        Ok(self.untold.remove(&number).flatten())
+        Ok(match self.untold.remove(&number) {
+            Some(Ending::Done(done)) => Some(done),
+            _ => None,
+        })
     }
 
     /// Takes the next job, with its number, if no other thread runs anything. `own` says that what
@@ -214,6 +241,24 @@ mod tests {
         assert!(!queue.is_idle());
         queue.finish(2, None);
         assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn jobs_that_nobody_asks_for_leave_nothing() {
+        let mut queue = Queue::default();
+        for is_forgotten_first in [true, false] {
+            let number = queue.push(Job {
+                work: Work::Group(Vec::new()),
+                call: call(),
+            });
+            if is_forgotten_first {
+                queue.forget(number);
+                assert!(!queue.is_idle());
+            }
+            queue.finish(number, None);
+            queue.forget(number);
+            assert!(queue.is_idle() && queue.untold.is_empty());
+        }
     }
 
     #[test]

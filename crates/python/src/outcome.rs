@@ -88,3 +88,14 @@ impl Outcome {
         Some(done.clone())
     }
 }
+
+impl Drop for Outcome {
+    fn drop(&mut self) {
+        let Some(comm) = self.comm.upgrade() else {
+            return;
+        };
+        let asked = self.asked.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = comm.shared.queue();
+        asked.0.iter().for_each(|number| queue.forget(*number));
+    }
+}
