@@ -101,12 +101,13 @@ pub struct Folder {
     path: PathBuf,
 }
 
-/// Which files [`Folder::write`] replaces: only regular files of this user, and of these
+/// The files that [`Folder::write`] replaces. Other users' files, and what is not a regular file,
+/// are never replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replaces {
-    /// all.
+    /// Any regular file of this user.
     Any,
-    /// those that begin with these bytes.
+    /// Only a file that begins with these bytes.
     Begins(&'static str),
 }
 
