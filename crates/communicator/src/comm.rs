@@ -13,6 +13,7 @@ use net::{Hosts, MOST_RANKS};
 
 use crate::call_site;
 use crate::error::{Code, Fault};
+use crate::forks;
 use crate::options::Options;
 use crate::queue::{Call, Job, Queue, Transfer, Work};
 use crate::request::Launch;
@@ -29,6 +30,8 @@ pub struct Comm {
     in_call: AtomicBool,
     longest_wait: Mutex<Duration>,
     process: u32,
+    /// Forks before it was made.
+    forks: u32,
 }
 
 /// The right to call: one thread at a time has it.
@@ -76,15 +79,16 @@ impl Comm {
             in_call: AtomicBool::new(false),
             longest_wait: Mutex::new(options.longest_wait),
             process: std::process::id(),
+            forks: forks::count(),
         })
     }
 
     /// Refuses calls in a child of the process that made the communicator.
     pub fn check_process(&self) -> Result<(), Fault> {
-        let (own, here) = (self.process, std::process::id());
-        if own == here {
+        if self.forks == forks::count() {
             return Ok(());
         }
+        let (own, here) = (self.process, std::process::id());
         Err(Fault::new(
             Code::Forked,
             format!(
@@ -142,8 +146,7 @@ impl Comm {
         self.need_worker(&mut queue)?;
         let call = self.call();
         let number = queue.push(Job { work, call });
-        drop(queue);
-        self.shared.announce();
+        self.shared.announce(&queue);
         Ok(number)
     }
 
@@ -189,7 +192,7 @@ impl Comm {
     }
 
     fn run_work(&self, _: &Calling<'_>, work: Work) -> Result<Code, Fault> {
-        let needs_worker = match &work {
+        let is_open = match &work {
             Work::Collective(_) => false,
             // Debug mode adds to each transfer, so both ends run alike.
             Work::Group(all) => self.shared.debug || all.iter().any(|it| it.end == End::FromAny),
@@ -197,14 +200,15 @@ impl Comm {
         let call = self.call();
         let job = Job { work, call };
         let mut queue = self.shared.queue();
-        if queue.is_idle() && !needs_worker {
+        if queue.is_idle() && !is_open {
             drop(queue);
             return self.shared.run(&job).map(|()| Code::Ok);
         }
-        self.need_worker(&mut queue)?;
         let number = queue.push(job);
+        if queue.runner.is_some() {
+            self.shared.interrupt();
+        }
         drop(queue);
-        self.shared.announce();
         self.shared.await_job(number, None)
     }
 
@@ -316,11 +320,11 @@ impl Comm {
         let mut queue = self.shared.queue();
         queue.group = None;
         queue.drains = true;
-        self.shared.announce();
+        self.shared.announce(&queue);
         let mut queue = self.shared.await_idle(queue);
         queue.ends = true;
+        self.shared.started.notify_one();
         drop(queue);
-        self.shared.announce();
         if let Some(worker) = lock(&self.worker).take() {
             let _ = worker.join();
         }

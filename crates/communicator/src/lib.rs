@@ -2,13 +2,15 @@
 //! at a time, a queue of what was started, abort from any thread, forks, splitting.
 //!
 //! In reading order: [`error`], [`options`], [`request`], [`exchange`], [`call_site`], [`comm`],
-//! [`shared`], [`queue`], `worker`, [`compare`], [`split`].
+//! `forks`, [`shared`], [`queue`], `open`, `worker`, [`compare`], [`split`].
 
 pub mod call_site;
 pub mod comm;
 pub mod compare;
 pub mod error;
 pub mod exchange;
+mod forks;
+mod open;
 pub mod options;
 pub mod queue;
 pub mod request;

@@ -2,10 +2,11 @@
 //! and beside each other: two ranks that both start a send and then a receive would wait for each
 //! other if it ran them one by one.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use executor::End;
+use rustc_hash::FxHashMap;
 
 use crate::error::Fault;
 use crate::request::Launch;
@@ -84,6 +85,15 @@ enum Ending {
     Done(Result<(), Fault>),
 }
 
+/// A thread that runs what was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runner {
+    /// One that waits for some of it.
+    Waiting,
+    /// The background thread.
+    Background,
+}
+
 /// What was started.
 #[derive(Debug, Default)]
 pub struct Queue {
@@ -92,13 +102,25 @@ pub struct Queue {
     /// How many are not done.
     open: usize,
     /// By number, those whose end no caller knows.
-    untold: BTreeMap<u64, Ending>,
+    untold: FxHashMap<u64, Ending>,
     /// Jobs that have not begun, with their numbers.
     jobs: VecDeque<(u64, Job)>,
     /// Transfers since `topo_group_start`.
     pub group: Option<Vec<Transfer>>,
-    /// Whether a thread runs what it took.
-    pub is_running: bool,
+    /// The thread that has the turn to run what was started.
+    pub runner: Option<Runner>,
+    /// How many turns there were.
+    pub turns: u64,
+    /// Whether something is left that has begun.
+    pub has_begun: bool,
+    /// When the first transfer with the own rank that has no other end has waited too long.
+    pub patience: Option<Instant>,
+    /// Threads that wait for something, whether they run it or sleep.
+    pub waiting: usize,
+    /// Those of them that sleep.
+    pub sleeping: usize,
+    /// Whether the background thread will look soon by itself.
+    pub is_watched: bool,
     /// Whether the background thread exists.
     pub has_worker: bool,
     /// Whether transfers without another end should be given up.
@@ -168,33 +190,28 @@ impl Queue {
         })
     }
 
-    /// Takes the next job, with its number, if no other thread runs anything. `own` says that what
-    /// runs is the caller's.
-    pub fn pop(&mut self, own: bool) -> Option<(u64, Job)> {
-        if self.is_running && !own || self.jobs.is_empty() {
-            return None;
-        }
-        self.is_running = true;
-        self.jobs.pop_front()
+    /// Takes the jobs that have not begun, with their numbers.
+    pub fn take_jobs(&mut self) -> VecDeque<(u64, Job)> {
+        std::mem::take(&mut self.jobs)
     }
 
-    /// Whether a job can begin.
-    pub fn has_next(&self) -> bool {
-        !self.is_running && !self.jobs.is_empty()
+    /// Whether a thread should take a turn: none has it, and there is something to run.
+    pub fn has_work(&self) -> bool {
+        let waited = |it| self.drains || it <= Instant::now();
+        let waited = self.patience.is_some_and(waited);
+        self.runner.is_none() && (self.has_begun || !self.jobs.is_empty() || waited)
     }
 
-    /// Takes the job of this number, if it is a collective, the only one, and no thread runs
-    /// anything: another thread would have to run a second one meanwhile.
-    pub fn take_collective(&mut self, number: u64) -> Option<Job> {
-        let is_collective = |it: &Job| matches!(it.work, Work::Collective(_));
-        let [(found, job)] = self.jobs.make_contiguous() else {
-            return None;
-        };
-        if self.is_running || *found != number || !is_collective(job) {
-            return None;
-        }
-        self.is_running = true;
-        self.jobs.pop_front().map(|(_, job)| job)
+    /// The number that was given out last, and how many turns there were.
+    pub const fn look(&self) -> (u64, u64) {
+        (self.started, self.turns)
+    }
+
+    /// Whether nobody who waits takes a turn for what was there at an earlier look.
+    pub fn is_due(&self, (started, turns): (u64, u64)) -> bool {
+        let first = self.jobs.front().map_or(started, |(number, _)| *number);
+        let is_old = first <= started && (turns == self.turns || !self.jobs.is_empty());
+        self.waiting == 0 && is_old && self.has_work()
     }
 }
 
@@ -222,7 +239,7 @@ mod tests {
             queue.push(group()),
         ];
         assert_eq!(numbers, [1, 2, 3]);
-        assert_eq!(queue.pop(false).map(|it| it.0), Some(1));
+        assert_eq!(queue.take_jobs().len(), 3);
         queue.finish(3, Some(&Fault::invalid("wrong")));
         assert!(queue.ended(1).unwrap().is_none() && queue.ended(2).unwrap().is_none());
         assert!(queue.ended(3).unwrap().is_some_and(|it| it.is_err()));
@@ -262,23 +279,29 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_at_a_time_takes_what_it_runs() {
+    fn one_thread_at_a_time_has_the_turn_and_waiting_ones_come_first() {
+        let group = || Job {
+            work: Work::Group(Vec::new()),
+            call: call(),
+        };
         let mut queue = Queue::default();
-        let group = Job {
-            work: Work::Group(Vec::new()),
-            call: call(),
-        };
-        queue.push(group);
-        assert!(queue.take_collective(1).is_none());
-        assert!(queue.pop(false).is_some());
-        let group = Job {
-            work: Work::Group(Vec::new()),
-            call: call(),
-        };
-        queue.push(group);
-        assert!(!queue.has_next() && queue.pop(false).is_none());
-        assert!(queue.pop(true).is_some());
-        queue.is_running = false;
-        assert!(queue.pop(true).is_none());
+        let nothing = queue.look();
+        assert!(!queue.has_work());
+        queue.push(group());
+        // The background thread leaves what it has not seen before to those that wait.
+        assert!(queue.has_work() && !queue.is_due(nothing));
+        let seen = queue.look();
+        assert!(queue.is_due(seen));
+        queue.waiting = 1;
+        assert!(queue.has_work() && !queue.is_due(seen));
+        queue.waiting = 0;
+        queue.runner = Some(Runner::Waiting);
+        assert!(!queue.has_work() && !queue.is_due(seen));
+        // What is left after a turn is due at the next look.
+        assert_eq!(queue.take_jobs().len(), 1);
+        queue.runner = None;
+        queue.turns += 1;
+        queue.has_begun = true;
+        assert!(!queue.is_due(seen) && queue.is_due(queue.look()));
     }
 }

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backend_cpu::Cpu;
 use bootstrap::socket::service::Alarm;
@@ -11,6 +11,7 @@ use executor::{Bell, Communicator, End};
 
 use crate::compare::Told;
 use crate::error::{Code, Fault};
+use crate::open::Open;
 use crate::queue::{Job, Queue, Work};
 
 /// What the threads of a communicator share.
@@ -23,13 +24,17 @@ pub struct Shared {
     pub debug: bool,
     /// The communicator.
     pub communicator: Mutex<Communicator<Cpu>>,
-    /// What wakes the thread that runs transfers.
+    /// What wakes the thread that runs what was started.
     pub bell: Bell,
-    /// Whether transfers were started that the thread has not seen.
+    /// Whether that thread should look at the queue.
     pub news: AtomicBool,
     queue: Mutex<Queue>,
-    /// Something was started or is done.
+    /// What has begun. The thread that is the queue's runner has it.
+    pub open: Mutex<Open>,
+    /// Something is done.
     pub changed: Condvar,
+    /// Something was started, or is left, for the background thread.
+    pub started: Condvar,
     alarm: Alarm,
     aborted: AtomicBool,
 }
@@ -49,7 +54,9 @@ impl Shared {
             communicator: Mutex::new(communicator),
             news: AtomicBool::new(false),
             queue: Mutex::default(),
+            open: Mutex::default(),
             changed: Condvar::new(),
+            started: Condvar::new(),
             alarm,
             aborted: AtomicBool::new(false),
         })
@@ -60,37 +67,10 @@ impl Shared {
         lock(&self.queue)
     }
 
-    /// Sleeps until something was started or is done, or the time is over.
-    pub fn sleep<'a>(
-        &self,
-        queue: MutexGuard<'a, Queue>,
-        longest: Option<Duration>,
-    ) -> MutexGuard<'a, Queue> {
-        match longest {
-            Some(longest) => {
-                let woken = self.changed.wait_timeout(queue, longest);
-                woken.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => {
-                let woken = self.changed.wait(queue);
-                woken.unwrap_or_else(PoisonError::into_inner)
-            }
-        }
-    }
-
     /// Waits until everything that was started is done.
-    pub fn await_idle<'a>(&self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
-        while !queue.is_idle() {
-            queue = self.sleep(queue, None);
-        }
-        queue
-    }
-
-    /// Tells the thread that something was started.
-    pub fn announce(&self) {
-        self.news.store(true, Ordering::Release);
-        self.bell.ring();
-        self.changed.notify_all();
+    pub fn await_idle<'a>(&'a self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        let idle = |queue: &mut Queue| Ok(queue.is_idle().then_some(()));
+        self.wait_until(queue, None, idle).0
     }
 
     /// Waits for a job until it is done or the time is over. `None` has no limit.
@@ -99,17 +79,11 @@ impl Shared {
     /// # Errors
     /// There is no such job, or its end was told before; or that of the job.
     pub fn await_job(&self, number: u64, longest: Option<Duration>) -> Result<Code, Fault> {
-        let until = longest.map(|it| Instant::now() + it);
-        let mut queue = self.queue();
-        loop {
-            if let Some(ended) = queue.ended(number)? {
-                return ended.map(|()| Code::Ok);
-            }
-            let left = until.map(|it| it.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|it| it.is_zero()) {
-                return Ok(Code::Pending);
-            }
-            queue = self.sleep(queue, left);
+        let look = |queue: &mut Queue| queue.ended(number);
+        let found = self.wait_until(self.queue(), longest, look).1;
+        match found? {
+            Some(ended) => ended.map(|()| Code::Ok),
+            None => Ok(Code::Pending),
         }
     }
 
@@ -119,20 +93,25 @@ impl Shared {
     /// # Errors
     /// There is no job in the list, or as [`Self::await_job`].
     pub fn await_any(&self, numbers: &[u64]) -> Result<(usize, Result<(), Fault>), Fault> {
-        if numbers.iter().all(|it| *it == 0) {
-            return Err(Fault::invalid(
+        let nothing = || {
+            Fault::invalid(
                 "a wait for any work without a work: the list is empty or has only zeros",
-            ));
-        }
-        let mut queue = self.queue();
-        loop {
-            for (at, number) in numbers.iter().enumerate().filter(|(_, it)| **it != 0) {
+            )
+        };
+        let jobs = || numbers.iter().enumerate().filter(|(_, it)| **it != 0);
+        jobs().next().ok_or_else(nothing)?;
+        let look = |queue: &mut Queue| {
+            for (at, number) in jobs() {
                 if let Some(ended) = queue.ended(*number)? {
-                    return Ok((at, ended));
+                    return Ok(Some((at, ended)));
                 }
             }
-            queue = self.sleep(queue, None);
-        }
+            Ok(None)
+        };
+        // Without a limit it ends with something found.
+        self.wait_until(self.queue(), None, look)
+            .1?
+            .ok_or_else(nothing)
     }
 
     /// Runs a job. After an error other than of its arguments the communicator has failed, and the

@@ -1,436 +1,178 @@
-//! The thread that runs what was started.
+//! Who runs what was started: a thread that waits, or else the background thread.
+//!
+//! A thread that waits for something runs it, with all else that was started, until that is done:
+//! no other thread must wake. The background thread runs what nobody waits for. It takes nothing
+//! younger than [`GRACE`], since most callers wait soon after they start something.
 
-use std::collections::{HashMap, VecDeque};
-use std::ptr::{copy_nonoverlapping, null, null_mut};
 use std::sync::atomic::Ordering;
+use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use backend_cpu::Cpu;
-use executor::{Communicator, End, Ended, Memory, OpenGroup, Request};
+use crate::error::Fault;
+use crate::queue::{Queue, Runner};
+use crate::shared::{Shared, lock};
 
-use crate::compare::{self, Header, Told};
-use crate::error::{Code, Fault};
-use crate::queue::{Call, Job, Transfer, Work};
-use crate::request::Launch;
-use crate::shared::Shared;
+/// Shortest age of what the background thread runs.
+const GRACE: Duration = Duration::from_micros(100);
 
-/// What has begun.
-#[derive(Default)]
-struct Open {
-    group: OpenGroup<'static>,
-    /// What each number of the group is.
-    parts: HashMap<u64, Part>,
-    /// The last number given out.
-    last: u64,
-    /// By job: how many of its parts are not done.
-    left: HashMap<u64, usize>,
-    /// Jobs that have ended.
-    ended: Vec<(u64, Result<(), Fault>)>,
-    /// Sends to the own rank that have no receive yet, or receives that have no send.
-    own: VecDeque<Lonely>,
-    /// Collectives that wait for the one before.
-    collectives: VecDeque<(u64, Launch, Call)>,
-}
-
-/// A transfer with the own rank that waits for its other end.
-struct Lonely {
-    job: u64,
-    transfer: Transfer,
-    /// How long it may wait.
-    until: Instant,
-}
-
-/// A part of a job.
-struct Part {
-    job: u64,
-    /// Longest wait for another rank.
-    longest: Duration,
-    piece: Piece,
-}
-
-/// What a part of a job is. Memory that it owns stays where it is while the part runs.
-enum Piece {
-    /// A transfer.
-    Transfer(Transfer),
-    /// What the ends of a transfer tell each other before it.
-    Headers(Transfer, Headers),
-    /// A collective.
-    Collective,
-    /// What ranks tell each other before a collective.
-    Told(Launch, Told),
-}
-
-/// The headers of a transfer.
-struct Headers {
-    own: Vec<u8>,
-    theirs: Vec<u8>,
-}
+/// How long the background thread looks for work every [`GRACE`] after it found some. Then
+/// it sleeps until something is started.
+const WATCH: Duration = Duration::from_millis(2);
 
 impl Shared {
-    /// Runs what was started, until the communicator ends.
+    /// Runs what was started and nobody waits for, until the communicator ends.
     pub fn work(&self) {
-        let mut open = Open::default();
         let mut queue = self.queue();
+        let mut active = Instant::now();
+        // What was there at the last look: jobs up to this number, after so many turns.
+        let mut seen = (0, 0);
         loop {
-            self.news.store(false, Ordering::Release);
-            let mut jobs = Vec::new();
-            // Another thread may run a collective, which comes before what was started later.
-            while let Some(job) = queue.pop(!open.is_idle() || !jobs.is_empty()) {
-                jobs.push(job);
-            }
-            if jobs.is_empty() && open.is_idle() {
-                for (job, fault) in open.give_up(queue.drains) {
-                    queue.finish(job, Some(&fault));
-                    self.changed.notify_all();
-                }
-                if queue.is_idle() && queue.ends {
-                    return;
-                }
-                if !queue.has_next() {
-                    queue = self.sleep(queue, open.patience());
-                }
+            let now = Instant::now();
+            if queue.is_due(seen) {
+                queue = self.run_turn(queue, Runner::Background, None);
+                active = Instant::now();
                 continue;
             }
-            drop(queue);
-            self.run_open(&mut open, jobs);
-            queue = self.queue();
-            queue.is_running = !open.is_idle();
-            for (job, done) in open.ended.drain(..) {
-                queue.finish(job, done.as_ref().err());
-            }
-            self.changed.notify_all();
-        }
-    }
-
-    /// Runs a collective in the calling thread, unless something else is started or runs: a thread
-    /// that would only wait needs to wake no other one.
-    pub fn run_here(&self, number: u64) {
-        let mut queue = self.queue();
-        let Some(job) = queue.take_collective(number) else {
-            return;
-        };
-        drop(queue);
-        let done = self.run(&job);
-        let mut queue = self.queue();
-        queue.is_running = false;
-        queue.finish(number, done.as_ref().err());
-        drop(queue);
-        self.changed.notify_all();
-    }
-
-    /// Adds jobs and runs until some are done or others are started.
-    fn run_open(&self, open: &mut Open, jobs: Vec<(u64, Job)>) {
-        for (job, _) in &jobs {
-            // Also an empty group is done once.
-            open.left.insert(*job, 0);
-        }
-        let ran = self.with_communicator(|communicator| {
-            for (number, Job { work, call }) in jobs {
-                match work {
-                    Work::Collective(launch) => {
-                        *open.left.entry(number).or_default() += 1;
-                        open.collectives.push_back((number, launch, call));
-                    }
-                    Work::Group(transfers) => {
-                        for transfer in transfers {
-                            self.add(open, communicator, number, transfer, &call)?;
-                        }
-                    }
-                }
-            }
-            self.advance(open, communicator)
-        });
-        match ran {
-            Ok(()) => {
-                let ended = &mut open.ended;
-                open.left.retain(|job, left| {
-                    if *left == 0 {
-                        ended.push((*job, Ok(())));
-                    }
-                    *left > 0
-                });
-            }
-            // The communicator has failed, and all with it.
-            Err(fault) => {
-                let failed = open.left.keys().map(|job| (*job, Err(fault.clone())));
-                open.ended.extend(failed);
-                let ended = std::mem::take(&mut open.ended);
-                *open = Open {
-                    ended,
-                    ..Open::default()
-                };
-            }
-        }
-    }
-
-    fn advance(&self, open: &mut Open, communicator: &mut Communicator<Cpu>) -> Result<(), Fault> {
-        self.begin_collective(open, communicator);
-        if open.group.is_empty() {
-            return Ok(());
-        }
-        let mut stop = || self.news.load(Ordering::Acquire);
-        let done = communicator.advance(&mut open.group, &mut stop)?;
-        for Ended { number, peer } in done {
-            let Some(Part {
-                job,
-                longest,
-                piece,
-            }) = open.parts.remove(&number)
-            else {
-                continue;
-            };
-            match (piece, peer) {
-                (Piece::Transfer(transfer), peer) => {
-                    if let Some(peer) = peer {
-                        transfer.tell_source(peer);
-                    }
-                    open.finish(job);
-                }
-                (Piece::Headers(transfer, told), Some(peer)) if !transfer.sends() => {
-                    let compared = compare::headers(&told.own, &told.theirs, (self.rank, peer));
-                    // The sender would wait for the rest, and must learn why it waits in vain.
-                    compared.inspect_err(|fault| self.abort(&fault.text))?;
-                    if transfer.end == End::FromAny {
-                        // The header's sender is known now, and the rest follows its header.
-                        let end = End::From(peer);
-                        let transfer = Transfer { end, ..transfer };
-                        let part = Part {
-                            job,
-                            longest,
-                            piece: Piece::Transfer(transfer),
-                        };
-                        open.add(communicator, part, true)?;
-                    }
-                }
-                (Piece::Headers(..), _) => {}
-                (Piece::Told(launch, told), _) => match told.compare(self.rank) {
-                    Ok(()) => open.add_collective(communicator, job, launch, longest),
-                    Err(fault) => open.fail(job, fault),
-                },
-                (Piece::Collective, _) => {
-                    open.collectives.pop_front();
-                    open.finish(job);
-                }
-            }
-        }
-        self.begin_collective(open, communicator);
-        Ok(())
-    }
-
-    /// Begins the first of the collectives, unless it runs.
-    fn begin_collective(&self, open: &mut Open, communicator: &mut Communicator<Cpu>) {
-        while let Some((job, launch, call)) = open.collectives.front() {
-            let is_collective = |it: &Part| matches!(it.piece, Piece::Collective | Piece::Told(..));
-            if open.parts.values().any(is_collective) {
+            if queue.is_idle() && queue.ends {
                 return;
             }
-            let (job, launch, longest) = (*job, *launch, call.longest);
-            if self.debug {
-                let mut told = Told::new(&launch.request, &call.place, self.ranks);
-                let (request, memory) = told.exchange();
-                let part = Part {
-                    job,
-                    longest,
-                    piece: Piece::Told(launch, told),
-                };
-                open.begin(communicator, &request, memory, part);
-            } else {
-                open.add_collective(communicator, job, launch, longest);
+            seen = queue.look();
+            let is_mine = !queue.is_idle() && queue.runner != Some(Runner::Waiting);
+            let watches = is_mine || now < active + WATCH;
+            if is_mine {
+                active = now;
             }
+            let longest = match (watches, queue.patience) {
+                (true, _) => Some(GRACE),
+                (false, patience) => patience.map(|it| it.saturating_duration_since(now)),
+            };
+            queue.is_watched = watches;
+            queue = sleep_on(&self.started, queue, longest);
         }
     }
 
-    /// Adds a transfer of a job.
-    fn add(
-        &self,
-        open: &mut Open,
-        communicator: &Communicator<Cpu>,
-        job: u64,
-        transfer: Transfer,
-        call: &Call,
-    ) -> Result<(), Fault> {
-        *open.left.entry(job).or_default() += 1;
-        if matches!(transfer.end, End::To(peer) | End::From(peer) if peer == self.rank) {
-            let until = Instant::now() + call.longest;
-            let lonely = Lonely {
-                job,
-                transfer,
-                until,
-            };
-            // What runs beside it ends, too, and others must know.
-            let added = open.add_own(lonely);
-            return added.inspect_err(|fault| self.abort(&fault.text));
-        }
-        let part = |piece| Part {
-            job,
-            longest: call.longest,
-            piece,
-        };
-        if self.debug {
-            let headers = Headers {
-                own: compare::header(transfer.bytes, &call.place).to_vec(),
-                theirs: vec![0; size_of::<Header>()],
-            };
-            open.add(communicator, part(Piece::Headers(transfer, headers)), false)?;
-            // Whose header comes decides who sends the rest.
-            if transfer.end == End::FromAny {
-                return Ok(());
+    /// Waits until `look` finds something in the queue or the time is over, and meanwhile runs what
+    /// was started or sleeps while another thread does. Looks at least twice: one that only tests
+    /// moves everything once.
+    pub fn wait_until<'a, R>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        longest: Option<Duration>,
+        mut look: impl FnMut(&mut Queue) -> Result<Option<R>, Fault>,
+    ) -> (MutexGuard<'a, Queue>, Result<Option<R>, Fault>) {
+        let until = longest.map(|it| Instant::now() + it);
+        let mut is_last = false;
+        let found = loop {
+            let found = look(&mut queue);
+            if is_last || !matches!(found, Ok(None)) {
+                break found;
             }
+            is_last = until.is_some_and(|it| Instant::now() >= it);
+            queue = self.help(queue, until);
+        };
+        // What is not done is left to others.
+        if !queue.is_idle() && queue.waiting == 0 && !queue.is_watched {
+            self.started.notify_one();
         }
-        open.add(communicator, part(Piece::Transfer(transfer)), false)
+        (queue, found)
+    }
+
+    /// Takes a turn, or sleeps until something is done; at most until then.
+    fn help<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, Queue> {
+        queue.waiting += 1;
+        let mut queue = match queue.has_work() {
+            true => self.run_turn(queue, Runner::Waiting, until),
+            false => {
+                if queue.runner == Some(Runner::Background) {
+                    self.interrupt();
+                }
+                let until = [until, queue.patience].into_iter().flatten().min();
+                let longest = until.map(|it| it.saturating_duration_since(Instant::now()));
+                self.sleep(queue, longest)
+            }
+        };
+        queue.waiting -= 1;
+        queue
+    }
+
+    /// Sleeps until something is done, or the time is over.
+    fn sleep<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        longest: Option<Duration>,
+    ) -> MutexGuard<'a, Queue> {
+        queue.sleeping += 1;
+        let mut queue = sleep_on(&self.changed, queue, longest);
+        queue.sleeping -= 1;
+        queue
+    }
+
+    /// Runs what was started until some of it is done, another thread wants a turn, or the time is
+    /// over.
+    fn run_turn<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        runner: Runner,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, Queue> {
+        queue.runner = Some(runner);
+        self.news.store(false, Ordering::Release);
+        let (jobs, drains) = (queue.take_jobs(), queue.drains);
+        drop(queue);
+        let mut open = lock(&self.open);
+        let mut stop =
+            || self.news.load(Ordering::Acquire) || until.is_some_and(|it| Instant::now() >= it);
+        self.run_open(&mut open, jobs, &mut stop);
+        let is_idle = open.is_idle();
+        open.give_up(drains && is_idle);
+        let mut queue = self.queue();
+        for (job, done) in open.ended.drain(..) {
+            queue.finish(job, done.as_ref().err());
+        }
+        queue.runner = None;
+        queue.turns += 1;
+        queue.has_begun = !is_idle;
+        queue.patience = open.patience();
+        drop(open);
+        if queue.sleeping > 0 {
+            self.changed.notify_all();
+        }
+        queue
+    }
+
+    /// Tells the threads that may run it that something was started.
+    pub fn announce(&self, queue: &Queue) {
+        if queue.runner.is_some() {
+            self.interrupt();
+        } else if !queue.is_watched {
+            self.started.notify_one();
+        }
+    }
+
+    /// Ends the turn of the thread that runs what was started.
+    pub fn interrupt(&self) {
+        self.news.store(true, Ordering::Release);
+        self.bell.ring();
     }
 }
 
-impl Open {
-    /// Whether the communicator has nothing to do.
-    fn is_idle(&self) -> bool {
-        self.group.is_empty() && self.collectives.is_empty()
-    }
-
-    /// Adds a part of a transfer behind the others, or before those that have not begun.
-    fn add(
-        &mut self,
-        communicator: &Communicator<Cpu>,
-        mut part: Part,
-        first: bool,
-    ) -> Result<(), Fault> {
-        let (transfer, memory, bytes) = match &mut part.piece {
-            Piece::Transfer(transfer) => (*transfer, transfer.memory, transfer.bytes),
-            Piece::Headers(transfer, told) => {
-                let used = match transfer.sends() {
-                    true => &mut told.own,
-                    false => &mut told.theirs,
-                };
-                (*transfer, used.as_mut_ptr(), used.len())
-            }
-            Piece::Collective | Piece::Told(..) => return Ok(()),
-        };
-        let memory = match transfer.sends() {
-            true => Memory::at(memory, bytes, null_mut(), 0),
-            false => Memory::at(null(), 0, memory, bytes),
-        };
-        self.last += 1;
-        let (number, longest) = (self.last, part.longest);
-        let end = (transfer.end, transfer.tag);
-        let group = &mut self.group;
-        match first {
-            true => communicator.add_transfer_first(group, number, end, memory, longest)?,
-            false => communicator.add_transfer(group, number, end, memory, longest)?,
+fn sleep_on<'a>(
+    condition: &Condvar,
+    queue: MutexGuard<'a, Queue>,
+    longest: Option<Duration>,
+) -> MutexGuard<'a, Queue> {
+    match longest {
+        Some(longest) => {
+            let woken = condition.wait_timeout(queue, longest);
+            woken.unwrap_or_else(PoisonError::into_inner).0
         }
-        self.parts.insert(number, part);
-        Ok(())
-    }
-
-    /// Adds the first of the collectives.
-    fn add_collective(
-        &mut self,
-        communicator: &mut Communicator<Cpu>,
-        job: u64,
-        launch: Launch,
-        longest: Duration,
-    ) {
-        let part = Part {
-            job,
-            longest,
-            piece: Piece::Collective,
-        };
-        self.begin(communicator, &launch.request, launch.memory(), part);
-    }
-
-    fn begin(
-        &mut self,
-        communicator: &mut Communicator<Cpu>,
-        request: &Request,
-        memory: Memory<'static>,
-        part: Part,
-    ) {
-        self.last += 1;
-        let (number, longest) = (self.last, part.longest);
-        match communicator.add_collective(&mut self.group, number, request, memory, longest) {
-            Ok(()) => {
-                self.parts.insert(number, part);
-            }
-            Err(error) => self.fail(part.job, error.into()),
-        }
-    }
-
-    /// Ends the first of the collectives with an error that all ranks get.
-    fn fail(&mut self, job: u64, fault: Fault) {
-        self.collectives.pop_front();
-        self.left.remove(&job);
-        self.ended.push((job, Err(fault)));
-    }
-
-    /// Copies between a send to the own rank and its receive, once both are there.
-    fn add_own(&mut self, lonely: Lonely) -> Result<(), Fault> {
-        let Lonely { job, transfer, .. } = lonely;
-        let is_other = |it: &Lonely| {
-            it.transfer.tag == transfer.tag && it.transfer.sends() != transfer.sends()
-        };
-        let other = self.own.iter().position(is_other);
-        let Some(other) = other.and_then(|at| self.own.remove(at)) else {
-            self.own.push_back(lonely);
-            return Ok(());
-        };
-        let (other_job, other) = (other.job, other.transfer);
-        let (send, receive) = match transfer.sends() {
-            true => (transfer, other),
-            false => (other, transfer),
-        };
-        if send.bytes != receive.bytes {
-            return Err(Fault::invalid(format!(
-                "a rank sends {} bytes to itself and receives {}; a receive is as long as its send",
-                send.bytes, receive.bytes
-            )));
-        }
-        if send.bytes > 0 {
-            // SAFETY: the caller lends both until the transfers are done, and the receive's for it
-            // alone.
-            unsafe { copy_nonoverlapping(send.memory, receive.memory, send.bytes) };
-        }
-        if let End::From(own) = receive.end {
-            receive.tell_source(own);
-        }
-        self.finish(job);
-        self.finish(other_job);
-        Ok(())
-    }
-
-    /// How long the transfers with the own rank may still wait.
-    fn patience(&self) -> Option<Duration> {
-        let first = self.own.iter().map(|it| it.until).min();
-        first.map(|until| until.saturating_duration_since(Instant::now()))
-    }
-
-    /// Gives up transfers with the own rank that waited too long, or all.
-    fn give_up(&mut self, all: bool) -> Vec<(u64, Fault)> {
-        let now = Instant::now();
-        let mut given_up = Vec::new();
-        self.own.retain(|it| {
-            let stays = !all && it.until > now;
-            if !stays {
-                let (does, lacks) = match it.transfer.sends() {
-                    true => ("sends", "receives nothing"),
-                    false => ("receives", "sends nothing"),
-                };
-                let bytes = it.transfer.bytes;
-                let tag = it.transfer.tag;
-                let text = format!(
-                    "a rank {does} {bytes} bytes to or from itself with tag {tag}, and {lacks}"
-                );
-                given_up.push((it.job, Fault::new(Code::Timeout, text)));
-            }
-            stays
-        });
-        for (job, _) in &given_up {
-            self.left.remove(job);
-        }
-        given_up
-    }
-
-    fn finish(&mut self, job: u64) {
-        if let Some(left) = self.left.get_mut(&job) {
-            *left = left.saturating_sub(1);
+        None => {
+            let woken = condition.wait(queue);
+            woken.unwrap_or_else(PoisonError::into_inner)
         }
     }
 }

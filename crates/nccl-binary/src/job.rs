@@ -12,8 +12,12 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use crate::message::{Network, Report, Request, Said};
+use crate::nccl::ID_BYTES;
 use crate::process::{self, Process, words};
 use crate::stand_in::{NET_PLUGIN, TUNER_PLUGIN};
+
+/// How long messages of a process that has ended may take to arrive.
+const AFTER_END: Duration = Duration::from_secs(1);
 
 /// How long other hosts may still answer after one has failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(3);
@@ -142,6 +146,10 @@ struct Host {
     process: Process,
     input: Option<ChildStdin>,
     report: Option<Report>,
+    /// Whether its standard output has ended. It may still run, and then it will not answer.
+    is_silent: bool,
+    /// Until when its messages may still arrive, if it has ended.
+    last_message: Option<Instant>,
 }
 
 /// The warning before NCCL refuses a job only because its graphs cannot be written: it has no word
@@ -258,6 +266,8 @@ impl Job {
             process,
             input: Some(streams.input),
             report: None,
+            is_silent: false,
+            last_message: None,
         })
     }
 
@@ -271,6 +281,7 @@ impl Job {
         let mut id_is_known = false;
         while hosts.iter().any(|host| host.report.is_none()) {
             hosts.iter_mut().for_each(|host| host.process.keep_log());
+            self.expect_running(hosts)?;
             let left = end.saturating_duration_since(Instant::now());
             // A library that talks without end must not hold the parent.
             let event = match left.is_zero() {
@@ -278,12 +289,16 @@ impl Job {
                 false => match events.recv_timeout(left.min(POLL)) {
                     Ok(event) => Some(event),
                     Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => None,
+                    // All are silent; they may end before the deadline, with a reason.
+                    Err(RecvTimeoutError::Disconnected) => {
+                        thread::sleep(left.min(POLL));
+                        continue;
+                    }
                 },
             };
             match event {
                 // More of them would fill the other hosts' input.
-                Some(Event::Said(_, Said::Id(_))) if id_is_known => {}
+                Some(Event::Said(_, Said::Id(id))) if id_is_known || !is_id(&id) => {}
                 Some(Event::Said(_, Said::Id(id))) => {
                     id_is_known = true;
                     for other in hosts.iter_mut().skip(1) {
@@ -302,16 +317,7 @@ impl Job {
                     hosts[host as usize].report = Some(*report);
                 }
                 Some(Event::Ended(host)) if hosts[host as usize].report.is_some() => {}
-                // The stream has ended; the process may still run, and then it will not answer.
-                Some(Event::Ended(host)) => {
-                    if let Some(status) = hosts[host as usize].process.ends_until(end) {
-                        return Err(NoAnswer::Ended {
-                            host,
-                            how: how(status),
-                            last: last_words(hosts, host),
-                        });
-                    }
-                }
+                Some(Event::Ended(host)) => hosts[host as usize].is_silent = true,
                 // A refusal by one host is the answer of all.
                 None if failed => return Ok(()),
                 None => {
@@ -324,6 +330,34 @@ impl Job {
         }
         Ok(())
     }
+
+    /// Fails if a host has ended without a report.
+    fn expect_running(&self, hosts: &mut [Host]) -> Result<(), NoAnswer> {
+        let now = Instant::now();
+        let mut waiting = hosts.iter_mut().zip(0..);
+        let ended = waiting.find_map(|(host, number)| {
+            let status = match host.report {
+                None => host.process.ends_until(now)?,
+                Some(_) => return None,
+            };
+            // A daemon may keep the stream open.
+            let last = *host.last_message.get_or_insert(now + AFTER_END);
+            (host.is_silent || now >= last).then_some((number, status))
+        });
+        let Some((host, status)) = ended else {
+            return Ok(());
+        };
+        Err(NoAnswer::Ended {
+            host,
+            how: how(status),
+            last: last_words(hosts, host),
+        })
+    }
+}
+
+/// Whether it has the length of an id as it is passed on: longer ones would fill the others' input.
+fn is_id(text: &str) -> bool {
+    text.len() == 2 * ID_BYTES
 }
 
 /// A refusal that says nothing about the job: this machine has too little memory.

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
+use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -84,7 +85,9 @@ impl Process {
     pub fn ends_until(&mut self, end: Instant) -> Option<ExitStatus> {
         loop {
             self.keep_log();
-            if self.status.is_none() {
+            if self.status.is_none() && self.has_ended() {
+                // As long as nobody has waited for it, its number is that of its group.
+                self.kill_group();
                 self.status = self.child.try_wait().ok().flatten();
             }
             if self.status.is_some() || Instant::now() >= end {
@@ -94,24 +97,41 @@ impl Process {
         }
     }
 
+    /// Whether it has ended, without waiting for it.
+    fn has_ended(&self) -> bool {
+        let mut ended = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: the kernel writes what it knows of the child; all zeros is a value, too.
+        let (asked, ended) = unsafe {
+            let asked = libc::waitid(libc::P_PID, self.child.id(), ended.as_mut_ptr(), options);
+            (asked, ended.assume_init())
+        };
+        // SAFETY: a field of every answer; 0 if the child still runs.
+        asked != 0 || unsafe { ended.si_pid() } != 0
+    }
+
     /// Kills it and its group.
     pub fn kill(&mut self) {
-        // A leader that was waited for has given its number back.
-        if self.status.is_some() {
-            return;
+        // The group of one that was waited for is killed already.
+        if self.status.is_none() {
+            self.kill_group();
+            // It may have left its group.
+            let _ = self.child.kill();
         }
+    }
+
+    fn kill_group(&self) {
         if let Ok(group) = i32::try_from(self.child.id()) {
             // SAFETY: sends a signal to the group of a child that was not waited for.
             unsafe { libc::kill(-group, libc::SIGKILL) };
         }
-        // It may have left its group.
-        let _ = self.child.kill();
     }
 
     /// Keeps the lines that have arrived. Called often during a wait for a host, since a
     /// library waits while its log is full.
     pub fn keep_log(&mut self) {
-        while let Ok(line) = self.log.try_recv() {
+        // No more than a full queue: a library that writes without end must not hold the parent.
+        for line in self.log.try_iter().take(QUEUE).collect::<Vec<_>>() {
             self.keep(line);
         }
     }
@@ -130,9 +150,15 @@ impl Process {
             let left = end.saturating_duration_since(Instant::now());
             match self.log.recv_timeout(left) {
                 Ok(line) if !left.is_zero() => self.keep(line),
-                Ok(_) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+                Ok(line) => {
+                    self.keep(line);
+                    break;
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
+        // Others may have used up the time.
+        self.keep_log();
         std::mem::take(&mut self.lines)
     }
 }

@@ -216,20 +216,16 @@ impl Comm {
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
         inner.forget_done();
-        // All are marked as seen, whether one was not or several.
-        let unseen = launches.iter().filter(|it| !inner.is_seen(it)).count();
         let numbers = launches.iter().map(|it| inner.comm.start(*it));
-        let (work, last) = Self::kept(inner, numbers, (keep, Arc::default()))?;
-        Ok(work.runs_here(last.filter(|_| unseen == 0)))
+        Self::kept(inner, numbers, (keep, Arc::default()))
     }
 
-    /// The work that is started, and its last number. Also if a start fails, the memory of those
-    /// before it is kept.
+    /// The work that is started. Also if a start fails, the memory of those before it is kept.
     fn kept(
         inner: &Arc<Inner>,
         started: impl Iterator<Item = Result<u64, Fault>>,
         keep: Keep,
-    ) -> PyResult<(Work, Option<u64>)> {
+    ) -> PyResult<Work> {
         let (mut numbers, mut failed) = (Vec::new(), None);
         for number in started {
             match number {
@@ -240,12 +236,11 @@ impl Comm {
                 }
             }
         }
-        let last = numbers.last().copied();
         let work = Work::new(&inner.comm, &inner.notifier, numbers).stores(&keep.1);
         lock(&inner.kept).push((Arc::clone(&work.outcome), keep));
         match failed {
             Some(fault) => Err(exception(fault)),
-            None => Ok((work, last)),
+            None => Ok(work),
         }
     }
 
@@ -262,14 +257,13 @@ impl Comm {
         let transfers = transfers.into_iter().map(|it| transfer(it, &source));
         let transfers = transfers.collect::<PyResult<Vec<Transfer>>>()?;
         let keep = (owner, source);
-        let (work, _) = match grouped {
+        match grouped {
             true => Self::kept(&inner, once(inner.comm.start_group(transfers)), keep),
             false => {
                 let numbers = transfers.iter().map(|it| inner.comm.start_transfer(*it));
                 Self::kept(&inner, numbers, keep)
             }
-        }?;
-        Ok(work)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use communicator::{Code, Fault, interrupt};
+use communicator::{Code, Fault};
 use pyo3::prelude::*;
 
 use crate::error::exception;
@@ -20,9 +20,6 @@ pub struct Work {
     pub outcome: Arc<Outcome>,
     comm: Weak<Held>,
     notifier: Arc<Notifier>,
-    /// The last of its numbers, if a thread that waits may run it: signals end that only if the
-    /// ranks are connected for it.
-    alone: Option<u64>,
     /// The rank from which it received last.
     source: Option<Arc<AtomicU32>>,
 }
@@ -34,7 +31,6 @@ impl Work {
             outcome: Arc::new(Outcome::new(comm, numbers)),
             comm: Arc::downgrade(comm),
             notifier: Arc::clone(notifier),
-            alone: None,
             source: None,
         }
     }
@@ -43,27 +39,6 @@ impl Work {
     pub fn stores(mut self, source: &Arc<AtomicU32>) -> Self {
         self.source = Some(Arc::clone(source));
         self
-    }
-
-    /// Allows a thread that waits to run it.
-    pub fn runs_here(mut self, number: Option<u64>) -> Self {
-        self.alone = number;
-        self
-    }
-
-    /// Runs it in this thread, unless the background thread has begun.
-    fn run_here(&self) -> PyResult<()> {
-        let Some((number, comm)) = self.alone.zip(self.comm.upgrade()) else {
-            return Ok(());
-        };
-        interrupt::while_asking(signals::ask, || comm.shared.run_here(number));
-        match signals::take() {
-            Some(raised) => {
-                let _ = comm.abort();
-                Err(raised)
-            }
-            None => Ok(()),
-        }
     }
 
     /// Waits in slices, and looks at signals in between.
@@ -97,12 +72,7 @@ impl Work {
     #[pyo3(signature = (seconds=None))]
     fn wait(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<bool> {
         let longest = seconds.map(|it| Duration::try_from_secs_f64(it).unwrap_or_default());
-        py.detach(|| {
-            if longest.is_none() {
-                self.run_here()?;
-            }
-            self.wait_or_abort(longest)
-        })
+        py.detach(|| self.wait_or_abort(longest))
     }
 
     /// Whether it is done, with or without an error.

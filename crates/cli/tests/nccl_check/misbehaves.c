@@ -84,6 +84,23 @@ __attribute__((constructor)) static void misbehave(void) {
         dup2(2, 1);
     if (!strcmp(mode, "exit"))
         _exit(0);
+    if (!strcmp(mode, "child-exit")) {
+        if (!fork())
+            sleep(600);
+        _exit(3);
+    }
+    if (!strcmp(mode, "long-id")) {
+        static char id[1 << 20];
+        memset(id, 'A', sizeof id - 1);
+        dprintf(1, "{\"id\":\"%s\"}\n", id);
+    }
+    if (!strcmp(mode, "silent-host")) {
+        const char *host = getenv("NCCL_HOSTID");
+        if (host && !strcmp(host, "topo-host-1"))
+            close_streams(1, 1);
+        else
+            dprintf(1, "{\"unusable\":\"the first host says why\"}\n");
+    }
     if (!strcmp(mode, "abort"))
         abort();
     if (!strcmp(mode, "memory"))

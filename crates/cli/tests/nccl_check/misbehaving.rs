@@ -32,12 +32,15 @@ const fn late(name: &'static str) -> Mode {
     Mode { name, says: LATE }
 }
 
-pub const MODES: [Mode; 15] = [
+pub const MODES: [Mode; 18] = [
     late("hang"),
     late("spin"),
     late("signals"),
     late("daemon"),
-    late("daemon-exit"),
+    Mode {
+        name: "daemon-exit",
+        says: "error: NCCL ended with status 0 on host 0",
+    },
     late("flood"),
     late("flood-lines"),
     late("flood-controls"),
@@ -46,6 +49,15 @@ pub const MODES: [Mode; 15] = [
     late("close-all"),
     late("output-is-log"),
     late("memory"),
+    late("long-id"),
+    Mode {
+        name: "silent-host",
+        says: "libnccl.so.2 the first host says why\n",
+    },
+    Mode {
+        name: "child-exit",
+        says: "error: NCCL ended with status 3 on host ",
+    },
     Mode {
         name: "exit",
         says: "error: NCCL ended with status 0 on host ",
@@ -122,7 +134,8 @@ pub fn ends(mode: &Mode) -> Result<Completion, Failed> {
         end_daemons(&err)?;
     }
     let shown: String = err.chars().take(MOST_SENTENCE).collect();
-    let right = said.status.code() == Some(2) && err.starts_with(mode.says);
+    let right =
+        said.status.code() == Some(2) && err.starts_with("error: ") && err.contains(mode.says);
     check(right, || format!("ended with {:?}: {shown}", said.status))?;
     let plain = !err.trim_end().chars().any(char::is_control);
     check(plain && err.len() <= MOST_SENTENCE, || {

@@ -60,24 +60,24 @@ impl<B: Backend> Engine<B> {
     ) -> Result<Vec<Ended>, Error> {
         loop {
             let retries = self.begin_ready(group)?;
-            let until = Instant::now() + if retries { RETRY } else { LOOK };
+            // What ends at once needs no clock.
+            let mut until = None;
             let mut stopped = false;
             let mut pause = || {
                 stopped = stopped || stop();
-                stopped || Instant::now() >= until
+                let now = Instant::now();
+                stopped || now >= *until.get_or_insert(now + if retries { RETRY } else { LOOK })
             };
-            if group.entries.iter().any(Entry::has_begun) {
+            let has_begun = group.entries.iter().any(Entry::has_begun);
+            if has_begun {
                 let nap = if retries { 10 * RETRY } else { LOOK };
                 group.unmet = self.run_begun(group, nap, &mut pause)?;
-                if group.unmet.is_none() {
-                    group.moved();
-                }
             } else if !pause() {
                 std::thread::sleep(RETRY);
             }
             self.take_messages(group);
             let done = self.take_done(group);
-            if !done.is_empty() {
+            if !done.is_empty() || group.unmet.is_none() && has_begun {
                 group.moved();
             }
             if stopped || !done.is_empty() || group.is_empty() {
@@ -143,11 +143,14 @@ impl<B: Backend> Engine<B> {
         at: usize,
         request: &Request,
     ) -> Result<bool, Error> {
-        if !self.is_ready(request)? {
-            return Ok(false);
-        }
-        self.keeps = group.entries.iter().any(Entry::has_begun);
-        let place = self.find(request)?;
+        let place = match self.index.get(request).copied() {
+            Some(place) => place,
+            None if !self.is_ready(request)? => return Ok(false),
+            None => {
+                self.keeps = group.entries.iter().any(Entry::has_begun);
+                self.find(request)?
+            }
+        };
         let entry = &mut group.entries[at];
         if entry.call.is_collective() {
             self.launches += 1;

@@ -288,13 +288,14 @@ impl<B: Backend> Engine<B> {
         }
         // Preparing a program can move the list, so all are prepared first; those that receive
         // before the others, because senders wait for the ends that receivers make.
-        let own = self.rank();
-        let (receives, sends): (Vec<_>, Vec<_>) = transfers
-            .iter()
-            .map(|(request, _)| *request)
-            .partition(|request| request.to == own);
-        for request in receives.iter().chain(&sends) {
-            self.find(request)?;
+        let is_known = |(request, _): &(Request, _)| self.index.contains_key(request);
+        if !transfers.iter().all(is_known) {
+            let own = self.rank();
+            let requests = || transfers.iter().map(|(request, _)| request);
+            let receives = requests().filter(|it| it.to == own);
+            for request in receives.chain(requests().filter(|it| it.to != own)) {
+                self.find(request)?;
+            }
         }
         // Transfers between the same ranks with the same tag share FIFOs, so they keep their order:
         // the first of each pair and tag run together, then the second of each, and so on. Both

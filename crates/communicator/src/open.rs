@@ -1,0 +1,400 @@
+//! What has begun: transfers and collectives that run beside each other, by whichever thread waits.
+
+use std::collections::VecDeque;
+use std::ptr::{copy_nonoverlapping, null, null_mut};
+use std::time::{Duration, Instant};
+
+use backend_cpu::Cpu;
+use executor::{Communicator, End, Ended, Memory, OpenGroup, Request};
+use rustc_hash::FxHashMap;
+
+use crate::compare::{self, Header, Told};
+use crate::error::{Code, Fault};
+use crate::queue::{Call, Job, Transfer, Work};
+use crate::request::Launch;
+use crate::shared::Shared;
+
+/// What has begun.
+#[derive(Default)]
+pub struct Open {
+    group: OpenGroup<'static>,
+    /// What each number of the group is.
+    parts: FxHashMap<u64, Part>,
+    /// The last number given out.
+    last: u64,
+    /// By job: how many of its parts are not done.
+    left: FxHashMap<u64, usize>,
+    /// Jobs that have ended.
+    pub ended: Vec<(u64, Result<(), Fault>)>,
+    /// Sends to the own rank that have no receive yet, or receives that have no send.
+    own: VecDeque<Lonely>,
+    /// Collectives that wait for the one before.
+    collectives: VecDeque<(u64, Launch, Call)>,
+}
+
+// SAFETY: callers lend the memory of what they start to whichever thread runs it.
+unsafe impl Send for Open {}
+
+/// A transfer with the own rank that waits for its other end.
+struct Lonely {
+    job: u64,
+    transfer: Transfer,
+    /// How long it may wait.
+    until: Instant,
+}
+
+/// A part of a job.
+struct Part {
+    job: u64,
+    /// Longest wait for another rank.
+    longest: Duration,
+    piece: Piece,
+}
+
+/// What a part of a job is. Memory that it owns stays where it is while the part runs.
+enum Piece {
+    /// A transfer.
+    Transfer(Transfer),
+    /// What the ends of a transfer tell each other before it.
+    Headers(Transfer, Headers),
+    /// A collective.
+    Collective,
+    /// What ranks tell each other before a collective.
+    Told(Launch, Told),
+}
+
+/// The headers of a transfer.
+struct Headers {
+    own: Vec<u8>,
+    theirs: Vec<u8>,
+}
+
+impl Shared {
+    /// Adds jobs and runs until some are done or `stop` returns `true`. Jobs that ended are in
+    /// `open.ended`.
+    pub fn run_open(
+        &self,
+        open: &mut Open,
+        jobs: VecDeque<(u64, Job)>,
+        stop: &mut dyn FnMut() -> bool,
+    ) {
+        for (job, _) in &jobs {
+            // Also an empty group is done once.
+            open.left.insert(*job, 0);
+        }
+        let ran = self.with_communicator(|communicator| {
+            for (number, Job { work, call }) in jobs {
+                match work {
+                    Work::Collective(launch) => {
+                        *open.left.entry(number).or_default() += 1;
+                        open.collectives.push_back((number, launch, call));
+                    }
+                    Work::Group(transfers) => {
+                        for transfer in transfers {
+                            self.add(open, communicator, number, transfer, &call)?;
+                        }
+                    }
+                }
+            }
+            self.advance(open, communicator, stop)
+        });
+        match ran {
+            Ok(()) => {
+                let ended = &mut open.ended;
+                open.left.retain(|job, left| {
+                    if *left == 0 {
+                        ended.push((*job, Ok(())));
+                    }
+                    *left > 0
+                });
+            }
+            // The communicator has failed, and all with it.
+            Err(fault) => {
+                let failed = open.left.keys().map(|job| (*job, Err(fault.clone())));
+                open.ended.extend(failed);
+                let ended = std::mem::take(&mut open.ended);
+                *open = Open {
+                    ended,
+                    ..Open::default()
+                };
+            }
+        }
+    }
+
+    fn advance(
+        &self,
+        open: &mut Open,
+        communicator: &mut Communicator<Cpu>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Fault> {
+        self.begin_collective(open, communicator);
+        if open.group.is_empty() {
+            return Ok(());
+        }
+        let done = communicator.advance(&mut open.group, stop)?;
+        for Ended { number, peer } in done {
+            let Some(Part {
+                job,
+                longest,
+                piece,
+            }) = open.parts.remove(&number)
+            else {
+                continue;
+            };
+            match (piece, peer) {
+                (Piece::Transfer(transfer), peer) => {
+                    if let Some(peer) = peer {
+                        transfer.tell_source(peer);
+                    }
+                    open.finish(job);
+                }
+                (Piece::Headers(transfer, told), Some(peer)) if !transfer.sends() => {
+                    let compared = compare::headers(&told.own, &told.theirs, (self.rank, peer));
+                    // The sender would wait for the rest, and must learn why it waits in vain.
+                    compared.inspect_err(|fault| self.abort(&fault.text))?;
+                    if transfer.end == End::FromAny {
+                        // The header's sender is known now, and the rest follows its header.
+                        let end = End::From(peer);
+                        let transfer = Transfer { end, ..transfer };
+                        let part = Part {
+                            job,
+                            longest,
+                            piece: Piece::Transfer(transfer),
+                        };
+                        open.add(communicator, part, true)?;
+                    }
+                }
+                (Piece::Headers(..), _) => {}
+                (Piece::Told(launch, told), _) => match told.compare(self.rank) {
+                    Ok(()) => open.add_collective(communicator, job, launch, longest),
+                    Err(fault) => open.fail(job, fault),
+                },
+                (Piece::Collective, _) => {
+                    open.collectives.pop_front();
+                    open.finish(job);
+                }
+            }
+        }
+        self.begin_collective(open, communicator);
+        Ok(())
+    }
+
+    /// Begins the first of the collectives, unless it runs.
+    fn begin_collective(&self, open: &mut Open, communicator: &mut Communicator<Cpu>) {
+        while let Some((job, launch, call)) = open.collectives.front() {
+            let is_collective = |it: &Part| matches!(it.piece, Piece::Collective | Piece::Told(..));
+            if open.parts.values().any(is_collective) {
+                return;
+            }
+            let (job, launch, longest) = (*job, *launch, call.longest);
+            if self.debug {
+                let mut told = Told::new(&launch.request, &call.place, self.ranks);
+                let (request, memory) = told.exchange();
+                let part = Part {
+                    job,
+                    longest,
+                    piece: Piece::Told(launch, told),
+                };
+                open.begin(communicator, &request, memory, part);
+            } else {
+                open.add_collective(communicator, job, launch, longest);
+            }
+        }
+    }
+
+    /// Adds a transfer of a job.
+    fn add(
+        &self,
+        open: &mut Open,
+        communicator: &Communicator<Cpu>,
+        job: u64,
+        transfer: Transfer,
+        call: &Call,
+    ) -> Result<(), Fault> {
+        *open.left.entry(job).or_default() += 1;
+        if matches!(transfer.end, End::To(peer) | End::From(peer) if peer == self.rank) {
+            let until = Instant::now() + call.longest;
+            let lonely = Lonely {
+                job,
+                transfer,
+                until,
+            };
+            // What runs beside it ends, too, and others must know.
+            let added = open.add_own(lonely);
+            return added.inspect_err(|fault| self.abort(&fault.text));
+        }
+        let part = |piece| Part {
+            job,
+            longest: call.longest,
+            piece,
+        };
+        if self.debug {
+            let headers = Headers {
+                own: compare::header(transfer.bytes, &call.place).to_vec(),
+                theirs: vec![0; size_of::<Header>()],
+            };
+            open.add(communicator, part(Piece::Headers(transfer, headers)), false)?;
+            // Whose header comes decides who sends the rest.
+            if transfer.end == End::FromAny {
+                return Ok(());
+            }
+        }
+        open.add(communicator, part(Piece::Transfer(transfer)), false)
+    }
+}
+
+impl Open {
+    /// Whether the communicator has nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.group.is_empty() && self.collectives.is_empty()
+    }
+
+    /// Adds a part of a transfer behind the others, or before those that have not begun.
+    fn add(
+        &mut self,
+        communicator: &Communicator<Cpu>,
+        mut part: Part,
+        first: bool,
+    ) -> Result<(), Fault> {
+        let (transfer, memory, bytes) = match &mut part.piece {
+            Piece::Transfer(transfer) => (*transfer, transfer.memory, transfer.bytes),
+            Piece::Headers(transfer, told) => {
+                let used = match transfer.sends() {
+                    true => &mut told.own,
+                    false => &mut told.theirs,
+                };
+                (*transfer, used.as_mut_ptr(), used.len())
+            }
+            Piece::Collective | Piece::Told(..) => return Ok(()),
+        };
+        let memory = match transfer.sends() {
+            true => Memory::at(memory, bytes, null_mut(), 0),
+            false => Memory::at(null(), 0, memory, bytes),
+        };
+        self.last += 1;
+        let (number, longest) = (self.last, part.longest);
+        let end = (transfer.end, transfer.tag);
+        let group = &mut self.group;
+        match first {
+            true => communicator.add_transfer_first(group, number, end, memory, longest)?,
+            false => communicator.add_transfer(group, number, end, memory, longest)?,
+        }
+        self.parts.insert(number, part);
+        Ok(())
+    }
+
+    /// Adds the first of the collectives.
+    fn add_collective(
+        &mut self,
+        communicator: &mut Communicator<Cpu>,
+        job: u64,
+        launch: Launch,
+        longest: Duration,
+    ) {
+        let part = Part {
+            job,
+            longest,
+            piece: Piece::Collective,
+        };
+        self.begin(communicator, &launch.request, launch.memory(), part);
+    }
+
+    fn begin(
+        &mut self,
+        communicator: &mut Communicator<Cpu>,
+        request: &Request,
+        memory: Memory<'static>,
+        part: Part,
+    ) {
+        self.last += 1;
+        let (number, longest) = (self.last, part.longest);
+        match communicator.add_collective(&mut self.group, number, request, memory, longest) {
+            Ok(()) => {
+                self.parts.insert(number, part);
+            }
+            Err(error) => self.fail(part.job, error.into()),
+        }
+    }
+
+    /// Ends the first of the collectives with an error that all ranks get.
+    fn fail(&mut self, job: u64, fault: Fault) {
+        self.collectives.pop_front();
+        self.left.remove(&job);
+        self.ended.push((job, Err(fault)));
+    }
+
+    /// Copies between a send to the own rank and its receive, once both are there.
+    fn add_own(&mut self, lonely: Lonely) -> Result<(), Fault> {
+        let Lonely { job, transfer, .. } = lonely;
+        let is_other = |it: &Lonely| {
+            it.transfer.tag == transfer.tag && it.transfer.sends() != transfer.sends()
+        };
+        let other = self.own.iter().position(is_other);
+        let Some(other) = other.and_then(|at| self.own.remove(at)) else {
+            self.own.push_back(lonely);
+            return Ok(());
+        };
+        let (other_job, other) = (other.job, other.transfer);
+        let (send, receive) = match transfer.sends() {
+            true => (transfer, other),
+            false => (other, transfer),
+        };
+        if send.bytes != receive.bytes {
+            return Err(Fault::invalid(format!(
+                "a rank sends {} bytes to itself and receives {}; a receive is as long as its send",
+                send.bytes, receive.bytes
+            )));
+        }
+        if send.bytes > 0 {
+            // SAFETY: the caller lends both until the transfers are done, and the receive's for it
+            // alone.
+            unsafe { copy_nonoverlapping(send.memory, receive.memory, send.bytes) };
+        }
+        if let End::From(own) = receive.end {
+            receive.tell_source(own);
+        }
+        self.finish(job);
+        self.finish(other_job);
+        Ok(())
+    }
+
+    /// When the first of the transfers with the own rank has waited too long.
+    pub fn patience(&self) -> Option<Instant> {
+        self.own.iter().map(|it| it.until).min()
+    }
+
+    /// Ends transfers with the own rank that waited too long, or all.
+    pub fn give_up(&mut self, all: bool) {
+        if self.own.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut given_up = Vec::new();
+        self.own.retain(|it| {
+            let stays = !all && it.until > now;
+            if !stays {
+                let (does, lacks) = match it.transfer.sends() {
+                    true => ("sends", "receives nothing"),
+                    false => ("receives", "sends nothing"),
+                };
+                let bytes = it.transfer.bytes;
+                let tag = it.transfer.tag;
+                let text = format!(
+                    "a rank {does} {bytes} bytes to or from itself with tag {tag}, and {lacks}"
+                );
+                given_up.push((it.job, Err(Fault::new(Code::Timeout, text))));
+            }
+            stays
+        });
+        for (job, _) in &given_up {
+            self.left.remove(job);
+        }
+        self.ended.append(&mut given_up);
+    }
+
+    fn finish(&mut self, job: u64) {
+        if let Some(left) = self.left.get_mut(&job) {
+            *left = left.saturating_sub(1);
+        }
+    }
+}
