@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -38,7 +38,7 @@ const COLORS: [&str; 8] = [
 pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     print_warnings(&output.warnings);
     report(&output.notes);
-    match done.and_then(|()| print(&output.text)) {
+    match done.and_then(|()| print(&output.text, output.is_file)) {
         Ok(()) if output.differs => ExitCode::from(DIFFERS),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -52,7 +52,7 @@ pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
 pub fn print_now(output: &mut Output) -> anyhow::Result<()> {
     print_warnings(&std::mem::take(&mut output.warnings));
     report(&std::mem::take(&mut output.notes));
-    print(&std::mem::take(&mut output.text))
+    print(&std::mem::take(&mut output.text), output.is_file)
 }
 
 /// The text without control characters of strangers: `\u001b` replaces the escape character.
@@ -88,9 +88,12 @@ fn is_escaped(character: char) -> bool {
     character.is_control() && !matches!(character, '\n' | '\t')
 }
 
-fn print(text: &str) -> anyhow::Result<()> {
-    let text = printable(text);
+fn print(text: &str, is_file: bool) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
+    let text = match is_file && !stdout.is_terminal() {
+        true => Cow::Borrowed(text),
+        false => printable(text),
+    };
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())

@@ -11,6 +11,8 @@ use serde::Serialize;
 pub struct Output {
     /// For standard output.
     pub text: String,
+    /// Whether the text is a file for other programs, which gets every character as it is.
+    pub is_file: bool,
     /// For standard error, each shown as `warning: …`.
     pub warnings: Vec<String>,
     /// For standard error, printed unchanged.
@@ -24,7 +26,10 @@ impl Output {
     pub fn write(&mut self, text: String, file: Option<&Path>) -> Result<()> {
         match file {
             Some(file) => write(file, &text)?,
-            None => self.text = text,
+            None => {
+                self.text = text;
+                self.is_file = true;
+            }
         }
         Ok(())
     }

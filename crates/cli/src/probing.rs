@@ -36,7 +36,7 @@ pub fn run(
     };
     match format {
         ProbeFormat::Xml => {
-            output.text = topology::xml::write(&probe.document);
+            output.write(topology::xml::write(&probe.document), None)?;
             output.notes = doctor::table(&findings, plain);
         }
         ProbeFormat::Json => output.text = report::json(&ProbeReport::of(&probe, &findings))?,

@@ -30,7 +30,7 @@ pub(crate) fn place(path: &Path) -> Place {
     match stat(path).map(|found| FileType::from_raw_mode(found.st_mode)) {
         Ok(found @ (FileType::Directory | FileType::Socket)) => Place::No(kind(found)),
         // A new file would replace the link.
-        Err(_) if path.is_symlink() => Place::No("link to a file that does not exist"),
+        Err(Errno::NOENT) if path.is_symlink() => Place::No("link to a file that does not exist"),
         Ok(FileType::RegularFile) | Err(_) => Place::File,
         Ok(_) => Place::Direct,
     }
