@@ -1,8 +1,7 @@
 //! A communicator that another program holds.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ pub struct Comm {
     pub options: Options,
     worker: Mutex<Option<JoinHandle<()>>>,
     buffers: Mutex<HashMap<usize, Buffer<u8>>>,
-    in_call: AtomicBool,
+    in_call: Mutex<()>,
     longest_wait: Mutex<Duration>,
     process: u32,
     /// Forks before it was made.
@@ -35,13 +34,7 @@ pub struct Comm {
 }
 
 /// The right to call: one thread at a time has it.
-pub struct Calling<'a>(&'a Comm);
-
-impl Drop for Calling<'_> {
-    fn drop(&mut self) {
-        self.0.in_call.store(false, Ordering::Release);
-    }
-}
+pub struct Calling<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
 
 impl Comm {
     /// Joins the other ranks.
@@ -76,7 +69,7 @@ impl Comm {
             options: options.clone(),
             worker: Mutex::default(),
             buffers: Mutex::default(),
-            in_call: AtomicBool::new(false),
+            in_call: Mutex::default(),
             longest_wait: Mutex::new(options.longest_wait),
             process: std::process::id(),
             forks: forks::count(),
@@ -101,17 +94,25 @@ impl Comm {
     /// Begins a call.
     ///
     /// # Errors
-    /// Another thread is in one, or this process was forked.
+    /// Another thread is in one, unless the options let callers wait; or this process was forked.
     pub fn calling(&self) -> Result<Calling<'_>, Fault> {
         self.check_process()?;
-        if self.in_call.swap(true, Ordering::Acquire) {
-            return Err(Fault::new(
+        if self.options.callers_wait {
+            return Ok(Calling(lock(&self.in_call)));
+        }
+        let calling = match self.in_call.try_lock() {
+            Ok(calling) => Some(calling),
+            Err(TryLockError::Poisoned(calling)) => Some(calling.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let busy = || {
+            Fault::new(
                 Code::Busy,
                 "another thread is in a call with this communicator; one thread at a time may use it (others may \
                  wait, test and abort), so give each thread a communicator of its own",
-            ));
-        }
-        Ok(Calling(self))
+            )
+        };
+        calling.map(Calling).ok_or_else(busy)
     }
 
     /// Runs a collective, behind those that were started: in this thread if nothing else runs.

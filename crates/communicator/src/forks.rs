@@ -1,4 +1,5 @@
-//! Forks of this process. A process id would say the same, but asking for it is a system call.
+//! Forks of this process, as libc counts them. A process id would say the same, but asking for it
+//! is a system call.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -9,7 +9,7 @@ pub mod comm;
 pub mod compare;
 pub mod error;
 pub mod exchange;
-mod forks;
+pub mod forks;
 mod open;
 pub mod options;
 pub mod queue;

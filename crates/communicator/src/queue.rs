@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use executor::End;
+use program::BoundProgram;
 use rustc_hash::FxHashMap;
 
 use crate::error::Fault;
@@ -28,7 +29,7 @@ pub struct Transfer {
 
 impl Transfer {
     /// The most that a tag can be.
-    pub const MOST_TAG: u32 = i32::MAX as u32;
+    pub const MOST_TAG: u32 = BoundProgram::MOST_TAG;
 
     /// Whether this rank sends.
     pub const fn sends(&self) -> bool {
