@@ -296,6 +296,8 @@ impl Comm {
             longest_wait: seconds(timeout)?,
             interfaces,
             host_id,
+            // Callbacks of futures call beside the main thread.
+            callers_wait: true,
             ..Options::default()
         };
         let comm = py.detach(|| join(id, rank, ranks, options))?;

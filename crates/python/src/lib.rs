@@ -30,6 +30,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(comm::unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(comm::free_unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(comm::call_site, module)?)?;
+    module.add_function(wrap_pyfunction!(notifier::give_turn, module)?)?;
     module.add_function(wrap_pyfunction!(plan::answer, module)?)?;
     module.add_function(wrap_pyfunction!(plan::read, module)?)
 }

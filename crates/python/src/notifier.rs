@@ -1,20 +1,22 @@
 //! Calls Python functions when work is done, for futures.
 //!
 //! One thread at a time has the turn: it takes the next notice, waits until its work is done, and
-//! calls the function. A function may itself wait for a later future. If it takes longer than
-//! `PATIENCE` while others wait to be called, another thread takes the turn.
+//! calls the function. A function may itself wait for a later future: then it gives its turn to
+//! another thread ([`give_turn`]). If it waits where nobody notices, another thread takes the turn
+//! after `PATIENCE`.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pyo3::{Py, PyAny, Python};
+use pyo3::{Py, PyAny, Python, pyfunction};
 
 use crate::outcome::Outcome;
 
-/// How long a function may run before the notices behind it get another thread. Shorter ones run
-/// one after the other, so that all ranks start the collectives of functions in one order.
-const PATIENCE: Duration = Duration::from_millis(1);
+/// How long a function may keep its turn. Functions run one after the other, so that all ranks start
+/// their collectives in one order; a thread that computes may keep them from the interpreter.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Most threads of a communicator, and so most functions that wait for each other.
 const MOST_THREADS: usize = 64;
@@ -56,6 +58,33 @@ impl Shared {
     }
 }
 
+thread_local! {
+    /// The turn of a thread that calls a function.
+    static TURN: RefCell<Option<(Arc<Shared>, u64)>> = const { RefCell::new(None) };
+}
+
+/// Lets another thread call the functions behind the one that this thread calls, if it calls one:
+/// it is about to wait.
+#[pyfunction]
+pub fn give_turn() {
+    TURN.with_borrow_mut(|own| {
+        if let Some((shared, turn)) = own.take() {
+            shared.lock().end_turn(turn);
+            shared.changed.notify_one();
+        }
+    });
+}
+
+impl State {
+    /// Ends a turn, unless another one has begun.
+    const fn end_turn(&mut self, turn: u64) {
+        if self.turns == turn {
+            self.is_taken = false;
+            self.calls_since = None;
+        }
+    }
+}
+
 impl Notifier {
     /// Calls `function` when the work is done. Returns `false` if no thread can start.
     pub fn add(&self, outcome: Arc<Outcome>, function: Py<PyAny>) -> bool {
@@ -94,19 +123,19 @@ fn serve(shared: &Arc<Shared>) {
     while let Some((turn, (outcome, function))) = take_turn(shared) {
         let done = outcome.wait(None);
         let error = done.and_then(Result::err).map(|it| it.text);
-        begin_call(shared);
         // The interpreter may be ending; then nobody waits for the function.
         let _ = Python::try_attach(|py| {
+            // Not before: a thread that computes keeps the others waiting for the interpreter.
+            begin_call(shared);
+            TURN.set(Some((Arc::clone(shared), turn)));
             if let Err(raised) = function.call1(py, (error,)) {
                 raised.write_unraisable(py, None);
             }
             drop(function);
         });
+        TURN.set(None);
         let mut state = shared.lock();
-        if state.turns == turn {
-            state.is_taken = false;
-            state.calls_since = None;
-        }
+        state.end_turn(turn);
         state.standby += 1;
     }
 }

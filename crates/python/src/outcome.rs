@@ -75,6 +75,9 @@ impl Outcome {
             // Closing waits for everything that was started.
             return Some(Ok(()));
         };
+        if let Err(fault) = comm.check_process() {
+            return Some(Err(fault));
+        }
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let (numbers, done) = &mut *asked;
         while let Some(number) = numbers.last() {
@@ -91,7 +94,9 @@ impl Outcome {
 
 impl Drop for Outcome {
     fn drop(&mut self) {
-        let Some(comm) = self.comm.upgrade() else {
+        let comm = self.comm.upgrade();
+        // In a forked child its locks may be those of threads that are not there.
+        let Some(comm) = comm.filter(|it| it.check_process().is_ok()) else {
             return;
         };
         let asked = self.asked.get_mut().unwrap_or_else(PoisonError::into_inner);

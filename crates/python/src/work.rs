@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::error::exception;
 use crate::held::Held;
-use crate::notifier::Notifier;
+use crate::notifier::{Notifier, give_turn};
 use crate::outcome::Outcome;
 use crate::signals;
 
@@ -72,6 +72,7 @@ impl Work {
     #[pyo3(signature = (seconds=None))]
     fn wait(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<bool> {
         let longest = seconds.map(|it| Duration::try_from_secs_f64(it).unwrap_or_default());
+        give_turn();
         py.detach(|| self.wait_or_abort(longest))
     }
 

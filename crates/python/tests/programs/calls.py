@@ -3,6 +3,7 @@ kinds of calls that few programs make: `calls.py [CASE...]`."""
 
 import os
 import sys
+import time
 import traceback
 from datetime import timedelta
 
@@ -53,6 +54,34 @@ def a_callback_waits():
     for _ in range(3):
         found = start(1.0).get_future().then(again).wait()
         expect(found, torch.full((4,), float(RANKS**3)), "callback")
+
+
+@case
+def callbacks_keep_their_order():
+    for _ in range(20):
+        called, futures = [], []
+        for number in range(8):
+            work = dist.all_reduce(torch.ones(4), async_op=True)
+            futures.append(work.get_future().then(lambda _, number=number: called.append(number)))
+        # A thread that computes keeps others waiting for the interpreter.
+        while len(called) < 8:
+            sum(range(1000))
+        assert called == sorted(called), called
+        for future in futures:
+            future.wait()
+
+
+@case
+def calls_of_a_callback_wait_for_their_turn():
+    def again(future):
+        time.sleep(0.005 * RANK)
+        value = future.value()[0].clone()
+        dist.all_reduce(value)
+        return value
+
+    starts = [dist.all_reduce(torch.ones(4), async_op=True) for _ in range(4)]
+    for future in [it.get_future().then(again) for it in starts]:
+        expect(future.wait(), torch.full((4,), float(RANKS**2)))
 
 
 @case

@@ -410,6 +410,7 @@ class Operations(MonitoredBarriers):
     def set_timeout(self, timeout: timedelta) -> None:
         """Limits the waits of the calls that follow."""
         self._comm.set_timeout(timeout.total_seconds())
+        self._timeout = timeout
 
     _set_default_timeout = set_timeout
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
+import torch
 import torch.distributed as dist
 
+from toporing import _native
 from toporing.torch.work import LAST
 
 #: The methods of a process group that return work.
@@ -49,12 +51,24 @@ def _splits_members(ask: Callable[..., Any], kind: type) -> Callable[..., Any]:
     return split
 
 
+def _gives_turn(ask: Callable[..., Any]) -> Callable[..., Any]:
+    """A callback that waits for a future lets others be called meanwhile."""
+
+    @functools.wraps(ask)
+    def wait(future: torch.futures.Future) -> Any:
+        _native.give_turn()
+        return ask(future)
+
+    return wait
+
+
 def install(kind: type) -> None:
     """Lets process groups with backends of this kind return Python halves."""
     for name in _CALLS:
         ask = getattr(dist.ProcessGroup, name, None)
         if ask is not None:
             setattr(dist.ProcessGroup, name, _returns_half(ask))
+    torch._C.Future.wait = _gives_turn(torch._C.Future.wait)
     if hasattr(dist.ProcessGroup, "split_group"):
         split = dist.ProcessGroup.split_group
         dist.ProcessGroup.split_group = _splits_members(split, kind)

@@ -138,7 +138,8 @@ class Started(Call):
             return False
         if self._after is not None:
             self._end(self._work.error())
-        return True
+        # Another thread may still copy.
+        return self._lock is None or not self._lock.locked()
 
     def is_success(self) -> bool:
         return self._work.done() and self._work.error() is None
