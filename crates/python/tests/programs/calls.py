@@ -1,15 +1,14 @@
 """What torch asks of calls beside their results: futures, polling, events, parts of groups, and the
 kinds of calls that few programs make: `calls.py [CASE...]`."""
 
-import os
 import sys
-import traceback
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 import toporing.torch
+from cases import case, run
 
 if not toporing.torch._has_backends_in_python():
     print("not run: this version of torch has no backends in Python")
@@ -17,12 +16,6 @@ if not toporing.torch._has_backends_in_python():
 dist.init_process_group("topo")
 RANK, RANKS = dist.get_rank(), dist.get_world_size()
 SUM = sum(range(RANKS))
-CASES = []
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def expect(found, expected, what=""):
@@ -194,22 +187,4 @@ def late_barriers():
         raises(lambda: dist.monitored_barrier(timeout=limit), text)
 
 
-def main():
-    wanted = sys.argv[1:]
-    for function in CASES:
-        if wanted and function.__name__ not in wanted:
-            continue
-        try:
-            function()
-        except Exception:
-            print(f"rank {RANK}: {function.__name__} failed", flush=True)
-            traceback.print_exc()
-            # Ranks that fail alone would leave the others waiting.
-            os._exit(1)
-        if RANK == 0:
-            print("passed:", function.__name__, flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-main()
+run()
