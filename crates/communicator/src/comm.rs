@@ -149,6 +149,7 @@ impl Comm {
 
     /// Sends or receives: adds the transfer to the group, or runs it.
     pub fn transfer(&self, transfer: Transfer) -> Result<Code, Fault> {
+        check_tag(&transfer)?;
         self.check_peer(&transfer)?;
         let calling = self.calling()?;
         if let Some(group) = &mut self.shared.queue().group {
@@ -160,6 +161,7 @@ impl Comm {
 
     /// Starts a transfer; returns its number.
     pub fn start_transfer(&self, transfer: Transfer) -> Result<u64, Fault> {
+        check_tag(&transfer)?;
         self.start_group(vec![transfer])
     }
 
@@ -225,13 +227,6 @@ impl Comm {
 
     fn check_peer(&self, transfer: &Transfer) -> Result<(), Fault> {
         let ranks = self.shared.ranks;
-        if transfer.tag > Transfer::MOST_TAG {
-            return Err(Fault::invalid(format!(
-                "tag {} is too large, expected at most {}",
-                transfer.tag,
-                Transfer::MOST_TAG
-            )));
-        }
         let other = match transfer.end {
             End::To(peer) | End::From(peer) if peer >= ranks => {
                 return Err(Fault::invalid(format!(
@@ -326,4 +321,14 @@ impl Comm {
         }
         Ok(())
     }
+}
+
+/// Refuses messages with a tag that none can have.
+fn check_tag(transfer: &Transfer) -> Result<(), Fault> {
+    let (tag, most) = (transfer.tag, Transfer::MOST_TAG);
+    if tag <= most {
+        return Ok(());
+    }
+    let text = format!("tag {tag} is too large, expected at most {most}");
+    Err(Fault::invalid(text))
 }
