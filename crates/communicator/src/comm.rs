@@ -193,8 +193,7 @@ impl Comm {
     fn run_work(&self, _: &Calling<'_>, work: Work) -> Result<Code, Fault> {
         let needs_worker = match &work {
             Work::Collective(_) => false,
-            // Debug mode adds to each transfer, so both ends run alike.
-            Work::Group(all) => self.shared.debug || all.iter().any(|it| it.end == End::FromAny),
+            Work::Group(transfers) => self.needs_worker(transfers),
         };
         let call = self.call();
         let job = Job { work, call };
@@ -216,6 +215,12 @@ impl Comm {
         self.check_process()?;
         *lock(&self.longest_wait) = longest.unwrap_or(self.options.longest_wait);
         Ok(Code::Ok)
+    }
+
+    /// Whether transfers never run in the caller's thread.
+    pub fn needs_worker(&self, transfers: &[Transfer]) -> bool {
+        // Debug mode adds to each transfer, so both ends run alike.
+        self.shared.debug || transfers.iter().any(|it| it.end == End::FromAny)
     }
 
     fn call(&self) -> Call {
