@@ -13,7 +13,7 @@ mod probing;
 mod replay;
 mod scale;
 mod timing;
-mod torch_peers;
+mod torch;
 mod web;
 
 use std::process::ExitCode;
@@ -74,7 +74,9 @@ enum Chore {
     /// Time planning beside NCCL's own code
     Timing(timing::Arguments),
     /// Time collectives of PyTorch beside Gloo
-    TorchPeers(torch_peers::Arguments),
+    TorchPeers(torch::peers::Arguments),
+    /// Run torch's own tests of backends on topo and on Gloo; fails if topo fails one that Gloo passes
+    TorchSuite(torch::suite::Arguments),
     /// Build the page that plans in the browser: target/web/topo.html
     Web,
 }
@@ -109,7 +111,8 @@ fn main() -> ExitCode {
         Chore::ThreadSanitizer => sanitize::run_shared(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
-        Chore::TorchPeers(arguments) => torch_peers::run(&arguments),
+        Chore::TorchPeers(arguments) => torch::peers::run(&arguments),
+        Chore::TorchSuite(arguments) => torch::suite::run(&arguments),
         Chore::Web => web::run(),
     };
     match done {

@@ -153,6 +153,7 @@ impl Comm {
 
     /// Sends or receives: adds the transfer to the group, or runs it.
     pub fn transfer(&self, transfer: Transfer) -> Result<Code, Fault> {
+        check_tag(&transfer)?;
         self.check_peer(&transfer)?;
         let calling = self.calling()?;
         if let Some(group) = &mut self.shared.queue().group {
@@ -164,6 +165,7 @@ impl Comm {
 
     /// Starts a transfer; returns its number.
     pub fn start_transfer(&self, transfer: Transfer) -> Result<u64, Fault> {
+        check_tag(&transfer)?;
         self.start_group(vec![transfer])
     }
 
@@ -195,8 +197,7 @@ impl Comm {
     fn run_work(&self, _: &Calling<'_>, work: Work) -> Result<Code, Fault> {
         let is_open = match &work {
             Work::Collective(_) => false,
-            // Debug mode adds to each transfer, so both ends run alike.
-            Work::Group(all) => self.shared.debug || all.iter().any(|it| it.end == End::FromAny),
+            Work::Group(transfers) => self.needs_worker(transfers),
         };
         let call = self.call();
         let job = Job { work, call };
@@ -221,6 +222,12 @@ impl Comm {
         Ok(Code::Ok)
     }
 
+    /// Whether transfers never run in the caller's thread.
+    pub fn needs_worker(&self, transfers: &[Transfer]) -> bool {
+        // Debug mode adds to each transfer, so both ends run alike.
+        self.shared.debug || transfers.iter().any(|it| it.end == End::FromAny)
+    }
+
     fn call(&self) -> Call {
         Call {
             longest: *lock(&self.longest_wait),
@@ -230,13 +237,6 @@ impl Comm {
 
     fn check_peer(&self, transfer: &Transfer) -> Result<(), Fault> {
         let ranks = self.shared.ranks;
-        if transfer.tag > Transfer::MOST_TAG {
-            return Err(Fault::invalid(format!(
-                "tag {} is too large, expected at most {}",
-                transfer.tag,
-                Transfer::MOST_TAG
-            )));
-        }
         let other = match transfer.end {
             End::To(peer) | End::From(peer) if peer >= ranks => {
                 return Err(Fault::invalid(format!(
@@ -331,4 +331,14 @@ impl Comm {
         }
         Ok(())
     }
+}
+
+/// Refuses messages with a tag that none can have.
+fn check_tag(transfer: &Transfer) -> Result<(), Fault> {
+    let (tag, most) = (transfer.tag, Transfer::MOST_TAG);
+    if tag <= most {
+        return Ok(());
+    }
+    let text = format!("tag {tag} is too large, expected at most {most}");
+    Err(Fault::invalid(text))
 }

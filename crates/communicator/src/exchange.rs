@@ -90,7 +90,7 @@ impl Exchange<'_> {
                     } else {
                         End::From(peer)
                     },
-                    tag: 0,
+                    tag: Transfer::COLLECTIVE_TAG,
                     source: std::ptr::null_mut(),
                 });
             }

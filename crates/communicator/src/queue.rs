@@ -21,15 +21,19 @@ pub struct Transfer {
     pub bytes: usize,
     /// The other end.
     pub end: End,
-    /// Transfers between two ranks match in order within a tag; at most 2,147,483,647.
+    /// Transfers between two ranks match in order within a tag: that of a message, at most
+    /// [`Self::MOST_TAG`], or [`Self::COLLECTIVE_TAG`].
     pub tag: u32,
     /// Where the number of the other rank goes when the transfer is done; may be null.
     pub source: *mut u32,
 }
 
 impl Transfer {
-    /// The most that a tag can be.
+    /// The most that the tag of a message can be.
     pub const MOST_TAG: u32 = BoundProgram::MOST_TAG;
+
+    /// The tag of transfers that are parts of a collective, which match no message.
+    pub const COLLECTIVE_TAG: u32 = BoundProgram::COLLECTIVE_TAG;
 
     /// Whether this rank sends.
     pub const fn sends(&self) -> bool {

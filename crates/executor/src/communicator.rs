@@ -223,7 +223,7 @@ impl<B: Backend> Communicator<B> {
     /// # Errors
     /// The tag is too large.
     pub(crate) fn expect_tag(&self, tag: u32) -> Result<(), Error> {
-        if tag <= BoundProgram::MOST_TAG {
+        if tag <= BoundProgram::COLLECTIVE_TAG {
             return Ok(());
         }
         Err(Error::Unsupported {

@@ -48,7 +48,7 @@ impl Default for OpenGroup<'_> {
 }
 
 /// The other end of a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
     /// This rank sends the memory's input to that rank.
     To(u32),

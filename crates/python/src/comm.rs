@@ -1,4 +1,4 @@
-//! Communicators: addresses and numbers become collectives.
+//! Communicators.
 
 use std::collections::HashSet;
 use std::iter::once;
@@ -7,49 +7,20 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use communicator::{Arguments, Collective, ElementType, Fault, Launch, Options, Reduction};
-use communicator::{End, Transfer, UniqueId, interrupt};
+use communicator::{Fault, Launch, Options, Transfer, UniqueId, interrupt};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error::{CommError, exception};
 use crate::held::Held;
 use crate::notifier::Notifier;
+use crate::numbers::{self, Kind, Numbers, TransferNumbers, launch};
 use crate::outcome::Outcome;
 use crate::signals;
 use crate::work::Work;
 
-/// A collective as numbers: collective, input, output, count, element, operation, root.
-type Numbers = (usize, usize, usize, usize, usize, usize, u32);
-
-/// A transfer as numbers: address, bytes, the other rank, whether this rank sends, and the tag,
-/// which is 0 if it is missing. Without a rank it receives from any.
-#[derive(FromPyObject)]
-enum TransferNumbers {
-    /// With a tag.
-    Tagged(usize, usize, Option<u32>, bool, i64),
-    /// Without.
-    Untagged(usize, usize, Option<u32>, bool),
-}
-
-/// Most kinds of collectives that are remembered as connected.
+/// Most kinds of calls that are remembered as connected.
 const MOST_SEEN: usize = 4096;
-
-/// The names of the element types, in the order of their numbers.
-pub fn types() -> Vec<&'static str> {
-    ElementType::ALL.iter().map(|it| it.name()).collect()
-}
-
-/// The names of the operations, in the order of their numbers.
-pub fn operations() -> Vec<String> {
-    let named = Reduction::ALL.iter().map(ToString::to_string);
-    named.collect()
-}
-
-/// The names of the collectives, in the order of their numbers.
-pub fn collectives() -> Vec<String> {
-    Collective::ALL.iter().map(ToString::to_string).collect()
-}
 
 /// Makes a unique id. A rank of this process must join with it.
 #[pyfunction]
@@ -83,8 +54,8 @@ struct Inner {
     comm: Arc<Held>,
     /// Calls functions of futures.
     notifier: Arc<Notifier>,
-    /// Requests that ran before, so that all ranks are connected for them.
-    seen: Mutex<HashSet<(Collective, ElementType, u32, u64)>>,
+    /// Calls that ran before, so that all ranks are connected for them.
+    seen: Mutex<HashSet<Kind>>,
     /// What owns memory which started work uses.
     kept: Mutex<Vec<(Arc<Outcome>, Keep)>>,
 }
@@ -102,24 +73,18 @@ impl Inner {
         lock(&self.kept).retain(|(outcome, _)| outcome.wait(Some(Duration::ZERO)).is_none());
     }
 
-    /// Whether a request ran before, so that running it needs no new connections.
-    fn is_seen(&self, launch: &Launch) -> bool {
-        let request = &launch.request;
-        let of = (
-            request.collective,
-            request.element,
-            request.root,
-            request.count,
-        );
+    /// Whether all these calls ran before, so that running them needs no new connections. From now
+    /// on they have run.
+    fn are_seen(&self, kinds: impl Iterator<Item = Kind>) -> bool {
         let mut seen = lock(&self.seen);
-        let found = seen.contains(&of);
-        if !found {
+        let mut all = true;
+        for kind in kinds {
             if seen.len() >= MOST_SEEN {
                 seen.clear();
             }
-            seen.insert(of);
+            all &= !seen.insert(kind);
         }
-        found
+        all
     }
 
     fn is_idle(&self) -> bool {
@@ -138,59 +103,6 @@ impl Inner {
             (None, Ok(())) => Ok(()),
         }
     }
-
-    fn launch(&self, numbers: Numbers) -> Result<Launch, Fault> {
-        let (collective, input, output, count, element, operation, root) = numbers;
-        let arguments = Arguments {
-            collective: *number(&Collective::ALL, collective, "collective")?,
-            input: std::ptr::with_exposed_provenance(input),
-            output: std::ptr::with_exposed_provenance_mut(output),
-            count,
-            element: *number(&ElementType::ALL, element, "element type")?,
-            operation: *number(&Reduction::ALL, operation, "operation")?,
-            root,
-        };
-        arguments.read(self.comm.shared.rank, self.comm.shared.ranks)
-    }
-}
-
-fn number<'a, T>(of: &'a [T], given: usize, what: &str) -> Result<&'a T, Fault> {
-    let found = of.get(given);
-    found.ok_or_else(|| Fault::invalid(format!("{given} is no {what}")))
-}
-
-/// The transfer of these numbers, which stores its source there.
-fn transfer(numbers: TransferNumbers, source: &AtomicU32) -> PyResult<Transfer> {
-    let (address, bytes, peer, sends, tag) = match numbers {
-        TransferNumbers::Tagged(address, bytes, peer, sends, tag) => {
-            (address, bytes, peer, sends, tag)
-        }
-        TransferNumbers::Untagged(address, bytes, peer, sends) => (address, bytes, peer, sends, 0),
-    };
-    let given = u32::try_from(tag).ok();
-    let tag = given
-        .filter(|it| *it <= Transfer::MOST_TAG)
-        .ok_or_else(|| {
-            let most = Transfer::MOST_TAG;
-            PyValueError::new_err(format!("there is no tag {tag}, expected 0 to {most}"))
-        })?;
-    let end = match (peer, sends) {
-        (Some(peer), true) => End::To(peer),
-        (Some(peer), false) => End::From(peer),
-        (None, false) => End::FromAny,
-        (None, true) => {
-            return Err(PyValueError::new_err(
-                "a send needs the rank of its receiver",
-            ));
-        }
-    };
-    Ok(Transfer {
-        memory: std::ptr::with_exposed_provenance_mut(address),
-        bytes,
-        end,
-        tag,
-        source: source.as_ptr(),
-    })
 }
 
 /// One rank's membership in a group of ranks.
@@ -252,16 +164,22 @@ impl Comm {
         grouped: bool,
     ) -> PyResult<Work> {
         let inner = self.open()?;
+        let (transfers, source) = numbers::transfers(transfers)?;
+        Self::start_read(&inner, transfers, (owner, source), grouped)
+    }
+
+    fn start_read(
+        inner: &Arc<Inner>,
+        transfers: Vec<Transfer>,
+        keep: Keep,
+        grouped: bool,
+    ) -> PyResult<Work> {
         inner.forget_done();
-        let source = Arc::new(AtomicU32::new(u32::MAX));
-        let transfers = transfers.into_iter().map(|it| transfer(it, &source));
-        let transfers = transfers.collect::<PyResult<Vec<Transfer>>>()?;
-        let keep = (owner, source);
         match grouped {
-            true => Self::kept(&inner, once(inner.comm.start_group(transfers)), keep),
+            true => Self::kept(inner, once(inner.comm.start_group(transfers)), keep),
             false => {
                 let numbers = transfers.iter().map(|it| inner.comm.start_transfer(*it));
-                Self::kept(&inner, numbers, keep)
+                Self::kept(inner, numbers, keep)
             }
         }
     }
@@ -320,8 +238,8 @@ impl Comm {
     ) -> PyResult<()> {
         let inner = self.open()?;
         let numbers = (collective, input, output, count, element, operation, root);
-        let launch = inner.launch(numbers).map_err(exception)?;
-        if inner.is_idle() && inner.is_seen(&launch) {
+        let launch = launch(numbers, self.rank, self.ranks).map_err(exception)?;
+        if inner.is_idle() && inner.are_seen(once(Kind::of_launch(&launch))) {
             let inner = &*inner;
             return py.detach(move || inner.run_here(|| inner.comm.run(launch).map(|_| ())));
         }
@@ -335,14 +253,25 @@ impl Comm {
     #[pyo3(signature = (collectives, keep=None))]
     fn start(&self, collectives: Vec<Numbers>, keep: Option<Py<PyAny>>) -> PyResult<Work> {
         let inner = self.open()?;
-        let launches = collectives.into_iter().map(|it| inner.launch(it));
+        let launches = collectives
+            .into_iter()
+            .map(|it| launch(it, self.rank, self.ranks));
         let launches: Result<Vec<Launch>, Fault> = launches.collect();
         Self::start_all(&inner, &launches.map_err(exception)?, keep)
     }
 
-    /// Runs sends and receives together.
+    /// Runs sends and receives together, behind everything that was started.
     fn transfer(&self, py: Python<'_>, transfers: Vec<TransferNumbers>) -> PyResult<()> {
-        let work = self.start_group(transfers, None)?;
+        let inner = self.open()?;
+        let (transfers, source) = numbers::transfers(transfers)?;
+        if inner.is_idle()
+            && !inner.comm.needs_worker(&transfers)
+            && inner.are_seen(transfers.iter().map(Kind::of_transfer))
+        {
+            let run = || inner.comm.run_group(transfers).map(|_| ());
+            return py.detach(|| inner.run_here(run));
+        }
+        let work = Self::start_read(&inner, transfers, (None, source), true)?;
         py.detach(|| work.wait_or_abort(None)).map(|_| ())
     }
 

@@ -2,12 +2,13 @@
 //! as JSON. The Python package around it (`python/toporing`) gives them types.
 //!
 //! In reading order: [`error`], [`signals`], [`held`], [`outcome`], [`notifier`], [`work`],
-//! [`comm`], [`plan`].
+//! [`numbers`], [`comm`], [`plan`].
 
 pub mod comm;
 pub mod error;
 pub mod held;
 pub mod notifier;
+pub mod numbers;
 pub mod outcome;
 pub mod plan;
 pub mod signals;
@@ -24,9 +25,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CommTimeoutError", py.get_type::<error::CommTimeoutError>())?;
     module.add_class::<comm::Comm>()?;
     module.add_class::<work::Work>()?;
-    module.add("TYPES", comm::types())?;
-    module.add("OPERATIONS", comm::operations())?;
-    module.add("COLLECTIVES", comm::collectives())?;
+    module.add("TYPES", numbers::types())?;
+    module.add("OPERATIONS", numbers::operations())?;
+    module.add("COLLECTIVES", numbers::collectives())?;
     module.add_function(wrap_pyfunction!(comm::unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(comm::free_unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(comm::call_site, module)?)?;

@@ -12,8 +12,9 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use support::{Package, plain_python, torch_python};
 
 /// Cases of `failures.py`, and whether rank 1 ends by a signal.
-const FAILURES: [(&str, bool); 11] = [
+const FAILURES: [(&str, bool); 12] = [
     ("interrupt_of_a_call", false),
+    ("interrupt_of_an_exchange", false),
     ("interrupt_of_a_first_call", false),
     ("interrupt_of_a_wait", false),
     ("killed", true),

@@ -301,8 +301,13 @@ static void unequal(void) {
         received[peer] = (rank + 2 * peer) % 3 == 1 ? 0 : N * (1 + rank) + peer;
         for (size_t i = 0; i < sent[peer]; i++) in[at++] = (int16_t)(100 * rank + peer + i % 7);
     }
+    /* A message that is sent before blocks of the same lengths, and received after them. */
+    uint32_t next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    int16_t *message = calloc(N * 64 * 2, sizeof *message);
     for (int background = 0; background < 2; background++) {
         memset(out, 0xff, sizeof *out * N * ranks * (ranks + 1));
+        uint64_t send;
+        CHECK(topo_start_send(comm, message, sent[next], TOPO_I16, next, &send));
         if (background) {
             uint64_t work;
             CHECK(topo_start_all_to_all_v(comm, in, sent, out, received, TOPO_I16, &work));
@@ -315,7 +320,12 @@ static void unequal(void) {
             for (size_t i = 0; i < received[peer]; i++)
                 EXPECT(out[at++] == (int16_t)(100 * peer + rank + i % 7));
         }
+        memset(out, 0xff, sizeof *out * received[before]);
+        CHECK(topo_receive(comm, out, received[before], TOPO_I16, before));
+        for (size_t i = 0; i < received[before]; i++) EXPECT(out[i] == 0);
+        CHECK(topo_wait(comm, send));
     }
+    free(message);
     sent[rank]++;
     EXPECT(topo_all_to_all_v(comm, in, sent, out, received, TOPO_I16) == TOPO_INVALID);
     int16_t bits[3] = {(int16_t)(1 << rank), (int16_t)~(1 << rank), (int16_t)(1 << rank | 1 << 9)};

@@ -29,17 +29,20 @@ pub struct SendRecv<'a> {
 const TRANSFER_PORT: u32 = u8::MAX as u32;
 
 impl ConnectionEnd {
-    /// Whether only transfers with a tag other than 0 use it.
+    /// Whether only messages with a tag other than 0 use it.
     pub const fn is_tagged(&self) -> bool {
-        self.port > TRANSFER_PORT
+        self.port > TRANSFER_PORT && self.port != TRANSFER_PORT + BoundProgram::COLLECTIVE_TAG
     }
 }
 
 impl BoundProgram {
-    /// The most that a tag can be.
+    /// The most that the tag of a message can be.
     pub const MOST_TAG: u32 = i32::MAX as u32;
 
-    /// The same transfer over the connections of a tag, at most [`Self::MOST_TAG`].
+    /// The tag of transfers that are parts of a collective, which match no message.
+    pub const COLLECTIVE_TAG: u32 = Self::MOST_TAG + 1;
+
+    /// The same transfer over the connections of a tag, at most [`Self::COLLECTIVE_TAG`].
     #[must_use]
     pub fn with_tag(mut self, tag: u32) -> Self {
         let Self {

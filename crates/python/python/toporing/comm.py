@@ -113,12 +113,14 @@ class Communicator:
     def send(self, values: Any, to: int, *, tag: int = 0) -> None:
         """Sends values to a rank, which receives as many bytes with the same tag."""
         own = array(values, "u8", written=False)
-        self._comm.transfer([(own.address, own.count * own.width, to, True, tag)])
+        numbers = (own.address, own.count * own.width, to, True, tag)
+        self._comm.start_group([numbers], own).wait()
 
     def receive(self, values: Any, source: int, *, tag: int = 0) -> None:
         """Receives values from a rank. Messages between two ranks keep their order within a tag."""
         own = array(values, "u8", written=True)
-        self._comm.transfer([(own.address, own.count * own.width, source, False, tag)])
+        numbers = (own.address, own.count * own.width, source, False, tag)
+        self._comm.start_group([numbers], own).wait()
 
     def receive_any(self, values: Any, *, tag: int = 0) -> int:
         """Receives the next message of any other rank with this tag, and returns that rank. All
@@ -136,7 +138,7 @@ class Communicator:
         own, room = array(values, "u8", written=False), array(output, "u8", written=True)
         sends = (own.address, own.count * own.width, to, True, tag)
         receives = (room.address, room.count * room.width, source, False, tag)
-        self._comm.transfer([sends, receives])
+        self._comm.start_group([sends, receives], (own, room)).wait()
 
     def barrier(self) -> None:
         """Waits until all ranks are here."""

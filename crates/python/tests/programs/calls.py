@@ -1,16 +1,15 @@
 """What torch asks of calls beside their results: futures, polling, events, parts of groups, and the
 kinds of calls that few programs make: `calls.py [CASE...]`."""
 
-import os
 import sys
 import time
-import traceback
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 import toporing.torch
+from cases import case, run
 
 if not toporing.torch._has_backends_in_python():
     print("not run: this version of torch has no backends in Python")
@@ -18,12 +17,6 @@ if not toporing.torch._has_backends_in_python():
 dist.init_process_group("topo")
 RANK, RANKS = dist.get_rank(), dist.get_world_size()
 SUM = sum(range(RANKS))
-CASES = []
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def expect(found, expected, what=""):
@@ -185,6 +178,50 @@ def splits_on_some_ranks():
 
 
 @case
+def empty_splits():
+    # Each rank sends to rank 0 alone. Twice: then all ranks are connected.
+    for _ in range(2):
+        x, made = torch.full((3,), float(RANK)), torch.empty(3 * RANKS if RANK == 0 else 0)
+        received = [3 if RANK == 0 else 0] * RANKS
+        dist.all_to_all_single(made, x, received, [3] + [0] * (RANKS - 1))
+        if RANK == 0:
+            expect(made, torch.arange(RANKS).repeat_interleave(3).float(), "all_to_all")
+
+
+@case
+def messages_match_no_collective():
+    """The messages are sent before collectives that move blocks as long, and received after."""
+    after, before = (RANK + 1) % RANKS, (RANK - 1) % RANKS
+    every, own = torch.arange(RANKS).float(), torch.full((1,), float(RANK))
+
+    def lists(of, root):
+        return list(of.split(1)) if RANK == root else None
+
+    def all_to_all_single(made):
+        dist.all_to_all_single(made, own.repeat(RANKS))
+
+    def all_to_all(made):
+        dist.all_to_all(list(made.split(1)), list(own.repeat(RANKS).split(1)))
+
+    def gather(made):
+        for root in range(RANKS):
+            dist.gather(own, lists(made, root), root)
+
+    def scatter(made):
+        for root in range(RANKS):
+            dist.scatter(made[root : root + 1], lists(own.repeat(RANKS), root), root)
+
+    for call in (all_to_all_single, all_to_all, gather, scatter):
+        made, received = torch.empty(RANKS), torch.empty(1)
+        sending = dist.isend(torch.full((1,), -1.0), after)
+        call(made)
+        dist.recv(received, before)
+        sending.wait()
+        expect(made, every, call.__name__)
+        expect(received, torch.full((1,), -1.0), f"message beside {call.__name__}")
+
+
+@case
 def empty_messages():
     if RANK == 0:
         sources = {dist.recv(torch.empty(0)) for _ in range(1, RANKS)}
@@ -223,22 +260,4 @@ def late_barriers():
         raises(lambda: dist.monitored_barrier(timeout=limit), text)
 
 
-def main():
-    wanted = sys.argv[1:]
-    for function in CASES:
-        if wanted and function.__name__ not in wanted:
-            continue
-        try:
-            function()
-        except Exception:
-            print(f"rank {RANK}: {function.__name__} failed", flush=True)
-            traceback.print_exc()
-            # Ranks that fail alone would leave the others waiting.
-            os._exit(1)
-        if RANK == 0:
-            print("passed:", function.__name__, flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-main()
+run()

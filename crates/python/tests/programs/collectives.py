@@ -3,27 +3,18 @@
 Integers are equal to the bit, floats up to the order of summation.
 """
 
-import os
-import sys
-import traceback
-
 import torch
 import torch.distributed as dist
 
 import toporing
 import toporing.torch
+from cases import case, run
 
 dist.init_process_group("topo")
 RANK, RANKS = dist.get_rank(), dist.get_world_size()
 TOPO = dist.group.WORLD
 GLOO = dist.new_group(list(range(RANKS)), backend="gloo")
 Op = dist.ReduceOp
-CASES = []
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def values(count, dtype=torch.float32, rank=RANK):
@@ -475,24 +466,4 @@ def wrong_arguments():
     dist.all_reduce(torch.ones(1))
 
 
-def main():
-    wanted = sys.argv[1:]
-    failed = 0
-    for function in CASES:
-        if wanted and function.__name__ not in wanted:
-            continue
-        try:
-            function()
-        except Exception:
-            failed += 1
-            print(f"rank {RANK}: {function.__name__} failed", flush=True)
-            traceback.print_exc()
-            # Ranks that fail alone would leave the others waiting.
-            os._exit(1)
-        if RANK == 0:
-            print("passed:", function.__name__, flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-main()
+run()

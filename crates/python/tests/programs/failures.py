@@ -20,10 +20,15 @@ SOON = 2.0
 
 
 def join(**options):
-    """Joins, and connects the ranks for the collective that the cases call."""
+    """Joins, and connects the ranks for the collectives that the cases call."""
     dist.init_process_group("topo", **options)
-    total(1)
-    total(1)
+    for _ in range(2):
+        total(1)
+        exchange()
+
+
+def exchange():
+    dist.all_to_all_single(torch.empty(4), torch.ones(4))
 
 
 def total(value):
@@ -88,6 +93,10 @@ def interrupt(call):
 
 def interrupt_of_a_call():
     interrupt(lambda: total(1))
+
+
+def interrupt_of_an_exchange():
+    interrupt(exchange)
 
 
 def interrupt_of_a_first_call():

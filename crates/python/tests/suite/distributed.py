@@ -1,8 +1,9 @@
 """Runs torch's own `distributed_test.py` on a backend: `distributed.py BACKEND RANKS [REGEX]`.
 
 Prints a line of JSON for each test: its name, `pass`, `fail` or `skip`, the seconds and the reason.
-Tests that torch marks as Gloo's run for topo, too. Ranks are forked, which saves an import of torch
-for each.
+Tests that torch marks as Gloo's run for topo, too, and those of all-to-all that it marks as MPI's run
+for both. Ranks are forked, which saves an import of torch for each. `cargo xtask torch-suite` runs it
+for topo and Gloo and compares them.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -52,6 +54,7 @@ def load():
     if BACKEND == "topo":
         text = text.replace('"gloo"', '"topo"').replace("dist.Backend.GLOO", '"topo"')
         text = text.replace("return dist.is_gloo_available()", "return True")
+    text = text.replace('BACKEND != "mpi", "Only MPI', 'False, "Only MPI')
     path = os.path.join(FOLDER, "distributed_test_of_backend.py")
     with open(path, "w") as copy:
         copy.write(text)
@@ -99,9 +102,9 @@ def run(name):
     state = "skip" if result.skipped or "sandcastle" in said.lower() else "pass"
     why = "".join(reason for _, reason in result.skipped)
     if errors:
-        # What a rank printed says more than the text of its exit.
-        lines = [line for line in said.splitlines() if re.match(r"\w+(Error|Exception)\b", line)]
-        state, why = "fail", (lines or errors[0].splitlines())[-1][:300]
+        # The last error is that of the rank that failed first.
+        lines = re.findall(r"^(?:\[.*\] )?(\w+(?:Error|Exception): .+)", said + errors[0], re.M)
+        state, why = "fail", (lines or errors)[-1][:300]
     seconds = round(time.monotonic() - since, 1)
     print(json.dumps({"test": name, "state": state, "seconds": seconds, "why": why}), flush=True)
 
@@ -111,3 +114,4 @@ if __name__ == "__main__":
     for name in unittest.TestLoader().getTestCaseNames(Suite):
         if PATTERN.search(name):
             run(name)
+    shutil.rmtree(FOLDER)

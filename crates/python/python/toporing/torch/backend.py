@@ -91,12 +91,13 @@ class Operations(MonitoredBarriers):
     def _move(
         self,
         options: Any,
-        transfers: list[tuple[int, int, int, bool]],
+        transfers: list[tuple[int, int, int, bool, None]],
         result: Any,
         keep: Any,
         after: Callable[[], None] | None = None,
     ) -> dist.Work:
-        """Runs sends and receives together, now or in the background."""
+        """Runs the sends and receives of a collective together, now or in the background. Without a
+        tag they match no message."""
         self._sequence += 1
         if self._debug:
             _say_place()
@@ -291,14 +292,14 @@ class Operations(MonitoredBarriers):
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         source = memory.contiguous(inputs[0])
         if self._rank != opts.rootRank:
-            transfer = (source.data_ptr(), size(source), opts.rootRank, True)
+            transfer = (source.data_ptr(), size(source), opts.rootRank, True, None)
             return self._move(opts, [transfer], outputs, source)
         parts = outputs[0]
         memory.equal_sizes(parts, source, "gather")
         rooms = [memory.room(part) for part in parts]
         rooms[self._rank].copy_(source)
         transfers = [
-            (room.data_ptr(), size(room), rank, False)
+            (room.data_ptr(), size(room), rank, False, None)
             for rank, room in enumerate(rooms)
             if rank != self._rank
         ]
@@ -310,7 +311,7 @@ class Operations(MonitoredBarriers):
         output = outputs[0]
         if self._rank != opts.rootRank:
             made = memory.room(output)
-            transfer = (made.data_ptr(), size(made), opts.rootRank, False)
+            transfer = (made.data_ptr(), size(made), opts.rootRank, False, None)
             copies = [(output, made)] if made is not output else []
             return self._move(opts, [transfer], outputs, made, copy_back(copies))
         parts = inputs[0]
@@ -318,7 +319,7 @@ class Operations(MonitoredBarriers):
         used = [memory.contiguous(part) for part in parts]
         output.copy_(used[self._rank].view(output.shape))
         transfers = [
-            (part.data_ptr(), size(part), rank, True)
+            (part.data_ptr(), size(part), rank, True, None)
             for rank, part in enumerate(used)
             if rank != self._rank
         ]
@@ -333,9 +334,9 @@ class Operations(MonitoredBarriers):
         # Always as transfers: other ranks may give splits where this one gives none.
         used, made = memory.contiguous(source), memory.room(output)
         copies = [(output, made)] if made is not output else []
-        parts = used.split(memory.splits(input_splits, used, self._ranks))
-        rooms = made.split(memory.splits(output_splits, made, self._ranks))
-        return self._exchange(opts, rooms, parts, output, copy_back(copies))
+        sent = memory.blocks(used, input_splits, self._ranks)
+        received = memory.blocks(made, output_splits, self._ranks)
+        return self._exchange(opts, sent, received, output, (used, made), copy_back(copies))
 
     alltoall_base = all_to_all_single
 
@@ -344,20 +345,26 @@ class Operations(MonitoredBarriers):
         rooms = [memory.room(output) for output in outputs]
         parts = [memory.contiguous(source) for source in inputs]
         copies = [(output, room) for output, room in zip(outputs, rooms) if output is not room]
-        return self._exchange(opts, rooms, parts, outputs, copy_back(copies))
+        sent = [(part.data_ptr(), size(part)) for part in parts]
+        received = [(room.data_ptr(), size(room)) for room in rooms]
+        return self._exchange(opts, sent, received, outputs, (rooms, parts), copy_back(copies))
 
     def _exchange(
-        self, opts: Any, rooms: Any, parts: Any, result: Any, after: Any
+        self,
+        opts: Any,
+        sent: list[tuple[int, int]],
+        received: list[tuple[int, int]],
+        result: Any,
+        keep: Any,
+        after: Callable[[], None] | None,
     ) -> dist.Work:
-        """Sends part i to rank i, and receives from it into room i."""
-        own = self._rank
-        rooms[own].view(-1).copy_(parts[own].view(-1))
-        transfers = []
-        for step in range(1, self._ranks):
-            to, since = (own + step) % self._ranks, (own - step) % self._ranks
-            transfers.append((parts[to].data_ptr(), size(parts[to]), to, True))
-            transfers.append((rooms[since].data_ptr(), size(rooms[since]), since, False))
-        return self._move(opts, transfers, result, (rooms, parts), after)
+        """Sends block i to rank i, and receives from it; blocks are addresses and bytes."""
+        transfers = [(at, count, rank, True, None) for rank, (at, count) in enumerate(sent)]
+        transfers += [(at, count, rank, False, None) for rank, (at, count) in enumerate(received)]
+        if sent[self._rank] == received[self._rank]:
+            # The own block stays where it is.
+            transfers = [it for it in transfers if it[2] != self._rank]
+        return self._move(opts, transfers, result, keep, after)
 
     # Messages
 

@@ -179,21 +179,24 @@ def joined(parts: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat([contiguous(part).view(-1) for part in parts])
 
 
-def splits(given: list[int], tensor: torch.Tensor, ranks: int) -> list[int]:
-    """Rows for each rank; none given: equal parts."""
-    if not given:
-        rows = tensor.size(0)
+def blocks(tensor: torch.Tensor, splits: list[int], ranks: int) -> list[tuple[int, int]]:
+    """Addresses and bytes of the rows for each rank; no splits: equal parts."""
+    at, rows = tensor.data_ptr(), tensor.size(0)
+    width = size(tensor) // max(rows, 1)
+    if not splits:
         if rows % ranks:
             raise ValueError(
                 f"all_to_all: {rows} rows are no multiple of {ranks} ranks; give split sizes"
             )
-        return [rows // ranks] * ranks
-    if len(given) != ranks or sum(given) != tensor.size(0):
+        part = rows // ranks * width
+        return [(at + part * rank, part) for rank in range(ranks)]
+    if len(splits) != ranks or sum(splits) != rows or min(splits) < 0:
         raise ValueError(
-            f"all_to_all: the split sizes {list(given)} do not divide {tensor.size(0)} rows among "
+            f"all_to_all: the split sizes {list(splits)} do not divide {rows} rows among "
             f"{ranks} ranks"
         )
-    return list(given)
+    parts = [count * width for count in splits]
+    return [(at + sum(parts[:rank]), part) for rank, part in enumerate(parts)]
 
 
 def message(tensor: torch.Tensor) -> torch.Tensor:
