@@ -75,7 +75,7 @@ enum Chore {
     Timing(timing::Arguments),
     /// Time collectives of PyTorch beside Gloo
     TorchPeers(torch::peers::Arguments),
-    /// Run torch's own tests of backends on topo and on Gloo; fails if topo fails one that Gloo passes
+    /// Run torch's own tests of backends on topo and on Gloo; fails where only Gloo passes
     TorchSuite(torch::suite::Arguments),
     /// Build the page that plans in the browser: target/web/topo.html
     Web,

@@ -12,11 +12,15 @@ use crate::compare::{self, Header, Told};
 use crate::error::{Code, Fault};
 use crate::queue::{Call, Job, Transfer, Work};
 use crate::request::Launch;
-use crate::shared::Shared;
 
 /// What has begun.
-#[derive(Default)]
 pub struct Open {
+    /// The own rank.
+    rank: u32,
+    /// Ranks.
+    ranks: u32,
+    /// Whether calls are compared before they run.
+    debug: bool,
     group: OpenGroup<'static>,
     /// What each number of the group is.
     parts: FxHashMap<u64, Part>,
@@ -69,75 +73,88 @@ struct Headers {
     theirs: Vec<u8>,
 }
 
-impl Shared {
-    /// Adds jobs and runs until some are done or `stop` returns `true`. Jobs that ended are in
-    /// `open.ended`.
-    pub fn run_open(
-        &self,
-        open: &mut Open,
-        jobs: VecDeque<(u64, Job)>,
-        stop: &mut dyn FnMut() -> bool,
-    ) {
-        for (job, _) in &jobs {
-            // Also an empty group is done once.
-            open.left.insert(*job, 0);
-        }
-        let ran = self.with_communicator(|communicator| {
-            for (number, Job { work, call }) in jobs {
-                match work {
-                    Work::Collective(launch) => {
-                        *open.left.entry(number).or_default() += 1;
-                        open.collectives.push_back((number, launch, call));
-                    }
-                    Work::Group(transfers) => {
-                        for transfer in transfers {
-                            self.add(open, communicator, number, transfer, &call)?;
-                        }
-                    }
-                }
-            }
-            self.advance(open, communicator, stop)
-        });
-        match ran {
-            Ok(()) => {
-                let ended = &mut open.ended;
-                open.left.retain(|job, left| {
-                    if *left == 0 {
-                        ended.push((*job, Ok(())));
-                    }
-                    *left > 0
-                });
-            }
-            // The communicator has failed, and all with it.
-            Err(fault) => {
-                let failed = open.left.keys().map(|job| (*job, Err(fault.clone())));
-                open.ended.extend(failed);
-                let ended = std::mem::take(&mut open.ended);
-                *open = Open {
-                    ended,
-                    ..Open::default()
-                };
-            }
+impl Open {
+    /// Nothing has begun on a rank. `debug` says whether calls are compared before they run.
+    pub fn new(rank: u32, ranks: u32, debug: bool) -> Self {
+        Self {
+            rank,
+            ranks,
+            debug,
+            group: OpenGroup::default(),
+            parts: FxHashMap::default(),
+            last: 0,
+            left: FxHashMap::default(),
+            ended: Vec::new(),
+            own: VecDeque::new(),
+            collectives: VecDeque::new(),
         }
     }
 
+    /// Adds jobs and runs until some are done or `stop` returns `true`.
+    ///
+    /// # Errors
+    /// Those of the communicator, or the two ends of a transfer differ. All that has begun has
+    /// failed with it: see [`Self::fail_all`].
+    pub fn run(
+        &mut self,
+        communicator: &mut Communicator<Cpu>,
+        jobs: &mut VecDeque<(u64, Job)>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Fault> {
+        while let Some((number, Job { work, call })) = jobs.pop_front() {
+            // Also an empty group is done once.
+            let left = self.left.entry(number).or_default();
+            match work {
+                Work::Collective(launch) => {
+                    *left += 1;
+                    self.collectives.push_back((number, launch, call));
+                }
+                Work::Group(transfers) => {
+                    *left += transfers.len();
+                    for transfer in transfers {
+                        self.add_transfer(communicator, number, transfer, &call)?;
+                    }
+                }
+            }
+        }
+        self.advance(communicator, stop)?;
+        let ended = &mut self.ended;
+        self.left.retain(|job, left| {
+            if *left == 0 {
+                ended.push((*job, Ok(())));
+            }
+            *left > 0
+        });
+        Ok(())
+    }
+
+    /// Ends all that has begun with an error.
+    pub fn fail_all(&mut self, fault: &Fault) {
+        let failed = self.left.keys().map(|job| (*job, Err(fault.clone())));
+        self.ended.extend(failed);
+        let ended = std::mem::take(&mut self.ended);
+        *self = Self {
+            ended,
+            ..Self::new(self.rank, self.ranks, self.debug)
+        };
+    }
+
     fn advance(
-        &self,
-        open: &mut Open,
+        &mut self,
         communicator: &mut Communicator<Cpu>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<(), Fault> {
-        self.begin_collective(open, communicator);
-        if open.group.is_empty() {
+        self.begin_collective(communicator);
+        if self.group.is_empty() {
             return Ok(());
         }
-        let done = communicator.advance(&mut open.group, stop)?;
+        let done = communicator.advance(&mut self.group, stop)?;
         for Ended { number, peer } in done {
             let Some(Part {
                 job,
                 longest,
                 piece,
-            }) = open.parts.remove(&number)
+            }) = self.parts.remove(&number)
             else {
                 continue;
             };
@@ -146,12 +163,10 @@ impl Shared {
                     if let Some(peer) = peer {
                         transfer.tell_source(peer);
                     }
-                    open.finish(job);
+                    self.finish(job);
                 }
                 (Piece::Headers(transfer, told), Some(peer)) if !transfer.sends() => {
-                    let compared = compare::headers(&told.own, &told.theirs, (self.rank, peer));
-                    // The sender would wait for the rest, and must learn why it waits in vain.
-                    compared.inspect_err(|fault| self.abort(&fault.text))?;
+                    compare::headers(&told.own, &told.theirs, (self.rank, peer))?;
                     if transfer.end == End::FromAny {
                         // The header's sender is known now, and the rest follows its header.
                         let end = End::From(peer);
@@ -161,29 +176,29 @@ impl Shared {
                             longest,
                             piece: Piece::Transfer(transfer),
                         };
-                        open.add(communicator, part, true)?;
+                        self.add(communicator, part, true)?;
                     }
                 }
                 (Piece::Headers(..), _) => {}
                 (Piece::Told(launch, told), _) => match told.compare(self.rank) {
-                    Ok(()) => open.add_collective(communicator, job, launch, longest),
-                    Err(fault) => open.fail(job, fault),
+                    Ok(()) => self.add_collective(communicator, job, launch, longest),
+                    Err(fault) => self.fail(job, fault),
                 },
                 (Piece::Collective, _) => {
-                    open.collectives.pop_front();
-                    open.finish(job);
+                    self.collectives.pop_front();
+                    self.finish(job);
                 }
             }
         }
-        self.begin_collective(open, communicator);
+        self.begin_collective(communicator);
         Ok(())
     }
 
     /// Begins the first of the collectives, unless it runs.
-    fn begin_collective(&self, open: &mut Open, communicator: &mut Communicator<Cpu>) {
-        while let Some((job, launch, call)) = open.collectives.front() {
+    fn begin_collective(&mut self, communicator: &mut Communicator<Cpu>) {
+        while let Some((job, launch, call)) = self.collectives.front() {
             let is_collective = |it: &Part| matches!(it.piece, Piece::Collective | Piece::Told(..));
-            if open.parts.values().any(is_collective) {
+            if self.parts.values().any(is_collective) {
                 return;
             }
             let (job, launch, longest) = (*job, *launch, call.longest);
@@ -195,33 +210,28 @@ impl Shared {
                     longest,
                     piece: Piece::Told(launch, told),
                 };
-                open.begin(communicator, &request, memory, part);
+                self.begin(communicator, &request, memory, part);
             } else {
-                open.add_collective(communicator, job, launch, longest);
+                self.add_collective(communicator, job, launch, longest);
             }
         }
     }
 
     /// Adds a transfer of a job.
-    fn add(
-        &self,
-        open: &mut Open,
+    fn add_transfer(
+        &mut self,
         communicator: &Communicator<Cpu>,
         job: u64,
         transfer: Transfer,
         call: &Call,
     ) -> Result<(), Fault> {
-        *open.left.entry(job).or_default() += 1;
         if matches!(transfer.end, End::To(peer) | End::From(peer) if peer == self.rank) {
             let until = Instant::now() + call.longest;
-            let lonely = Lonely {
+            return self.add_own(Lonely {
                 job,
                 transfer,
                 until,
-            };
-            // What runs beside it ends, too, and others must know.
-            let added = open.add_own(lonely);
-            return added.inspect_err(|fault| self.abort(&fault.text));
+            });
         }
         let part = |piece| Part {
             job,
@@ -233,17 +243,15 @@ impl Shared {
                 own: compare::header(transfer.bytes, &call.place).to_vec(),
                 theirs: vec![0; size_of::<Header>()],
             };
-            open.add(communicator, part(Piece::Headers(transfer, headers)), false)?;
+            self.add(communicator, part(Piece::Headers(transfer, headers)), false)?;
             // Whose header comes decides who sends the rest.
             if transfer.end == End::FromAny {
                 return Ok(());
             }
         }
-        open.add(communicator, part(Piece::Transfer(transfer)), false)
+        self.add(communicator, part(Piece::Transfer(transfer)), false)
     }
-}
 
-impl Open {
     /// Whether the communicator has nothing to do.
     pub fn is_idle(&self) -> bool {
         self.group.is_empty() && self.collectives.is_empty()

@@ -46,15 +46,16 @@ impl Shared {
         alarm: Alarm,
         debug: bool,
     ) -> Result<Self, Fault> {
+        let (rank, ranks) = (communicator.rank(), communicator.ranks());
         Ok(Self {
-            rank: communicator.rank(),
-            ranks: communicator.ranks(),
+            rank,
+            ranks,
             debug,
             bell: communicator.bell()?,
             communicator: Mutex::new(communicator),
             news: AtomicBool::new(false),
             queue: Mutex::default(),
-            open: Mutex::default(),
+            open: Mutex::new(Open::new(rank, ranks, debug)),
             changed: Condvar::new(),
             started: Condvar::new(),
             alarm,

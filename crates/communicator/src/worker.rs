@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::Fault;
+use crate::error::{Code, Fault};
 use crate::queue::{Queue, Runner};
 use crate::shared::{Shared, lock};
 
@@ -121,12 +121,21 @@ impl Shared {
     ) -> MutexGuard<'a, Queue> {
         queue.runner = Some(runner);
         self.news.store(false, Ordering::Release);
-        let (jobs, drains) = (queue.take_jobs(), queue.drains);
+        let (mut jobs, drains) = (queue.take_jobs(), queue.drains);
         drop(queue);
         let mut open = lock(&self.open);
         let mut stop =
             || self.news.load(Ordering::Acquire) || until.is_some_and(|it| Instant::now() >= it);
-        self.run_open(&mut open, jobs, &mut stop);
+        let ran = self.with_communicator(|it| open.run(it, &mut jobs, &mut stop));
+        if let Err(fault) = ran {
+            // The others do not know what was wrong with this rank's calls.
+            if fault.code == Code::Invalid {
+                self.abort(&fault.text);
+            }
+            open.fail_all(&fault);
+            let never_began = jobs.into_iter().map(|(job, _)| (job, Err(fault.clone())));
+            open.ended.extend(never_began);
+        }
         let is_idle = open.is_idle();
         open.give_up(drains && is_idle);
         let mut queue = self.queue();

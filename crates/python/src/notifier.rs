@@ -14,8 +14,8 @@ use pyo3::{Py, PyAny, Python, pyfunction};
 
 use crate::outcome::Outcome;
 
-/// How long a function may keep its turn. Functions run one after the other, so that all ranks start
-/// their collectives in one order; a thread that computes may keep them from the interpreter.
+/// How long a function may keep its turn. Functions run one after the other, so that all ranks
+/// start their collectives in one order; a thread that computes may keep them from the interpreter.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Most threads of a communicator, and so most functions that wait for each other.
