@@ -84,6 +84,7 @@ use output::Output;
 const STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
+    abort_on_panic();
     if !linux::has_small_stack() {
         return work();
     }
@@ -96,6 +97,16 @@ fn main() -> ExitCode {
             exit::finish(Err(error), &Output::default())
         }
     }
+}
+
+/// Ends the program when any thread panics, also where it was built so that a panic unwinds: the
+/// other threads and ranks would wait for that one.
+fn abort_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::abort();
+    }));
 }
 
 fn work() -> ExitCode {

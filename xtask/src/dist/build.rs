@@ -1,8 +1,8 @@
-//! The programs, libraries and the wheel, for an old C library by zig's compiler.
+//! The program, the libraries and the wheel, for an old C library by zig's compiler.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -12,11 +12,12 @@ use xtask::workspace::{cargo, repository, target};
 const GLIBC: &str = "2.28";
 
 /// What builds, by pip.
-const PACKAGES: [&str; 4] = [
+const PACKAGES: [&str; 5] = [
     "maturin==1.16.*",
     "ziglang==0.17.*",
     "cargo-zigbuild==0.24.*",
     "auditwheel==6.*",
+    "wheel==0.*",
 ];
 
 /// For what is built.
@@ -67,6 +68,8 @@ impl Platform {
 pub struct Built {
     /// The program.
     pub program: PathBuf,
+    /// The module of the Python package.
+    module: PathBuf,
     /// The C library as a shared object.
     pub shared: PathBuf,
     /// The C library as an archive.
@@ -128,59 +131,98 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-fn output(platform: &Platform, profile: &str, name: &str) -> PathBuf {
-    target().join(&platform.triple).join(profile).join(name)
-}
-
-/// The program, without debug information.
-pub fn program(tools: &Tools, platform: &Platform, profile: &str) -> Result<PathBuf> {
+/// Builds everything by one call of Cargo, so that nothing is compiled twice: optimized, or quickly
+/// for trials. The C library is left out where only the wheel is wanted.
+pub fn build(
+    tools: &Tools,
+    platform: &Platform,
+    is_quick: bool,
+    only_wheel: bool,
+) -> Result<Built> {
+    let profile = if is_quick { "quick" } else { "library" };
     let mut command = tools.cargo(platform);
-    command.args(["-p", "topo", "--profile", profile]);
-    let strip = format!("CARGO_PROFILE_{}_STRIP", profile.to_uppercase());
-    run(command.env(strip, "symbols"))?;
-    Ok(output(platform, profile, "topo"))
+    command.args(["--profile", profile, "-p", "topo", "-p", "python"]);
+    if !only_wheel {
+        command.args(["-p", "capi"]);
+    }
+    let set = |key: &str| format!("CARGO_PROFILE_{}_{key}", profile.to_uppercase());
+    command.env(set("STRIP"), "symbols");
+    command.env(set("INCREMENTAL"), "false");
+    // Python loads the module, and a panic becomes an exception there.
+    command.env(set("PANIC"), "unwind");
+    run(&mut command)?;
+    let file = |name| target().join(&platform.triple).join(profile).join(name);
+    Ok(Built {
+        program: file("topo"),
+        module: file("lib_native.so"),
+        shared: file("libtopo_c.so"),
+        archived: file("libtopo_c.a"),
+    })
 }
 
-/// The C library, shared and as an archive.
-pub fn c_library(tools: &Tools, platform: &Platform) -> Result<(PathBuf, PathBuf)> {
-    run(tools
-        .cargo(platform)
-        .args(["-p", "capi", "--profile", "library"]))?;
-    let file = |name| output(platform, "library", name);
-    Ok((file("libtopo_c.so"), file("libtopo_c.a")))
-}
-
-/// The wheel, with the program in it.
+/// Packs the wheel, with the program in it.
 pub fn package(
     tools: &Tools,
     platform: &Platform,
     folder: &Path,
-    program: &Path,
+    built: &Built,
 ) -> Result<PathBuf> {
-    let scripts = folder.join("toporing.data/scripts");
-    fs::create_dir_all(&scripts)?;
-    fs::copy(program, scripts.join("topo")).with_context(|| program.display().to_string())?;
-    let out = folder.join("wheels").join(&platform.arch);
-    let _ = fs::remove_dir_all(&out);
-    let mut command = tools.command("maturin");
-    command.args([
-        "build",
-        "--quiet",
-        "--manifest-path",
-        "crates/python/Cargo.toml",
-    ]);
-    command
-        .args(["--target", &platform.triple, "--out"])
-        .arg(&out);
-    if platform.is_native {
-        command.args(["--compatibility", "linux"]);
-    } else {
-        command.args(["--zig", "--compatibility", "manylinux_2_28"]);
+    let folder = folder.join("wheels").join(&platform.arch);
+    let _ = fs::remove_dir_all(&folder);
+    let unpacked = folder.join("unpacked");
+    fs::create_dir_all(&unpacked)?;
+    let described = tools
+        .command("maturin")
+        .args(["pep517", "write-dist-info", "--target", &platform.triple])
+        .args(["--manifest-path", "crates/python/Cargo.toml"])
+        .arg("--metadata-directory")
+        .arg(&unpacked)
+        .output()
+        .context("cannot start maturin")?;
+    let said = String::from_utf8_lossy(&described.stderr);
+    ensure!(described.status.success(), "maturin: {said}");
+    let source = repository().join("crates/python/python/toporing");
+    run(Command::new("cp").arg("-r").arg(source).arg(&unpacked))?;
+    // What Python compiled while the sources were used.
+    let caches = [
+        "-name",
+        "__pycache__",
+        "-prune",
+        "-exec",
+        "rm",
+        "-r",
+        "{}",
+        "+",
+    ];
+    run(Command::new("find").arg(&unpacked).args(caches))?;
+    let put = |from: &Path, to: &str| -> Result<()> {
+        let to = unpacked.join(to);
+        fs::create_dir_all(to.parent().unwrap_or(&unpacked))?;
+        fs::copy(from, &to).with_context(|| from.display().to_string())?;
+        Ok(())
+    };
+    put(&built.module, "toporing/_native.abi3.so")?;
+    let data = format!("toporing-{}.data", env!("CARGO_PKG_VERSION"));
+    put(&built.program, &format!("{data}/scripts/topo"))?;
+    let mut pack = tools.command("wheel");
+    pack.arg("pack").arg(&unpacked).arg("--dest-dir");
+    run(pack.arg(&folder).stdout(Stdio::null()))?;
+    if !platform.is_native {
+        let tag = format!("manylinux_{}_{}", GLIBC.replace('.', "_"), platform.arch);
+        let mut tags = tools.command("wheel");
+        tags.args(["tags", "--remove", "--platform-tag", &tag]);
+        run(tags.arg(find_wheel(&folder)?).stdout(Stdio::null()))?;
     }
-    run(&mut command)?;
-    let mut wheels = fs::read_dir(&out)?;
-    let package = wheels
-        .next()
-        .with_context(|| format!("no wheel in {}", out.display()))??;
-    Ok(package.path())
+    fs::remove_dir_all(&unpacked)?;
+    find_wheel(&folder)
+}
+
+/// The wheel in a folder.
+fn find_wheel(folder: &Path) -> Result<PathBuf> {
+    let files = fs::read_dir(folder)?.map_while(Result::ok);
+    let mut wheels = files
+        .map(|it| it.path())
+        .filter(|it| it.extension().is_some_and(|it| it == "whl"));
+    let none = || format!("no wheel in {}", folder.display());
+    wheels.next().with_context(none)
 }

@@ -1,13 +1,11 @@
-//! Whether the wheel is what it should be: small, for old systems, and usable where nothing else is
+//! Whether the wheel is what it should be: for old systems, and usable where nothing else is
 //! installed.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
-use super::MOST_WHEEL_BYTES;
 use super::build::{Platform, Tools, run};
 use xtask::workspace::repository;
 
@@ -23,12 +21,6 @@ pub fn all(
     package: &Path,
 ) -> Result<Vec<String>> {
     let mut problems = Vec::new();
-    let bytes = fs::metadata(package)?.len();
-    if bytes > MOST_WHEEL_BYTES {
-        problems.push(format!(
-            "the wheel has {bytes} bytes; {MOST_WHEEL_BYTES} are allowed"
-        ));
-    }
     if !platform.is_native {
         let said = tools
             .command("auditwheel")

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use build::{Built, Platform};
+use build::Platform;
 use xtask::workspace::{exit, repository, target};
 
 /// Most bytes of the wheel.
@@ -29,9 +29,9 @@ pub struct Arguments {
     /// Build for this machine's C library alone, without zig
     #[arg(long)]
     native: bool,
-    /// Profile of Cargo for the program, for trials
-    #[arg(long, default_value = "release")]
-    profile: String,
+    /// For trials: build much sooner, nearly as fast and larger
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Builds, puts together and checks.
@@ -43,16 +43,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = target().join("dist");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let tools = build::Tools::get(&folder)?;
-    let program = build::program(&tools, &platform, &arguments.profile)?;
-    let package = build::package(&tools, &platform, &folder, &program)?;
+    let built = build::build(&tools, &platform, arguments.quick, arguments.package)?;
+    let package = build::package(&tools, &platform, &folder, &built)?;
     let mut made = vec![package.clone()];
     if !arguments.package {
-        let (shared, archived) = build::c_library(&tools, &platform)?;
-        let built = Built {
-            program: program.clone(),
-            shared,
-            archived,
-        };
         made.extend(archive::make(&folder, &platform, &built)?);
         made.push(bill::write(&folder, &platform)?);
         let container = folder.join("Containerfile");
@@ -67,7 +61,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let bytes = fs::metadata(file)?.len();
         println!("{:>9.3} MB  {}", bytes as f64 / 1e6, file.display());
     }
-    let problems = check::all(&tools, &platform, &program, &package)?;
+    let mut problems = check::all(&tools, &platform, &built.program, &package)?;
+    let bytes = fs::metadata(&package)?.len();
+    if bytes > MOST_WHEEL_BYTES && !arguments.quick {
+        problems.push(format!(
+            "the wheel has {bytes} bytes; {MOST_WHEEL_BYTES} are allowed"
+        ));
+    }
     problems.iter().for_each(|it| println!("error: {it}"));
     Ok(exit(problems.is_empty()))
 }
