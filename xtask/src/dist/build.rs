@@ -137,12 +137,12 @@ pub fn build(
     tools: &Tools,
     platform: &Platform,
     is_quick: bool,
-    only_wheel: bool,
+    only_package: bool,
 ) -> Result<Built> {
     let profile = if is_quick { "quick" } else { "library" };
     let mut command = tools.cargo(platform);
     command.args(["--profile", profile, "-p", "topo", "-p", "python"]);
-    if !only_wheel {
+    if !only_package {
         command.args(["-p", "capi"]);
     }
     let set = |key: &str| format!("CARGO_PROFILE_{}_{key}", profile.to_uppercase());
@@ -211,14 +211,14 @@ pub fn package(
         let tag = format!("manylinux_{}_{}", GLIBC.replace('.', "_"), platform.arch);
         let mut tags = tools.command("wheel");
         tags.args(["tags", "--remove", "--platform-tag", &tag]);
-        run(tags.arg(find_wheel(&folder)?).stdout(Stdio::null()))?;
+        run(tags.arg(find_package(&folder)?).stdout(Stdio::null()))?;
     }
     fs::remove_dir_all(&unpacked)?;
-    find_wheel(&folder)
+    find_package(&folder)
 }
 
 /// The wheel in a folder.
-fn find_wheel(folder: &Path) -> Result<PathBuf> {
+fn find_package(folder: &Path) -> Result<PathBuf> {
     let files = fs::read_dir(folder)?.map_while(Result::ok);
     let mut wheels = files
         .map(|it| it.path())
