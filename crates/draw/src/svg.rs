@@ -23,7 +23,7 @@ pub fn arrowheads() -> String {
     let head = |color: usize| {
         format!(
             "<marker id=\"a{color}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"4.5\" markerHeight=\"4.5\" \
-             orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" style=\"fill:var(--c{color})\"/></marker>\n"
+             orient=\"auto-start-reverse\"><path class=\"c{color}\" d=\"M0 0L8 4L0 8z\"/></marker>\n"
         )
     };
     (0..COLORS).map(head).collect()
@@ -158,5 +158,31 @@ impl Elements {
             self.text,
             title = escape(title),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Converters of pictures know no variables, and take the color that comes before.
+    #[test]
+    fn each_color_is_given_by_value_and_by_name() {
+        let light = STYLE.split("@media").next().unwrap();
+        let value = |name: &str| {
+            let (_, rest) = light.split_once(&format!("{name}: ")).unwrap();
+            rest.split_once(';').unwrap().0
+        };
+        let declarations: Vec<&str> = STYLE.split([';', '{', '}']).map(str::trim).collect();
+        let mut named = 0;
+        for pair in declarations.windows(2) {
+            let Some((property, name)) = pair[1].split_once(": var(") else {
+                continue;
+            };
+            let name = name.trim_end_matches(')');
+            assert_eq!(pair[0], format!("{property}: {}", value(name)));
+            named += 1;
+        }
+        assert!(named > 20, "{named}");
     }
 }
