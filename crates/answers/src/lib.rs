@@ -4,12 +4,27 @@
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
-//! [`suggest`].
+//! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
+//! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`differences`], [`groups`],
+//! [`doctor`]; [`report`] (answers as JSON).
 
 pub mod assume;
+pub mod bound;
+pub mod built_in;
+pub mod cost;
+pub mod device;
+pub mod differences;
+pub mod doctor;
 pub mod gpus;
+pub mod groups;
 pub mod job;
+pub mod names;
 pub mod order;
+pub mod overview;
+pub mod path;
+pub mod question;
+pub mod report;
+pub mod request;
 pub mod suggest;
 
 pub use assume::Incomplete;

@@ -15,16 +15,16 @@ use topology::edit::Edit;
 use crate::arguments::compare::{DiffArguments, DiffFormat};
 use crate::arguments::{Variables, refuse_beside_plan};
 use crate::environment::Environment;
-use crate::groups::json::{DifferenceRow, GroupRow};
-use crate::groups::{self, Content, Groups};
 use crate::input::{Source, refuse_missing, why};
 use crate::job;
 use crate::output::Output;
 use crate::pictures;
 use crate::render::{self, differences, settings};
-use crate::report::{self, Report};
 use crate::settings::read_settings;
 use crate::sizes;
+use answers::groups::json::{DifferenceRow, GroupRow};
+use answers::groups::{self, Content, Groups};
+use answers::report::{self, Report};
 
 /// One side: its file, settings and edits.
 struct Side<'a> {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use answers::Machine;
+use answers::built_in::BuiltIn;
 use anyhow::{Context, Result, anyhow, bail};
-use built_in::BuiltIn;
 use plan::Plan;
 use planner::Settings;
 use probe::Probe;
@@ -211,7 +211,7 @@ impl Bytes {
 
 /// The machine that the program holds by this name, if there is no such file.
 fn named(file: &Path) -> Option<&'static BuiltIn> {
-    let found = built_in::find(file.to_str()?)?;
+    let found = answers::built_in::find(file.to_str()?)?;
     (!file.exists()).then_some(found)
 }
 
@@ -301,7 +301,7 @@ fn question_for(file: &Path) -> String {
         .map(|name| folder.join(name).display().to_string())
         .collect();
     if paths.is_empty() && folder.as_os_str().is_empty() {
-        let built_in = built_in::MACHINES.iter().map(|it| it.name);
+        let built_in = answers::built_in::MACHINES.iter().map(|it| it.name);
         let near = suggest::nearest(&wanted, built_in, 1);
         paths = near.into_iter().map(str::to_owned).collect();
     }

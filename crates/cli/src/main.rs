@@ -7,9 +7,9 @@
 //! [`job`], [`rank_order`], [`edits`], [`plan`], [`better_rings`], [`pictures`], [`rank`],
 //! [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`],
 //! [`simulate`], [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`: not on other
-//! systems), [`live`], [`probing`], [`groups`], [`doctor`], [`matrix`], [`view`], [`machines`],
+//! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`],
 //! [`text_stream`], [`nearest_version`], [`log`], [`results`], [`complete`], [`vm`], [`render`],
-//! [`report`], [`schemas`], [`output`], [`exit`].
+//! [`schemas`], [`output`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
@@ -19,7 +19,6 @@ mod better_rings;
 mod bound;
 mod complete;
 mod cost;
-mod device;
 mod diff;
 mod doctor;
 mod edits;
@@ -28,7 +27,6 @@ mod exit;
 mod export;
 mod fabric;
 mod generate;
-mod groups;
 mod input;
 mod job;
 #[cfg(target_os = "linux")]
@@ -56,7 +54,6 @@ mod progress;
 mod rank;
 mod rank_order;
 mod render;
-mod report;
 mod results;
 #[cfg(target_os = "linux")]
 mod run;

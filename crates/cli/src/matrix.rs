@@ -14,8 +14,8 @@ use crate::environment::Environment;
 use crate::input::FileOrProbe;
 use crate::output::Output;
 use crate::render::{matrix, words};
-use crate::report::{self, Report};
 use crate::wiring::Wiring;
+use answers::report::{self, Report};
 
 pub fn run(
     arguments: &MatrixArguments,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use answers::doctor::{FindingReport, FindingRow, priced};
+use answers::report::{self, Report};
 use anyhow::Result;
 use planner::Settings;
 use probe::{Machine, Probe, ProbedGpu, ProbedNet};
@@ -9,12 +11,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::arguments::machine::{ProbeArguments, ProbeFormat};
-use crate::doctor::{self, FindingReport, FindingRow, priced};
+use crate::doctor;
 use crate::environment::Environment;
 use crate::live;
 use crate::output::Output;
 use crate::render::{Look, machine};
-use crate::report::{self, Report};
 
 pub fn run(
     arguments: &ProbeArguments,

@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::input;
 use crate::output::Output;
 use crate::render::rank;
-use crate::report::{self, Report};
+use answers::report::{self, Report};
 
 pub fn run(
     arguments: &RankArguments,

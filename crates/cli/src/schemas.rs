@@ -2,26 +2,27 @@
 
 use anyhow::{Result, bail};
 
-use crate::bound::json::BoundReport;
-use crate::cost::json::CostReport;
 use crate::diff::DiffReport;
-use crate::doctor::DoctorReport;
 use crate::export::json::ExportReport;
 use crate::fabric::json::FabricReport;
 use crate::log::json::LogReport;
-use crate::machines::MachinesReport;
 use crate::matrix::MatrixReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
 use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
 use crate::results::json::ResultsReport;
-use crate::show::json::{PathReport, ShowReport};
+use crate::show::json::ShowReport;
 use crate::simulate::json::SimulateReport;
 use crate::what_if::json::WhatIfJson;
-use answers::suggest;
+use answers::bound::BoundReport;
+use answers::built_in::MachinesReport;
+use answers::cost::CostReport;
+use answers::doctor::DoctorReport;
+use answers::path::PathReport;
+use answers::{report, suggest};
 
-use crate::{linux, report};
+use crate::linux;
 
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, fn() -> String);

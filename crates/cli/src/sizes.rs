@@ -1,7 +1,7 @@
 //! Message sizes and collectives as people write them.
 
-use nccl_results::size::UNITS;
-pub use nccl_results::size::short;
+pub use answers::cost::collective;
+pub use nccl_results::size::{parse as size, short};
 use program::Collective;
 use program::{Schedule, Transfer};
 
@@ -30,30 +30,6 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
     Ok(Sizes { from, to })
 }
 
-pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || {
-        format!(
-            "`{text}` is not a size; expected a number of bytes from 1, such as 64K or 1G (K, M, G, T are powers of 1024)"
-        )
-    };
-    let upper = text.to_ascii_uppercase();
-    let short = upper
-        .strip_suffix("IB")
-        .or_else(|| upper.strip_suffix('B'))
-        .unwrap_or(&upper);
-    let unit = UNITS
-        .iter()
-        .find_map(|(letter, shift)| Some((short.strip_suffix(*letter)?, *shift)));
-    let (digits, shift) = unit.unwrap_or((short, 0));
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
-    // The cost model counts in 63 bits.
-    if bytes == 0 || i64::try_from(bytes).is_err() {
-        return Err(wrong());
-    }
-    Ok(bytes)
-}
-
 /// All sizes of a command, ascending, each once; a range grows by `factor`.
 pub fn expand(given: &[Sizes], factor: u64) -> Result<Vec<u64>, String> {
     let mut all = Vec::new();
@@ -80,20 +56,6 @@ pub fn collectives(text: &str) -> Result<Collectives, String> {
     Ok(Collectives(vec![one]))
 }
 
-/// Reads `all-reduce` or `AllReduce`: one of all that can be run.
-pub fn collective(text: &str) -> Result<Collective, String> {
-    let plain = text.replace(['-', '_'], "");
-    plain.parse().map_err(|_| {
-        let names = Collective::ALL.map(Collective::command_name);
-        let near = answers::suggest::nearest(text, names.into_iter(), 1);
-        format!(
-            "`{text}` is not a collective{}; expected one of {}",
-            answers::suggest::question(&near).trim_end_matches('?'),
-            names.join(", ")
-        )
-    })
-}
-
 /// The algorithms of a collective, the most common first.
 pub fn algorithms(collective: Collective) -> impl Iterator<Item = Schedule> {
     Schedule::ALL.into_iter().filter(move |schedule| {
@@ -105,36 +67,6 @@ pub fn algorithms(collective: Collective) -> impl Iterator<Item = Schedule> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_and_written() {
-        for (text, bytes) in [
-            ("1", 1),
-            ("1K", 1024),
-            ("64k", 65536),
-            ("3MiB", 3 << 20),
-            ("8GB", 8 << 30),
-            ("1T", 1 << 40),
-        ] {
-            assert_eq!(size(text), Ok(bytes), "{text}");
-        }
-        for text in [
-            "",
-            "K",
-            "0",
-            "-1",
-            "1.5M",
-            "1X",
-            "99999999T",
-            "9223372036854775808",
-        ] {
-            assert!(size(text).is_err(), "{text}");
-        }
-        assert_eq!(
-            [1023, 1024, 1536, 1 << 20, 3 << 30].map(short),
-            ["1023", "1K", "1536", "1M", "3G"]
-        );
-    }
 
     #[test]
     fn ranges_grow_by_the_factor() {

@@ -32,6 +32,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(comm::free_unique_id, module)?)?;
     module.add_function(wrap_pyfunction!(comm::call_site, module)?)?;
     module.add_function(wrap_pyfunction!(notifier::give_turn, module)?)?;
-    module.add_function(wrap_pyfunction!(plan::answer, module)?)?;
+    module.add("PlanError", py.get_type::<plan::PlanError>())?;
+    module.add_class::<plan::Planned>()?;
+    module.add_function(wrap_pyfunction!(plan::machines, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::versions, module)?)?;
     module.add_function(wrap_pyfunction!(plan::read, module)?)
 }

@@ -1,17 +1,64 @@
-//! The planner: requests and answers as JSON, as the page in the browser has them.
+//! The planner: jobs, questions and answers as JSON ([`answers`]).
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyOSError;
+use answers::question::Question;
+use answers::request::{JobRequest, PlannedJob};
+use answers::{built_in, report};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use serde::de::DeserializeOwned;
+
+create_exception!(
+    toporing,
+    PlanError,
+    PyValueError,
+    "The topology cannot be read or planned, or something about the job is wrong. The text names \
+     file and line."
+);
 
 /// Most bytes of a topology file.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Answers a request of the crate `web`.
+/// A planned job.
+#[pyclass(frozen)]
+pub struct Planned(PlannedJob);
+
+#[pymethods]
+impl Planned {
+    /// Plans a job.
+    #[new]
+    fn new(py: Python<'_>, job: &[u8]) -> PyResult<Self> {
+        let job: JobRequest = parse(job)?;
+        let planned = py.detach(|| job.plan());
+        planned.map(Self).map_err(PlanError::new_err)
+    }
+
+    /// Answers a question as JSON.
+    fn ask(&self, py: Python<'_>, question: &[u8]) -> PyResult<String> {
+        let question: Question = parse(question)?;
+        let answer = py.detach(|| self.0.ask(&question));
+        answer.map_err(PlanError::new_err)
+    }
+}
+
+fn parse<T: DeserializeOwned>(json: &[u8]) -> PyResult<T> {
+    serde_json::from_slice(json).map_err(|why| PlanError::new_err(why.to_string()))
+}
+
+/// The machines that are built in, as JSON.
 #[pyfunction]
-pub fn answer(py: Python<'_>, request: &[u8]) -> String {
-    py.detach(|| web::answer(request))
+pub fn machines() -> PyResult<String> {
+    let machines = report::json(&built_in::MachinesReport::ALL);
+    machines.map_err(|why| PlanError::new_err(why.to_string()))
+}
+
+/// The versions of NCCL that are known.
+#[pyfunction]
+pub fn versions() -> Vec<String> {
+    let versions = planner::NcclVersion::ALL.iter();
+    versions.map(ToString::to_string).collect()
 }
 
 /// Reads a topology file within limits.

@@ -56,6 +56,10 @@ function gpus(text) {
     return last === undefined ? [first] : Array.from({ length: last - first + 1 }, (_, it) => first + it);
   });
 }
+// An answer about the planned job.
+function question(it) {
+  return ask({ do: "ask", job: job(), question: it });
+}
 function job(file = state.file) {
   const set = words($("set").value).map((it) => it.split(/=(.*)/s).slice(0, 2)).filter((it) => it.length === 2);
   return { file, hosts: Math.max(1, Number($("hosts").value) || 1), nvlink_domain: $("domain").checked, gpus: gpus($("gpus").value),
@@ -139,11 +143,11 @@ async function chosen(details) {
   const [from, to] = state.chosen;
   if (from.startsWith("GPU") && to.startsWith("GPU")) details.append(away(`${from}:${to}`));
   try {
-    const path = await ask({ do: "path", job: job(), from, to });
-    const taken = path.diverted ? path.diverted.path : path.widest;
+    const path = await question({ ask: "path", from, to });
+    const taken = path.instead ?? path.widest;
     details.append(element("h3", {}, `${path.from} → ${path.to}: ${taken.type}, ${number(taken.bandwidth_gbps)} GB/s`),
       table(["from", "to", "link", "GB/s", "path so far", ""], taken.hops.map((it) => [it.from, it.to, it.link, it.bandwidth_gbps, it.so_far, it.narrowest ? "narrowest" : ""])),
-      element("p", {}, taken.reason), path.diverted ? element("p", {}, path.diverted.why) : null, ...path.verdicts.map((it) => element("p", {}, it)));
+      element("p", {}, path.widest.reason), path.instead ? element("p", {}, path.instead.reason) : null, ...path.verdicts.map((it) => element("p", {}, it)));
   } catch (why) {
     details.append(element("p", {}, why.message));
   }
@@ -155,14 +159,15 @@ function searchView(view) {
       element("li", {}, element("span", { class: "bar", style: `width: ${(it.bandwidth_gbps / most) * 12}rem`, "aria-hidden": "true" }), `${it.asks}. ${it.found} ${it.first_pass ?? ""} ${it.next ?? ""}`))));
   }
 }
-function costView(view) {
-  if (!plan.costs) return view.append(element("p", {}, "One rank sends nothing."));
-  for (const { collective, sizes } of plan.costs) {
-    const names = [...new Set(sizes.flatMap((it) => it.candidates.map(([name]) => name)))];
-    const lines = names.map((name) => ({ name, points: sizes.flatMap((it, index) => { const found = it.candidates.find(([other]) => other === name); return found ? [[index, found[1]]] : []; }) }));
+async function costView(view) {
+  if (plan.ranks < 2) return view.append(element("p", {}, "One rank sends nothing."));
+  const called = (it) => (it.algorithm ? `${it.algorithm} ${it.protocol}` : null);
+  for (const { collective, sizes } of (await question({ ask: "cost" })).collectives) {
+    const names = [...new Set(sizes.flatMap((it) => it.candidates.map(called)))];
+    const lines = names.map((name) => ({ name, points: sizes.flatMap((it, index) => { const found = it.candidates.find((other) => called(other) === name); return found ? [[index, found.time_us]] : []; }) }));
     const chosen = sizes.flatMap((it, index) => (it.time_us ? [[index, it.time_us]] : []));
     view.append(element("h2", {}, collective), plot(`Time of ${collective} by size; the table below has the numbers`, sizes.map((it) => it.bytes), lines, chosen), element("details", {}, element("summary", {}, "Numbers"),
-      table(["size", "choice", "µs", "GB/s of bus", "channels"], sizes.map((it) => [size(it.bytes), it.choice, it.time_us, it.bus_gbps, it.channels]))));
+      table(["size", "choice", "µs", "GB/s of bus", "channels"], sizes.map((it) => [size(it.bytes), called(it), it.time_us, it.bus_bandwidth_gbps, it.channels]))));
   }
 }
 // Times by size, both logarithmic: lines with names, and one that is broad.
@@ -182,10 +187,9 @@ function plot(label, bytes, lines, broad) {
   return svg;
 }
 async function doctorView(view) {
-  const { name, findings, warnings } = await ask({ do: "doctor", job: job() });
-  view.append(element("h2", {}, name), element("p", {}, findings.length === 0 ? "No findings." : `${findings.length} finding${findings.length > 1 ? "s" : ""}`),
-    table(["id", "device", "what", "seen", "expected", "costs", "what to do"], findings.map((it) => [it.id, element("span", { title: it.devices.join(" ") }, it.device), it.title, it.seen, it.expected, it.costs, it.advice])),
-    ...warnings.map((it) => element("p", {}, it)));
+  const { findings } = await ask({ do: "doctor", job: job() });
+  view.append(element("h2", {}, state.file.name), element("p", {}, findings.length === 0 ? "No findings." : `${findings.length} finding${findings.length > 1 ? "s" : ""}`),
+    table(["id", "device", "what", "seen", "expected", "costs", "what to do"], findings.map((it) => [it.id, element("span", { title: it.devices.join(" ") }, it.device), it.title, it.seen, it.expected, it.costs, it.advice])));
 }
 async function resultsView(view) {
   if (!state.results) return view.append(element("p", {}, "Drop what nccl-tests printed, and choose the machine that was measured."));
@@ -204,9 +208,9 @@ async function resultsView(view) {
   }
 }
 async function boundView(view) {
-  const { bounds } = await ask({ do: "bound", job: job() });
+  const { bounds } = await question({ ask: "bound" });
   view.append(element("p", {}, "No schedule of a collective has more bus bandwidth than its bound (long messages, on NCCL's model of the machine)."),
-    table(["collective", "bound GB/s", "NCCL GB/s", "share", "what limits it"], bounds.map((it) => [it.operation, it.bound_gbps, it.nccl_gbps, it.nccl_gbps === null ? null : `${((100 * it.nccl_gbps) / it.bound_gbps).toFixed(0)} %`, `${it.border}: ${it.limit}`])));
+    table(["collective", "bound GB/s", "NCCL GB/s", "share", "what limits it"], bounds.map((it) => [it.operation, it.bound_gbps, it.nccl_gbps, it.nccl_gbps === null ? null : `${((100 * it.nccl_gbps) / it.bound_gbps).toFixed(0)} %`, `${it.tight}: ${it.limit}`])));
 }
 async function compareView(view) {
   const choose = element("select", { id: "other", onchange: (event) => { state.other = { name: event.target.value }; update(); } },
@@ -243,7 +247,7 @@ async function update() {
   const began = performance.now();
   const view = element("div");
   try {
-    if (!WITHOUT_PLAN.includes(state.view)) plan = await ask({ do: "plan", job: job(), highlight: state.highlight });
+    if (!WITHOUT_PLAN.includes(state.view)) plan = await question({ ask: "overview", highlight: state.highlight });
     if (number !== updates) return;
     await SHOW[state.view](view);
     status(`${Math.round(performance.now() - began)} ms`);

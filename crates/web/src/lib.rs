@@ -4,19 +4,17 @@
 //! costs, bounds, differences, findings, what a log says, what was measured. It is the same code as
 //! the program's; the page only shows it. `cargo xtask web` builds the page.
 //!
-//! In reading order: [`request`], [`job`], [`answers`], [`doctor`], [`log`],
-//! [`results`], [`memory`] (the border to
-//! JavaScript).
+//! In reading order: [`request`], [`answers`](mod@answers), [`doctor`], [`log`], [`results`],
+//! [`memory`] (the border to JavaScript).
 
 pub mod answers;
 pub mod doctor;
-pub mod job;
 pub mod log;
 pub mod memory;
 pub mod request;
 pub mod results;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use request::Request;
 
@@ -29,6 +27,5 @@ pub fn answer(request: &[u8]) -> String {
         Ok(request) => answers::answer(&request),
         Err(why) => Err(format!("the page asked for something unknown: {why}")),
     };
-    let value = answered.unwrap_or_else(|why| json!({ "error": why }));
-    Value::to_string(&value)
+    answered.unwrap_or_else(|why| json!({ "error": why }).to_string())
 }

@@ -6,8 +6,7 @@ use nccl_results::shortfall::words;
 use nccl_results::{Collector, Table, json as tests_json};
 use serde_json::{Value, json};
 
-use crate::job;
-use crate::request::{File, JobRequest};
+use answers::request::{File, JobRequest};
 
 /// Reads the results of nccl-tests, rccl-tests or `topo run`, and compares them with a job.
 ///
@@ -37,11 +36,11 @@ pub fn answer(file: &File, request: &JobRequest) -> Result<Value, String> {
     let logged = log.finish().choices();
     let tables = tables.into_iter().map(|table| {
         let hosts = table.host_count().unwrap_or(request.hosts);
-        let planned = job::plan(&JobRequest {
+        let job = JobRequest {
             hosts,
             ..request.clone()
-        });
-        let compared = match planned {
+        };
+        let compared = match job.plan() {
             Err(why) => compare(table, &logged, None, vec![format!("not predicted: {why}")]),
             Ok(made) => compare_with(table, &logged, &made.planned, hosts),
         };

@@ -8,7 +8,7 @@ fn ask(request: &Value) -> Value {
 }
 
 fn plan(job: &Value) -> Value {
-    ask(&json!({ "do": "plan", "job": job }))
+    ask(&json!({ "do": "ask", "job": job, "question": { "ask": "overview" } }))
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn unknown_gpus_are_refused() {
 
 #[test]
 fn files_of_amd_are_refused() {
-    let machine = built_in::find("dgx-h100").unwrap();
+    let machine = answers::built_in::find("dgx-h100").unwrap();
     let text = machine.text.replacen("version=\"1\"", "version=\"2\"", 1);
     let answer = plan(&json!({ "file": { "name": "mi300.xml", "text": text } }));
     let error = answer["error"].as_str().unwrap();

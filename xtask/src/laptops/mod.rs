@@ -12,13 +12,12 @@ use clap::Args;
 use xtask::workspace::{cargo, exit, target};
 
 /// Crates without a system: they compute.
-const PURE: [&str; 12] = [
+const PURE: [&str; 11] = [
     "toporing-topology",
     "toporing-program",
     "toporing-plan",
     "toporing-planner",
     "bounds",
-    "built-in",
     "draw",
     "simulator",
     "nccl-log",

@@ -40,11 +40,11 @@ pub struct Arguments {
     /// Rounds; the median counts
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Smallest size, bytes
-    #[arg(long, default_value_t = 8)]
+    /// Smallest size, such as 8 or 1K
+    #[arg(long, default_value = "8", value_parser = nccl_results::size::parse)]
     begin: u64,
-    /// Largest size, bytes
-    #[arg(long, default_value_t = 256 << 20)]
+    /// Largest size
+    #[arg(long, default_value = "256M", value_parser = nccl_results::size::parse)]
     end: u64,
     /// Factor from one size to the next
     #[arg(long, default_value_t = 4)]

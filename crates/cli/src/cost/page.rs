@@ -1,11 +1,12 @@
 //! What collectives cost, as tables.
 
+use answers::cost::forest::ForestCost;
+use answers::cost::{CostAnswer, PricedJob, Sweep};
 use plan::CostTable;
-use plan::cost::{Estimate, NoChoice, OperationChoice};
+use plan::cost::Estimate;
 use planner::cost::Scheme;
 use program::{Collective, Protocol};
 
-use super::{PricedJob, Sweep, changes};
 use crate::render::table::Columns;
 use crate::render::{
     FIELD, Look, count, microseconds, percent, settings, slow_hosts, trim_lines, version, wrap,
@@ -15,9 +16,10 @@ use crate::sizes::short;
 /// Marks a size at which the choice changes.
 const CHANGE: &str = "▸";
 
-pub fn page(job: &PricedJob, sweeps: &[Sweep], look: Look) -> String {
-    let mut text = head(job, look);
-    for sweep in sweeps {
+pub fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
+    let job = &answer.job;
+    let mut text = head(job, notes, look);
+    for sweep in &answer.sweeps {
         text.push_str(&look.section(
             sweep.collective.name(),
             "what NCCL takes for a message of this size",
@@ -35,7 +37,7 @@ pub fn page(job: &PricedJob, sweeps: &[Sweep], look: Look) -> String {
     trim_lines(&text)
 }
 
-fn head(job: &PricedJob, look: Look) -> String {
+fn head(job: &PricedJob, notes: &[String], look: Look) -> String {
     let mut text = format!("{}\n", look.heading(&job.name));
     let (hosts, ranks) = (job.plan.request.hosts, job.plan.rank_count());
     let size = format!(
@@ -50,7 +52,7 @@ fn head(job: &PricedJob, look: Look) -> String {
         text.push_str(&look.field("profile", &job.costs.profile));
     }
     text.push_str(&settings::of_plan(&job.plan.settings, look));
-    for note in &job.notes {
+    for note in notes {
         text.push_str(&look.notice(&wrap(note, FIELD, FIELD, look.width)));
     }
     text
@@ -61,24 +63,54 @@ fn forest(job: &PricedJob, sweep: &Sweep, look: Look) -> String {
     let Some(forest) = &sweep.forest else {
         return String::new();
     };
-    let time = |(bytes, choice): &(u64, Result<OperationChoice, NoChoice>)| {
-        let choice = choice.as_ref().ok()?;
-        Some((*bytes, f64::from(choice.time_us)))
-    };
-    let times: Vec<(u64, f64)> = sweep.choices.iter().filter_map(time).collect();
+    let times = sweep.sizes.iter().filter_map(|size| {
+        let choice = size.choice.as_ref().ok()?;
+        Some((size.bytes, f64::from(choice.time_us)))
+    });
+    let times: Vec<(u64, f64)> = times.collect();
     let nccl = bounds::reach::nccl_bandwidth(&job.plan, sweep.collective);
     let mut table = Columns::new(look, &["size", "trees µs", "NCCL µs"]).right(&[0, 1, 2]);
     for (bytes, nccl) in &times {
         let own = microseconds(forest.time_us(*bytes));
         table.row(vec![short(*bytes), own, microseconds(*nccl)]);
     }
-    let sentence = wrap(&forest.sentence(&times, nccl), "  ", "  ", look.width);
+    let sentence = wrap(
+        &sentence(forest, sweep.collective, &times, nccl),
+        "  ",
+        "  ",
+        look.width,
+    );
     let title = format!("{} by trees", sweep.collective);
     look.section(
         &title,
         "expected time beside NCCL's choice",
         &table.finish(),
     ) + &sentence
+}
+
+/// Says from which size on trees are faster than what NCCL takes, and why. `times` has NCCL's
+/// times, µs.
+fn sentence(
+    forest: &ForestCost,
+    collective: Collective,
+    times: &[(u64, f64)],
+    nccl: Option<f64>,
+) -> String {
+    let faster = |(bytes, time): &&(u64, f64)| forest.time_us(*bytes) < *time;
+    let reaches = match nccl {
+        Some(nccl) => format!("{:.1} GB/s, NCCL's plan {nccl:.1}", forest.bandwidth),
+        None => format!("{:.1} GB/s", forest.bandwidth),
+    };
+    let when = match times.iter().find(faster) {
+        Some((bytes, _)) => format!("faster from {} on", short(*bytes)),
+        None => "not faster at these sizes".to_owned(),
+    };
+    format!(
+        "Trees ({}, topo run --algorithm forest) are {when}: for long messages they reach {reaches}. They are up \
+         to {} links high; a link is priced as a step of a ring with Simple.",
+        collective.command_name(),
+        forest.height
+    )
 }
 
 fn bandwidth(bandwidth: Option<f64>) -> String {
@@ -103,14 +135,10 @@ fn choices(sweep: &Sweep, look: Look) -> String {
         "runner-up",
     ];
     let mut table = Columns::new(look, &headers).right(&[1, 4, 5, 6, 7, 8]);
-    for (at, (bytes, choice)) in sweep.choices.iter().enumerate() {
-        let mark = if changes(&sweep.choices, at) {
-            CHANGE
-        } else {
-            ""
-        };
-        let mut row = vec![mark.to_owned(), short(*bytes)];
-        match choice {
+    for (at, size) in sweep.sizes.iter().enumerate() {
+        let mark = if sweep.changes(at) { CHANGE } else { "" };
+        let mut row = vec![mark.to_owned(), short(size.bytes)];
+        match &size.choice {
             Ok(choice) => {
                 let time = f64::from(choice.time_us);
                 let next = choice.runner_up.map_or_else(String::new, |next| {
@@ -178,10 +206,8 @@ fn schemes(job: &PricedJob, sweep: &Sweep, look: Look) -> String {
         let next = estimates
             .get(1)
             .map_or_else(String::new, |next| more(best, next));
-        let nccl = sweep
-            .choices
-            .get(at)
-            .and_then(|(_, choice)| choice.as_ref().ok());
+        let nccl = sweep.sizes.get(at);
+        let nccl = nccl.and_then(|size| size.choice.as_ref().ok());
         let alone = (best.time_us > 0.0).then(|| *bytes as f64 / best.time_us / 1000.0);
         let factor = sweep.collective.bus_factor(job.costs.job.ranks);
         table.row(vec![
@@ -213,13 +239,14 @@ fn more(best: &Estimate<Scheme>, next: &Estimate<Scheme>) -> String {
 }
 
 /// Bandwidth and latency of every algorithm and protocol.
-pub fn table_page(job: &PricedJob, collectives: &[Collective], look: Look) -> String {
-    let mut text = head(job, look);
-    for collective in collectives {
+pub fn table_page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
+    let job = &answer.job;
+    let mut text = head(job, notes, look);
+    for sweep in &answer.sweeps {
         text.push_str(&look.section(
-            collective.name(),
+            sweep.collective.name(),
             "message bytes per time without latency, and the time of an empty message",
-            &entries(&job.costs, *collective, look),
+            &entries(&job.costs, sweep.collective, look),
         ));
     }
     trim_lines(&text)

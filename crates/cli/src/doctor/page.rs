@@ -1,11 +1,12 @@
 //! The table of findings.
 
-use super::FindingReport;
-use crate::groups::Groups;
+use answers::doctor::FindingReport;
+use answers::groups::Groups;
+use bounds::optimum::Optimum;
+
 use crate::render::groups::{self, common_folder, files_of};
 use crate::render::table::Columns;
 use crate::render::{Look, count, or_dash, wrap};
-use bounds::optimum::Optimum;
 
 /// The groups of several machines, and all findings.
 pub fn page(report: &FindingReport, all: Option<&Groups>, look: Look) -> String {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::Report;
+use answers::report::Report;
 
 /// The files of an export.
 #[derive(Debug, Serialize, JsonSchema)]

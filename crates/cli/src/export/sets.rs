@@ -35,7 +35,7 @@ impl PlannedSet {
             .map(|it| it.dev)
             .collect();
         Self {
-            name: exit::printable(&render::names::job(&plan)).replace('\n', " "),
+            name: exit::printable(&answers::names::job(&plan)).replace('\n', " "),
             gpus: render::ranges(&devices, ","),
             plan,
         }

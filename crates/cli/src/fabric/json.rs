@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{FabricView, Network, Order};
-use crate::report::Report;
+use answers::report::Report;
 
 /// Switches and cables between hosts, and the rank order that suits them.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -16,9 +16,9 @@ use crate::arguments::simulate::SimulatedRun;
 use crate::environment::Environment;
 use crate::output::{self, Output};
 use crate::render;
-use crate::report;
 use crate::settings::read_settings;
 use crate::{input, job, simulate};
+use answers::report;
 use json::FabricReport;
 
 /// Largest file that is read, bytes.

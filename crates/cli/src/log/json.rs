@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::against_plan::Comparison;
 use super::{is_odd, page, rebuilt};
-use crate::report::Report;
+use answers::report::Report;
 
 /// What NCCL logged.
 #[derive(Debug, Serialize, JsonSchema)]

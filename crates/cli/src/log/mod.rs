@@ -15,9 +15,9 @@ use crate::environment::Environment;
 use crate::exit;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::report;
 use crate::text_stream::TextStream;
 use against_plan::Comparison;
+use answers::report;
 use json::LogReport;
 
 pub fn run(arguments: &LogArguments, environment: &Environment, output: &mut Output) -> Result<()> {

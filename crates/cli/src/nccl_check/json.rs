@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Check, page};
-use crate::report::Report;
+use answers::report::Report;
 
 /// What an NCCL library decides on a machine, compared with the plan.
 #[derive(Debug, Serialize, JsonSchema)]

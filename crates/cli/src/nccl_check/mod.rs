@@ -28,8 +28,8 @@ use crate::arguments::nccl_check::{NcclCheckArguments, Net};
 use crate::environment::Environment;
 use crate::input;
 use crate::output::Output;
-use crate::report;
 use crate::settings::with_graph_file;
+use answers::report;
 use json::NcclCheckReport;
 
 /// The hidden command of a host's process.

@@ -5,7 +5,7 @@ use program::{BufferKind, Collective, ConnectionEnd, Lane, Operand, Step, Transf
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::Report;
+use answers::report::Report;
 
 /// What one rank does for a collective, proved together with the programs of all other ranks.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -17,9 +17,9 @@ use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
 use crate::render;
-use crate::report;
 use crate::sizes::algorithms;
 use crate::sources::{self, Sources};
+use answers::report;
 
 /// Least slots of a FIFO in any protocol. A ring needs two: it receives and sends in one step.
 const FIFO_SLOTS: u32 = 2;

@@ -1,10 +1,10 @@
 //! The page of `topo bound`.
 
+use answers::bound::{BoundAnswer, BoundRow};
 use plan::certificate::{Certificate, LinkSet, Operation, UNITS};
 
 use super::table::Columns;
 use super::{Look, count, or_dash, trim_lines, version, wrap};
-use crate::bound::rows::{JobBounds, Row};
 
 /// What a bound never counts.
 const LEFT_OUT: &str = "Left out, so a real schedule is slower: latency, the overhead of protocols, copies in GPUs that \
@@ -17,16 +17,17 @@ const INTEL: &str = "NCCL charges a fifth more for PCIe writes of GPUs through I
 const OPTIMUM: &str = "GB/s of bus bandwidth for long messages, on NCCL's model of the machine. The best schedule lies between \
 what NCCL or trees reach and the bound. Trees: packed and checked; – where none are known.";
 
-pub fn page(bounds: &JobBounds, look: Look) -> String {
+pub fn page(bounds: &BoundAnswer, look: Look) -> String {
     let mut text = format!("{}\n", look.heading(&bounds.name));
+    let graph = &bounds.certificate.graph;
     let size = format!(
         "{}, {} ranks",
-        count(bounds.hosts as usize, "host"),
-        bounds.ranks
+        count(graph.host_count() as usize, "host"),
+        graph.ranks()
     );
     text.push_str(&look.field("job", &size));
     text.push_str(&version::of_profile(&bounds.profile, look));
-    text.push_str(&look.field("links", links(bounds.links)));
+    text.push_str(&look.field("links", links(bounds.certificate.links)));
     text.push_str(&look.section("Bounds", "no schedule is faster", &table(bounds, look)));
     text.push('\n');
     let mut remarks = vec![OPTIMUM, LEFT_OUT];
@@ -52,7 +53,7 @@ const fn links(links: LinkSet) -> &'static str {
 }
 
 /// Why trees stay more than 5 % below bounds, each reason once.
-fn shortfalls(bounds: &JobBounds) -> Vec<String> {
+fn shortfalls(bounds: &BoundAnswer) -> Vec<String> {
     let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
     for row in &bounds.rows {
         let Some(why) = row.shortfall.as_ref().map(ToString::to_string) else {
@@ -86,7 +87,7 @@ fn name(operation: Operation) -> String {
     }
 }
 
-fn table(bounds: &JobBounds, look: Look) -> String {
+fn table(bounds: &BoundAnswer, look: Look) -> String {
     let headers = ["", "bound", "NCCL", "share", "trees", "tight", "links"];
     let mut table = Columns::new(look, &headers).right(&[1, 2, 3, 4]);
     for row in &bounds.rows {
@@ -104,7 +105,7 @@ fn table(bounds: &JobBounds, look: Look) -> String {
 }
 
 /// The share of the bound that NCCL's plan reaches.
-fn share(row: &Row) -> Option<String> {
+fn share(row: &BoundRow) -> Option<String> {
     let nccl = row.nccl.filter(|_| row.bound > 0.0)?;
     Some(format!("{:.0} %", 100.0 * nccl / row.bound))
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use topology::differences::MachineDifference;
 
-use super::machine_differences::few;
+use super::groups::few;
 use super::table::Columns;
 use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines, version, wrap};
 use crate::sizes::short;

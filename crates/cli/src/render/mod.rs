@@ -11,7 +11,6 @@ pub mod grid;
 pub mod groups;
 pub mod job_plan;
 pub mod machine;
-pub mod machine_differences;
 pub mod matrix;
 pub mod names;
 pub mod path;

@@ -1,11 +1,9 @@
 //! Names of a machine's GPUs and NICs, with their host where the machine has several.
 
+use answers::names::few;
 use plan::{HostRange, Plan, PlannedMachine};
 
 use super::{Look, group, ranges, wrap};
-
-/// Names beside the first of a list that is not cut.
-const MORE: usize = 2;
 
 /// `GPU3`, or with its host where there are several.
 pub fn gpu_name(machine: &PlannedMachine, gpu: u32) -> String {
@@ -153,25 +151,6 @@ pub fn hosts_in_words(ranges: &[HostRange]) -> String {
         false => "host",
     };
     format!("{word} {hosts}")
-}
-
-/// Different names, or the first and how many more if there are many.
-pub fn few<'a>(names: impl Iterator<Item = &'a str>, separator: &str) -> String {
-    let mut different: Vec<&str> = Vec::new();
-    for name in names {
-        if !different.contains(&name) {
-            different.push(name);
-        }
-    }
-    match &different[..] {
-        [first, rest @ ..] if rest.len() > MORE => format!("{first} and {} more", rest.len()),
-        _ => different.join(separator),
-    }
-}
-
-/// The machines of a job: `node1+node5`.
-pub fn job(plan: &Plan) -> String {
-    few(plan.machines.iter().map(|it| it.name.as_str()), "+")
 }
 
 /// The hosts that are some machines of a job, and the machines' names.

@@ -44,7 +44,7 @@ impl PlanPage<'_> {
             let head = head + &self.optimum() + &self.ranks() + &self.settings();
             return trim_lines(&(head + &self.body(0, true)));
         }
-        let mut text = format!("{}\n", self.look.heading(&names::job(self.plan)));
+        let mut text = format!("{}\n", self.look.heading(&answers::names::job(self.plan)));
         text.push_str(&self.look.field("job", &summary::job(self.plan)));
         text.push_str(&slow_hosts::lines(self.plan, self.look));
         text.push_str(&self.optimum());

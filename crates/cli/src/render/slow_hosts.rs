@@ -84,7 +84,7 @@ fn sentence(slow: &[&SlowHosts], graphs: &[SlowGraph]) -> String {
     });
     let graphs: Vec<String> = graphs.collect();
     let hosts: Vec<HostRange> = slow.iter().flat_map(|it| it.hosts.clone()).collect();
-    let machines = names::few(slow.iter().map(|it| it.machine.as_str()), ", ");
+    let machines = answers::names::few(slow.iter().map(|it| it.machine.as_str()), ", ");
     let hosts = names::hosts_in_words(&hosts);
     format!("{hosts} ({machines}): {}", graphs.join(", "))
 }

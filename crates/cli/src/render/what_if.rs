@@ -1,12 +1,13 @@
 //! What single failures leave, as a table.
 
-use crate::edits::option;
+use answers::names::shorten;
 use plan::certificate::Operation;
 use planner::what_if::{EqualFailures, JobFigures};
 use topology::edit::Failure;
 
 use super::table::Columns;
-use super::{Look, count, gbps, group, microseconds, ranges, trim_lines, version, wrap};
+use super::{Look, count, gbps, group, microseconds, trim_lines, version, wrap};
+use crate::edits::option;
 use crate::sizes::short;
 use crate::what_if::report::WhatIfReport;
 
@@ -168,89 +169,4 @@ fn names(row: &EqualFailures) -> String {
         .map(|failure| failure.name.as_str())
         .collect();
     shorten(&names).join(", ")
-}
-
-/// Names that differ in one number only are one: `GPU0-7:NVSwitch`.
-pub fn shorten(names: &[&str]) -> Vec<String> {
-    let mut left: Vec<&str> = names.to_vec();
-    let mut short = Vec::new();
-    while let Some(&first) = left.first() {
-        let mut best: Option<(&str, &str, Vec<i32>)> = None;
-        for (front, back) in numbers(first) {
-            let alike: Vec<i32> = left
-                .iter()
-                .filter_map(|name| between(name, front, back))
-                .collect();
-            if best
-                .as_ref()
-                .is_none_or(|(_, _, most)| alike.len() > most.len())
-            {
-                best = Some((front, back, alike));
-            }
-        }
-        match best {
-            Some((front, back, alike)) if alike.len() > 1 => {
-                left.retain(|name| between(name, front, back).is_none());
-                short.push(format!("{front}{}{back}", ranges(&alike, ",")));
-            }
-            _ => {
-                left.remove(0);
-                short.push(first.to_owned());
-            }
-        }
-    }
-    short
-}
-
-/// The text before and after each decimal number of a name. Bus ids have none.
-fn numbers(name: &str) -> Vec<(&str, &str)> {
-    if name.split('/').any(topology::BusId::is_well_formed) {
-        return Vec::new();
-    }
-    let is_digit = |at: usize| name.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
-    let starts = (0..name.len()).filter(|at| is_digit(*at) && (*at == 0 || !is_digit(at - 1)));
-    starts
-        .map(|start| {
-            let end = (start..name.len())
-                .find(|at| !is_digit(*at))
-                .unwrap_or(name.len());
-            (&name[..start], &name[end..])
-        })
-        .collect()
-}
-
-/// The number between two texts, if that is all there is and is written as numbers are.
-fn between(name: &str, front: &str, back: &str) -> Option<i32> {
-    let digits = name.strip_prefix(front)?.strip_suffix(back)?;
-    let number: i32 = digits.parse().ok()?;
-    (number.to_string() == digits).then_some(number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_differ_in_a_number_are_one() {
-        for (names, short) in [
-            (&["GPU0", "GPU1", "GPU2", "GPU5"][..], "GPU0-2,5"),
-            (&["mlx5_0", "mlx5_1", "mlx5_10"], "mlx5_0,1,10"),
-            (
-                &["GPU0:NVSwitch", "GPU1:NVSwitch", "GPU2:NVSwitch"],
-                "GPU0-2:NVSwitch",
-            ),
-            (
-                &["GPU0:GPU1", "GPU0:GPU3", "GPU2:GPU3"],
-                "GPU0:GPU1,3 | GPU2:GPU3",
-            ),
-            (
-                &["0000:15:01.0", "0000:25:01.0"],
-                "0000:15:01.0 | 0000:25:01.0",
-            ),
-            (&["NVSwitch"], "NVSwitch"),
-            (&["mlx5_00", "mlx5_1"], "mlx5_00 | mlx5_1"),
-        ] {
-            assert_eq!(shorten(names).join(" | "), short);
-        }
-    }
 }

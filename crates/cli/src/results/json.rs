@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Compared;
-use crate::report::Report;
+use answers::report::Report;
 
 /// What was measured, beside what is predicted and the bound.
 #[derive(Debug, Serialize, JsonSchema)]

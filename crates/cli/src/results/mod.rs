@@ -15,7 +15,7 @@ use crate::cost;
 use crate::environment::Environment;
 use crate::output::{self, Output};
 use crate::render;
-use crate::report;
+use answers::report;
 use jobs::Jobs;
 use json::ResultsReport;
 

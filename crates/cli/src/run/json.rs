@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::page::{algorithm, average_bandwidth, bus};
 use super::{FigureTiming, Launches, RunReport, RunRow};
-use crate::report::Report;
+use answers::report::Report;
 
 /// What was run, and what was measured at each size.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -14,7 +14,8 @@ use crate::exit;
 use crate::output::Output;
 use crate::progress::Steps;
 use crate::render::Look;
-use crate::{report, sizes};
+use crate::sizes;
+use answers::report;
 
 /// What the printing rank has learned, and how it prints that.
 pub struct Live<'a> {

@@ -1,7 +1,7 @@
 //! Machines and paths as JSON.
 
 use plan::{Plan, PlannedMachine};
-use planner::explain::{self, ExplainedPath, NodeNames, PathAnswer};
+use planner::explain::{self, NodeNames};
 use schemars::JsonSchema;
 use serde::Serialize;
 use topology::edit::names::{Device, DeviceKind, Devices};
@@ -9,7 +9,7 @@ use topology::xml::{Document, c_int};
 use topology::{BusId, NodeData, NodeId, NodeType, System};
 
 use crate::render::{names, words};
-use crate::report::Report;
+use answers::report::Report;
 
 /// Bandwidth of a Mb/s of a port, GB/s.
 const GBPS: f32 = 1.0 / 8000.0;
@@ -222,91 +222,5 @@ fn of_planned(machine: &PlannedMachine) -> ShownMachine {
         hosts: machine.hosts,
         devices: gpus.chain(nics).collect(),
         links: None,
-    }
-}
-
-/// The path between two devices, and why it is what it is.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct PathReport {
-    /// The first device.
-    from: String,
-    /// The second device.
-    to: String,
-    /// The widest path.
-    widest: Route,
-    /// The path that NCCL takes instead, if one of its rules changes it.
-    instead: Option<Route>,
-    /// How the devices transfer data, one sentence or more each.
-    verdicts: Vec<String>,
-    /// Why NCCL gives up on the machine, so that only the widest path is known.
-    refused: Option<String>,
-}
-
-/// A path.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Route {
-    /// Its type.
-    #[serde(rename = "type")]
-    kind: &'static str,
-    /// Bandwidth, GB/s.
-    bandwidth_gbps: f32,
-    /// Why the type is what it is, or why NCCL takes this path.
-    reason: String,
-    /// The links in order; those inside a GPU are left out.
-    hops: Vec<RouteHop>,
-}
-
-/// One link of a path.
-#[derive(Debug, Serialize, JsonSchema)]
-struct RouteHop {
-    /// The first device.
-    from: String,
-    /// The second device.
-    to: String,
-    /// Kind of the link.
-    link: &'static str,
-    /// Bandwidth, GB/s.
-    bandwidth_gbps: f32,
-    /// Type of the path up to this hop.
-    so_far: &'static str,
-    /// No other hop is narrower.
-    narrowest: bool,
-}
-
-impl Report for PathReport {
-    const FORMAT: &'static str = "topo-path";
-    const VERSION: u32 = 1;
-}
-
-impl PathReport {
-    pub fn of([from, to]: [String; 2], answer: &PathAnswer) -> Self {
-        let instead = answer.diverted.as_ref();
-        Self {
-            from,
-            to,
-            widest: Route::of(&answer.widest, &answer.widest.reason),
-            instead: instead.map(|(path, why)| Route::of(path, why)),
-            verdicts: answer.verdicts.clone(),
-            refused: answer.refused.as_ref().map(ToString::to_string),
-        }
-    }
-}
-
-impl Route {
-    fn of(path: &ExplainedPath, reason: &str) -> Self {
-        let hops = path.hops.iter().map(|hop| RouteHop {
-            from: hop.from.clone(),
-            to: hop.to.clone(),
-            link: hop.link.name(),
-            bandwidth_gbps: hop.bw,
-            so_far: hop.so_far.name(),
-            narrowest: hop.narrowest,
-        });
-        Self {
-            kind: path.kind.name(),
-            bandwidth_gbps: path.bw,
-            reason: reason.to_owned(),
-            hops: hops.collect(),
-        }
     }
 }

@@ -5,25 +5,24 @@ pub mod json;
 use std::path::Path;
 use std::sync::Arc;
 
-use answers::Machine;
+use answers::path::{FoundPath, PathReport};
+use answers::{Machine, report};
 use anyhow::{Result, bail};
 use plan::Plan;
 use planner::Settings;
 use planner::explain::{self, NodeNames, PathAnswer};
 use probe::checks::{self, SwitchPort};
-use topology::{LinkType, NodeData, NodeId, NodeType, System};
+use topology::{LinkType, NodeData, NodeId, System};
 
-use json::{PathReport, ShowReport};
+use json::ShowReport;
 
 use crate::arguments::ShowArguments;
-use crate::device;
 use crate::environment::Environment;
 use crate::input::{self, Source, is_recording};
 use crate::live;
 use crate::output::{Output, ShowFormat};
 use crate::pictures::{self, PictureFormat};
 use crate::render::{Look, document, path, planned_machines, settings, tree, version};
-use crate::report;
 
 pub fn run(
     arguments: &ShowArguments,
@@ -63,15 +62,18 @@ pub fn run(
         (Some(ends), system) => {
             let system = Arc::new(system?);
             let names = NodeNames::new(&system);
-            let (ends, mut answer) = one_path(&machine, &names, &system, given, ends, output)?;
-            if uses_pci(&answer) {
-                let ports = switch_ports(&arguments.file, &system, ends)?;
-                answer.verdicts.extend(path::access_control(&ports));
+            let mut found = one_path(&machine, &names, &system, given, ends, output)?;
+            if uses_pci(&found.explained) {
+                let ports = switch_ports(&arguments.file, &system, found.ends)?;
+                let verdicts = &mut found.explained.verdicts;
+                verdicts.extend(path::access_control(&ports));
             }
-            let ends = ends.map(|end| names.full(end));
             match json {
-                true => report::json(&PathReport::of(ends, &answer))?,
-                false => path::answer(&ends.join(" → "), &answer, look),
+                true => report::json(&PathReport::of(&found, &names))?,
+                false => {
+                    let ends = found.ends.map(|end| names.full(end));
+                    path::answer(&ends.join(" → "), &found.explained, look)
+                }
             }
         }
     };
@@ -104,7 +106,7 @@ fn of_plan(name: &str, plan: &Plan, arguments: &ShowArguments, look: Look) -> Re
     }
     match format(arguments) {
         ShowFormat::Text => Ok(planned_machines::page(plan, look)),
-        ShowFormat::Json => report::json(&ShowReport::of_plan(plan)),
+        ShowFormat::Json => Ok(report::json(&ShowReport::of_plan(plan))?),
         _ => bail!("{name} is a plan, which holds no links to draw; expected a topology file"),
     }
 }
@@ -151,25 +153,17 @@ fn one_path(
     settings: Settings,
     ends: &[String],
     output: &mut Output,
-) -> Result<([NodeId; 2], PathAnswer)> {
-    let find = |text: &String| device::find(names, &machine.name, text);
+) -> Result<FoundPath> {
     let [from, to] = ends else {
         bail!("--path takes two devices")
     };
-    let (from, to) = (find(from)?, find(to)?);
-    if system.kind(to) == NodeType::Pci {
-        bail!(
-            "{} is a PCI switch: NCCL keeps no paths that end there; expected a GPU, a NIC or a CPU as the second device",
-            names.label(to)
-        );
-    }
-    let answer = explain::path(system, settings, names, (from, to))?;
-    if let Some(error) = &answer.refused {
+    let found = answers::path::path(&machine.name, system, names, settings, [from, to])?;
+    if let Some(error) = &found.explained.refused {
         output.warnings.push(format!(
             "only the widest path is shown, because NCCL gives up on this machine: {error}"
         ));
     }
-    Ok(([from, to], answer))
+    Ok(found)
 }
 
 fn uses_pci(answer: &PathAnswer) -> bool {

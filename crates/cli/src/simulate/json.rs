@@ -5,7 +5,7 @@ use serde::Serialize;
 use simulator::Cause;
 
 use super::SimulatedJob;
-use crate::report::Report;
+use answers::report::Report;
 
 /// What a simulation found.
 #[derive(Debug, Serialize, JsonSchema)]

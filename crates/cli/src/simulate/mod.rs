@@ -25,8 +25,8 @@ use crate::job;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::render;
-use crate::report;
 use crate::sources::{self, Sources};
+use answers::report;
 
 /// Largest fabric file that is read, bytes.
 const FABRIC_LIMIT: u64 = 16 << 20;

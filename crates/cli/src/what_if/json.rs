@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::report::{RowBounds, WhatIfReport};
-use crate::report::Report;
+use answers::report::Report;
 
 /// What `topo what-if` prints as JSON.
 #[derive(Debug, Serialize, JsonSchema)]

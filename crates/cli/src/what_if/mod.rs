@@ -82,7 +82,7 @@ pub fn run(
     };
     output.text = match arguments.form.format() {
         TextOrJson::Text => what_if::page(&report, look),
-        TextOrJson::Json => crate::report::json(&WhatIfJson::of(&report))?,
+        TextOrJson::Json => answers::report::json(&WhatIfJson::of(&report))?,
     };
     Ok(())
 }

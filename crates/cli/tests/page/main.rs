@@ -3,6 +3,7 @@
 
 mod driver;
 mod look;
+mod questions;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let trials = vec![
         Trial::test("plans_of_the_program", || Ok(plans_of_the_program()?)),
+        Trial::test("answers_of_the_program", || {
+            Ok(questions::answers_of_the_program()?)
+        }),
         Trial::ignorable_test("plans_in_the_browser", plans_in_the_browser),
         Trial::ignorable_test("as_people_use_it", as_people_use_it),
         Trial::ignorable_test("times", times),
@@ -67,7 +71,11 @@ fn topologies() -> Vec<(String, String)> {
 }
 
 fn request(name: &str, text: &str, hosts: u32) -> Value {
-    json!({ "do": "plan", "job": { "file": { "name": name, "text": text }, "hosts": hosts } })
+    json!({
+        "do": "ask",
+        "job": { "file": { "name": name, "text": text }, "hosts": hosts },
+        "question": { "ask": "overview" },
+    })
 }
 
 /// The program's plan, or `None` where it refuses.

@@ -10,18 +10,15 @@ A topology is the name of a built-in machine (`machines()` lists them), the path
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
-from typing import Any, Mapping, Sequence, Union
+from typing import Any, Mapping, Sequence, TypeVar, Union
 
 from toporing import _native
+from toporing._native import PlanError
 
 Topology = Union[str, bytes, "PathLike[str]"]
-
-
-class PlanError(ValueError):
-    """The topology cannot be read or planned, or an option is wrong. The text names file and line."""
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,8 @@ class Search:
 class Candidate:
     """An algorithm with a protocol."""
 
-    choice: str
+    algorithm: str
+    protocol: str
     time_us: float
 
 
@@ -79,13 +77,32 @@ class Cost:
 
     collective: str
     bytes: int
-    #: Algorithm and protocol; none if nothing can run.
-    choice: str | None
-    time_us: float | None
-    #: Bus bandwidth, GB/s.
-    bus_gbps: float | None
-    channels: int | None
+    #: Why nothing is taken; then there is no algorithm.
+    refused: str | None
+    #: Everything that NCCL compares, in its order.
     candidates: list[Candidate]
+    runner_up: Candidate | None
+    algorithm: str | None = None
+    protocol: str | None = None
+    channels: int | None = None
+    #: Threads of each channel.
+    threads: int | None = None
+    time_us: float | None = None
+    #: Message bytes per time, GB/s.
+    algorithm_bandwidth_gbps: float | None = None
+    bus_bandwidth_gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link that limits a collective."""
+
+    source: str
+    to: str
+    kind: str
+    bandwidth_gbps: float
+    #: Number of hosts that have it.
+    hosts: int
 
 
 @dataclass(frozen=True)
@@ -93,11 +110,18 @@ class Bound:
     """What no schedule of a collective exceeds on the links of a job."""
 
     operation: str
-    #: GB/s, proved.
+    #: GB/s of bus bandwidth, proved.
     bound_gbps: float
     #: GB/s that NCCL's channels reach.
     nccl_gbps: float | None
-    #: What limits it.
+    #: GB/s that trees reach, checked.
+    reached_gbps: float | None
+    #: Why trees stay more than 5 % below the bound.
+    shortfall: str | None
+    #: The border that limits it, and the links over it.
+    tight: str
+    tight_links: list[Link]
+    #: These links in short.
     limit: str
 
 
@@ -121,8 +145,9 @@ class Path:
 
     type: str
     bandwidth_gbps: float
-    hops: list[Hop]
+    #: Why the type is what it is, or why NCCL takes this path.
     reason: str
+    hops: list[Hop]
 
 
 @dataclass(frozen=True)
@@ -132,15 +157,17 @@ class Explanation:
     source: str
     to: str
     widest: Path
-    #: The path that NCCL takes in its place, and why.
-    diverted: tuple[Path, str] | None
+    #: The path that NCCL takes in its place.
+    instead: Path | None
     #: What NCCL decides about the pair: P2P, GPUDirect RDMA.
-    verdicts: Any
+    verdicts: list[str]
+    #: Why NCCL gives up on the machine, so that only the widest path is known.
+    refused: str | None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that NCCL decides for a job."""
+    """Everything that NCCL decides for a job. It answers questions without planning again."""
 
     name: str
     summary: str
@@ -148,7 +175,6 @@ class Plan:
     ranks: int
     channels: list[Channels]
     searches: list[Search]
-    costs: list[Cost]
     #: Names of the devices of a host, for `explain`.
     devices: list[str]
     #: What is odd about the file or the settings.
@@ -159,35 +185,54 @@ class Plan:
     graph_xml: str | None = field(repr=False)
     #: A picture of a host.
     svg: str = field(repr=False)
-    _job: dict[str, Any] = field(repr=False, compare=False)
+    _planned: _native.Planned = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as Python values."""
         return json.loads(self.json)
 
+    def ask(self, question: str, **details: Any) -> dict[str, Any]:
+        """An answer as the program prints it with `--json`: `cost`, `bound`, `path`.
+
+        `plan.ask("cost", collectives=["all-reduce"], sizes=[1 << 20])` has the values of
+        `topo cost --collective all-reduce --sizes 1M --json`; `docs/schemas` describes them.
+        """
+        asked = json.dumps({"ask": question, **details})
+        return json.loads(self._planned.ask(asked.encode()))
+
     def cost(self, collective: str, bytes: int) -> Cost:
         """What NCCL chooses for a collective (`all-reduce`, `all-gather`, `reduce-scatter`,
         `broadcast`, `reduce`) of this size."""
-        request = {"do": "cost", "job": self._job, "collective": collective, "bytes": bytes}
-        return _cost(collective, _answer(request))
+        answer = self.ask("cost", collectives=[collective], sizes=[bytes])
+        costs = _costs(answer)
+        if not costs:
+            raise PlanError(f"NCCL makes {collective} of point-to-point transfers")
+        return costs[0]
+
+    def costs(self) -> list[Cost]:
+        """The costs of all collectives that NCCL tunes, 1 KiB to 4 GiB."""
+        return _costs(self.ask("cost"))
 
     def bound(self) -> list[Bound]:
         """What no schedule exceeds on this job."""
-        return _bounds(_answer({"do": "bound", "job": self._job}))
+        bounds = self.ask("bound")["bounds"]
+        return [_made(Bound, it, tight_links=_links(it["tight_links"])) for it in bounds]
 
     def explain(self, source: str, to: str) -> Explanation:
         """Why two devices are as far apart as they are: `plan.explain("GPU0", "NIC1")`."""
-        return _explanation(_answer({"do": "path", "job": self._job, "from": source, "to": to}))
+        answer = self.ask("path", **{"from": source, "to": to})
+        instead = answer["instead"] and _path(answer["instead"])
+        return _made(Explanation, answer, widest=_path(answer["widest"]), instead=instead)
 
 
 def machines() -> list[Machine]:
     """The machines that are built in."""
-    return [Machine(**it) for it in _answer({"do": "machines"})["machines"]]
+    return [Machine(**it) for it in json.loads(_native.machines())["machines"]]
 
 
 def nccl_versions() -> list[str]:
     """The versions of NCCL that are known."""
-    return list(_answer({"do": "machines"})["versions"])
+    return _native.versions()
 
 
 def plan(
@@ -217,7 +262,8 @@ def plan(
         "without": list(without),
         "degrade": list(degrade),
     }
-    answer = _answer({"do": "plan", "job": job})
+    planned = _native.Planned(json.dumps(job).encode())
+    answer = json.loads(planned.ask(b'{"ask": "overview"}'))
     return Plan(
         name=answer["name"],
         summary=_text(answer["summary"]),
@@ -225,13 +271,12 @@ def plan(
         ranks=answer["ranks"],
         channels=[Channels(**it) for it in answer["channels"]],
         searches=[_search(it) for it in answer["trails"]],
-        costs=_costs(answer["costs"]),
         devices=answer["devices"],
         notes=answer["notes"],
         json=answer["plan"],
         graph_xml=answer["graph"],
         svg=answer["picture"],
-        _job=job,
+        _planned=planned,
     )
 
 
@@ -257,11 +302,12 @@ def _file(topology: Topology) -> dict[str, str]:
     return {"name": path, "text": _native.read(path)}
 
 
-def _answer(request: Mapping[str, Any]) -> Any:
-    answer = json.loads(_native.answer(json.dumps(request).encode()))
-    if isinstance(answer, dict) and "error" in answer:
-        raise PlanError(answer["error"])
-    return answer
+def _made(kind: type[Answer], answer: Mapping[str, Any], **parts: Any) -> Answer:
+    """An answer as a dataclass. Python's own word `from` is `source` there."""
+    values = {"source" if key == "from" else key: value for key, value in answer.items()}
+    values.update(parts)
+    known = [it.name for it in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in known if name in values})
 
 
 def _text(value: Any) -> str:
@@ -269,48 +315,24 @@ def _text(value: Any) -> str:
 
 
 def _search(answer: Mapping[str, Any]) -> Search:
-    attempts = [
-        Attempt(it["asks"], it["found"], it["next"], it["bandwidth_gbps"])
-        for it in answer["attempts"]
-    ]
+    attempts = [_made(Attempt, it) for it in answer["attempts"]]
     return Search(answer["kind"], _text(answer["story"]), attempts)
 
 
-def _cost(collective: str, size: Mapping[str, Any]) -> Cost:
-    candidates = [Candidate(choice, time) for choice, time in size["candidates"]]
-    known = {name: size[name] for name in ("bytes", "choice", "time_us", "bus_gbps", "channels")}
-    return Cost(collective=collective, candidates=candidates, **known)
+def _costs(answer: Mapping[str, Any]) -> list[Cost]:
+    def cost(collective: str, size: Mapping[str, Any]) -> Cost:
+        candidates = [_made(Candidate, it) for it in size["candidates"]]
+        runner_up = size["runner_up"] and _made(Candidate, size["runner_up"])
+        return _made(
+            Cost, size, collective=collective, candidates=candidates, runner_up=runner_up
+        )
+
+    return [cost(it["collective"], size) for it in answer["collectives"] for size in it["sizes"]]
 
 
-def _costs(answer: Any) -> list[Cost]:
-    rows = [(_option(row["collective"]), row["sizes"]) for row in answer or []]
-    return [_cost(collective, size) for collective, sizes in rows for size in sizes]
-
-
-def _option(collective: str) -> str:
-    """The name as `cost` takes it: `AllReduce` is `all-reduce`."""
-    return re.sub("(?<=[a-z])(?=[A-Z])", "-", collective).lower()
-
-
-def _bounds(answer: Mapping[str, Any]) -> list[Bound]:
-    return [
-        Bound(it["operation"], it["bound_gbps"], it["nccl_gbps"], _text(it["limit"]))
-        for it in answer["bounds"]
-    ]
+def _links(answer: Sequence[Mapping[str, Any]]) -> list[Link]:
+    return [_made(Link, it) for it in answer]
 
 
 def _path(answer: Mapping[str, Any]) -> Path:
-    hops = [
-        Hop(it["from"], it["to"], it["link"], it["bandwidth_gbps"], it["so_far"], it["narrowest"])
-        for it in answer["hops"]
-    ]
-    return Path(answer["type"], answer["bandwidth_gbps"], hops, _text(answer["reason"]))
-
-
-def _explanation(answer: Mapping[str, Any]) -> Explanation:
-    diverted = answer["diverted"]
-    if diverted is not None:
-        diverted = (_path(diverted["path"]), diverted["why"])
-    return Explanation(
-        answer["from"], answer["to"], _path(answer["widest"]), diverted, answer["verdicts"]
-    )
+    return _made(Path, answer, hops=[_made(Hop, it) for it in answer["hops"]])

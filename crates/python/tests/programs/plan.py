@@ -1,5 +1,6 @@
 """The planning part of the package."""
 
+import dataclasses
 import json
 import pathlib
 import tempfile
@@ -29,15 +30,16 @@ assert two.searches and two.searches[0].attempts
 assert two.to_dict()["version"] and "<svg" in two.svg
 
 small, large = two.cost("all-reduce", 1 << 10), two.cost("all-reduce", 1 << 30)
-assert small.time_us < large.time_us and small.choice and large.candidates
-assert large in two.costs
+assert small.time_us < large.time_us and small.algorithm and large.candidates
+assert large in two.costs() and small.runner_up
 odd = two.cost("all-gather", 12345)
-assert odd.bytes == 12345 and odd.choice
+assert odd.bytes == 12345 and odd.protocol
 fails(lambda: two.cost("all-shout", 1), "all-shout", "all-reduce")
+fails(lambda: two.cost("all-to-all", 1), "point-to-point")
 
 # Settings and versions change decisions.
 ring = toporing.plan(name, hosts=2, settings={"NCCL_ALGO": "Ring"})
-assert "Ring" in ring.cost("all-reduce", 1 << 10).choice
+assert ring.cost("all-reduce", 1 << 10).algorithm == "Ring"
 old = toporing.plan(name, nccl_version=toporing.nccl_versions()[0])
 assert old.nccl_version == toporing.nccl_versions()[0]
 fails(lambda: toporing.plan(name, nccl_version="0.1"), "0.1")
@@ -60,6 +62,18 @@ bounds = {it.operation: it for it in two.bound()}
 assert all(it.bound_gbps > 0 for it in bounds.values()), bounds
 told = two.explain("GPU0", "GPU1")
 assert told.widest.type and told.widest.hops[0].bandwidth_gbps > 0
+assert told.source == "GPU0" and told.widest.hops[0].source, told
+
+# The answers are those of the program, and every field of a dataclass is in the answer.
+answer = two.ask("bound")
+assert (answer["format"], len(answer["bounds"])) == ("topo-bound", len(bounds)), answer
+named = {it.name for it in dataclasses.fields(toporing.Bound)}
+assert named <= set(answer["bounds"][0]), named - set(answer["bounds"][0])
+answer = two.ask("cost", collectives=["all-reduce"], sizes=[1 << 20])
+found = answer["collectives"][0]["sizes"][0]
+named = {it.name for it in dataclasses.fields(toporing.Cost)} - {"collective"}
+assert named <= set(found), named - set(found)
+fails(lambda: two.ask("cost", colectives=[]), "colectives")
 
 # Errors have a place.
 with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ use crate::arguments::compare::TextOrJson;
 use crate::arguments::run::{GpuTestArguments, GpuTestSection};
 use crate::environment::Environment;
 use crate::output::{self, Output};
-use crate::report as kinds;
+use answers::report as kinds;
 
 /// Longest time of asking the driver what the GPUs are.
 const MACHINE: Duration = Duration::from_secs(120);

@@ -1,26 +1,32 @@
 //! Which part of a machine a name means.
 
-use anyhow::{Result, bail};
-use planner::explain::NodeNames;
+use planner::explain::{NodeNames, ranges};
 use topology::edit::split_host;
 use topology::{BusId, NodeId, NodeType, System};
 
-use answers::suggest;
-use planner::explain::ranges;
+use crate::suggest;
 
 /// Most names that are offered instead of an unknown one.
 const OFFERED: usize = 3;
 
+/// Why a name means no device, or several.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DeviceError(String);
+
 /// Returns the node that a name means; `host3/GPU0` is that of host 3.
-pub fn find(names: &NodeNames<'_>, machine: &str, text: &str) -> Result<NodeId> {
+///
+/// # Errors
+/// The machine has no such device, or several.
+pub fn find(names: &NodeNames<'_>, machine: &str, text: &str) -> Result<NodeId, DeviceError> {
     let system = names.system();
     let (host, name) = split_host(text);
     let hosts = system.hosts().len().max(1) as u32;
     if let Some(host) = host.filter(|host| *host >= hosts) {
-        bail!(
+        return Err(DeviceError(format!(
             "{text}: {machine} has no host {host}; expected {}",
             host_numbers(hosts)
-        );
+        )));
     }
     let ends = [NodeType::Gpu, NodeType::Net, NodeType::Cpu, NodeType::Nvs];
     let ends: Vec<NodeId> = ends.iter().flat_map(|kind| system.nodes(*kind)).collect();
@@ -40,15 +46,17 @@ pub fn find(names: &NodeNames<'_>, machine: &str, text: &str) -> Result<NodeId> 
     match (&found[..], &labels[..]) {
         ([node, ..], [_]) => return Ok(*node),
         ([], _) => {}
-        (_, labels) => bail!(
-            "`{text}` means {} devices of {machine}; expected one of them: {}",
-            labels.len(),
-            choices(labels)
-        ),
+        (_, labels) => {
+            return Err(DeviceError(format!(
+                "`{text}` means {} devices of {machine}; expected one of them: {}",
+                labels.len(),
+                choices(labels)
+            )));
+        }
     }
     let known: Vec<String> = ends.iter().flat_map(|node| aliases(names, *node)).collect();
     let near = suggest::nearest(name, known.iter().map(String::as_str), OFFERED);
-    bail!(
+    Err(DeviceError(format!(
         "{machine} has no device `{text}`{} It has {}",
         if near.is_empty() {
             ".".to_owned()
@@ -56,7 +64,7 @@ pub fn find(names: &NodeNames<'_>, machine: &str, text: &str) -> Result<NodeId> 
             suggest::question(&near)
         },
         overview(system)
-    );
+    )))
 }
 
 /// All names, or the first ones and the last.

@@ -1,16 +1,13 @@
-//! The JSON that commands print: each kind has a name, a version and a schema.
+//! Answers as JSON: each kind has a name, a version and a schema.
 
 use std::borrow::Cow;
 
-use anyhow::Result;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::output;
-
-/// A kind of JSON that a command prints.
+/// An answer as JSON.
 pub trait Report: Serialize + JsonSchema {
     /// Its name, as in `"format": "topo-matrix"`.
     const FORMAT: &'static str;
@@ -59,13 +56,30 @@ impl<R: Report> JsonSchema for Headed<'_, R> {
     }
 }
 
+impl<'a, R: Report> Headed<'a, R> {
+    const fn of(report: &'a R) -> Self {
+        Self {
+            format: R::FORMAT,
+            version: R::VERSION,
+            body: report,
+        }
+    }
+}
+
 /// A report as indented JSON with a line end.
-pub fn json<R: Report>(report: &R) -> Result<String> {
-    output::json(&Headed {
-        format: R::FORMAT,
-        version: R::VERSION,
-        body: report,
-    })
+///
+/// # Errors
+/// A value has no JSON.
+pub fn json<R: Report>(report: &R) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(&Headed::of(report))? + "\n")
+}
+
+/// A report as JSON in one line.
+///
+/// # Errors
+/// A value has no JSON.
+pub fn line<R: Report>(report: &R) -> serde_json::Result<String> {
+    serde_json::to_string(&Headed::of(report))
 }
 
 /// The schema of a kind of JSON.

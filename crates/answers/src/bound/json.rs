@@ -5,7 +5,7 @@ use plan::certificate::{LinkSet, Operation};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::rows::{JobBounds, Row};
+use super::{BoundAnswer, BoundRow};
 use crate::report::Report;
 
 /// The most that any schedule of each collective reaches.
@@ -46,6 +46,8 @@ struct OperationBound {
     tight: String,
     /// The links over the border; empty for a partition.
     tight_links: Vec<TightLink>,
+    /// The links over the border in short.
+    limit: String,
 }
 
 /// A link over a tight border.
@@ -69,19 +71,21 @@ impl Report for BoundReport {
 }
 
 impl BoundReport {
-    pub fn of(bounds: &JobBounds) -> Self {
+    /// The answer.
+    pub fn of(answer: &BoundAnswer) -> Self {
+        let certificate = &answer.certificate;
         Self {
-            name: bounds.name.clone(),
-            hosts: bounds.hosts,
-            ranks: bounds.ranks,
-            links: bounds.links,
-            bounds: bounds.rows.iter().map(OperationBound::of).collect(),
+            name: answer.name.clone(),
+            hosts: certificate.graph.host_count(),
+            ranks: certificate.graph.ranks(),
+            links: certificate.links,
+            bounds: answer.rows.iter().map(OperationBound::of).collect(),
         }
     }
 }
 
 impl OperationBound {
-    fn of(row: &Row) -> Self {
+    fn of(row: &BoundRow) -> Self {
         let links = row.limit.links.iter().map(|link| TightLink {
             from: link.from.clone(),
             to: link.to.clone(),
@@ -102,6 +106,7 @@ impl OperationBound {
             },
             tight: row.limit.border.clone(),
             tight_links: links.collect(),
+            limit: row.limit.summary(),
         }
     }
 }

@@ -7,7 +7,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
 use plan::{Comparison, Plan, compare};
 use planner::Settings;
 use planner::explain::count;
@@ -15,10 +14,30 @@ use planner::rings::{Cost, MachineRings};
 use topology::differences::{Inventory, MachineDifference, canonical};
 use topology::xml::Document;
 
+/// Why files cannot be grouped.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupsError {
+    /// None of the files can be read.
+    #[error("none of {} can be read; {file}: {why}", count(*.files, "file"))]
+    Unreadable {
+        /// Files.
+        files: usize,
+        /// The first.
+        file: String,
+        /// Why that cannot be read.
+        why: String,
+    },
+    /// A plan contradicts itself.
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+}
+
 /// What a file holds.
 #[derive(Debug, Clone)]
 pub enum Content {
+    /// A topology.
     Machine(Arc<Document>),
+    /// A plan.
     Plan(Box<Plan>),
     /// Neither; why.
     Unreadable(String),
@@ -63,35 +82,42 @@ struct Equal {
     planned: Planned,
 }
 
-/// Fails if none of the files can be read.
-pub fn refuse_unreadable(members: &[(String, Content)]) -> Result<()> {
+/// Refuses files of which none can be read.
+///
+/// # Errors
+/// That is so.
+pub fn refuse_unreadable(members: &[(String, Content)]) -> Result<(), GroupsError> {
     let why = members.iter().map(|(file, content)| match content {
         Content::Unreadable(why) => Some((file, why)),
         Content::Machine(_) | Content::Plan(_) => None,
     });
     let all: Option<Vec<_>> = why.collect();
     if let Some([(file, why), ..]) = all.as_deref() {
-        bail!(
-            "none of {} can be read; {file}: {why}",
-            count(members.len(), "file")
-        );
+        return Err(GroupsError::Unreadable {
+            files: members.len(),
+            file: (*file).clone(),
+            why: (*why).clone(),
+        });
     }
     Ok(())
 }
 
 impl Groups {
     /// Groups files. `plan` is called once for machines that NCCL cannot tell apart.
+    ///
+    /// # Errors
+    /// A plan contradicts itself.
     pub fn of(
         members: Vec<(String, Content)>,
         settings: &Settings,
         mut plan: impl FnMut(&Content) -> Planned,
-    ) -> Result<Self> {
+    ) -> Result<Self, GroupsError> {
         let mut known: HashMap<String, usize> = HashMap::new();
         let mut all: Vec<Equal> = Vec::new();
         for (file, content) in members {
             let key = match &content {
                 Content::Machine(document) => canonical(document),
-                Content::Plan(plan) => plan.to_json()?,
+                Content::Plan(plan) => plan.digest()?.to_string(),
                 Content::Unreadable(why) => why.clone(),
             };
             if let Some(at) = known.get(&key) {
@@ -180,7 +206,7 @@ impl Equal {
     }
 
     /// Whether no device differs, and a job notices nothing.
-    fn is_like(&self, other: &Self) -> Result<bool> {
+    fn is_like(&self, other: &Self) -> Result<bool, GroupsError> {
         match (&self.inventory, &other.inventory) {
             (Some(one), Some(two)) if one != two => return Ok(false),
             _ => {}
@@ -193,7 +219,7 @@ impl Equal {
 }
 
 /// Compares all others with the first.
-fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>> {
+fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, GroupsError> {
     let mut groups = Vec::new();
     let rings = |content: &Content, beside: &Content| match (content, beside) {
         (Content::Machine(document), Content::Machine(other)) => {

@@ -1,25 +1,12 @@
 //! How machines differ, device by device, in words.
 
+use planner::explain::count;
 use topology::differences::{MachineDifference, Property};
 
-use super::count;
-use super::what_if::shorten;
+use crate::names::shorten;
 
 /// Most devices of an order that are told.
 const ORDERED: usize = 6;
-
-/// Most differences that are shown for a group.
-const SHOWN: usize = 4;
-
-/// The first differences in words.
-pub fn few(differences: &[MachineDifference]) -> Vec<String> {
-    let mut parts: Vec<String> = differences.iter().take(SHOWN).map(words).collect();
-    let more = differences.len().saturating_sub(SHOWN);
-    if more > 0 {
-        parts.push(format!("{more} more (--format json)"));
-    }
-    parts
-}
 
 /// A difference in words: `mlx5_3 at 25 GB/s instead of 50`.
 pub fn words(difference: &MachineDifference) -> String {

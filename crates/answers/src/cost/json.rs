@@ -1,12 +1,11 @@
-//! What collectives cost, as JSON.
+//! Costs as JSON.
 
-use plan::cost::{NoChoice, OperationChoice};
 use plan::{Algorithm, CostTable, Setting, SlowHosts};
 use program::{Collective, Protocol};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{PricedJob, Sweep, changes};
+use super::{CostAnswer, Sweep};
 use crate::report::Report;
 
 /// Which algorithm and protocol NCCL takes for which size, and the predicted time.
@@ -26,7 +25,7 @@ pub struct CostReport {
     settings: Vec<Setting>,
     /// The collectives that were asked for.
     collectives: Vec<CollectiveCosts>,
-    /// Bandwidth and latency of every algorithm and protocol, with `--table`.
+    /// Bandwidth and latency of every algorithm and protocol, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<CostTable>,
 }
@@ -38,7 +37,7 @@ struct CollectiveCosts {
     collective: Collective,
     /// What is taken for each size; empty if NCCL makes the collective of point-to-point transfers.
     sizes: Vec<SizeCosts>,
-    /// Algorithms that NCCL does not have, with `--alpha-beta`.
+    /// Algorithms that NCCL does not have, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     alpha_beta: Vec<SizeSchemes>,
 }
@@ -51,7 +50,9 @@ struct SizeCosts {
     /// The algorithm or the protocol differs from that of the size before.
     changed: bool,
     /// The second fastest choice.
-    runner_up: Option<RunnerUp>,
+    runner_up: Option<Candidate>,
+    /// Everything that NCCL compares, in its order.
+    candidates: Vec<Candidate>,
     /// Why nothing is taken.
     refused: Option<String>,
     #[serde(flatten)]
@@ -60,7 +61,7 @@ struct SizeCosts {
 
 /// An algorithm and a protocol with their time.
 #[derive(Debug, Serialize, JsonSchema)]
-struct RunnerUp {
+struct Candidate {
     /// The algorithm.
     algorithm: Algorithm,
     /// The protocol.
@@ -112,7 +113,9 @@ impl Report for CostReport {
 }
 
 impl CostReport {
-    pub fn of(job: &PricedJob, sweeps: &[Sweep], table: bool) -> Self {
+    /// The answer; `table` adds bandwidth and latency of every algorithm and protocol.
+    pub fn of(answer: &CostAnswer, table: bool) -> Self {
+        let job = &answer.job;
         Self {
             name: job.name.clone(),
             hosts: job.plan.request.hosts,
@@ -120,7 +123,7 @@ impl CostReport {
             slow_hosts: job.plan.slow_hosts(),
             profile: job.costs.profile.clone(),
             settings: job.plan.settings.clone(),
-            collectives: sweeps.iter().map(CollectiveCosts::of).collect(),
+            collectives: answer.sweeps.iter().map(CollectiveCosts::of).collect(),
             table: table.then(|| job.costs.clone()),
         }
     }
@@ -128,7 +131,7 @@ impl CostReport {
 
 impl CollectiveCosts {
     fn of(sweep: &Sweep) -> Self {
-        let all = 0..sweep.choices.len();
+        let all = 0..sweep.sizes.len();
         let schemes = sweep.schemes.iter().map(|(bytes, estimates)| SizeSchemes {
             bytes: *bytes,
             schemes: estimates
@@ -142,7 +145,7 @@ impl CollectiveCosts {
         Self {
             collective: sweep.collective,
             sizes: match Collective::TUNED.contains(&sweep.collective) {
-                true => all.map(|at| SizeCosts::of(&sweep.choices, at)).collect(),
+                true => all.map(|at| SizeCosts::of(sweep, at)).collect(),
                 false => Vec::new(),
             },
             alpha_beta: schemes.collect(),
@@ -151,20 +154,29 @@ impl CollectiveCosts {
 }
 
 impl SizeCosts {
-    fn of(choices: &[(u64, Result<OperationChoice, NoChoice>)], at: usize) -> Self {
-        let (bytes, choice) = &choices[at];
-        let taken = choice.as_ref().ok();
+    fn of(sweep: &Sweep, at: usize) -> Self {
+        let size = &sweep.sizes[at];
+        let taken = size.choice.as_ref().ok();
         Self {
-            bytes: *bytes,
-            changed: changes(choices, at),
+            bytes: size.bytes,
+            changed: sweep.changes(at),
             runner_up: taken
                 .and_then(|taken| taken.runner_up)
-                .map(|next| RunnerUp {
+                .map(|next| Candidate {
                     algorithm: next.choice.0,
                     protocol: next.choice.1,
                     time_us: next.time_us,
                 }),
-            refused: choice.as_ref().err().map(ToString::to_string),
+            candidates: size
+                .candidates
+                .iter()
+                .map(|((algorithm, protocol), time_us)| Candidate {
+                    algorithm: *algorithm,
+                    protocol: *protocol,
+                    time_us: f64::from(*time_us),
+                })
+                .collect(),
+            refused: size.choice.as_ref().err().map(ToString::to_string),
             choice: taken.map(|taken| Choice {
                 algorithm: taken.algorithm,
                 protocol: taken.protocol,

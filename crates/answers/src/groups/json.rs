@@ -6,7 +6,7 @@ use serde::Serialize;
 use topology::differences::MachineDifference;
 
 use super::{Group, Groups};
-use crate::render::machine_differences::words;
+use crate::differences::words;
 
 /// Equal machines.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -58,6 +58,7 @@ impl GroupRow {
 }
 
 impl DifferenceRow {
+    /// A difference.
     pub fn of(difference: &MachineDifference) -> Self {
         Self {
             devices: difference.devices.clone(),

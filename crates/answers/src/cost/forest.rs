@@ -7,7 +7,6 @@ use program::{Collective, Protocol};
 /// The times of the trees of one collective.
 #[derive(Debug)]
 pub struct ForestCost {
-    collective: Collective,
     /// Latency, µs: a link of a tree takes as long as a step of a ring with Simple.
     latency: f64,
     /// Bus bandwidth by the links' bandwidths, GB/s.
@@ -37,7 +36,6 @@ impl ForestCost {
         let height = height(forest);
         let bandwidth = forest.bandwidth.per(f64::from(UNITS));
         Some(Self {
-            collective,
             latency: step * both * height as f64,
             bandwidth,
             algorithm_bandwidth: bandwidth / collective.bus_factor(costs.job.ranks),
@@ -48,26 +46,6 @@ impl ForestCost {
     /// The expected time for a message, µs.
     pub fn time_us(&self, bytes: u64) -> f64 {
         self.latency + bytes as f64 / self.algorithm_bandwidth / 1e3
-    }
-
-    /// Says from which size on trees are faster than what NCCL takes, and why. `times` has NCCL's
-    /// times, µs.
-    pub fn sentence(&self, times: &[(u64, f64)], nccl: Option<f64>) -> String {
-        let faster = |(bytes, time): &&(u64, f64)| self.time_us(*bytes) < *time;
-        let reaches = match nccl {
-            Some(nccl) => format!("{:.1} GB/s, NCCL's plan {nccl:.1}", self.bandwidth),
-            None => format!("{:.1} GB/s", self.bandwidth),
-        };
-        let when = match times.iter().find(faster) {
-            Some((bytes, _)) => format!("faster from {} on", crate::sizes::short(*bytes)),
-            None => "not faster at these sizes".to_owned(),
-        };
-        format!(
-            "Trees ({}, topo run --algorithm forest) are {when}: for long messages they reach {reaches}. They are up \
-             to {} links high; a link is priced as a step of a ring with Simple.",
-            self.collective.command_name(),
-            self.height
-        )
     }
 }
 

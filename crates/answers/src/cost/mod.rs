@@ -1,0 +1,217 @@
+//! Which algorithm and protocol is taken for which size, and how long that takes.
+//!
+//! In reading order: this file, [`forest`], [`json`].
+
+pub mod forest;
+pub mod json;
+
+use plan::cost::choose::AlgorithmProtocol;
+use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice, TunedOperation};
+use plan::{Algorithm, CostTable, GraphKind, Plan};
+use planner::cost::{AlphaBeta, CostProfile, Scheme};
+use planner::{NcclVersion, Planned};
+use program::{Collective, Protocol};
+
+use crate::{names, suggest};
+use forest::ForestCost;
+pub use json::CostReport;
+
+/// Reads `all-reduce` or `AllReduce`.
+///
+/// # Errors
+/// There is no such collective.
+pub fn collective(text: &str) -> Result<Collective, String> {
+    let plain = text.replace(['-', '_'], "");
+    plain.parse().map_err(|_| {
+        let names = Collective::ALL.map(Collective::command_name);
+        let near = suggest::nearest(text, names.into_iter(), 1);
+        format!(
+            "`{text}` is not a collective{}; expected one of {}",
+            suggest::question(&near).trim_end_matches('?'),
+            names.join(", ")
+        )
+    })
+}
+
+/// What to price.
+#[derive(Debug, Clone, Default)]
+pub struct CostQuestion {
+    /// The collectives; each once.
+    pub collectives: Vec<Collective>,
+    /// Sizes of the whole message, bytes, ascending.
+    pub sizes: Vec<u64>,
+    /// Only these algorithms; none: all.
+    pub algorithms: Vec<Algorithm>,
+    /// Only these protocols; none: all.
+    pub protocols: Vec<Protocol>,
+    /// Also algorithms that NCCL does not have, by the α–β model.
+    pub alpha_beta: bool,
+}
+
+/// A job with its costs.
+#[derive(Debug)]
+pub struct PricedJob {
+    /// Names of the machines.
+    pub name: String,
+    /// The plan.
+    pub plan: Plan,
+    /// The plan's costs, of the algorithms and protocols that were asked for.
+    pub costs: CostTable,
+    /// The α–β model of the same job, where it is known.
+    pub alpha_beta: Option<AlphaBeta>,
+}
+
+/// What is taken for a size.
+#[derive(Debug)]
+pub struct SizeCost {
+    /// Size of the whole message, bytes.
+    pub bytes: u64,
+    /// What is taken, or why nothing is.
+    pub choice: Result<OperationChoice, NoChoice>,
+    /// Everything that NCCL compares, in its order, with the times, µs.
+    pub candidates: Vec<(AlgorithmProtocol, f32)>,
+}
+
+/// One collective.
+#[derive(Debug)]
+pub struct Sweep {
+    /// The collective.
+    pub collective: Collective,
+    /// What is taken for each size.
+    pub sizes: Vec<SizeCost>,
+    /// The algorithms of the α–β model for each size, bytes, fastest first.
+    pub schemes: Vec<(u64, Vec<Estimate<Scheme>>)>,
+    /// The costs of the plan's trees, if it has any.
+    pub forest: Option<ForestCost>,
+}
+
+/// What collectives of a job cost.
+#[derive(Debug)]
+pub struct CostAnswer {
+    /// The job.
+    pub job: PricedJob,
+    /// The collectives.
+    pub sweeps: Vec<Sweep>,
+}
+
+/// Why there are no costs.
+#[derive(Debug, thiserror::Error)]
+pub enum CostError {
+    /// The plan was made without costs.
+    #[error("{0} is a plan without a cost table; expected one that was written with its costs")]
+    NoTable(String),
+    /// The α–β model has no figures.
+    #[error("{0} has no ring channels, from which the α–β model takes its figures")]
+    NoRings(String),
+}
+
+impl PricedJob {
+    /// A job that was planned with a cost profile; none: that of its version.
+    pub fn of(planned: &Planned, profile: Option<&CostProfile>) -> Self {
+        let plan = planned.plan();
+        let built_in;
+        let profile = match profile {
+            Some(profile) => profile,
+            None => {
+                built_in = CostProfile::of(planned.version());
+                &built_in
+            }
+        };
+        Self {
+            name: names::job(&plan),
+            plan,
+            alpha_beta: AlphaBeta::of(&planned.job.cost_inputs(), profile),
+            costs: planned.costs.clone(),
+        }
+    }
+
+    /// A plan with the costs that it was made with. `name` is its name.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn of_plan(name: String, plan: Plan) -> Result<Self, CostError> {
+        let version = NcclVersion::of_profile(&plan.profile).unwrap_or_default();
+        let costs = plan.costs.clone();
+        let costs = costs.ok_or_else(|| CostError::NoTable(name.clone()))?;
+        let common = plan.common.as_ref();
+        let ring = common.and_then(|common| common.graph(GraphKind::Ring));
+        let alpha_beta = ring.and_then(|ring| {
+            let profile = CostProfile::of(version);
+            AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), &profile)
+        });
+        Ok(Self {
+            name,
+            plan,
+            costs,
+            alpha_beta,
+        })
+    }
+
+    /// Prices collectives.
+    ///
+    /// # Errors
+    /// The α–β model is asked for, and the job has no rings.
+    pub fn ask(mut self, question: &CostQuestion) -> Result<CostAnswer, CostError> {
+        let (algorithms, protocols) = (&question.algorithms, &question.protocols);
+        self.costs.entries.retain(|entry| {
+            (algorithms.is_empty() || algorithms.contains(&entry.algorithm))
+                && (protocols.is_empty() || protocols.contains(&entry.protocol))
+        });
+        let schemes = self.alpha_beta.filter(|_| question.alpha_beta);
+        if question.alpha_beta && schemes.is_none() {
+            return Err(CostError::NoRings(self.name));
+        }
+        let collectives = question.collectives.iter();
+        let sweeps = collectives.map(|it| self.sweep(*it, &question.sizes, schemes.as_ref()));
+        Ok(CostAnswer {
+            sweeps: sweeps.collect(),
+            job: self,
+        })
+    }
+
+    fn sweep(&self, collective: Collective, sizes: &[u64], schemes: Option<&AlphaBeta>) -> Sweep {
+        let size = |bytes: &u64| SizeCost {
+            bytes: *bytes,
+            choice: self.costs.choose(collective, *bytes),
+            candidates: {
+                let operation = TunedOperation::new(collective, *bytes);
+                self.costs.candidates(&operation)
+            },
+        };
+        let fastest_first = |model: &AlphaBeta, bytes: u64| {
+            let mut estimates = model.estimates(collective, bytes);
+            estimates.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
+            (bytes, estimates)
+        };
+        let schemes = schemes.map(|model| sizes.iter().map(|it| fastest_first(model, *it)));
+        Sweep {
+            collective,
+            sizes: sizes.iter().map(size).collect(),
+            schemes: schemes.map_or_else(Vec::new, Iterator::collect),
+            forest: ForestCost::of(&self.plan, collective),
+        }
+    }
+}
+
+impl CostAnswer {
+    /// Why no collective has a choice at any size; `None` if one has, or the α–β model judges them.
+    pub fn refusal(&self) -> Option<&NoChoice> {
+        let all = || self.sweeps.iter().flat_map(|sweep| &sweep.sizes);
+        let judged = self.sweeps.iter().any(|sweep| !sweep.schemes.is_empty());
+        if judged || all().any(|size| size.choice.is_ok()) {
+            return None;
+        }
+        all().next()?.choice.as_ref().err()
+    }
+}
+
+impl Sweep {
+    /// Whether algorithm or protocol differ from those at the size before.
+    pub fn changes(&self, at: usize) -> bool {
+        let choice = |index: usize| {
+            let choice = self.sizes.get(index)?.choice.as_ref().ok()?;
+            Some((choice.algorithm, choice.protocol))
+        };
+        at > 0 && choice(at) != choice(at - 1)
+    }
+}

@@ -1,0 +1,105 @@
+//! The plan of a job, how it was found, and a picture of a host, as JSON.
+
+use draw::{Channels, Marks};
+use plan::{Graph, GraphKind, Pattern};
+use planner::HostPlan;
+use planner::explain::{self, NodeNames};
+use serde_json::{Value, json};
+use topology::NodeType;
+
+use crate::request::PlannedJob;
+
+/// Shows a planned job; `highlight` names channels to draw.
+///
+/// # Errors
+/// There are no such channels.
+pub fn overview(job: &PlannedJob, highlight: Option<&str>) -> Result<Value, String> {
+    let plan = job.planned.plan();
+    let host = job.host()?;
+    let names = NodeNames::new(host.view.system());
+    let devices = [NodeType::Gpu, NodeType::Net, NodeType::Cpu, NodeType::Pci];
+    let devices = devices.iter().flat_map(|kind| names.system().nodes(*kind));
+    let channels = host.graphs.iter().filter(|it| !it.channels.is_empty());
+    let channels = channels.map(|graph| {
+        json!({
+            "kind": graph.kind.to_string(),
+            "count": graph.channels.len(),
+            "bandwidth_gbps": graph.bw_intra,
+            "network_gbps": graph.bw_inter,
+        })
+    });
+    let trails = host.trails.iter().map(|trail| {
+        let attempts = explain::attempts(trail, host.view.inter);
+        let attempts = attempts
+            .iter()
+            .zip(&trail.attempts)
+            .map(|(story, attempt)| {
+                json!({
+                    "asks": story.asks,
+                    "found": story.found,
+                    "next": story.next,
+                    "pass": attempt.pass,
+                    "first_pass": story.first_pass,
+                    "bandwidth_gbps": attempt.bw_intra,
+                })
+            });
+        json!({
+            "kind": trail.kind.to_string(),
+            "story": explain::search(trail),
+            "attempts": attempts.collect::<Vec<_>>(),
+        })
+    });
+    let json = plan.to_json().map_err(|why| why.to_string())?;
+    Ok(json!({
+        "name": job.planned.name(),
+        "summary": explain::machine(names.system()),
+        "version": job.planned.version().to_string(),
+        "ranks": plan.rank_count(),
+        "plan": json,
+        "graph": job.planned.graph_file().ok(),
+        "picture": picture(job, host, highlight, &Marks::default())?,
+        "devices": devices.map(|node| names.label(node).to_owned()).collect::<Vec<_>>(),
+        "channels": channels.collect::<Vec<_>>(),
+        "trails": trails.collect::<Vec<_>>(),
+        "notes": job.notes,
+    }))
+}
+
+/// A host with the load of its links, and channels as arrows.
+///
+/// # Errors
+/// There are no such channels.
+pub fn picture(
+    job: &PlannedJob,
+    host: &HostPlan,
+    highlight: Option<&str>,
+    marks: &Marks,
+) -> Result<String, String> {
+    let (kind, channel) = match highlight.map(|it| it.split_once(':').unwrap_or((it, ""))) {
+        None => (GraphKind::Ring, None),
+        Some((kind, channel)) => {
+            let kinds = host.graphs.iter().map(|graph| graph.kind);
+            let kind = kinds.into_iter().find(|it| it.to_string() == kind);
+            (kind.ok_or("there are no such channels")?, Some(channel))
+        }
+    };
+    let none = Graph::empty(kind, Pattern::Ring);
+    let graph = host.graph(kind).unwrap_or(&none);
+    let count = graph.channels.len();
+    let routes: Vec<usize> = match channel {
+        None => Vec::new(),
+        Some("") => (0..count).collect(),
+        Some(number) => vec![number.parse().map_err(|_| "there is no such channel")?],
+    };
+    let name = match job.planned.request().hosts {
+        0 | 1 => job.planned.name(),
+        hosts => format!("{}, one of {hosts} hosts", job.planned.name()),
+    };
+    let channels = Channels {
+        routing: host.view.routing(),
+        graph,
+        routes: &routes,
+        marks,
+    };
+    Ok(draw::channels(&name, channels, true))
+}

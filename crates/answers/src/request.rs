@@ -1,0 +1,130 @@
+//! A job as JSON, as the page in the browser and Python send it.
+
+use std::sync::Arc;
+
+use planner::{NcclVersion, Planned, Settings};
+use serde::Deserialize;
+use topology::edit::Edit;
+use topology::xml::{self, Document};
+
+use crate::built_in;
+use crate::gpus::Gpus;
+use crate::job::{JobSpec, Machine};
+
+/// A file that was dropped, or a machine that is built in.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Its name.
+    pub name: String,
+    /// Its text; `None`: the machine that is built in by this name.
+    #[serde(default)]
+    pub text: Option<String>,
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobRequest {
+    /// The machine.
+    pub file: File,
+    /// Hosts like it.
+    #[serde(default = "one")]
+    pub hosts: u32,
+    /// All hosts form one NVLink domain.
+    #[serde(default)]
+    pub nvlink_domain: bool,
+    /// Device numbers of the GPUs of each host, in rank order; none: all.
+    #[serde(default)]
+    pub gpus: Vec<i64>,
+    /// The version of NCCL; none: the newest.
+    #[serde(default)]
+    pub nccl: Option<String>,
+    /// Variables of NCCL.
+    #[serde(default)]
+    pub set: Vec<(String, String)>,
+    /// Devices and links that are taken away.
+    #[serde(default)]
+    pub without: Vec<String>,
+    /// Links that are slower, as `LINK=SHARE`.
+    #[serde(default)]
+    pub degrade: Vec<String>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// A planned job, which answers questions.
+#[derive(Debug)]
+pub struct PlannedJob {
+    /// The plan with its machines.
+    pub planned: Planned,
+    /// What is odd about the file and the job.
+    pub notes: Vec<String>,
+}
+
+impl File {
+    /// Reads the machine.
+    ///
+    /// # Errors
+    /// There is no such machine, or the file is no topology.
+    pub fn document(&self) -> Result<Document, String> {
+        let text = match &self.text {
+            Some(text) => text.as_str(),
+            None => {
+                let none = || format!("there is no machine {}", self.name);
+                built_in::find(&self.name).ok_or_else(none)?.text
+            }
+        };
+        xml::parse(&self.name, text.as_bytes()).map_err(|why| why.to_string())
+    }
+}
+
+impl JobRequest {
+    /// NCCL's settings.
+    ///
+    /// # Errors
+    /// The version is not known.
+    pub fn settings(&self) -> Result<Settings, String> {
+        let version = match self.nccl.as_deref() {
+            None | Some("") => NcclVersion::default(),
+            Some(text) => text.parse().map_err(|why| format!("NCCL {text}: {why}"))?,
+        };
+        let set = self.set.iter().cloned();
+        Ok(Settings::with_variables(version, set))
+    }
+
+    /// Plans the job.
+    ///
+    /// # Errors
+    /// The machine cannot be read or planned, or something about the job is wrong.
+    pub fn plan(&self) -> Result<PlannedJob, String> {
+        let document = self.file.document()?;
+        let settings = self.settings()?;
+        let without = self.without.iter().map(|text| Edit::without(text));
+        let degrade = self.degrade.iter().map(|text| Edit::degrade(text));
+        let edits: Result<Vec<Edit>, _> = without.chain(degrade).collect();
+        let warnings = document.warnings.iter().map(ToString::to_string);
+        let mut notes: Vec<String> = warnings.collect();
+        let machine = Machine {
+            name: self.file.name.clone(),
+            document: Arc::new(document),
+        };
+        let spec = JobSpec {
+            hosts: self.hosts,
+            gpus: match self.gpus.is_empty() {
+                true => Gpus::All,
+                false => Gpus::Listed(self.gpus.clone()),
+            },
+            edits: edits.map_err(|why| why.to_string())?,
+            nvlink_domain: self.nvlink_domain,
+            ..JobSpec::of(machine)
+        };
+        let made = spec.job().map_err(|why| why.to_string())?;
+        notes.extend(made.notes.iter().map(ToString::to_string));
+        let planned = planner::plan(&made.job, &settings).map_err(|why| why.to_string())?;
+        notes.extend(planned.notes.iter().map(ToString::to_string));
+        Ok(PlannedJob { planned, notes })
+    }
+}

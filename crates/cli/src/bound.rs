@@ -1,0 +1,121 @@
+//! `topo bound`: the most that any schedule of a collective reaches, with proofs.
+
+use std::path::Path;
+
+use answers::bound::{BoundError, BoundQuestion, BoundReport, bound, graph};
+use answers::report;
+use anyhow::{Context, Result, anyhow, bail};
+use bounds::reach;
+use plan::certificate::{Certificate, LinkSet, check};
+use planner::Planned;
+
+use crate::arguments::bound::{BoundArguments, Links};
+use crate::arguments::compare::TextOrJson;
+use crate::environment::Environment;
+use crate::input::Source;
+use crate::job;
+use crate::output::{self, Output};
+use crate::render::bound as page;
+use crate::sources;
+
+pub fn run(
+    arguments: &BoundArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    if let Some(proof) = &arguments.check {
+        return run_check(proof, arguments, environment, output);
+    }
+    let planned = planned(arguments, environment, output)?;
+    let question = BoundQuestion {
+        links: LinkSet::from(arguments.links.unwrap_or(Links::Rules)),
+        collective: arguments.collective,
+        rails: arguments.rails,
+    };
+    let answer = bound(&planned, &question).map_err(|error| match error {
+        BoundError::NoBound(_) => anyhow!("--collective: {error}"),
+        error => error.into(),
+    })?;
+    if let Some(file) = &arguments.certificate {
+        output::write(file, &answer.certificate.to_json()?)?;
+    }
+    output.text = match arguments.form.format() {
+        TextOrJson::Text => page::page(&answer, environment.look()),
+        TextOrJson::Json => report::json(&BoundReport::of(&answer))?,
+    };
+    Ok(())
+}
+
+fn planned(
+    arguments: &BoundArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Planned> {
+    for file in &arguments.job.files {
+        if let Source::Plan(name, _) = Source::read(file, output)? {
+            bail!(
+                "{name} is a plan, which does not hold every link of its machines; expected topology files"
+            );
+        }
+    }
+    let machines = sources::machines(&arguments.job, output)?;
+    job::plan_machines(machines, &arguments.job, environment, output)
+}
+
+/// Checks a certificate; with a topology also that it is about that job.
+fn run_check(
+    proof: &Path,
+    arguments: &BoundArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let name = proof.display();
+    if let TextOrJson::Json = arguments.form.format() {
+        bail!("--check prints text only; expected no --json or --format json beside it");
+    }
+    let text = files::read_text(proof, Certificate::MAX_BYTES)
+        .with_context(|| format!("cannot read the certificate {name}"))?;
+    let certificate = Certificate::from_json(&text).with_context(|| name.to_string())?;
+    check(&certificate).with_context(|| name.to_string())?;
+    if let Some(asked) = arguments.links
+        && LinkSet::from(asked) != certificate.links
+    {
+        bail!(
+            "{name}: the proofs hold, but they count the links of --links {}; expected --links {}",
+            Links::name(certificate.links),
+            Links::name(asked.into())
+        );
+    }
+    if let Some(asked) = arguments.collective {
+        let mut bounds = certificate.bounds.iter();
+        if !bounds.any(|bound| reach::collective(bound.operation) == asked) {
+            bail!(
+                "{name}: the proofs hold, but none is about {}, which --collective names",
+                asked.command_name()
+            );
+        }
+    }
+    let about = match arguments.job.files.is_empty() {
+        true => None,
+        false => {
+            let planned = planned(arguments, environment, output)?;
+            if graph(&planned, certificate.links, arguments.rails) != certificate.graph {
+                bail!(
+                    "{name}: the proofs hold, but for other links than those of {}; expected the job that they were made for",
+                    planned.name()
+                );
+            }
+            if planned.plan().fingerprint != certificate.fingerprint {
+                bail!(
+                    "{name}: the proofs hold for these links, but its fingerprint {} is not that of {}, {}; expected the machines and settings that it was made for",
+                    certificate.fingerprint,
+                    planned.name(),
+                    planned.plan().fingerprint
+                );
+            }
+            Some(planned.name())
+        }
+    };
+    output.text = page::checked(&name.to_string(), &certificate, about.as_deref());
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Questions about drawn jobs, asked the program and the page's code: the answers are equal.
+
+use std::process::Command;
+
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+
+/// Jobs that are drawn.
+const JOBS: usize = 200;
+
+/// Bounds take long, so one of so many jobs is asked for them.
+const BOUNDS: usize = 16;
+
+/// Settings that change decisions.
+const SETTINGS: [(&str, &str); 8] = [
+    ("NCCL_ALGO", "Ring"),
+    ("NCCL_PROTO", "Simple"),
+    ("NCCL_P2P_LEVEL", "PIX"),
+    ("NCCL_NET_GDR_LEVEL", "SYS"),
+    ("NCCL_CROSS_NIC", "1"),
+    ("NCCL_MIN_NCHANNELS", "4"),
+    ("NCCL_NVLS_ENABLE", "0"),
+    ("NCCL_NTHREADS", "256"),
+];
+
+/// Failures; not every machine has the devices.
+const FAILURES: [&str; 4] = ["GPU1", "NIC0", "GPU0:GPU1", "NIC1"];
+
+/// A job, without its machine.
+#[derive(Debug, Clone)]
+struct Drawn {
+    hosts: u32,
+    /// None: all.
+    gpus: Vec<i64>,
+    set: Vec<(&'static str, &'static str)>,
+    nccl: String,
+    without: Vec<&'static str>,
+    collectives: Vec<&'static str>,
+}
+
+fn jobs() -> impl Strategy<Value = Drawn> {
+    let versions: Vec<String> = planner::NcclVersion::ALL
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let gpus = prop_oneof![
+        2 => Just(Vec::new()),
+        1 => subsequence((0..8).collect::<Vec<i64>>(), 1..8).prop_shuffle(),
+    ];
+    let without = prop_oneof![
+        3 => Just(Vec::new()),
+        1 => subsequence(FAILURES.to_vec(), 1..3),
+    ];
+    let collectives = ["all-reduce", "broadcast", "all-gather", "reduce-scatter"];
+    let drawn = (
+        1..4_u32,
+        gpus,
+        subsequence(SETTINGS.to_vec(), 0..3),
+        select(versions),
+        without,
+        subsequence(collectives.to_vec(), 1..3),
+    );
+    drawn.prop_map(|(hosts, gpus, set, nccl, without, collectives)| Drawn {
+        hosts,
+        gpus,
+        set,
+        nccl,
+        without,
+        collectives,
+    })
+}
+
+/// What the program prints, or `None` where it refuses.
+fn program(arguments: &[String]) -> Option<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_topo"))
+        .args(arguments)
+        .output()
+        .expect("the program was built");
+    // Doctor ends with 1 if it finds something.
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+/// What the page's code answers, or `None` where it refuses.
+fn page(request: &Value) -> Option<Value> {
+    let answer = web::answer(request.to_string().as_bytes());
+    let answer: Value = serde_json::from_str(&answer).expect("answers are JSON");
+    answer.get("error").is_none().then_some(answer)
+}
+
+impl Drawn {
+    fn job(&self, name: &str, text: &str) -> Value {
+        json!({
+            "file": { "name": name, "text": text },
+            "hosts": self.hosts,
+            "gpus": self.gpus,
+            "nccl": self.nccl,
+            "set": self.set,
+            "without": self.without,
+        })
+    }
+
+    fn arguments(&self, command: &str, name: &str) -> Vec<String> {
+        let machine = super::repository().join("topologies").join(name);
+        let mut arguments = vec![command.to_owned(), machine.display().to_string()];
+        let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        add("--nccl", self.nccl.clone());
+        for (variable, value) in &self.set {
+            add("--set", format!("{variable}={value}"));
+        }
+        if ["show", "doctor"].contains(&command) {
+            return arguments;
+        }
+        add("--hosts", self.hosts.to_string());
+        if !self.gpus.is_empty() {
+            let gpus: Vec<String> = self.gpus.iter().map(ToString::to_string).collect();
+            add("--gpus", gpus.join(","));
+        }
+        for failure in &self.without {
+            add("--without", (*failure).to_owned());
+        }
+        arguments
+    }
+}
+
+/// The questions about one job, each with the arguments that ask the program.
+fn questions(
+    drawn: &Drawn,
+    name: &str,
+    job: &Value,
+    asks_bounds: bool,
+) -> Vec<(Value, Vec<String>)> {
+    let about = |question: Value| json!({ "do": "ask", "job": job, "question": question });
+    let ask = |command: &str, more: &[&str]| {
+        let mut arguments = drawn.arguments(command, name);
+        arguments.extend(more.iter().map(|it| (*it).to_owned()));
+        arguments.push("--json".to_owned());
+        arguments
+    };
+    let mut cost = vec!["--sizes", "1K..4G"];
+    for collective in &drawn.collectives {
+        cost.extend(["--collective", collective]);
+    }
+    let mut all = vec![(
+        about(json!({ "ask": "cost", "collectives": drawn.collectives })),
+        ask("cost", &cost),
+    )];
+    if asks_bounds {
+        all.push((about(json!({ "ask": "bound" })), ask("bound", &[])));
+    }
+    // Paths and findings are those of the machine as it is.
+    if drawn.hosts == 1 && drawn.gpus.is_empty() && drawn.without.is_empty() {
+        all.push((json!({ "do": "doctor", "job": job }), ask("doctor", &[])));
+        let devices = page(&about(json!({ "ask": "overview" }))).map(|it| it["devices"].clone());
+        let devices = devices.as_ref().and_then(Value::as_array);
+        let ends = devices.and_then(|it| Some([it.first()?.as_str()?, it.get(1)?.as_str()?]));
+        if let Some([from, to]) = ends {
+            all.push((
+                about(json!({ "ask": "path", "from": from, "to": to })),
+                ask("show", &["--path", from, to]),
+            ));
+        }
+    }
+    all
+}
+
+/// Draws jobs and asks about them.
+pub fn answers_of_the_program() -> Result<(), String> {
+    let machines = super::topologies();
+    let mut runner = TestRunner::deterministic();
+    let strategy = (select(machines), jobs());
+    let (mut answered, mut refused) = (0, 0);
+    for number in 0..JOBS {
+        let drawn = strategy
+            .new_tree(&mut runner)
+            .map_err(|why| why.to_string())?;
+        let ((name, text), drawn) = drawn.current();
+        let job = drawn.job(&name, &text);
+        let asked = questions(&drawn, &name, &job, number % BOUNDS == 0);
+        for (request, arguments) in asked {
+            match (program(&arguments), page(&request)) {
+                (None, None) => refused += 1,
+                (program, page) if program == page => answered += 1,
+                (program, page) => {
+                    let shown =
+                        |it: Option<Value>| it.map_or("refuses".to_owned(), |it| it.to_string());
+                    return Err(format!(
+                        "topo {}\nprogram: {}\npage: {}",
+                        arguments.join(" "),
+                        shown(program),
+                        shown(page)
+                    ));
+                }
+            }
+        }
+    }
+    if answered < JOBS {
+        return Err(format!(
+            "{answered} answers and {refused} refusals: too few answers"
+        ));
+    }
+    Ok(())
+}
