@@ -94,12 +94,9 @@ impl Comm {
     /// Begins a call.
     ///
     /// # Errors
-    /// Another thread is in one, unless the options let callers wait; or this process was forked.
+    /// Another thread is in one; or this process was forked.
     pub fn calling(&self) -> Result<Calling<'_>, Fault> {
         self.check_process()?;
-        if self.options.callers_wait {
-            return Ok(Calling(lock(&self.in_call)));
-        }
         let calling = match self.in_call.try_lock() {
             Ok(calling) => Some(calling),
             Err(TryLockError::Poisoned(calling)) => Some(calling.into_inner()),
@@ -113,6 +110,11 @@ impl Comm {
             )
         };
         calling.map(Calling).ok_or_else(busy)
+    }
+
+    /// Waits until no thread is in a call, so that one that was refused may try again.
+    pub fn wait_for_callers(&self) {
+        drop(lock(&self.in_call));
     }
 
     /// Runs a collective, behind those that were started: in this thread if nothing else runs.

@@ -24,8 +24,6 @@ pub struct Options {
     /// Whether most buffers are from [`Comm::allocate`](crate::Comm::allocate), not the caller's
     /// own.
     pub allocated_buffers: bool,
-    /// Whether a thread waits while another one is in a call, instead of an error.
-    pub callers_wait: bool,
     /// Network interfaces, as `NCCL_SOCKET_IFNAME` names them.
     pub interfaces: Option<String>,
     /// Replaces the identity of this host, as `NCCL_HOSTID` does.
@@ -40,7 +38,6 @@ impl Default for Options {
             join: Duration::from_secs(60),
             longest_wait: Duration::from_secs(600),
             allocated_buffers: false,
-            callers_wait: false,
             interfaces: None,
             host_id: None,
         }

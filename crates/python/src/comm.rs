@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use communicator::{Fault, Launch, Options, Transfer, UniqueId, interrupt};
+use communicator::{Code, Fault, Launch, Options, Transfer, UniqueId, interrupt};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -67,10 +67,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Calls until no other thread is in a call.
+fn when_free<R>(mut call: impl FnMut() -> Result<R, Fault>, wait: impl Fn()) -> Result<R, Fault> {
+    loop {
+        match call() {
+            Err(fault) if fault.code == Code::Busy => wait(),
+            done => return done,
+        }
+    }
+}
+
 impl Inner {
     /// Forgets the memory of work that is done.
     fn forget_done(&self) {
-        lock(&self.kept).retain(|(outcome, _)| outcome.wait(Some(Duration::ZERO)).is_none());
+        let is_done = |(outcome, _): &mut (Arc<Outcome>, Keep)| {
+            let done = outcome.wait(Some(Duration::ZERO));
+            done.is_some()
+        };
+        let mut kept = lock(&self.kept);
+        let done: Vec<_> = kept.extract_if(.., is_done).collect();
+        drop(kept);
+        // Objects may run code of Python when they end, and other threads with it.
+        drop(done);
     }
 
     /// Whether all these calls ran before, so that running them needs no new connections. From now
@@ -91,8 +109,20 @@ impl Inner {
         self.comm.shared.queue().is_idle()
     }
 
-    /// Runs something in this thread; an exception of a signal handler ends it.
-    fn run_here(&self, body: impl FnOnce() -> Result<(), Fault>) -> PyResult<()> {
+    /// Starts something, with the interpreter. While another thread is in a call, it waits without
+    /// the interpreter, which that thread may need to end the call.
+    fn start(
+        &self,
+        py: Python<'_>,
+        start: impl FnMut() -> Result<u64, Fault>,
+    ) -> Result<u64, Fault> {
+        when_free(start, || py.detach(|| self.comm.wait_for_callers()))
+    }
+
+    /// Runs something in this thread, without the interpreter; an exception of a signal handler
+    /// ends it.
+    fn run_here(&self, body: impl FnMut() -> Result<(), Fault>) -> PyResult<()> {
+        let body = || when_free(body, || self.comm.wait_for_callers());
         let done = interrupt::while_asking(signals::ask, body);
         match (signals::take(), done) {
             (Some(raised), _) => {
@@ -123,12 +153,15 @@ impl Comm {
 
     /// Starts collectives in order; `keep` owns their memory.
     fn start_all(
+        py: Python<'_>,
         inner: &Arc<Inner>,
         launches: &[Launch],
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
         inner.forget_done();
-        let numbers = launches.iter().map(|it| inner.comm.start(*it));
+        let numbers = launches
+            .iter()
+            .map(|it| inner.start(py, || inner.comm.start(*it)));
         Self::kept(inner, numbers, (keep, Arc::default()))
     }
 
@@ -159,26 +192,33 @@ impl Comm {
     /// Starts transfers, one by one or as a group.
     fn start_transfer_numbers(
         &self,
+        py: Python<'_>,
         transfers: Vec<TransferNumbers>,
         owner: Option<Py<PyAny>>,
         grouped: bool,
     ) -> PyResult<Work> {
         let inner = self.open()?;
         let (transfers, source) = numbers::transfers(transfers)?;
-        Self::start_read(&inner, transfers, (owner, source), grouped)
+        Self::start_read(py, &inner, &transfers, (owner, source), grouped)
     }
 
     fn start_read(
+        py: Python<'_>,
         inner: &Arc<Inner>,
-        transfers: Vec<Transfer>,
+        transfers: &[Transfer],
         keep: Keep,
         grouped: bool,
     ) -> PyResult<Work> {
         inner.forget_done();
         match grouped {
-            true => Self::kept(inner, once(inner.comm.start_group(transfers)), keep),
+            true => {
+                let start = || inner.comm.start_group(transfers.to_vec());
+                Self::kept(inner, once(inner.start(py, start)), keep)
+            }
             false => {
-                let numbers = transfers.iter().map(|it| inner.comm.start_transfer(*it));
+                let numbers = transfers
+                    .iter()
+                    .map(|it| inner.start(py, || inner.comm.start_transfer(*it)));
                 Self::kept(inner, numbers, keep)
             }
         }
@@ -214,8 +254,6 @@ impl Comm {
             longest_wait: seconds(timeout)?,
             interfaces,
             host_id,
-            // Callbacks of futures call beside the main thread.
-            callers_wait: true,
             ..Options::default()
         };
         let comm = py.detach(|| join(id, rank, ranks, options))?;
@@ -244,20 +282,25 @@ impl Comm {
             return py.detach(move || inner.run_here(|| inner.comm.run(launch).map(|_| ())));
         }
         // Connecting and waiting for others cannot ask for signals, but waiting for work can.
-        let work = Self::start_all(&inner, &[launch], None)?;
+        let work = Self::start_all(py, &inner, &[launch], None)?;
         py.detach(|| work.wait_or_abort(None)).map(|_| ())
     }
 
     /// Starts collectives, which run behind what was started before. `keep` is an object that owns
     /// their memory; it is held until they are done.
     #[pyo3(signature = (collectives, keep=None))]
-    fn start(&self, collectives: Vec<Numbers>, keep: Option<Py<PyAny>>) -> PyResult<Work> {
+    fn start(
+        &self,
+        py: Python<'_>,
+        collectives: Vec<Numbers>,
+        keep: Option<Py<PyAny>>,
+    ) -> PyResult<Work> {
         let inner = self.open()?;
         let launches = collectives
             .into_iter()
             .map(|it| launch(it, self.rank, self.ranks));
         let launches: Result<Vec<Launch>, Fault> = launches.collect();
-        Self::start_all(&inner, &launches.map_err(exception)?, keep)
+        Self::start_all(py, &inner, &launches.map_err(exception)?, keep)
     }
 
     /// Runs sends and receives together, behind everything that was started.
@@ -268,10 +311,11 @@ impl Comm {
             && !inner.comm.needs_worker(&transfers)
             && inner.are_seen(transfers.iter().map(Kind::of_transfer))
         {
-            let run = || inner.comm.run_group(transfers).map(|_| ());
-            return py.detach(|| inner.run_here(run));
+            let inner = &*inner;
+            let run = move || inner.comm.run_group(transfers.clone()).map(|_| ());
+            return py.detach(move || inner.run_here(run));
         }
-        let work = Self::start_read(&inner, transfers, (None, source), true)?;
+        let work = Self::start_read(py, &inner, &transfers, (None, source), true)?;
         py.detach(|| work.wait_or_abort(None)).map(|_| ())
     }
 
@@ -280,10 +324,11 @@ impl Comm {
     #[pyo3(signature = (transfers, keep=None))]
     fn start_group(
         &self,
+        py: Python<'_>,
         transfers: Vec<TransferNumbers>,
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
-        self.start_transfer_numbers(transfers, keep, true)
+        self.start_transfer_numbers(py, transfers, keep, true)
     }
 
     /// Sets the longest wait for another rank, in seconds, of the calls that follow; none: that of
@@ -300,17 +345,21 @@ impl Comm {
     #[pyo3(signature = (transfers, keep=None))]
     fn start_transfers(
         &self,
+        py: Python<'_>,
         transfers: Vec<TransferNumbers>,
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
-        self.start_transfer_numbers(transfers, keep, false)
+        self.start_transfer_numbers(py, transfers, keep, false)
     }
 
     /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for
     /// a color below 0. All ranks call it together.
     fn split(&self, py: Python<'_>, color: i32, order: i32) -> PyResult<Option<Self>> {
         let inner = self.open()?;
-        let part = py.detach(|| inner.comm.split(color, order));
+        let part = py.detach(|| {
+            let split = || inner.comm.split(color, order);
+            when_free(split, || inner.comm.wait_for_callers())
+        });
         Ok(part.map_err(exception)?.map(Self::of))
     }
 
@@ -328,7 +377,7 @@ impl Comm {
             return Ok(());
         };
         py.detach(|| {
-            let done = inner.comm.finish();
+            let done = when_free(|| inner.comm.finish(), || inner.comm.wait_for_callers());
             drop(inner);
             done.map_err(exception)
         })

@@ -2,6 +2,7 @@
 kinds of calls that few programs make: `calls.py [CASE...]`."""
 
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -219,6 +220,29 @@ def messages_match_no_collective():
         sending.wait()
         expect(made, every, call.__name__)
         expect(received, torch.full((1,), -1.0), f"message beside {call.__name__}")
+
+
+@case
+def threads_of_one_group():
+    """Threads wait for each other, and none may keep the interpreter meanwhile."""
+    threads, messages, errors = 4, 200, []
+
+    def exchange():
+        try:
+            for _ in range(messages):
+                if RANK == 0:
+                    dist.send(torch.ones(1), 1)
+                elif RANK == 1:
+                    dist.recv(torch.empty(1), 0)
+        except RuntimeError as error:
+            errors.append(error)
+
+    running = [threading.Thread(target=exchange) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not errors, errors[0]
 
 
 @case
