@@ -1,12 +1,12 @@
 //! Handles of communicators: numbers that are never given out twice, so that one that is no handle
 //! any more, or never was, is an error.
 
-use std::collections::HashMap;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use communicator::{Code, Comm, Fault, forks};
+use rustc_hash::FxHashMap;
 
 use crate::pointers::null;
 
@@ -17,7 +17,7 @@ struct Table {
     forks: u32,
     /// The first handle that it gives out; lower ones are those of its parents.
     first: usize,
-    live: RwLock<HashMap<usize, Arc<Comm>>>,
+    live: RwLock<FxHashMap<usize, Arc<Comm>>>,
 }
 
 /// The table of this process or, before it needs one, of its parent. Tables are never freed.

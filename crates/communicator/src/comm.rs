@@ -233,27 +233,30 @@ impl Comm {
     fn call(&self) -> Call {
         Call {
             longest: *lock(&self.longest_wait),
-            place: call_site::take(),
+            place: call_site::take(self.shared.debug),
         }
     }
 
     fn check_peer(&self, transfer: &Transfer) -> Result<(), Fault> {
         let ranks = self.shared.ranks;
-        let other = match transfer.end {
+        match transfer.end {
             End::To(peer) | End::From(peer) if peer >= ranks => {
                 return Err(Fault::invalid(format!(
                     "rank {peer} does not exist: the communicator has {ranks} ranks, numbered from 0"
                 )));
             }
-            End::To(peer) | End::From(peer) => format!("rank {peer}"),
             End::FromAny if ranks == 1 || transfer.bytes == 0 => {
                 return Err(Fault::invalid(
                     "a receive from any rank needs another rank, and at least one byte",
                 ));
             }
-            End::FromAny => "any rank".to_owned(),
-        };
+            End::To(_) | End::From(_) | End::FromAny => {}
+        }
         if transfer.memory.is_null() && transfer.bytes > 0 {
+            let other = match transfer.end {
+                End::To(peer) | End::From(peer) => format!("rank {peer}"),
+                End::FromAny => "any rank".to_owned(),
+            };
             return Err(Fault::invalid(format!(
                 "the buffer of a transfer with {other} is null, expected {} bytes",
                 transfer.bytes
