@@ -5,14 +5,15 @@
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
-//! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`differences`], [`groups`],
-//! [`doctor`]; [`report`] (answers as JSON).
+//! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`differences`], [`diff`],
+//! [`groups`], [`doctor`]; [`report`] (answers as JSON).
 
 pub mod assume;
 pub mod bound;
 pub mod built_in;
 pub mod cost;
 pub mod device;
+pub mod diff;
 pub mod differences;
 pub mod doctor;
 pub mod gpus;

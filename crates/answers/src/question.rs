@@ -16,8 +16,10 @@ use crate::path::{PathReport, path};
 use crate::report;
 use crate::request::PlannedJob;
 
-/// Sizes that are priced if none are named, bytes: 1 KiB to 4 GiB.
-const SIZES: (u64, u64) = (1 << 10, 4 << 30);
+/// Sizes that are priced and compared if none are named, bytes: 1 KiB to 8 GiB.
+pub fn sizes() -> Vec<u64> {
+    doubling(1 << 10, 8 << 30).collect()
+}
 
 /// A question about a planned job.
 #[derive(Debug, Clone, Deserialize)]
@@ -34,7 +36,7 @@ pub enum Question {
         /// The collectives; none: all that NCCL tunes.
         #[serde(default)]
         collectives: Vec<CollectiveName>,
-        /// Sizes of the whole message, bytes; none: 1 KiB to 4 GiB, doubled.
+        /// Sizes of the whole message, bytes; none: 1 KiB to 8 GiB, doubled.
         #[serde(default)]
         sizes: Vec<u64>,
         /// Also algorithms that NCCL does not have.
@@ -104,7 +106,7 @@ impl PlannedJob {
                         false => collectives.iter().map(|it| it.0).collect(),
                     },
                     sizes: match sizes.is_empty() {
-                        true => doubling(SIZES.0, SIZES.1).collect(),
+                        true => self::sizes(),
                         false => sizes.clone(),
                     },
                     alpha_beta: *alpha_beta,

@@ -82,6 +82,11 @@ impl File {
 }
 
 impl JobRequest {
+    /// Whether devices or links are taken away or slower.
+    pub const fn is_edited(&self) -> bool {
+        !(self.without.is_empty() && self.degrade.is_empty())
+    }
+
     /// NCCL's settings.
     ///
     /// # Errors

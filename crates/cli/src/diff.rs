@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use answers::{JobSpec, Machine};
+use answers::diff::{DiffError, DiffReport, diff};
+use answers::groups::{self, Content, Groups};
+use answers::{JobSpec, Machine, report};
 use anyhow::{Context, Result, anyhow, bail};
-use plan::{ChoiceDifference, NcclVersion, Plan, PlanDifference, compare};
+use plan::{NcclVersion, Plan};
 use planner::Planned;
-use schemars::JsonSchema;
-use serde::Serialize;
 use topology::differences::{Inventory, MachineDifference};
 use topology::edit::Edit;
 
@@ -22,9 +22,6 @@ use crate::pictures;
 use crate::render::{self, differences, settings};
 use crate::settings::read_settings;
 use crate::sizes;
-use answers::groups::json::{DifferenceRow, GroupRow};
-use answers::groups::{self, Content, Groups};
-use answers::report::{self, Report};
 
 /// One side: its file, settings and edits.
 struct Side<'a> {
@@ -43,36 +40,6 @@ impl Side<'_> {
         self.upgraded
             || !(self.set.is_empty() && self.without.is_empty() && self.degrade.is_empty())
     }
-}
-
-/// The differences of two plans.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct DiffReport {
-    /// Whether a job would notice no difference.
-    equal: bool,
-    /// The name of A.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first: Option<String>,
-    /// The name of B.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    second: Option<String>,
-    /// How the devices of the file of B differ from those of A; a job may not notice it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    devices: Option<Vec<DifferenceRow>>,
-    /// Values of the plans of A and B that differ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    facts: Option<Vec<PlanDifference>>,
-    /// Sizes for which A and B choose differently, or take another time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    choices: Option<Vec<ChoiceDifference>>,
-    /// Three or more files in groups of equal machines; the first group is the reference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    groups: Option<Vec<GroupRow>>,
-}
-
-impl Report for DiffReport {
-    const FORMAT: &'static str = "topo-diff";
-    const VERSION: u32 = 1;
 }
 
 /// Prints the differences; the exit status is 1 if there are any.
@@ -167,15 +134,7 @@ fn many(
         ),
         DiffFormat::Text if groups.all.len() < 2 => String::new(),
         DiffFormat::Text => render::groups::page(&groups, environment.look()),
-        DiffFormat::Json => report::json(&DiffReport {
-            equal: !groups.differ(),
-            first: None,
-            second: None,
-            devices: None,
-            facts: None,
-            choices: None,
-            groups: Some(groups.rows()),
-        })?,
+        DiffFormat::Json => report::json(&DiffReport::of_groups(&groups))?,
     };
     Ok(())
 }
@@ -246,7 +205,7 @@ fn two(
         .hosts
         .or_else(|| sources.iter().find_map(equal_hosts));
     let hosts = hosts.unwrap_or(1);
-    let mut devices = devices(&sources, [&first, &second]);
+    let devices = devices(&sources, [&first, &second]);
     if let Some(names) = both_of_amd(&sources, [&first, &second]) {
         return files_alone(names, &devices, arguments, environment, output);
     }
@@ -254,25 +213,13 @@ fn two(
     let (name, plan, planned) = read(source, hosts, arguments, &first, environment, output)?;
     let (other_name, other, other_planned) =
         read(other, hosts, arguments, &second, environment, output)?;
-    if let Some((without, with)) = match (&plan.costs, &other.costs) {
-        (None, Some(_)) => Some((&name, &other_name)),
-        (Some(_), None) => Some((&other_name, &name)),
-        _ => None,
-    } {
-        bail!(
-            "{without} is a plan without a cost table, but {with} has one; expected both with (topo plan -o writes it)"
-        );
-    }
-    let comparison = compare::compare(&plan, &other, &sizes)?;
-    if comparison.is_empty() {
-        // The order of a file is the only difference without devices; it is no fault by itself.
-        devices.retain(|difference| !difference.devices.is_empty());
-    }
-    output.differs = !comparison.is_empty();
-    let page = |look| {
-        let sides = [(name.as_str(), &plan), (other_name.as_str(), &other)];
-        differences::page(sides, &devices, &comparison, look)
-    };
+    let sides = [(name.as_str(), &plan), (other_name.as_str(), &other)];
+    let answer = diff(sides, devices, &sizes).map_err(|error| match error {
+        DiffError::Costs { .. } => anyhow!("{error} (topo plan -o writes them)"),
+        error => error.into(),
+    })?;
+    output.differs = !answer.comparison.is_empty();
+    let page = |look| differences::page(sides, &answer.devices, &answer.comparison, look);
     output.text = match arguments.format() {
         DiffFormat::Text => page(environment.look()),
         DiffFormat::Html => {
@@ -281,15 +228,7 @@ fn two(
             };
             pictures::differences([one, other], &page(pictures::LOOK))?
         }
-        DiffFormat::Json => report::json(&DiffReport {
-            equal: comparison.is_empty(),
-            first: Some(name),
-            second: Some(other_name),
-            devices: Some(devices.iter().map(DifferenceRow::of).collect()),
-            facts: Some(comparison.facts),
-            choices: Some(comparison.choices),
-            groups: None,
-        })?,
+        DiffFormat::Json => report::json(&DiffReport::of(answer))?,
     };
     Ok(())
 }
@@ -324,15 +263,10 @@ fn files_alone(
             names[1]
         ),
         DiffFormat::Text => differences::of_files(names, devices, environment.look()),
-        DiffFormat::Json => report::json(&DiffReport {
-            equal: devices.is_empty(),
-            first: Some(names[0].to_owned()),
-            second: Some(names[1].to_owned()),
-            devices: Some(devices.iter().map(DifferenceRow::of).collect()),
-            facts: None,
-            choices: None,
-            groups: None,
-        })?,
+        DiffFormat::Json => {
+            let names = names.map(str::to_owned);
+            report::json(&DiffReport::of_files(names, devices))?
+        }
     };
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use anyhow::{Result, bail};
 
-use crate::diff::DiffReport;
 use crate::export::json::ExportReport;
 use crate::fabric::json::FabricReport;
 use crate::log::json::LogReport;
@@ -18,6 +17,7 @@ use crate::what_if::json::WhatIfJson;
 use answers::bound::BoundReport;
 use answers::built_in::MachinesReport;
 use answers::cost::CostReport;
+use answers::diff::DiffReport;
 use answers::doctor::DoctorReport;
 use answers::path::PathReport;
 use answers::{report, suggest};

@@ -220,10 +220,11 @@ async function compareView(view) {
     $("without").value ? element("button", { type: "button", onclick: () => { state.other = state.file; update(); } }, "or with all devices") : null));
   if (!state.other) return;
   if (!state.other.text) choose.value = state.other.name;
-  const found = await ask({ do: "difference", job: job(), other: { ...job(state.other), without: [] } });
+  const { report: found, pictures } = await ask({ do: "difference", job: job(), other: { ...job(state.other), without: [] } });
   const show = (it) => (it === null || it === undefined ? "–" : typeof it === "string" ? it : JSON.stringify(it));
   view.append(element("p", {}, found.equal ? "A job would notice no difference." : `${found.facts.length} values differ, and the choice or time of ${found.choices.length} sizes.`),
-    ...found.pictures.map((it) => picture(it)), table(["value", "A", "B"], found.facts.map((it) => [it.at.join(" "), show(it.first), show(it.second)])));
+    ...pictures.map((it) => picture(it)), ...found.devices.map((it) => element("p", {}, it.text)),
+    table(["value", "A", "B"], found.facts.slice(0, 400).map((it) => [it.at.join(" "), show(it.first), show(it.second)])));
 }
 async function logView(view) {
   if (!state.log) return view.append(element("p", {}, "Drop a log of NCCL (NCCL_DEBUG=INFO)."));

@@ -3,22 +3,17 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use answers::built_in;
+use answers::diff::{DiffReport, diff};
 use answers::overview::picture;
-use answers::request::{JobRequest, PlannedJob};
-use plan::compare;
-use plan::cost::doubling;
+use answers::question::sizes;
+use answers::request::{File, JobRequest, PlannedJob};
+use answers::{built_in, report};
 use planner::explain::NodeNames;
 use serde_json::{Value, json};
+use topology::differences::Inventory;
 
 use crate::request::Request;
 use crate::{doctor, log, results};
-
-/// Sizes whose choices are compared: 1 KiB to 4 GiB.
-const SIZES: (u64, u64) = (1 << 10, 4 << 30);
-
-/// Most values of plans that are listed as different.
-const MOST_FACTS: usize = 400;
 
 /// Answers a request.
 ///
@@ -28,7 +23,7 @@ pub fn answer(request: &Request) -> Result<String, String> {
     match request {
         Request::Machines => Ok(machines().to_string()),
         Request::Ask { job, question } => planned(job)?.ask(question),
-        Request::Difference { job, other } => difference(job, other).map(|it| it.to_string()),
+        Request::Difference { job, other } => difference(job, other),
         Request::Doctor { job } => doctor::answer(job),
         Request::Results { file, job } => results::answer(file, job).map(|it| it.to_string()),
         Request::Log { name, text } => log::answer(name, text).map(|it| it.to_string()),
@@ -64,12 +59,22 @@ fn machines() -> Value {
     })
 }
 
-fn difference(request: &JobRequest, other: &JobRequest) -> Result<Value, String> {
-    let made = [request.plan()?, other.plan()?];
-    let plans = [made[0].planned.plan(), made[1].planned.plan()];
-    let sizes: Vec<u64> = doubling(SIZES.0, SIZES.1).collect();
-    let found = compare::compare(&plans[0], &plans[1], &sizes).map_err(|why| why.to_string())?;
-    let hosts = [made[0].host()?, made[1].host()?];
+/// What differs, as the program says it, beside pictures of both with marks.
+fn difference(request: &JobRequest, other: &JobRequest) -> Result<String, String> {
+    let jobs = [planned(request)?, Rc::new(other.plan()?)];
+    let sides = jobs
+        .each_ref()
+        .map(|it| (it.planned.name(), it.planned.plan()));
+    let [one, two] = sides.each_ref().map(|(name, plan)| (name.as_str(), plan));
+    let mut devices = Vec::new();
+    // Edits are known anyway.
+    if !request.is_edited() && !other.is_edited() {
+        let [one, two] = [&request.file, &other.file].map(File::document);
+        devices = Inventory::of(&one?).differences(&Inventory::of(&two?));
+    }
+    let answer = diff([one, two], devices, &sizes()).map_err(|why| why.to_string())?;
+    let report = report::line(&DiffReport::of(answer)).map_err(|why| why.to_string())?;
+    let hosts = [jobs[0].host()?, jobs[1].host()?];
     let names = hosts.map(|host| NodeNames::new(host.view.system()));
     let marks = [
         draw::differences::marks(&names[0], &names[1], "gone"),
@@ -77,13 +82,8 @@ fn difference(request: &JobRequest, other: &JobRequest) -> Result<Value, String>
     ];
     let mut pictures = Vec::new();
     for number in [0, 1] {
-        pictures.push(picture(&made[number], hosts[number], None, &marks[number])?);
+        pictures.push(picture(&jobs[number], hosts[number], None, &marks[number])?);
     }
-    Ok(json!({
-        "equal": found.is_empty(),
-        "names": [made[0].planned.name(), made[1].planned.name()],
-        "pictures": pictures,
-        "facts": found.facts.iter().take(MOST_FACTS).collect::<Vec<_>>(),
-        "choices": found.choices.iter().take(MOST_FACTS).collect::<Vec<_>>(),
-    }))
+    let pictures = json!(pictures);
+    Ok(format!("{{\"report\":{report},\"pictures\":{pictures}}}"))
 }

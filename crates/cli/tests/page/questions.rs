@@ -87,6 +87,8 @@ fn program(arguments: &[String]) -> Option<Value> {
 fn page(request: &Value) -> Option<Value> {
     let answer = web::answer(request.to_string().as_bytes());
     let answer: Value = serde_json::from_str(&answer).expect("answers are JSON");
+    // Differences have pictures beside what the program says.
+    let answer = answer.get("report").unwrap_or(&answer).clone();
     answer.get("error").is_none().then_some(answer)
 }
 
@@ -110,7 +112,7 @@ impl Drawn {
         for (variable, value) in &self.set {
             add("--set", format!("{variable}={value}"));
         }
-        if ["show", "doctor"].contains(&command) {
+        if ["show", "doctor", "diff"].contains(&command) {
             return arguments;
         }
         add("--hosts", self.hosts.to_string());
@@ -139,7 +141,7 @@ fn questions(
         arguments.push("--json".to_owned());
         arguments
     };
-    let mut cost = vec!["--sizes", "1K..4G"];
+    let mut cost = Vec::new();
     for collective in &drawn.collectives {
         cost.extend(["--collective", collective]);
     }
@@ -153,6 +155,12 @@ fn questions(
     // Paths and findings are those of the machine as it is.
     if drawn.hosts == 1 && drawn.gpus.is_empty() && drawn.without.is_empty() {
         all.push((json!({ "do": "doctor", "job": job }), ask("doctor", &[])));
+        let mut other = job.clone();
+        other["without"] = json!(["GPU1"]);
+        all.push((
+            json!({ "do": "difference", "job": job, "other": other }),
+            ask("diff", &["--without-b", "GPU1"]),
+        ));
         let devices = page(&about(json!({ "ask": "overview" }))).map(|it| it["devices"].clone());
         let devices = devices.as_ref().and_then(Value::as_array);
         let ends = devices.and_then(|it| Some([it.first()?.as_str()?, it.get(1)?.as_str()?]));

@@ -1,0 +1,143 @@
+//! How two jobs differ in what a job would notice.
+
+use plan::{ChoiceDifference, Comparison, Plan, PlanDifference, compare};
+use schemars::JsonSchema;
+use serde::Serialize;
+use topology::differences::MachineDifference;
+
+use crate::groups::Groups;
+use crate::groups::json::{DifferenceRow, GroupRow};
+use crate::report::Report;
+
+/// A plan with its name.
+pub type NamedPlan<'a> = (&'a str, &'a Plan);
+
+/// How two plans differ.
+#[derive(Debug)]
+pub struct DiffAnswer {
+    /// The names of A and B.
+    pub names: [String; 2],
+    /// How the devices of the file of B differ from those of A.
+    pub devices: Vec<MachineDifference>,
+    /// How the plans differ.
+    pub comparison: Comparison,
+}
+
+/// Why plans cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    /// One plan has costs, and the other none.
+    #[error(
+        "{without} is a plan without a cost table, but {with} has one; expected both with their costs"
+    )]
+    Costs {
+        /// The name of that without.
+        without: String,
+        /// The name of the other.
+        with: String,
+    },
+    /// A plan contradicts itself.
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+}
+
+/// Compares two plans, and their choices for messages of these sizes, bytes. `devices` are the
+/// differences of the files.
+///
+/// # Errors
+/// One plan only has costs, or a plan contradicts itself.
+pub fn diff(
+    [one, other]: [NamedPlan<'_>; 2],
+    mut devices: Vec<MachineDifference>,
+    sizes: &[u64],
+) -> Result<DiffAnswer, DiffError> {
+    let missing = match (&one.1.costs, &other.1.costs) {
+        (None, Some(_)) => Some((one.0, other.0)),
+        (Some(_), None) => Some((other.0, one.0)),
+        _ => None,
+    };
+    if let Some((without, with)) = missing {
+        return Err(DiffError::Costs {
+            without: without.to_owned(),
+            with: with.to_owned(),
+        });
+    }
+    let comparison = compare::compare(one.1, other.1, sizes)?;
+    if comparison.is_empty() {
+        // The order of a file is the only difference without devices; it is no fault by itself.
+        devices.retain(|difference| !difference.devices.is_empty());
+    }
+    Ok(DiffAnswer {
+        names: [one.0.to_owned(), other.0.to_owned()],
+        devices,
+        comparison,
+    })
+}
+
+/// The differences of two plans.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffReport {
+    /// Whether a job would notice no difference.
+    equal: bool,
+    /// The name of A.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<String>,
+    /// The name of B.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    second: Option<String>,
+    /// How the devices of the file of B differ from those of A; a job may not notice it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Vec<DifferenceRow>>,
+    /// Values of the plans of A and B that differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facts: Option<Vec<PlanDifference>>,
+    /// Sizes for which A and B choose differently, or take another time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choices: Option<Vec<ChoiceDifference>>,
+    /// Three or more files in groups of equal machines; the first group is the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<GroupRow>>,
+}
+
+impl Report for DiffReport {
+    const FORMAT: &'static str = "topo-diff";
+    const VERSION: u32 = 1;
+}
+
+impl DiffReport {
+    /// The answer.
+    pub fn of(answer: DiffAnswer) -> Self {
+        Self {
+            equal: answer.comparison.is_empty(),
+            facts: Some(answer.comparison.facts),
+            choices: Some(answer.comparison.choices),
+            ..Self::of_files(answer.names, &answer.devices)
+        }
+    }
+
+    /// Files that NCCL does not plan.
+    pub fn of_files([first, second]: [String; 2], devices: &[MachineDifference]) -> Self {
+        Self {
+            equal: devices.is_empty(),
+            first: Some(first),
+            second: Some(second),
+            devices: Some(devices.iter().map(DifferenceRow::of).collect()),
+            facts: None,
+            choices: None,
+            groups: None,
+        }
+    }
+
+    /// Three or more files.
+    pub fn of_groups(groups: &Groups) -> Self {
+        Self {
+            equal: !groups.differ(),
+            first: None,
+            second: None,
+            devices: None,
+            facts: None,
+            choices: None,
+            groups: Some(groups.rows()),
+        }
+    }
+}
