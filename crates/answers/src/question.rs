@@ -88,7 +88,7 @@ impl PlannedJob {
     /// Answers a question, in JSON.
     ///
     /// # Errors
-    /// A sentence for whoever asked.
+    /// The question does not fit the job; a sentence.
     pub fn ask(&self, question: &Question) -> Result<String, String> {
         match question {
             Question::Overview { highlight } => {

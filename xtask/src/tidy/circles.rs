@@ -19,7 +19,7 @@ pub(super) fn find(files: &[(PathBuf, String)]) -> Vec<String> {
         .collect();
     for (path, text) in files {
         let from = module_of(path);
-        for mut to in imports(&from, text) {
+        for mut to in imports(&from, text, |it| nodes.contains_key(it)) {
             while !nodes.contains_key(&to) && to.pop().is_some() {}
             if let Some(node) = nodes.get(&to).filter(|_| to != from) {
                 graph.update_edge(nodes[&from], *node, ());
@@ -61,8 +61,9 @@ fn module_of(file: &Path) -> Module {
     parts
 }
 
-/// What a file names by `crate::`, `super::` or `self::`, but not in its tests.
-fn imports(of: &Module, text: &str) -> Vec<Module> {
+/// What a file names by `crate::`, `super::` or `self::`, or by the name of a module that it
+/// imports, but not in its tests.
+fn imports(of: &Module, text: &str, is_module: impl Fn(&Module) -> bool) -> Vec<Module> {
     let text = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
     let code: Vec<&str> = text
         .lines()
@@ -71,15 +72,27 @@ fn imports(of: &Module, text: &str) -> Vec<Module> {
     let code = code.join("\n");
     let tokens = Regex::new(r"::|\w+|[{},]|\S").expect("a valid expression");
     let tokens: Vec<&str> = tokens.find_iter(&code).map(|it| it.as_str()).collect();
+    let begins = |at: usize| {
+        let starts = at == 0 || tokens[at - 1] != "::";
+        starts && tokens.get(at + 1) == Some(&"::")
+    };
     let mut found = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
-        let starts = at == 0 || tokens[at - 1] != "::";
-        if starts && ["crate", "super", "self"].contains(token) && tokens.get(at + 1) == Some(&"::")
-        {
+        if ["crate", "super", "self"].contains(token) && begins(at) {
             tree(&tokens[at..], &[], &mut found);
         }
     }
-    found.into_iter().map(|path| absolute(of, &path)).collect()
+    let mut found: Vec<Module> = found.iter().map(|path| absolute(of, path)).collect();
+    let named = found.iter().filter(|it| is_module(it));
+    let named: BTreeMap<String, Module> = named
+        .filter_map(|it| Some((it.last()?.clone(), it.clone())))
+        .collect();
+    for (at, token) in tokens.iter().enumerate() {
+        if let Some(module) = named.get(*token).filter(|_| begins(at)) {
+            tree(&tokens[at + 2..], module, &mut found);
+        }
+    }
+    found
 }
 
 /// Reads one path, or a tree of paths in braces, into `found`; returns how many tokens it has.
@@ -139,6 +152,17 @@ mod tests {
         let one = ("a/one.rs", "use crate::{b, a::{mod_of, two::{Deep, It}}};");
         let two = ("a/two.rs", "use super::one::Other; // use crate::b");
         assert_eq!(found(&[one, two, ("b.rs", "")]), ["a::one, a::two"]);
+    }
+
+    #[test]
+    fn paths_of_imported_modules_are_followed() {
+        let command = (
+            "report.rs",
+            "use crate::pages;\nfn f() { pages::report::page() }",
+        );
+        let page = ("pages/report.rs", "use crate::report::View;");
+        let pages = ("pages/mod.rs", "pub mod report;");
+        assert_eq!(found(&[command, page, pages]), ["pages::report, report"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `topo fabric`: switches and cables between hosts, and the rank order that suits them.
 
 pub mod json;
+mod page;
 
 use answers::JobSpec;
 use anyhow::{Context, Result, bail};
@@ -15,7 +16,6 @@ use crate::arguments::fabric::FabricArguments;
 use crate::arguments::simulate::SimulatedRun;
 use crate::environment::Environment;
 use crate::output::{self, Output};
-use crate::render;
 use crate::settings::read_settings;
 use crate::{input, job, simulate};
 use answers::report;
@@ -94,7 +94,7 @@ pub fn run(
     }
     output.differs = view.differs();
     output.text = match arguments.form.format() {
-        TextOrJson::Text => render::fabric::page(&view, environment.look()),
+        TextOrJson::Text => page::page(&view, environment.look()),
         TextOrJson::Json => report::json(&FabricReport::of(&view))?,
     };
     Ok(())

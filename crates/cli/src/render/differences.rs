@@ -1,14 +1,27 @@
 //! How two plans differ, as tables.
 
+use answers::differences::words;
 use plan::{ChoiceDifference, Chosen, Comparison, Plan, PlanDifference};
 use serde_json::Value;
 
 use topology::differences::MachineDifference;
 
-use super::groups::few;
 use super::table::Columns;
 use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines, version, wrap};
 use crate::sizes::short;
+
+/// Most differences that are shown for a group.
+const SHOWN: usize = 4;
+
+/// The first differences in words.
+pub fn few(differences: &[MachineDifference]) -> Vec<String> {
+    let mut parts: Vec<String> = differences.iter().take(SHOWN).map(words).collect();
+    let more = differences.len().saturating_sub(SHOWN);
+    if more > 0 {
+        parts.push(format!("{more} more (--format json)"));
+    }
+    parts
+}
 
 /// What differs; nothing when nothing does. `devices` are differences of the files.
 pub fn page(

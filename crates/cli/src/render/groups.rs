@@ -1,14 +1,9 @@
 //! Groups of equal machines, as a table.
 
-use answers::differences::words;
-use answers::groups::{Group, Groups};
-use topology::differences::MachineDifference;
-
+use super::differences::few;
 use super::table::Columns;
 use super::{Look, count, differences, trim_lines};
-
-/// Most differences that are shown for a group.
-const SHOWN: usize = 4;
+use answers::groups::{Group, Groups};
 
 /// Most files of a group that are all named.
 const NAMED_FILES: usize = 3;
@@ -18,16 +13,6 @@ const REFERENCE: &str = "the reference";
 
 /// The same where other groups are as large.
 const NO_MAJORITY: &str = "the reference: no majority, the fastest of the largest groups";
-
-/// The first differences in words.
-pub fn few(differences: &[MachineDifference]) -> Vec<String> {
-    let mut parts: Vec<String> = differences.iter().take(SHOWN).map(words).collect();
-    let more = differences.len().saturating_sub(SHOWN);
-    if more > 0 {
-        parts.push(format!("{more} more (--format json)"));
-    }
-    parts
-}
 
 /// The groups with what tells each from the first.
 pub fn page(groups: &Groups, look: Look) -> String {

@@ -4,6 +4,7 @@ mod fitting;
 mod input;
 mod jobs;
 pub mod json;
+mod page;
 
 use anyhow::{Result, bail};
 use nccl_results::compare::{ComparedTable, compare};
@@ -14,7 +15,6 @@ use crate::arguments::results::ResultsArguments;
 use crate::cost;
 use crate::environment::Environment;
 use crate::output::{self, Output};
-use crate::render;
 use answers::report;
 use jobs::Jobs;
 use json::ResultsReport;
@@ -91,7 +91,7 @@ pub fn run(
     };
     output.differs = compared.tables.iter().any(|it| !it.shortfalls.is_empty());
     output.text = match arguments.form.format() {
-        TextOrJson::Text => render::results::page(&compared, environment.look()),
+        TextOrJson::Text => page::page(&compared, environment.look()),
         TextOrJson::Json => report::json(&ResultsReport::of(&compared))?,
     };
     Ok(())

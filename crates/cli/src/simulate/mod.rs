@@ -2,6 +2,7 @@
 
 mod choice;
 pub mod json;
+mod page;
 mod trace;
 
 use std::path::Path;
@@ -127,9 +128,7 @@ pub fn run(
         }
     }
     output.text = match arguments.form.format() {
-        TextOrJson::Text => {
-            render::simulate::page(&done, arguments.links.max(1), environment.look())
-        }
+        TextOrJson::Text => page::page(&done, arguments.links.max(1), environment.look()),
         TextOrJson::Json => report::json(&SimulateReport::of(&done))?,
     };
     Ok(())

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Jobs that are drawn.
 const JOBS: usize = 200;
 
-/// Bounds take long, so one of so many jobs is asked for them.
+/// Bounds take long: every sixteenth job is asked for them.
 const BOUNDS: usize = 16;
 
 /// Settings that change decisions.

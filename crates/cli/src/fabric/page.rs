@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use simulator::fabric::host_list::short;
 
-use super::table::Columns;
-use super::{Look, count, microseconds, or_dash, trim_lines, wrap};
-use crate::fabric::{FabricView, Network, Order};
+use super::{FabricView, Network, Order};
+use crate::render::table::Columns;
+use crate::render::{Look, count, microseconds, or_dash, trim_lines, wrap};
 
 /// Most switches and missing links that are shown.
 const SHOWN: usize = 32;

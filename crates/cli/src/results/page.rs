@@ -7,9 +7,9 @@ use nccl_results::ladder::ComparedRow;
 use nccl_results::shortfall::{range, words};
 use planner::NcclVersion;
 
-use super::table::Columns;
-use super::{Look, count, microseconds, or_dash, trim_lines, version, wrap};
-use crate::results::Compared;
+use super::Compared;
+use crate::render::table::Columns;
+use crate::render::{Look, count, microseconds, or_dash, trim_lines, version, wrap};
 use crate::sizes::short;
 
 /// Most constants that are not determined and that are shown one by one.
@@ -262,8 +262,8 @@ fn fit_section(fit: &Fit, file: &str, look: Look) -> String {
         table.row(vec![
             format!("{} {} {}", it.collective, it.algorithm, it.protocol),
             it.count.to_string(),
-            super::percent(it.bias[0]),
-            super::percent(it.bias[1]),
+            crate::render::percent(it.bias[0]),
+            crate::render::percent(it.bias[1]),
             share(it.after.median),
         ]);
     }

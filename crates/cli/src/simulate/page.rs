@@ -3,10 +3,10 @@
 use program::Transfer;
 use simulator::Cause;
 
-use super::table::Columns;
-use super::{Look, count, microseconds, version};
-use crate::simulate::SimulatedJob;
-use crate::simulate::json::LaneShares;
+use super::SimulatedJob;
+use super::json::LaneShares;
+use crate::render::table::Columns;
+use crate::render::{Look, count, microseconds, version};
 use crate::sizes;
 
 /// The page, with so many of the busiest links.
