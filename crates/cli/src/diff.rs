@@ -89,7 +89,7 @@ fn many(
     let mut members = Vec::new();
     for file in files {
         let content = match Source::read(file, output) {
-            Ok(Source::Plan(_, plan)) => Content::Plan(plan),
+            Ok(Source::Plan(_, plan)) => Content::Plan(Box::new(plan.into_plan())),
             Ok(Source::Topology(machine)) => Content::Machine(machine.document),
             Err(problem) => Content::Unreadable(why(file, &problem)),
         };
@@ -309,7 +309,7 @@ fn read(
                 ("--nccl", side.nccl.is_some()),
             ];
             refuse_beside_plan(&name, &given)?;
-            Ok((name, *plan, None))
+            Ok((name, plan.into_plan(), None))
         }
         Source::Topology(machine) => {
             let set = [&arguments.set[..], side.set].concat();

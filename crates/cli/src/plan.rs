@@ -1,7 +1,7 @@
 //! `topo plan`: what NCCL would do on a machine, or on many.
 
 use anyhow::{Result, bail};
-use plan::{Plan, PlannedForest};
+use plan::{CheckedPlan, Plan, PlannedForest};
 use planner::Planned;
 
 use crate::arguments::{PlanArguments, Strategy};
@@ -47,7 +47,7 @@ pub fn run(
                 plan.forests = Some(forests(&planned, &plan, arguments.trees)?);
             }
             made.planned = Some(planned);
-            plan
+            CheckedPlan::new(plan)?
         }
     };
     show(&plan, &made, arguments, environment, output)
@@ -85,7 +85,7 @@ pub fn forests(planned: &Planned, plan: &Plan, units: Option<u64>) -> Result<Vec
 }
 
 fn show(
-    plan: &Plan,
+    plan: &CheckedPlan,
     made: &Made,
     arguments: &PlanArguments,
     environment: &Environment,
@@ -117,7 +117,7 @@ fn show(
         PlanFormat::Text | PlanFormat::Svg | PlanFormat::Html | PlanFormat::Dot => {
             let page = PlanPage {
                 plan,
-                expansion: &plan.expand()?,
+                expansion: plan.expansion()?,
                 live,
                 rings: made.rings.as_deref(),
                 explain: arguments.explain,

@@ -19,15 +19,14 @@ pub fn run(
     output: &mut Output,
 ) -> Result<()> {
     let plan = input::plan(&arguments.plan)?;
-    // `expand` would check again what reading has just checked.
-    let expansion = plan::Expansion::of(&plan)?;
+    let expansion = plan.expansion()?;
     let view = expansion.rank_view(arguments.rank)?;
     output.text = match arguments.form.format() {
         TextOrJson::Json => report::json(&RankReport {
             view,
             slow_hosts: plan.slow_hosts(),
         })?,
-        TextOrJson::Text => rank::page(&plan, &expansion, &view, environment.look()),
+        TextOrJson::Text => rank::page(&plan, expansion, &view, environment.look()),
     };
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use answers::Machine;
 use anyhow::{Result, bail};
-use plan::Plan;
+use plan::CheckedPlan;
+use planner::Planned;
 
 use crate::arguments::JobArguments;
 use crate::input::{self, Source};
@@ -30,7 +31,7 @@ pub fn machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Mac
 #[derive(Debug)]
 pub enum Sources {
     /// One plan, with what it is called.
-    Plan(String, Box<Plan>),
+    Plan(String, Box<CheckedPlan>),
     /// Topology files.
     Machines(Vec<Machine>),
 }
@@ -49,4 +50,17 @@ pub fn read(arguments: &JobArguments, output: &mut Output) -> Result<Sources> {
         }
     }
     Ok(Sources::Machines(machines))
+}
+
+impl Sources {
+    /// The plan of the job: that of the file, or one that `plan` makes of the machines.
+    pub fn planned(
+        self,
+        plan: impl FnOnce(Vec<Machine>) -> Result<Planned>,
+    ) -> Result<CheckedPlan> {
+        Ok(match self {
+            Self::Plan(_, plan) => *plan,
+            Self::Machines(machines) => CheckedPlan::new(plan(machines)?.plan())?,
+        })
+    }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::error::Category;
 
+use crate::checked::CheckedPlan;
 use crate::digest::Digest;
 use crate::error::{Error, excerpt};
 use crate::plan::Plan;
@@ -53,17 +54,16 @@ pub(crate) fn content(plan: &Plan) -> Result<String, Error> {
     })
 }
 
-impl Plan {
+impl CheckedPlan {
     /// Writes the plan as JSON. Equal plans give equal bytes.
     ///
     /// # Errors
-    /// The plan contradicts itself ([`Plan::validate`]).
+    /// A text of the plan has a control character.
     pub fn to_json(&self) -> Result<String, Error> {
-        self.validate()?;
         let content = content(self)?;
         check_texts(&content)?;
         let checksum = Digest::of(content.as_bytes());
-        let (format, version) = (Self::FORMAT, Self::VERSION);
+        let (format, version) = (Plan::FORMAT, Plan::VERSION);
         let file = format!(
             r#"{{"format":"{format}","version":{version},"checksum":"{checksum}","plan":{content}}}"#
         );
@@ -87,8 +87,25 @@ impl Plan {
             });
         }
         check_texts(&content)?;
-        file.plan.validate()?;
-        Ok(file.plan)
+        Self::new(file.plan)
+    }
+}
+
+impl Plan {
+    /// Checks the plan and writes it: see [`CheckedPlan::to_json`].
+    ///
+    /// # Errors
+    /// As there; or the plan contradicts itself.
+    pub fn to_json(&self) -> Result<String, Error> {
+        CheckedPlan::new(self.clone())?.to_json()
+    }
+
+    /// Reads a plan: see [`CheckedPlan::from_json`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        CheckedPlan::from_json(text).map(CheckedPlan::into_plan)
     }
 
     /// SHA-256 of the plan's content. Equal plans have equal digests, so ranks can compare them.

@@ -7,16 +7,16 @@
 //! - what all ranks have in common ([`Common`]);
 //! - what collectives cost ([`CostTable`]).
 //!
-//! [`Plan::expand`] returns what any rank does ([`RankView`]). [`Plan::to_json`] writes equal plans
-//! as equal bytes, and [`Plan::from_json`] refuses plans that are truncated, changed or of an
-//! unknown version. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
+//! A [`CheckedPlan`] fits together, and holds what any rank does ([`RankView`]).
+//! [`CheckedPlan::to_json`] writes equal plans as equal bytes, and [`CheckedPlan::from_json`]
+//! refuses plans that are truncated, changed or of an unknown version. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
 //!
 //! The crate decides nothing, and reads neither files nor machines. [`Expansion::program_channels`]
 //! gives the crate `program` the plan's rings and trees, over which it writes each rank's steps.
 //!
 //! ```no_run
 //! let text = std::fs::read_to_string("plan.json")?;
-//! let plan = plan::Plan::from_json(&text)?;
+//! let plan = plan::CheckedPlan::from_json(&text)?;
 //! for group in plan.machines.iter().flat_map(|machine| &machine.groups) {
 //!     for graph in &group.graphs {
 //!         for channel in &graph.channels {
@@ -69,6 +69,7 @@ pub mod transport;
 pub mod version;
 
 mod certified_forest;
+mod checked;
 mod json;
 mod programs;
 mod schema;
@@ -78,6 +79,7 @@ mod validate;
 
 pub use algorithm::Algorithm;
 pub use channel::{GraphPaths, neighbors};
+pub use checked::CheckedPlan;
 pub use common::{
     BaseChannel, Buffers, Common, GraphSummary, JobChannels, MAX_CHANNELS, Nvls, P2pChannels,
 };

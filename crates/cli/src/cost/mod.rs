@@ -83,7 +83,9 @@ fn read(
                 "{name} is a plan, whose costs were computed when it was made; expected topology files with --profile"
             );
         }
-        Sources::Plan(name, plan) => return Ok((PricedJob::of_plan(name, *plan)?, Vec::new())),
+        Sources::Plan(name, plan) => {
+            return Ok((PricedJob::of_plan(name, plan.into_plan())?, Vec::new()));
+        }
         Sources::Machines(machines) => machines,
     };
     let settings = read_settings(&arguments.job.variables, environment, output)?;

@@ -2,7 +2,7 @@
 
 use answers::{Gpus, JobSpec};
 use anyhow::{Result, bail};
-use plan::Plan;
+use plan::CheckedPlan;
 
 use crate::arguments::export::ExportArguments;
 use crate::environment::Environment;
@@ -23,11 +23,11 @@ pub struct PlannedSet {
     pub name: String,
     /// The GPUs of each host in rank order, such as `0-3,6`.
     pub gpus: String,
-    pub plan: Plan,
+    pub plan: CheckedPlan,
 }
 
 impl PlannedSet {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: CheckedPlan) -> Self {
         let first = plan.machines.first();
         let devices: Vec<i32> = first
             .iter()
@@ -82,7 +82,7 @@ pub fn planned(
         let mut said = Output::default();
         let job = job::checked(spec, &job::Options::of(list), &mut said)?;
         let planned = job::plan_job(&job, &settings, &mut said)?;
-        let set = PlannedSet::new(planned.plan());
+        let set = PlannedSet::new(CheckedPlan::new(planned.plan())?);
         // What is said about each of many sets is said once.
         for warning in said.warnings {
             if !output.warnings.contains(&warning) {

@@ -5,7 +5,7 @@ mod page;
 
 use answers::JobSpec;
 use anyhow::{Context, Result, bail};
-use plan::Plan;
+use plan::CheckedPlan;
 use simulator::fabric::cables::tree_links;
 use simulator::fabric::{Cables, Leaf, SwitchTree, host_list};
 use simulator::{Fabric, FabricError};
@@ -264,7 +264,7 @@ fn price(
         ..JobSpec::of(input::machine(topology, output)?)
     };
     let job = job::checked(spec, &job::Options::default(), output)?;
-    let plan = job::plan_job(&job, &settings, output)?.plan();
+    let plan = CheckedPlan::new(job::plan_job(&job, &settings, output)?.plan())?;
     let numbers: Vec<u32> = match &view.network {
         Network::Tree(_, leaves) => SwitchTree::leaf_numbers(leaves),
         _ => (0..view.names.len() as u32)
@@ -283,7 +283,7 @@ fn price(
         every_rank: false,
         trace: None,
     };
-    let mut timed = |order: &mut Order, plan: &Plan| -> Result<()> {
+    let mut timed = |order: &mut Order, plan: &CheckedPlan| -> Result<()> {
         let fabric = Fabric {
             leaf: Some(Leaf {
                 of: order.hosts.iter().map(|host| numbers[*host]).collect(),

@@ -18,7 +18,7 @@ use crate::job;
 use crate::output::Output;
 use crate::render;
 use crate::sizes::algorithms;
-use crate::sources::{self, Sources};
+use crate::sources;
 use answers::report;
 
 /// Least slots of a FIFO in any protocol. A ring needs two: it receives and sends in one step.
@@ -113,17 +113,13 @@ fn channels(
     if let Some(ranks) = arguments.ranks {
         return Ok((Channels::plain(ranks, limit.unwrap_or(1))?, None));
     }
-    let plan = match sources::read(&arguments.job, output)? {
-        Sources::Plan(_, plan) => *plan,
-        Sources::Machines(machines) => {
-            job::plan_machines(machines, &arguments.job, environment, output)?.plan()
-        }
-    };
-    let expansion = plan.expand()?;
+    let plan = sources::read(&arguments.job, output)?
+        .planned(|machines| job::plan_machines(machines, &arguments.job, environment, output))?;
+    let expansion = plan.expansion()?;
     let channels = expansion.program_channels()?;
     let channels = match limit {
         Some(limit) => channels.take(limit),
         None => channels,
     };
-    Ok((channels, Some(expansion)))
+    Ok((channels, Some(expansion.clone())))
 }

@@ -112,7 +112,7 @@ impl Jobs {
 
     fn saved(&mut self, file: &Path) -> Result<usize> {
         if self.all.is_empty() {
-            let plan = input::plan(file)?;
+            let plan = input::plan(file)?.into_plan();
             let Some(costs) = plan.costs.clone() else {
                 bail!(
                     "{} is a plan without a cost table; expected one that topo plan -o wrote",

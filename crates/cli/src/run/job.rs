@@ -6,7 +6,7 @@ use std::sync::Arc;
 use answers::JobSpec;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
-use plan::{Algorithm, Connection, Expansion, Plan};
+use plan::{Algorithm, CheckedPlan, Connection, Plan};
 use program::{Collective, Schedule};
 use sha2::{Digest, Sha256};
 use topology::edit::Edit;
@@ -248,7 +248,7 @@ fn wanted_ranks(arguments: &RunArguments, among: JobRanks<'_>) -> Result<Option<
 
 /// The ranks of the plan, of the command line, or of the launcher.
 fn ranks_of(
-    plan: Option<&(String, Plan)>,
+    plan: Option<&(String, CheckedPlan)>,
     wanted: Option<u32>,
     among: JobRanks<'_>,
 ) -> Result<u32> {
@@ -346,7 +346,7 @@ fn read_plan(
     environment: &Environment,
     output: &mut Output,
     lost: &[u32],
-) -> Result<(String, Plan)> {
+) -> Result<(String, CheckedPlan)> {
     let without: Result<Vec<Edit>> = lost
         .iter()
         .map(|rank| Edit::without(&format!("GPU{rank}")).map_err(|error| anyhow!("{error}")))
@@ -368,14 +368,14 @@ fn read_plan(
             if arguments.algorithm == Some(Schedule::Forest) {
                 plan.forests = Some(crate::plan::forests(&planned, &plan, None)?);
             }
-            Ok((planned.name(), plan))
+            Ok((planned.name(), CheckedPlan::new(plan)?))
         }
     }
 }
 
 /// Takes rings, trees, transports and choices from a plan.
-fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<RunPlan> {
-    let expansion = Expansion::of(plan)?;
+fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &CheckedPlan) -> Result<RunPlan> {
+    let expansion = plan.expansion()?;
     let mut channels = Vec::new();
     for channel in 0..expansion.channels() {
         let ring: Vec<u32> = expansion.ring(channel).collect();
@@ -429,7 +429,7 @@ fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &Plan) -> Result<R
         nccl: version::of_plan(plan),
         transports,
         choices,
-        ports: Arc::new(PlanPorts::new(plan, expansion, channels)),
+        ports: Arc::new(PlanPorts::new(plan, expansion.clone(), channels)),
     })
 }
 

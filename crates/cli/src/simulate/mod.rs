@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plan::expand::Expansion;
-use plan::{GraphKind, Plan};
+use plan::{CheckedPlan, GraphKind};
 use program::lower::{Lowering, ProgramRequest};
 use program::{Channels, Collective, MessageSize, Protocol, Schedule, Transfer};
 use simulator::build::build;
@@ -26,7 +26,7 @@ use crate::job;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::render;
-use crate::sources::{self, Sources};
+use crate::sources;
 use answers::report;
 
 /// Largest fabric file that is read, bytes.
@@ -108,12 +108,9 @@ pub fn run(
     let done = match arguments.ranks {
         Some(ranks) => plain(ranks, &arguments.run, &fabric, environment)?,
         None => {
-            let plan = match sources::read(&arguments.job, output)? {
-                Sources::Plan(_, plan) => *plan,
-                Sources::Machines(machines) => {
-                    job::plan_machines(machines, &arguments.job, environment, output)?.plan()
-                }
-            };
+            let plan = sources::read(&arguments.job, output)?.planned(|machines| {
+                job::plan_machines(machines, &arguments.job, environment, output)
+            })?;
             planned(&plan, &arguments.run, &fabric, environment, output)?
         }
     };
@@ -183,15 +180,15 @@ fn plain(
 
 /// A planned job.
 pub fn planned(
-    plan: &Plan,
+    plan: &CheckedPlan,
     run: &SimulatedRun,
     fabric: &Fabric,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<SimulatedJob> {
-    let expansion = plan.expand()?;
-    let chosen = Chosen::of_plan(plan, &expansion, run, fabric, output)?;
-    let channels = channels(&expansion, &chosen)?;
+    let expansion = plan.expansion()?;
+    let chosen = Chosen::of_plan(plan, expansion, run, fabric, output)?;
+    let channels = channels(expansion, &chosen)?;
     let graph = match chosen.schedule {
         Schedule::Ring => Some(GraphKind::Ring),
         Schedule::Tree => Some(GraphKind::Tree),
@@ -202,7 +199,7 @@ pub fn planned(
         latencies: chosen.latencies,
         expansion: chosen.expansion,
     };
-    let wiring = PlannedWiring::new(plan, &expansion, fifos, fabric)?;
+    let wiring = PlannedWiring::new(plan, expansion, fifos, fabric)?;
     let hosts = expansion.layout().hosts();
     let job = simulated(
         run,

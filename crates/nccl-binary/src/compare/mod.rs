@@ -9,7 +9,7 @@ mod graphs;
 pub mod tally;
 mod transports;
 
-use plan::{CostTable, Expansion, Plan};
+use plan::{CostTable, Plan};
 
 use crate::answer::Answer;
 pub use tally::{Compared, Difference, Field, NotCompared, Tally};
@@ -71,7 +71,7 @@ pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
 }
 
 fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut [Tally]) {
-    let expansion = match Expansion::of(plan) {
+    let expansion = match plan.expand() {
         Ok(expansion) => expansion,
         Err(error) => {
             tallies

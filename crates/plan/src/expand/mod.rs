@@ -53,7 +53,7 @@ impl Expansion {
     ///
     /// # Errors
     /// The plan contradicts itself, or holds machines only and not how their hosts are joined.
-    pub fn of(plan: &Plan) -> Result<Self, Error> {
+    pub(crate) fn of(plan: &Plan) -> Result<Self, Error> {
         let common = plan.common.clone().ok_or(Error::NotJoined)?;
         let layout = JobLayout::of(plan)?;
         let searched = common.channels.searched;

@@ -44,7 +44,7 @@ impl Plan {
 }
 
 /// Checks and expands a plan. Returns `None` if it does not say how its hosts are joined.
-fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
+pub(crate) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
     for (index, setting) in plan.settings.iter().enumerate() {
         let letters = setting.name.strip_prefix("NCCL_").unwrap_or_default();
         let is_letter = |it: u8| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_';
