@@ -2,13 +2,64 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use libtest_mimic::{Arguments, Completion, Trial};
+
 /// Longest run of a program.
 const LONGEST: Duration = Duration::from_secs(600);
+
+/// Cases of `programs/cases.c`, each with 2 and 4 ranks.
+const CASES: [&str; 19] = [
+    "collectives",
+    "transfers",
+    "aborts",
+    "killed",
+    "leaves",
+    "forks",
+    "busy",
+    "disagrees",
+    "unequal",
+    "several",
+    "timeouts",
+    "unordered",
+    "anyone",
+    "lonely",
+    "beside",
+    "unneeded",
+    "tags",
+    "many_tags",
+    "misuse",
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut trials = vec![
+        trial("the_example_runs", the_example_runs),
+        trial("ranks_of_several_hosts", ranks_of_several_hosts),
+        trial(
+            "what_was_started_in_debug_mode",
+            what_was_started_in_debug_mode,
+        ),
+        Trial::ignorable_test("the_mpi_example_runs", || Ok(the_mpi_example_runs())),
+    ];
+    trials.extend(CASES.map(|name| trial(name, move || case(name))));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A test that needs a C compiler.
+fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::ignorable_test(name, || {
+        if let Err(why) = Command::new("cc").arg("--version").output() {
+            return Ok(Completion::ignored_with(format!("not run: cc: {why}")));
+        }
+        test();
+        Ok(Completion::Completed)
+    })
+}
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -22,13 +73,13 @@ fn libraries() -> PathBuf {
     folder.to_owned()
 }
 
-/// Compiles a program; `None` where there is no C compiler, which it says.
-fn compile(source: &str, folder: &Path) -> Option<PathBuf> {
+/// Compiles a program.
+fn compile(source: &str, folder: &Path) -> PathBuf {
     build(Path::new("cc"), source, folder)
 }
 
 /// Compiles a program with this compiler.
-fn build(compiler: &Path, source: &str, folder: &Path) -> Option<PathBuf> {
+fn build(compiler: &Path, source: &str, folder: &Path) -> PathBuf {
     let program = folder.join("program");
     let libraries = libraries();
     let compiled = Command::new(compiler)
@@ -42,16 +93,10 @@ fn build(compiler: &Path, source: &str, folder: &Path) -> Option<PathBuf> {
         .args(["-ltopo_c", "-lpthread"])
         .arg(format!("-Wl,-rpath,{}", libraries.display()))
         .output();
-    let compiled = match compiled {
-        Ok(compiled) => compiled,
-        Err(error) => {
-            println!("not run: {source}: {}: {error}", compiler.display());
-            return None;
-        }
-    };
+    let compiled = compiled.unwrap();
     let said = String::from_utf8_lossy(&compiled.stderr);
     assert!(compiled.status.success(), "{said}");
-    Some(program)
+    program
 }
 
 /// Runs a program, and ends it when the time is over.
@@ -80,12 +125,9 @@ fn finish(command: &mut Command) -> Output {
     child.wait_with_output().unwrap()
 }
 
-#[test]
 fn the_example_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compile("examples/all_reduce.c", folder.path()) else {
-        return;
-    };
+    let program = compile("examples/all_reduce.c", folder.path());
     for ranks in [2_u32, 4] {
         let ended = run(&program, &[&ranks.to_string()]);
         assert!(ended.status.success(), "{ended:?}");
@@ -110,14 +152,12 @@ fn mpi() -> Option<(PathBuf, PathBuf)> {
         .find(|(cc, run)| cc.exists() && run.exists())
 }
 
-#[test]
-fn the_mpi_example_runs() {
+fn the_mpi_example_runs() -> Completion {
     let Some((compiler, starter)) = mpi() else {
-        println!("not run: the_mpi_example_runs: no mpicc; cargo xtask peers installs Open MPI");
-        return;
+        return Completion::ignored_with("not run: no mpicc; cargo xtask peers installs Open MPI");
     };
     let folder = tempfile::tempdir().unwrap();
-    let program = build(&compiler, "examples/mpi.c", folder.path()).expect("mpicc exists");
+    let program = build(&compiler, "examples/mpi.c", folder.path());
     let starter = starter.to_str().unwrap();
     let ended = Command::new("timeout")
         .args(["60", starter, "--map-by", ":OVERSUBSCRIBE", "-n", "4"])
@@ -133,19 +173,18 @@ fn the_mpi_example_runs() {
         let line = format!("rank {rank} of 4: sum {}", 4 * 999 + 6);
         assert!(said.contains(&line), "{said}");
     }
+    Completion::Completed
 }
 
 /// One program for all cases.
-static CASES: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|| {
+static PROGRAM: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
-    let program = compile("tests/programs/cases.c", folder.path())?;
-    Some((folder, program))
+    let program = compile("tests/programs/cases.c", folder.path());
+    (folder, program)
 });
 
 fn case(name: &str) {
-    let Some((_, program)) = &*CASES else {
-        return;
-    };
+    let (_, program) = &*PROGRAM;
     for ranks in ["2", "4"] {
         let ended = run(program, &[name, ranks]);
         let said = String::from_utf8_lossy(&ended.stderr);
@@ -153,11 +192,8 @@ fn case(name: &str) {
     }
 }
 
-#[test]
 fn ranks_of_several_hosts() {
-    let Some((_, program)) = &*CASES else {
-        return;
-    };
+    let (_, program) = &*PROGRAM;
     for name in [
         "collectives",
         "transfers",
@@ -180,11 +216,8 @@ fn ranks_of_several_hosts() {
     }
 }
 
-#[test]
 fn what_was_started_in_debug_mode() {
-    let Some((_, program)) = &*CASES else {
-        return;
-    };
+    let (_, program) = &*PROGRAM;
     for name in ["anyone", "beside", "tags"] {
         let mut command = Command::new(program);
         let ended = finish(command.args([name, "4"]).env("DEBUG_RANKS", "1"));
@@ -192,15 +225,3 @@ fn what_was_started_in_debug_mode() {
         assert!(ended.status.success(), "{name}: {said}");
     }
 }
-
-macro_rules! cases {
-    ($($name:ident)*) => { $(
-        #[test]
-        fn $name() {
-            case(stringify!($name));
-        }
-    )* };
-}
-
-cases!(collectives transfers aborts killed leaves forks busy disagrees unequal several timeouts unordered
-       anyone lonely beside unneeded tags many_tags misuse);

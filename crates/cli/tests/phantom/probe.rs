@@ -30,12 +30,9 @@ fn machines_are_probed_back() {
     for machine in Machine::all().unwrap() {
         let document = machine.document().unwrap();
         let name = &machine.name;
-        let fake = match FakeMachine::of(&document) {
-            Ok(fake) => fake,
-            Err(reason) => {
-                println!("not run: {name}: {reason:#}");
-                continue;
-            }
+        // Machines that no probe could have seen.
+        let Ok(fake) = FakeMachine::of(&document) else {
+            continue;
         };
         let phantom = Phantom::new(name, &[]);
         let tree = phantom.path("tree");

@@ -33,7 +33,6 @@ fn topologies_come_back() {
                 if not_probed.remove(machine.name.as_str()) != Some(&reason) {
                     wrong.push(format!("{}: {reason}", machine.name));
                 }
-                println!("not run: {}: {reason}", machine.name);
                 continue;
             }
         };
