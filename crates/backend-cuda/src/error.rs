@@ -18,7 +18,7 @@ pub enum Error {
     },
     /// The driver lacks a function that this program calls.
     #[error(
-        "the NVIDIA driver is too old: it lacks {symbol}; install 525 or newer, or take --backend cpu"
+        "the NVIDIA driver is too old: it lacks {symbol}; install 525 or newer, or take the CPU backend"
     )]
     OldDriver {
         /// The function.

@@ -97,7 +97,7 @@ pub enum NoAnswer {
     Start(#[from] std::io::Error),
     /// Memory ran out.
     #[error(
-        "NCCL got no memory on host {host}: {line}; use a machine with more, or fewer --hosts, and \
+        "NCCL got no memory on host {host}: {line}; use a machine with more, or fewer hosts, and \
          raise limits (ulimit -v)"
     )]
     Memory {
@@ -110,7 +110,7 @@ pub enum NoAnswer {
     #[error("{0}")]
     Unusable(String),
     /// The deadline has passed.
-    #[error("NCCL did not answer within {seconds} s (--timeout){}", last_line(.last))]
+    #[error("NCCL did not answer within {seconds} s, the time-out{}", last_line(.last))]
     Deadline {
         /// The deadline.
         seconds: u64,

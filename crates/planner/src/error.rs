@@ -81,8 +81,8 @@ pub enum Error {
     Edit(#[from] topology::edit::EditError),
     /// More hosts in one NVLink domain than NCCL has room for.
     #[error(
-        "{hosts} hosts in one NVLink domain; NCCL's limit is 640 GPUs (without --nvlink-domain \
-         the network joins the hosts)"
+        "{hosts} hosts in one NVLink domain; NCCL's limit is 640 GPUs (without a \
+         domain the network joins the hosts)"
     )]
     DomainTooLarge {
         /// How many.

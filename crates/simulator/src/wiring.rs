@@ -42,7 +42,7 @@ pub enum WiringError {
     Plan(#[from] plan::Error),
     /// A link on the only route has failed.
     #[error(
-        "rank {from} sends to rank {to} on channel {channel} through {link}, which has failed; plan the job without it (topo plan --without), or repair it in the fabric file"
+        "rank {from} sends to rank {to} on channel {channel} through {link}, which has failed; plan the job without it, or repair it in the fabric file"
     )]
     Failed {
         /// The sender.
@@ -56,7 +56,7 @@ pub enum WiringError {
     },
     /// Memory of another host cannot be accessed.
     #[error(
-        "rank {from} cannot access the memory of rank {to}, which only the network reaches; take --transfer fifo"
+        "rank {from} cannot access the memory of rank {to}, which only the network reaches; take the transfer `fifo`"
     )]
     NotDirect {
         /// The rank that accesses.

@@ -118,7 +118,7 @@ pub fn a_library_that_hangs() -> Result<Completion, Failed> {
     watched.lead(&mut command);
     command.args(["--hosts", "2", "--timeout", "1"]);
     let said = command.output()?;
-    refused(&said, "error: NCCL did not answer within 1 s (--timeout)")?;
+    refused(&said, "error: NCCL did not answer within 1 s, the time-out")?;
     refused(&said, "; its last words: about to hang")?;
     watched.nothing_is_left()?;
     Ok(Completion::Completed)

@@ -20,7 +20,7 @@ const MOST_MEMORY: u32 = 2 << 20;
 /// Most bytes of the sentence: 300 characters of the library's words, and the command's.
 const MOST_SENTENCE: usize = 1500;
 
-const LATE: &str = "error: NCCL did not answer within 3 s (--timeout)";
+const LATE: &str = "error: NCCL did not answer within 3 s, the time-out";
 
 /// How a library misbehaves, and how the sentence begins.
 pub struct Mode {

@@ -45,7 +45,7 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
         return;
     };
     if answer.other_tuner {
-        return tally.absent("the tuner plug-in of --tuner was told the times");
+        return tally.absent("the tuner plug-in was told the times");
     }
     for ((collective, bytes), said) in &answer.times {
         let operation = TunedOperation {

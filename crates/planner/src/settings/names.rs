@@ -95,7 +95,7 @@ const COST: [&str; 11] = [
 ];
 
 const DOMAIN: &str =
-    "which hosts form an NVLink domain is not asked of the devices: --nvlink-domain says it";
+    "which hosts form an NVLink domain is not asked of the devices: the job says it";
 
 /// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed
 /// instead.

@@ -116,7 +116,7 @@ pub enum LowerError {
     },
     /// In place, the collective would overwrite data that peers have yet to read.
     #[error(
-        "{collective} by {schedule} cannot read the peers' buffers in place; take --transfer fifo, or two buffers"
+        "{collective} by {schedule} cannot read the peers' buffers in place; take the transfer `fifo`, or two buffers"
     )]
     InPlace {
         /// The collective.

@@ -102,7 +102,7 @@ impl Edit {
         };
         let remaining = remaining.ok_or_else(|| EditError::Malformed {
             text: text.to_owned(),
-            expected: "what remains: a share above 0% and below 100%, or a number above 0 (to remove all of it: --without)",
+            expected: "what remains: a share above 0% and below 100%, or a number above 0 (what is gone altogether is taken away, not slower)",
         })?;
         Self::new(text, target, Change::Degrade(remaining), expected)
     }
