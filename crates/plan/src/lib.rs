@@ -9,7 +9,8 @@
 //!
 //! A [`CheckedPlan`] fits together, and holds what any rank does ([`RankView`]).
 //! [`CheckedPlan::to_json`] writes equal plans as equal bytes, and [`CheckedPlan::from_json`]
-//! refuses plans that are truncated, changed or of an unknown version. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
+//! refuses plans that are truncated, changed or of an unknown version. [`nccl_graph`] exchanges
+//! graphs with NCCL itself (`NCCL_GRAPH_FILE`).
 //!
 //! The crate decides nothing, and reads neither files nor machines. [`Expansion::program_channels`]
 //! gives the crate `program` the plan's rings and trees, over which it writes each rank's steps.
@@ -29,8 +30,8 @@
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
 //! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
-//! [`algorithm`], [`cost`], [`Plan`], [`slow_hosts`], [`compare`](mod@compare), [`nccl_graph`],
-//! [`error`], [`certificate`], [`forest`], [`version`].
+//! [`algorithm`], [`cost`], [`Plan`], [`CheckedPlan`], [`slow_hosts`],
+//! [`compare`](mod@compare), [`nccl_graph`], [`error`], [`certificate`], [`forest`], [`version`].
 //!
 //! ```
 //! use plan::{Fingerprint, Plan, Producer, RequestSummary};
