@@ -12,6 +12,9 @@ import torch.distributed as dist
 
 import toporing.torch  # noqa: F401
 
+# A shell may have started the tests in the background, where SIGINT is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 RANK = int(os.environ["RANK"])
 PORT = int(os.environ["MASTER_PORT"])
 
