@@ -1,7 +1,10 @@
-//! Names of jobs, and lists of names.
+//! Names of jobs and collectives, and lists of names.
 
 use plan::Plan;
 use planner::explain::ranges;
+use program::Collective;
+
+use crate::suggest;
 
 /// Names beside the first of a list that is not cut.
 const MORE: usize = 2;
@@ -23,6 +26,23 @@ pub fn few<'a>(names: impl Iterator<Item = &'a str>, separator: &str) -> String 
 /// The machines of a job: `node1+node5`.
 pub fn job(plan: &Plan) -> String {
     few(plan.machines.iter().map(|it| it.name.as_str()), "+")
+}
+
+/// Reads `all-reduce` or `AllReduce`.
+///
+/// # Errors
+/// There is no such collective.
+pub fn collective(text: &str) -> Result<Collective, String> {
+    let plain = text.replace(['-', '_'], "");
+    plain.parse().map_err(|_| {
+        let names = Collective::ALL.map(Collective::command_name);
+        let near = suggest::nearest(text, names.into_iter(), 1);
+        format!(
+            "`{text}` is not a collective{}; expected one of {}",
+            suggest::question(&near).trim_end_matches('?'),
+            names.join(", ")
+        )
+    })
 }
 
 /// Names that differ in one number only are one: `GPU0-7:NVSwitch`.

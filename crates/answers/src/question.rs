@@ -10,7 +10,8 @@ use program::Collective;
 use serde::{Deserialize, Deserializer};
 
 use crate::bound::{BoundQuestion, BoundReport, bound};
-use crate::cost::{CostQuestion, CostReport, PricedJob, collective};
+use crate::cost::{CostQuestion, CostReport, PricedJob};
+use crate::names::collective;
 use crate::overview::overview;
 use crate::path::{PathReport, path};
 use crate::report;

@@ -54,20 +54,25 @@ pub(crate) fn content(plan: &Plan) -> Result<String, Error> {
     })
 }
 
+/// The file of a plan that fits together.
+fn write(plan: &Plan) -> Result<String, Error> {
+    let content = content(plan)?;
+    check_texts(&content)?;
+    let checksum = Digest::of(content.as_bytes());
+    let (format, version) = (Plan::FORMAT, Plan::VERSION);
+    let file = format!(
+        r#"{{"format":"{format}","version":{version},"checksum":"{checksum}","plan":{content}}}"#
+    );
+    Ok(lay_out(&file))
+}
+
 impl CheckedPlan {
     /// Writes the plan as JSON. Equal plans give equal bytes.
     ///
     /// # Errors
     /// A text of the plan has a control character.
     pub fn to_json(&self) -> Result<String, Error> {
-        let content = content(self)?;
-        check_texts(&content)?;
-        let checksum = Digest::of(content.as_bytes());
-        let (format, version) = (Plan::FORMAT, Plan::VERSION);
-        let file = format!(
-            r#"{{"format":"{format}","version":{version},"checksum":"{checksum}","plan":{content}}}"#
-        );
-        Ok(lay_out(&file))
+        write(self)
     }
 
     /// Reads a plan.
@@ -97,7 +102,8 @@ impl Plan {
     /// # Errors
     /// As there; or the plan contradicts itself.
     pub fn to_json(&self) -> Result<String, Error> {
-        CheckedPlan::new(self.clone())?.to_json()
+        self.validate()?;
+        write(self)
     }
 
     /// Reads a plan: see [`CheckedPlan::from_json`].

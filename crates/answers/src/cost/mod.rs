@@ -12,26 +12,9 @@ use planner::cost::{AlphaBeta, CostProfile, Scheme};
 use planner::{NcclVersion, Planned};
 use program::{Collective, Protocol};
 
-use crate::{names, suggest};
+use crate::names;
 use forest::ForestCost;
 pub use json::CostReport;
-
-/// Reads `all-reduce` or `AllReduce`.
-///
-/// # Errors
-/// There is no such collective.
-pub fn collective(text: &str) -> Result<Collective, String> {
-    let plain = text.replace(['-', '_'], "");
-    plain.parse().map_err(|_| {
-        let names = Collective::ALL.map(Collective::command_name);
-        let near = suggest::nearest(text, names.into_iter(), 1);
-        format!(
-            "`{text}` is not a collective{}; expected one of {}",
-            suggest::question(&near).trim_end_matches('?'),
-            names.join(", ")
-        )
-    })
-}
 
 /// What to price.
 #[derive(Debug, Clone, Default)]

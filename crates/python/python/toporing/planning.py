@@ -227,7 +227,7 @@ class Plan:
 
 def machines() -> list[Machine]:
     """The machines that are built in."""
-    return [Machine(**it) for it in json.loads(_native.machines())["machines"]]
+    return [_made(Machine, it) for it in json.loads(_native.machines())["machines"]]
 
 
 def nccl_versions() -> list[str]:
@@ -269,7 +269,7 @@ def plan(
         summary=_text(answer["summary"]),
         nccl_version=answer["version"],
         ranks=answer["ranks"],
-        channels=[Channels(**it) for it in answer["channels"]],
+        channels=[_made(Channels, it) for it in answer["channels"]],
         searches=[_search(it) for it in answer["trails"]],
         devices=answer["devices"],
         notes=answer["notes"],
