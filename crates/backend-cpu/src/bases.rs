@@ -93,10 +93,7 @@ impl PeerBases<'_> {
         };
         // Otherwise this rank could write to buffers that the peer does not lend any more.
         if request != self.launch.request {
-            let why = format!(
-                "in launch {launch} it runs another collective than this rank, or another number or type of elements"
-            );
-            return Err(fault(why));
+            return Err(fault(format!("it runs another request in launch {launch}")));
         }
         let first = BUFFERS * (1 + peer);
         let bases = self.bases[first..].iter_mut().zip(&self.extents[first..]);

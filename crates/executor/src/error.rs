@@ -139,6 +139,20 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// A peer runs another collective.
+    #[error(
+        "rank {rank}: rank {peer} calls another collective than this {collective}, or gives another number, type, operation or root: {runs}; all ranks must call the same collectives in the same order"
+    )]
+    Differs {
+        /// The rank that compared.
+        rank: u32,
+        /// The other rank.
+        peer: u32,
+        /// The collective of this rank.
+        collective: Collective,
+        /// What is known of the peer's call.
+        runs: String,
+    },
     /// Shared memory cannot be made or opened.
     #[error("rank {rank}: {cause}")]
     Memory {

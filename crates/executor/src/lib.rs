@@ -57,6 +57,7 @@ mod callers_memory;
 pub mod check;
 mod collectives;
 mod communicator;
+mod comparison;
 pub mod connections;
 mod element;
 mod engine;

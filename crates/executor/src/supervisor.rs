@@ -6,6 +6,7 @@ use program::Collective;
 use shared_memory::{Waiter, Yielder};
 
 use crate::bootstrap::Bootstrap;
+use crate::comparison::Comparison;
 use crate::error::{Error, Waiting};
 use crate::interrupt;
 use crate::network::Progress;
@@ -50,6 +51,8 @@ pub struct Supervisor<'a> {
     pub(crate) nap: Duration,
     /// Inline progress on connections between hosts while this rank waits.
     pub(crate) progress: Option<&'a dyn Progress>,
+    /// The collective, to be compared with those of peers.
+    pub(crate) comparison: Option<Comparison<'a>>,
 }
 
 impl Supervisor<'_> {
@@ -58,6 +61,9 @@ impl Supervisor<'_> {
     pub fn fault(&self, fault: Fault) -> Error {
         let (rank, collective) = (self.bootstrap.rank(), self.collective);
         let Fault { peer, refused, why } = fault;
+        if !refused && let Some(Err(differs)) = self.comparison.map(|it| it.look(rank)) {
+            return differs;
+        }
         match refused {
             true => Error::Unreachable {
                 rank,
@@ -178,7 +184,8 @@ impl Supervisor<'_> {
     /// Checks whether a wait that began at `since` should continue.
     ///
     /// # Errors
-    /// Another rank failed or left, the caller interrupts, or the wait timed out.
+    /// Another rank failed, left or runs another collective, the caller interrupts, or the wait
+    /// timed out.
     #[cold]
     pub fn look(&mut self, since: Instant, waiting: Waiting) -> Result<(), Error> {
         let rank = self.bootstrap.rank();
@@ -191,6 +198,9 @@ impl Supervisor<'_> {
                 collective: self.collective,
                 waiting,
             });
+        }
+        if let Some(comparison) = &self.comparison {
+            comparison.look(rank)?;
         }
         let waited = since.elapsed();
         if waited > self.longest {

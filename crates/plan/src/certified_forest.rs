@@ -58,19 +58,19 @@ fn ranks_of_vertices(graph: &CapacityGraph, layout: &JobLayout) -> BTreeMap<u32,
         first.push(next);
         next += class.vertices.len() * class.count as usize;
     }
-    let mut islands: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    let mut domains: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let places = || (0..layout.ranks()).filter_map(|rank| layout.rank(rank));
     for place in places() {
-        let known = islands.entry(place.node.machine).or_default();
-        known.insert(place.node.island);
+        let known = domains.entry(place.node.machine).or_default();
+        known.insert(place.node.domain);
     }
     let mut copies: BTreeMap<u32, usize> = BTreeMap::new();
-    for islands in islands.values() {
+    for domains in domains.values() {
         copies.extend(
-            islands
+            domains
                 .iter()
                 .zip(0..)
-                .map(|(island, copy)| (*island, copy)),
+                .map(|(domain, copy)| (*domain, copy)),
         );
     }
     let vertex = |place: crate::layout::RankPlace| {
@@ -78,7 +78,7 @@ fn ranks_of_vertices(graph: &CapacityGraph, layout: &JobLayout) -> BTreeMap<u32,
         let vertices = &graph.hosts.get(machine)?.vertices;
         let mut ranks = vertices.iter().zip(0..).filter(|(vertex, _)| vertex.rank);
         let (_, own) = ranks.nth(place.local as usize)?;
-        let copy = *copies.get(&place.node.island)?;
+        let copy = *copies.get(&place.node.domain)?;
         Some((
             (first[machine] + copy * vertices.len() + own) as u32,
             place.rank,

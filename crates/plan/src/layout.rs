@@ -3,8 +3,8 @@
 //! Everything is computed: memory does not grow with the number of equal hosts, unless the job has
 //! a rank order of its own.
 //!
-//! An *island* is one machine of the plan: one host, or the hosts of one NVLink domain. A *node* is
-//! a set of ranks that reach each other without the network. It is normally an island; if the
+//! A *domain* is one machine of the plan: one host, or the hosts of one NVLink domain. A *node* is
+//! a set of ranks that reach each other without the network. It is normally a domain; if the
 //! network is faster than the links between its GPUs, a part of one. Nodes are numbered in the
 //! order of their lowest ranks.
 
@@ -12,19 +12,19 @@ use crate::error::Error;
 use crate::order::{OrderError, RankOrder};
 use crate::plan::Plan;
 
-/// The nodes and hosts of an island's GPUs.
+/// The nodes and hosts of a domain's GPUs.
 #[derive(Debug, Clone)]
-pub struct IslandShape {
-    /// For each node its GPUs, ascending, counted from the island's first.
+pub struct DomainShape {
+    /// For each node its GPUs, ascending, counted from the domain's first.
     members: Vec<Vec<u32>>,
     /// For each GPU its node and its position among that node's GPUs.
     place_of: Vec<(u32, u32)>,
-    /// For each GPU its host within the island.
+    /// For each GPU its host within the domain.
     host_of: Vec<u32>,
     hosts: u32,
 }
 
-impl IslandShape {
+impl DomainShape {
     /// Creates the shape from the GPUs of each node, ascending, and the host of each GPU. Hosts may
     /// have any numbers; they are renumbered in that order.
     pub fn new(members: Vec<Vec<u32>>, mut host_of: Vec<u32>) -> Self {
@@ -55,12 +55,12 @@ impl IslandShape {
     }
 }
 
-/// Equal islands in a row.
+/// Equal domains in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     machine: u32,
-    islands: u32,
-    first_island: u32,
+    domains: u32,
+    first_domain: u32,
     first_slot: u32,
     first_node: u32,
     first_host: u32,
@@ -71,7 +71,7 @@ struct Run {
 struct Ordered {
     slot_of: Vec<u32>,
     rank_of: Vec<u32>,
-    /// For each node its number if nodes are counted island after island.
+    /// For each node its number if nodes are counted domain after domain.
     plain_of: Vec<u32>,
     /// The inverse of `plain_of`.
     node_of: Vec<u32>,
@@ -82,7 +82,7 @@ struct Ordered {
 /// Where the ranks and nodes of a job are.
 #[derive(Debug, Clone)]
 pub struct JobLayout {
-    shapes: Vec<IslandShape>,
+    shapes: Vec<DomainShape>,
     runs: Vec<Run>,
     ranks: u32,
     nodes: u32,
@@ -95,7 +95,7 @@ pub struct JobLayout {
 pub struct RankPlace {
     /// Its number in the job.
     pub rank: u32,
-    /// Its GPU, counted from the island's first ([`MachineGpu::rank`](crate::MachineGpu::rank)).
+    /// Its GPU, counted from the domain's first ([`MachineGpu::rank`](crate::MachineGpu::rank)).
     pub local: u32,
     /// The position of that GPU among those of its node, which are in ascending order.
     pub member: u32,
@@ -110,25 +110,25 @@ pub struct RankPlace {
 pub struct NodePlace {
     /// Its number in the job (NCCL's `node`).
     pub node: u32,
-    /// Its island, counted over the whole job.
-    pub island: u32,
-    /// The island's machine, as an index into the plan's `machines`.
+    /// Its domain, counted over the whole job.
+    pub domain: u32,
+    /// The domain's machine, as an index into the plan's `machines`.
     pub machine: u32,
-    /// Its index among the island's nodes.
+    /// Its index among the domain's nodes.
     pub index: u32,
-    /// The first slot of the island: the rank of its first GPU if ranks count host after host.
+    /// The first slot of the domain: the rank of its first GPU if ranks count host after host.
     first_slot: u32,
 }
 
 impl JobLayout {
-    /// Creates the layout from the machines' shapes and runs of (machine, number of islands).
+    /// Creates the layout from the machines' shapes and runs of (machine, number of domains).
     ///
     /// The caller ensures that rank numbers fit 31 bits and that no shape is empty.
     ///
     /// # Errors
     /// The rank order does not give each rank a GPU of its own.
     pub fn new(
-        shapes: Vec<IslandShape>,
+        shapes: Vec<DomainShape>,
         runs: &[(usize, u32)],
         order: Option<&RankOrder>,
     ) -> Result<Self, OrderError> {
@@ -140,24 +140,24 @@ impl JobLayout {
             hosts: 0,
             ordered: None,
         };
-        let mut islands = 0;
+        let mut domains = 0;
         for (machine, count) in runs {
             let shape = &layout.shapes[*machine];
             layout.runs.push(Run {
                 machine: *machine as u32,
-                islands: *count,
-                first_island: islands,
+                domains: *count,
+                first_domain: domains,
                 first_slot: layout.ranks,
                 first_node: layout.nodes,
                 first_host: layout.hosts,
             });
-            islands += count;
+            domains += count;
             layout.ranks += count * shape.gpus();
             layout.nodes += count * shape.members.len() as u32;
             layout.hosts += count * shape.hosts;
         }
         // An empty run would hide the next one, which begins at the same rank.
-        layout.runs.retain(|run| run.islands > 0);
+        layout.runs.retain(|run| run.domains > 0);
         if let Some(order) = order {
             order.check_length(layout.ranks)?;
         }
@@ -175,7 +175,7 @@ impl JobLayout {
     pub fn of(plan: &Plan) -> Result<Self, Error> {
         let shapes = plan.machines.iter().map(|machine| {
             let members = machine.groups.iter().map(|group| group.members()).collect();
-            IslandShape::new(members, machine.gpus.iter().map(|gpu| gpu.host).collect())
+            DomainShape::new(members, machine.gpus.iter().map(|gpu| gpu.host).collect())
         });
         let runs: Vec<(usize, u32)> = plan
             .hosts
@@ -214,19 +214,19 @@ impl JobLayout {
             Some(ordered) => ordered.slot_of[rank as usize],
             None => rank,
         };
-        let (run, island, local) = self.slot(slot)?;
+        let (run, domain, local) = self.slot(slot)?;
         let shape = &self.shapes[run.machine as usize];
         let (index, member) = *shape.place_of.get(local as usize)?;
         Some(RankPlace {
             rank,
             local,
             member,
-            host: run.first_host + island * shape.hosts + shape.host_of[local as usize],
-            node: self.place(run, island, index),
+            host: run.first_host + domain * shape.hosts + shape.host_of[local as usize],
+            node: self.place(run, domain, index),
         })
     }
 
-    /// The run of a slot, the island within the run, and the GPU within the island.
+    /// The run of a slot, the domain within the run, and the GPU within the domain.
     fn slot(&self, slot: u32) -> Option<(Run, u32, u32)> {
         let at = self.runs.partition_point(|run| run.first_slot <= slot);
         let run = *self.runs.get(at.checked_sub(1)?)?;
@@ -235,18 +235,18 @@ impl JobLayout {
         Some((run, offset.checked_div(gpus)?, offset.checked_rem(gpus)?))
     }
 
-    fn place(&self, run: Run, island: u32, index: u32) -> NodePlace {
+    fn place(&self, run: Run, domain: u32, index: u32) -> NodePlace {
         let shape = &self.shapes[run.machine as usize];
-        let plain = run.first_node + island * shape.members.len() as u32 + index;
+        let plain = run.first_node + domain * shape.members.len() as u32 + index;
         NodePlace {
             node: match &self.ordered {
                 Some(ordered) => ordered.node_of[plain as usize],
                 None => plain,
             },
-            island: run.first_island + island,
+            domain: run.first_domain + domain,
             machine: run.machine,
             index,
-            first_slot: run.first_slot + island * shape.gpus(),
+            first_slot: run.first_slot + domain * shape.gpus(),
         }
     }
 
@@ -259,23 +259,23 @@ impl JobLayout {
             Some(ordered) => ordered.plain_of[node as usize],
             None => node,
         };
-        let (run, island, index) = self.plain_node(plain)?;
-        Some(self.place(run, island, index))
+        let (run, domain, index) = self.plain_node(plain)?;
+        Some(self.place(run, domain, index))
     }
 
     fn plain_node(&self, plain: u32) -> Option<(Run, u32, u32)> {
         let at = self.runs.partition_point(|run| run.first_node <= plain);
         let run = *self.runs.get(at.checked_sub(1)?)?;
-        let per_island = self.shapes[run.machine as usize].members.len() as u32;
+        let per_domain = self.shapes[run.machine as usize].members.len() as u32;
         let offset = plain - run.first_node;
         Some((
             run,
-            offset.checked_div(per_island)?,
-            offset.checked_rem(per_island)?,
+            offset.checked_div(per_domain)?,
+            offset.checked_rem(per_domain)?,
         ))
     }
 
-    /// The GPUs of a node, ascending, counted from its island's first.
+    /// The GPUs of a node, ascending, counted from its domain's first.
     ///
     /// # Panics
     /// The place is of another job.
@@ -283,7 +283,7 @@ impl JobLayout {
         &self.shapes[node.machine as usize].members[node.index as usize]
     }
 
-    /// The rank that runs on a GPU of a node's island.
+    /// The rank that runs on a GPU of a node's domain.
     ///
     /// # Panics
     /// The place is of another job.
@@ -346,11 +346,11 @@ impl JobLayout {
             let node = ordered.before.partition_point(|before| *before <= rank) - 1;
             return Some((self.node(node as u32)?, rank - ordered.before[node]));
         }
-        let (run, island, mut rest) = self.slot(rank)?;
+        let (run, domain, mut rest) = self.slot(rank)?;
         for (index, members) in self.shapes[run.machine as usize].members.iter().enumerate() {
             match rest.checked_sub(members.len() as u32) {
                 Some(more) => rest = more,
-                None => return Some((self.place(run, island, index as u32), rest)),
+                None => return Some((self.place(run, domain, index as u32), rest)),
             }
         }
         None
@@ -362,8 +362,8 @@ impl JobLayout {
         members.map(|gpus| gpus.len() as u32)
     }
 
-    /// Runs of equal islands: (machine, number of the first node if nodes are counted island after
-    /// island).
+    /// Runs of equal domains: (machine, number of the first node if nodes are counted domain after
+    /// domain).
     pub fn runs(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
         self.runs.iter().map(|run| (run.machine, run.first_node))
     }
@@ -378,12 +378,12 @@ impl Ordered {
         let mut sum = 0;
         for (rank, slot) in slot_of.iter().enumerate() {
             rank_of[*slot as usize] = rank as u32;
-            let Some((run, island, local)) = layout.slot(*slot) else {
+            let Some((run, domain, local)) = layout.slot(*slot) else {
                 continue;
             };
             let shape = &layout.shapes[run.machine as usize];
             let index = shape.place_of[local as usize].0;
-            let plain = run.first_node + island * shape.members.len() as u32 + index;
+            let plain = run.first_node + domain * shape.members.len() as u32 + index;
             let number = &mut node_of[plain as usize];
             if *number == u32::MAX {
                 *number = plain_of.len() as u32;
@@ -406,11 +406,11 @@ impl Ordered {
 mod tests {
     use super::*;
 
-    /// Two islands of three ranks in nodes {0, 2} and {1}, then one of two hosts with one rank each
+    /// Two domains of three ranks in nodes {0, 2} and {1}, then one of two hosts with one rank each
     /// in one node.
     fn layout(order: Option<&RankOrder>) -> JobLayout {
-        let split = IslandShape::new(vec![vec![0, 2], vec![1]], vec![0; 3]);
-        let domain = IslandShape::new(vec![vec![0, 1]], vec![0, 4]);
+        let split = DomainShape::new(vec![vec![0, 2], vec![1]], vec![0; 3]);
+        let domain = DomainShape::new(vec![vec![0, 1]], vec![0, 4]);
         JobLayout::new(vec![split, domain], &[(0, 2), (1, 1)], order).expect("an order that fits")
     }
 

@@ -94,7 +94,7 @@ pub use fingerprint::Fingerprint;
 pub use forest::{PlannedForest, PlannedTree, PlannedTrees};
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
 pub use json::schema;
-pub use layout::{IslandShape, JobLayout, NodePlace, RankPlace};
+pub use layout::{DomainShape, JobLayout, NodePlace, RankPlace};
 pub use machine::{GpuGroup, MachineCpu, MachineGpu, MachineNic, PlannedMachine};
 pub use order::{OrderError, RankOrder};
 pub use plan::{HostRun, Plan};

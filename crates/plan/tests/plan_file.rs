@@ -87,7 +87,7 @@ fn twelve_thousand_equal_hosts_take_the_space_of_one() {
     assert_eq!(
         (
             place.node.machine,
-            place.node.island,
+            place.node.domain,
             place.host,
             place.local
         ),
@@ -119,7 +119,7 @@ fn ranks_are_found_across_runs_of_different_machines() {
         let layout = JobLayout::of(plan).unwrap();
         (0..plan.rank_count() as u32)
             .map(|rank| layout.rank(rank).unwrap())
-            .map(|place| (place.node.machine, place.node.island, place.local))
+            .map(|place| (place.node.machine, place.node.domain, place.local))
             .collect()
     };
     let mut expected = vec![

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use plan::order::MAX_ORDERED_RANKS;
-use plan::{IslandShape, JobLayout, NodePlace, OrderError, RankOrder};
+use plan::{DomainShape, JobLayout, NodePlace, OrderError, RankOrder};
 use topology::xml::Document;
 use topology::{NodeType, System};
 
@@ -40,7 +40,7 @@ pub struct MachinePlan {
     pub nodes: Vec<HostPlan>,
     /// Network ports that a host's plug-in sees: fewest and most over the hosts of the machine.
     pub(crate) ports: (usize, usize),
-    shape: IslandShape,
+    shape: DomainShape,
 }
 
 impl MachinePlan {
@@ -76,7 +76,7 @@ impl MachinePlan {
             summary,
             document: Arc::clone(&hosts.document),
             gpus: host_of.len(),
-            shape: IslandShape::new(nodes.iter().map(HostPlan::ranks).collect(), host_of),
+            shape: DomainShape::new(nodes.iter().map(HostPlan::ranks).collect(), host_of),
             nodes,
             ports: (
                 ports.iter().copied().min().unwrap_or(0),

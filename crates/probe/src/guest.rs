@@ -28,7 +28,7 @@ pub enum GuestError {
     },
     /// A bus id occurs twice on one side.
     #[error(
-        "{file}:{line}: {bus_id} stands already in line {first}; each device has one bus id on the host and one in the guest"
+        "{file}:{line}: {bus_id} is already in line {first}; each device has one bus id on the host and one in the guest"
     )]
     Twice {
         /// The map.

@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use support::{Package, plain_python, torch_python};
 
 /// Cases of `failures.py`, and whether rank 1 ends by a signal.
-const FAILURES: [(&str, bool); 12] = [
+const FAILURES: [(&str, bool); 13] = [
     ("interrupt_of_a_call", false),
     ("interrupt_of_an_exchange", false),
     ("interrupt_of_a_first_call", false),
@@ -22,6 +22,7 @@ const FAILURES: [(&str, bool); 12] = [
     ("leaves_with_work", false),
     ("forks", false),
     ("mismatched", false),
+    ("mismatched_without_debug_mode", false),
     ("late", false),
     ("aborts", false),
     ("missing_at_a_barrier", false),

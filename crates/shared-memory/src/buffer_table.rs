@@ -1,8 +1,9 @@
 //! The addresses of the buffers of a rank's launches, for peers that access them directly.
 //!
 //! A rank publishes before it gives the first signal of a launch, and a peer reads after it took
-//! that signal; a launch ends only when no peer needs its buffers any more. So entries are never
-//! read while they are written.
+//! that signal; a launch ends only when no peer needs its buffers any more. So the entries that a
+//! peer uses are never read while they are written. Who only compares requests may read an entry
+//! that is being written: its checksum does not fit.
 
 use crate::sync::{LINE_WORDS, Ordering, Words};
 
@@ -118,6 +119,12 @@ impl BufferTable {
         entry[1 + WORDS].store(checksum(launch, &words), Ordering::Relaxed);
         // Release: the buffers are stored before the launch's number.
         entry[0].store(launch, Ordering::Release);
+    }
+
+    /// The last launch that was published in place of this one or before it; 0 if there was none.
+    #[inline]
+    pub fn last(&self, launch: u64) -> u64 {
+        self.words.slice(self.first(launch), 1)[0].load(Ordering::Acquire)
     }
 
     /// The request and the buffers of a launch; `None` if they were not published yet, or were

@@ -1,11 +1,10 @@
 //! Two processes: this test starts itself again as the peer, with a role in the environment.
 
-#![cfg(not(loom))]
-
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use program::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::process_memory::allow_peers;
@@ -13,6 +12,24 @@ use shared_memory::{
     Arena, Descriptor, Error, Handle, Interrupted, Item, Mapping, Patience, Place, ProcessMemory,
     ProcessMemoryError, Segment, Waiter,
 };
+
+type Test = fn(&str) -> Result<Completion, Failed>;
+
+fn main() -> ExitCode {
+    let tests: [(&str, Test); 3] = [
+        ("messages_go_there_and_back", messages_go_there_and_back),
+        (
+            "buffers_are_read_where_they_are",
+            buffers_are_read_where_they_are,
+        ),
+        (
+            "a_killed_peer_leaves_nothing_behind",
+            a_killed_peer_leaves_nothing_behind,
+        ),
+    ];
+    let trials = tests.map(|(name, test)| Trial::ignorable_test(name, move || test(name)));
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+}
 
 /// The peer's role: the name of its test.
 const ROLE: &str = "SHARED_MEMORY_TEST_ROLE";
@@ -27,7 +44,7 @@ impl Peer {
     /// Starts this test again.
     fn start(test: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            .args([test, "--exact", "--test-threads=1"])
             .env(ROLE, test)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -136,9 +153,7 @@ fn exchange(own: &Segment, peers: &Segment, begins: bool) {
     there_and_back::<LowLatency128>(2, own, peers, begins);
 }
 
-#[test]
-fn messages_go_there_and_back() {
-    let name = "messages_go_there_and_back";
+fn messages_go_there_and_back(name: &str) -> Result<Completion, Failed> {
     let own = Segment::shared("own", &items()).unwrap();
     own.mapping().populate().unwrap();
     let handle = own.mapping().handle().unwrap().unwrap();
@@ -147,7 +162,7 @@ fn messages_go_there_and_back() {
         say(&handle.to_string());
         let peers = Segment::open(&peers, &items()).unwrap();
         exchange(&own, &peers, false);
-        return;
+        return Ok(Completion::Completed);
     }
     let mut peer = Peer::start(name);
     peer.tell(&handle.to_string());
@@ -157,6 +172,7 @@ fn messages_go_there_and_back() {
     assert!(matches!(wrong, Error::Layout { .. }), "{wrong}");
     exchange(&own, &peers, true);
     peer.end();
+    Ok(Completion::Completed)
 }
 
 /// Bytes of each buffer that is read in place.
@@ -198,12 +214,10 @@ fn publish_buffers() {
     assert_eq!(listen(), "");
 }
 
-#[test]
-fn buffers_are_read_where_they_are() {
-    let name = "buffers_are_read_where_they_are";
+fn buffers_are_read_where_they_are(name: &str) -> Result<Completion, Failed> {
     if is_peer(name) {
         publish_buffers();
-        return;
+        return Ok(Completion::Completed);
     }
     let mut peer = Peer::start(name);
     let segment = Segment::open(&peer.hear().parse().unwrap(), &items()).unwrap();
@@ -233,9 +247,10 @@ fn buffers_are_read_where_they_are() {
     let mut read = vec![0; BUFFER_BYTES];
     match memory.read_into(address, &mut read) {
         Err(error @ ProcessMemoryError::Refused { .. }) => {
-            println!("not run: {name}, reading the other process: {error}");
             peer.child.kill().unwrap();
             peer.child.wait().unwrap();
+            let why = format!("not run: reading the other process: {error}");
+            return Ok(Completion::ignored_with(why));
         }
         result => {
             result.unwrap();
@@ -245,6 +260,7 @@ fn buffers_are_read_where_they_are() {
             assert!(matches!(gone, Error::Open { .. }), "{gone}");
         }
     }
+    Ok(Completion::Completed)
 }
 
 /// Probes and writes the peer's buffer at an address, then finds that the peer has ended.
@@ -270,16 +286,14 @@ fn accesses_another_process(mut peer: Peer, memory: &ProcessMemory, address: u64
 }
 
 /// A rank that waits for a killed peer is woken by others, and the peer's memory is gone with it.
-#[test]
-fn a_killed_peer_leaves_nothing_behind() {
-    let name = "a_killed_peer_leaves_nothing_behind";
+fn a_killed_peer_leaves_nothing_behind(name: &str) -> Result<Completion, Failed> {
     let mark = "left-behind";
     if is_peer(name) {
         let own = Segment::shared(mark, &items()).unwrap();
         say(&own.mapping().handle().unwrap().unwrap().to_string());
         // Waits to be killed.
         assert_eq!(listen(), "");
-        return;
+        return Ok(Completion::Completed);
     }
     let mut peer = Peer::start(name);
     let handle: Handle = peer.hear().parse().unwrap();
@@ -317,4 +331,5 @@ fn a_killed_peer_leaves_nothing_behind() {
     let files = std::fs::read_dir("/dev/shm").into_iter().flatten();
     let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
     assert_eq!(names.filter(|name| name.contains(mark)).count(), 0);
+    Ok(Completion::Completed)
 }

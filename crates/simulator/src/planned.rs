@@ -33,11 +33,11 @@ pub struct PlannedWiring<'a> {
     fifos: Fifos,
     machines: Vec<MachineLinks>,
     links: Vec<Link>,
-    /// The first link of each island.
-    islands: Vec<u32>,
-    /// The machine of each island.
+    /// The first link of each domain.
+    domains: Vec<u32>,
+    /// The machine of each domain.
     machine_of: Vec<u32>,
-    /// The first host of each island.
+    /// The first host of each domain.
     first_host: Vec<u32>,
     failed: Vec<u32>,
     switches: Switches,
@@ -70,7 +70,7 @@ impl<'a> PlannedWiring<'a> {
             expansion,
             fifos,
             links: Vec::new(),
-            islands: Vec::new(),
+            domains: Vec::new(),
             machine_of: Vec::new(),
             first_host: Vec::new(),
             failed: Vec::new(),
@@ -85,7 +85,7 @@ impl<'a> PlannedWiring<'a> {
         for run in &plan.hosts {
             let links = own.machines[run.machine as usize].links();
             for _ in 0..run.count {
-                own.islands.push(own.links.len() as u32);
+                own.domains.push(own.links.len() as u32);
                 own.machine_of.push(run.machine);
                 own.first_host.push(hosts);
                 own.links.extend_from_slice(&links);
@@ -120,10 +120,10 @@ impl<'a> PlannedWiring<'a> {
     /// Applies what the fabric file says of single ports.
     fn apply_ports(&mut self, fabric: &Fabric) {
         for port in &fabric.ports {
-            let island = self.first_host.partition_point(|first| *first <= port.host) - 1;
-            let machine = self.machine_of[island] as usize;
+            let domain = self.first_host.partition_point(|first| *first <= port.host) - 1;
+            let machine = self.machine_of[domain] as usize;
             let nics = self.plan.machines[machine].nics.iter().zip(0..);
-            let host = port.host - self.first_host[island];
+            let host = port.host - self.first_host[domain];
             let chosen: Vec<u32> = nics
                 .filter(|(nic, _)| nic.host == host)
                 .filter(|(nic, _)| {
@@ -134,7 +134,7 @@ impl<'a> PlannedWiring<'a> {
                 .collect();
             for nic in chosen {
                 for (receives, gbps) in [(false, port.send_gbps), (true, port.receive_gbps)] {
-                    let link = self.islands[island] + self.machines[machine].nic(nic, receives);
+                    let link = self.domains[domain] + self.machines[machine].nic(nic, receives);
                     if let Some(gbps) = gbps {
                         self.links[link as usize].capacity = Rate::from_gbps(gbps);
                     }
@@ -148,18 +148,18 @@ impl<'a> PlannedWiring<'a> {
 
     fn place(&self, rank: u32) -> Result<Place<'_>, WiringError> {
         let place = self.expansion.place(rank)?;
-        let island = place.node.island as usize;
+        let domain = place.node.domain as usize;
         let machine = place.node.machine as usize;
         Ok(Place {
             links: &self.machines[machine],
             machine: &self.plan.machines[machine],
-            first: self.islands[island],
+            first: self.domains[domain],
             gpu: place.local,
             host: place.host,
         })
     }
 
-    /// Over NVLink from a GPU to another of the same island.
+    /// Over NVLink from a GPU to another of the same domain.
     fn over_nvlink(from: &Place<'_>, to: &Place<'_>, links: &mut Vec<u32>) {
         let pair = from.links.pair_of.get(&(from.gpu, to.gpu));
         links.push(from.first + MachineLinks::nvlink(from.gpu, false));
@@ -285,7 +285,7 @@ impl<'a> PlannedWiring<'a> {
 struct Place<'a> {
     links: &'a MachineLinks,
     machine: &'a PlannedMachine,
-    /// The first link of its island.
+    /// The first link of its domain.
     first: u32,
     gpu: u32,
     host: u32,
@@ -310,15 +310,15 @@ impl Wiring for PlannedWiring<'_> {
         if let Some(rank) = self.work.and_then(|first| link.checked_sub(first)) {
             return format!("rank {rank} works");
         }
-        let island = self
-            .islands
+        let domain = self
+            .domains
             .partition_point(|first| *first <= link)
             .saturating_sub(1);
-        let machine = self.machine_of.get(island).copied().unwrap_or(0) as usize;
-        let first = self.islands.get(island).copied().unwrap_or(0);
+        let machine = self.machine_of.get(domain).copied().unwrap_or(0) as usize;
+        let first = self.domains.get(domain).copied().unwrap_or(0);
         let (links, planned) = (&self.machines[machine], &self.plan.machines[machine]);
         let name = links.name(link - first, planned);
-        format!("host {} {name}", self.first_host[island])
+        format!("host {} {name}", self.first_host[domain])
     }
 
     fn connect(&self, from: u32, to: u32, channel: u16) -> Result<Wire, WiringError> {
@@ -351,8 +351,8 @@ impl Wiring for PlannedWiring<'_> {
 
     fn multicast(&self, rank: u32, reads: bool) -> Result<Wire, WiringError> {
         let own = self.place(rank)?;
-        let one_island = self.islands.len() == 1;
-        if !one_island || own.links.nvlink <= 0.0 || !own.links.pairs.is_empty() {
+        let one_domain = self.domains.len() == 1;
+        if !one_domain || own.links.nvlink <= 0.0 || !own.links.pairs.is_empty() {
             return Err(WiringError::NoMulticast { rank });
         }
         // Every other GPU sends its operand to the switch, or gets the result from it.

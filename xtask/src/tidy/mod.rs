@@ -51,6 +51,11 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
             _ => continue,
         };
         let name = name_of(root, &file);
+        let is_test = name.contains("/tests/") && name.ends_with(".rs");
+        let faults = match is_test {
+            true => [faults, words.in_test(&read(&file)?)].concat(),
+            false => faults,
+        };
         problems.extend(
             faults
                 .iter()

@@ -4,7 +4,7 @@ use anyhow::Result;
 use regex::{Captures, Regex};
 
 /// Parts of identifiers, between underscores or capitals, that gave way to the field's words.
-const NAMES: &str = "board|desk|door|doorkeeper|far|fleet|foreign|lent|neighbourhood|stands|surroundings|ways?|wheel";
+const NAMES: &str = "board|desk|door|doorkeeper|far|fleet|foreign|islands?|lent|neighbourhood|stands|surroundings|ways?|wheel";
 
 /// Identifiers with such a part that are plain English.
 const ALLOWED: [&str; 2] = ["one_way", "so_far"];
@@ -17,6 +17,9 @@ const TYPES: &str = "Facts|Joined";
 const PHRASES: &str =
     "who[e]ver|goes~on|go~on|went~on|stands~for|by~which|all~the~same|of~so~many|as~far~as";
 
+/// Parts of `NAMES` that error texts may have: Python's packages are wheels.
+const IN_ERRORS: [&str; 4] = ["wheel", "far", "way", "ways"];
+
 /// Columns of a comment line, at most.
 const COLUMNS: usize = 100;
 
@@ -25,6 +28,9 @@ pub(super) struct Words {
     names: Regex,
     phrases: Regex,
     no_code: Regex,
+    errors: Regex,
+    word: Regex,
+    not_run: Regex,
 }
 
 impl Words {
@@ -36,6 +42,14 @@ impl Words {
                 r"\b(?:\w+_)?(?:{NAMES})(?:_\w+)?\b|\b(?:{TYPES})\b"
             ))?,
             phrases: Regex::new(&format!(r"(?i)\b(?:{phrases})\b"))?,
+            errors: Regex::new(
+                r#"(?s)(?:#\[error\(|bail!\(|anyhow!\(|context\()\s*"((?:[^"\\]|\\.)*)""#,
+            )?,
+            word: Regex::new(&format!(r"\b(?:{NAMES})\b"))?,
+            not_run: Regex::new(concat!(
+                r#"(?s)(?:print|println|writeln)!\([^;]*?"not"#,
+                " run"
+            ))?,
             // Comments, strings and characters.
             no_code: Regex::new(r##"(?s)//[^\n]*|r#".*?"#|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)'"##)?,
         })
@@ -54,6 +68,18 @@ impl Words {
                 faults.push((number, fault));
             }
         }
+        let line = |at: usize| text[..at].lines().count().max(1);
+        for found in self.errors.captures_iter(text) {
+            let (Some(error), Some(said)) = (found.get(0), found.get(1)) else {
+                continue;
+            };
+            let words = self.word.find_iter(said.as_str()).map(|it| it.as_str());
+            let words = words.filter(|it| !IN_ERRORS.contains(it));
+            faults.extend(words.map(|it| {
+                let fault = format!("`{it}` in an error: a word that was replaced");
+                (line(error.start()), fault)
+            }));
+        }
         let keep_lines = |found: &Captures<'_>| "\n".repeat(found[0].matches('\n').count());
         let code = self.no_code.replace_all(text, keep_lines);
         for (line, number) in code.lines().zip(1..) {
@@ -62,6 +88,14 @@ impl Words {
             faults.extend(names.map(|it| (number, format!("`{it}`: a name that was replaced"))));
         }
         faults
+    }
+
+    /// Returns the line number and a description of each fault that only tests have.
+    pub fn in_test(&self, text: &str) -> Vec<(usize, String)> {
+        let found = self.not_run.find_iter(text);
+        let fault = "a test that did not run passes; end it with `Completion::ignored_with`";
+        let line = |at: usize| text[..at].lines().count();
+        found.map(|it| (line(it.end()), fault.to_owned())).collect()
     }
 
     /// Returns the line number and a description of each fault in a document.
@@ -89,6 +123,23 @@ mod tests {
         let text = "let so_far = 1; // the way\nlet a_way = \"a\n way\"; let b = '\"';\nfleet(b)\n";
         let lines: Vec<usize> = words.in_source(text).iter().map(|it| it.0).collect();
         assert_eq!(lines, [2, 4]);
+    }
+
+    #[test]
+    fn errors_are_in_plain_words() {
+        let words = Words::new().unwrap();
+        let text = "fn f() {\n bail!(\n  \"{it} stands in line 1\");\n}\n";
+        let lines: Vec<usize> = words.in_source(text).iter().map(|it| it.0).collect();
+        assert_eq!(lines, [2]);
+    }
+
+    #[test]
+    fn tests_that_do_not_run_do_not_pass() {
+        let words = Words::new().unwrap();
+        let text = concat!("x();\nprintln!(\n \"not", " run: {why}\");\n");
+        assert_eq!(words.in_test(text).len(), 1);
+        let text = concat!("say!(1); Completion::ignored_with(\"not", " run\")");
+        assert_eq!(words.in_test(text).len(), 0);
     }
 
     #[test]

@@ -50,28 +50,83 @@ fn wrong_lengths_and_ranks_are_refused_before_anything_runs() {
     assert!(error.is_err_and(|error| error.to_string().contains("rank 2 does not exist")));
 }
 
-/// Otherwise one would write to buffers that the other does not lend any more.
+/// Runs these calls of rank 0 and rank 1, which differ, between two that are equal.
+fn told_of_differences(choice: Choice, calls: [Call; 2]) {
+    let results = on_all(local(2, LONG), |mut rank| {
+        rank.set_choice(Some(choice));
+        let both = rank.all_reduce(&mut vec![1_u64; 24], Reduction::Sum);
+        both.expect("the ranks agree");
+        let done = calls[rank.rank() as usize](&mut rank);
+        // The other rank may have ended before it could be told.
+        done.and_then(|()| rank.all_reduce(&mut [1_u64; 2], Reduction::Sum))
+            .map_err(|error| error.to_string())
+    });
+    let told = |it: &Result<(), String>| {
+        it.as_ref()
+            .is_err_and(|error| error.contains("calls another collective"))
+    };
+    assert!(results.iter().all(told), "{choice}: {results:?}");
+}
+
+type Call = fn(&mut Communicator<Cpu>) -> Result<(), Error>;
+
+/// Otherwise one would write to buffers that the other does not lend any more, or take another's
+/// data for its own.
 #[test]
-fn ranks_that_request_different_lengths_are_told() {
-    let choice = Choice {
+fn ranks_whose_calls_differ_are_told() {
+    const KNOWN: Call = |rank| rank.all_reduce(&mut vec![1_u64; 24], Reduction::Sum);
+    const LONGER: Call = |rank| rank.all_reduce(&mut vec![1_u64; 32], Reduction::Sum);
+    const LONGEST: Call = |rank| rank.all_reduce(&mut vec![1_u64; 1 << 20], Reduction::Sum);
+    const FLOATS: Call = |rank| rank.all_reduce(&mut vec![1_f64; 24], Reduction::Sum);
+    const SMALLEST: Call = |rank| rank.all_reduce(&mut vec![1_u64; 24], Reduction::Minimum);
+    let direct = Choice {
         schedule: Schedule::TwoPhaseMesh,
         transfer: Transfer::Direct,
         protocol: Protocol::Simple,
         channels: 1,
         piece_bytes: 0,
     };
-    let results = on_all(local(2, LONG), |mut rank| {
-        rank.set_choice(Some(choice));
-        let mut buffer = vec![1_u64; 1000 + 8 * rank.rank() as usize];
-        let done = rank.all_reduce(&mut buffer, Reduction::Sum);
-        done.map_err(|error| error.to_string())
-    });
-    let told = |it: &Result<(), String>| {
-        let what = "runs another collective than this rank, or another number";
-        it.as_ref().is_err_and(|error| error.contains(what))
+    let fifo = Choice {
+        transfer: Transfer::Fifo,
+        protocol: Protocol::Ll,
+        ..direct
     };
-    assert!(results.iter().all(Result::is_err), "{results:?}");
-    assert!(results.iter().any(told), "{results:?}");
+    for choice in [direct, fifo] {
+        for call in [LONGER, LONGEST, FLOATS, SMALLEST] {
+            told_of_differences(choice, [KNOWN, call]);
+            told_of_differences(choice, [call, KNOWN]);
+        }
+        told_of_differences(choice, [LONGER, LONGEST]);
+    }
+}
+
+/// More requests than are remembered, and some of them again.
+#[test]
+fn equal_calls_of_many_lengths_are_not_told_apart() {
+    let fifo = Choice {
+        schedule: Schedule::TwoPhaseMesh,
+        transfer: Transfer::Fifo,
+        protocol: Protocol::Simple,
+        channels: 1,
+        piece_bytes: 0,
+    };
+    let results = on_all(local(2, LONG), |mut rank| {
+        rank.set_choice(Some(fifo));
+        for count in (1..4200).chain(1..40).chain(4000..4300) {
+            // Received where it was sent from by one rank only.
+            let input = vec![1_u32; count];
+            let mut output = input.clone();
+            match rank.rank() {
+                0 => rank.all_reduce(&mut output, Reduction::Sum)?,
+                _ => rank.all_reduce((&input, &mut output), Reduction::Sum)?,
+            }
+            assert!(output.iter().all(|it| *it == 2));
+        }
+        Ok::<_, Error>(())
+    });
+    for result in results {
+        result.unwrap();
+    }
 }
 
 #[test]

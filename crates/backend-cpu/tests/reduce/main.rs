@@ -2,8 +2,11 @@
 
 mod reference;
 
+use std::process::ExitCode;
+
 use backend_cpu::reduce::{Reduce, ReduceStep, Vectors, copy};
 use half::{bf16, f16};
+use libtest_mimic::{Arguments, Completion, Trial};
 use program::{ElementType, Reduction};
 use proptest::prelude::*;
 use reference::reference;
@@ -148,31 +151,70 @@ fn factor_of(element: ElementType) -> u64 {
     }
 }
 
-fn vectors_here() -> Vec<Vectors> {
-    let (here, missing): (Vec<_>, Vec<_>) = Vectors::ALL
-        .into_iter()
-        .partition(|vectors| vectors.are_here());
-    for vectors in missing {
-        println!("not run: reduce with {vectors:?} vectors: this processor has none");
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let whole: [(&str, fn()); 3] = [
+        ("a_number_beats_nan", a_number_beats_nan),
+        (
+            "a_step_without_sources_is_refused",
+            a_step_without_sources_is_refused,
+        ),
+        ("copies_are_equal", copies_are_equal),
+    ];
+    let whole = whole.into_iter().map(|(name, test)| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    });
+    let mut trials: Vec<Trial> = whole.collect();
+    type Test = fn(Vectors);
+    let by_vectors: [(&str, Test); 3] = [
+        (
+            "every_type_operation_and_number_of_operands_is_right",
+            every_type_operation_and_number_of_operands_is_right,
+        ),
+        (
+            "integer_averages_are_rounded_towards_zero",
+            integer_averages_are_rounded_towards_zero,
+        ),
+        (
+            "all_16_bit_floats_are_converted",
+            all_16_bit_floats_are_converted,
+        ),
+    ];
+    for (name, test) in by_vectors {
+        for vectors in Vectors::ALL {
+            trials.push(Trial::ignorable_test(
+                format!("{name}::{vectors:?}"),
+                move || {
+                    if !vectors.are_here() {
+                        return Ok(Completion::ignored_with("not run: this processor has none"));
+                    }
+                    test(vectors);
+                    Ok(Completion::Completed)
+                },
+            ));
+        }
     }
-    here
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-#[test]
-fn every_type_operation_and_number_of_operands_is_right() {
+fn every_type_operation_and_number_of_operands_is_right(vectors: Vectors) {
     let lengths = [
         0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 130, 257, 4999,
     ];
-    let here = vectors_here();
-    let mut number = 0;
+    let mut number = Vectors::ALL.iter().take_while(|it| **it != vectors).count();
     for element in ElementType::ALL {
         for operation in Reduction::ALL.into_iter().filter(|it| it.suits(element)) {
             for sources in 1..=4 {
                 for destinations in 1..=4 {
                     for elements in lengths {
                         number += 1;
-                        // More than a block takes time, and is the same for most.
-                        if elements > 4096 && number % 7 != 0 {
+                        // One of all vectors in turn. More than a block takes time, and is the same
+                        // for most.
+                        let turn = number % Vectors::ALL.len() != 0;
+                        if turn || elements > 4096 && number % 7 != 0 {
                             continue;
                         }
                         let case = Case {
@@ -194,7 +236,7 @@ fn every_type_operation_and_number_of_operands_is_right() {
                             factor: factor_of(element),
                             ranks: [1, 2, 3, 7, 100][number % 5],
                         };
-                        check(&case, here[number % here.len()]);
+                        check(&case, vectors);
                     }
                 }
             }
@@ -203,41 +245,35 @@ fn every_type_operation_and_number_of_operands_is_right() {
 }
 
 /// All quotients of a byte by all numbers of ranks that matter, and the edges of wider integers.
-#[test]
-fn integer_averages_are_rounded_towards_zero() {
-    for vectors in vectors_here() {
-        for ranks in 1..=256_u32 {
-            let reduce =
-                Reduce::with_vectors(Reduction::Average, ElementType::I8, 0, ranks, vectors);
-            let input: Vec<i8> = (i8::MIN..=i8::MAX).collect();
-            let mut output = input.clone();
-            average(&reduce, &input, &mut output);
-            let expected: Vec<i8> = input
-                .iter()
-                .map(|&value| (i32::from(value) / ranks as i32) as i8)
-                .collect();
-            assert_eq!(output, expected, "{ranks} ranks");
+fn integer_averages_are_rounded_towards_zero(vectors: Vectors) {
+    for ranks in 1..=256_u32 {
+        let reduce = Reduce::with_vectors(Reduction::Average, ElementType::I8, 0, ranks, vectors);
+        let input: Vec<i8> = (i8::MIN..=i8::MAX).collect();
+        let mut output = input.clone();
+        average(&reduce, &input, &mut output);
+        let expected: Vec<i8> = input
+            .iter()
+            .map(|&value| (i32::from(value) / ranks as i32) as i8)
+            .collect();
+        assert_eq!(output, expected, "{ranks} ranks");
+    }
+    for ranks in [1, 2, 3, 7, 1 << 16, u32::MAX] {
+        let edges = (0..32).flat_map(|bit| [-1, 0, 1].map(|past| (1_i64 << bit) + past));
+        let near = edges.chain([i64::from(ranks) * 3 - 1, i64::from(ranks) * 3]);
+        let near: Vec<i64> = near.flat_map(|value| [value, -value]).collect();
+        let input: Vec<i32> = near.iter().map(|&value| value as i32).collect();
+        let mut output = input.clone();
+        let reduce = Reduce::with_vectors(Reduction::Average, ElementType::I32, 0, ranks, vectors);
+        average(&reduce, &input, &mut output);
+        for (&value, found) in input.iter().zip(output) {
+            assert_eq!(i64::from(found), i64::from(value) / i64::from(ranks));
         }
-        for ranks in [1, 2, 3, 7, 1 << 16, u32::MAX] {
-            let edges = (0..32).flat_map(|bit| [-1, 0, 1].map(|past| (1_i64 << bit) + past));
-            let near = edges.chain([i64::from(ranks) * 3 - 1, i64::from(ranks) * 3]);
-            let near: Vec<i64> = near.flat_map(|value| [value, -value]).collect();
-            let input: Vec<i32> = near.iter().map(|&value| value as i32).collect();
-            let mut output = input.clone();
-            let reduce =
-                Reduce::with_vectors(Reduction::Average, ElementType::I32, 0, ranks, vectors);
-            average(&reduce, &input, &mut output);
-            for (&value, found) in input.iter().zip(output) {
-                assert_eq!(i64::from(found), i64::from(value) / i64::from(ranks));
-            }
-            let input: Vec<u32> = near.iter().map(|&value| value as u32).collect();
-            let mut output = input.clone();
-            let reduce =
-                Reduce::with_vectors(Reduction::Average, ElementType::U32, 0, ranks, vectors);
-            average(&reduce, &input, &mut output);
-            for (value, found) in input.into_iter().zip(output) {
-                assert_eq!(found, value / ranks);
-            }
+        let input: Vec<u32> = near.iter().map(|&value| value as u32).collect();
+        let mut output = input.clone();
+        let reduce = Reduce::with_vectors(Reduction::Average, ElementType::U32, 0, ranks, vectors);
+        average(&reduce, &input, &mut output);
+        for (value, found) in input.into_iter().zip(output) {
+            assert_eq!(found, value / ranks);
         }
     }
 }
@@ -257,8 +293,7 @@ fn average<T>(reduce: &Reduce, input: &[T], output: &mut [T]) {
 
 /// Every 16-bit float comes back from an operation that changes nothing, and every sum is rounded
 /// as `half` rounds.
-#[test]
-fn all_16_bit_floats_are_converted() {
+fn all_16_bit_floats_are_converted(vectors: Vectors) {
     let all: Vec<u16> = (0..=u16::MAX).collect();
     for element in [ElementType::F16, ElementType::Bf16] {
         for shift in [0_u16, 1, 0x101, 0x3c00, 0x4248, 0x8001] {
@@ -266,47 +301,43 @@ fn all_16_bit_floats_are_converted() {
                 .iter()
                 .map(|bits| bits.wrapping_mul(3) ^ shift)
                 .collect();
-            for vectors in vectors_here() {
-                let mut output = vec![0_u16; all.len()];
-                let step = ReduceStep {
-                    destinations: &[output.as_mut_ptr().cast()],
-                    sources: &[all.as_ptr().cast(), others.as_ptr().cast()],
-                    elements: all.len(),
-                    pre_multiply: 0,
-                    finish: false,
-                    stream: 0,
+            let mut output = vec![0_u16; all.len()];
+            let step = ReduceStep {
+                destinations: &[output.as_mut_ptr().cast()],
+                sources: &[all.as_ptr().cast(), others.as_ptr().cast()],
+                elements: all.len(),
+                pre_multiply: 0,
+                finish: false,
+                stream: 0,
+            };
+            // SAFETY: all are as long.
+            unsafe { Reduce::with_vectors(Reduction::Sum, element, 0, 1, vectors).run(&step) };
+            for ((&one, &other), found) in all.iter().zip(&others).zip(output) {
+                let (nan, expected) = match element {
+                    ElementType::F16 => {
+                        let sum = f16::from_bits(one).to_f32() + f16::from_bits(other).to_f32();
+                        (
+                            f16::from_bits(found).is_nan() && sum.is_nan(),
+                            f16::from_f32(sum).to_bits(),
+                        )
+                    }
+                    _ => {
+                        let sum = bf16::from_bits(one).to_f32() + bf16::from_bits(other).to_f32();
+                        (
+                            bf16::from_bits(found).is_nan() && sum.is_nan(),
+                            bf16::from_f32(sum).to_bits(),
+                        )
+                    }
                 };
-                // SAFETY: all are as long.
-                unsafe { Reduce::with_vectors(Reduction::Sum, element, 0, 1, vectors).run(&step) };
-                for ((&one, &other), found) in all.iter().zip(&others).zip(output) {
-                    let (nan, expected) = match element {
-                        ElementType::F16 => {
-                            let sum = f16::from_bits(one).to_f32() + f16::from_bits(other).to_f32();
-                            (
-                                f16::from_bits(found).is_nan() && sum.is_nan(),
-                                f16::from_f32(sum).to_bits(),
-                            )
-                        }
-                        _ => {
-                            let sum =
-                                bf16::from_bits(one).to_f32() + bf16::from_bits(other).to_f32();
-                            (
-                                bf16::from_bits(found).is_nan() && sum.is_nan(),
-                                bf16::from_f32(sum).to_bits(),
-                            )
-                        }
-                    };
-                    assert!(
-                        nan || found == expected,
-                        "{element}: {one:#x} + {other:#x}: {found:#x}"
-                    );
-                }
+                assert!(
+                    nan || found == expected,
+                    "{element}: {one:#x} + {other:#x}: {found:#x}"
+                );
             }
         }
     }
 }
 
-#[test]
 fn a_number_beats_nan() {
     for (operation, expected) in [(Reduction::Minimum, -1.0), (Reduction::Maximum, 2.0_f32)] {
         let inputs = [
@@ -330,8 +361,6 @@ fn a_number_beats_nan() {
     }
 }
 
-#[test]
-#[should_panic(expected = "number of sources")]
 fn a_step_without_sources_is_refused() {
     let mut output = [0_u8; 4];
     let step = ReduceStep {
@@ -342,14 +371,17 @@ fn a_step_without_sources_is_refused() {
         finish: false,
         stream: 0,
     };
+    let reduce = Reduce::new(Reduction::Sum, ElementType::F32, 0, 1);
     // SAFETY: it is refused.
-    unsafe { Reduce::new(Reduction::Sum, ElementType::F32, 0, 1).run(&step) };
+    let run = std::panic::AssertUnwindSafe(|| unsafe { reduce.run(&step) });
+    let refused = std::panic::catch_unwind(run).expect_err("a panic");
+    let text = refused.downcast_ref::<&str>().expect("a text");
+    assert!(text.contains("number of sources"), "{text}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    #[test]
     fn copies_are_equal(bytes in 0..5000_usize, to in 0..64_usize, from in 0..64_usize, stream: bool) {
         let source = noise(bytes as u64, from + bytes);
         let mut destination = vec![0xa5; to + bytes + 64];

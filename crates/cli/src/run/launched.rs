@@ -309,7 +309,8 @@ fn culprit(error: &anyhow::Error, rank: u32) -> Option<Failure> {
         executor::Error::Memory { .. }
         | executor::Error::Bootstrap { .. }
         | executor::Error::Unreachable { .. }
-        | executor::Error::Damaged { .. } => Some(Failure {
+        | executor::Error::Damaged { .. }
+        | executor::Error::Differs { .. } => Some(Failure {
             rank,
             what: error.to_string(),
         }),

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use libtest_mimic::{Completion, Failed};
+
 use crate::program::{LONG, Running, Said, is_root, not_run, shell};
 
 /// The user nobody.
@@ -91,13 +93,9 @@ fn both(mut make: impl FnMut(u32) -> Command) -> Vec<Said> {
     ranks.into_iter().map(|it| it.within(LONG)).collect()
 }
 
-#[test]
-fn a_rank_does_not_join_the_job_of_another_user() {
+pub fn a_rank_does_not_join_the_job_of_another_user() -> Result<Completion, Failed> {
     if !is_root() {
-        return not_run(
-            "meeting::a_rank_does_not_join_the_job_of_another_user",
-            "only root can make files of others",
-        );
+        return not_run("only root can make files of others");
     }
     let theirs = tempfile::tempdir().unwrap();
     let (_running, id) = stranger(theirs.path());
@@ -130,10 +128,10 @@ fn a_rank_does_not_join_the_job_of_another_user() {
     }
     let file = file.display().to_string();
     named.within(LONG).refused(&["rank 1", &file, "user 65534"]);
+    Ok(Completion::Completed)
 }
 
-#[test]
-fn a_file_that_others_can_write_is_not_believed() {
+pub fn a_file_that_others_can_write_is_not_believed() {
     let theirs = tempfile::tempdir().unwrap();
     let (_running, id) = stranger(theirs.path());
     let temporary = temporary();
@@ -164,8 +162,7 @@ fn a_file_that_others_can_write_is_not_believed() {
     said.refused(&[&folder.display().to_string(), "link"]);
 }
 
-#[test]
-fn what_is_no_file_is_given_up_in_time() {
+pub fn what_is_no_file_is_given_up_in_time() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     assert!(
@@ -210,8 +207,7 @@ fn what_is_no_file_is_given_up_in_time() {
     said.refused(&["cannot write the rendezvous file", "missing"]);
 }
 
-#[test]
-fn ranks_of_one_host_meet_in_a_folder_of_their_user() {
+pub fn ranks_of_one_host_meet_in_a_folder_of_their_user() {
     let temporary = temporary();
     // A folder, a missing one, one that others can write to, and a file.
     let runtime = tempfile::tempdir().unwrap();
@@ -245,8 +241,7 @@ fn ranks_of_one_host_meet_in_a_folder_of_their_user() {
 }
 
 /// The file of an earlier job names a port at which another job listens now.
-#[test]
-fn a_file_of_an_earlier_job_is_waited_out() {
+pub fn a_file_of_an_earlier_job_is_waited_out() {
     let folder = tempfile::tempdir().unwrap();
     let (stranger, id) = stranger(folder.path());
     let address = id.trim().split_once('@').unwrap().1;
@@ -275,8 +270,7 @@ fn a_file_of_an_earlier_job_is_waited_out() {
 }
 
 /// A program that never answers listens at the port.
-#[test]
-fn a_port_of_another_program_is_waited_out() {
+pub fn a_port_of_another_program_is_waited_out() {
     let folder = tempfile::tempdir().unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let file = folder.path().join("meeting");

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use libtest_mimic::{Completion, Failed};
 use machines::{FakeMachine, Machine};
 
 use crate::program::{LONG, Running, Said, is_root, memory_folder, not_run, shell, topo};
@@ -42,8 +43,7 @@ fn inside(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-#[test]
-fn a_recording_is_whole_or_not_there() {
+pub fn a_recording_is_whole_or_not_there() {
     let tree = tree();
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("deep/er/machine");
@@ -66,8 +66,7 @@ fn a_recording_is_whole_or_not_there() {
     assert_eq!(hidden.count(), 0);
 }
 
-#[test]
-fn a_recording_on_a_full_disk_leaves_nothing() {
+pub fn a_recording_on_a_full_disk_leaves_nothing() -> Result<Completion, Failed> {
     let tree = tree();
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().display();
@@ -78,11 +77,9 @@ fn a_recording_on_a_full_disk_leaves_nothing() {
     command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_topo")]);
     let said = record(&mut command, tree.path(), &folder.path().join("machine"));
     if !is_root() || said.status == Some(77) {
-        return not_run(
-            "outputs::a_recording_on_a_full_disk_leaves_nothing",
-            "it needs root, to mount a small disk",
-        );
+        return not_run("it needs root, to mount a small disk");
     }
     said.refused(&["cannot write", "machine/sys/", "No space left on device"]);
     assert_eq!(said.out, "");
+    Ok(Completion::Completed)
 }

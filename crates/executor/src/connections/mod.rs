@@ -189,6 +189,15 @@ impl Connections {
         Ok(())
     }
 
+    /// The buffer tables of the other ranks of the host.
+    pub fn tables_of_peers(&self) -> Vec<(u32, BufferTable)> {
+        let all = (0..).zip(&self.transports).zip(&self.buffer_tables);
+        let peers = all.filter(|((rank, by), _)| *rank != self.rank && **by != Transport::Net);
+        peers
+            .map(|((rank, _), table)| (rank, table.clone()))
+            .collect()
+    }
+
     /// Whether all ranks are reached by this transport.
     pub fn all_by(&self, transport: Transport) -> bool {
         self.transports.iter().all(|it| *it == transport)

@@ -76,7 +76,7 @@ impl<B: Backend> Engine<B> {
                 std::thread::sleep(RETRY);
             }
             self.take_messages(group);
-            let done = self.take_done(group);
+            let done = self.take_done(group)?;
             if !done.is_empty() || group.unmet.is_none() && has_begun {
                 group.moved();
             }
@@ -109,7 +109,12 @@ impl<B: Backend> Engine<B> {
                     self.listen(group, at)?;
                     true
                 }
-                Call::Collective(request) => self.begin(group, at, &request)?,
+                Call::Collective(request) => {
+                    if self.known.number() == self.launches {
+                        self.announce(&request, &entry.memory)?;
+                    }
+                    self.begin(group, at, &request)?
+                }
             };
             waits |= !begins;
         }
@@ -151,12 +156,10 @@ impl<B: Backend> Engine<B> {
                 self.find(request)?
             }
         };
-        let entry = &mut group.entries[at];
-        if entry.call.is_collective() {
-            self.launches += 1;
-            self.prepared[place].publish(&self.own, self.launches, &entry.memory);
+        if group.entries[at].call.is_collective() {
+            self.note_launch(place, &group.entries[at].memory);
         }
-        self.run_from_start(entry, place);
+        self.run_from_start(&mut group.entries[at], place);
         Ok(true)
     }
 
@@ -269,6 +272,7 @@ impl<B: Backend> Engine<B> {
             }
         }
         // Transfers do not access buffers of peers, so launch and request are the collective's.
+        let comparison = collective.map(|(it, _)| self.known.launch(it));
         let (collective, request) = collective.unwrap_or((Collective::SendRecv, 0));
         let progress = own.connections.progress_of(bytes);
         let mut context = LaunchContext {
@@ -285,6 +289,7 @@ impl<B: Backend> Engine<B> {
                 since: Some(since),
                 nap,
                 progress: progress.as_deref(),
+                comparison,
             },
         };
         let ran = own.backend.run_some(&mut parts, &mut context, pause);
@@ -295,8 +300,12 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Takes what has ended.
-    fn take_done(&mut self, group: &mut OpenGroup<'_>) -> Vec<Ended> {
+    ///
+    /// # Errors
+    /// Peers ran another collective.
+    fn take_done(&mut self, group: &mut OpenGroup<'_>) -> Result<Vec<Ended>, Error> {
         let mut done = Vec::new();
+        let mut compared = Ok(());
         group.entries.retain(|entry| {
             let State::Runs(place) = &entry.state else {
                 return true;
@@ -309,12 +318,15 @@ impl<B: Backend> Engine<B> {
                     Call::Transfer(End::To(peer) | End::From(peer), _) => Some(peer),
                     Call::Transfer(End::FromAny, _) | Call::Collective(_) => None,
                 };
+                if let Call::Collective(request) = &entry.call {
+                    compared = self.known.end(self.own.bootstrap.rank(), request);
+                }
                 let number = entry.number;
                 done.push(Ended { number, peer });
             }
             !ended
         });
-        done
+        compared.map(|()| done)
     }
 
     /// Checks whether waiting should continue, after some time in which nothing was moved.
@@ -340,6 +352,11 @@ impl<B: Backend> Engine<B> {
                 Call::Collective(request) => (request.collective, Waiting::Others),
             };
             let waiting = group.unmet.filter(|_| entry.has_begun()).unwrap_or(waiting);
+            let is_known = entry.has_begun() || self.known.number() > self.launches;
+            let comparison = match entry.call {
+                Call::Collective(_) if is_known => Some(self.known.launch(collective)),
+                _ => None,
+            };
             let own = &mut self.own;
             let mut supervisor = Supervisor {
                 bootstrap: own.bootstrap.as_mut(),
@@ -349,6 +366,7 @@ impl<B: Backend> Engine<B> {
                 since: None,
                 nap: LOOK,
                 progress: None,
+                comparison,
             };
             supervisor.look(group.since.max(entry.since), waiting)?;
             self.expect_sources(entry)?;

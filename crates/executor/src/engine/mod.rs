@@ -1,21 +1,21 @@
 //! Launches: finds or prepares the program of a request, and runs it.
 
 mod advance;
+mod choice;
 
 use std::borrow::Cow;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use program::{BoundProgram, Channels, Collective, MessageSize, Reduction, Transfer};
-use rustc_hash::{FxHashMap, FxHasher};
+use program::{BoundProgram, Channels, Collective, MessageSize, Transfer};
+use rustc_hash::FxHashMap;
 use shared_memory::{ArenaBuffer, Descriptor, Waiter};
 
-use crate::backend::{
-    Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
-};
+use crate::backend::{Backend, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy};
 use crate::bootstrap::{Bootstrap, give_up};
 use crate::callers_memory::BufferAccess;
+use crate::comparison::{Known, hash};
 use crate::connections::{Connections, Wiring, slot_class};
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
@@ -23,7 +23,6 @@ use crate::programs::{ProgramKey, Programs};
 use crate::registered::Registered;
 use crate::request::{Choice, Request};
 use crate::supervisor::{LOOK, Supervisor};
-use crate::transport::Transport;
 
 /// Most prepared programs that are kept, unless one of them runs. With more sizes, programs are
 /// prepared again.
@@ -38,6 +37,8 @@ struct Prepared<P> {
     request: u64,
     /// Whether it has run.
     has_run: bool,
+    /// The age of the known requests at its last launch.
+    age: u64,
 }
 
 impl<P> Prepared<P> {
@@ -48,29 +49,26 @@ impl<P> Prepared<P> {
             waiter.yielder().forget();
         }
     }
+}
 
-    /// Publishes the buffers of a launch to peers, if they access these.
-    fn publish<B: Backend>(&self, own: &Parts<B>, launch: u64, memory: &Memory<'_>) {
-        if !self.direct {
-            return;
-        }
-        let buffer_table = &own.connections.buffer_tables[own.bootstrap.rank() as usize];
-        let registered = &own.registered;
-        let describe = |pointer: *const u8, bytes: usize| Descriptor {
-            place: registered.place(pointer, bytes),
-            bytes: bytes as u64,
-        };
-        let scratch = registered.scratch().cast_const();
-        buffer_table.publish(
-            launch,
-            self.request,
-            &[
-                describe(memory.input(), memory.input_bytes()),
-                describe(memory.output().cast_const(), memory.output_bytes()),
-                describe(scratch, registered.scratch_bytes()),
-            ],
-        );
-    }
+/// Publishes the request and the buffers of a launch to peers.
+fn publish<B: Backend>(own: &Parts<B>, (launch, request): (u64, u64), memory: &Memory<'_>) {
+    let buffer_table = &own.connections.buffer_tables[own.bootstrap.rank() as usize];
+    let registered = &own.registered;
+    let describe = |pointer: *const u8, bytes: usize| Descriptor {
+        place: registered.place(pointer, bytes),
+        bytes: bytes as u64,
+    };
+    let scratch = registered.scratch().cast_const();
+    buffer_table.publish(
+        launch,
+        request,
+        &[
+            describe(memory.input(), memory.input_bytes()),
+            describe(memory.output().cast_const(), memory.output_bytes()),
+            describe(scratch, registered.scratch_bytes()),
+        ],
+    );
 }
 
 /// The parts of an engine.
@@ -96,6 +94,8 @@ pub(crate) struct Engine<B: Backend> {
     last: Option<(Request, usize)>,
     /// Collectives launched so far. All ranks count alike.
     launches: u64,
+    /// The requests that this rank ran.
+    known: Known,
     /// Whether programs of an open group stay where they are.
     keeps: bool,
     failure: Option<Failure>,
@@ -106,12 +106,14 @@ type Grouped<'a> = (usize, (u32, u32, u32), Memory<'a>);
 
 impl<B: Backend> Engine<B> {
     pub fn new(own: Parts<B>) -> Self {
+        let known = Known::new(own.connections.tables_of_peers());
         Self {
             own,
             prepared: Vec::new(),
             index: FxHashMap::default(),
             last: None,
             launches: 0,
+            known,
             keeps: false,
             failure: None,
         }
@@ -141,89 +143,6 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// The inputs of a choice.
-    pub fn shape(&self) -> CommunicatorShape {
-        let ranks = self.own.bootstrap.ranks();
-        let (fewest, most) = self.own.channels.ranks_per_host();
-        CommunicatorShape {
-            ranks,
-            one_process: self.own.connections.all_by(Transport::P2p),
-            hosts: self.own.channels.host_count(),
-            even_hosts: fewest == most,
-            channels: self.own.channels.count(),
-            crowd: self.own.bootstrap.crowd(),
-            buffers: self.own.buffers,
-        }
-    }
-
-    /// The choice for a request, if this communicator supports it.
-    pub fn choice(&self, request: &Request) -> Result<Choice, Error> {
-        let ranks = self.own.bootstrap.ranks();
-        let (element, reduction) = (request.element, request.reduction);
-        if request.collective.reduces() && !self.own.backend.reduces(element, reduction) {
-            return Err(Error::NoReduction {
-                backend: self.own.backend.name(),
-                element,
-                reduction,
-            });
-        }
-        let choice = request
-            .choice
-            .or_else(|| self.own.backend.choose(request, &self.shape()));
-        let unsupported = |why: String| Error::Unsupported {
-            collective: request.collective,
-            ranks,
-            why,
-        };
-        let choice = choice.ok_or_else(|| {
-            unsupported(format!(
-                "the {} backend has no choice",
-                self.own.backend.name()
-            ))
-        })?;
-        if let Some(why) = self.own.backend.refuses(&choice) {
-            return Err(unsupported(why));
-        }
-        let reaches = self.shape().hosts == 1 || self.own.backend.accesses_all();
-        if choice.transfer.stays_on_host() && !reaches {
-            return Err(unsupported(
-                "a direct or staged transfer accesses the memory of other ranks, and some are on other hosts; take the \
-                 transfer `fifo`"
-                    .to_owned(),
-            ));
-        }
-        if choice.transfer.accesses_buffers() && self.own.buffers == BufferAccess::Refused {
-            return Err(unsupported(format!(
-                "the kernel lets no process access the memory of another one here, which the transfer `{}` needs for \
-                 memory of the caller; take `fifo`, or give the container the capability SYS_PTRACE",
-                choice.transfer
-            )));
-        }
-        if self.own.backend.multicasts()
-            && request.collective.reduces()
-            && !choice.schedule.reduces(request.element, request.reduction)
-        {
-            return Err(unsupported(format!(
-                "switches do not reduce {} of {} ({}); take another algorithm",
-                request.reduction,
-                request.element,
-                choice.schedule.name()
-            )));
-        }
-        // Only the peer knows the factor of its input.
-        if request.collective.reduces()
-            && request.reduction == Reduction::PreMultipliedSum
-            && choice.transfer != Transfer::Fifo
-        {
-            return Err(unsupported(
-                "mulsum multiplies inputs before they are sent, so they cannot be read where they are; take the \
-                 transfer `fifo`"
-                    .to_owned(),
-            ));
-        }
-        Ok(choice)
-    }
-
     /// Runs one collective.
     #[inline]
     pub fn launch(
@@ -234,18 +153,24 @@ impl<B: Backend> Engine<B> {
     ) -> Result<(), Error> {
         let at = match &self.last {
             Some((last, at)) if last == request => *at,
-            _ => self.find(request)?,
+            _ => {
+                if let Err(error) = self.announce(request, &memory) {
+                    return Err(self.fail_unless_common(error));
+                }
+                self.find(request)?
+            }
         };
         if self.failure.is_some() {
             return Err(self.broken());
         }
+        self.note_launch(at, &memory);
         let own = &mut self.own;
         let bytes = request.bytes(own.bootstrap.ranks());
         let progress = own.connections.progress_of(bytes);
         let prepared = &mut self.prepared[at];
         let scratch = own.registered.scratch();
-        self.launches += 1;
-        prepared.publish(own, self.launches, &memory);
+        let hash = prepared.request;
+        let launched = self.known.launch(request.collective);
         let mut part = [Part {
             program: &mut prepared.program,
             memory,
@@ -256,7 +181,7 @@ impl<B: Backend> Engine<B> {
             connections: &mut own.connections,
             registered: &own.registered,
             launch: self.launches,
-            request: prepared.request,
+            request: hash,
             // Inline progress is a better use of the time than polling.
             spins: if progress.is_some() { 0 } else { own.spins },
             supervisor: Supervisor {
@@ -267,18 +192,48 @@ impl<B: Backend> Engine<B> {
                 since: None,
                 nap: LOOK,
                 progress: progress.as_deref(),
+                comparison: Some(launched),
             },
         };
-        match own.backend.run(&mut part, &mut context) {
-            Ok(()) => {
-                if let Some(progress) = &progress {
-                    progress.finish();
-                }
-                prepared.note_run(&own.waiter);
-                Ok(())
+        let ran = own.backend.run(&mut part, &mut context).and_then(|()| {
+            if let Some(progress) = &progress {
+                progress.finish();
             }
-            Err(error) => Err(self.fail(error)),
+            prepared.note_run(&own.waiter);
+            self.known.end(own.bootstrap.rank(), request)
+        });
+        ran.map_err(|error| self.fail(error))
+    }
+
+    /// Counts a launch of the program at this place. Publishes it if peers access its buffers or
+    /// the request is new.
+    #[inline]
+    fn note_launch(&mut self, at: usize, memory: &Memory<'_>) {
+        self.launches += 1;
+        let prepared = &mut self.prepared[at];
+        let launch = (self.launches, prepared.request);
+        let is_new = self.known.note(launch.0, launch.1, &mut prepared.age);
+        if prepared.direct || is_new {
+            publish(&self.own, launch, memory);
         }
+    }
+
+    /// Publishes a request before its program is prepared, since ranks whose calls differ may wait
+    /// for each other to prepare them.
+    #[cold]
+    #[inline(never)]
+    fn announce(&mut self, request: &Request, memory: &Memory<'_>) -> Result<(), Error> {
+        if self.failure.is_some() || self.index.contains_key(request) {
+            return Ok(());
+        }
+        let launch = (self.launches + 1, hash(request, &self.choice(request)?));
+        if !self.known.note(launch.0, launch.1, &mut 0) {
+            return Ok(());
+        }
+        publish(&self.own, launch, memory);
+        // Of two ranks that look after they published, one at least sees the other.
+        fence(Ordering::SeqCst);
+        self.known.launch(request.collective).look(self.rank())
     }
 
     /// Runs transfers together.
@@ -351,6 +306,7 @@ impl<B: Backend> Engine<B> {
                     since: None,
                     nap: LOOK,
                     progress: progress.as_deref(),
+                    comparison: None,
                 },
             };
             let done = own.backend.run(&mut parts, &mut context);
@@ -377,8 +333,7 @@ impl<B: Backend> Engine<B> {
             None => {
                 let prepared = match self.prepare(request) {
                     Ok(prepared) => prepared,
-                    Err(error) if error.is_common() => return Err(error),
-                    Err(error) => return Err(self.fail(error)),
+                    Err(error) => return Err(self.fail_unless_common(error)),
                 };
                 if self.prepared.len() >= MOST_PREPARED && !self.keeps {
                     self.prepared.clear();
@@ -458,6 +413,7 @@ impl<B: Backend> Engine<B> {
             direct: choice.transfer != Transfer::Fifo,
             request: hash(request, &choice),
             has_run: false,
+            age: 0,
         })
     }
 
@@ -470,6 +426,14 @@ impl<B: Backend> Engine<B> {
         };
         let failure = self.failure.clone().unwrap_or_else(unknown);
         Error::Broken { rank, failure }
+    }
+
+    #[cold]
+    fn fail_unless_common(&mut self, error: Error) -> Error {
+        match error.is_common() {
+            true => error,
+            false => self.fail(error),
+        }
     }
 
     /// Marks the communicator as failed and tells the others, so that they learn of the failure
@@ -488,12 +452,4 @@ fn slot_bytes<B: Backend>(backend: &B, bound: &BoundProgram, message: &MessageSi
         true => slot_class(bound.most_slot_bytes, message.slot_bytes),
         false => message.slot_bytes,
     }
-}
-
-/// A hash of what is run and how, the same in all processes of one program.
-fn hash(request: &Request, choice: &Choice) -> u64 {
-    let mut hasher = FxHasher::default();
-    let choice = Some(*choice);
-    Request { choice, ..*request }.hash(&mut hasher);
-    hasher.finish()
 }

@@ -20,7 +20,7 @@ pub struct BrokenChannel {
 pub(crate) struct Chains {
     pub pattern: Pattern,
     pub cross_nic: i32,
-    /// GPUs of the island, channel after channel.
+    /// GPUs of the domain, channel after channel.
     order: Vec<u32>,
     /// For each channel, the position of each GPU of the node in the channel.
     position: Vec<u32>,
@@ -96,7 +96,7 @@ impl Chains {
     }
 }
 
-/// The parts of one node that the expansion needs. GPUs are counted from their island's first.
+/// The parts of one node that the expansion needs. GPUs are counted from their domain's first.
 #[derive(Debug, Clone)]
 pub struct NodeParts {
     pub(crate) ring: Chains,

@@ -30,7 +30,7 @@ impl Expansion {
         }
     }
 
-    /// A node's GPUs in the order of a ring, counted from the island's first rank.
+    /// A node's GPUs in the order of a ring, counted from the domain's first rank.
     pub(super) fn ring_chain(&self, node: NodePlace, searched: u32) -> &[u32] {
         self.parts(node)
             .ring

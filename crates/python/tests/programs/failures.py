@@ -159,6 +159,14 @@ def mismatched():
     dist.destroy_process_group()
 
 
+def mismatched_without_debug_mode():
+    join()
+    assert total(1) == 2.0
+    count = 5 if RANK == 0 else 6
+    fails(lambda: [dist.all_reduce(torch.ones(count)), total(1)], "calls another collective")
+    rejoin()
+
+
 def late():
     join(timeout=timedelta(seconds=2))
     if RANK == 1:
