@@ -6,18 +6,15 @@
 //! answered where the library looks for them. No file is changed, and none is written. NCCL then
 //! makes its communicator and starts collectives, of which nothing is computed or sent.
 //!
-//! [`Answer`](answer::Answer) is what NCCL said, in its log, its dumps and to its tuner plug-in;
-//! [`compare`](compare::compare) compares it with a plan.
+//! An [`Answer`](nccl_compare::Answer) is what NCCL said, in its log, its dumps and to its tuner
+//! plug-in.
 //!
-//! A library is asked on Linux alone. Answers are read and compared everywhere.
+//! A library is asked on Linux alone.
 //!
 //! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
 //! [`message`], `nccl` (its functions), [`host`] (a child process), [`job`] (its parent),
-//! [`machine`] (its file), [`answer`], [`log`], [`compare`](mod@compare), [`package`] (fetching a
-//! library).
+//! [`machine`] (its file), [`log`] (its answer), [`package`] (fetching a library).
 
-pub mod answer;
-pub mod compare;
 #[cfg(target_os = "linux")]
 mod elf;
 #[cfg(target_os = "linux")]

@@ -1,11 +1,11 @@
 //! Reads NCCL's log: what the hosts of a job said, as one answer. `nccl_log` reads the lines.
 
+use nccl_compare::answer::{Answer, Times};
 use nccl_log::message::{Level, Message, NoHosts, messages};
 use nccl_log::statement::{self, Connection, End, Statement, Transport};
 use plan::Algorithm;
 use program::{Collective, Protocol};
 
-use crate::answer::{Answer, Times};
 use crate::job::HostAnswer;
 use crate::message::Report;
 

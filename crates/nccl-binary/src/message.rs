@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use nccl_compare::answer::NvlinkDomains;
 use serde::{Deserialize, Serialize};
 
 /// The network that is presented.
@@ -85,27 +86,6 @@ pub struct Failure {
     pub bytes: u64,
     /// NCCL's error.
     pub error: String,
-}
-
-/// NVLink domains of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NvlinkDomains {
-    /// Their number.
-    pub count: i32,
-    /// Fewest ranks of one.
-    pub least_ranks: i32,
-    /// Most ranks of one.
-    pub most_ranks: i32,
-}
-
-impl From<tuner_plugin::abi::NvlinkDomains> for NvlinkDomains {
-    fn from(told: tuner_plugin::abi::NvlinkDomains) -> Self {
-        Self {
-            count: told.count,
-            least_ranks: told.least_ranks,
-            most_ranks: told.most_ranks,
-        }
-    }
 }
 
 /// What the tuner plug-in was told for a collective.

@@ -12,15 +12,17 @@ use clap::Args;
 use xtask::workspace::{cargo, exit, target};
 
 /// Crates without a system: they compute.
-const PURE: [&str; 11] = [
+const PURE: [&str; 13] = [
     "toporing-topology",
     "toporing-program",
     "toporing-plan",
     "toporing-planner",
     "bounds",
     "draw",
+    "answers",
     "simulator",
     "nccl-log",
+    "nccl-compare",
     "nccl-results",
     "export",
     "tuner-plugin",

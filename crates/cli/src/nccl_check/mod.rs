@@ -13,11 +13,10 @@ use std::time::Duration;
 
 use answers::Machine;
 use anyhow::{Context, Result, anyhow, bail};
-use nccl_binary::answer::Answer;
-use nccl_binary::compare::{Compared, Planned, compare};
 use nccl_binary::job::{self, Job, NoAnswer};
 use nccl_binary::message::Network;
 use nccl_binary::{host, log, machine};
+use nccl_compare::{Answer, Compared, Planned, compare};
 use plan::{CostTable, Plan};
 use planner::{EqualHosts, NcclVersion, Settings};
 use topology::System;

@@ -1,6 +1,6 @@
 //! The comparison as text.
 
-use nccl_binary::compare::Compared;
+use nccl_compare::Compared;
 
 use super::Check;
 use crate::render::table::Columns;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Completion, Failed};
-use nccl_binary::answer::Answer;
 use nccl_binary::job::{HostAnswer, Job};
 use nccl_binary::log;
 use nccl_binary::message::Network;
+use nccl_compare::Answer;
 use plan::cost::TunedOperation;
 use plan::{Algorithm, CostTable};
 use planner::{EqualHosts, NcclVersion, Settings};

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nccl_compare::answer::NvlinkDomains;
 use tuner_plugin::abi::{self, Code, Context, Logger, SUCCESS, TunerV4, TunerV5};
 
-use crate::message::{NvlinkDomains, TunerCall};
+use crate::message::TunerCall;
 
 /// Most algorithms and protocols that a table may have.
 const MOST: c_int = 64;
@@ -54,7 +55,11 @@ unsafe extern "C" fn init_v5(
     unsafe {
         context.write(SOMETHING);
         if let Some(domains) = domains.as_ref() {
-            kept().domains.get_or_insert(NvlinkDomains::from(*domains));
+            kept().domains.get_or_insert(NvlinkDomains {
+                count: domains.count,
+                least_ranks: domains.least_ranks,
+                most_ranks: domains.most_ranks,
+            });
         }
     }
     SUCCESS

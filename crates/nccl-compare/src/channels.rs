@@ -2,7 +2,7 @@
 
 use plan::Expansion;
 
-use super::tally::{Tally, list, rank};
+use crate::tally::{Tally, list, rank};
 use crate::answer::{Answer, Neighbors};
 
 pub(super) fn counts(answer: &Answer, expansion: &Expansion, tally: &mut Tally) {

@@ -1,8 +1,11 @@
-//! Compares what NCCL decided with a plan, value by value.
+//! What NCCL decided, as values, and its comparison with a plan, value by value.
 //!
-//! In reading order: [`tally`] (counting), `graphs`, `channels` (rings, trees, NVLink SHARP),
-//! `transports`, `costs`.
+//! An answer comes from a library that was asked, or from the log of a job.
+//!
+//! In reading order: [`answer`], [`tally`] (counting), `graphs`, `channels` (rings, trees, NVLink
+//! SHARP), `transports`, `costs`.
 
+pub mod answer;
 mod channels;
 mod costs;
 mod graphs;
@@ -11,7 +14,7 @@ mod transports;
 
 use plan::{CostTable, Plan};
 
-use crate::answer::Answer;
+pub use answer::Answer;
 pub use tally::{Compared, Difference, Field, NotCompared, Tally};
 
 /// What the planner made of the job.

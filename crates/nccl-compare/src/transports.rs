@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
 
-use super::tally::Tally;
+use crate::tally::Tally;
 use crate::answer::{Answer, Connected, Local, Port};
 
 /// The connections of rings and trees by channel, sender and receiver. A ring's connection is there

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use nccl_log::decisions::{ChannelCounts, Connected, Local, Neighbors, Port};
 use plan::Algorithm;
 use program::{Collective, Protocol};
-
-use crate::message::NvlinkDomains;
+use serde::{Deserialize, Serialize};
 
 /// What NCCL decided for a job. What it did not say is empty or `None`.
 #[derive(Debug, Clone, Default)]
@@ -69,4 +68,15 @@ pub struct Times {
     pub operations: u32,
     /// By choice, µs.
     pub of: BTreeMap<(Algorithm, Protocol), f32>,
+}
+
+/// NVLink domains of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NvlinkDomains {
+    /// Their number.
+    pub count: i32,
+    /// Fewest ranks of one.
+    pub least_ranks: i32,
+    /// Most ranks of one.
+    pub most_ranks: i32,
 }

@@ -3,7 +3,7 @@
 use plan::nccl_graph::{GpuAddress, GraphFile};
 use plan::{Graph, GraphKind, Plan};
 
-use super::tally::{Tally, list};
+use crate::tally::{Tally, list};
 use crate::answer::Answer;
 
 /// Relative difference of bandwidths that a rounded text may have.

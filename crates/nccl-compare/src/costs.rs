@@ -6,7 +6,7 @@ use plan::cost::TunedOperation;
 use plan::{Algorithm, CostTable, Plan};
 use program::{Collective, Protocol};
 
-use super::tally::Tally;
+use crate::tally::Tally;
 use crate::answer::Answer;
 
 /// Half a digit of the log's numbers, which have one behind the point, and the rounding of 32-bit
