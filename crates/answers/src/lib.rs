@@ -6,7 +6,7 @@
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`differences`], [`diff`],
-//! [`groups`], [`doctor`]; [`report`] (answers as JSON).
+//! [`groups`], [`doctor`], [`log`], [`results`]; [`report`] (answers as JSON).
 
 pub mod assume;
 pub mod bound;
@@ -19,13 +19,16 @@ pub mod doctor;
 pub mod gpus;
 pub mod groups;
 pub mod job;
+pub mod log;
 pub mod names;
+mod nearest_version;
 pub mod order;
 pub mod overview;
 pub mod path;
 pub mod question;
 pub mod report;
 pub mod request;
+pub mod results;
 pub mod suggest;
 
 pub use assume::Incomplete;

@@ -87,31 +87,41 @@ impl JobRequest {
         !(self.without.is_empty() && self.degrade.is_empty())
     }
 
+    /// The version of NCCL, if one is named.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub fn version(&self) -> Result<Option<NcclVersion>, String> {
+        match self.nccl.as_deref() {
+            None | Some("") => Ok(None),
+            Some(text) => match text.parse() {
+                Ok(version) => Ok(Some(version)),
+                Err(why) => Err(format!("NCCL {text}: {why}")),
+            },
+        }
+    }
+
     /// NCCL's settings.
     ///
     /// # Errors
     /// The version is not known.
     pub fn settings(&self) -> Result<Settings, String> {
-        let version = match self.nccl.as_deref() {
-            None | Some("") => NcclVersion::default(),
-            Some(text) => text.parse().map_err(|why| format!("NCCL {text}: {why}"))?,
-        };
+        let version = self.version()?.unwrap_or_default();
         let set = self.set.iter().cloned();
         Ok(Settings::with_variables(version, set))
     }
 
-    /// Plans the job.
+    /// The job, and what is odd about the file.
     ///
     /// # Errors
-    /// The machine cannot be read or planned, or something about the job is wrong.
-    pub fn plan(&self) -> Result<PlannedJob, String> {
+    /// The machine cannot be read, or an edit is none.
+    pub fn spec(&self) -> Result<(JobSpec, Vec<String>), String> {
         let document = self.file.document()?;
-        let settings = self.settings()?;
         let without = self.without.iter().map(|text| Edit::without(text));
         let degrade = self.degrade.iter().map(|text| Edit::degrade(text));
         let edits: Result<Vec<Edit>, _> = without.chain(degrade).collect();
         let warnings = document.warnings.iter().map(ToString::to_string);
-        let mut notes: Vec<String> = warnings.collect();
+        let notes = warnings.collect();
         let machine = Machine {
             name: self.file.name.clone(),
             document: Arc::new(document),
@@ -126,6 +136,16 @@ impl JobRequest {
             nvlink_domain: self.nvlink_domain,
             ..JobSpec::of(machine)
         };
+        Ok((spec, notes))
+    }
+
+    /// Plans the job.
+    ///
+    /// # Errors
+    /// The machine cannot be read or planned, or something about the job is wrong.
+    pub fn plan(&self) -> Result<PlannedJob, String> {
+        let settings = self.settings()?;
+        let (spec, mut notes) = self.spec()?;
         let made = spec.job().map_err(|why| why.to_string())?;
         notes.extend(made.notes.iter().map(ToString::to_string));
         let planned = planner::plan(&made.job, &settings).map_err(|why| why.to_string())?;

@@ -107,42 +107,49 @@ impl<'a> Options<'a> {
             false => format!("{incomplete} (`topo complete` adds them to the file)"),
         }
     }
+
+    /// Turns notes into warnings.
+    pub fn warn(&self, notes: &[JobNote], output: &mut Output) {
+        let notes = notes.iter().map(|note| match note {
+            JobNote::Incomplete(incomplete) => self.explain(incomplete),
+            note => note.to_string(),
+        });
+        output.warnings.extend(notes);
+    }
+
+    /// An error with the options that it is about.
+    pub fn in_words(&self, error: JobError) -> anyhow::Error {
+        match error {
+            JobError::CopiesOfSeveral { .. } => anyhow!(
+                "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
+            ),
+            JobError::NoGpu { .. } => {
+                anyhow!(
+                    "{error}; `topo run --ranks N` runs collectives on the processors of a machine"
+                )
+            }
+            JobError::Incomplete(incomplete) => anyhow!(self.explain(&incomplete)),
+            JobError::Assume(error) => complete::in_words(&error),
+            JobError::Gpus(error) => match self.gpus {
+                Some(list) => anyhow!("--gpus {list}: {error}"),
+                None => error.into(),
+            },
+            JobError::Edit { error, near } if near.is_empty() => match error {
+                topology::edit::EditError::UnknownDevice { .. } => {
+                    anyhow!("{error}; `topo show` names those that there are")
+                }
+                _ => planner::Error::Edit(error).into(),
+            },
+            JobError::Planner(planner::Error::Rccl { file }) => anyhow!(input::rccl(file)),
+            JobError::Planner(error) => error.into(),
+            error => error.into(),
+        }
+    }
 }
 
 /// Checks a job; notes become warnings.
 pub fn checked(spec: JobSpec, options: &Options<'_>, output: &mut Output) -> Result<Job> {
-    let made = spec.job().map_err(|error| in_words(error, options))?;
-    let notes = made.notes.iter().map(|note| match note {
-        JobNote::Incomplete(incomplete) => options.explain(incomplete),
-        note => note.to_string(),
-    });
-    output.warnings.extend(notes);
+    let made = spec.job().map_err(|error| options.in_words(error))?;
+    options.warn(&made.notes, output);
     Ok(made.job)
-}
-
-/// An error with the options that it is about.
-fn in_words(error: JobError, options: &Options<'_>) -> anyhow::Error {
-    match error {
-        JobError::CopiesOfSeveral { .. } => anyhow!(
-            "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
-        ),
-        JobError::NoGpu { .. } => {
-            anyhow!("{error}; `topo run --ranks N` runs collectives on the processors of a machine")
-        }
-        JobError::Incomplete(incomplete) => anyhow!(options.explain(&incomplete)),
-        JobError::Assume(error) => complete::in_words(&error),
-        JobError::Gpus(error) => match options.gpus {
-            Some(list) => anyhow!("--gpus {list}: {error}"),
-            None => error.into(),
-        },
-        JobError::Edit { error, near } if near.is_empty() => match error {
-            topology::edit::EditError::UnknownDevice { .. } => {
-                anyhow!("{error}; `topo show` names those that there are")
-            }
-            _ => planner::Error::Edit(error).into(),
-        },
-        JobError::Planner(planner::Error::Rccl { file }) => anyhow!(input::rccl(file)),
-        JobError::Planner(error) => error.into(),
-        error => error.into(),
-    }
 }

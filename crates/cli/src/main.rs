@@ -8,7 +8,7 @@
 //! [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`],
 //! [`simulate`], [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`: not on other
 //! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`],
-//! [`text_stream`], [`nearest_version`], [`log`], [`results`], [`complete`], [`vm`], [`render`],
+//! [`text_stream`], [`log`], [`results`], [`complete`], [`vm`], [`render`],
 //! [`schemas`], [`output`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
@@ -43,7 +43,6 @@ mod machines;
 mod matrix;
 #[cfg(target_os = "linux")]
 mod nccl_check;
-mod nearest_version;
 mod numbers;
 mod output;
 mod pictures;

@@ -4,13 +4,11 @@ use anyhow::{Result, bail};
 
 use crate::export::json::ExportReport;
 use crate::fabric::json::FabricReport;
-use crate::log::json::LogReport;
 use crate::matrix::MatrixReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
 use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
-use crate::results::json::ResultsReport;
 use crate::show::json::ShowReport;
 use crate::simulate::json::SimulateReport;
 use crate::what_if::json::WhatIfJson;
@@ -19,7 +17,9 @@ use answers::built_in::MachinesReport;
 use answers::cost::CostReport;
 use answers::diff::DiffReport;
 use answers::doctor::DoctorReport;
+use answers::log::LogReport;
 use answers::path::PathReport;
+use answers::results::ResultsReport;
 use answers::{report, suggest};
 
 use crate::linux;

@@ -193,8 +193,8 @@ async function doctorView(view) {
 }
 async function resultsView(view) {
   if (!state.results) return view.append(element("p", {}, "Drop what nccl-tests printed, and choose the machine that was measured."));
-  const { name, tables } = await ask({ do: "results", file: state.results, job: job() });
-  view.append(element("h2", {}, name));
+  const { tables } = await ask({ do: "results", file: state.results, job: job() });
+  view.append(element("h2", {}, state.results.name));
   const percent = (it) => (it === null ? null : `${(100 * it).toFixed(0)} %`);
   for (const it of tables) {
     const times = (key) => it.rows.flatMap((row, index) => (row[key] > 0 ? [[index, row[key]]] : []));
@@ -202,9 +202,9 @@ async function resultsView(view) {
     view.append(element("section", {}, element("h3", {}, `${it.collective ?? "unknown collective"}, ${it.tool}${it.ranks ? `, ${it.ranks} ranks` : ""}`),
       ...it.notes.map((note) => element("p", {}, note)),
       it.bound_gbps ? element("p", {}, `No schedule has more than ${number(it.bound_gbps)} GB/s of bus bandwidth; NCCL's plan reaches ${percent(it.planned_share)}. ${it.limit ?? ""}`) : null,
-      ...it.shortfalls.map((fall) => element("p", { class: "error" }, fall)), plot("Measured and predicted time by size; the table below has the numbers", it.rows.map((row) => row.bytes), lines, []),
+      ...it.shortfalls.map((fall) => element("p", { class: "error" }, fall.text)), plot("Measured and predicted time by size; the table below has the numbers", it.rows.map((row) => row.bytes), lines, []),
       table(["size", "choice", "µs", "predicted µs", "measured by predicted", "GB/s of bus", "of the bound", "wrong"],
-        it.rows.map((row) => [size(row.bytes), row.choice, row.measured_us, row.predicted_us, row.ratio, row.bus_gbps, percent(row.bound_share), row.wrong]))));
+        it.rows.map((row) => [size(row.bytes), row.algorithm ? `${row.algorithm} ${row.protocol}` : row.ran, row.measured_us, row.predicted_us, row.ratio, row.bus_bandwidth_gbps, percent(row.bound_share), row.wrong]))));
   }
 }
 async function boundView(view) {
@@ -229,10 +229,11 @@ async function compareView(view) {
 async function logView(view) {
   if (!state.log) return view.append(element("p", {}, "Drop a log of NCCL (NCCL_DEBUG=INFO)."));
   const log = await ask({ do: "log", ...state.log });
-  view.append(element("h2", {}, log.name), element("p", {}, `NCCL ${log.versions.join(", ") || "of an unknown version"}; ${log.hosts.length} hosts; ${log.recognized} lines recognized, ${log.ignored} ignored, ${log.unknown} unknown`),
-    ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} nodes`), table(["ring", "ranks"], it.rings.map((ring) => [ring.channel, ring.ranks.join(" → ")])))),
-    table(["odd", "usual", "others"], log.odd.map((it) => [it.what, it.usual, it.others.map(([value, who]) => `${value}: ${who.join(", ")}`).join("; ")])),
-    table(["warnings", "times", "meaning", "what to do"], log.warnings.map((it) => [it.text, it.count, it.meaning?.means, it.meaning?.advice])), ...log.broken.map((it) => element("p", {}, it)));
+  view.append(element("h2", {}, log.files.join(", ")), element("p", {}, `NCCL ${log.versions.join(", ") || "of an unknown version"}; ${log.hosts.length} hosts; ${log.lines.read} lines read, ${log.lines.ignored} of no interest, ${log.lines.unknown} unknown`),
+    ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} nodes`), table(["ring", "ranks"], Object.entries(it.rings).map(([channel, ranks]) => [channel, ranks.join(" → ")])))),
+    table(["odd", "usual", "others"], [log.odd_hosts, ...log.communicators.map((it) => it.odd_ranks)].flat().map((it) => [it.what, it.usual, it.others.map(([value, who]) => `${value}: ${who.join(", ")}`).join("; ")])),
+    table(["warnings", "times", "meaning", "what to do"], log.warnings.map((it) => [it.text, it.count, it.means, it.advice])),
+    log.lines.broken_channels ? element("p", { class: "error" }, `${log.lines.broken_channels} rings, trees or channels are in an unknown form; please report the log`) : null);
 }
 function filesView(view) {
   const link = (name, type, text) => element("p", {}, element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name }, name));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use topology::differences::Inventory;
 
 use crate::request::Request;
-use crate::{doctor, log, results};
+use crate::{doctor, files};
 
 /// Answers a request.
 ///
@@ -25,8 +25,8 @@ pub fn answer(request: &Request) -> Result<String, String> {
         Request::Ask { job, question } => planned(job)?.ask(question),
         Request::Difference { job, other } => difference(job, other),
         Request::Doctor { job } => doctor::answer(job),
-        Request::Results { file, job } => results::answer(file, job).map(|it| it.to_string()),
-        Request::Log { name, text } => log::answer(name, text).map(|it| it.to_string()),
+        Request::Results { file, job } => files::measured(file, job),
+        Request::Log { name, text } => files::log(name, text),
     }
 }
 

@@ -12,14 +12,13 @@ use clap::Args;
 use xtask::workspace::{cargo, exit, target};
 
 /// Crates without a system: they compute.
-const PURE: [&str; 13] = [
+const PURE: [&str; 12] = [
     "toporing-topology",
     "toporing-program",
     "toporing-plan",
     "toporing-planner",
     "bounds",
     "draw",
-    "answers",
     "simulator",
     "nccl-log",
     "nccl-compare",

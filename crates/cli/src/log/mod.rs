@@ -1,12 +1,13 @@
 //! `topo log`: reads what NCCL logged, and compares it with the plan.
 
-pub mod against_plan;
-pub mod json;
 mod page;
-mod rebuilt;
 
-use anyhow::{Context, Result, bail};
-use nccl_log::statement::Stage;
+use std::path::Path;
+
+use answers::JobSpec;
+use answers::log::{Comparison, LogError, LogQuestion, LogReport};
+use answers::report;
+use anyhow::{Context, Result, anyhow, bail};
 use nccl_log::{Collector, Log};
 
 use crate::arguments::compare::TextOrJson;
@@ -16,13 +17,11 @@ use crate::exit;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::text_stream::TextStream;
-use against_plan::Comparison;
-use answers::report;
-use json::LogReport;
+use crate::{complete, input, job};
 
 pub fn run(arguments: &LogArguments, environment: &Environment, output: &mut Output) -> Result<()> {
     let log = read(arguments, environment, output)?;
-    if log.counts.recognized + log.counts.ignored + log.counts.warnings == 0 {
+    if answers::log::has_nothing(&log) {
         bail!(
             "{}: no line of NCCL in {} lines; expected the output of a job with NCCL_DEBUG=INFO",
             log.files.join(", "),
@@ -30,22 +29,52 @@ pub fn run(arguments: &LogArguments, environment: &Environment, output: &mut Out
         );
     }
     let comparison = match &arguments.topology {
-        Some(topology) => Some(against_plan::compare(
-            &log,
-            topology,
-            arguments,
-            environment,
-            output,
-        )?),
+        Some(topology) => Some(compared(&log, topology, arguments, environment, output)?),
         None => None,
     };
     let differs = comparison.as_ref().is_some_and(Comparison::differs);
-    output.differs = differs || is_odd(&log);
+    output.differs = differs || answers::log::is_odd(&log);
     output.text = match arguments.form.format() {
         TextOrJson::Text => page::page(&log, comparison.as_ref(), environment.look()),
         TextOrJson::Json => report::json(&LogReport::of(&log, comparison.as_ref()))?,
     };
     refuse_broken(&log, output)
+}
+
+fn compared(
+    log: &Log,
+    topology: &Path,
+    arguments: &LogArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Comparison> {
+    let machine = input::machine(topology, output)?;
+    let question = LogQuestion {
+        job: JobSpec {
+            assume: arguments.assume.all(),
+            nvlink_domain: arguments.nvlink_domain,
+            ..JobSpec::of(machine)
+        },
+        hosts: arguments.hosts,
+        nccl: arguments.variables.nccl,
+        set: arguments.variables.set.clone(),
+    };
+    let _progress = Progress::new(environment, "planning");
+    let options = job::Options::of(None);
+    let comparison = answers::log::compare(log, question);
+    let comparison = comparison.map_err(|error| in_words(error, &options))?;
+    options.warn(&comparison.job_notes, output);
+    Ok(comparison)
+}
+
+/// An error with the options that it is about.
+fn in_words(error: LogError, options: &job::Options<'_>) -> anyhow::Error {
+    match error {
+        LogError::Uneven { .. } => anyhow!("{error} (--hosts)"),
+        LogError::Assume(error) => complete::in_words(&error),
+        LogError::Job(error) => options.in_words(error),
+        error => error.into(),
+    }
 }
 
 fn read(arguments: &LogArguments, environment: &Environment, output: &mut Output) -> Result<Log> {
@@ -60,17 +89,6 @@ fn read(arguments: &LogArguments, environment: &Environment, output: &mut Output
         stream.finish(output);
     }
     Ok(collector.finish())
-}
-
-/// Whether there is something to look at.
-pub fn is_odd(log: &Log) -> bool {
-    let unready =
-        |stage: Option<Stage>| matches!(stage, Some(Stage::Start | Stage::Shape | Stage::Aborted));
-    let mut members = log.communicators.iter().flat_map(|it| &it.members);
-    !log.warnings.is_empty()
-        || !log.odd_hosts.is_empty()
-        || log.communicators.iter().any(|it| !it.odd_ranks.is_empty())
-        || members.any(|it| unready(it.stage))
 }
 
 /// Fails after the page if a ring, tree or channel could not be read: a comparison without it would

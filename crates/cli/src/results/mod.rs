@@ -1,42 +1,21 @@
 //! `topo results`: what was measured, beside what is predicted and the bound.
 
-mod fitting;
 mod input;
-mod jobs;
-pub mod json;
 mod page;
 
-use anyhow::{Result, bail};
-use nccl_results::compare::{ComparedTable, compare};
+use std::path::Path;
+
+use answers::results::{Against, ResultsError, ResultsQuestion, ResultsReport, results};
+use answers::{JobSpec, report};
+use anyhow::{Context, Result, anyhow, bail};
 use nccl_results::fit::Fit;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::results::ResultsArguments;
-use crate::cost;
 use crate::environment::Environment;
 use crate::output::{self, Output};
-use answers::report;
-use jobs::Jobs;
-use json::ResultsReport;
-
-/// Everything that a page shows.
-pub struct Compared {
-    /// The tables.
-    pub tables: Vec<ComparedTable>,
-    /// Names of the jobs' machines with hosts and the version as which they are planned.
-    pub jobs: Vec<JobName>,
-    /// The fit, with the file that it is written to.
-    pub fit: Option<(Fit, String)>,
-}
-
-/// What a job is called.
-pub struct JobName {
-    pub machine: String,
-    pub hosts: u32,
-    pub profile: String,
-    /// The profile whose constants predict.
-    pub constants: String,
-}
+use crate::progress::Progress;
+use crate::{complete, cost, job};
 
 pub fn run(
     arguments: &ResultsArguments,
@@ -46,58 +25,81 @@ pub fn run(
     if let Some(path) = &arguments.fit {
         output::refuse_overwriting(path, &arguments.files)?;
     }
-    let profile = arguments
-        .profile
-        .as_deref()
-        .map(cost::profile)
-        .transpose()?;
+    let profile = arguments.profile.as_deref().map(cost::profile).transpose()?;
     let read = input::read(&arguments.files, environment, output)?;
     if read.is_empty() {
-        bail!("no measurement in {}", files(arguments));
+        let names = arguments.files.iter().map(|it| it.display().to_string());
+        bail!("no measurement in {}", names.collect::<Vec<_>>().join(", "));
     }
-    let mut jobs = Jobs::default();
-    let mut tables = Vec::new();
-    for mut read in read {
-        if let (Some(collective), None | Some(true)) = (
-            arguments.collective,
-            read.table.collective.map(|_| read.table.is_guessed),
-        ) {
-            read.table.collective = Some(collective);
-            read.table.is_guessed = false;
-        }
-        let job = jobs.of(&read, arguments, profile.as_ref(), environment, output)?;
-        let (at, notes) = job.map_or((None, Vec::new()), |(at, notes)| (Some(at), notes));
-        let job = at.map(|at| (at, jobs.all[at].prediction(read.table.collective)));
-        tables.push(compare(read.table, &read.logged.choices, job, notes));
+    let question = ResultsQuestion {
+        against: against(arguments, output)?,
+        hosts: arguments.hosts,
+        gpus: match &arguments.gpus {
+            Some(list) => Some(job::gpus(list, environment)?),
+            None => None,
+        },
+        nccl: arguments.variables.nccl,
+        set: arguments.variables.set.clone(),
+        collective: arguments.collective,
+        profile,
+        fit: arguments.fit.as_ref().map(|it| it.display().to_string()),
+        tolerates: false,
+    };
+    let _progress = Progress::new(environment, "planning");
+    let options = job::Options::of(arguments.gpus.as_deref());
+    let results = results(read, &question).map_err(|error| in_words(error, &options))?;
+    options.warn(&results.job_notes, output);
+    output.warnings.extend_from_slice(&results.plan_notes);
+    if let (Some(path), Some((fit, _))) = (&arguments.fit, &results.fit) {
+        write(fit, path)?;
     }
-    let fit = match &arguments.fit {
-        Some(path) => {
-            let fit = fitting::fit(&tables, &jobs, profile.as_ref())?;
-            fitting::write(&fit, path)?;
-            Some((fit, path.display().to_string()))
-        }
-        None => None,
-    };
-    let names = jobs.all.iter().map(|job| JobName {
-        machine: job.name.clone(),
-        hosts: job.choosing.job.nodes.max(job.plan.request.hosts),
-        profile: job.plan.profile.clone(),
-        constants: job.predicting.profile.clone(),
-    });
-    let compared = Compared {
-        jobs: names.collect(),
-        tables,
-        fit,
-    };
-    output.differs = compared.tables.iter().any(|it| !it.shortfalls.is_empty());
+    output.differs = results.tables.iter().any(|it| !it.shortfalls.is_empty());
     output.text = match arguments.form.format() {
-        TextOrJson::Text => page::page(&compared, environment.look()),
-        TextOrJson::Json => report::json(&ResultsReport::of(&compared))?,
+        TextOrJson::Text => page::page(&results, environment.look()),
+        TextOrJson::Json => report::json(&ResultsReport::of(&results))?,
     };
     Ok(())
 }
 
-fn files(arguments: &ResultsArguments) -> String {
-    let names = arguments.files.iter().map(|it| it.display().to_string());
-    names.collect::<Vec<_>>().join(", ")
+fn against(arguments: &ResultsArguments, output: &mut Output) -> Result<Against> {
+    Ok(match (&arguments.topology, &arguments.plan) {
+        (Some(topology), _) => {
+            let machine = crate::input::machine(topology, output)?;
+            Against::Machine(Box::new(JobSpec {
+                assume: arguments.assume.all(),
+                nvlink_domain: arguments.nvlink_domain,
+                ..JobSpec::of(machine)
+            }))
+        }
+        (None, Some(file)) => {
+            let plan = crate::input::plan(file)?.into_plan();
+            Against::Plan(file.display().to_string(), Box::new(plan))
+        }
+        (None, None) => Against::Nothing,
+    })
+}
+
+/// An error with the options that it is about.
+fn in_words(error: ResultsError, options: &job::Options<'_>) -> anyhow::Error {
+    match error {
+        ResultsError::OtherRanks { .. } => anyhow!("{error} (--hosts, --gpus)"),
+        ResultsError::NoCosts(file) => anyhow!(
+            "{file} is a plan without a cost table; expected one that topo plan -o wrote"
+        ),
+        ResultsError::Assume(error) => complete::in_words(&error),
+        ResultsError::Job(error) => options.in_words(error),
+        ResultsError::Fit(error) => anyhow::Error::new(error).context("--fit"),
+        error => error.into(),
+    }
+}
+
+/// Writes a fitted profile, for topo cost --profile.
+fn write(fit: &Fit, path: &Path) -> Result<()> {
+    let text = fit
+        .profile
+        .to_toml()
+        .context("cannot write the cost profile")?;
+    let head =
+        "# A cost profile that topo results --fit wrote: topo cost topology.xml --profile FILE\n\n";
+    output::write(path, &format!("{head}{text}"))
 }

@@ -1,5 +1,6 @@
 //! The page of `topo results`.
 
+use answers::results::Results;
 use nccl_results::compare::ComparedTable;
 use nccl_results::fit::trust::Summary;
 use nccl_results::fit::{Fit, Undetermined};
@@ -7,7 +8,6 @@ use nccl_results::ladder::ComparedRow;
 use nccl_results::shortfall::{range, words};
 use planner::NcclVersion;
 
-use super::Compared;
 use crate::render::table::Columns;
 use crate::render::{Look, count, microseconds, or_dash, trim_lines, version, wrap};
 use crate::sizes::short;
@@ -15,20 +15,20 @@ use crate::sizes::short;
 /// Most constants that are not determined and that are shown one by one.
 const SHOWN: usize = 12;
 
-pub fn page(compared: &Compared, look: Look) -> String {
-    let pages = compared
+pub fn page(results: &Results, look: Look) -> String {
+    let pages = results
         .tables
         .iter()
-        .map(|it| table_page(it, compared, look));
+        .map(|it| table_page(it, results, look));
     let mut text = pages.collect::<Vec<_>>().join("\n");
-    if let Some((fit, file)) = &compared.fit {
+    if let Some((fit, file)) = &results.fit {
         text.push_str(&fit_section(fit, file, look));
     }
     trim_lines(&text)
 }
 
-fn table_page(it: &ComparedTable, compared: &Compared, look: Look) -> String {
-    let mut text = head(it, compared, look);
+fn table_page(it: &ComparedTable, results: &Results, look: Look) -> String {
+    let mut text = head(it, results, look);
     let remark = match it.rows.iter().any(|row| row.predicted_us.is_some()) {
         true => "measured and predicted",
         false => "measured",
@@ -49,7 +49,7 @@ fn table_page(it: &ComparedTable, compared: &Compared, look: Look) -> String {
     text
 }
 
-fn head(it: &ComparedTable, compared: &Compared, look: Look) -> String {
+fn head(it: &ComparedTable, results: &Results, look: Look) -> String {
     let table = &it.table;
     let place = match table.line {
         0 => table.file.clone(),
@@ -76,7 +76,7 @@ fn head(it: &ComparedTable, compared: &Compared, look: Look) -> String {
     job.extend(table.devices.first().map(|it| it.model.clone()));
     job.extend(table.nccl.as_ref().map(|nccl| format!("NCCL {nccl}")));
     text.push_str(&look.field("job", &job.join(", ")));
-    if let Some(job) = it.job.and_then(|at| compared.jobs.get(at)) {
+    if let Some(job) = it.job.and_then(|at| results.jobs.get(at)) {
         let hosts = count(job.hosts as usize, "host");
         let version = version::profile_words(&job.profile);
         let constants = match NcclVersion::of_profile(&job.constants) {

@@ -1,7 +1,8 @@
 //! The comparison with the plan.
 
+use answers::log::Comparison;
+
 use super::SHOWN;
-use crate::log::against_plan::Comparison;
 use crate::render::table::Columns;
 use crate::render::{Look, count, wrap};
 

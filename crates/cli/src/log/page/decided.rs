@@ -2,26 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use answers::log::{pattern, rings, trees};
 use nccl_log::Communicator;
 use nccl_log::log::{Graph, RankFacts};
 
 use super::SHOWN;
-use crate::log::rebuilt;
 use crate::render::table::Columns;
 use crate::render::{Look, wrap};
-
-/// The name of a pattern of the search.
-pub fn pattern(number: u32) -> &'static str {
-    match number {
-        1 => "balanced tree",
-        2 => "split tree",
-        3 => "tree",
-        4 => "ring",
-        5 => "NVLS",
-        6 => "CollNet direct",
-        _ => "unknown",
-    }
-}
 
 pub fn graphs(graphs: &[Graph], look: Look) -> String {
     if graphs.is_empty() {
@@ -58,8 +45,8 @@ pub fn graphs(graphs: &[Graph], look: Look) -> String {
 pub fn channels(communicator: &Communicator, look: Look) -> String {
     let mut body = String::new();
     let parts = [
-        ("ring", rebuilt::rings(&communicator.decisions)),
-        ("tree", rebuilt::trees(&communicator.decisions)),
+        ("ring", rings(&communicator.decisions)),
+        ("tree", trees(&communicator.decisions)),
     ];
     for (name, equal) in parts {
         let more = equal.len().saturating_sub(SHOWN);

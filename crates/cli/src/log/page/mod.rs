@@ -6,14 +6,13 @@ mod trouble;
 
 use std::collections::BTreeMap;
 
+use answers::log::Comparison;
 use nccl_log::Log;
 use nccl_log::log::RankFacts;
 use nccl_log::statement::Stage;
 
-use super::against_plan::Comparison;
 use crate::render::table::Columns;
 use crate::render::{Look, count};
-pub use decided::pattern;
 
 /// Most rows of a part of the page; JSON has all.
 const SHOWN: usize = 12;

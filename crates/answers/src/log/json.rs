@@ -8,9 +8,8 @@ use nccl_log::{Communicator, Log};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::against_plan::Comparison;
-use super::{is_odd, page, rebuilt};
-use answers::report::Report;
+use super::{Comparison, is_odd, pattern, rebuilt};
+use crate::report::Report;
 
 /// What NCCL logged.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -276,6 +275,7 @@ impl Report for LogReport {
 }
 
 impl LogReport {
+    /// The report of a log, and of its comparison if there is one.
     pub fn of(log: &Log, comparison: Option<&Comparison>) -> Self {
         let counts = &log.counts;
         let gpus = log.gpus.iter().map(|(rank, (host, model))| GpuReport {
@@ -409,7 +409,7 @@ fn member(it: &RankFacts) -> MemberReport {
 
 fn graph(it: &Graph) -> GraphReport {
     GraphReport {
-        pattern: page::pattern(it.pattern),
+        pattern: pattern(it.pattern),
         channels: it.channels,
         cross_nic: it.cross_nic != 0,
         bandwidths: it.bandwidths,

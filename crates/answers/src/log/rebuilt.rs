@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nccl_log::log::Decisions;
-
-use crate::render::ranges;
+use planner::explain::ranges;
 
 /// Rings that are equal, with their channels.
 pub fn rings(decisions: &Decisions) -> Vec<(String, String)> {

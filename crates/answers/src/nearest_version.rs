@@ -10,7 +10,7 @@ pub fn nearest(said: Option<&str>) -> (NcclVersion, Option<String>) {
         return (
             newest,
             Some(format!(
-                "the log does not say its version: planned as NCCL {newest} decides (--nccl)"
+                "the log does not say its version: planned as NCCL {newest} decides"
             )),
         );
     };

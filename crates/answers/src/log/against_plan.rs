@@ -1,23 +1,74 @@
 //! What NCCL logged, compared with the plan for a machine.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use answers::{Gpus, JobSpec};
-use anyhow::{Result, bail};
-use nccl_binary::answer::Answer;
-use nccl_binary::compare::{Compared, Field, Planned, compare_partly};
+use nccl_compare::answer::Answer;
+use nccl_compare::{Compared, Field, Planned, compare_partly};
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
 use planner::{NcclVersion, Settings};
 use probe::complete::Assumptions;
 use topology::xml::{Document, Element, Tag, c_int};
 
-use crate::arguments::log::LogArguments;
-use crate::environment::Environment;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::{complete, input, job, nearest_version};
+use crate::assume::{self, AssumeError};
+use crate::gpus::Gpus;
+use crate::job::{JobError, JobNote, JobSpec};
+use crate::nearest_version;
+
+/// The machine and the job with which a log is compared.
+#[derive(Debug, Clone)]
+pub struct LogQuestion {
+    /// The machine and what is assumed of it; hosts and GPUs are the log's.
+    pub job: JobSpec,
+    /// Hosts of the job; none: as many as the log names.
+    pub hosts: Option<u32>,
+    /// The version as which to plan; none: the log's, or the nearest that is known.
+    pub nccl: Option<NcclVersion>,
+    /// Variables of NCCL besides those of the log.
+    pub set: Vec<(String, String)>,
+}
+
+/// Why a log cannot be compared with a machine.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// There is no communicator.
+    #[error("the log names no communicator; expected lines such as `comm … - Init COMPLETE`")]
+    NoCommunicator,
+    /// The hosts would have different numbers of ranks.
+    #[error("{ranks} ranks are not spread evenly over {hosts} hosts; expected equal hosts")]
+    Uneven {
+        /// Ranks of the communicator.
+        ranks: u32,
+        /// Hosts of the job.
+        hosts: u32,
+    },
+    /// The machine has too few GPUs.
+    #[error(
+        "the log has {each} ranks per host, and {file} has {gpus} GPUs; expected the file of that machine"
+    )]
+    TooFewGpus {
+        /// Ranks of a host.
+        each: u32,
+        /// The machine's file.
+        file: String,
+        /// Its GPUs.
+        gpus: usize,
+    },
+    /// An assumption does not fit the machine.
+    #[error(transparent)]
+    Assume(#[from] AssumeError),
+    /// The job cannot be planned.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// By the plan there would be no such job.
+    #[error("{machine}: NCCL would refuse this job ({why}), but the log has it")]
+    Refused {
+        /// The machine's name.
+        machine: String,
+        /// Why.
+        why: planner::Error,
+    },
+}
 
 /// The comparison of one communicator.
 #[derive(Debug)]
@@ -34,9 +85,12 @@ pub struct Comparison {
     pub compared: Vec<Compared>,
     /// What a reader must know about the comparison.
     pub notes: Vec<String>,
+    /// What is odd about the machine and the job.
+    pub job_notes: Vec<JobNote>,
 }
 
 impl Comparison {
+    /// Whether a value differs.
     pub fn differs(&self) -> bool {
         self.compared.iter().any(|it| !it.differences.is_empty())
     }
@@ -52,57 +106,50 @@ pub const IGNORED: [&str; 5] = [
 ];
 
 /// Plans the largest communicator of the log and compares.
-pub fn compare(
-    log: &Log,
-    topology: &Path,
-    arguments: &LogArguments,
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<Comparison> {
+///
+/// # Errors
+/// The log has none, or it does not fit the machine.
+pub fn compare(log: &Log, question: LogQuestion) -> Result<Comparison, LogError> {
     let ranked = log.communicators.iter().enumerate();
     // The first of the largest.
     let largest = ranked
         .rev()
         .max_by_key(|(_, it)| (it.ranks, it.decisions.rings.len()));
     let Some((number, communicator)) = largest.filter(|(_, it)| it.ranks > 0) else {
-        bail!("the log names no communicator; expected lines such as `comm … - Init COMPLETE`");
+        return Err(LogError::NoCommunicator);
     };
     let mut notes = Vec::new();
-    let version = version(log, arguments, &mut notes);
-    let hosts = arguments.hosts.unwrap_or(communicator.nodes.max(1));
-    let variables = settings(log, arguments, &mut notes);
+    let version = version(log, question.nccl, &mut notes);
+    let hosts = question.hosts.unwrap_or(communicator.nodes.max(1));
+    let variables = settings(log, &question.set, &mut notes);
     let settings = Settings::with_variables(version, variables);
-    let machine = input::machine(topology, output)?;
+    let spec = question.job;
+    let Some(machine) = spec.machines.first() else {
+        return Err(JobError::NoMachine.into());
+    };
     let name = machine.name.clone();
-    let assume = arguments.assume.all();
-    let document = complete::assumed(&machine.document, &assume)?;
+    let (document, _) = assume::completed(&machine.document, &spec.assume)?;
     let mut gpus = gpus(communicator, hosts, &document, &mut notes)?;
     // NCCL numbers the GPUs of such a file in rank order.
     let all = planner::gpu_devices(&document);
-    let is_assumed = assume != Assumptions::default();
+    let is_assumed = spec.assume != Assumptions::default();
     let uses_all = communicator.ranks == all.len() as u32 * hosts;
     if is_assumed && uses_all && gpus != Gpus::of(&all) {
         gpus = Gpus::All;
         notes.push("the file has no GPUs: took them in the file's order".to_owned());
     }
-    let _progress = Progress::new(environment, "planning");
     let spec = JobSpec {
         hosts,
         gpus,
-        assume,
-        nvlink_domain: arguments.nvlink_domain,
-        ..JobSpec::of(machine)
+        ..spec
     };
-    let job = job::checked(spec, &job::Options::of(None), output)?;
-    let answer = answer(log, communicator);
-    let planned = planner::plan(&job, &settings);
-    let compared = match planned {
-        Ok(planned) => {
-            let (plan, costs) = (planned.plan(), planned.logged_costs());
-            compare_partly(&answer, Planned::Plan(&plan, &costs))
-        }
-        Err(error) => bail!("{name}: NCCL would refuse this job ({error}), but the log has it"),
+    let made = spec.job()?;
+    let planned = match planner::plan(&made.job, &settings) {
+        Ok(planned) => planned,
+        Err(why) => return Err(LogError::Refused { machine: name, why }),
     };
+    let (plan, costs) = (planned.plan(), planned.logged_costs());
+    let compared = compare_partly(&answer(log, communicator), Planned::Plan(&plan, &costs));
     let said = compared
         .into_iter()
         .filter(|it| it.values > 0 && it.field != Field::Outcome);
@@ -113,12 +160,13 @@ pub fn compare(
         version,
         compared: said.collect(),
         notes,
+        job_notes: made.notes,
     })
 }
 
 /// The version as which to plan: the log's or the nearest that is known.
-fn version(log: &Log, arguments: &LogArguments, notes: &mut Vec<String>) -> NcclVersion {
-    if let Some(version) = arguments.variables.nccl {
+fn version(log: &Log, wanted: Option<NcclVersion>, notes: &mut Vec<String>) -> NcclVersion {
+    if let Some(version) = wanted {
         return version;
     }
     let said = log.versions.iter().max_by_key(|(_, count)| **count);
@@ -127,8 +175,12 @@ fn version(log: &Log, arguments: &LogArguments, notes: &mut Vec<String>) -> Nccl
     version
 }
 
-/// NCCL's variables of the job, and those of the command line.
-fn settings(log: &Log, arguments: &LogArguments, notes: &mut Vec<String>) -> Vec<(String, String)> {
+/// NCCL's variables of the job, and those that are set besides.
+fn settings(
+    log: &Log,
+    set: &[(String, String)],
+    notes: &mut Vec<String>,
+) -> Vec<(String, String)> {
     let mut all: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for facts in log.hosts.values() {
         for (name, values) in &facts.settings {
@@ -149,7 +201,7 @@ fn settings(log: &Log, arguments: &LogArguments, notes: &mut Vec<String>) -> Vec
             _ => notes.push(format!("{name} differs between ranks and is left out")),
         }
     }
-    settings.extend(arguments.variables.set.iter().cloned());
+    settings.extend(set.iter().cloned());
     settings
 }
 
@@ -159,21 +211,16 @@ fn gpus(
     hosts: u32,
     document: &Document,
     notes: &mut Vec<String>,
-) -> Result<Gpus> {
+) -> Result<Gpus, LogError> {
     let all = planner::gpu_devices(document);
-    if !communicator.ranks.is_multiple_of(hosts) {
-        bail!(
-            "{} ranks are not spread evenly over {hosts} hosts; expected equal hosts (--hosts)",
-            communicator.ranks
-        );
+    let ranks = communicator.ranks;
+    if !ranks.is_multiple_of(hosts) {
+        return Err(LogError::Uneven { ranks, hosts });
     }
-    let each = communicator.ranks / hosts;
+    let each = ranks / hosts;
     if each as usize > all.len() {
-        bail!(
-            "the log has {each} ranks per host, and {} has {} GPUs; expected the file of that machine",
-            document.file,
-            all.len()
-        );
+        let (file, gpus) = (document.file.to_string(), all.len());
+        return Err(LogError::TooFewGpus { each, file, gpus });
     }
     let first: Vec<&RankFacts> = first_host(communicator, each);
     let devices = match first.len() == each as usize {

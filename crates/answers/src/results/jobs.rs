@@ -1,26 +1,23 @@
 //! The planned job of each table.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use answers::{Gpus, JobSpec};
-use anyhow::{Result, bail};
+use bounds::optimum::{self, Optimum};
 use nccl_results::Table;
 use nccl_results::compare::{Bound, Prediction};
 use plan::{CostTable, Plan};
-use planner::cost::{self, CostProfile};
+use planner::cost;
 use planner::{NcclVersion, Planned, Settings};
 use program::Collective;
 use topology::xml::Document;
 
-use super::input::{Logged, ReadTable};
-use crate::arguments::results::ResultsArguments;
-use crate::environment::Environment;
-use crate::log::against_plan::{IGNORED, bus_ids};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::{complete, input, job, nearest_version};
-use bounds::optimum::{self, Optimum};
+use super::read::{Logged, ReadTable};
+use super::{Against, ResultsError, ResultsQuestion};
+use crate::assume;
+use crate::gpus::Gpus;
+use crate::job::{JobError, JobNote, JobSpec};
+use crate::log::{IGNORED, bus_ids};
+use crate::nearest_version;
 
 /// A job with what is predicted for it.
 pub struct PricedJob {
@@ -63,65 +60,52 @@ pub struct Jobs {
     keys: BTreeMap<Key, usize>,
     /// The jobs.
     pub all: Vec<PricedJob>,
+    /// What is odd about them.
+    pub job_notes: Vec<JobNote>,
+    /// What the planner notes.
+    pub plan_notes: Vec<String>,
 }
 
 impl Jobs {
-    /// The job of a table, if a topology or a plan is given; and what a reader must know about it.
+    /// The job of a table, if there is a machine or a plan. `notes` are what a reader must know.
     pub fn of(
         &mut self,
         read: &ReadTable,
-        arguments: &ResultsArguments,
-        profile: Option<&CostProfile>,
-        environment: &Environment,
-        output: &mut Output,
-    ) -> Result<Option<(usize, Vec<String>)>> {
-        let mut notes = Vec::new();
-        let at = match (&arguments.topology, &arguments.plan) {
-            (Some(topology), _) => self.planned(
-                read,
-                topology,
-                arguments,
-                profile,
-                &mut notes,
-                environment,
-                output,
-            )?,
-            (None, Some(file)) => self.saved(file)?,
-            (None, None) => return Ok(None),
+        question: &ResultsQuestion,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<usize>, ResultsError> {
+        let at = match &question.against {
+            Against::Machine(spec) => self.planned(read, spec, question, notes)?,
+            Against::Plan(name, plan) => self.saved(name, plan)?,
+            Against::Nothing => return Ok(None),
         };
         let job = &mut self.all[at];
-        let (table, ranks) = (&read.table, u64::from(job.choosing.job.ranks));
-        if let Some(measured) = table.rank_count()
-            && u64::from(measured) != ranks
-        {
-            bail!(
-                "{}: line {}: the table is of {measured} ranks, and the job of {} has {ranks}; expected the job that was \
-                 measured (--hosts, --gpus)",
-                table.file,
-                table.line,
-                job.name
-            );
+        let (table, ranks) = (&read.table, job.choosing.job.ranks);
+        if let Some(measured) = table.rank_count().filter(|it| *it != ranks) {
+            return Err(ResultsError::OtherRanks {
+                file: table.file.clone(),
+                line: table.line,
+                measured,
+                machine: job.name.clone(),
+                ranks,
+            });
         }
         if let (Some(collective), Some(planned)) = (table.collective, &job.planned) {
             let plan = &job.plan;
             let bound = || optimum::of_collective(planned, plan, collective);
             job.bounds.entry(collective).or_insert_with(bound);
         }
-        Ok(Some((at, notes)))
+        Ok(Some(at))
     }
 
-    fn saved(&mut self, file: &Path) -> Result<usize> {
+    fn saved(&mut self, name: &str, plan: &Plan) -> Result<usize, ResultsError> {
         if self.all.is_empty() {
-            let plan = input::plan(file)?.into_plan();
             let Some(costs) = plan.costs.clone() else {
-                bail!(
-                    "{} is a plan without a cost table; expected one that topo plan -o wrote",
-                    file.display()
-                );
+                return Err(ResultsError::NoCosts(name.to_owned()));
             };
             self.all.push(PricedJob {
-                name: file.display().to_string(),
-                plan,
+                name: name.to_owned(),
+                plan: plan.clone(),
                 planned: None,
                 choosing: costs.clone(),
                 predicting: costs,
@@ -131,34 +115,24 @@ impl Jobs {
         Ok(0)
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each is another source of the job"
-    )]
     fn planned(
         &mut self,
         read: &ReadTable,
-        topology: &Path,
-        arguments: &ResultsArguments,
-        profile: Option<&CostProfile>,
+        spec: &JobSpec,
+        question: &ResultsQuestion,
         notes: &mut Vec<String>,
-        environment: &Environment,
-        output: &mut Output,
-    ) -> Result<usize> {
+    ) -> Result<usize, ResultsError> {
         let (table, logged) = (&read.table, &read.logged);
-        let version = version(table, logged, arguments, notes);
-        let hosts = arguments.hosts.or(table.host_count()).unwrap_or(1);
-        let variables = settings(table, logged, arguments, notes);
-        let mut quiet = Output::default();
-        let machine = input::machine(topology, &mut quiet)?;
-        if self.all.is_empty() {
-            output.warnings.append(&mut quiet.warnings);
-        }
-        let assume = arguments.assume.all();
-        let gpus = match &arguments.gpus {
-            Some(list) => job::gpus(list, environment)?,
+        let version = version(table, logged, question, notes);
+        let hosts = question.hosts.or(table.host_count()).unwrap_or(spec.hosts);
+        let variables = settings(table, logged, question, notes);
+        let Some(machine) = spec.machines.first() else {
+            return Err(JobError::NoMachine.into());
+        };
+        let gpus = match &question.gpus {
+            Some(gpus) => gpus.clone(),
             None => {
-                let document = complete::assumed(&machine.document, &assume)?;
+                let (document, _) = assume::completed(&machine.document, &spec.assume)?;
                 gpus(table, hosts, &document, notes)
             }
         };
@@ -168,17 +142,17 @@ impl Jobs {
         }
         let name = machine.name.clone();
         let settings = Settings::with_variables(version, variables);
-        let _progress = Progress::new(environment, "planning");
         let spec = JobSpec {
             hosts,
             gpus,
-            assume,
-            nvlink_domain: arguments.nvlink_domain,
-            ..JobSpec::of(machine)
+            ..spec.clone()
         };
-        let job = job::checked(spec, &job::Options::of(arguments.gpus.as_deref()), output)?;
-        let planned = job::plan_job(&job, &settings, output)?;
-        let predicting = match profile {
+        let made = spec.job()?;
+        let planned = planner::plan(&made.job, &settings)?;
+        self.job_notes.extend(made.notes);
+        self.plan_notes
+            .extend(planned.notes.iter().map(ToString::to_string));
+        let predicting = match &question.profile {
             None => planned.costs.clone(),
             Some(profile) => cost::table(
                 &planned.job.cost_inputs(),
@@ -203,10 +177,10 @@ impl Jobs {
 fn version(
     table: &Table,
     logged: &Logged,
-    arguments: &ResultsArguments,
+    question: &ResultsQuestion,
     notes: &mut Vec<String>,
 ) -> NcclVersion {
-    if let Some(version) = arguments.variables.nccl {
+    if let Some(version) = question.nccl {
         return version;
     }
     let said = table.nccl.as_deref().or(logged.version.as_deref());
@@ -215,11 +189,11 @@ fn version(
     version
 }
 
-/// NCCL's variables of the job: logged, of the command, and those of the command line.
+/// NCCL's variables of the job: logged, of the command, and those that are set besides.
 fn settings(
     table: &Table,
     logged: &Logged,
-    arguments: &ResultsArguments,
+    question: &ResultsQuestion,
     notes: &mut Vec<String>,
 ) -> Vec<(String, String)> {
     let mut settings: BTreeMap<String, String> = BTreeMap::new();
@@ -237,7 +211,7 @@ fn settings(
     settings.extend(table.settings.iter().cloned());
     settings.retain(|name, _| !IGNORED.contains(&name.as_str()));
     let mut settings: Vec<(String, String)> = settings.into_iter().collect();
-    settings.extend(arguments.variables.set.iter().cloned());
+    settings.extend(question.set.iter().cloned());
     settings
 }
 

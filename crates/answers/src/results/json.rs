@@ -10,14 +10,14 @@ use program::{Collective, Protocol};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Compared;
-use answers::report::Report;
+use super::Results;
+use crate::report::Report;
 
 /// What was measured, beside what is predicted and the bound.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ResultsReport {
     tables: Vec<TableJson>,
-    /// The fit, with `--fit`.
+    /// The fit, where one was asked for.
     fit: Option<FitJson>,
 }
 
@@ -186,11 +186,12 @@ struct StepErrorJson {
 }
 
 impl ResultsReport {
-    pub fn of(compared: &Compared) -> Self {
-        let tables = compared.tables.iter();
+    /// The report of tables.
+    pub fn of(results: &Results) -> Self {
+        let tables = results.tables.iter();
         Self {
-            tables: tables.map(|it| TableJson::of(it, compared)).collect(),
-            fit: compared
+            tables: tables.map(|it| TableJson::of(it, results)).collect(),
+            fit: results
                 .fit
                 .as_ref()
                 .map(|(fit, file)| FitJson::of(fit, file)),
@@ -199,9 +200,9 @@ impl ResultsReport {
 }
 
 impl TableJson {
-    fn of(it: &ComparedTable, compared: &Compared) -> Self {
+    fn of(it: &ComparedTable, results: &Results) -> Self {
         let table = &it.table;
-        let job = it.job.and_then(|at| compared.jobs.get(at));
+        let job = it.job.and_then(|at| results.jobs.get(at));
         Self {
             file: table.file.clone(),
             line: table.line,

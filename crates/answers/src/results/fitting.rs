@@ -1,19 +1,19 @@
-//! `--fit`: the cost model fitted to tables.
+//! The cost model fitted to tables.
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
 use nccl_results::Row;
 use nccl_results::compare::ComparedTable;
-use nccl_results::fit::{Fit, FitJob, Measurement, fit as fit_constants};
+use nccl_results::fit::{Fit, FitError, FitJob, Measurement, fit as fit_constants};
 use planner::NcclVersion;
 use planner::cost::CostProfile;
 
 use super::jobs::Jobs;
-use crate::output;
 
 /// Fits the constants to the measurements of all tables, in and out of place.
-pub fn fit(tables: &[ComparedTable], jobs: &Jobs, profile: Option<&CostProfile>) -> Result<Fit> {
+pub fn fit(
+    tables: &[ComparedTable],
+    jobs: &Jobs,
+    profile: Option<&CostProfile>,
+) -> Result<Fit, FitError> {
     let fit_jobs = jobs.all.iter().filter_map(|job| {
         let planned = job.planned.as_ref()?;
         Some(FitJob {
@@ -45,7 +45,7 @@ pub fn fit(tables: &[ComparedTable], jobs: &Jobs, profile: Option<&CostProfile>)
     let first = jobs.all.first().map(|it| it.plan.profile.as_str());
     let version = first.and_then(NcclVersion::of_profile).unwrap_or_default();
     let start = profile.cloned().unwrap_or_else(|| CostProfile::of(version));
-    let mut found = fit_constants(&fit_jobs, &measurements, &start).context("--fit")?;
+    let mut found = fit_constants(&fit_jobs, &measurements, &start)?;
     describe(&mut found, &start);
     Ok(found)
 }
@@ -72,15 +72,4 @@ fn describe(fit: &mut Fit, start: &CostProfile) {
     fitted("bandwidth-limits-gbps.", &mut sources.bandwidth_limits_gbps);
     fitted("efficiency.", &mut sources.efficiency);
     fitted("latency.", &mut sources.latency);
-}
-
-/// Writes the profile, for topo cost --profile.
-pub fn write(fit: &Fit, path: &Path) -> Result<()> {
-    let text = fit
-        .profile
-        .to_toml()
-        .context("cannot write the cost profile")?;
-    let head =
-        "# A cost profile that topo results --fit wrote: topo cost topology.xml --profile FILE\n\n";
-    output::write(path, &format!("{head}{text}"))
 }

@@ -1,0 +1,172 @@
+//! What was measured, beside what is predicted and the bound.
+
+mod fitting;
+mod jobs;
+pub mod json;
+pub mod read;
+
+use nccl_results::compare::{ComparedTable, compare};
+use nccl_results::fit::{Fit, FitError};
+use plan::Plan;
+use planner::NcclVersion;
+use planner::cost::{CostProfile, RestrictError};
+use program::Collective;
+
+use crate::assume::AssumeError;
+use crate::gpus::Gpus;
+use crate::job::{JobError, JobNote, JobSpec};
+use jobs::Jobs;
+pub use json::ResultsReport;
+pub use read::ReadTable;
+
+/// What tables are compared with.
+#[derive(Debug, Clone, Default)]
+pub struct ResultsQuestion {
+    /// The machine or plan.
+    pub against: Against,
+    /// Hosts of the job; none: as many as a table names, or those of the machine's job.
+    pub hosts: Option<u32>,
+    /// The GPUs of each host; none: those that a table names, or the first ones.
+    pub gpus: Option<Gpus>,
+    /// The version as which to plan; none: the file's, or the nearest that is known.
+    pub nccl: Option<NcclVersion>,
+    /// Variables of NCCL besides those of the file.
+    pub set: Vec<(String, String)>,
+    /// The collective of tables whose program the file does not name.
+    pub collective: Option<Collective>,
+    /// The constants that predict; none: those of NCCL's version.
+    pub profile: Option<CostProfile>,
+    /// Fit the constants, for a profile of this name.
+    pub fit: Option<String>,
+    /// A table whose job cannot be planned gets a note, and nothing is predicted for it.
+    pub tolerates: bool,
+}
+
+/// A machine or a plan.
+#[derive(Debug, Clone, Default)]
+pub enum Against {
+    /// Neither: only what the files say.
+    #[default]
+    Nothing,
+    /// A plan with its name.
+    Plan(String, Box<Plan>),
+    /// A job of a machine. Its GPUs are not used.
+    Machine(Box<JobSpec>),
+}
+
+/// Tables beside what is predicted.
+#[derive(Debug)]
+pub struct Results {
+    /// The tables.
+    pub tables: Vec<ComparedTable>,
+    /// The jobs of the tables.
+    pub jobs: Vec<JobName>,
+    /// The fit, with the name of its profile.
+    pub fit: Option<(Fit, String)>,
+    /// What is odd about the machine and the jobs.
+    pub job_notes: Vec<JobNote>,
+    /// What the planner notes about the jobs.
+    pub plan_notes: Vec<String>,
+}
+
+/// What a job is called.
+#[derive(Debug, Clone)]
+pub struct JobName {
+    /// Its machine.
+    pub machine: String,
+    /// Its hosts.
+    pub hosts: u32,
+    /// The version as which it is planned, as the name of its cost profile.
+    pub profile: String,
+    /// The profile whose constants predict.
+    pub constants: String,
+}
+
+/// Why tables cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultsError {
+    /// A table is of another job.
+    #[error(
+        "{file}: line {line}: the table is of {measured} ranks, and the job of {machine} has {ranks}; expected the job \
+         that was measured"
+    )]
+    OtherRanks {
+        /// The file.
+        file: String,
+        /// The line of the table.
+        line: u64,
+        /// Ranks of the table.
+        measured: u32,
+        /// The machine or plan.
+        machine: String,
+        /// Ranks of the job.
+        ranks: u32,
+    },
+    /// A plan has no costs.
+    #[error("{0} is a plan without a cost table; expected a whole plan")]
+    NoCosts(String),
+    /// An assumption does not fit the machine.
+    #[error(transparent)]
+    Assume(#[from] AssumeError),
+    /// The job is wrong.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The job cannot be planned.
+    #[error(transparent)]
+    Planner(#[from] planner::Error),
+    /// A setting of the job is wrong.
+    #[error(transparent)]
+    Restrict(#[from] RestrictError),
+    /// Nothing can be fitted.
+    #[error(transparent)]
+    Fit(#[from] FitError),
+}
+
+/// Compares tables.
+///
+/// # Errors
+/// A table does not fit its job, the job cannot be planned, or nothing can be fitted.
+pub fn results(
+    read: Vec<ReadTable>,
+    question: &ResultsQuestion,
+) -> Result<Results, ResultsError> {
+    let mut jobs = Jobs::default();
+    let mut tables = Vec::with_capacity(read.len());
+    for mut read in read {
+        let is_unsure = read.table.collective.is_none() || read.table.is_guessed;
+        if let (Some(collective), true) = (question.collective, is_unsure) {
+            read.table.collective = Some(collective);
+            read.table.is_guessed = false;
+        }
+        let mut notes = Vec::new();
+        let at = match jobs.of(&read, question, &mut notes) {
+            Err(why) if question.tolerates => {
+                notes.push(format!("not predicted: {why}"));
+                None
+            }
+            found => found?,
+        };
+        let job = at.map(|at| (at, jobs.all[at].prediction(read.table.collective)));
+        tables.push(compare(read.table, &read.logged.choices, job, notes));
+    }
+    let fit = match &question.fit {
+        Some(name) => {
+            let fit = fitting::fit(&tables, &jobs, question.profile.as_ref())?;
+            Some((fit, name.clone()))
+        }
+        None => None,
+    };
+    let names = jobs.all.iter().map(|job| JobName {
+        machine: job.name.clone(),
+        hosts: job.choosing.job.nodes.max(job.plan.request.hosts),
+        profile: job.plan.profile.clone(),
+        constants: job.predicting.profile.clone(),
+    });
+    Ok(Results {
+        jobs: names.collect(),
+        tables,
+        fit,
+        job_notes: jobs.job_notes,
+        plan_notes: jobs.plan_notes,
+    })
+}

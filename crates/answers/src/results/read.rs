@@ -1,0 +1,126 @@
+//! Tables, and what NCCL logged beside them, of one file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use nccl_results::compare::LoggedChoices;
+use nccl_results::json::JsonError;
+use nccl_results::{Collector, Table, json};
+
+/// What NCCL logged in the file of a table.
+#[derive(Debug, Default)]
+pub struct Logged {
+    /// NCCL's version.
+    pub version: Option<String>,
+    /// NCCL's variables with their values.
+    pub settings: BTreeMap<String, BTreeSet<String>>,
+    /// What NCCL took, by number of ranks, collective and size.
+    pub choices: LoggedChoices,
+}
+
+/// A table with what was logged beside it.
+#[derive(Debug)]
+pub struct ReadTable {
+    /// The table.
+    pub table: Table,
+    /// What was logged.
+    pub logged: Rc<Logged>,
+}
+
+/// The tables of a file.
+#[derive(Debug, Default)]
+pub struct ReadFile {
+    /// The tables.
+    pub tables: Vec<ReadTable>,
+    /// There were more tables, rows or ranks than are kept.
+    pub is_full: bool,
+}
+
+/// Reads a text line by line.
+#[derive(Debug, Default)]
+pub struct Reader {
+    results: Collector,
+    log: nccl_log::Collector,
+}
+
+impl Reader {
+    /// Begins a file.
+    pub fn new(name: &str) -> Self {
+        let mut results = Collector::default();
+        results.begin(name);
+        Self {
+            results,
+            log: nccl_log::Collector::default(),
+        }
+    }
+
+    /// Reads a line.
+    pub fn line(&mut self, line: &str) {
+        self.results.line(line);
+        self.log.line(line);
+    }
+
+    /// Ends the file.
+    pub fn finish(self) -> ReadFile {
+        let results = self.results.finish();
+        let logged = Rc::new(logged(self.log.finish()));
+        let tables = results.tables.into_iter().map(|table| ReadTable {
+            table,
+            logged: Rc::clone(&logged),
+        });
+        ReadFile {
+            tables: tables.collect(),
+            is_full: results.is_full,
+        }
+    }
+}
+
+/// Whether a text that begins like this is JSON.
+pub fn is_json(first: &[u8]) -> bool {
+    first.iter().find(|it| !it.is_ascii_whitespace()) == Some(&b'{')
+}
+
+/// Reads a whole file: JSON or a text.
+///
+/// # Errors
+/// It is JSON without measurements.
+pub fn read(name: &str, text: &str) -> Result<ReadFile, JsonError> {
+    if !is_json(text.as_bytes()) {
+        let mut reader = Reader::new(name);
+        text.lines().for_each(|line| reader.line(line));
+        return Ok(reader.finish());
+    }
+    let table = ReadTable {
+        table: json::read(name, text)?,
+        logged: Rc::default(),
+    };
+    Ok(ReadFile {
+        tables: vec![table],
+        is_full: false,
+    })
+}
+
+/// What a file without a measurement is told.
+pub fn no_measurement(name: &str) -> String {
+    format!(
+        "{name}: no measurement; expected a table of nccl-tests or rccl-tests, JSON of nccl-tests (-J), or topo run \
+         --json"
+    )
+}
+
+fn logged(log: nccl_log::Log) -> Logged {
+    let choices = log.choices();
+    let version = log.versions.iter().max_by_key(|(_, count)| **count);
+    let version = version.map(|it| it.0.clone());
+    let mut settings: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for facts in log.hosts.into_values() {
+        for (name, values) in facts.settings {
+            settings.entry(name).or_default().extend(values);
+        }
+    }
+    Logged {
+        version,
+        settings,
+        choices,
+    }
+}

@@ -1,0 +1,43 @@
+//! Files of jobs: logs and measurements.
+
+use answers::log::LogReport;
+use answers::report;
+use answers::request::{File, JobRequest};
+use answers::results::read::{no_measurement, read};
+use answers::results::{Against, ResultsQuestion, ResultsReport, results};
+use nccl_log::Collector;
+
+/// What a log says.
+///
+/// # Errors
+/// It cannot be read.
+pub fn log(name: &str, text: &str) -> Result<String, String> {
+    let mut collector = Collector::default();
+    let read = collector.read(name, text.as_bytes(), |_| {});
+    read.map_err(|why| format!("{name}: {why}"))?;
+    let report = LogReport::of(&collector.finish(), None);
+    report::line(&report).map_err(|why| why.to_string())
+}
+
+/// What nccl-tests, rccl-tests or `topo run` measured, beside what is predicted for a job.
+///
+/// # Errors
+/// The file has no measurement, or the job is wrong.
+pub fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
+    let text = file.text.as_deref().unwrap_or_default();
+    let read = read(&file.name, text).map_err(|why| why.to_string())?;
+    if read.tables.is_empty() {
+        return Err(no_measurement(&file.name));
+    }
+    let (spec, _) = job.spec()?;
+    let question = ResultsQuestion {
+        gpus: (!job.gpus.is_empty()).then(|| spec.gpus.clone()),
+        against: Against::Machine(Box::new(spec)),
+        nccl: job.version()?,
+        set: job.set.clone(),
+        tolerates: true,
+        ..ResultsQuestion::default()
+    };
+    let results = results(read.tables, &question).map_err(|why| why.to_string())?;
+    report::line(&ResultsReport::of(&results)).map_err(|why| why.to_string())
+}
