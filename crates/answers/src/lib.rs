@@ -6,7 +6,8 @@
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`differences`], [`diff`],
-//! [`groups`], [`doctor`], [`log`], [`results`]; [`report`] (answers as JSON).
+//! [`groups`], [`doctor`], [`log`], [`results`], [`simulate`], [`fabric`]; [`report`] (answers as
+//! JSON).
 
 pub mod assume;
 pub mod bound;
@@ -16,6 +17,7 @@ pub mod device;
 pub mod diff;
 pub mod differences;
 pub mod doctor;
+pub mod fabric;
 pub mod gpus;
 pub mod groups;
 pub mod job;
@@ -29,6 +31,7 @@ pub mod question;
 pub mod report;
 pub mod request;
 pub mod results;
+pub mod simulate;
 pub mod suggest;
 
 pub use assume::Incomplete;

@@ -101,6 +101,14 @@ fn between(name: &str, front: &str, back: &str) -> Option<i32> {
     (number.to_string() == digits).then_some(number)
 }
 
+/// The algorithms of a collective, the most common first.
+pub fn algorithms(collective: Collective) -> impl Iterator<Item = Schedule> {
+    Schedule::ALL.into_iter().filter(move |schedule| {
+        let serves = |transfer| schedule.serves(collective, transfer);
+        Transfer::ALL.into_iter().any(serves)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,23 +3,23 @@
 use anyhow::{Result, bail};
 
 use crate::export::json::ExportReport;
-use crate::fabric::json::FabricReport;
 use crate::matrix::MatrixReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
 use crate::program::json::ProgramReport;
 use crate::rank::RankReport;
 use crate::show::json::ShowReport;
-use crate::simulate::json::SimulateReport;
 use crate::what_if::json::WhatIfJson;
 use answers::bound::BoundReport;
 use answers::built_in::MachinesReport;
 use answers::cost::CostReport;
 use answers::diff::DiffReport;
 use answers::doctor::DoctorReport;
+use answers::fabric::FabricReport;
 use answers::log::LogReport;
 use answers::path::PathReport;
 use answers::results::ResultsReport;
+use answers::simulate::SimulateReport;
 use answers::{report, suggest};
 
 use crate::linux;

@@ -1,9 +1,8 @@
 //! Message sizes and collectives as people write them.
 
-pub use answers::names::collective;
+pub use answers::names::{algorithms, collective};
 pub use nccl_results::size::{parse as size, short};
 use program::Collective;
-use program::{Schedule, Transfer};
 
 /// Most sizes of a command.
 pub const MOST: usize = 10_000;
@@ -54,14 +53,6 @@ pub fn collectives(text: &str) -> Result<Collectives, String> {
     }
     let one = collective(text).map_err(|problem| problem + ", or all")?;
     Ok(Collectives(vec![one]))
-}
-
-/// The algorithms of a collective, the most common first.
-pub fn algorithms(collective: Collective) -> impl Iterator<Item = Schedule> {
-    Schedule::ALL.into_iter().filter(move |schedule| {
-        let serves = |transfer| schedule.serves(collective, transfer);
-        Transfer::ALL.into_iter().any(serves)
-    })
 }
 
 #[cfg(test)]

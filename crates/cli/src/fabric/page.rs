@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use answers::fabric::{FabricView, Network, Order};
 use simulator::fabric::host_list::short;
 
-use super::{FabricView, Network, Order};
 use crate::render::table::Columns;
 use crate::render::{Look, count, microseconds, or_dash, trim_lines, wrap};
 

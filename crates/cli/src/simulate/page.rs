@@ -1,10 +1,9 @@
 //! A simulated job as a page.
 
+use answers::simulate::{LaneShares, SimulatedJob};
 use program::Transfer;
 use simulator::Cause;
 
-use super::SimulatedJob;
-use super::json::LaneShares;
 use crate::render::table::Columns;
 use crate::render::{Look, count, microseconds, version};
 use crate::sizes;

@@ -1,11 +1,10 @@
 //! The trace of a simulation in Chrome's Trace Event format, which Perfetto reads.
 
+use answers::simulate::SimulatedJob;
 use anyhow::Result;
 use serde::Serialize;
 use simulator::model::Use;
 use simulator::outcome::Transferred;
-
-use super::SimulatedJob;
 
 /// The thread of the first network connection of a rank; lanes have lower numbers.
 const FIRST_TRANSFER: u32 = 1000;

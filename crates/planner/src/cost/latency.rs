@@ -8,8 +8,29 @@ use plan::Algorithm;
 use program::{Collective, Protocol};
 use topology::{CpuArch, CpuVendor, PathType};
 
-use super::profile::Hardware;
+use super::profile::{ExtraLatency, Hardware};
 use super::tables::TableModel;
+use crate::settings::Tuning;
+
+/// The processor's time for the messages of one step of a ring between hosts, µs. `amd`: the
+/// processors are of x86 and AMD.
+pub fn net_overhead_us(
+    latency: &ExtraLatency,
+    tuning: &Tuning,
+    amd: bool,
+    protocol: Protocol,
+) -> f32 {
+    let message = match tuning.net_overhead_ns {
+        Some(asked) => asked as f64 * 0.001,
+        None if amd => latency.net_overhead_amd_us,
+        None => latency.net_overhead_us,
+    } as f32;
+    if protocol == Protocol::Simple {
+        message * latency.net_overhead_simple_factor as f32
+    } else {
+        message
+    }
+}
 
 impl TableModel<'_> {
     /// Time of one step, µs.
@@ -24,23 +45,6 @@ impl TableModel<'_> {
             .hardware_latency_us
             .of(hardware)
             .of(row, protocol) as f32
-    }
-
-    /// The processor's time for the messages of one step, µs.
-    fn net_overhead_us(&self, protocol: Protocol) -> f32 {
-        let latency = &self.profile.latency;
-        let amd =
-            self.inputs.cpu_arch.is(CpuArch::X86) && self.inputs.cpu_vendor.is(CpuVendor::Amd);
-        let message = match self.tuning.net_overhead_ns {
-            Some(asked) => asked as f64 * 0.001,
-            None if amd => latency.net_overhead_amd_us,
-            None => latency.net_overhead_us,
-        } as f32;
-        if protocol == Protocol::Simple {
-            message * latency.net_overhead_simple_factor as f32
-        } else {
-            message
-        }
     }
 
     /// Time of an empty message, µs.
@@ -121,7 +125,9 @@ impl TableModel<'_> {
         let overhead = if nodes == 1 {
             0.0
         } else {
-            self.net_overhead_us(protocol)
+            let amd =
+                self.inputs.cpu_arch.is(CpuArch::X86) && self.inputs.cpu_vendor.is(CpuVendor::Amd);
+            net_overhead_us(&self.profile.latency, self.tuning, amd, protocol)
         };
         let between = match collective {
             _ if nodes == 1 => 0,

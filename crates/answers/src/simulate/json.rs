@@ -5,7 +5,7 @@ use serde::Serialize;
 use simulator::Cause;
 
 use super::SimulatedJob;
-use answers::report::Report;
+use crate::report::Report;
 
 /// What a simulation found.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -106,6 +106,7 @@ const fn name(cause: Cause) -> &'static str {
 
 impl LaneShares {
     /// Of all lanes of a job.
+    /// The report of a job.
     pub fn of(job: &SimulatedJob) -> Self {
         let outcome = &job.simulated.outcome;
         let counts = job
@@ -133,6 +134,7 @@ impl LaneShares {
 }
 
 impl SimulateReport {
+    /// The report of a job.
     pub fn of(job: &SimulatedJob) -> Self {
         let outcome = &job.simulated.outcome;
         let causes = Cause::ALL.into_iter().map(|cause| CauseRow {

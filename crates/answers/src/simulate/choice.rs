@@ -1,18 +1,17 @@
 //! The algorithm, protocol and channels that are simulated, and what they cost.
 
-use anyhow::{Result, bail};
 use plan::cost::TunedOperation;
 use plan::expand::Expansion;
 use plan::{Algorithm, GraphKind, NcclVersion, Plan};
-use planner::cost::CostProfile;
+use planner::Settings;
 use planner::cost::profile::Hardware;
+use planner::cost::{CostProfile, net_overhead_us};
 use program::{Channels, Collective, Protocol, Schedule, Transfer};
 use simulator::{Fabric, Latencies, hosts};
-use topology::CpuVendor;
+use topology::{CpuArch, CpuVendor};
 
-use crate::arguments::simulate::SimulatedRun;
-use crate::output::Output;
-use crate::sizes::algorithms;
+use super::{SimulateError, SimulateQuestion};
+use crate::names::algorithms;
 
 /// Slots of a connection's buffer (`NCCL_STEPS`).
 const SLOTS: i64 = 8;
@@ -42,7 +41,7 @@ const fn of_nccl(schedule: Schedule) -> Option<Algorithm> {
 }
 
 /// The transfer that was asked for, or the first that the algorithm has.
-fn transfer(schedule: Schedule, run: &SimulatedRun) -> Transfer {
+fn transfer(schedule: Schedule, run: &SimulateQuestion) -> Transfer {
     let serves = |it: &Transfer| schedule.serves(run.collective, *it);
     let first = || Transfer::ALL.into_iter().find(serves);
     run.transfer.or_else(first).unwrap_or(Transfer::Fifo)
@@ -50,10 +49,13 @@ fn transfer(schedule: Schedule, run: &SimulatedRun) -> Transfer {
 
 impl Chosen {
     /// As `topo run` does it on processors.
-    pub fn without_plan(run: &SimulatedRun, fabric: &Fabric, channels: &Channels) -> Result<Self> {
-        let schedule = match run.algorithm.or(algorithms(run.collective).next()) {
-            Some(schedule) => schedule,
-            None => bail!("no algorithm writes {}", run.collective.command_name()),
+    pub fn without_plan(
+        run: &SimulateQuestion,
+        fabric: &Fabric,
+        channels: &Channels,
+    ) -> Result<Self, SimulateError> {
+        let Some(schedule) = run.algorithm.or(algorithms(run.collective).next()) else {
+            return Err(SimulateError::NoAlgorithm(run.collective));
         };
         let protocol = run.protocol.unwrap_or(Protocol::Simple);
         Ok(Self {
@@ -68,22 +70,22 @@ impl Chosen {
         })
     }
 
-    /// What NCCL takes for the job, within the limits of the command line.
+    /// What NCCL takes for the job, within the limits of the question.
     pub fn of_plan(
         plan: &Plan,
         expansion: &Expansion,
-        run: &SimulatedRun,
+        run: &SimulateQuestion,
         fabric: &Fabric,
-        output: &mut Output,
-    ) -> Result<Self> {
+        notes: &mut Vec<String>,
+    ) -> Result<Self, SimulateError> {
         let nccl = nccl_choice(plan, run);
         let schedule = run.algorithm.or(nccl.map(|(schedule, ..)| schedule));
         let schedule = schedule.or(algorithms(run.collective).next());
         let Some(schedule) = schedule else {
-            bail!("no algorithm writes {}", run.collective.command_name());
+            return Err(SimulateError::NoAlgorithm(run.collective));
         };
         if nccl.is_none() && run.algorithm.is_none() && of_tuned(run.collective) {
-            output.warnings.push(format!(
+            notes.push(format!(
                 "the plan prices neither ring nor tree for {}; {schedule} is simulated",
                 run.collective.command_name()
             ));
@@ -130,7 +132,7 @@ fn of_tuned(collective: Collective) -> bool {
 
 /// The fastest of NCCL's rings and trees (of NVLS, if it is asked for), its protocol, and the time
 /// that its cost model predicts, µs.
-fn nccl_choice(plan: &Plan, run: &SimulatedRun) -> Option<(Schedule, Protocol, f64)> {
+fn nccl_choice(plan: &Plan, run: &SimulateQuestion) -> Option<(Schedule, Protocol, f64)> {
     let costs = plan.costs.as_ref()?;
     let operation = TunedOperation::new(run.collective, run.size);
     let candidates = costs.candidates(&operation).into_iter();
@@ -174,27 +176,22 @@ fn latencies(plan: &Plan, schedule: Schedule, protocol: Protocol) -> Latencies<f
     let common = plan.common.as_ref();
     let port = common.and_then(|common| common.graph(kind));
     let port = port.map_or(0.0, |graph| f64::from(graph.latency_inter));
-    let messages = if protocol == Protocol::Simple {
-        2.0
-    } else {
-        1.0
+    let messages = match protocol {
+        Protocol::Simple => 2.0,
+        _ => 1.0,
     };
     // What the processor does for messages bounds the steps of a ring between hosts.
-    let amd = plan
-        .machines
-        .iter()
-        .any(|it| it.cpu.vendor == CpuVendor::Amd);
-    let extra = &profile.latency;
-    let message = if amd {
-        extra.net_overhead_amd_us
-    } else {
-        extra.net_overhead_us
-    };
     let several = plan.hosts.iter().map(|run| run.count).sum::<u32>() > 1;
-    let overhead = match (several && algorithm == Algorithm::Ring, protocol) {
-        (false, _) => 0.0,
-        (true, Protocol::Simple) => message * extra.net_overhead_simple_factor,
-        (true, _) => message,
+    let overhead = match several && algorithm == Algorithm::Ring {
+        false => 0.0,
+        true => {
+            let mut processors = plan.machines.iter().map(|it| &it.cpu);
+            let amd = processors.any(|it| it.arch == CpuArch::X86 && it.vendor == CpuVendor::Amd);
+            let set = plan.settings.iter().map(|it| (&it.name, &it.value));
+            let set = set.map(|(name, value)| (name.clone(), value.clone()));
+            let tuning = Settings::with_variables(version, set).tuning;
+            f64::from(net_overhead_us(&profile.latency, &tuning, amd, protocol))
+        }
     };
     Latencies {
         start: profile.base_latency_us.of(algorithm, protocol),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{FabricView, Network, Order};
-use answers::report::Report;
+use crate::report::Report;
 
 /// Switches and cables between hosts, and the rank order that suits them.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -43,6 +43,7 @@ impl Report for FabricReport {
 }
 
 impl FabricReport {
+    /// The report of a view.
     pub fn of(view: &FabricView) -> Self {
         let order = |it: &Order| OrderJson {
             hosts: it.hosts.iter().map(|at| view.names[*at].clone()).collect(),
