@@ -5,11 +5,12 @@
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
-//! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`differences`], [`diff`],
-//! [`groups`], [`doctor`], [`log`], [`results`], [`simulate`], [`fabric`]; [`report`] (answers as
-//! JSON).
+//! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
+//! [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`], [`doctor`], [`log`],
+//! [`results`], [`simulate`], [`fabric`]; [`report`] (answers as JSON).
 
 pub mod assume;
+pub mod better_rings;
 pub mod bound;
 pub mod built_in;
 pub mod cost;
@@ -22,15 +23,19 @@ pub mod gpus;
 pub mod groups;
 pub mod job;
 pub mod log;
+pub mod matrix;
 pub mod names;
 mod nearest_version;
 pub mod order;
 pub mod overview;
 pub mod path;
+pub mod program;
 pub mod question;
+pub mod rank;
 pub mod report;
 pub mod request;
 pub mod results;
+pub mod show;
 pub mod simulate;
 pub mod suggest;
 

@@ -1,6 +1,6 @@
 //! Names of jobs and collectives, and lists of names.
 
-use plan::Plan;
+use plan::{Plan, PlannedMachine};
 use planner::explain::ranges;
 use program::Collective;
 
@@ -109,6 +109,69 @@ pub fn algorithms(collective: Collective) -> impl Iterator<Item = Schedule> {
     })
 }
 
+/// `GPU3`, or with its host where there are several.
+pub fn gpu_name(machine: &PlannedMachine, gpu: u32) -> String {
+    with_host(
+        machine,
+        host_of_gpu(machine, gpu),
+        &format!("GPU{}", number_of_gpu(machine, gpu)),
+    )
+}
+
+/// `NIC3`, or with its host where there are several.
+pub fn net_name(machine: &PlannedMachine, net: i64) -> String {
+    match machine.nics.iter().find(|nic| nic.id == net) {
+        Some(nic) => with_host(machine, nic.host, &format!("NIC{}", nic.dev)),
+        None => format!("net {net:#x}"),
+    }
+}
+
+/// The host of a GPU within its machine.
+pub fn host_of_gpu(machine: &PlannedMachine, gpu: u32) -> u32 {
+    machine.gpus.get(gpu as usize).map_or(0, |gpu| gpu.host)
+}
+
+fn with_host(machine: &PlannedMachine, host: u32, name: &str) -> String {
+    match machine.hosts {
+        1 => name.to_owned(),
+        _ => format!("host{host}/{name}"),
+    }
+}
+
+/// The device number; the parts of a GPU that several ranks share are numbered: `3.0`, `3.1`.
+pub fn number_of_gpu(machine: &PlannedMachine, gpu: u32) -> String {
+    let Some(own) = machine.gpus.get(gpu as usize) else {
+        return format!("?{gpu}");
+    };
+    let shared = machine.gpus.iter();
+    let shared: Vec<u32> = shared
+        .filter(|it| (it.host, it.dev) == (own.host, own.dev))
+        .map(|it| it.rank)
+        .collect();
+    match shared.iter().position(|rank| *rank == own.rank) {
+        Some(part) if shared.len() > 1 => format!("{}.{part}", own.dev),
+        _ => own.dev.to_string(),
+    }
+}
+
+/// The processors of an affinity mask (groups of hexadecimal words) as nvidia-smi lists them:
+/// `0-63,128-191`.
+pub fn processors(mask: &str) -> Option<String> {
+    // The kernel writes leading zeros of a word only sometimes.
+    let words = mask.split(',').map(|word| format!("{:0>8}", word.trim()));
+    let digits = words.collect::<String>();
+    let digits = digits.chars().rev().map(|digit| digit.to_digit(16));
+    let digits: Vec<u32> = digits.collect::<Option<_>>()?;
+    let set = |processor: &usize| digits[*processor / 4] >> (processor % 4) & 1 == 1;
+    let processors: Vec<usize> = (0..digits.len() * 4).filter(set).collect();
+    let runs = processors.chunk_by(|one, next| one + 1 == *next);
+    let text = |run: &[usize]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run[0].to_string(),
+    };
+    (!processors.is_empty()).then(|| runs.map(text).collect::<Vec<_>>().join(","))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +197,20 @@ mod tests {
             (&["mlx5_00", "mlx5_1"], "mlx5_00 | mlx5_1"),
         ] {
             assert_eq!(shorten(names).join(" | "), short);
+        }
+    }
+
+    #[test]
+    fn masks_become_lists() {
+        for (mask, list) in [
+            ("0000ffff", Some("0-15")),
+            ("ffff0000", Some("16-31")),
+            ("ff,00000001", Some("0,32-39")),
+            ("00000000,00000000", None),
+            ("", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(processors(mask).as_deref(), list, "{mask}");
         }
     }
 }

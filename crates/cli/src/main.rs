@@ -4,18 +4,16 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
-//! [`job`], [`rank_order`], [`edits`], [`plan`], [`better_rings`], [`pictures`], [`rank`],
-//! [`show`], [`cost`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`],
-//! [`simulate`], [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`: not on other
-//! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`],
-//! [`text_stream`], [`log`], [`results`], [`complete`], [`vm`], [`render`],
-//! [`schemas`], [`output`], [`exit`].
+//! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`rank`], [`show`], [`cost`],
+//! [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
+//! [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`: not on other systems),
+//! [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
+//! [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
 
 mod arguments;
-mod better_rings;
 mod bound;
 mod complete;
 mod cost;
@@ -66,7 +64,6 @@ mod text_stream;
 mod view;
 mod vm;
 mod what_if;
-mod wiring;
 
 use std::process::ExitCode;
 

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use probe::Probe;
-use schemars::JsonSchema;
-use serde::Serialize;
 use topology::BusId;
 
 use crate::arguments::compare::TextOrJson;
@@ -13,9 +11,9 @@ use crate::arguments::machine::MatrixArguments;
 use crate::environment::Environment;
 use crate::input::FileOrProbe;
 use crate::output::Output;
-use crate::render::{matrix, words};
-use crate::wiring::Wiring;
-use answers::report::{self, Report};
+use crate::render::matrix;
+use answers::matrix::{MatrixReport, Wiring};
+use answers::report;
 
 pub fn run(
     arguments: &MatrixArguments,
@@ -46,76 +44,6 @@ pub fn run(
         TextOrJson::Json => report::json(&MatrixReport::of(&wiring))?,
     };
     Ok(())
-}
-
-/// The connections between GPUs and NICs.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct MatrixReport {
-    devices: Vec<DeviceRow>,
-    /// For each device its connection to each device, in nvidia-smi's letters.
-    matrix: Vec<Vec<String>>,
-}
-
-/// A GPU or a NIC.
-#[derive(Debug, Serialize, JsonSchema)]
-struct DeviceRow {
-    /// Name in the matrix; in a file of several hosts with its host, `host1/GPU0`.
-    label: String,
-    kind: DeviceKind,
-    /// Name of a NIC.
-    name: Option<String>,
-    /// NUMA node; null if it is unknown.
-    numa: Option<i32>,
-    /// CPUs of its NUMA node, as ranges.
-    cpus: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum DeviceKind {
-    Gpu,
-    Nic,
-}
-
-impl Report for MatrixReport {
-    const FORMAT: &'static str = "topo-matrix";
-    const VERSION: u32 = 1;
-}
-
-impl MatrixReport {
-    fn of(wiring: &Wiring) -> Self {
-        let all = 0..wiring.devices.len();
-        let hosts = wiring.hosts();
-        let label = |index: usize| {
-            let label = &wiring.devices[index].label;
-            match hosts.iter().position(|own| own.contains(&index)) {
-                Some(host) if hosts.len() > 1 => format!("host{host}/{label}"),
-                _ => label.clone(),
-            }
-        };
-        let devices = wiring
-            .devices
-            .iter()
-            .zip(0..)
-            .map(|(device, index)| DeviceRow {
-                label: label(index),
-                kind: match device.is_gpu {
-                    true => DeviceKind::Gpu,
-                    false => DeviceKind::Nic,
-                },
-                name: device.name.clone(),
-                numa: (device.numa >= 0).then_some(device.numa),
-                cpus: words::processors(&device.affinity),
-            });
-        let row = |from: usize| -> Vec<String> {
-            let letters = all.clone().map(|to| wiring.letters(from, to));
-            letters.map(|letters| letters.trim().to_owned()).collect()
-        };
-        Self {
-            devices: devices.collect(),
-            matrix: all.clone().map(row).collect(),
-        }
-    }
 }
 
 /// The host bridge above each PCI function.

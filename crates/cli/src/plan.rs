@@ -5,7 +5,6 @@ use plan::{CheckedPlan, Plan, PlannedForest};
 use planner::Planned;
 
 use crate::arguments::{PlanArguments, Strategy};
-use crate::better_rings;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::{self, Output, PlanFormat};
@@ -36,7 +35,7 @@ pub fn run(
         Sources::Machines(machines) => {
             let planned = match arguments.strategy {
                 Strategy::Ring => {
-                    let rings = better_rings::plan(machines, &arguments.job, environment, output)?;
+                    let rings = with_better_rings(machines, &arguments.job, environment, output)?;
                     (made.graph_file, made.rings) = (rings.file, Some(rings.line));
                     rings.planned
                 }
@@ -61,6 +60,24 @@ struct Made {
     graph_file: Option<String>,
     /// What rings were found, in one line.
     rings: Option<String>,
+}
+
+/// Plans a job with the best rings that were found.
+fn with_better_rings(
+    machines: Vec<Machine>,
+    arguments: &JobArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<BetterRings> {
+    let settings = read_settings(&arguments.variables, environment, output)?;
+    let job = job::job(machines, arguments, environment, output)?;
+    let planned = job::plan_job(&job, &settings, output)?;
+    let rings = better_rings(&job, planned).map_err(|error| match error {
+        BetterRingsError::GivenRings => anyhow!("{error} with --strategy ring"),
+        error => error.into(),
+    })?;
+    output.warnings.extend_from_slice(&rings.losses);
+    Ok(rings)
 }
 
 /// Trees for the collectives of a job.

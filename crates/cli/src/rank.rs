@@ -1,9 +1,6 @@
 //! `topo rank`: what one rank of a planned job does.
 
 use anyhow::Result;
-use plan::{RankView, SlowHosts};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::arguments::RankArguments;
 use crate::arguments::compare::TextOrJson;
@@ -11,7 +8,8 @@ use crate::environment::Environment;
 use crate::input;
 use crate::output::Output;
 use crate::render::rank;
-use answers::report::{self, Report};
+use answers::rank::RankReport;
+use answers::report;
 
 pub fn run(
     arguments: &RankArguments,
@@ -29,18 +27,4 @@ pub fn run(
         TextOrJson::Text => rank::page(&plan, expansion, &view, environment.look()),
     };
     Ok(())
-}
-
-/// What one rank of a planned job does.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct RankReport {
-    #[serde(flatten)]
-    view: RankView,
-    /// The hosts that slow the job.
-    slow_hosts: Vec<SlowHosts>,
-}
-
-impl Report for RankReport {
-    const FORMAT: &'static str = "topo-rank";
-    const VERSION: u32 = 1;
 }

@@ -3,12 +3,8 @@
 use anyhow::{Result, bail};
 
 use crate::export::json::ExportReport;
-use crate::matrix::MatrixReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
-use crate::program::json::ProgramReport;
-use crate::rank::RankReport;
-use crate::show::json::ShowReport;
 use crate::what_if::json::WhatIfJson;
 use answers::bound::BoundReport;
 use answers::built_in::MachinesReport;
@@ -17,8 +13,12 @@ use answers::diff::DiffReport;
 use answers::doctor::DoctorReport;
 use answers::fabric::FabricReport;
 use answers::log::LogReport;
+use answers::matrix::MatrixReport;
 use answers::path::PathReport;
+use answers::program::ProgramReport;
+use answers::rank::RankReport;
 use answers::results::ResultsReport;
+use answers::show::ShowReport;
 use answers::simulate::SimulateReport;
 use answers::{report, suggest};
 

@@ -5,8 +5,7 @@ pub mod json;
 use plan::CheckedPlan;
 use program::Collective;
 use simulator::fabric::cables::tree_links;
-use simulator::fabric::switch_tree::SwitchError;
-use simulator::fabric::{Cables, Leaf, SwitchTree, host_list};
+use simulator::fabric::{Cables, Leaf, SwitchError, SwitchTree, host_list};
 use simulator::{Fabric, FabricError};
 
 use crate::simulate::{self, SimulateError, SimulateQuestion};

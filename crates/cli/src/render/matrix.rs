@@ -1,9 +1,11 @@
 //! The wiring of GPUs and NICs as `nvidia-smi topo -m` draws it.
 
+use answers::matrix::{Device, Wiring};
+use answers::names::processors;
+
 use super::grid::{Column, GAP, Grid};
 use super::table::Columns;
-use super::{Look, names, ranges, words, wrap};
-use crate::wiring::{Device, Wiring};
+use super::{Look, names, ranges, wrap};
 
 /// The letters of the wiring, as nvidia-smi explains them.
 const LETTERS: &str = "X: self · SYS: between NUMA nodes · NODE: between PCI host bridges of one NUMA node · PHB: through a PCI host \
@@ -171,7 +173,7 @@ fn wiring_grid(wiring: &Wiring, groups: &[Vec<usize>]) -> Grid {
 /// Processors and NUMA node of a device.
 fn affinity(device: &Device) -> (String, String) {
     let unknown = || "N/A".to_owned();
-    let processors = words::processors(&device.affinity).unwrap_or_else(unknown);
+    let processors = processors(&device.affinity).unwrap_or_else(unknown);
     (
         processors,
         if device.numa < 0 {

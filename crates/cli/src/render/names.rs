@@ -1,18 +1,10 @@
 //! Names of a machine's GPUs and NICs, with their host where the machine has several.
 
-use answers::names::few;
+use answers::names::{few, host_of_gpu, number_of_gpu};
+pub use answers::names::{gpu_name, net_name};
 use plan::{HostRange, Plan, PlannedMachine};
 
 use super::{Look, group, ranges, wrap};
-
-/// `GPU3`, or with its host where there are several.
-pub fn gpu_name(machine: &PlannedMachine, gpu: u32) -> String {
-    with_host(
-        machine,
-        host(machine, gpu),
-        &format!("GPU{}", number(machine, gpu)),
-    )
-}
 
 /// `GPU0,2-7`, in an NVLink domain `host0/GPU0 host1/GPU0`.
 pub fn gpu_names(machine: &PlannedMachine, gpus: &[u32]) -> String {
@@ -32,28 +24,20 @@ pub fn gpu_number(machine: &PlannedMachine, gpu: u32) -> i32 {
     }
 }
 
-/// `NIC3`, or with its host where there are several.
-pub fn net_name(machine: &PlannedMachine, net: i64) -> String {
-    match machine.nics.iter().find(|nic| nic.id == net) {
-        Some(nic) => with_host(machine, nic.host, &format!("NIC{}", nic.dev)),
-        None => format!("net {net:#x}"),
-    }
-}
-
 /// GPUs in order: `0 7 6 5`, and with hosts `host0-17: 0 1 2 3` if each of them has these GPUs in
 /// this order.
 pub fn order(machine: &PlannedMachine, gpus: &[i32]) -> String {
     let numbers = |gpus: &[i32]| -> String {
         let each: Vec<String> = gpus
             .iter()
-            .map(|gpu| number(machine, *gpu as u32))
+            .map(|gpu| number_of_gpu(machine, *gpu as u32))
             .collect();
         each.join(" ")
     };
     if machine.hosts == 1 {
         return numbers(gpus);
     }
-    let host = |gpu: &i32| host(machine, *gpu as u32);
+    let host = |gpu: &i32| host_of_gpu(machine, *gpu as u32);
     let visits = gpus.chunk_by(|one, next| host(one) == host(next));
     let visits: Vec<(u32, String)> = visits.map(|it| (host(&it[0]), numbers(it))).collect();
     equal_hosts(&visits).join("; ")
@@ -160,31 +144,4 @@ pub fn machines(plan: &Plan, members: &[usize]) -> (Vec<HostRange>, String) {
         members.iter().flat_map(|it| plan.hosts_of(*it)).collect(),
         few(machines.map(|it| it.name.as_str()), ", "),
     )
-}
-
-fn host(machine: &PlannedMachine, gpu: u32) -> u32 {
-    machine.gpus.get(gpu as usize).map_or(0, |gpu| gpu.host)
-}
-
-fn with_host(machine: &PlannedMachine, host: u32, name: &str) -> String {
-    match machine.hosts {
-        1 => name.to_owned(),
-        _ => format!("host{host}/{name}"),
-    }
-}
-
-/// The device number; the parts of a GPU that several ranks share are numbered: `3.0`, `3.1`.
-fn number(machine: &PlannedMachine, gpu: u32) -> String {
-    let Some(own) = machine.gpus.get(gpu as usize) else {
-        return format!("?{gpu}");
-    };
-    let shared = machine.gpus.iter();
-    let shared: Vec<u32> = shared
-        .filter(|it| (it.host, it.dev) == (own.host, own.dev))
-        .map(|it| it.rank)
-        .collect();
-    match shared.iter().position(|rank| *rank == own.rank) {
-        Some(part) if shared.len() > 1 => format!("{}.{part}", own.dev),
-        _ => own.dev.to_string(),
-    }
 }

@@ -9,7 +9,7 @@ use super::{
     Look, channels, connections, group, job_plan, matrix, names, paths, settings, slow_hosts,
     summary, trail, trim_lines, version,
 };
-use crate::wiring::Wiring;
+use answers::matrix::Wiring;
 use bounds::optimum;
 
 /// Most ranks whose GPUs are listed.

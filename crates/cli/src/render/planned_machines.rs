@@ -1,9 +1,10 @@
 //! The machines of a saved plan: their GPUs and NICs.
 
+use answers::names::processors;
 use plan::{Plan, PlannedMachine};
 
 use super::table::Columns;
-use super::{Look, gbps, names, trim_lines, words, wrap};
+use super::{Look, gbps, names, trim_lines, wrap};
 
 /// Each machine, and what a plan does not hold.
 pub fn page(plan: &Plan, look: Look) -> String {
@@ -42,7 +43,7 @@ fn devices(machine: &PlannedMachine, host: u32, look: Look) -> String {
     ];
     let mut gpus = Columns::new(look, &headers);
     for gpu in machine.gpus.iter().filter(|gpu| gpu.host == host) {
-        let near = gpu.cpu_affinity.as_deref().and_then(words::processors);
+        let near = gpu.cpu_affinity.as_deref().and_then(processors);
         gpus.row(vec![
             plain(&names::gpu_name(machine, gpu.rank)),
             gpu.bus_id.clone(),

@@ -1,5 +1,6 @@
 //! What one rank does, on a page.
 
+use answers::names::processors;
 use plan::cost::{CostModel, doubling};
 use plan::expand::{ChannelView, PeerLink};
 use plan::{Expansion, NetEnd, Plan, PlannedMachine, RankView};
@@ -10,7 +11,7 @@ use crate::sizes::short;
 use super::connections::{both_directions, sentence};
 use super::names::{gpu_name, net_name};
 use super::table::Columns;
-use super::{Look, count, gbps, group, ranges, slow_hosts, trim_lines, version, words};
+use super::{Look, count, gbps, group, ranges, slow_hosts, trim_lines, version};
 
 /// Sizes for which the choice is shown, bytes.
 const SIZES: [u64; 2] = [1 << 10, 8 << 30];
@@ -81,7 +82,7 @@ impl Page<'_> {
             let numa = gpu
                 .numa
                 .map_or(String::new(), |numa| format!(", NUMA node {numa}"));
-            let near = gpu.cpu_affinity.as_deref().and_then(words::processors);
+            let near = gpu.cpu_affinity.as_deref().and_then(processors);
             let near = near.map_or(String::new(), |near| format!(", processors {near}"));
             line(
                 "GPU",

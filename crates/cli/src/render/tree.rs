@@ -1,11 +1,12 @@
 //! A machine as a tree: CPUs, what hangs below them, and the links that cross the tree.
 
+use answers::names::processors;
 use planner::explain::{NodeNames, processor};
 use topology::{BusId, LinkType, NodeData, NodeId, NodeType, System};
 
 use super::branch::Branch;
 use super::names::{each_host, equal_hosts};
-use super::{Look, gbps, group, ranges, words, wrap};
+use super::{Look, gbps, group, ranges, wrap};
 
 /// Before the bandwidth of the link to the parent.
 const LINK: &str = "  ── ";
@@ -122,7 +123,7 @@ fn describe(system: &System, names: &NodeNames<'_>, node: NodeId) -> String {
     let label = names.plain(node);
     match &system.node(node).data {
         NodeData::Cpu(cpu) => {
-            let processors = cpu.affinity.as_deref().and_then(words::processors);
+            let processors = cpu.affinity.as_deref().and_then(processors);
             let processors =
                 processors.map_or_else(String::new, |list| format!(", processors {list}"));
             format!("{label}  {}{processors}", processor(cpu))

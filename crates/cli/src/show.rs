@@ -1,11 +1,10 @@
 //! `topo show`: a machine as NCCL sees it, or one path through it.
 
-pub mod json;
-
 use std::path::Path;
 use std::sync::Arc;
 
 use answers::path::{FoundPath, PathReport};
+use answers::show::ShowReport;
 use answers::{Machine, report};
 use anyhow::{Result, bail};
 use plan::Plan;
@@ -13,8 +12,6 @@ use planner::Settings;
 use planner::explain::{self, NodeNames, PathAnswer};
 use probe::checks::{self, SwitchPort};
 use topology::{LinkType, NodeData, NodeId, System};
-
-use json::ShowReport;
 
 use crate::arguments::ShowArguments;
 use crate::environment::Environment;

@@ -13,8 +13,11 @@ pub struct Device {
     pub label: String,
     /// The number in the label.
     pub number: i32,
+    /// Otherwise it is a NIC.
     pub is_gpu: bool,
+    /// The name of a NIC.
     pub name: Option<String>,
+    /// Its NUMA node; below 0 if it is unknown.
     pub numa: i32,
     /// The NUMA node's processors, as the file's mask.
     pub affinity: String,
@@ -36,10 +39,12 @@ pub struct Device {
 /// All devices, GPUs first, each kind by number.
 #[derive(Debug, Clone)]
 pub struct Wiring {
+    /// The devices.
     pub devices: Vec<Device>,
 }
 
 impl Wiring {
+    /// Reads the tree of a machine.
     pub fn new(document: &Document) -> Self {
         Self::with_host_bridges(document, &BTreeMap::new())
     }

@@ -1,4 +1,4 @@
-//! Machines and paths as JSON.
+//! Machines as NCCL sees them.
 
 use plan::{Plan, PlannedMachine};
 use planner::explain::{self, NodeNames};
@@ -8,8 +8,8 @@ use topology::edit::names::{Device, DeviceKind, Devices};
 use topology::xml::{Document, c_int};
 use topology::{BusId, NodeData, NodeId, NodeType, System};
 
-use crate::render::{names, words};
-use answers::report::Report;
+use crate::names::{gpu_name, net_name, processors};
+use crate::report::Report;
 
 /// Bandwidth of a Mb/s of a port, GB/s.
 const GBPS: f32 = 1.0 / 8000.0;
@@ -155,7 +155,7 @@ fn device(system: &System, names: &NodeNames<'_>, node: NodeId) -> ShownDevice {
         }
         NodeData::Cpu(cpu) => {
             device.numa = (cpu.numa >= 0).then_some(cpu.numa);
-            device.processors = cpu.affinity.as_deref().and_then(words::processors);
+            device.processors = cpu.affinity.as_deref().and_then(processors);
         }
         NodeData::Dev(dev) => device.bus_id = Some(dev.bus_id.to_string()),
         NodeData::Pci { .. } => device.bus_id = Some(BusId(id.local()).to_string()),
@@ -188,14 +188,14 @@ fn of_file(document: &Document, device: &Device) -> ShownDevice {
         bandwidth_gbps: number("speed").map(|speed| speed as f32 * GBPS),
         gdr: number("gdr").map(|gdr| gdr != 0),
         numa: number("numaid").filter(|numa| *numa >= 0),
-        processors: element.get("affinity").and_then(words::processors),
+        processors: element.get("affinity").and_then(processors),
         ..ShownDevice::default()
     }
 }
 
 fn of_planned(machine: &PlannedMachine) -> ShownMachine {
     let gpus = machine.gpus.iter().map(|gpu| ShownDevice {
-        label: names::gpu_name(machine, gpu.rank),
+        label: gpu_name(machine, gpu.rank),
         kind: topology::NodeType::Gpu.name(),
         host: gpu.host,
         bus_id: Some(gpu.bus_id.clone()),
@@ -203,11 +203,11 @@ fn of_planned(machine: &PlannedMachine) -> ShownMachine {
         sm: Some(gpu.sm),
         gdr: Some(gpu.gdr),
         numa: gpu.numa,
-        processors: gpu.cpu_affinity.as_deref().and_then(words::processors),
+        processors: gpu.cpu_affinity.as_deref().and_then(processors),
         ..ShownDevice::default()
     });
     let nics = machine.nics.iter().map(|nic| ShownDevice {
-        label: names::net_name(machine, nic.id),
+        label: net_name(machine, nic.id),
         kind: topology::NodeType::Net.name(),
         host: nic.host,
         bus_id: nic.bus_id.clone(),

@@ -1,11 +1,11 @@
-//! A rank's program as JSON.
+//! A rank's program.
 
 use program::verify::VerifiedProgram;
 use program::{BufferKind, Collective, ConnectionEnd, Lane, Operand, Step, Transfer};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use answers::report::Report;
+use crate::report::Report;
 
 /// What one rank does for a collective, proved together with the programs of all other ranks.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -116,6 +116,7 @@ impl Report for ProgramReport {
 }
 
 impl ProgramReport {
+    /// The report of a program that was proved.
     pub fn of(verified: &VerifiedProgram, transfer: Transfer) -> Self {
         let program = verified.program();
         Self {

@@ -1,15 +1,11 @@
 //! `topo program`: what one rank does for a collective, step by step.
 
-pub mod json;
-
 use anyhow::{Context, Result, bail, ensure};
 use plan::expand::Expansion;
 use program::Collective;
 use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
 use program::{Channels, Program, Transfer};
-
-use json::ProgramReport;
 
 use crate::arguments::ProgramArguments;
 use crate::arguments::compare::TextOrJson;
@@ -19,6 +15,7 @@ use crate::output::Output;
 use crate::render;
 use crate::sizes::algorithms;
 use crate::sources;
+use answers::program::ProgramReport;
 use answers::report;
 
 /// Least slots of a FIFO in any protocol. A ring needs two: it receives and sends in one step.

@@ -1,19 +1,11 @@
-//! `topo plan --strategy ring`: other rings than NCCL's search finds, as a graph file for NCCL.
+//! Other rings than NCCL's search finds, as a graph file for NCCL.
 
-use anyhow::{Result, anyhow, bail};
 use bounds::reach::nccl_bandwidth;
-use bounds::rings::{Outcome, RingSearch, replan, search};
+use bounds::rings::{NoRings, Outcome, RingSearch, replan, search};
 use plan::Plan;
 use plan::certificate::UNITS;
-use planner::Planned;
+use planner::{Job, Planned};
 use program::Collective;
-
-use crate::arguments::JobArguments;
-use crate::environment::Environment;
-use crate::job;
-use crate::output::Output;
-use crate::settings::read_settings;
-use answers::Machine;
 
 /// A plan loses what it has less than this part of NCCL's.
 const AS_GOOD: f64 = 0.999;
@@ -21,45 +13,63 @@ const AS_GOOD: f64 = 0.999;
 /// A job planned with the best rings that were found.
 #[derive(Debug)]
 pub struct BetterRings {
+    /// The job.
     pub planned: Planned,
     /// The graph file that NCCL follows; `None` if its own rings are as good.
     pub file: Option<String>,
     /// How these rings differ from NCCL's, in one line.
     pub line: String,
+    /// Which collectives of long messages get slower, because NCCL has other trees beside them.
+    pub losses: Vec<String>,
+}
+
+/// Why no rings were searched.
+#[derive(Debug, thiserror::Error)]
+pub enum BetterRingsError {
+    /// The settings name rings.
+    #[error("NCCL_GRAPH_FILE already has rings; expected it unset")]
+    GivenRings,
+    /// The job has no rings to search.
+    #[error("{name}: {why}")]
+    Search {
+        /// The job.
+        name: String,
+        /// Why.
+        why: NoRings,
+    },
+    /// The job cannot be planned with them.
+    #[error(transparent)]
+    Planner(#[from] planner::Error),
 }
 
 /// Plans a job with the best rings that were found. NCCL's plan stays if it has them.
-pub fn plan(
-    machines: Vec<Machine>,
-    arguments: &JobArguments,
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<BetterRings> {
-    let settings = read_settings(&arguments.variables, environment, output)?;
-    if settings.graphs.is_some() {
-        bail!("NCCL_GRAPH_FILE already has rings; expected it unset with --strategy ring");
+///
+/// # Errors
+/// The job has rings already, or none can be searched.
+pub fn better_rings(job: &Job, planned: Planned) -> Result<BetterRings, BetterRingsError> {
+    if planned.settings.graphs.is_some() {
+        return Err(BetterRingsError::GivenRings);
     }
-    let job = job::job(machines, arguments, environment, output)?;
-    let planned = job::plan_job(&job, &settings, output)?;
-    let name = planned.name();
-    let found = search(&planned).map_err(|why| anyhow!("{name}: {why}"))?;
+    let found = search(&planned).map_err(|why| BetterRingsError::Search {
+        name: planned.name(),
+        why,
+    })?;
     let line = line(&found);
     if found.outcome == Outcome::Same {
         return Ok(BetterRings {
             planned,
             file: None,
             line,
+            losses: Vec::new(),
         });
     }
-    let replanned = replan(&job, &planned, &found)?;
-    let before = planned.plan();
-    output
-        .warnings
-        .extend(losses(&before, &replanned.planned.plan()));
+    let replanned = replan(job, &planned, &found)?;
+    let losses = losses(&planned.plan(), &replanned.planned.plan());
     Ok(BetterRings {
         planned: replanned.planned,
         file: Some(replanned.file),
         line,
+        losses,
     })
 }
 

@@ -1,0 +1,22 @@
+//! What one rank of a planned job does.
+
+use plan::{RankView, SlowHosts};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::report::Report;
+
+/// What one rank of a planned job does.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RankReport {
+    #[serde(flatten)]
+    /// The rank.
+    pub view: RankView,
+    /// The hosts that slow the job.
+    pub slow_hosts: Vec<SlowHosts>,
+}
+
+impl Report for RankReport {
+    const FORMAT: &'static str = "topo-rank";
+    const VERSION: u32 = 1;
+}
