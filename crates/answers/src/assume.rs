@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use planner::explain::{count, ranges};
-use probe::complete::{self, Assumptions, Missing};
+use findings::complete::{self, Assumptions, Missing};
 use topology::xml::Document;
 
 /// Most bus ids in a sentence.

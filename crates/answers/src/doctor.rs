@@ -6,7 +6,7 @@ use bounds::optimum::{self, Optimum};
 use plan::certificate::Operation;
 use planner::rings::{self, Cost};
 use planner::{Job, Settings};
-use probe::Finding;
+use findings::Finding;
 use schemars::JsonSchema;
 use serde::Serialize;
 use topology::xml::Document;

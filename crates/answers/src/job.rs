@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use planner::{EqualHosts, HostEdit, Job, gpu_devices, with_gpus};
-use probe::complete::Assumptions;
+use findings::complete::Assumptions;
 use topology::edit::{Edit, EditError};
 use topology::xml::{Document, Element, Tag};
 

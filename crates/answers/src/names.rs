@@ -2,7 +2,7 @@
 
 use plan::{Plan, PlannedMachine};
 use planner::explain::ranges;
-use program::Collective;
+use program::{Collective, Schedule, Transfer};
 
 use crate::suggest;
 

@@ -21,7 +21,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use planner::NcclVersion;
-use probe::complete::Assumptions;
+use findings::complete::Assumptions;
 use program::Collective;
 use program::{Schedule, Transfer};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use answers::assume::{self, AssumeError, Incomplete};
 use anyhow::{Result, anyhow, bail};
-use probe::complete::{self, Assumptions};
+use findings::complete::{self, Assumptions};
 use topology::xml::{Document, Element, Tag};
 
 use crate::arguments::machine::CompleteArguments;

@@ -1,16 +1,19 @@
 //! `topo plan`: what NCCL would do on a machine, or on many.
 
-use anyhow::{Result, bail};
+use answers::Machine;
+use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
+use anyhow::{Result, anyhow, bail};
 use plan::{CheckedPlan, Plan, PlannedForest};
 use planner::Planned;
 
-use crate::arguments::{PlanArguments, Strategy};
+use crate::arguments::{JobArguments, PlanArguments, Strategy};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::{self, Output, PlanFormat};
 use crate::pictures::{self, PictureFormat};
 use crate::render::plan::PlanPage;
 use crate::render::{settings, summary};
+use crate::settings::read_settings;
 use crate::sources::{self, Sources};
 
 pub fn run(

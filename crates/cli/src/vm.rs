@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use plan::Graph;
 use planner::{Job, Settings};
-use probe::guest::{BusIdMap, guest};
+use findings::guest::{BusIdMap, guest};
 use topology::xml::Document;
 
 use crate::arguments::machine::VmArguments;

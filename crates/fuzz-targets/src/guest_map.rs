@@ -1,6 +1,6 @@
 //! Maps of guests' bus ids. An accepted map makes the guest's file.
 
-use probe::guest::{BusIdMap, guest};
+use findings::guest::{BusIdMap, guest};
 use topology::System;
 use topology::xml::{Document, parse, write};
 

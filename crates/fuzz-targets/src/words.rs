@@ -7,7 +7,7 @@ use bootstrap::UniqueId;
 use bootstrap::interface::{Interface, Wanted, choose};
 use plan::Digest;
 use plan::{Algorithm, RankOrder};
-use probe::complete::Assumptions;
+use findings::complete::Assumptions;
 use program::{Collective, ElementType, Protocol, Reduction};
 use program::{Schedule, Transfer};
 use shared_memory::Handle;

@@ -1,7 +1,7 @@
 //! Topology files. An accepted file is written, read again and used.
 
-use probe::checks;
-use probe::complete::{Assumptions, Missing, complete, without_links};
+use findings::of_document;
+use findings::complete::{Assumptions, Missing, complete, without_links};
 use topology::edit::Edit;
 use topology::edit::failures::failures;
 use topology::xml::{Document, Element, parse, write};
@@ -55,7 +55,7 @@ fn count(element: &Element) -> usize {
 
 /// Checks and completes the document, and lets its devices fail.
 fn use_document(document: &Document) {
-    for finding in checks::of_document(document) {
+    for finding in of_document(document) {
         let _ = (
             finding.effect.now(document),
             finding.effect.mended(document),

@@ -13,7 +13,6 @@ pub struct Addresses(BTreeSet<String>);
 
 impl Addresses {
     /// Lists the interfaces of this machine.
-    #[cfg(not(target_family = "wasm"))]
     pub fn of_this_machine() -> Self {
         let networks = sysinfo::Networks::new_with_refreshed_list();
         let with_address = networks

@@ -5,10 +5,6 @@
 //! replayed (`record`). [`Probe::of`] is a pure function of them and never fails: missing or odd
 //! values become [`Finding`]s beside the topology.
 //!
-//! WebAssembly has no files: there only topology files are checked.
-//!
-//! [`complete`] adds devices to files of cloud vendors; [`guest`] makes files for virtual machines.
-//!
 //! ```
 //! use probe::nvml::Answers;
 //! use probe::{ProbeOptions, Probe, Rule, Sysfs};
@@ -20,24 +16,16 @@
 //! ```
 //!
 //! In reading order: `folder`, `sysfs`, `privacy`, [`machine`], [`nvml`], `gpu`, `net`, [`base`],
-//! `tree`, `record`, [`finding`], [`checks`], [`complete`], [`guest`].
+//! `tree`, `record`, [`checks`].
 
 pub mod base;
 pub mod checks;
-pub mod complete;
-pub mod finding;
-#[cfg(not(target_family = "wasm"))]
-mod folder;
-#[cfg(target_family = "wasm")]
-#[path = "no_folder.rs"]
 mod folder;
 mod gpu;
-pub mod guest;
 pub mod machine;
 mod net;
 pub mod nvml;
 mod privacy;
-#[cfg(not(target_family = "wasm"))]
 pub mod record;
 mod sysfs;
 mod tree;
@@ -47,7 +35,7 @@ mod probe;
 mod probed;
 
 pub use addresses::Addresses;
-pub use finding::{Finding, Rule};
+pub use findings::{Finding, Rule};
 pub use gpu::ProbedGpu;
 pub use machine::Machine;
 pub use net::ProbedNet;

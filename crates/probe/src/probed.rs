@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use topology::xml::{Document, Element};
 
-use crate::finding::Finding;
+use findings::Finding;
 use crate::gpu::ProbedGpu;
 use crate::machine::{Machine, PciFunction};
 use crate::net::ProbedNet;

@@ -5,6 +5,16 @@ use crate::node::{CpuArch, CpuModel, CpuVendor, NodeType};
 /// Inside a device, and between a CPU and a NIC without a PCI function of its own.
 pub const LOCAL: f32 = 5000.0;
 
+/// The kernel's texts of PCI Express generations, from the first.
+pub const GENERATIONS: [&str; 6] = [
+    "2.5 GT/s PCIe",
+    "5.0 GT/s PCIe",
+    "8.0 GT/s PCIe",
+    "16.0 GT/s PCIe",
+    "32.0 GT/s PCIe",
+    "64.0 GT/s PCIe",
+];
+
 /// Between the two partitions of one GPU.
 pub const PARTITION_SIBLING: f32 = 2618.0;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use answers::doctor::{Checked, DoctorReport, doctor};
 use answers::report;
 use answers::request::JobRequest;
-use probe::checks;
+use findings::of_document;
 
 /// Checks a topology file and plans it as the job's version does, without its faults.
 ///
@@ -16,7 +16,7 @@ pub fn answer(request: &JobRequest) -> Result<String, String> {
     let settings = request.settings()?;
     let checked = Checked {
         file: request.file.name.clone(),
-        findings: checks::of_document(&document),
+        findings: of_document(&document),
         content: Ok(document),
     };
     let answer = doctor(&[checked], &settings).map_err(|why| why.to_string())?;

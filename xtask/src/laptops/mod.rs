@@ -12,13 +12,14 @@ use clap::Args;
 use xtask::workspace::{cargo, exit, target};
 
 /// Crates without a system: they compute.
-const PURE: [&str; 12] = [
+const PURE: [&str; 13] = [
     "toporing-topology",
     "toporing-program",
     "toporing-plan",
     "toporing-planner",
     "bounds",
     "draw",
+    "findings",
     "simulator",
     "nccl-log",
     "nccl-compare",

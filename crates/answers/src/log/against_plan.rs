@@ -7,7 +7,7 @@ use nccl_compare::{Compared, Field, Planned, compare_partly};
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
 use planner::{NcclVersion, Settings};
-use probe::complete::Assumptions;
+use findings::complete::Assumptions;
 use topology::xml::{Document, Element, Tag, c_int};
 
 use crate::assume::{self, AssumeError};

@@ -90,7 +90,7 @@ pub enum SimulateError {
     Build(#[from] BuildError),
     /// The simulation failed.
     #[error(transparent)]
-    Simulate(#[from] simulator::SimulateError),
+    Simulate(#[from] simulator::simulate::SimulateError),
 }
 
 /// A job that was simulated.

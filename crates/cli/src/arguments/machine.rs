@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use probe::complete::{AssumedGpu, AssumedLink, AssumedNic, Assumptions, PRESETS};
+use findings::complete::{AssumedGpu, AssumedLink, AssumedNic, Assumptions, PRESETS};
 
 use super::Variables;
 use super::compare::FormArguments;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use answers::doctor::{Checked, DoctorReport, doctor};
 use answers::report;
 use anyhow::{Result, bail};
-use probe::checks;
+use findings::of_document;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::DoctorArguments;
@@ -42,7 +42,7 @@ fn check_all(
         let name = file.map_or_else(String::new, |file| file.display().to_string());
         let (findings, content) = match (subject, *file) {
             (Ok(FileOrProbe::File(machine)), _) => {
-                (checks::of_document(&machine.document), Ok(machine.document))
+                (of_document(&machine.document), Ok(machine.document))
             }
             (Ok(FileOrProbe::Probed(probe)), _) => {
                 probed = true;

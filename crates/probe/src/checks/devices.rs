@@ -1,6 +1,6 @@
 //! The distance of GPUs to NICs.
 
-use crate::finding::{Finding, Rule};
+use findings::{Finding, Rule};
 use crate::machine::PciFunction;
 use crate::probed::Probe;
 

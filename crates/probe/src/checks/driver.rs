@@ -1,6 +1,6 @@
 //! The driver: missing drivers and failed calls.
 
-use crate::finding::{Finding, Rule};
+use findings::{Finding, Rule};
 use crate::nvml::{Answer, DeviceAnswers};
 use crate::probed::Probe;
 

@@ -1,6 +1,6 @@
 //! Isolation of devices: Access Control Services and the IOMMU.
 
-use crate::finding::{Finding, Rule};
+use findings::{Finding, Rule};
 use crate::machine::config_space::AccessControl;
 use crate::machine::{Machine, PciFunction};
 use crate::probed::Probe;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::finding::{AttributeChange, Effect, Selector};
-use crate::finding::{Finding, Rule};
+use topology::bandwidth::GENERATIONS;
+use findings::{AttributeChange, Effect, Selector};
+use findings::{Finding, Rule};
 use crate::gpu;
 use crate::machine::PciFunction;
 use crate::probed::Probe;
-use crate::tree::{GENERATIONS, gigatransfers};
+use crate::tree::gigatransfers;
 
 /// Most lanes of a link; the kernel writes 63 or 255 for unknown.
 const MOST_LANES: u32 = 32;

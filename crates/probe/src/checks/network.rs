@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use topology::xml::Element;
 
-use crate::finding::{AttributeChange, Effect, Selector};
-use crate::finding::{Finding, Rule};
+use findings::{AttributeChange, Effect, Selector};
+use findings::{Finding, Rule};
 use crate::machine::{Adapter, RdmaPort};
 use crate::net;
 use crate::probed::Probe;

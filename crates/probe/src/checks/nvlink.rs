@@ -1,7 +1,7 @@
 //! Missing NVLinks, peer access, and the NVLink fabric.
 
-use crate::finding::{AttributeChange, Effect, Selector};
-use crate::finding::{Finding, Rule};
+use findings::{AttributeChange, Effect, Selector};
+use findings::{Finding, Rule};
 use crate::gpu::ProbedGpu;
 use crate::nvml::Answer;
 use crate::probed::Probe;

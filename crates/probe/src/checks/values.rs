@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::finding::{Finding, Rule};
+use findings::{Finding, Rule};
 use crate::machine::{Adapter, PciFunction, RdmaPort};
 use crate::probed::Probe;
 use crate::tree::gigatransfers;

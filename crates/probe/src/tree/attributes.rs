@@ -1,5 +1,6 @@
 //! The attributes of each element, in NCCL's order and formats.
 
+use topology::bandwidth::GENERATIONS;
 use topology::xml::{Element, Tag, c_float, c_int};
 
 use crate::gpu::ProbedGpu;
@@ -14,16 +15,6 @@ const NVSWITCH: &str = "0x068000";
 
 /// Speed and lanes that NCCL writes for a GPU of unknown link generation.
 const UNKNOWN_LINK: (&str, u32) = ("16.0 GT/s", 16);
-
-/// The texts of PCI Express generations.
-pub const GENERATIONS: [&str; 6] = [
-    "2.5 GT/s PCIe",
-    "5.0 GT/s PCIe",
-    "8.0 GT/s PCIe",
-    "16.0 GT/s PCIe",
-    "32.0 GT/s PCIe",
-    "64.0 GT/s PCIe",
-];
 
 /// A `<cpu>`.
 pub fn cpu(machine: &Machine, numa: i32) -> Element {

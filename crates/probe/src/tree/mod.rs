@@ -3,7 +3,7 @@
 mod attributes;
 mod place;
 
-pub use attributes::{GENERATIONS, gigatransfers};
+pub use attributes::gigatransfers;
 
 use topology::join::Part;
 use topology::xml::{Element, Tag};

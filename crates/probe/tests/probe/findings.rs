@@ -47,7 +47,7 @@ fn clean_machines_have_no_findings() {
         assert_eq!(probe.findings, [], "{name}, probed");
         let document = Machine::named(name).unwrap().document().unwrap();
         assert_eq!(
-            probe::checks::of_document(&document),
+            findings::of_document(&document),
             [],
             "{name}, as a file"
         );
@@ -319,7 +319,7 @@ fn files() {
     let check = |inside: &str| {
         let text = format!("<system version=\"1\">{inside}</system>");
         let document = topology::xml::parse("file.xml", text.as_bytes()).unwrap();
-        let fired: BTreeSet<Rule> = probe::checks::of_document(&document)
+        let fired: BTreeSet<Rule> = findings::of_document(&document)
             .iter()
             .map(|finding| finding.rule)
             .collect();
@@ -406,11 +406,11 @@ fn mended_machines() {
     let document = topology::xml::parse("file.xml", text.as_bytes()).unwrap();
     let one_way = text.replacen(link, &link.replace("\"1\"", "\"2\""), 1);
     let one_way = topology::xml::parse("file.xml", one_way.as_bytes()).unwrap();
-    let findings = probe::checks::of_document(&one_way);
+    let findings = findings::of_document(&one_way);
     assert_eq!(findings.len(), 1, "{findings:?}");
     let mended = findings[0].effect.mended(&one_way);
     assert!(!mended.root.same_as(&document.root) && !mended.root.same_as(&one_way.root));
-    assert_eq!(probe::checks::of_document(&mended), []);
+    assert_eq!(findings::of_document(&mended), []);
 }
 
 /// Elements that lack the same are told in one.
@@ -421,7 +421,7 @@ fn files_of_vendors_are_told_shortly() {
     let text =
         format!("<system version=\"1\"><cpu numaid=\"0\" arch=\"arm64\">{devices}</cpu></system>");
     let document = topology::xml::parse("file.xml", text.as_bytes()).unwrap();
-    let findings = probe::checks::of_document(&document);
+    let findings = findings::of_document(&document);
     let told: Vec<(Rule, String)> = findings
         .iter()
         .map(|finding| (finding.rule, finding.device()))

@@ -6,13 +6,13 @@ use topology::xml::{Document, Element, Tag, c_int};
 
 use crate::finding::{AttributeChange, Effect, Finding, Rule, Selector, first_of};
 
-use super::document::IMPOSSIBLE;
-use super::places::{holds_gpu, lanes, mended};
+use crate::document::IMPOSSIBLE;
+use crate::places::{holds_gpu, lanes, mended};
 
 /// Mb/s of a Gb/s.
 const GIGABIT: f64 = 1000.0;
 
-pub(super) fn check(document: &Document) -> Vec<Finding> {
+pub(crate) fn check(document: &Document) -> Vec<Finding> {
     let mut places = Vec::new();
     collect(&document.root, &mut Vec::new(), &mut places);
     let mut findings = slow_ports(&places);

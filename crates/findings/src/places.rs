@@ -7,9 +7,9 @@ use topology::xml::{Document, Element, NCCL_ELEMENTS, Tag, c_int, c_unsigned_hex
 
 use crate::complete::{Assumptions, Missing, complete, without_links};
 use crate::finding::{AttributeChange, Effect, Finding, Rule, Selector};
-use crate::tree::GENERATIONS;
+use topology::bandwidth::GENERATIONS;
 
-use super::document::{IMPOSSIBLE, devices, is_gpu};
+use crate::document::{IMPOSSIBLE, devices, is_gpu};
 
 /// The share of a NIC's speed that a PCI link must have: NCCL counts less than the nominal speed.
 const ENOUGH: f32 = 0.9;
@@ -23,7 +23,7 @@ const MOST_LANES: i32 = 16;
 /// Bandwidth of a Mb/s of a port, GB/s.
 const GBPS: f32 = 1.0 / 8000.0;
 
-pub(super) fn check(document: &Document) -> Vec<Finding> {
+pub(crate) fn check(document: &Document) -> Vec<Finding> {
     let mut findings = Vec::from_iter(numa(document));
     findings.extend(fewer_nvlinks(document));
     findings.extend(no_nvlinks(document));
@@ -65,7 +65,7 @@ fn numa(document: &Document) -> Option<Finding> {
     Some(finding.with_effect(mended(root)))
 }
 
-pub(super) fn mended(root: Element) -> Effect {
+pub(crate) fn mended(root: Element) -> Effect {
     Effect {
         mended_root: Some(Box::new(root)),
         ..Effect::default()
@@ -223,7 +223,7 @@ struct Narrow<'e> {
 }
 
 /// Finds NICs that are faster than the PCI links between them and the nearest GPU.
-pub(super) fn narrow(document: &Document) -> Option<Finding> {
+pub(crate) fn narrow(document: &Document) -> Option<Finding> {
     let mut links: Vec<Narrow<'_>> = Vec::new();
     for cpu in document.root.children(Tag::Cpu) {
         nics_below(cpu, &mut Vec::new(), &mut links);
@@ -309,7 +309,7 @@ fn wide_enough(link: &Narrow<'_>) -> Option<(&'static str, i32)> {
 }
 
 /// The lanes of a link, as NCCL counts them.
-pub(super) fn lanes(pci: &Element) -> i32 {
+pub(crate) fn lanes(pci: &Element) -> i32 {
     match pci.get("link_width").map_or(0, c_int) {
         0 => MOST_LANES,
         lanes => lanes,
@@ -367,7 +367,7 @@ fn check_above<'e>(above: &[&'e Element], needed: f32, links: &mut Vec<Narrow<'e
     }
 }
 
-pub(super) fn holds_gpu(pci: &Element) -> bool {
+pub(crate) fn holds_gpu(pci: &Element) -> bool {
     pci.children
         .iter()
         .any(|child| child.tag == Tag::Gpu || holds_gpu(child))

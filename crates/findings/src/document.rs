@@ -12,7 +12,7 @@ use crate::finding::{AttributeChange, Effect, Selector};
 use crate::finding::{Finding, Rule};
 
 /// Bandwidth up to which a link is implausible in a server, GB/s: one lane of 2.5 GT/s.
-pub(super) const IMPOSSIBLE: f32 = 0.25;
+pub(crate) const IMPOSSIBLE: f32 = 0.25;
 
 /// Assumed real speed and width of such a link.
 const REAL_SPEED: &str = "32.0 GT/s PCIe";
@@ -21,7 +21,7 @@ const REAL_WIDTH: &str = "16";
 /// Most devices that a finding lists.
 const NAMED: usize = 4;
 
-pub(super) fn check(document: &Document) -> Vec<Finding> {
+pub(crate) fn check(document: &Document) -> Vec<Finding> {
     let mut checks = Checks {
         document,
         gpus: BTreeMap::new(),
@@ -359,7 +359,7 @@ impl<'e> Above<'e> {
     }
 }
 
-pub(super) fn is_gpu(pci: &Element) -> bool {
+pub(crate) fn is_gpu(pci: &Element) -> bool {
     pci.get("class")
         .is_some_and(|class| class.starts_with("0x03"))
 }
@@ -377,7 +377,7 @@ fn leads_to_device(pci: &Element) -> bool {
 }
 
 /// The GPUs and ports at and below a function.
-pub(super) fn devices(pci: &Element) -> Vec<String> {
+pub(crate) fn devices(pci: &Element) -> Vec<String> {
     let mut names = Vec::new();
     for child in &pci.children {
         match child.tag {

@@ -7,7 +7,7 @@ use topology::xml::{Document, Element, Tag};
 
 use crate::finding::{Finding, Rule};
 
-use super::document::devices;
+use crate::document::devices;
 
 /// NVIDIA's vendor id for network adapters.
 const MELLANOX: &str = "0x15b3";
@@ -65,7 +65,7 @@ fn collect<'e>(element: &'e Element, found: &mut Vec<Function<'e>>) {
 }
 
 /// Finds virtual functions whose physical function is in the file for certain.
-pub(super) fn check(document: &Document) -> Vec<Finding> {
+pub(crate) fn check(document: &Document) -> Vec<Finding> {
     let mut functions = Vec::new();
     collect(&document.root, &mut functions);
     let (virtual_ones, physical): (Vec<_>, Vec<_>) =

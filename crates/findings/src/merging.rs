@@ -11,7 +11,7 @@ struct Nic {
     speeds: Vec<i32>,
 }
 
-pub(super) fn check(document: &Document) -> Vec<Finding> {
+pub(crate) fn check(document: &Document) -> Vec<Finding> {
     let Ok(Some(merged)) = merge(document, &MergeOptions::default()) else {
         return Vec::new();
     };

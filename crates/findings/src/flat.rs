@@ -5,14 +5,14 @@ use topology::{BusId, NodeType, bandwidth};
 
 use crate::finding::{Finding, Rule};
 
-use super::document::is_gpu;
+use crate::document::is_gpu;
 
 /// GPUs from which a machine has switches, or several CPUs with ports of their own.
 const MANY_GPUS: usize = 4;
 
 /// Finds GPUs that are all directly below their CPUs, though the hardware cannot be so. Servers
 /// with PCIe cards and several CPUs can, and are no finding.
-pub(super) fn check(document: &Document) -> Option<Finding> {
+pub(crate) fn check(document: &Document) -> Option<Finding> {
     let cpus: Vec<&Element> = document.root.children(Tag::Cpu).collect();
     let functions = || cpus.iter().flat_map(|cpu| cpu.children(Tag::Pci));
     let has_switch = functions().any(|pci| pci.children(Tag::Pci).next().is_some());

@@ -28,7 +28,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn new(
+    /// A finding about a device, with the rule's advice.
+    pub fn new(
         rule: Rule,
         device: impl Into<String>,
         seen: impl Into<String>,
@@ -38,7 +39,7 @@ impl Finding {
     }
 
     /// A finding about several devices.
-    pub(crate) fn of_all(
+    pub fn of_all(
         rule: Rule,
         devices: &[impl AsRef<str>],
         seen: impl Into<String>,
@@ -54,7 +55,8 @@ impl Finding {
         }
     }
 
-    pub(crate) fn with_effect(mut self, effect: Effect) -> Self {
+    /// The finding with what a repair changes.
+    pub fn with_effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
         self
     }
@@ -65,7 +67,7 @@ impl Finding {
     }
 
     /// Joins findings that differ only in their device, unless their repairs cannot be joined.
-    pub(crate) fn joined(all: Vec<Self>) -> Vec<Self> {
+    pub fn joined(all: Vec<Self>) -> Vec<Self> {
         let mut joined: Vec<Self> = Vec::new();
         for finding in all {
             let same = |known: &&mut Self| {
