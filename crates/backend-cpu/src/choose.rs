@@ -139,7 +139,7 @@ fn messages(
     Some(all.messages + all.signals)
 }
 
-/// Leaves out choices whose programs take long to prove where those of others take less.
+/// Drops the choices with long proofs if any choice has a short one.
 fn quickly_proved(all: &mut Vec<Explained>, collective: Collective, shape: CommunicatorShape) {
     // The processes of a machine prove at the same time.
     let processes = match shape.one_process {

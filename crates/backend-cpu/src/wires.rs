@@ -9,8 +9,8 @@ use crate::program::{BufferBase, CpuOperand, CpuStep};
 use crate::reduce::{self, MOST_OPERANDS};
 use crate::remote::{self, LocalSide};
 
-/// Slots of at most so many bytes for other hosts wait for others of the same pass: sending them
-/// takes longer than writing them.
+/// Slots for other hosts of at most so many bytes are sent together at the end of a pass, since
+/// sending takes longer than writing them.
 const SHORT: usize = 16 << 10;
 
 /// A protocol with ends in [`Connections`].

@@ -161,11 +161,6 @@ impl FlowGraph {
         self.search(source, |arc| self.residual[arc] > 0)
     }
 
-    /// The vertices that still reach the sink: the smallest sink side of a minimum cut.
-    pub fn sink_side(&self, sink: usize) -> Vec<bool> {
-        self.search(sink, |arc| self.residual[arc ^ 1] > 0)
-    }
-
     fn search(&self, start: usize, usable: impl Fn(usize) -> bool) -> Vec<bool> {
         let mut seen = vec![false; self.level.len()];
         seen[start] = true;

@@ -35,8 +35,8 @@ pub trait Backend: Send + 'static {
     /// choose the same.
     fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice>;
 
-    /// Whether it reduces elements of a type so. All ranks return the same. NCCL's types and
-    /// reductions, if the backend does not say otherwise.
+    /// Whether the backend has a reduction of a type. All ranks must answer alike. The default: the
+    /// types and reductions of NCCL.
     fn reduces(&self, element: ElementType, reduction: Reduction) -> bool {
         ElementType::OF_NCCL.contains(&element) && Reduction::OF_NCCL.contains(&reduction)
     }

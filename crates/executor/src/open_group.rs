@@ -1,4 +1,5 @@
-//! Transfers and collectives that run beside each other, and to which others are added meanwhile.
+//! Open groups: transfers and collectives that run at the same time. More can be added while they
+//! run.
 //!
 //! A send and a receive that are started one after the other may both wait for their peers. In a
 //! group that was closed ([`Group`](crate::Group)) the first would keep the second from starting,

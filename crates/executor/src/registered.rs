@@ -188,11 +188,6 @@ impl Registered {
         Ok(())
     }
 
-    /// Whether other processes map the arena.
-    pub const fn is_shared(&self) -> bool {
-        self.shared
-    }
-
     /// Allocates memory.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, shared_memory::Error> {
         self.arena.allocate(bytes, PAGE_BYTES)

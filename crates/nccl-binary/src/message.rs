@@ -31,7 +31,7 @@ pub struct Request {
     pub hosts: u32,
     /// The network.
     pub network: Network,
-    /// A tuner plug-in that is loaded instead of the one that only keeps what it is told.
+    /// The tuner plug-in to load; none: one that records NCCL's calls and changes nothing.
     pub tuner: Option<PathBuf>,
     /// The GPUs of all hosts are in one NVLink domain.
     pub nvlink_domain: bool,

@@ -55,7 +55,7 @@ pub trait Ring: std::fmt::Debug + Send + Sync {
     fn ring(&self);
 }
 
-/// Two, rung in order.
+/// A ring of two bells, the first one first.
 #[cfg(not(loom))]
 #[derive(Debug)]
 struct Both(Arc<dyn Ring>, Arc<dyn Ring>);
@@ -103,7 +103,7 @@ impl Bell {
     #[cfg(not(loom))]
     pub fn with_alarms_of(self, owner: Alarms) -> Self {
         let bell = self.with_alarms(owner);
-        // Relaxed: the owner sleeps at most somewhere else until it sees this.
+        // Relaxed: until the owner sees the new number, it sleeps on its bell alone.
         bell.wakers.fetch_add(1, Ordering::Relaxed);
         bell
     }

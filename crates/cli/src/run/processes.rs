@@ -226,7 +226,7 @@ fn options(id: &UniqueId, rank: u32, spec: &Spec) -> Result<Options> {
     Ok(options)
 }
 
-/// Meets the other ranks, with all of which on its host this one must share memory.
+/// Meets the other ranks. Those of the same host must be able to share memory.
 fn join(options: Options) -> Result<Hosts> {
     let mut hosts = Hosts::join(options)?;
     if let Some((peer, why)) = hosts.reached().fallen_back.first() {

@@ -203,11 +203,6 @@ impl Connections {
         self.transports.iter().all(|it| *it == transport)
     }
 
-    /// Whether any rank is reached by this transport.
-    pub fn any_by(&self, transport: Transport) -> bool {
-        self.transports.contains(&transport)
-    }
-
     /// Makes and offers the memory of incoming connections.
     fn make_incoming(&mut self, bootstrap: &mut dyn Bootstrap, new: &[End]) -> Result<(), Error> {
         if new.is_empty() {

@@ -65,7 +65,7 @@ impl Connections {
         remote && (!slot || self.woken.get(&peer).is_none_or(own))
     }
 
-    /// Whether the ranks of this host wake this one while it sleeps on its connections to others.
+    /// Whether every rank of the host can wake this one from a sleep on its network connections.
     pub fn wakes_by_all(&self) -> bool {
         let near = self.transports.iter().filter(|it| **it != Transport::Net);
         let mut forwarded = self.woken.values().flatten();

@@ -42,8 +42,8 @@ struct Prepared<P> {
 }
 
 impl<P> Prepared<P> {
-    /// Notes that it has run. Yields were long while other ranks of the core prepared it, as if a
-    /// program computed there.
+    /// Notes the end of a run. The first run waits for ranks of the same core that prepare the
+    /// program: the yielder forgets these long yields, which otherwise mean a busy core.
     fn note_run(&mut self, waiter: &Waiter) {
         if !std::mem::replace(&mut self.has_run, true) {
             waiter.yielder().forget();

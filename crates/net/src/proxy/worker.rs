@@ -25,7 +25,7 @@ const END_LOOK: Duration = Duration::from_micros(20);
 /// Between two looks of an engine at connections that are not ready, which may be stalled.
 const FULL_LOOK: Duration = Duration::from_millis(100);
 
-/// Connections that an engine rather reads from than asks whether they are ready.
+/// Up to so many connections are read without a question whether they are ready.
 const FEW: usize = 2;
 
 /// The connections that are driven.
@@ -343,7 +343,7 @@ impl Worker {
         awaited
     }
 
-    /// Reads what the ranks said that handed connections over.
+    /// Reads the messages of ranks that handed over connections.
     pub(super) fn look_at_forwarded(&mut self) {
         let forwarded = self
             .outgoing

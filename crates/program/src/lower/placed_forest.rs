@@ -1,4 +1,4 @@
-//! The trees that a request uses: those that its channels have for it, or those of the channels.
+//! The trees of a request: those of its collective if the channels have any, else the channels' own.
 
 use super::request::ProgramRequest;
 use super::trees::RootedTree;
