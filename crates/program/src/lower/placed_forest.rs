@@ -1,4 +1,5 @@
-//! The trees of a request: those of its collective if the channels have any, else the channels' own.
+//! The trees of a request: those of its collective if the channels have any, else the channels'
+//! own.
 
 use super::request::ProgramRequest;
 use super::trees::RootedTree;
