@@ -26,7 +26,7 @@ pub struct ArenaBuffer {
     shared: Arc<Shared>,
     offset: usize,
     bytes: usize,
-    /// Start and bytes of its range, the gap before it for alignment included.
+    /// Start and bytes of the range that it took; `bytes`, rounded up.
     taken: (usize, usize),
 }
 
