@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use planner::explain::{count, ranges};
 use findings::complete::{self, Assumptions, Missing};
+use planner::explain::{count, ranges};
 use topology::xml::Document;
 
 /// Most bus ids in a sentence.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bounds::optimum::{self, Optimum};
+use findings::Finding;
 use plan::certificate::Operation;
 use planner::rings::{self, Cost};
 use planner::{Job, Settings};
-use findings::Finding;
 use schemars::JsonSchema;
 use serde::Serialize;
 use topology::xml::Document;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use planner::{EqualHosts, HostEdit, Job, gpu_devices, with_gpus};
 use findings::complete::Assumptions;
+use planner::{EqualHosts, HostEdit, Job, gpu_devices, with_gpus};
 use topology::edit::{Edit, EditError};
 use topology::xml::{Document, Element, Tag};
 

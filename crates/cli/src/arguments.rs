@@ -20,8 +20,8 @@ use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use planner::NcclVersion;
 use findings::complete::Assumptions;
+use planner::NcclVersion;
 use program::Collective;
 use program::{Schedule, Transfer};
 

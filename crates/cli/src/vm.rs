@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use findings::guest::{BusIdMap, guest};
 use plan::Graph;
 use planner::{Job, Settings};
-use findings::guest::{BusIdMap, guest};
 use topology::xml::Document;
 
 use crate::arguments::machine::VmArguments;

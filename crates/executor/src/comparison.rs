@@ -58,21 +58,12 @@ impl Known {
             self.launch = Launch {
                 number,
                 request,
-                before: match last.number == number {
-                    // That one was not launched.
-                    true => last.before,
-                    false => last.request,
-                },
+                before: last.request,
                 is_new: *age != self.age && self.insert(request),
             };
         }
         *age = self.age;
         self.launch.is_new
-    }
-
-    /// The number of the last launch.
-    pub const fn number(&self) -> u64 {
-        self.launch.number
     }
 
     #[cold]

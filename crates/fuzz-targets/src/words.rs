@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use bootstrap::UniqueId;
 use bootstrap::interface::{Interface, Wanted, choose};
+use findings::complete::Assumptions;
 use plan::Digest;
 use plan::{Algorithm, RankOrder};
-use findings::complete::Assumptions;
 use program::{Collective, ElementType, Protocol, Reduction};
 use program::{Schedule, Transfer};
 use shared_memory::Handle;

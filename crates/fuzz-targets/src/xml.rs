@@ -1,7 +1,7 @@
 //! Topology files. An accepted file is written, read again and used.
 
-use findings::of_document;
 use findings::complete::{Assumptions, Missing, complete, without_links};
+use findings::of_document;
 use topology::edit::Edit;
 use topology::edit::failures::failures;
 use topology::xml::{Document, Element, parse, write};

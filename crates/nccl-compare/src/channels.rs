@@ -2,8 +2,8 @@
 
 use plan::Expansion;
 
-use crate::tally::{Tally, list, rank};
 use crate::answer::{Answer, Neighbors};
+use crate::tally::{Tally, list, rank};
 
 pub(super) fn counts(answer: &Answer, expansion: &Expansion, tally: &mut Tally) {
     let common = expansion.common();

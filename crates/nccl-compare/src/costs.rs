@@ -6,8 +6,8 @@ use plan::cost::TunedOperation;
 use plan::{Algorithm, CostTable, Plan};
 use program::{Collective, Protocol};
 
-use crate::tally::Tally;
 use crate::answer::Answer;
+use crate::tally::Tally;
 
 /// Half a digit of the log's numbers, which have one behind the point, and the rounding of 32-bit
 /// numbers.

@@ -3,8 +3,8 @@
 use plan::nccl_graph::{GpuAddress, GraphFile};
 use plan::{Graph, GraphKind, Plan};
 
-use crate::tally::{Tally, list};
 use crate::answer::Answer;
+use crate::tally::{Tally, list};
 
 /// Relative difference of bandwidths that a rounded text may have.
 const ROUNDING: f32 = 1e-4;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
 
-use crate::tally::Tally;
 use crate::answer::{Answer, Connected, Local, Port};
+use crate::tally::Tally;
 
 /// The connections of rings and trees by channel, sender and receiver. A ring's connection is there
 /// first, and a tree uses it.

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use topology::xml::{Document, Element};
 
-use findings::Finding;
 use crate::gpu::ProbedGpu;
 use crate::machine::{Machine, PciFunction};
 use crate::net::ProbedNet;
 use crate::nvml::Answers;
+use findings::Finding;
 
 /// The driver of functions that a guest has.
 const VFIO: &str = "vfio-pci";

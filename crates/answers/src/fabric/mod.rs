@@ -46,9 +46,7 @@ pub enum FabricAnswerError {
     #[error("the file or the list has other hosts than the {0} of the job; expected as many")]
     OtherHosts(u32),
     /// The file has neither switches nor cables.
-    #[error(
-        "the fabric file has neither [leaf] switches nor [[cable]]s; expected one of them"
-    )]
+    #[error("the fabric file has neither [leaf] switches nor [[cable]]s; expected one of them")]
     Nothing,
     /// The oversubscription.
     #[error("an oversubscription of {0}; expected a number from 0.001 to 1000")]

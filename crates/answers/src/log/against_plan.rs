@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use findings::complete::Assumptions;
 use nccl_compare::answer::Answer;
 use nccl_compare::{Compared, Field, Planned, compare_partly};
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
 use planner::{NcclVersion, Settings};
-use findings::complete::Assumptions;
 use topology::xml::{Document, Element, Tag, c_int};
 
 use crate::assume::{self, AssumeError};
@@ -176,11 +176,7 @@ fn version(log: &Log, wanted: Option<NcclVersion>, notes: &mut Vec<String>) -> N
 }
 
 /// NCCL's variables of the job, and those that are set besides.
-fn settings(
-    log: &Log,
-    set: &[(String, String)],
-    notes: &mut Vec<String>,
-) -> Vec<(String, String)> {
+fn settings(log: &Log, set: &[(String, String)], notes: &mut Vec<String>) -> Vec<(String, String)> {
     let mut all: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for facts in log.hosts.values() {
         for (name, values) in &facts.settings {

@@ -126,10 +126,7 @@ pub enum ResultsError {
 ///
 /// # Errors
 /// A table does not fit its job, the job cannot be planned, or nothing can be fitted.
-pub fn results(
-    read: Vec<ReadTable>,
-    question: &ResultsQuestion,
-) -> Result<Results, ResultsError> {
+pub fn results(read: Vec<ReadTable>, question: &ResultsQuestion) -> Result<Results, ResultsError> {
     let mut jobs = Jobs::default();
     let mut tables = Vec::with_capacity(read.len());
     for mut read in read {

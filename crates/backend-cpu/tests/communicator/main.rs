@@ -100,6 +100,32 @@ fn ranks_whose_calls_differ_are_told() {
     }
 }
 
+/// A rank that has gone on is not compared with what the others refused before.
+#[test]
+fn what_all_refuse_is_compared_with_nothing() {
+    let tree = Choice {
+        schedule: Schedule::Tree,
+        transfer: Transfer::Fifo,
+        protocol: Protocol::Ll,
+        channels: 1,
+        piece_bytes: 0,
+    };
+    let results = on_all(local(2, LONG), |mut rank| {
+        rank.set_choice(Some(tree));
+        rank.all_reduce(&mut [1_u64; 24], Reduction::Sum)?;
+        let refused = rank.all_gather((&[1_u8; 3], &mut [0; 6]));
+        assert!(refused.is_err(), "trees gather nothing");
+        if rank.rank() == 1 {
+            // Rank 0 waits meanwhile, and looks at what this one has published.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        rank.all_reduce(&mut [1_u64; 24], Reduction::Sum)
+    });
+    for result in results {
+        result.unwrap();
+    }
+}
+
 /// More requests than are remembered, and some of them again.
 #[test]
 fn equal_calls_of_many_lengths_are_not_told_apart() {

@@ -25,7 +25,11 @@ pub fn run(
     if let Some(path) = &arguments.fit {
         output::refuse_overwriting(path, &arguments.files)?;
     }
-    let profile = arguments.profile.as_deref().map(cost::profile).transpose()?;
+    let profile = arguments
+        .profile
+        .as_deref()
+        .map(cost::profile)
+        .transpose()?;
     let read = input::read(&arguments.files, environment, output)?;
     if read.is_empty() {
         let names = arguments.files.iter().map(|it| it.display().to_string());
@@ -83,9 +87,9 @@ fn against(arguments: &ResultsArguments, output: &mut Output) -> Result<Against>
 fn in_words(error: ResultsError, options: &job::Options<'_>) -> anyhow::Error {
     match error {
         ResultsError::OtherRanks { .. } => anyhow!("{error} (--hosts, --gpus)"),
-        ResultsError::NoCosts(file) => anyhow!(
-            "{file} is a plan without a cost table; expected one that topo plan -o wrote"
-        ),
+        ResultsError::NoCosts(file) => {
+            anyhow!("{file} is a plan without a cost table; expected one that topo plan -o wrote")
+        }
         ResultsError::Assume(error) => complete::in_words(&error),
         ResultsError::Job(error) => options.in_words(error),
         ResultsError::Fit(error) => anyhow::Error::new(error).context("--fit"),

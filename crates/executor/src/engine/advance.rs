@@ -110,7 +110,7 @@ impl<B: Backend> Engine<B> {
                     true
                 }
                 Call::Collective(request) => {
-                    if self.known.number() == self.launches {
+                    if !self.is_announced {
                         self.announce(&request, &entry.memory)?;
                     }
                     self.begin(group, at, &request)?
@@ -352,9 +352,10 @@ impl<B: Backend> Engine<B> {
                 Call::Collective(request) => (request.collective, Waiting::Others),
             };
             let waiting = group.unmet.filter(|_| entry.has_begun()).unwrap_or(waiting);
-            let is_known = entry.has_begun() || self.known.number() > self.launches;
             let comparison = match entry.call {
-                Call::Collective(_) if is_known => Some(self.known.launch(collective)),
+                Call::Collective(_) if entry.has_begun() || self.is_announced => {
+                    Some(self.known.launch(collective))
+                }
                 _ => None,
             };
             let own = &mut self.own;

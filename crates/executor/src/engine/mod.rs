@@ -92,8 +92,10 @@ pub(crate) struct Engine<B: Backend> {
     index: FxHashMap<Request, usize>,
     /// The last request and its index, because most launches repeat it.
     last: Option<(Request, usize)>,
-    /// Collectives launched so far. All ranks count alike.
+    /// Collectives launched so far, and those that all ranks refused. All ranks count alike.
     launches: u64,
+    /// Whether the last of them is not launched yet.
+    is_announced: bool,
     /// The requests that this rank ran.
     known: Known,
     /// Whether programs of an open group stay where they are.
@@ -113,6 +115,7 @@ impl<B: Backend> Engine<B> {
             index: FxHashMap::default(),
             last: None,
             launches: 0,
+            is_announced: false,
             known,
             keeps: false,
             failure: None,
@@ -154,10 +157,12 @@ impl<B: Backend> Engine<B> {
         let at = match &self.last {
             Some((last, at)) if last == request => *at,
             _ => {
-                if let Err(error) = self.announce(request, &memory) {
-                    return Err(self.fail_unless_common(error));
-                }
-                self.find(request)?
+                let announced = self.announce(request, &memory);
+                let found = match announced {
+                    Ok(()) => self.find(request),
+                    Err(error) => Err(self.fail_unless_common(error)),
+                };
+                found.inspect_err(|_| self.is_announced = false)?
             }
         };
         if self.failure.is_some() {
@@ -209,7 +214,9 @@ impl<B: Backend> Engine<B> {
     /// the request is new.
     #[inline]
     fn note_launch(&mut self, at: usize, memory: &Memory<'_>) {
-        self.launches += 1;
+        if !std::mem::take(&mut self.is_announced) {
+            self.launches += 1;
+        }
         let prepared = &mut self.prepared[at];
         let launch = (self.launches, prepared.request);
         let is_new = self.known.note(launch.0, launch.1, &mut prepared.age);
@@ -226,7 +233,10 @@ impl<B: Backend> Engine<B> {
         if self.failure.is_some() || self.index.contains_key(request) {
             return Ok(());
         }
-        let launch = (self.launches + 1, hash(request, &self.choice(request)?));
+        let hash = hash(request, &self.choice(request)?);
+        self.launches += 1;
+        self.is_announced = true;
+        let launch = (self.launches, hash);
         if !self.known.note(launch.0, launch.1, &mut 0) {
             return Ok(());
         }

@@ -25,8 +25,8 @@ pub mod tables;
 mod threads;
 
 pub use alpha_beta::{AlphaBeta, Scheme};
-pub use latency::net_overhead_us;
 pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
+pub use latency::net_overhead_us;
 pub use plan::cost::{
     Best, Chunking, CostEntry, CostModel, CostTable, Estimate, NoChoice, Off, OperationChoice,
     Range, TunedOperation, doubling,

@@ -1,8 +1,8 @@
 //! The distance of GPUs to NICs.
 
-use findings::{Finding, Rule};
 use crate::machine::PciFunction;
 use crate::probed::Probe;
+use findings::{Finding, Rule};
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let used = probe.gpu_functions();

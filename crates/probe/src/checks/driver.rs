@@ -1,8 +1,8 @@
 //! The driver: missing drivers and failed calls.
 
-use findings::{Finding, Rule};
 use crate::nvml::{Answer, DeviceAnswers};
 use crate::probed::Probe;
+use findings::{Finding, Rule};
 
 /// The driver's name.
 const DRIVER: &str = "nvidia";

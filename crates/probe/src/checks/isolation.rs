@@ -1,9 +1,9 @@
 //! Isolation of devices: Access Control Services and the IOMMU.
 
-use findings::{Finding, Rule};
 use crate::machine::config_space::AccessControl;
 use crate::machine::{Machine, PciFunction};
 use crate::probed::Probe;
+use findings::{Finding, Rule};
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let used = probe.used_functions();

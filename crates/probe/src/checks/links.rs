@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use topology::bandwidth::GENERATIONS;
-use findings::{AttributeChange, Effect, Selector};
-use findings::{Finding, Rule};
 use crate::gpu;
 use crate::machine::PciFunction;
 use crate::probed::Probe;
 use crate::tree::gigatransfers;
+use findings::{AttributeChange, Effect, Selector};
+use findings::{Finding, Rule};
+use topology::bandwidth::GENERATIONS;
 
 /// Most lanes of a link; the kernel writes 63 or 255 for unknown.
 const MOST_LANES: u32 = 32;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use topology::xml::Element;
 
-use findings::{AttributeChange, Effect, Selector};
-use findings::{Finding, Rule};
 use crate::machine::{Adapter, RdmaPort};
 use crate::net;
 use crate::probed::Probe;
 use crate::tree::TreeParts;
+use findings::{AttributeChange, Effect, Selector};
+use findings::{Finding, Rule};
 
 pub(super) fn check(probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();

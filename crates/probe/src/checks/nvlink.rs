@@ -1,10 +1,10 @@
 //! Missing NVLinks, peer access, and the NVLink fabric.
 
-use findings::{AttributeChange, Effect, Selector};
-use findings::{Finding, Rule};
 use crate::gpu::ProbedGpu;
 use crate::nvml::Answer;
 use crate::probed::Probe;
+use findings::{AttributeChange, Effect, Selector};
+use findings::{Finding, Rule};
 
 /// Status of products without peer access, which is no fault.
 const BY_PRODUCT: &str = "GpuNotSupported";

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use findings::{Finding, Rule};
 use crate::machine::{Adapter, PciFunction, RdmaPort};
 use crate::probed::Probe;
 use crate::tree::gigatransfers;
+use findings::{Finding, Rule};
 
 /// Most characters of a value to show.
 const SHOWN: usize = 24;

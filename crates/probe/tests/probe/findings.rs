@@ -46,11 +46,7 @@ fn clean_machines_have_no_findings() {
         let probe = OnDisk::new(&fake(name)).probe();
         assert_eq!(probe.findings, [], "{name}, probed");
         let document = Machine::named(name).unwrap().document().unwrap();
-        assert_eq!(
-            findings::of_document(&document),
-            [],
-            "{name}, as a file"
-        );
+        assert_eq!(findings::of_document(&document), [], "{name}, as a file");
     }
 }
 
