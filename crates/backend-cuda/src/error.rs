@@ -10,7 +10,7 @@ pub enum Error {
     /// The driver's library is missing.
     #[error(
         "there is no NVIDIA driver: the library {library} was not found; install the driver (525 or newer), or in a container \
-         start it with the NVIDIA runtime (docker run --gpus all); without a GPU, take --backend cpu"
+         start it with the NVIDIA runtime (docker run --gpus all); without a GPU, take the CPU backend"
     )]
     NoDriver {
         /// The library's name.
@@ -36,7 +36,7 @@ pub enum Error {
     /// The driver finds no GPU.
     #[error(
         "the NVIDIA driver finds no GPU ({why}); see whether nvidia-smi lists one, whether /dev/nvidia0 is there, and whether \
-         CUDA_VISIBLE_DEVICES hides it; without a GPU, take --backend cpu"
+         CUDA_VISIBLE_DEVICES hides it; without a GPU, take the CPU backend"
     )]
     NoDevice {
         /// The driver's message.

@@ -157,7 +157,7 @@ mod tests {
             Err(error) => {
                 let text = error.to_string();
                 assert!(
-                    text.contains("driver") && text.contains("--backend cpu"),
+                    text.contains("driver") && text.contains("the CPU backend"),
                     "{text}"
                 );
             }

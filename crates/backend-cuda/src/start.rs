@@ -33,7 +33,7 @@ impl Cuda {
                 let device = self.device(start.device)?;
                 return Err(format!(
                     "GPU {} ({}) runs {resident} blocks of {} threads at a time, and the ranks on it need {blocks}, which \
-                     wait for each other; take fewer channels (--channels) or fewer ranks on this GPU",
+                     wait for each other; take fewer channels or fewer ranks on this GPU",
                     device.number, device.properties.name, start.threads
                 ));
             }

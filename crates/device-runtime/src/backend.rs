@@ -294,7 +294,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         if u32::from(choice.channels) > peers.blocks {
             return Some(format!(
                 "{} channels need as many blocks of each rank at a time, and on the GPU with the fewest each rank has {}, because \
-                 ranks of all processes on a GPU share it; take fewer channels (--channels) or fewer ranks on a GPU",
+                 ranks of all processes on a GPU share it; take fewer channels or fewer ranks on a GPU",
                 choice.channels, peers.blocks
             ));
         }

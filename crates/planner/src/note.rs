@@ -54,7 +54,7 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoNvlinkDomain => f.write_str(
-                "--nvlink-domain: the settings forbid it (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
+                "the settings forbid one NVLink domain (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
                  NCCL_MNNVL_ENABLE=1), so the network joins the hosts",
             ),
             Self::NoNics { file, names } => write!(

@@ -104,7 +104,7 @@ pub enum LowerError {
     /// The hosts have different numbers of ranks.
     #[error(
         "{collective} by a hierarchical algorithm needs as many ranks on each host, and they have {fewest} to {most}; \
-         take --transfer fifo"
+         take the transfer `fifo`"
     )]
     Uneven {
         /// The collective.
