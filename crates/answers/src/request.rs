@@ -82,6 +82,23 @@ impl File {
 }
 
 impl JobRequest {
+    /// A host that is built in, by its name, with all of its GPUs.
+    pub fn of(machine: &str) -> Self {
+        Self {
+            file: File {
+                name: machine.to_owned(),
+                text: None,
+            },
+            hosts: 1,
+            nvlink_domain: false,
+            gpus: Vec::new(),
+            nccl: None,
+            set: Vec::new(),
+            without: Vec::new(),
+            degrade: Vec::new(),
+        }
+    }
+
     /// Whether devices or links are taken away or slower.
     pub const fn is_edited(&self) -> bool {
         !(self.without.is_empty() && self.degrade.is_empty())

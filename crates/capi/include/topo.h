@@ -84,7 +84,8 @@ typedef struct topo_id {
  * them. All memory is right with and without it. */
 #define TOPO_ALLOCATED 2u
 
-/* Zeros are the defaults. All ranks give equal flags and timeout_ms. */
+/* Zeros are the defaults. All ranks give equal flags, timeout_ms and plans. A plan, which topo plan
+ * -o wrote, is of as many ranks; communicators that are split off have none. */
 typedef struct topo_options {
     uint32_t bytes;           /* sizeof(topo_options) */
     uint32_t flags;           /* a sum of TOPO_DEBUG and TOPO_ALLOCATED */
@@ -92,6 +93,7 @@ typedef struct topo_options {
     uint32_t timeout_ms;      /* longest wait of a call for another rank; 0: ten minutes */
     const char *interfaces;   /* network interfaces, as NCCL_SOCKET_IFNAME names them, or NULL */
     const char *host_id;      /* replaces the identity of this host, or NULL */
+    const char *plan;         /* the file of a plan whose channels, NICs and proxies are used, or NULL */
 } topo_options;
 
 /* The version of the library, such as "0.1.0". */

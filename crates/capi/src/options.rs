@@ -1,9 +1,11 @@
 //! Ids and options as C has them.
 
 use std::ffi::{CStr, c_char};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use communicator::{Code, Fault, Options, UniqueId};
+use communicator::{Code, Fault, Options, PlannedRun, UniqueId};
 
 /// Most buffers are from `topo_alloc`.
 pub const ALLOCATED: u32 = 2;
@@ -41,6 +43,8 @@ pub struct topo_options {
     pub interfaces: *const c_char,
     /// Replaces the identity of this host, as `NCCL_HOSTID` does; may be null.
     pub host_id: *const c_char,
+    /// A file with the plan that is run, as `topo plan -o` writes it; may be null.
+    pub plan: *const c_char,
 }
 
 /// Reads options.
@@ -80,6 +84,12 @@ pub unsafe fn read(options: *const topo_options) -> Result<Options, Fault> {
     chosen.interfaces = unsafe { text(options.interfaces) };
     // SAFETY: as above.
     chosen.host_id = unsafe { text(options.host_id) };
+    // SAFETY: as above.
+    if let Some(file) = unsafe { text(options.plan) } {
+        let plan = PlannedRun::read(Path::new(&file));
+        let plan = plan.map_err(|why| Fault::invalid(why.to_string()))?;
+        chosen.plan = Some(Arc::new(plan));
+    }
     Ok(chosen)
 }
 

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use answers::request::JobRequest;
 use libtest_mimic::{Arguments, Completion, Trial};
 
 /// Longest run of a program.
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let mut trials = vec![
         trial("the_example_runs", the_example_runs),
         trial("ranks_of_several_hosts", ranks_of_several_hosts),
+        trial("ranks_of_a_plan", ranks_of_a_plan),
         trial(
             "what_was_started_in_debug_mode",
             what_was_started_in_debug_mode,
@@ -213,6 +215,64 @@ fn ranks_of_several_hosts() {
         let ended = finish(command);
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success(), "{name}: {said}");
+    }
+}
+
+/// Ranks that run a plan get what they get without one; a plan of another job is refused.
+fn ranks_of_a_plan() {
+    let (folder, program) = &*PROGRAM;
+    let plan = |hosts: u32, gpus: i64| {
+        let job = JobRequest {
+            hosts,
+            gpus: (0..gpus).collect(),
+            ..JobRequest::of("dgx-h100")
+        };
+        let plan = job.plan().unwrap().planned.plan();
+        let file = folder.path().join(format!("{hosts}-{gpus}.json"));
+        std::fs::write(&file, plan.to_json().unwrap()).unwrap();
+        file
+    };
+    for (name, ranks, hosts) in [
+        ("collectives", 2, 1),
+        ("collectives", 4, 1),
+        ("collectives", 4, 2),
+        ("several", 4, 2),
+        ("unequal", 4, 2),
+    ] {
+        let file = plan(hosts, i64::from(ranks / hosts));
+        let mut command = Command::new(program);
+        command.args([name, &ranks.to_string()]);
+        if hosts > 1 {
+            command.env("TWO_RANKS_A_HOST", "1");
+        }
+        let ended = finish(command.env("PLAN_FILE", file));
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{name} {ranks} {hosts}: {said}");
+    }
+    for (file, hosts, told) in [
+        (
+            plan(1, 2),
+            false,
+            "the plan is for 2 ranks, and the communicator has 4",
+        ),
+        (plan(1, 4), true, "the plan is for other machines"),
+        (
+            folder.path().join("none.json"),
+            false,
+            "cannot read the plan",
+        ),
+    ] {
+        let mut command = Command::new(program);
+        command.args(["collectives", "4"]).env("PLAN_FILE", file);
+        if hosts {
+            command.env("TWO_RANKS_A_HOST", "1");
+        }
+        let ended = finish(&mut command);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(
+            !ended.status.success() && said.contains(told),
+            "{told}: {said}"
+        );
     }
 }
 

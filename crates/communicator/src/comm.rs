@@ -56,9 +56,27 @@ impl Comm {
                 "{ranks} ranks are too many, expected at most {MOST_RANKS}"
             )));
         }
+        let channels = match &options.plan {
+            Some(plan) if plan.ranks != ranks => {
+                return Err(Fault::invalid(format!(
+                    "the plan is for {} ranks, and the communicator has {ranks}; plan the job as it runs: the machine, \
+                     its hosts and its GPUs",
+                    plan.ranks
+                )));
+            }
+            Some(plan) => plan
+                .channels()
+                .map_err(|why| Fault::invalid(format!("the plan: {why}")))?,
+            None => None,
+        };
         let hosts = Hosts::join(options.join(id, rank, ranks))?;
+        if let Some(plan) = &options.plan {
+            let checked = runner::planned::check_hosts(&plan.hosts, &hosts);
+            checked.map_err(|why| Fault::invalid(why.to_string()))?;
+        }
         let alarm = hosts.alarm()?;
         let settings = Settings {
+            channels,
             longest_wait: options.longest_wait,
             callers_memory: !options.allocated_buffers,
             ..Settings::default()
@@ -66,7 +84,11 @@ impl Comm {
         let communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
         Ok(Self {
             shared: Arc::new(Shared::new(communicator, alarm, options.debug)?),
-            options: options.clone(),
+            // The plan is of these ranks, not of a part of them.
+            options: Options {
+                plan: None,
+                ..options.clone()
+            },
             worker: Mutex::default(),
             buffers: Mutex::default(),
             in_call: Mutex::default(),

@@ -27,3 +27,4 @@ pub use options::{Options, free_id};
 pub use program::{Collective, ElementType, Reduction};
 pub use queue::Transfer;
 pub use request::{Arguments, Launch, bytes};
+pub use runner::{PlannedRun, RunnerError};

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::net::TcpListener;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bootstrap::interface::{self, Wanted};
 use bootstrap::member::Meeting;
 use bootstrap::{Key, Timing, UniqueId};
 use net::Host;
+use runner::PlannedRun;
 
 use crate::error::{Code, Fault};
 
@@ -28,6 +29,8 @@ pub struct Options {
     pub interfaces: Option<String>,
     /// Replaces the identity of this host, as `NCCL_HOSTID` does.
     pub host_id: Option<String>,
+    /// The plan whose channels, NICs and proxies are used. All ranks give the same.
+    pub plan: Option<Arc<PlannedRun>>,
 }
 
 impl Default for Options {
@@ -40,6 +43,7 @@ impl Default for Options {
             allocated_buffers: false,
             interfaces: None,
             host_id: None,
+            plan: None,
         }
     }
 }
@@ -61,6 +65,7 @@ impl Options {
             interfaces: self.wanted(),
             host: Host::this(self.host_id.as_deref()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            ports: self.plan.as_ref().map(|plan| Arc::clone(&plan.ports) as _),
             alike: vec![
                 ("TOPO_DEBUG".to_owned(), self.debug.to_string()),
                 (
@@ -70,6 +75,13 @@ impl Options {
                 (
                     "timeout_ms".to_owned(),
                     self.longest_wait.as_millis().to_string(),
+                ),
+                (
+                    "plan".to_owned(),
+                    self.plan
+                        .as_ref()
+                        .map_or("none", |plan| &plan.fingerprint)
+                        .to_owned(),
                 ),
             ],
             timing: Timing {

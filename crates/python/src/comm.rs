@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use communicator::{Code, Fault, Launch, Options, Transfer, UniqueId, interrupt};
+use communicator::{Code, Fault, Launch, Options, PlannedRun, Transfer, UniqueId, interrupt};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -227,9 +227,10 @@ impl Comm {
 
 #[pymethods]
 impl Comm {
-    /// Joins the other ranks. Times are in seconds.
+    /// Joins the other ranks. Times are in seconds. `plan`: its name and its text, and whether it
+    /// must be of as many ranks; otherwise it is ignored where it is not.
     #[new]
-    #[pyo3(signature = (id, rank, ranks, *, timeout=600.0, join_timeout=60.0, interfaces=None, host_id=None, debug=false))]
+    #[pyo3(signature = (id, rank, ranks, *, timeout=600.0, join_timeout=60.0, interfaces=None, host_id=None, debug=false, plan=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -241,7 +242,16 @@ impl Comm {
         interfaces: Option<String>,
         host_id: Option<String>,
         debug: bool,
+        plan: Option<(String, String, bool)>,
     ) -> PyResult<Self> {
+        let plan = match plan {
+            None => None,
+            Some((name, text, must_fit)) => {
+                let plan = PlannedRun::from_json(&name, &text);
+                let plan = plan.map_err(|why| PyValueError::new_err(why.to_string()))?;
+                (must_fit || plan.ranks == ranks).then(|| Arc::new(plan))
+            }
+        };
         let id = id.parse::<UniqueId>();
         let id = id.map_err(|error| PyValueError::new_err(error.to_string()))?;
         let seconds = |given: f64| {
@@ -254,6 +264,7 @@ impl Comm {
             longest_wait: seconds(timeout)?,
             interfaces,
             host_id,
+            plan,
             ..Options::default()
         };
         let comm = py.detach(|| join(id, rank, ranks, options))?;

@@ -35,6 +35,8 @@ fn main() -> ExitCode {
     let mut trials = vec![with_python("plan", &["plan.py"], 1)];
     for ranks in [2, 4] {
         trials.push(with_python("arrays", &["arrays.py"], ranks));
+        trials.push(with_python("plans", &["plans.py"], ranks));
+        trials.push(with_torch(&["planned.py"], ranks, false));
         for program in [
             &["collectives.py"][..],
             &["calls.py"],

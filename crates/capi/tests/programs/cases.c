@@ -59,7 +59,10 @@ static void start_ranks(void) {
 static topo_comm *join(uint32_t flags) {
     char host[16];
     snprintf(host, sizeof host, "host%u", rank / 2);
-    topo_options options = {.bytes = sizeof options, .flags = flags, .join_timeout_ms = 20000};
+    topo_options options = {.bytes = sizeof options,
+                            .flags = flags,
+                            .join_timeout_ms = 20000,
+                            .plan = getenv("PLAN_FILE")};
     if (getenv("TWO_RANKS_A_HOST")) options.host_id = host;
     topo_comm *comm;
     CHECK(topo_comm_init(&comm, &id, rank, ranks, &options));

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use answers::JobSpec;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
-use plan::{Algorithm, CheckedPlan, Connection, Plan};
+use plan::CheckedPlan;
 use program::{Collective, Schedule};
-use sha2::{Digest, Sha256};
+use runner::planned::nvls_from;
+use runner::{PlanPorts, PlannedRun};
 use topology::edit::Edit;
 
 use super::Spec;
 use super::network::Network;
-use super::ports::PlanPorts;
 use super::spec::Devices;
 use crate::arguments::run::{BackendName, Bind, BufferOwner, RunArguments};
 use crate::environment::Environment;
@@ -183,7 +183,7 @@ pub fn read(
     let Some((name, plan)) = plan else {
         return Ok((spec, None));
     };
-    let planned = take_plan(&mut spec, all_ranks, name, &plan)?;
+    let planned = take_plan(&mut spec, name, &plan)?;
     // A plan file still has the lost ranks; a plan made anew does not.
     if all_ranks != spec.ranks {
         lose(&mut spec, all_ranks, among.lost);
@@ -374,92 +374,32 @@ fn read_plan(
 }
 
 /// Takes rings, trees, transports and choices from a plan.
-fn take_plan(spec: &mut Spec, ranks: u32, name: String, plan: &CheckedPlan) -> Result<RunPlan> {
-    let expansion = plan.expansion()?;
-    let mut channels = Vec::new();
-    for channel in 0..expansion.channels() {
-        let ring: Vec<u32> = expansion.ring(channel).collect();
-        let parents: Vec<Option<u32>> = (0..ranks)
-            .map(|rank| expansion.tree_place(rank, channel)?.up)
-            .collect();
-        if ring.len() == ranks as usize {
-            spec.rings.push(ring);
-            spec.trees.push(parents);
-            channels.push(channel);
-        }
-    }
-    for rank in 0..ranks {
-        spec.nodes.push(expansion.place(rank)?.host);
-    }
-    let mut transports: Vec<(&'static str, usize)> = Vec::new();
-    if let Some(ring) = spec.rings.first() {
-        let next = ring.iter().cycle().skip(1);
-        for (from, to) in ring.iter().zip(next).filter(|(from, to)| from != to) {
-            let name = match expansion.p2p_connection(*from, *to, 0)? {
-                Connection::Direct { .. } => "P2P",
-                Connection::SharedMemory { .. } => "SHM",
-                Connection::Network { .. } => "NET",
-            };
-            match transports.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, count)) => *count += 1,
-                None => transports.push((name, 1)),
-            }
-        }
-    }
-    transports.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    spec.devices.nvls_from = nvls_from(spec.collective, plan);
+fn take_plan(spec: &mut Spec, name: String, plan: &CheckedPlan) -> Result<RunPlan> {
+    let planned = PlannedRun::of(&name, plan, Some(spec.collective))?;
+    spec.devices.nvls_from = nvls_from(plan, spec.collective);
     let choice = |bytes: &u64| {
         let choice = plan.costs.as_ref()?.choose(spec.collective, *bytes).ok()?;
         Some(format!("{} {}", choice.algorithm, choice.protocol))
     };
     let choices = spec.sizes.iter().map(choice).collect();
-    let mut forests = expansion.forests().iter();
-    spec.forest = forests
-        .find(|forest| forest.collective == spec.collective)
-        .cloned();
+    let mut forests = planned.forests.into_iter();
+    spec.forest = forests.find(|forest| forest.collective == spec.collective);
     if spec.schedule()? == Some(Schedule::Forest) && spec.forest.is_none() {
         bail!(
             "{name} has no trees for {}; topo plan --strategy forest adds those that there are",
             spec.collective.command_name()
         );
     }
-    spec.plan = Some(fingerprint(plan, spec.devices.nvls_from)?);
+    (spec.rings, spec.trees) = (planned.rings, planned.trees);
+    spec.nodes = planned.hosts;
+    spec.plan = Some(planned.fingerprint);
     Ok(RunPlan {
         name,
         nccl: version::of_plan(plan),
-        transports,
+        transports: planned.transports,
         choices,
-        ports: Arc::new(PlanPorts::new(plan, expansion.clone(), channels)),
+        ports: planned.ports,
     })
-}
-
-/// Hash of the parts of a plan that all ranks must share; names may differ.
-fn fingerprint(plan: &Plan, nvls_from: Option<u64>) -> Result<String> {
-    let mut hash = Sha256::new();
-    for machine in &plan.machines {
-        hash.update(serde_json::to_vec(&machine.groups)?);
-        hash.update(serde_json::to_vec(&machine.nics)?);
-    }
-    hash.update(serde_json::to_vec(&plan.common)?);
-    if let Some(forests) = &plan.forests {
-        hash.update(serde_json::to_vec(forests)?);
-    }
-    if let Some(from) = nvls_from {
-        hash.update(from.to_le_bytes());
-    }
-    let hash = hash.finalize();
-    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// The least power of two of bytes from which a plan chooses NVLS for all messages.
-fn nvls_from(collective: Collective, plan: &Plan) -> Option<u64> {
-    let costs = plan.costs.as_ref()?;
-    let sizes = (10..=32).rev().map(|power| 1_u64 << power);
-    let by_switch = sizes.take_while(|bytes| {
-        let choice = costs.choose(collective, *bytes);
-        choice.is_ok_and(|choice| choice.algorithm == Algorithm::Nvls)
-    });
-    by_switch.last()
 }
 
 /// Takes ranks out of the rings and makes new trees in the order of what is left, binary ones.

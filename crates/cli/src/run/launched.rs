@@ -77,7 +77,7 @@ pub fn run(
     )?;
     let took = began.elapsed();
     let first = joined.first().context("this process has no rank")?;
-    check_hosts(&spec, first)?;
+    runner::planned::check_hosts(&spec.nodes, first)?;
     let launch = |hosts: &Hosts, lost: &[(Vec<u32>, String)]| LaunchReport {
         by: launched.by,
         reached: hosts.reached().clone(),
@@ -235,23 +235,6 @@ fn fingerprint(spec: &Spec, profile: &Profile) -> Result<[u8; 32]> {
     hash.update(serde_json::to_vec(&common)?);
     hash.update(profile.to_toml()?);
     Ok(hash.finalize().into())
-}
-
-/// A plan that puts ranks on one host is for other machines if they are not.
-fn check_hosts(spec: &Spec, hosts: &Hosts) -> Result<()> {
-    let infos = hosts.infos();
-    for (rank, node) in spec.nodes.iter().enumerate() {
-        let first = spec.nodes.iter().position(|it| it == node).unwrap_or(rank);
-        if infos[first].host != infos[rank].host {
-            bail!(
-                "the plan is for other machines: it has the ranks {first} and {rank} on one host, but rank {first} is {} and \
-                 rank {rank} is {}; start the ranks in the plan's order, or plan these hosts",
-                infos[first].place(),
-                infos[rank].place()
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Runs all sizes on this rank. `bound`: each rank has one core.

@@ -26,7 +26,6 @@ mod measure;
 mod network;
 mod pace;
 mod page;
-mod ports;
 mod processes;
 mod ranks;
 mod row;

@@ -50,6 +50,7 @@ class Comm:
         interfaces: str | None = None,
         host_id: str | None = None,
         debug: bool = False,
+        plan: tuple[str, str, bool] | None = None,
     ) -> Comm: ...
     def run(
         self,

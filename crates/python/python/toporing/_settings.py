@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+import os
+from typing import TYPE_CHECKING, Any, Mapping
+
+from toporing import _native
+
+if TYPE_CHECKING:
+    from toporing.planning import Plan
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -21,3 +27,19 @@ def settings(environment: Mapping[str, str]) -> dict[str, Any]:
         "host_id": environment.get("NCCL_HOSTID") or None,
         "debug": environment.get("TOPO_DEBUG", "0") not in ("", "0"),
     }
+
+
+def run_plan(
+    given: Plan | str | os.PathLike[str] | None, environment: Mapping[str, str]
+) -> tuple[str, str, bool] | None:
+    """The plan that ranks run, its name and its text, and whether it must be of as many ranks.
+
+    One that is given must. `TOPO_PLAN` names a file for the groups that have as many ranks as its
+    plan; other groups, such as parts of the world, have none.
+    """
+    if given is None:
+        file = environment.get("TOPO_PLAN")
+        return (file, _native.read(file), False) if file else None
+    if isinstance(given, (str, os.PathLike)):
+        return (os.fspath(given), _native.read(given), True)
+    return (given.name, given.json, True)

@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Any
 
 from toporing import _native
-from toporing._settings import settings
+from toporing._settings import run_plan, settings
 from toporing.arrays import Array, array
+from toporing.planning import Plan
 
 _COLLECTIVES = {name: number for number, name in enumerate(_native.COLLECTIVES)}
 _OPERATIONS = {name: number for number, name in enumerate(_native.OPERATIONS)}
@@ -31,12 +32,21 @@ class Communicator:
         *,
         timeout: float = 600.0,
         join_timeout: float = 60.0,
+        plan: Plan | str | os.PathLike[str] | None = None,
     ) -> None:
         """Joins the other ranks. One rank's process made `identity` with `unique_id`, and it is
-        that rank's secret with the others. Times are in seconds."""
-        chosen = settings(os.environ)
+        that rank's secret with the others. Times are in seconds.
+
+        `plan` is a plan or the file of one, whose channels, NICs and proxies are used; without it
+        the file that `TOPO_PLAN` names, if that has as many ranks. All ranks give the same."""
         self._comm = _native.Comm(
-            identity, rank, ranks, timeout=timeout, join_timeout=join_timeout, **chosen
+            identity,
+            rank,
+            ranks,
+            timeout=timeout,
+            join_timeout=join_timeout,
+            plan=run_plan(plan, os.environ),
+            **settings(os.environ),
         )
 
     @property

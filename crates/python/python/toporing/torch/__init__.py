@@ -5,35 +5,55 @@
 
     dist.init_process_group("topo")
 
-Newer versions of torch find the backend of an installed package by its name, without the import.
+`pg_options=toporing.torch.Options(plan=...)` runs a plan, `TOPO_PLAN` names the file of one. Newer
+versions of torch find the backend of an installed package by its name, without the import.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from os import PathLike
+from typing import Any, Union
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _Backend
 
+from toporing.planning import Plan
 from toporing.torch.backend import Operations
 from toporing.torch.halves import install
 
 #: Most calls of a process group that are held until somebody waits for them.
 _MOST_HELD = 4096
 
-__all__ = ["TopoBackend", "TopoProcessGroup", "register"]
+__all__ = ["Options", "TopoBackend", "TopoProcessGroup", "register"]
+
+#: A plan, or the file of one.
+_Planned = Union[Plan, str, "PathLike[str]"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `pg_options` of a process group says."""
+
+    #: The plan that the ranks run; all give the same.
+    plan: _Planned | None = None
 
 
 class TopoBackend(Operations, _Backend):
     """One device's backend of a process group."""
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, timeout: timedelta | None = None
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta | None = None,
+        plan: _Planned | None = None,
     ) -> None:
         _Backend.__init__(self, rank, size)
         self._timeout = timedelta(minutes=10) if timeout is None else timeout
-        self._open(store, rank, size, timeout)
+        self._open(store, rank, size, timeout, plan)
 
     @property
     def options(self) -> Any:
@@ -52,12 +72,17 @@ class TopoProcessGroup(Operations, dist.ProcessGroup):
     """A whole process group, for versions of torch whose backends cannot be written in Python."""
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, timeout: timedelta | None = None
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta | None = None,
+        plan: _Planned | None = None,
     ) -> None:
         dist.ProcessGroup.__init__(self, rank, size)
         self._names = {"name": "", "description": ""}
         self._held: dict[int, dist.Work] = {}
-        self._open(store, rank, size, timeout)
+        self._open(store, rank, size, timeout, plan)
 
     def rank(self) -> int:
         return self._rank
@@ -109,15 +134,16 @@ def _has_backends_in_python() -> bool:
     return True
 
 
-def _make(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+def _make(group: Any, options: Any) -> Any:
     kind = TopoBackend if _has_backends_in_python() else TopoProcessGroup
-    return kind(store, rank, size, timeout)
+    plan = getattr(options, "plan", None)
+    return kind(group.store, group.group_rank, group.group_size, group.timeout, plan)
 
 
 def register() -> None:
     """Registers the backend; importing this module does it."""
     if "TOPO" not in dist.Backend._plugins:
-        dist.Backend.register_backend("topo", _make, devices=["cpu"])
+        dist.Backend.register_backend("topo", _make, extended_api=True, devices=["cpu"])
         if _has_backends_in_python():
             install(TopoBackend)
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from toporing import _native
-from toporing._settings import settings
+from toporing._settings import run_plan, settings
 from toporing.torch import tensors as memory
 from toporing.torch.events import is_on, recorded
 from toporing.torch.sparse import sum_of
@@ -44,7 +44,14 @@ _OPEN: set[Any] = set()
 class Operations(MonitoredBarriers):
     """What a backend and a process group share. `_ranks` and `_rank` describe the group."""
 
-    def _open(self, store: dist.Store, rank: int, ranks: int, timeout: timedelta | None) -> None:
+    def _open(
+        self,
+        store: dist.Store,
+        rank: int,
+        ranks: int,
+        timeout: timedelta | None,
+        plan: Any,
+    ) -> None:
         self._rank, self._ranks = rank, ranks
         self._store = store
         self._sequence = 0
@@ -54,7 +61,13 @@ class Operations(MonitoredBarriers):
         identity = Store(store, rank).exchange(make)
         try:
             self._comm = _native.Comm(
-                identity, rank, ranks, timeout=longest, join_timeout=min(longest, 300.0), **chosen
+                identity,
+                rank,
+                ranks,
+                timeout=longest,
+                join_timeout=min(longest, 300.0),
+                plan=run_plan(plan, os.environ),
+                **chosen,
             )
         except _ERRORS as error:
             raise failed(error) from None

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use net::{Arriving, Leaving, Ports};
 use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
 
+/// The ends of a plan's connections between hosts.
 #[derive(Debug)]
 pub struct PlanPorts {
     expansion: Expansion,
@@ -15,6 +16,7 @@ pub struct PlanPorts {
 }
 
 impl PlanPorts {
+    /// Those of a plan. `channels`: the plan's channel of each that is run.
     pub fn new(plan: &Plan, expansion: Expansion, channels: Vec<u32>) -> Self {
         let numbers = plan.machines.iter().map(|machine| {
             let nics = machine.nics.iter();

@@ -1,0 +1,10 @@
+//! What a plan gives to the ranks that run it.
+//!
+//! In reading order: [`planned`] (channels, forests, fingerprint), [`ports`] (the NICs and proxies
+//! of connections between hosts).
+
+pub mod planned;
+pub mod ports;
+
+pub use planned::{PlannedRun, RunnerError};
+pub use ports::PlanPorts;
