@@ -68,7 +68,8 @@ impl Told {
             choice: None,
         };
         let (own, all) = (&mut self.own, &mut self.all);
-        let memory = Memory::at(own.as_ptr(), own.len(), all.as_mut_ptr(), all.len());
+        // SAFETY: both are here until the collective is done.
+        let memory = unsafe { Memory::at(own.as_ptr(), own.len(), all.as_mut_ptr(), all.len()) };
         (request, memory)
     }
 

@@ -275,10 +275,13 @@ impl Open {
             }
             Piece::Collective | Piece::Told(..) => return Ok(()),
         };
-        let memory = match transfer.sends() {
-            true => Memory::at(memory, bytes, null_mut(), 0),
-            false => Memory::at(null(), 0, memory, bytes),
+        let (input, output) = match transfer.sends() {
+            true => ((memory.cast_const(), bytes), (null_mut(), 0)),
+            false => ((null(), 0), (memory, bytes)),
         };
+        // SAFETY: the caller lends it until the transfer is done; headers are in the part, which
+        // lives as long.
+        let memory = unsafe { Memory::at(input.0, input.1, output.0, output.1) };
         self.last += 1;
         let (number, longest) = (self.last, part.longest);
         let end = (transfer.end, transfer.tag);

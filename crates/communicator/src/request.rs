@@ -22,7 +22,8 @@ unsafe impl Send for Launch {}
 impl Launch {
     /// The memory for the runtime, which the caller lends until the collective is done.
     pub fn memory(&self) -> Memory<'static> {
-        Memory::at(self.input, self.input_bytes, self.output, self.output_bytes)
+        // SAFETY: the caller lends it until the collective is done.
+        unsafe { Memory::at(self.input, self.input_bytes, self.output, self.output_bytes) }
     }
 }
 
@@ -89,6 +90,11 @@ impl Arguments {
             Collective::ReduceScatter => output.addr() == input.addr().wrapping_add(own),
             Collective::Gather | Collective::Scatter => false,
             _ => input.addr() == output.addr(),
+        };
+        let output_bytes = match collective {
+            // Partial results take the place of inputs.
+            Collective::Reduce if in_place => block,
+            _ => output_bytes,
         };
         // Only the root of a broadcast has an input of its own.
         let input_bytes = match collective {

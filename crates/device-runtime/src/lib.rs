@@ -9,7 +9,7 @@
 //! for tests.
 //!
 //! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`driver`], [`process_ranks`],
-//! `connect`, [`gang`], `remote`, `launch`, [`backend`], [`default_choice`].
+//! `connect`, [`gang`], `remote`, `launch`, [`backend`], [`addresses`], [`default_choice`].
 //!
 //! ```
 //! use device_runtime::{Kernel, source};
@@ -20,6 +20,7 @@
 //! assert_eq!(Kernel::Move.entry(), "topo_run_move");
 //! ```
 
+pub mod addresses;
 pub mod backend;
 mod connect;
 pub mod default_choice;
@@ -34,6 +35,7 @@ pub mod process_ranks;
 mod remote;
 pub mod source;
 
+pub use addresses::{DeviceMemory, RunOnDevice};
 pub use backend::Kernels;
 pub use driver::{
     DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Running, Team,

@@ -4,6 +4,8 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::element::Element;
+use crate::error::Error;
+use crate::request::Request;
 
 /// Input and output of a launch. Backends use the addresses; the caller lends the memory for `'a`.
 #[derive(Debug)]
@@ -27,9 +29,25 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Memory that no slice can describe, such as a GPU's. The caller lends it for `'a`: programs
-    /// may read `input_bytes` at the input, and read and write `output_bytes` at the output.
-    pub const fn at(
+    /// No memory.
+    pub(crate) const fn nothing() -> Self {
+        Self {
+            input: std::ptr::null(),
+            input_bytes: 0,
+            output: std::ptr::null_mut(),
+            output_bytes: 0,
+            borrow: PhantomData,
+        }
+    }
+
+    /// Memory that no slice can describe, such as a GPU's.
+    ///
+    /// # Safety
+    /// For `'a` programs may read `input_bytes` at the input, and read and write `output_bytes` at
+    /// the output: on the processor, or on the GPU whose memory it is. Nobody else writes the input
+    /// or uses the output meanwhile.
+    #[expect(unsafe_code, reason = "the caller promises what a slice would")]
+    pub const unsafe fn at(
         input: *const u8,
         input_bytes: usize,
         output: *mut u8,
@@ -92,5 +110,34 @@ impl<'a> Memory<'a> {
     /// Length of the output, bytes.
     pub const fn output_bytes(&self) -> usize {
         self.output_bytes
+    }
+
+    /// Refuses memory that is shorter than what programs of a request access, bytes.
+    #[inline]
+    pub(crate) fn expect(
+        &self,
+        request: &Request,
+        (input, output): (u64, u64),
+    ) -> Result<(), Error> {
+        match self.input_bytes as u64 >= input && self.output_bytes as u64 >= output {
+            true => Ok(()),
+            false => Err(self.too_short(request, (input, output))),
+        }
+    }
+
+    #[cold]
+    fn too_short(&self, request: &Request, expected: (u64, u64)) -> Error {
+        let (buffer, found, expected) = match (self.input_bytes as u64) < expected.0 {
+            true => ("the input", self.input_bytes, expected.0),
+            false => ("the output", self.output_bytes, expected.1),
+        };
+        let element = request.element.bytes() as usize;
+        Error::Length {
+            collective: request.collective,
+            buffer,
+            found: found / element,
+            expected: expected as usize / element,
+            why: "the request has so many",
+        }
     }
 }

@@ -284,7 +284,7 @@ impl<B: Backend> Communicator<B> {
     /// Adds a collective. `request` and `memory` are as for [`Self::run`].
     ///
     /// # Errors
-    /// As [`Self::choice`]; all ranks get the same.
+    /// The memory is too short, or as [`Self::choice`]; all ranks get the same.
     pub fn add_collective<'a>(
         &mut self,
         group: &mut OpenGroup<'a>,
@@ -294,6 +294,7 @@ impl<B: Backend> Communicator<B> {
         longest: Duration,
     ) -> Result<(), Error> {
         let request = self.with_choice(request);
+        memory.expect(&request, request.lengths(self.rank, self.ranks))?;
         self.home.engine()?.expect_possible(&request)?;
         let at = group.entries.len();
         group.insert(at, number, Call::Collective(request), memory, longest);

@@ -31,6 +31,26 @@ pub struct Request {
 }
 
 impl Request {
+    /// The least lengths of a rank's input and output, bytes. A transfer's are those of its memory.
+    pub fn lengths(&self, rank: u32, ranks: u32) -> (u64, u64) {
+        let block = self.count.saturating_mul(self.element.bytes().into());
+        let all = block.saturating_mul(ranks.into());
+        let at_root = |bytes| if rank == self.root { bytes } else { 0 };
+        match self.collective {
+            Collective::AllReduce => (block, block),
+            Collective::AllGather => (block, all),
+            Collective::ReduceScatter => (all, block),
+            Collective::AllToAll => (all, all),
+            Collective::Broadcast => (at_root(block), block),
+            // In place the partial results of other ranks take the place of their inputs.
+            Collective::Reduce if self.in_place => (block, block),
+            Collective::Reduce => (block, at_root(block)),
+            Collective::Gather => (block, at_root(all)),
+            Collective::Scatter => (at_root(all), block),
+            Collective::SendRecv => (0, 0),
+        }
+    }
+
     /// Bytes of the message as cost models count them: all ranks' parts together if the collective
     /// gathers or scatters.
     pub fn bytes(&self, ranks: u32) -> u64 {

@@ -4,8 +4,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use backend_cpu::Cpu;
-use executor::{Choice, Collective, Communicator, Error, Reduction, Settings};
-use program::Protocol;
+use executor::{
+    Choice, Collective, Communicator, Error, Memory, OpenGroup, Reduction, Request, Settings,
+};
+use program::{ElementType, Protocol};
 use program::{Schedule, Transfer};
 
 fn settings(longest_wait: Duration) -> Settings {
@@ -48,6 +50,37 @@ fn wrong_lengths_and_ranks_are_refused_before_anything_runs() {
     assert!(error.is_err_and(|error| error.to_string().contains("expected 6")));
     let error = rank.broadcast((&[1_u8], &mut [0]), 2);
     assert!(error.is_err_and(|error| error.to_string().contains("rank 2 does not exist")));
+}
+
+/// Otherwise safe code could make programs write beyond its buffers.
+#[test]
+fn requests_longer_than_their_memory_are_refused() {
+    let mut ranks = local(2, LONG);
+    let rank = &mut ranks[0];
+    for collective in Collective::ALL {
+        if collective == Collective::SendRecv {
+            continue;
+        }
+        let request = Request {
+            collective,
+            element: ElementType::U8,
+            reduction: Reduction::Sum,
+            root: 0,
+            to: 0,
+            tag: 0,
+            in_place: false,
+            count: 1 << 20,
+            choice: None,
+        };
+        let (input, mut output) = ([0_u8; 1], [0_u8; 1]);
+        let refused = rank.run(&request, Memory::separate(&input, &mut output), 0);
+        let refused = refused.expect_err("one byte is too short");
+        assert!(matches!(refused, Error::Length { .. }), "{refused}");
+        let mut group = OpenGroup::default();
+        let memory = Memory::separate(&input, &mut output);
+        let refused = rank.add_collective(&mut group, 1, &request, memory, LONG);
+        assert!(matches!(refused, Err(Error::Length { .. })), "{refused:?}");
+    }
 }
 
 /// Runs these calls of rank 0 and rank 1, which differ, between two that are equal.

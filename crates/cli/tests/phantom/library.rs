@@ -5,8 +5,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use backend_cuda::{Cuda, MemoryKind, Options};
-use device_runtime::{DeviceDriver, Kernels, LaunchOptions, ProcessRanks};
-use executor::{Choice, Communicator, Memory, Request, Settings};
+use device_runtime::{
+    DeviceDriver, DeviceMemory, Kernels, LaunchOptions, ProcessRanks, RunOnDevice,
+};
+use executor::{Choice, Communicator, Request, Settings};
 use program::{Collective, ElementType, Protocol, Reduction, Schedule, Transfer};
 
 use super::machine::Phantom;
@@ -92,9 +94,11 @@ fn virtual_memory_of_the_caller() {
             .map(|(mut rank, (_, address))| {
                 let (caller, address) = (&caller, *address);
                 scope.spawn(move || {
-                    let place = std::ptr::with_exposed_provenance_mut(address as usize);
-                    let memory = Memory::at(place, bytes, place, bytes);
-                    rank.run(&request, memory, 0).unwrap();
+                    let memory = DeviceMemory {
+                        address,
+                        bytes: bytes as u64,
+                    };
+                    rank.run_on_device(&request, memory, memory).unwrap();
                     let mut output = vec![0; bytes];
                     caller.read(rank.rank(), address, &mut output).unwrap();
                     output

@@ -1,6 +1,5 @@
 //! Open groups: begins calls when their peers are ready, and runs those that have begun.
 
-use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
 use program::Collective;
@@ -250,8 +249,8 @@ impl<B: Backend> Engine<B> {
             match &entry.state {
                 State::Waits { .. } => {}
                 State::Listens(sources) => {
-                    let nothing = || Memory::at(null(), 0, null_mut(), 0);
-                    begun.extend(sources.iter().map(|(_, place)| (*place, nothing())));
+                    let sources = sources.iter().map(|(_, place)| *place);
+                    begun.extend(sources.map(|place| (place, Memory::nothing())));
                 }
                 State::Runs(place) => {
                     if let Call::Collective(request) = &entry.call {

@@ -35,6 +35,8 @@ struct Prepared<P> {
     direct: bool,
     /// A hash of the request and its choice.
     request: u64,
+    /// The least lengths of this rank's input and output, bytes.
+    lengths: (u64, u64),
     /// Whether it has run.
     has_run: bool,
     /// The age of the known requests at its last launch.
@@ -157,6 +159,9 @@ impl<B: Backend> Engine<B> {
         let at = match &self.last {
             Some((last, at)) if last == request => *at,
             _ => {
+                let own = &self.own.bootstrap;
+                let lengths = request.lengths(own.rank(), own.ranks());
+                memory.expect(request, lengths)?;
                 let announced = self.announce(request, &memory);
                 let found = match announced {
                     Ok(()) => self.find(request),
@@ -168,6 +173,7 @@ impl<B: Backend> Engine<B> {
         if self.failure.is_some() {
             return Err(self.broken());
         }
+        memory.expect(request, self.prepared[at].lengths)?;
         self.note_launch(at, &memory);
         let own = &mut self.own;
         let bytes = request.bytes(own.bootstrap.ranks());
@@ -422,6 +428,7 @@ impl<B: Backend> Engine<B> {
             program,
             direct: choice.transfer != Transfer::Fifo,
             request: hash(request, &choice),
+            lengths: request.lengths(rank, ranks),
             has_run: false,
             age: 0,
         })

@@ -196,12 +196,7 @@ fn addresses_and_times() {
                     count: 1000,
                     choice: None,
                 };
-                let memory = Memory::at(
-                    input.as_ptr().cast(),
-                    4000,
-                    output.as_mut_ptr().cast(),
-                    4000,
-                );
+                let memory = Memory::separate(&input, &mut output);
                 communicator.run(&request, memory, 0).unwrap();
                 assert_eq!(output, [3; 1000]);
             });

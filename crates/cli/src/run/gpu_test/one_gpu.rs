@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, anyhow};
 use backend_cuda::Cuda;
-use device_runtime::{DeviceDriver, ProcessRanks};
-use executor::{Memory, Request};
+use device_runtime::{DeviceDriver, DeviceMemory, ProcessRanks, RunOnDevice};
+use executor::Request;
 use program::{Collective, ElementType, Protocol, Reduction, Transfer};
 
 use super::report::{Figure, Outcome, Section};
@@ -213,15 +213,10 @@ impl Timed<'_> {
             choice: None,
         };
         request.choice = Some(cuda::choose(communicator, wanted, &request)?);
-        let pointer = |address: u64| std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+        let at = |address, bytes| DeviceMemory { address, bytes };
+        let (input, output) = (at(input, input_bytes), at(output, output_bytes));
         cuda::time(process_ranks, &cuda::TimingLimits::default(), &mut || {
-            let memory = Memory::at(
-                pointer(input).cast_const(),
-                input_bytes as usize,
-                pointer(output),
-                output_bytes as usize,
-            );
-            communicator.run(&request, memory, 0)
+            communicator.run_on_device(&request, input, output)
         })
     }
 }
