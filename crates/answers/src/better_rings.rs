@@ -7,7 +7,7 @@ use plan::certificate::UNITS;
 use planner::{Job, Planned};
 use program::Collective;
 
-/// A plan loses what it has less than this part of NCCL's.
+/// Share of NCCL's bandwidth below which a collective counts as slower.
 const AS_GOOD: f64 = 0.999;
 
 /// A job planned with the best rings that were found.

@@ -9,8 +9,8 @@ use crate::report::Report;
 /// What one rank of a planned job does.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RankReport {
-    #[serde(flatten)]
     /// The rank.
+    #[serde(flatten)]
     pub view: RankView,
     /// The hosts that slow the job.
     pub slow_hosts: Vec<SlowHosts>,

@@ -2,7 +2,7 @@
 
 use answers::Machine;
 use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use plan::{CheckedPlan, Plan, PlannedForest};
 use planner::Planned;
 
@@ -73,12 +73,12 @@ fn with_better_rings(
     output: &mut Output,
 ) -> Result<BetterRings> {
     let settings = read_settings(&arguments.variables, environment, output)?;
+    if settings.graphs.is_some() {
+        bail!("{} with --strategy ring", BetterRingsError::GivenRings);
+    }
     let job = job::job(machines, arguments, environment, output)?;
     let planned = job::plan_job(&job, &settings, output)?;
-    let rings = better_rings(&job, planned).map_err(|error| match error {
-        BetterRingsError::GivenRings => anyhow!("{error} with --strategy ring"),
-        error => error.into(),
-    })?;
+    let rings = better_rings(&job, planned)?;
     output.warnings.extend_from_slice(&rings.losses);
     Ok(rings)
 }

@@ -35,7 +35,7 @@ pub mod process_ranks;
 mod remote;
 pub mod source;
 
-pub use addresses::{DeviceMemory, RunOnDevice};
+pub use addresses::{DeviceBuffer, RunOnDevice};
 pub use backend::Kernels;
 pub use driver::{
     DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Running, Team,

@@ -194,6 +194,14 @@ impl<B: Backend> Communicator<B> {
         Ok(count)
     }
 
+    /// Refuses a transfer, which is part of a group.
+    pub(crate) fn expect_collective(&self, request: &Request) -> Result<(), Error> {
+        match request.collective {
+            Collective::SendRecv => Err(self.transfer()),
+            _ => Ok(()),
+        }
+    }
+
     #[cold]
     fn transfer(&self) -> Error {
         Error::Unsupported {

@@ -164,6 +164,7 @@ impl<B: Backend> Communicator<B> {
     /// As for the collectives.
     pub fn run(&mut self, request: &Request, memory: Memory<'_>, scalar: u64) -> Result<(), Error> {
         let request = self.with_choice(request);
+        self.expect_collective(&request)?;
         self.home.engine()?.launch(&request, memory, scalar)
     }
 

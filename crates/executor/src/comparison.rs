@@ -1,7 +1,7 @@
 //! Whether the ranks of a host run the same collective.
 //!
 //! A rank that runs a request for the first time publishes it in its buffer table, and compares it
-//! with what its peers published when it has ended. Repeated requests cost nothing. All ranks count
+//! with what its peers published when it has ended. Others cost nothing. All ranks count
 //! requests alike, so where one publishes and another does not, they do not run the same.
 
 use std::hash::{Hash, Hasher};
@@ -34,7 +34,7 @@ struct Launch {
     request: u64,
     /// The request of the launch before it.
     before: u64,
-    /// Whether it was published.
+    /// Whether the request is new to this rank.
     is_new: bool,
 }
 
@@ -50,7 +50,7 @@ impl Known {
     }
 
     /// Notes a launch of a request, which may have been noted when it was prepared. Returns whether
-    /// it is published. `age` is of the last launch of its program, and is set to that of this one.
+    /// it is new to this rank. `age` is of the last launch of its program, and is set to that of this one.
     #[inline]
     pub fn note(&mut self, number: u64, request: u64, age: &mut u64) -> bool {
         let last = self.launch;
@@ -68,6 +68,10 @@ impl Known {
 
     #[cold]
     fn insert(&mut self, request: u64) -> bool {
+        // Ranks do not ask alike: one may have to prepare a program again.
+        if self.requests.contains(&request) {
+            return false;
+        }
         if self.requests.len() >= MOST_KNOWN {
             self.requests.clear();
             self.age += 1;
@@ -168,7 +172,7 @@ pub fn hash(request: &Request, choice: &Choice) -> u64 {
     Request {
         choice: Some(*choice),
         // Each rank may receive where it likes, unless others look there.
-        in_place: request.in_place && choice.transfer != Transfer::Fifo,
+        in_place: request.in_place && request.count > 0 && choice.transfer != Transfer::Fifo,
         ..*request
     }
     .hash(&mut hasher);

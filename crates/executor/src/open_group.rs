@@ -284,7 +284,8 @@ impl<B: Backend> Communicator<B> {
     /// Adds a collective. `request` and `memory` are as for [`Self::run`].
     ///
     /// # Errors
-    /// The memory is too short, or as [`Self::choice`]; all ranks get the same.
+    /// The memory is too short, which the other ranks do not learn; or as [`Self::choice`], which all
+    /// ranks get alike.
     pub fn add_collective<'a>(
         &mut self,
         group: &mut OpenGroup<'a>,
@@ -294,6 +295,7 @@ impl<B: Backend> Communicator<B> {
         longest: Duration,
     ) -> Result<(), Error> {
         let request = self.with_choice(request);
+        self.expect_collective(&request)?;
         memory.expect(&request, request.lengths(self.rank, self.ranks))?;
         self.home.engine()?.expect_possible(&request)?;
         let at = group.entries.len();

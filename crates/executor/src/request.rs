@@ -31,7 +31,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The least lengths of a rank's input and output, bytes. A transfer's are those of its memory.
+    /// The least lengths of a rank's input and output, bytes.
     pub fn lengths(&self, rank: u32, ranks: u32) -> (u64, u64) {
         let block = self.count.saturating_mul(self.element.bytes().into());
         let all = block.saturating_mul(ranks.into());
@@ -47,7 +47,7 @@ impl Request {
             Collective::Reduce => (block, at_root(block)),
             Collective::Gather => (block, at_root(all)),
             Collective::Scatter => (at_root(all), block),
-            Collective::SendRecv => (0, 0),
+            Collective::SendRecv => (at_root(block), if rank == self.to { block } else { 0 }),
         }
     }
 

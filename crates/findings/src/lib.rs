@@ -31,7 +31,7 @@ pub fn of_document(document: &Document) -> Vec<Finding> {
     in_order(findings)
 }
 
-/// Adds those of a machine's document to those of the machine. Findings are sorted by id.
+/// Adds the findings of a machine's document to those of the machine, sorted by id.
 pub fn with_document(of_machine: Vec<Finding>, document: &Document) -> Vec<Finding> {
     let mut findings = Finding::joined(of_machine);
     // Reported already for the machine. NVLinks may lead to GPUs that are not in use.

@@ -1,5 +1,4 @@
-//! A folder below which everything is opened. `no_folder.rs` has the same for systems without
-//! files.
+//! A folder below which everything is opened.
 
 use std::io;
 use std::path::Path;

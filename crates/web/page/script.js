@@ -147,7 +147,7 @@ async function chosen(details) {
     const taken = path.instead ?? path.widest;
     details.append(element("h3", {}, `${path.from} → ${path.to}: ${taken.type}, ${number(taken.bandwidth_gbps)} GB/s`),
       table(["from", "to", "link", "GB/s", "path so far", ""], taken.hops.map((it) => [it.from, it.to, it.link, it.bandwidth_gbps, it.so_far, it.narrowest ? "narrowest" : ""])),
-      element("p", {}, path.widest.reason), path.instead ? element("p", {}, path.instead.reason) : null, ...path.verdicts.map((it) => element("p", {}, it)));
+      element("p", {}, path.widest.reason), ...(path.instead ? [element("p", {}, path.instead.reason)] : []), ...path.verdicts.map((it) => element("p", {}, it)));
   } catch (why) {
     details.append(element("p", {}, why.message));
   }
@@ -200,6 +200,7 @@ async function resultsView(view) {
     const times = (key) => it.rows.flatMap((row, index) => (row[key] > 0 ? [[index, row[key]]] : []));
     const lines = [{ name: "measured", points: times("measured_us") }, { name: "predicted", points: times("predicted_us") }].filter((line) => line.points.length);
     view.append(element("section", {}, element("h3", {}, `${it.collective ?? "unknown collective"}, ${it.tool}${it.ranks ? `, ${it.ranks} ranks` : ""}`),
+      it.machine ? element("p", {}, `predicted for ${it.planned_hosts} of ${it.machine}, constants of ${it.profile}`) : null,
       ...it.notes.map((note) => element("p", {}, note)),
       it.bound_gbps ? element("p", {}, `No schedule has more than ${number(it.bound_gbps)} GB/s of bus bandwidth; NCCL's plan reaches ${percent(it.planned_share)}. ${it.limit ?? ""}`) : null,
       ...it.shortfalls.map((fall) => element("p", { class: "error" }, fall.text)), plot("Measured and predicted time by size; the table below has the numbers", it.rows.map((row) => row.bytes), lines, []),
@@ -233,11 +234,11 @@ async function logView(view) {
     ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} nodes`), table(["ring", "ranks"], Object.entries(it.rings).map(([channel, ranks]) => [channel, ranks.join(" → ")])))),
     table(["odd", "usual", "others"], [log.odd_hosts, ...log.communicators.map((it) => it.odd_ranks)].flat().map((it) => [it.what, it.usual, it.others.map(([value, who]) => `${value}: ${who.join(", ")}`).join("; ")])),
     table(["warnings", "times", "meaning", "what to do"], log.warnings.map((it) => [it.text, it.count, it.means, it.advice])),
-    log.lines.broken_channels ? element("p", { class: "error" }, `${log.lines.broken_channels} rings, trees or channels are in an unknown form; please report the log`) : null);
+    ...log.broken.map((line) => element("p", { class: "error" }, `a ring, tree or channel in an unknown form; please report it: ${line}`)));
 }
 function filesView(view) {
   const link = (name, type, text) => element("p", {}, element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name }, name));
-  view.append(link("plan.json", "application/json", plan.plan), plan.graph ? link("graph.xml", "text/xml", plan.graph) : null, link("machine.svg", "image/svg+xml", plan.picture));
+  view.append(link("plan.json", "application/json", plan.plan), ...(plan.graph ? [link("graph.xml", "text/xml", plan.graph)] : []), link("machine.svg", "image/svg+xml", plan.picture));
 }
 
 const SHOW = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Files: filesView };

@@ -4,7 +4,7 @@ use answers::log::LogReport;
 use answers::report;
 use answers::request::{File, JobRequest};
 use answers::results::read::{no_measurement, read};
-use answers::results::{Against, ResultsQuestion, ResultsReport, results};
+use answers::results::{Against, Notes, ResultsQuestion, ResultsReport, results};
 use nccl_log::Collector;
 
 /// What a log says.
@@ -29,15 +29,27 @@ pub fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
     if read.tables.is_empty() {
         return Err(no_measurement(&file.name));
     }
-    let (spec, _) = job.spec()?;
-    let question = ResultsQuestion {
-        gpus: (!job.gpus.is_empty()).then(|| spec.gpus.clone()),
-        against: Against::Machine(Box::new(spec)),
-        nccl: job.version()?,
-        set: job.set.clone(),
-        tolerates: true,
-        ..ResultsQuestion::default()
+    // What was measured is shown whatever the job is.
+    let (against, why) = match job.spec().and_then(|(spec, _)| Ok((spec, job.version()?))) {
+        Ok((spec, version)) => (Some((spec, version)), None),
+        Err(why) => (None, Some(why)),
     };
-    let results = results(read.tables, &question).map_err(|why| why.to_string())?;
+    let question = match against {
+        Some((spec, nccl)) => ResultsQuestion {
+            gpus: (!job.gpus.is_empty()).then(|| spec.gpus.clone()),
+            against: Against::Machine(Box::new(spec)),
+            nccl,
+            set: job.set.clone(),
+            tolerates: true,
+            ..ResultsQuestion::default()
+        },
+        None => ResultsQuestion::default(),
+    };
+    let mut results =
+        results(read.tables, &question, &mut Notes::default()).map_err(|why| why.to_string())?;
+    if let Some(why) = why {
+        let tables = results.tables.iter_mut();
+        tables.for_each(|it| it.notes.push(format!("not predicted: {why}")));
+    }
     report::line(&ResultsReport::of(&results)).map_err(|why| why.to_string())
 }

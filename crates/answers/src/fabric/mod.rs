@@ -100,6 +100,8 @@ pub struct FabricView {
     pub best: Option<Order>,
     /// What was simulated, in words.
     pub simulated: Option<String>,
+    /// What a reader must know about the simulation.
+    pub notes: Vec<String>,
 }
 
 impl FabricView {
@@ -132,6 +134,7 @@ pub fn fabric(question: &FabricQuestion) -> Result<FabricView, FabricAnswerError
         network,
         apart,
         simulated: None,
+        notes: Vec::new(),
     })
 }
 
@@ -291,6 +294,7 @@ impl FabricView {
             };
             let done = simulate::planned(plan, &question, &fabric)?;
             order.time_us = Some(done.time_us());
+            self.notes = done.notes;
         }
         self.simulated = Some(format!(
             "{collective} of {}, leaf switches {oversubscription}:1 oversubscribed",

@@ -66,7 +66,9 @@ pub enum LogError {
         /// The machine's name.
         machine: String,
         /// Why.
-        why: planner::Error,
+        why: Box<planner::Error>,
+        /// What is odd about the machine and the job.
+        job_notes: Vec<JobNote>,
     },
 }
 
@@ -146,7 +148,13 @@ pub fn compare(log: &Log, question: LogQuestion) -> Result<Comparison, LogError>
     let made = spec.job()?;
     let planned = match planner::plan(&made.job, &settings) {
         Ok(planned) => planned,
-        Err(why) => return Err(LogError::Refused { machine: name, why }),
+        Err(why) => {
+            return Err(LogError::Refused {
+                machine: name,
+                why: Box::new(why),
+                job_notes: made.notes,
+            });
+        }
     };
     let (plan, costs) = (planned.plan(), planned.logged_costs());
     let compared = compare_partly(&answer(log, communicator), Planned::Plan(&plan, &costs));

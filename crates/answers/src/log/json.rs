@@ -36,6 +36,8 @@ pub struct LogReport {
     odd_hosts: Vec<OddReport>,
     /// Kinds of warnings.
     warnings: Vec<WarningReport>,
+    /// Rings, trees and channels in an unknown form, the first ones: `file:line: text`.
+    broken: Vec<String>,
     /// Kinds of lines that are not known, and how often; numbers are `#`.
     unknown: Vec<(String, u64)>,
     /// The comparison with a plan.
@@ -310,6 +312,11 @@ impl LogReport {
             operations: log.operations.clone(),
             odd_hosts: log.odd_hosts.iter().map(odd).collect(),
             warnings: log.warnings.iter().map(warning).collect(),
+            broken: log
+                .broken
+                .iter()
+                .map(|it| format!("{}:{}: {}", it.file, it.line, it.text))
+                .collect(),
             unknown: log.unknown.clone(),
             comparison: comparison.map(compared),
         }

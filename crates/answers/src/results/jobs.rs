@@ -12,10 +12,10 @@ use program::Collective;
 use topology::xml::Document;
 
 use super::read::{Logged, ReadTable};
-use super::{Against, ResultsError, ResultsQuestion};
+use super::{Against, Notes, ResultsError, ResultsQuestion};
 use crate::assume;
 use crate::gpus::Gpus;
-use crate::job::{JobError, JobNote, JobSpec};
+use crate::job::{JobError, JobSpec};
 use crate::log::{IGNORED, bus_ids};
 use crate::nearest_version;
 
@@ -61,9 +61,7 @@ pub struct Jobs {
     /// The jobs.
     pub all: Vec<PricedJob>,
     /// What is odd about them.
-    pub job_notes: Vec<JobNote>,
-    /// What the planner notes.
-    pub plan_notes: Vec<String>,
+    pub notes: Notes,
 }
 
 impl Jobs {
@@ -131,6 +129,8 @@ impl Jobs {
         };
         let gpus = match &question.gpus {
             Some(gpus) => gpus.clone(),
+            // Those that are left.
+            None if !spec.edits.is_empty() => Gpus::All,
             None => {
                 let (document, _) = assume::completed(&machine.document, &spec.assume)?;
                 gpus(table, hosts, &document, notes)
@@ -149,8 +149,9 @@ impl Jobs {
         };
         let made = spec.job()?;
         let planned = planner::plan(&made.job, &settings)?;
-        self.job_notes.extend(made.notes);
-        self.plan_notes
+        self.notes.of_jobs.extend(made.notes);
+        self.notes
+            .of_plans
             .extend(planned.notes.iter().map(ToString::to_string));
         let predicting = match &question.profile {
             None => planned.costs.clone(),

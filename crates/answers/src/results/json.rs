@@ -45,6 +45,8 @@ struct TableJson {
     nccl: Option<String>,
     /// The machine whose plan is compared.
     machine: Option<String>,
+    /// Hosts of that plan.
+    planned_hosts: Option<u32>,
     /// The version as which it is planned, as the name of its cost profile.
     planned_as: Option<String>,
     /// The cost profile that predicts.
@@ -214,6 +216,7 @@ impl TableJson {
             hosts: table.host_count(),
             nccl: table.nccl.clone(),
             machine: job.map(|it| it.machine.clone()),
+            planned_hosts: job.map(|it| it.hosts),
             planned_as: job.map(|it| it.profile.clone()),
             profile: job.map(|it| it.constants.clone()),
             notes: it.notes.clone(),

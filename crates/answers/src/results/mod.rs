@@ -63,10 +63,6 @@ pub struct Results {
     pub jobs: Vec<JobName>,
     /// The fit, with the name of its profile.
     pub fit: Option<(Fit, String)>,
-    /// What is odd about the machine and the jobs.
-    pub job_notes: Vec<JobNote>,
-    /// What the planner notes about the jobs.
-    pub plan_notes: Vec<String>,
 }
 
 /// What a job is called.
@@ -122,12 +118,35 @@ pub enum ResultsError {
     Fit(#[from] FitError),
 }
 
-/// Compares tables.
+/// What is odd about the machine and the jobs, also of those that fail.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// What the rules of input note.
+    pub of_jobs: Vec<JobNote>,
+    /// What the planner notes.
+    pub of_plans: Vec<String>,
+}
+
+/// Compares tables. `notes` are set also if that fails.
 ///
 /// # Errors
 /// A table does not fit its job, the job cannot be planned, or nothing can be fitted.
-pub fn results(read: Vec<ReadTable>, question: &ResultsQuestion) -> Result<Results, ResultsError> {
+pub fn results(
+    read: Vec<ReadTable>,
+    question: &ResultsQuestion,
+    notes: &mut Notes,
+) -> Result<Results, ResultsError> {
     let mut jobs = Jobs::default();
+    let compared = compare_all(read, question, &mut jobs);
+    *notes = std::mem::take(&mut jobs.notes);
+    compared
+}
+
+fn compare_all(
+    read: Vec<ReadTable>,
+    question: &ResultsQuestion,
+    jobs: &mut Jobs,
+) -> Result<Results, ResultsError> {
     let mut tables = Vec::with_capacity(read.len());
     for mut read in read {
         let is_unsure = read.table.collective.is_none() || read.table.is_guessed;
@@ -148,7 +167,7 @@ pub fn results(read: Vec<ReadTable>, question: &ResultsQuestion) -> Result<Resul
     }
     let fit = match &question.fit {
         Some(name) => {
-            let fit = fitting::fit(&tables, &jobs, question.profile.as_ref())?;
+            let fit = fitting::fit(&tables, jobs, question.profile.as_ref())?;
             Some((fit, name.clone()))
         }
         None => None,
@@ -163,7 +182,5 @@ pub fn results(read: Vec<ReadTable>, question: &ResultsQuestion) -> Result<Resul
         jobs: names.collect(),
         tables,
         fit,
-        job_notes: jobs.job_notes,
-        plan_notes: jobs.plan_notes,
     })
 }

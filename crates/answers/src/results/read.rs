@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use nccl_log::line::Lines;
 use nccl_results::compare::LoggedChoices;
 use nccl_results::json::JsonError;
 use nccl_results::{Collector, Table, json};
@@ -87,7 +88,11 @@ pub fn is_json(first: &[u8]) -> bool {
 pub fn read(name: &str, text: &str) -> Result<ReadFile, JsonError> {
     if !is_json(text.as_bytes()) {
         let mut reader = Reader::new(name);
-        text.lines().for_each(|line| reader.line(line));
+        let mut lines = Lines::new(text.as_bytes());
+        // Reading memory does not fail.
+        while let Ok(Some(line)) = lines.next() {
+            reader.line(&line);
+        }
         return Ok(reader.finish());
     }
     let table = ReadTable {
@@ -100,7 +105,7 @@ pub fn read(name: &str, text: &str) -> Result<ReadFile, JsonError> {
     })
 }
 
-/// What a file without a measurement is told.
+/// The message about a file without measurements.
 pub fn no_measurement(name: &str) -> String {
     format!(
         "{name}: no measurement; expected a table of nccl-tests or rccl-tests, JSON of nccl-tests (-J), or topo run \

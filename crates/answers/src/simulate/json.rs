@@ -105,8 +105,7 @@ const fn name(cause: Cause) -> &'static str {
 }
 
 impl LaneShares {
-    /// Of all lanes of a job.
-    /// The report of a job.
+    /// The shares of all lanes of a job.
     pub fn of(job: &SimulatedJob) -> Self {
         let outcome = &job.simulated.outcome;
         let counts = job

@@ -14,6 +14,7 @@ use crate::arguments::compare::TextOrJson;
 use crate::arguments::fabric::FabricArguments;
 use crate::environment::Environment;
 use crate::output::{self, Output};
+use crate::progress::Progress;
 use crate::settings::read_settings;
 use crate::{input, job};
 
@@ -69,7 +70,10 @@ fn simulate(
     let job = job::checked(spec, &job::Options::default(), output)?;
     let plan = CheckedPlan::new(job::plan_job(&job, &settings, output)?.plan())?;
     let collective = (arguments.collective, arguments.size);
-    Ok(view.simulate(&plan, collective, oversubscription)?)
+    let _progress = Progress::new(environment, "simulating");
+    view.simulate(&plan, collective, oversubscription)?;
+    output.warnings.extend_from_slice(&view.notes);
+    Ok(())
 }
 
 /// An error with the option that it is about.

@@ -62,7 +62,12 @@ fn compared(
     let _progress = Progress::new(environment, "planning");
     let options = job::Options::of(None);
     let comparison = answers::log::compare(log, question);
-    let comparison = comparison.map_err(|error| in_words(error, &options))?;
+    let comparison = comparison.map_err(|error| {
+        if let LogError::Refused { job_notes, .. } = &error {
+            options.warn(job_notes, output);
+        }
+        in_words(error, &options)
+    })?;
     options.warn(&comparison.job_notes, output);
     Ok(comparison)
 }

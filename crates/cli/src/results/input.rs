@@ -40,12 +40,12 @@ pub fn read(
                 read_text(&label, &mut stream.text, show).with_context(cannot)?
             }
         };
-        stream.finish(output);
         if read.is_full {
             output.warnings.push(format!(
                 "{label}: more tables, rows or ranks than are kept; the rest is left out"
             ));
         }
+        stream.finish(output);
         if read.tables.is_empty() {
             output.warnings.push(no_measurement(&label));
         }

@@ -5,7 +5,7 @@ mod page;
 
 use std::path::Path;
 
-use answers::results::{Against, ResultsError, ResultsQuestion, ResultsReport, results};
+use answers::results::{Against, Notes, ResultsError, ResultsQuestion, ResultsReport, results};
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow, bail};
 use nccl_results::fit::Fit;
@@ -51,9 +51,11 @@ pub fn run(
     };
     let _progress = Progress::new(environment, "planning");
     let options = job::Options::of(arguments.gpus.as_deref());
-    let results = results(read, &question).map_err(|error| in_words(error, &options))?;
-    options.warn(&results.job_notes, output);
-    output.warnings.extend_from_slice(&results.plan_notes);
+    let mut notes = Notes::default();
+    let results = results(read, &question, &mut notes);
+    options.warn(&notes.of_jobs, output);
+    output.warnings.extend(notes.of_plans);
+    let results = results.map_err(|error| in_words(error, &options))?;
     if let (Some(path), Some((fit, _))) = (&arguments.fit, &results.fit) {
         write(fit, path)?;
     }

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use answers::report;
 use answers::simulate::{SimulateError, SimulateQuestion, SimulateReport, planned, without_plan};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
+use program::Collective;
 use simulator::Fabric;
 use simulator::fabric::{Leaf, SwitchTree};
 
@@ -32,6 +33,9 @@ pub fn run(
 ) -> Result<()> {
     if let Some(path) = &arguments.run.trace {
         output::refuse_overwriting(path, &arguments.job.files)?;
+    }
+    if arguments.run.collective == Collective::SendRecv {
+        bail!(SimulateError::Transfer);
     }
     let fabric = match &arguments.fabric {
         Some(file) => read_fabric(file)?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backend_cuda::{Cuda, MemoryKind, Options};
 use device_runtime::{
-    DeviceDriver, DeviceMemory, Kernels, LaunchOptions, ProcessRanks, RunOnDevice,
+    DeviceBuffer, DeviceDriver, Kernels, LaunchOptions, ProcessRanks, RunOnDevice,
 };
 use executor::{Choice, Communicator, Request, Settings};
 use program::{Collective, ElementType, Protocol, Reduction, Schedule, Transfer};
@@ -62,8 +62,8 @@ fn virtual_memory_of_the_caller() {
     let input: Vec<u8> = (0..COUNT as i32).flat_map(i32::to_le_bytes).collect();
     let buffers: Vec<_> = (0..2)
         .map(|rank| {
-            let buffer = caller.allocate_for_peers(rank, bytes as u64).unwrap();
-            caller.write(rank, buffer.1, &input).unwrap();
+            let buffer = DeviceBuffer::for_peers(&caller, rank, bytes as u64).unwrap();
+            caller.write(rank, buffer.address(), &input).unwrap();
             buffer
         })
         .collect();
@@ -91,15 +91,13 @@ fn virtual_memory_of_the_caller() {
         let running: Vec<_> = ranks
             .into_iter()
             .zip(&buffers)
-            .map(|(mut rank, (_, address))| {
-                let (caller, address) = (&caller, *address);
+            .map(|(mut rank, buffer)| {
+                let caller = &caller;
                 scope.spawn(move || {
-                    let memory = DeviceMemory {
-                        address,
-                        bytes: bytes as u64,
-                    };
+                    let memory = (buffer, bytes as u64);
                     rank.run_on_device(&request, memory, memory).unwrap();
                     let mut output = vec![0; bytes];
+                    let address = buffer.address();
                     caller.read(rank.rank(), address, &mut output).unwrap();
                     output
                 })

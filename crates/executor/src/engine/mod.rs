@@ -94,7 +94,8 @@ pub(crate) struct Engine<B: Backend> {
     index: FxHashMap<Request, usize>,
     /// The last request and its index, because most launches repeat it.
     last: Option<(Request, usize)>,
-    /// Collectives launched so far, and those that all ranks refused. All ranks count alike.
+    /// Collectives launched so far, and those whose programs all ranks failed to prepare. All ranks
+    /// count alike.
     launches: u64,
     /// Whether the last of them is not launched yet.
     is_announced: bool,
@@ -239,7 +240,10 @@ impl<B: Backend> Engine<B> {
         if self.failure.is_some() || self.index.contains_key(request) {
             return Ok(());
         }
-        let hash = hash(request, &self.choice(request)?);
+        let choice = self.choice(request)?;
+        // What all refuse is not counted.
+        self.bind(request, &choice)?;
+        let hash = hash(request, &choice);
         self.launches += 1;
         self.is_announced = true;
         let launch = (self.launches, hash);

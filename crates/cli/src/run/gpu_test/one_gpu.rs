@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use backend_cuda::Cuda;
-use device_runtime::{DeviceDriver, DeviceMemory, ProcessRanks, RunOnDevice};
+use device_runtime::{DeviceBuffer, ProcessRanks, RunOnDevice};
 use executor::Request;
 use program::{Collective, ElementType, Protocol, Reduction, Transfer};
 
@@ -133,11 +133,10 @@ fn of_rank(
     end: u64,
 ) -> Result<Vec<Figure>> {
     let allocate = || {
-        let block = process_ranks.driver.allocate(0, end);
-        block.map_err(|why| anyhow!(why))
+        let buffer = DeviceBuffer::new(&process_ranks.driver, 0, end);
+        buffer.map_err(|why| anyhow!(why))
     };
-    let (_input, input) = allocate()?;
-    let (_output, output) = allocate()?;
+    let (input, output) = (allocate()?, allocate()?);
     let mut figures = Vec::new();
     for collective in COLLECTIVES {
         for bytes in lengths(end) {
@@ -152,7 +151,7 @@ fn of_rank(
                     process_ranks,
                     collective,
                     bytes,
-                    buffers: (input, output),
+                    buffers: (&input, &output),
                 };
                 // Not every choice exists for every message.
                 let Ok(time_us) = figure.time(&wanted) else {
@@ -181,8 +180,8 @@ struct Timed<'a> {
     process_ranks: &'a ProcessRanks<Cuda>,
     collective: Collective,
     bytes: u64,
-    /// Addresses in memory of the GPU.
-    buffers: (u64, u64),
+    /// Input and output in memory of the GPU.
+    buffers: (&'a DeviceBuffer<Cuda>, &'a DeviceBuffer<Cuda>),
 }
 
 impl Timed<'_> {
@@ -213,8 +212,7 @@ impl Timed<'_> {
             choice: None,
         };
         request.choice = Some(cuda::choose(communicator, wanted, &request)?);
-        let at = |address, bytes| DeviceMemory { address, bytes };
-        let (input, output) = (at(input, input_bytes), at(output, output_bytes));
+        let (input, output) = ((input, input_bytes), (output, output_bytes));
         cuda::time(process_ranks, &cuda::TimingLimits::default(), &mut || {
             communicator.run_on_device(&request, input, output)
         })

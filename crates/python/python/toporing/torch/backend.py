@@ -56,6 +56,8 @@ class Operations(MonitoredBarriers):
         self._store = store
         self._sequence = 0
         chosen = settings(os.environ)
+        # Before the others wait for this rank.
+        run = run_plan(plan, os.environ)
         longest = 600.0 if timeout is None else timeout.total_seconds()
         make = lambda: _native.unique_id(chosen["interfaces"])  # noqa: E731
         identity = Store(store, rank).exchange(make)
@@ -66,7 +68,7 @@ class Operations(MonitoredBarriers):
                 ranks,
                 timeout=longest,
                 join_timeout=min(longest, 300.0),
-                plan=run_plan(plan, os.environ),
+                plan=run,
                 **chosen,
             )
         except _ERRORS as error:
