@@ -50,7 +50,8 @@ impl Known {
     }
 
     /// Notes a launch of a request, which may have been noted when it was prepared. Returns whether
-    /// it is new to this rank. `age` is of the last launch of its program, and is set to that of this one.
+    /// it is new to this rank. `age` is of the last launch of its program, and is set to that of
+    /// this one.
     #[inline]
     pub fn note(&mut self, number: u64, request: u64, age: &mut u64) -> bool {
         let last = self.launch;

@@ -284,8 +284,8 @@ impl<B: Backend> Communicator<B> {
     /// Adds a collective. `request` and `memory` are as for [`Self::run`].
     ///
     /// # Errors
-    /// The memory is too short, which the other ranks do not learn; or as [`Self::choice`], which all
-    /// ranks get alike.
+    /// The memory is too short, which the other ranks do not learn; or as [`Self::choice`], which
+    /// all ranks get alike.
     pub fn add_collective<'a>(
         &mut self,
         group: &mut OpenGroup<'a>,

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from datetime import timedelta
@@ -43,7 +44,9 @@ def total(value):
 def rejoin():
     """Leaves a group that failed; a new one works in the same process."""
     dist.destroy_process_group()
-    store = dist.TCPStore("127.0.0.1", PORT + 1, 2, RANK == 0)
+    # Another port may be taken meanwhile; both ranks have one parent.
+    name = f"topo-rejoin-{os.getppid()}-{PORT}"
+    store = dist.FileStore(os.path.join(tempfile.gettempdir(), name), 2)
     dist.init_process_group("topo", store=store, rank=RANK, world_size=2)
     assert total(RANK + 1) == 3.0
     dist.barrier()

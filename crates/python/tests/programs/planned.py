@@ -34,8 +34,10 @@ def main():
         file.write(plan.json)
         file.flush()
         os.environ["TOPO_PLAN"] = file.name
-        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
-        dist.init_process_group("topo")
+        # Another port may be taken meanwhile; all ranks have one parent.
+        name = f"topo-planned-{os.getppid()}-{os.environ['MASTER_PORT']}"
+        store = dist.FileStore(os.path.join(tempfile.gettempdir(), name), RANKS)
+        dist.init_process_group("topo", store=store, rank=RANK, world_size=RANKS)
         assert total() == everyone
         dist.barrier()
         dist.destroy_process_group()
