@@ -204,7 +204,7 @@ fn no_nvlinks(document: &Document) -> Option<Finding> {
         Rule::NoNvlink,
         &named,
         format!("sm {sm} without <nvlink>"),
-        format!("NVLinks; costs: with --assume {preset}"),
+        format!("NVLinks; costs: as on {preset}"),
     );
     let links = Assumptions {
         nic: None,
@@ -395,7 +395,7 @@ fn no_gpu(document: &Document) -> Option<Finding> {
         Rule::NoGpu,
         "the file",
         "no GPU, and no PCI function with the class of one",
-        "GPUs, or <pci class=\"0x030200\" …> for `topo complete --assume` to fill in",
+        "GPUs, or <pci class=\"0x030200\" …> for `topo complete` to fill in",
     ))
 }
 

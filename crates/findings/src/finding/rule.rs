@@ -202,17 +202,17 @@ impl Rule {
             }
             Self::Garbage => "look at the file; a driver or a hypervisor wrote it",
             Self::Incomplete => {
-                "`topo complete FILE` adds them, or plan with --assume, --assume-gpu and --assume-nic"
+                "`topo complete FILE` adds them, or say what they are where the machine is planned"
             }
             Self::ReadOtherwise => "write what is meant in NCCL's words",
             Self::NoNvlink => {
-                "NCCL asks the driver for them on the machine: add them with `topo complete FILE --assume NAME` or --assume-nvlinks, or plan with these options; PCIe cards without bridges have none"
+                "NCCL asks the driver for them on the machine: add them with `topo complete FILE`, or say what they are where the machine is planned; PCIe cards without bridges have none"
             }
             Self::NarrowNic => {
                 "move the card to a wider slot; if the hardware is right, correct link_speed and link_width in the file"
             }
             Self::NoGpu => {
-                "NCCL adds the GPUs on the machine: write the file there with `topo probe`. --assume and `topo complete` fill in GPUs only where the file has their <pci>"
+                "NCCL adds the GPUs on the machine: write the file there with `topo probe`. `topo complete` fills in GPUs only where the file has their <pci>"
             }
             Self::TooLarge => {
                 "topo plans it, but a job refuses it: leave out devices that no rank uses, as `topo probe` does"
