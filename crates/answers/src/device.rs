@@ -1,7 +1,10 @@
 //! Which part of a machine a name means.
 
+use std::collections::BTreeMap;
+
 use planner::explain::{NodeNames, ranges};
 use topology::edit::split_host;
+use topology::xml::{Element, Tag, c_int};
 use topology::{BusId, NodeId, NodeType, System};
 
 use crate::suggest;
@@ -141,5 +144,22 @@ fn overview(system: &System) -> String {
     match system.hosts().len() {
         0 | 1 => text,
         hosts => format!("host0 to host{} with {text}", hosts - 1),
+    }
+}
+
+/// Device numbers of GPUs by their bus id as NCCL's number: 0000:1b:00.0 is 0x1b000.
+pub fn bus_ids(element: &Element, bus: Option<&str>, found: &mut BTreeMap<u64, i32>) {
+    for child in &element.children {
+        if child.tag == Tag::Gpu {
+            let digits: String = bus
+                .unwrap_or("")
+                .chars()
+                .filter(char::is_ascii_hexdigit)
+                .collect();
+            if let (Ok(number), Some(dev)) = (u64::from_str_radix(&digits, 16), child.get("dev")) {
+                found.insert(number, c_int(dev));
+            }
+        }
+        bus_ids(child, child.get("busid").or(bus), found);
     }
 }

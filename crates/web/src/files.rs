@@ -22,7 +22,7 @@ pub fn log(name: &str, text: &str) -> Result<String, String> {
 /// What nccl-tests, rccl-tests or `topo run` measured, beside what is predicted for a job.
 ///
 /// # Errors
-/// The file has no measurement, or the job is wrong.
+/// The file has no measurement.
 pub fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
     let text = file.text.as_deref().unwrap_or_default();
     let read = read(&file.name, text).map_err(|why| why.to_string())?;
@@ -30,20 +30,9 @@ pub fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
         return Err(no_measurement(&file.name));
     }
     // What was measured is shown whatever the job is.
-    let (against, why) = match job.spec().and_then(|(spec, _)| Ok((spec, job.version()?))) {
-        Ok((spec, version)) => (Some((spec, version)), None),
-        Err(why) => (None, Some(why)),
-    };
-    let question = match against {
-        Some((spec, nccl)) => ResultsQuestion {
-            gpus: (!job.gpus.is_empty()).then(|| spec.gpus.clone()),
-            against: Against::Machine(Box::new(spec)),
-            nccl,
-            set: job.set.clone(),
-            tolerates: true,
-            ..ResultsQuestion::default()
-        },
-        None => ResultsQuestion::default(),
+    let (question, why) = match question(job) {
+        Ok(question) => (question, None),
+        Err(why) => (ResultsQuestion::default(), Some(why)),
     };
     let mut results =
         results(read.tables, &question, &mut Notes::default()).map_err(|why| why.to_string())?;
@@ -52,4 +41,16 @@ pub fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
         tables.for_each(|it| it.notes.push(format!("not predicted: {why}")));
     }
     report::line(&ResultsReport::of(&results)).map_err(|why| why.to_string())
+}
+
+fn question(job: &JobRequest) -> Result<ResultsQuestion, String> {
+    let (spec, _) = job.spec()?;
+    Ok(ResultsQuestion {
+        gpus: (!job.gpus.is_empty()).then(|| spec.gpus.clone()),
+        against: Against::Machine(Box::new(spec)),
+        nccl: job.version()?,
+        set: job.set.clone(),
+        tolerates: true,
+        ..ResultsQuestion::default()
+    })
 }

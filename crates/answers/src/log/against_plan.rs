@@ -8,9 +8,10 @@ use nccl_compare::{Compared, Field, Planned, compare_partly};
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
 use planner::{NcclVersion, Settings};
-use topology::xml::{Document, Element, Tag, c_int};
+use topology::xml::Document;
 
 use crate::assume::{self, AssumeError};
+use crate::device::bus_ids;
 use crate::gpus::Gpus;
 use crate::job::{JobError, JobNote, JobSpec};
 use crate::nearest_version;
@@ -269,23 +270,6 @@ fn devices(ranks: &[&RankFacts], document: &Document, all: &[i32]) -> Option<Vec
     distinct(of_bus)
         .or_else(|| distinct(of_driver))
         .or_else(|| distinct(of_process))
-}
-
-/// Device numbers of GPUs by their bus id as NCCL's number: 0000:1b:00.0 is 0x1b000.
-pub fn bus_ids(element: &Element, bus: Option<&str>, found: &mut BTreeMap<u64, i32>) {
-    for child in &element.children {
-        if child.tag == Tag::Gpu {
-            let digits: String = bus
-                .unwrap_or("")
-                .chars()
-                .filter(char::is_ascii_hexdigit)
-                .collect();
-            if let (Ok(number), Some(dev)) = (u64::from_str_radix(&digits, 16), child.get("dev")) {
-                found.insert(number, c_int(dev));
-            }
-        }
-        bus_ids(child, child.get("busid").or(bus), found);
-    }
 }
 
 /// The log as an answer of NCCL.

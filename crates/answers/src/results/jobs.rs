@@ -14,9 +14,10 @@ use topology::xml::Document;
 use super::read::{Logged, ReadTable};
 use super::{Against, Notes, ResultsError, ResultsQuestion};
 use crate::assume;
+use crate::device::bus_ids;
 use crate::gpus::Gpus;
 use crate::job::{JobError, JobSpec};
-use crate::log::{IGNORED, bus_ids};
+use crate::log::IGNORED;
 use crate::nearest_version;
 
 /// A job with what is predicted for it.

@@ -161,19 +161,20 @@ fn what_all_refuse_is_compared_with_nothing() {
     }
 }
 
-/// As many requests as are remembered, then one again whose program only one rank has to prepare,
-/// because it received elsewhere before.
+const FIFO: Choice = Choice {
+    schedule: Schedule::TwoPhaseMesh,
+    transfer: Transfer::Fifo,
+    protocol: Protocol::Simple,
+    channels: 1,
+    piece_bytes: 0,
+};
+
+/// As many requests as are remembered, then one again whose program only one rank has to prepare:
+/// before, it ran in place there.
 #[test]
 fn equal_calls_that_one_rank_prepares_again_are_not_told_apart() {
-    let fifo = Choice {
-        schedule: Schedule::TwoPhaseMesh,
-        transfer: Transfer::Fifo,
-        protocol: Protocol::Simple,
-        channels: 1,
-        piece_bytes: 0,
-    };
     let results = on_all(local(2, LONG), |mut rank| {
-        rank.set_choice(Some(fifo));
+        rank.set_choice(Some(FIFO));
         for count in (1..=4096).chain(1..3) {
             let input = vec![1_u32; count];
             let mut output = input.clone();
@@ -193,15 +194,8 @@ fn equal_calls_that_one_rank_prepares_again_are_not_told_apart() {
 /// More requests than are remembered, and some of them again.
 #[test]
 fn equal_calls_of_many_lengths_are_not_told_apart() {
-    let fifo = Choice {
-        schedule: Schedule::TwoPhaseMesh,
-        transfer: Transfer::Fifo,
-        protocol: Protocol::Simple,
-        channels: 1,
-        piece_bytes: 0,
-    };
     let results = on_all(local(2, LONG), |mut rank| {
-        rank.set_choice(Some(fifo));
+        rank.set_choice(Some(FIFO));
         for count in (1..4200).chain(1..40).chain(4000..4300) {
             // Received where it was sent from by one rank only.
             let input = vec![1_u32; count];

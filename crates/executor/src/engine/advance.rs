@@ -109,7 +109,7 @@ impl<B: Backend> Engine<B> {
                     true
                 }
                 Call::Collective(request) => {
-                    if !self.is_announced {
+                    if self.announced.is_none() {
                         self.announce(&request, &entry.memory)?;
                     }
                     self.begin(group, at, &request)?
@@ -352,7 +352,7 @@ impl<B: Backend> Engine<B> {
             };
             let waiting = group.unmet.filter(|_| entry.has_begun()).unwrap_or(waiting);
             let comparison = match entry.call {
-                Call::Collective(_) if entry.has_begun() || self.is_announced => {
+                Call::Collective(_) if entry.has_begun() || self.announced.is_some() => {
                     Some(self.known.launch(collective))
                 }
                 _ => None,

@@ -97,8 +97,8 @@ pub(crate) struct Engine<B: Backend> {
     /// Collectives launched so far, and those whose programs all ranks failed to prepare. All ranks
     /// count alike.
     launches: u64,
-    /// Whether the last of them is not launched yet.
-    is_announced: bool,
+    /// The hash of the last of them, while it is not launched.
+    announced: Option<u64>,
     /// The requests that this rank ran.
     known: Known,
     /// Whether programs of an open group stay where they are.
@@ -118,7 +118,7 @@ impl<B: Backend> Engine<B> {
             index: FxHashMap::default(),
             last: None,
             launches: 0,
-            is_announced: false,
+            announced: None,
             known,
             keeps: false,
             failure: None,
@@ -168,7 +168,7 @@ impl<B: Backend> Engine<B> {
                     Ok(()) => self.find(request),
                     Err(error) => Err(self.fail_unless_common(error)),
                 };
-                found.inspect_err(|_| self.is_announced = false)?
+                found.inspect_err(|_| self.announced = None)?
             }
         };
         if self.failure.is_some() {
@@ -221,10 +221,10 @@ impl<B: Backend> Engine<B> {
     /// the request is new.
     #[inline]
     fn note_launch(&mut self, at: usize, memory: &Memory<'_>) {
-        if !std::mem::take(&mut self.is_announced) {
+        let prepared = &mut self.prepared[at];
+        if self.announced.take() != Some(prepared.request) {
             self.launches += 1;
         }
-        let prepared = &mut self.prepared[at];
         let launch = (self.launches, prepared.request);
         let is_new = self.known.note(launch.0, launch.1, &mut prepared.age);
         if prepared.direct || is_new {
@@ -245,7 +245,7 @@ impl<B: Backend> Engine<B> {
         self.bind(request, &choice)?;
         let hash = hash(request, &choice);
         self.launches += 1;
-        self.is_announced = true;
+        self.announced = Some(hash);
         let launch = (self.launches, hash);
         if !self.known.note(launch.0, launch.1, &mut 0) {
             return Ok(());
