@@ -3,9 +3,10 @@
 //! Every rank listens for its whole life at the address where it met the others (`Home`). The
 //! leader is the lowest rank that is not known to be lost. It waits until all other survivors have
 //! connected or timed out, then tells those that connected who they are. If a host refuses
-//! connections to a rank's port, its process is gone. If missing ranks may be alive, the others
-//! continue only with a quorum, more than half: otherwise two groups could continue. Late ranks are
-//! told who survived (`late_joins`).
+//! connections to a rank's port, its process is gone. A suspected rank may be alive: another that
+//! was lost closed its connections. So it may still lead, if it answers within a moment. If missing
+//! ranks may be alive, the others continue only with a quorum, more than half: otherwise two groups
+//! could continue. Late ranks are told who survived (`late_joins`).
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -31,7 +32,7 @@ const REFUSAL_TIME: Duration = Duration::from_millis(500);
 /// Most ranks that are checked at a time.
 const MOST_ASKED: usize = 32;
 
-/// How long the leader waits for ranks that may be lost.
+/// How long the leader waits for ranks that may be lost, and others for a leader that may be.
 const MOMENT: Duration = Duration::from_secs(10);
 
 /// Between two checks whether missing ranks are gone.
@@ -164,17 +165,13 @@ impl Survivor {
     fn gather(&self, suspect: Option<u32>, ring: SocketAddr) -> Result<Gathered, Error> {
         let rank = self.home.rank;
         // This rank may itself be suspected by others.
-        let mut suspects: Vec<u32> = suspect.into_iter().filter(|it| *it != rank).collect();
+        let suspect = suspect.filter(|it| *it != rank);
         for leader in self.members.iter().copied() {
-            if suspects.contains(&leader) {
-                continue;
-            }
             if leader == rank {
-                return self.lead(&suspects, ring);
+                return self.lead(suspect, ring);
             }
-            match self.follow(leader, ring) {
-                Some(said) => return Ok(said),
-                None => suspects.push(leader),
+            if let Some(said) = self.follow(leader, suspect == Some(leader), ring) {
+                return Ok(said);
             }
         }
         let why = "no other rank is left to lead".to_owned();
@@ -186,7 +183,8 @@ impl Survivor {
         2 * self.base.timing().silence
     }
 
-    fn lead(&self, suspects: &[u32], ring: SocketAddr) -> Result<Gathered, Error> {
+    /// All ranks below this one are lost, or gather without it.
+    fn lead(&self, suspect: Option<u32>, ring: SocketAddr) -> Result<Gathered, Error> {
         let own = self.home.rank;
         let refused = |why: String| Error::Bootstrap { rank: own, why };
         let acceptor = self.home.acceptor();
@@ -198,7 +196,6 @@ impl Survivor {
             let all = self.members.iter().copied();
             all.filter(|rank| !here(rank)).collect()
         };
-        // Suspected ranks may still be alive, and get a moment.
         let moment = Instant::now() + MOMENT;
         let mut gone: Vec<u32> = Vec::new();
         let mut look = Instant::now();
@@ -208,7 +205,8 @@ impl Survivor {
                 look = Instant::now() + GONE_LOOK;
             }
             let early = Instant::now() < moment;
-            let awaited = |it: &u32| !gone.contains(it) && (early || !suspects.contains(it));
+            let suspected = |it: &u32| suspect == Some(*it) && !early;
+            let awaited = |it: &u32| *it > own && !gone.contains(it) && !suspected(it);
             if !missing(&arrived).iter().any(awaited) {
                 break;
             }
@@ -280,10 +278,12 @@ impl Survivor {
     }
 
     /// Joins a leader; `None` if it is lost too.
-    fn follow(&self, leader: u32, ring: SocketAddr) -> Option<Gathered> {
-        let until = Instant::now() + self.patience() + PROOF_TIME;
-        while Instant::now() < until {
-            match self.ask(leader, ring, until) {
+    fn follow(&self, leader: u32, suspected: bool, ring: SocketAddr) -> Option<Gathered> {
+        let now = Instant::now();
+        let until = now + self.patience() + PROOF_TIME;
+        let answer = if suspected { now + MOMENT } else { until };
+        while Instant::now() < answer {
+            match self.ask(leader, ring, answer, until) {
                 Ok(gathered) => return Some(gathered),
                 Err(Ending::Refused(_)) => return None,
                 // The leader may not have noticed the failure yet, and still have its old
@@ -294,11 +294,18 @@ impl Survivor {
         None
     }
 
-    fn ask(&self, leader: u32, ring: SocketAddr, until: Instant) -> Result<Gathered, Ending> {
+    /// Asks a leader that answers until `answer` who has gathered `until` then.
+    fn ask(
+        &self,
+        leader: u32,
+        ring: SocketAddr,
+        answer: Instant,
+        until: Instant,
+    ) -> Result<Gathered, Ending> {
         let address = self.home.infos[leader as usize].address;
         let key = self.home.gather_key();
-        let left = || until.saturating_duration_since(Instant::now());
-        let mut connection = Connection::open(address, &key, Kind::Regroup, left())?;
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let mut connection = Connection::open(address, &key, Kind::Regroup, left(answer))?;
         let broken = |error: postcard::Error| Ending::Broken(error.to_string());
         let own = Candidate {
             rank: self.home.rank,
@@ -306,7 +313,7 @@ impl Survivor {
             generation: self.generation,
         };
         connection.send(&postcard::to_allocvec(&own).map_err(broken)?)?;
-        let said = connection.receive(left())?;
+        let said = connection.receive(left(until))?;
         let gathered: Gathered = postcard::from_bytes(&said).map_err(broken)?;
         // Members are used as indices, so they are checked.
         let ranks = self.home.infos.len();
