@@ -1,6 +1,6 @@
 //! The commands that need Linux. `not_linux.rs` has the same functions for other systems.
 
-pub use crate::join::id;
+pub use crate::id::id;
 pub use crate::nccl_check::{run as nccl_check, serve as nccl_host};
 pub use crate::run::calibrate::run as calibrate;
 pub use crate::run::gpu_test::run as gpu_test;

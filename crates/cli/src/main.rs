@@ -25,10 +25,10 @@ mod exit;
 mod export;
 mod fabric;
 mod generate;
+#[cfg(target_os = "linux")]
+mod id;
 mod input;
 mod job;
-#[cfg(target_os = "linux")]
-mod join;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]

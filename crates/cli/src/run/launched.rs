@@ -11,6 +11,7 @@ use bootstrap::member::Meeting;
 use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Failure, Settings};
 use net::{Host, Hosts, Options, Ports, Reached, Survivor};
+use rendezvous::{GivenJob, Launched, Launcher, Launchers, NoMeetingPlace, launcher, meeting};
 use sha2::{Digest, Sha256};
 
 use super::event::{Event, Observer};
@@ -19,11 +20,9 @@ use super::load::Watch;
 use super::network::Network;
 use super::spec::Devices;
 use super::{RunReport, RunRow, Spec, bind, cuda, job, measure, threads_of_process};
-use crate::arguments::join::JoinArguments;
+use crate::arguments::join::{JoinArguments, Launcher as Named};
 use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
-use crate::join::launcher::{self, Launched};
-use crate::join::meeting;
 use crate::output::Output;
 
 /// How the ranks of a report came together.
@@ -42,7 +41,36 @@ pub struct LaunchReport {
 /// The rank of this process, if a launcher started it.
 pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Option<Launched>> {
     let parent = std::os::unix::process::parent_id();
-    launcher::detect(&arguments.join, &environment.launcher, parent)
+    launcher::detect(&given(&arguments.join), &environment.launcher, parent)
+}
+
+fn given(arguments: &JoinArguments) -> GivenJob {
+    GivenJob {
+        launchers: match arguments.launcher {
+            Named::Auto => Launchers::Any,
+            Named::None => Launchers::None,
+            Named::Torchrun => Launchers::Only(Launcher::Torchrun),
+            Named::Openmpi => Launchers::Only(Launcher::OpenMpi),
+            Named::Mpich => Launchers::Only(Launcher::Mpich),
+            Named::Slurm => Launchers::Only(Launcher::Slurm),
+            Named::Kubernetes => Launchers::Only(Launcher::Kubernetes),
+        },
+        rank: arguments.rank,
+        world: arguments.world,
+        id: arguments.id.clone(),
+        place: arguments.rendezvous.clone(),
+    }
+}
+
+/// Says which options name a place where ranks can meet, if none is known.
+fn with_options(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<NoMeetingPlace>() {
+        Some(none) => anyhow!(
+            "{none}; give --rendezvous file:PATH (on a file system that all hosts share), --rendezvous tcp:HOST:PORT (of \
+             rank 0's host), or --id @FILE (from topo id -o FILE)"
+        ),
+        None => error,
+    }
 }
 
 /// Runs the ranks of this process. The lowest surviving
@@ -166,7 +194,15 @@ fn join(
     };
     let network = Network::of(arguments, environment, output)?;
     let longest = Duration::from_secs(given.join_timeout);
-    let found = meeting::find(given, &environment.launcher, launched, &interfaces, longest)?;
+    let variables = &environment.launcher;
+    let found = meeting::find(
+        &self::given(given),
+        variables,
+        launched,
+        &interfaces,
+        longest,
+    );
+    let found = found.map_err(with_options)?;
     if found.weak && launched.rank == 0 {
         output.warnings.push(
             "the ranks know each other by the job's name only; set TOPO_SECRET for all of them, or use --id @FILE, on a network \

@@ -10,11 +10,11 @@ use bootstrap::machine::group;
 use bootstrap::socket::listen;
 use bootstrap::{Key, UniqueId};
 
-use super::found::FoundJob;
-use super::id_file;
-use super::launcher::{Launched, Variables};
-use super::meeting_file::{self, RendezvousFile};
-use crate::arguments::join::JoinArguments;
+use crate::found::FoundJob;
+use crate::id_file;
+use crate::launcher::Launched;
+use crate::meeting_file::{self, RendezvousFile};
+use crate::{GivenJob, Variables};
 
 /// Pause between two lookups of an address.
 const LOOK: Duration = Duration::from_millis(20);
@@ -25,47 +25,50 @@ enum MeetingPoint {
     Address(String),
 }
 
-/// Finds the other ranks by id, file or address.
+/// Nothing says where the ranks of a job can meet.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{by} says which rank this is, but not where the ranks can meet")]
+pub struct NoMeetingPlace {
+    /// Who said which rank this is.
+    pub by: &'static str,
+}
+
+/// Finds the other ranks by id, file or address, within `longest`.
+///
+/// # Errors
+/// Nothing says where the ranks can meet ([`NoMeetingPlace`]), what says it is wrong, or rank 0 is
+/// not there.
 pub fn find(
-    arguments: &JoinArguments,
+    given: &GivenJob,
     variables: &Variables,
     launched: &Launched,
     interfaces: &Wanted,
     longest: Duration,
 ) -> Result<FoundJob> {
-    match choose(arguments, variables, launched)? {
+    match choose(given, variables, launched)? {
         MeetingPoint::Id(id) => by_id(id, launched),
         MeetingPoint::File(place) => meeting_file::find(&place, launched, interfaces, longest),
         MeetingPoint::Address(address) => by_address(&address, variables, launched, longest),
     }
 }
 
-fn choose(
-    arguments: &JoinArguments,
-    variables: &Variables,
-    launched: &Launched,
-) -> Result<MeetingPoint> {
+fn choose(given: &GivenJob, variables: &Variables, launched: &Launched) -> Result<MeetingPoint> {
     let variable = |name: &str| variables.get(name).filter(|it| !it.is_empty()).cloned();
-    if let Some(id) = arguments.id.clone().or_else(|| variable("TOPO_ID")) {
+    if let Some(id) = given.id.clone().or_else(|| variable("TOPO_ID")) {
         return Ok(MeetingPoint::Id(id_file::given(&id)?));
     }
-    let given = arguments.rendezvous.clone();
-    let given = given.map(|place| (format!("--rendezvous {place}"), place));
-    let place = given.or_else(|| {
-        let place = variable("TOPO_RENDEZVOUS")?;
-        Some((format!("TOPO_RENDEZVOUS={place}"), place))
-    });
-    if let Some((given, place)) = place {
+    let place = given.place.clone();
+    if let Some(place) = place.or_else(|| variable("TOPO_RENDEZVOUS")) {
         return match place.split_once(':') {
             Some(("file", path)) if !path.is_empty() => {
                 Ok(MeetingPoint::File(RendezvousFile::named(Path::new(path))?))
             }
             Some(("tcp", address)) => {
                 check_address(address)
-                    .with_context(|| format!("{given}: expected tcp:{ADDRESS}"))?;
+                    .with_context(|| format!("meeting place {place}: expected tcp:{ADDRESS}"))?;
                 Ok(MeetingPoint::Address(address.to_owned()))
             }
-            _ => bail!("{given}: expected file:PATH or tcp:HOST:PORT"),
+            _ => bail!("meeting place {place}: expected file:PATH or tcp:HOST:PORT"),
         };
     }
     if let Some(address) = variable("NCCL_COMM_ID") {
@@ -87,14 +90,7 @@ fn choose(
             variables,
         )));
     }
-    let by = match launched.by {
-        "hand" => "--rank",
-        launcher => launcher,
-    };
-    bail!(
-        "{by} says which rank this is, but not where the ranks can meet; give --rendezvous file:PATH (on a file system that \
-         all hosts share), --rendezvous tcp:HOST:PORT (of rank 0's host), or --id @FILE (from topo id -o FILE)"
-    )
+    Err(NoMeetingPlace { by: launched.by }.into())
 }
 
 const ADDRESS: &str = "HOST:PORT with a port of 1 to 65535";

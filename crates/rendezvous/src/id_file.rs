@@ -6,13 +6,16 @@ use anyhow::{Context, Result};
 use bootstrap::UniqueId;
 use files::Folder;
 
-use super::split;
+use crate::split;
 
 /// Largest file that is read, bytes. An id has at most 64 addresses.
 const FILE_LIMIT: u64 = 16 << 10;
 
 /// The id that was given: as it is, or after an @ the file that holds it.
-pub fn given(text: &str) -> Result<UniqueId> {
+///
+/// # Errors
+/// It is no id, or the file cannot be read.
+pub(crate) fn given(text: &str) -> Result<UniqueId> {
     let Some(file) = text.strip_prefix('@').map(Path::new) else {
         return Ok(text.parse()?);
     };
@@ -30,6 +33,9 @@ pub fn given(text: &str) -> Result<UniqueId> {
 }
 
 /// Writes an id for this user alone.
+///
+/// # Errors
+/// The file cannot be written.
 pub fn write(file: &Path, id: &str) -> Result<()> {
     let written = files::write_private(file, id.as_bytes());
     written.with_context(|| format!("cannot write {}", file.display()))

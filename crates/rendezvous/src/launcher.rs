@@ -1,21 +1,72 @@
 //! Which rank this process is, from the variables that launchers set.
 
-use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use crate::arguments::join::{JoinArguments, Launcher, MOST_RANKS};
+use net::MOST_RANKS;
 
-pub type Variables = BTreeMap<String, String>;
+use crate::{GivenJob, Variables};
+
+/// A program that starts ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launcher {
+    /// PyTorch's torchrun, or another one that sets RANK and WORLD_SIZE.
+    Torchrun,
+    /// Open MPI's mpirun.
+    OpenMpi,
+    /// MPICH's and Intel MPI's mpirun, or another one that sets PMI_RANK and PMI_SIZE.
+    Mpich,
+    /// Slurm's srun.
+    Slurm,
+    /// An indexed job of Kubernetes.
+    Kubernetes,
+}
+
+impl Launcher {
+    const ALL: [(Self, Detect); 5] = [
+        (Self::Torchrun, torchrun),
+        (Self::OpenMpi, open_mpi),
+        (Self::Mpich, mpich),
+        (Self::Slurm, slurm),
+        (Self::Kubernetes, kubernetes),
+    ];
+}
+
+impl Display for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Torchrun => "torchrun",
+            Self::OpenMpi => "Open MPI",
+            Self::Mpich => "MPICH",
+            Self::Slurm => "srun",
+            Self::Kubernetes => "Kubernetes",
+        })
+    }
+}
+
+/// Launchers whose variables are read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Launchers {
+    /// The first one that left variables.
+    #[default]
+    Any,
+    /// None of them.
+    None,
+    /// One of them, which must have left its variables.
+    Only(Launcher),
+}
 
 /// A rank, as its launcher started it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Launched {
+    /// Who says so: the launcher's name, or `hand`.
     pub by: &'static str,
+    /// The rank.
     pub rank: u32,
+    /// Ranks of the job.
     pub world: u32,
     /// Ranks of this host, if that is known.
     pub local: Option<u32>,
@@ -28,17 +79,17 @@ pub struct Launched {
 /// Port at which rank 0 listens when the launcher names a host and no port.
 const PORT: u16 = 29_400;
 
-/// The rank of this process; `None` if no launcher started it.
-pub fn detect(
-    arguments: &JoinArguments,
-    variables: &Variables,
-    parent: u32,
-) -> Result<Option<Launched>> {
-    if arguments.launcher == Launcher::None {
+/// The rank of this process, whose parent is process `parent`; `None` if no launcher started it.
+///
+/// # Errors
+/// Variables or what is given make no sense, or say one of rank and number of ranks only.
+pub fn detect(given: &GivenJob, variables: &Variables, parent: u32) -> Result<Option<Launched>> {
+    if given.launchers == Launchers::None {
         return Ok(None);
     }
-    let found = if let Some(rank) = arguments.rank {
-        let world = arguments.world.context("--rank needs --world")?;
+    let found = if let Some(rank) = given.rank {
+        let world = given.world;
+        let world = world.with_context(|| format!("rank {rank} of how many is not said"))?;
         Some(Launched {
             by: "hand",
             rank,
@@ -46,39 +97,31 @@ pub fn detect(
             ..Launched::default()
         })
     } else {
-        let all: [(Launcher, Detect); 5] = [
-            (Launcher::Torchrun, torchrun),
-            (Launcher::Openmpi, open_mpi),
-            (Launcher::Mpich, mpich),
-            (Launcher::Slurm, slurm),
-            (Launcher::Kubernetes, kubernetes),
-        ];
         let mut found = None;
-        for (launcher, detect) in all {
-            if arguments.launcher != Launcher::Auto && arguments.launcher != launcher {
+        for (launcher, detect) in Launcher::ALL {
+            let only = given.launchers == Launchers::Only(launcher);
+            if !only && given.launchers != Launchers::Any {
                 continue;
             }
-            found = detect(&Reader(variables), arguments.world, parent)?;
+            found = detect(&Reader(variables), given.world, parent)?;
             if found.is_some() {
                 break;
             }
-            if arguments.launcher == launcher {
-                bail!(
-                    "--launcher {}: its variables are not in the environment",
-                    clap::ValueEnum::to_possible_value(&launcher)
-                        .map_or_else(String::new, |it| it.get_name().to_owned())
-                );
+            if only {
+                bail!("the variables of {launcher} are not in the environment");
             }
         }
         found
     };
     let Some(mut launched) = found else {
-        if arguments.world.is_some() {
-            bail!("--world needs --rank, or a launcher's variables that say which rank this is");
+        if let Some(world) = given.world {
+            bail!(
+                "which rank of {world} this process is, is not said; expected its rank, or the variables of a launcher"
+            );
         }
         return Ok(None);
     };
-    if let Some(world) = arguments.world {
+    if let Some(world) = given.world {
         launched.world = world;
     }
     if launched.rank >= launched.world {
@@ -93,6 +136,10 @@ pub fn detect(
     Ok(Some(launched))
 }
 
+/// Reads a number of a variable.
+///
+/// # Errors
+/// It is no whole number in the range.
 pub fn number<T: FromStr + PartialOrd + Display>(
     name: &str,
     text: &str,
@@ -130,7 +177,7 @@ impl Reader<'_> {
 
     fn world(&self, name: &str, by: &str) -> Result<u32> {
         let ranks = self.ranks(name)?;
-        ranks.with_context(|| format!("{by} set no {name}; give --rank and --world"))
+        ranks.with_context(|| format!("{by} set no {name}; give the rank and the number of ranks"))
     }
 
     fn master(&self, port: u16) -> Option<(String, u16)> {
@@ -249,7 +296,7 @@ fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<La
     let world = match world {
         Some(world) => world,
         None => read.ranks("WORLD_SIZE")?.context(
-            "Kubernetes does not say how many ranks there are; give --world N, the job's completions",
+            "Kubernetes does not say how many ranks there are; give it: the job's completions",
         )?,
     };
     // Pods of an indexed job are called JOB-INDEX; a headless service gives them names.
@@ -274,21 +321,28 @@ fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<La
 
 #[cfg(test)]
 mod tests {
-    use clap::{Args, FromArgMatches};
-
     use super::*;
 
-    fn arguments(given: &[&str]) -> JoinArguments {
-        let command = JoinArguments::augment_args(clap::Command::new("topo"));
-        let matches = command.get_matches_from([&["topo"], given].concat());
-        JoinArguments::from_arg_matches(&matches).unwrap()
+    fn of(rank: Option<u32>, world: Option<u32>) -> GivenJob {
+        GivenJob {
+            rank,
+            world,
+            ..GivenJob::default()
+        }
     }
 
-    fn found(given: &[&str], variables: &[(&str, &str)]) -> Result<Option<Launched>> {
+    fn of_launchers(launchers: Launchers) -> GivenJob {
+        GivenJob {
+            launchers,
+            ..GivenJob::default()
+        }
+    }
+
+    fn found(given: &GivenJob, variables: &[(&str, &str)]) -> Result<Option<Launched>> {
         let variables = variables
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        detect(&arguments(given), &variables.collect(), 77)
+        detect(given, &variables.collect(), 77)
     }
 
     #[test]
@@ -322,7 +376,7 @@ mod tests {
         let kubernetes = [("JOB_COMPLETION_INDEX", "2"), ("HOSTNAME", "my-job-2")];
         for (given, variables, by, rank, world, local, master) in [
             (
-                &[][..],
+                of(None, None),
                 &torchrun[..],
                 "torchrun",
                 3,
@@ -330,11 +384,19 @@ mod tests {
                 Some(4),
                 Some(("node0", 29501)),
             ),
-            (&[], &open_mpi, "Open MPI", 1, 2, Some(2), None),
-            (&[], &mpich, "MPICH", 0, 2, Some(1), None),
-            (&[], &slurm, "srun", 9, 16, None, Some(("gpu003", 20193))),
+            (of(None, None), &open_mpi, "Open MPI", 1, 2, Some(2), None),
+            (of(None, None), &mpich, "MPICH", 0, 2, Some(1), None),
             (
-                &["--world", "4"],
+                of(None, None),
+                &slurm,
+                "srun",
+                9,
+                16,
+                None,
+                Some(("gpu003", 20193)),
+            ),
+            (
+                of(None, Some(4)),
                 &kubernetes,
                 "Kubernetes",
                 2,
@@ -342,17 +404,9 @@ mod tests {
                 None,
                 Some(("my-job-0", PORT)),
             ),
-            (
-                &["--rank", "1", "--world", "3"],
-                &torchrun,
-                "hand",
-                1,
-                3,
-                None,
-                None,
-            ),
+            (of(Some(1), Some(3)), &torchrun, "hand", 1, 3, None, None),
         ] {
-            let launched = found(given, variables).unwrap().unwrap();
+            let launched = found(&given, variables).unwrap().unwrap();
             let master = master.map(|(host, port)| (host.to_owned(), port));
             assert_eq!(
                 (launched.by, launched.rank, launched.world),
@@ -364,37 +418,42 @@ mod tests {
 
     #[test]
     fn without_a_launcher_there_is_none() {
-        assert_eq!(found(&[], &[]).unwrap(), None);
+        assert_eq!(found(&of(None, None), &[]).unwrap(), None);
         // A batch script of Slurm is no step.
         let batch = [
             ("SLURM_PROCID", "0"),
             ("SLURM_NTASKS", "4"),
             ("SLURM_JOB_ID", "1"),
         ];
-        assert_eq!(found(&[], &batch).unwrap(), None);
+        assert_eq!(found(&of(None, None), &batch).unwrap(), None);
         let torchrun = [("RANK", "0"), ("WORLD_SIZE", "2")];
-        assert_eq!(found(&["--launcher", "none"], &torchrun).unwrap(), None);
+        assert_eq!(
+            found(&of_launchers(Launchers::None), &torchrun).unwrap(),
+            None
+        );
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
+        let slurm = of_launchers(Launchers::Only(Launcher::Slurm));
         for (given, variables, words) in [
             (
-                &[][..],
+                of(None, None),
                 &[("RANK", "2"), ("WORLD_SIZE", "2")][..],
                 "rank 2 of 2",
             ),
-            (&[], &[("RANK", "one")], "RANK=one"),
-            (&[], &[("RANK", "0")], "WORLD_SIZE"),
-            (&[], &[("JOB_COMPLETION_INDEX", "0")], "--world N"),
-            (&["--world", "2"], &[], "which rank"),
+            (of(None, None), &[("RANK", "one")], "RANK=one"),
+            (of(None, None), &[("RANK", "0")], "WORLD_SIZE"),
             (
-                &["--launcher", "slurm"],
-                &[("RANK", "0")],
-                "--launcher slurm",
+                of(None, None),
+                &[("JOB_COMPLETION_INDEX", "0")],
+                "completions",
             ),
+            (of(None, Some(2)), &[], "which rank"),
+            (of(Some(1), None), &[], "of how many"),
+            (slurm, &[("RANK", "0")], "of srun"),
         ] {
-            let error = found(given, variables).unwrap_err().to_string();
+            let error = found(&given, variables).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
     }

@@ -3,12 +3,12 @@
 use anyhow::{Result, bail};
 use net::WantedPlugin;
 use net_plugin::log::{Level, read_lines};
+use rendezvous::launcher;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::run::RunArguments;
 use crate::environment::Environment;
 use crate::exit;
-use crate::join::launcher;
 use crate::output::Output;
 
 /// Most sockets of a connection, as in NCCL.

@@ -8,7 +8,9 @@ use files::private::Written;
 /// Where the ranks of a job meet.
 #[derive(Debug)]
 pub struct FoundJob {
+    /// The job's id.
     pub id: UniqueId,
+    /// The roots that this process holds: place in the id, and the socket that listens.
     pub roots: Vec<(u32, TcpListener)>,
     /// The file to be removed once all have met.
     pub file: Option<Written>,

@@ -19,9 +19,9 @@ use bootstrap::socket::listen;
 use bootstrap::{Key, UniqueId};
 use files::{Folder, Replaces};
 
-use super::found::FoundJob;
-use super::launcher::{Launched, Variables};
-use super::split;
+use crate::found::FoundJob;
+use crate::launcher::Launched;
+use crate::{Variables, split};
 
 /// Largest rendezvous file that is read, bytes.
 const FILE_LIMIT: u64 = 16 << 10;
@@ -98,7 +98,7 @@ impl RendezvousFile {
             return Ok(Folder::open(&self.folder)?);
         }
         Folder::make_own(&self.folder).context(
-            "the ranks of this host cannot meet in their own folder (--rendezvous file:PATH names another place)",
+            "the ranks of this host cannot meet in their own folder (another place can be given: file:PATH)",
         )
     }
 
