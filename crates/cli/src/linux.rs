@@ -7,9 +7,9 @@ pub use crate::run::gpu_test::run as gpu_test;
 pub use crate::run::run;
 
 use crate::nccl_check::json::NcclCheckReport;
-use crate::run::RunJson;
 use crate::run::gpu_test::report::GpuTestReport;
 use answers::report;
+use measurement::json::RunJson;
 
 /// Smallest stack on which commands work, bytes.
 const LEAST_STACK: u64 = 1 << 20;

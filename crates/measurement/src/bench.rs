@@ -8,11 +8,11 @@ use backend_cpu::Cpu;
 use executor::check::{self, Check, Sample};
 use executor::{Buffer, Choice, Communicator, Reduction};
 
-use super::Spec;
-use super::combine::combine;
-use super::latency::{self, Launch, agreed, nanoseconds};
-use super::pace::{self, Part};
-use super::row::{FigureTiming, Latency, Launches};
+use crate::Spec;
+use crate::combine::combine;
+use crate::latency::{self, Launch, agreed, nanoseconds};
+use crate::pace::{self, Part};
+use crate::row::{FigureTiming, Latency, Launches};
 
 /// The buffers of a rank and how it times.
 pub struct Bench<'a, T: Sample> {

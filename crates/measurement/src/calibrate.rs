@@ -1,4 +1,4 @@
-//! `topo calibrate`: measures every algorithm here and writes a cost profile.
+//! Measures every algorithm here, for a cost profile.
 
 use std::fmt;
 use std::path::Path;
@@ -8,16 +8,12 @@ use anyhow::Result;
 use backend_cpu::Profile;
 use backend_cpu::model::Model;
 use backend_cpu::profile::MeasuredChoice;
-use program::{Collective, ElementType, Reduction};
+use program::Collective;
 
-use super::event::Event;
-use super::spec::Devices;
-use super::{RunRow, Spec, processes, threads};
-use crate::arguments::run::{BackendName, BufferOwner, CalibrateArguments};
-use crate::environment::Environment;
-use crate::output::Output;
-use crate::progress::Steps;
-use crate::sizes;
+use crate::event::Event;
+use crate::row::RunRow;
+use crate::spec::Spec;
+use crate::{processes, threads};
 
 /// Measured sizes, bytes: one line, a page, the caches, and beyond.
 const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20];
@@ -25,44 +21,66 @@ const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 <
 /// Most bytes of /proc/cpuinfo that are read: machines with a thousand processors have 2 MB.
 const CPUINFO_LIMIT: u64 = 16 << 20;
 
-/// Measures and prints or writes the profile.
-pub fn run(
-    arguments: &CalibrateArguments,
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<()> {
-    let base = Profile::default();
-    let mut profile = Profile {
-        name: arguments.name.clone(),
-        machine: machine(),
-        sizes: SIZES.to_vec(),
-        measured: Vec::new(),
-        ..base
-    };
-    let basis = Arc::new(profile.clone());
-    let shapes = shapes(arguments);
-    let figures = Collective::ALL.len() * SIZES.len() * shapes.len();
-    let mut progress = Steps::new(environment, figures);
-    for shape in shapes {
-        for collective in Collective::ALL {
-            let spec = spec(arguments, collective, shape);
-            let mut show = |event: Event<'_>| {
-                let Event::Size(bytes) = event else {
-                    return;
-                };
-                let (name, size) = (collective.command_name(), sizes::short(bytes));
-                progress.show(&format!("{name} of {shape}, {size}"));
-            };
-            let rows = match shape.kind {
-                Kind::Threads => threads(&spec, &basis, &mut show)?,
-                Kind::Processes { .. } => processes::run(&spec, &basis, &mut show)?.1,
-            };
-            add(&mut profile.measured, collective, shape, &rows);
-        }
+/// What a cost profile is measured of.
+#[derive(Debug, Clone)]
+pub struct Calibration {
+    /// Name of the profile.
+    pub name: String,
+    /// Numbers of ranks.
+    pub ranks: Vec<u32>,
+    /// Numbers of hosts as which processes of this machine act; 1 also measures threads.
+    pub hosts: Vec<u32>,
+    /// Whether buffers of the communicator are measured.
+    pub own_memory: bool,
+    /// Whether buffers of the program are measured, on one host.
+    pub callers_memory: bool,
+    /// Time to spend on each figure, ms.
+    pub time_ms: u64,
+}
+
+impl Calibration {
+    /// Sizes of all collectives that are measured.
+    pub fn sizes(&self) -> usize {
+        Collective::ALL.len() * SIZES.len() * shapes(self).len()
     }
-    let measured_on = u32::try_from(cores()).unwrap_or(u32::MAX);
-    profile.model = Model::fit(&profile.measured, &profile.sizes, measured_on);
-    output.write(profile.to_toml()?, arguments.output.as_deref())
+
+    /// Measures; `show` learns of each collective, its ranks, and its size in bytes.
+    ///
+    /// # Errors
+    /// A rank failed, or there is not enough memory.
+    pub fn measure(
+        &self,
+        print: fn(&str),
+        show: &mut (dyn FnMut(&str, u64) + Send),
+    ) -> Result<Profile> {
+        let mut profile = Profile {
+            name: self.name.clone(),
+            machine: machine(),
+            sizes: SIZES.to_vec(),
+            measured: Vec::new(),
+            ..Profile::default()
+        };
+        let basis = Arc::new(profile.clone());
+        for shape in shapes(self) {
+            for collective in Collective::ALL {
+                let spec = spec(self, collective, shape);
+                let what = format!("{} of {shape}", collective.command_name());
+                let mut show = |event: Event<'_>| {
+                    if let Event::Size(bytes) = event {
+                        show(&what, bytes);
+                    }
+                };
+                let rows = match shape.kind {
+                    Kind::Threads => threads::run(&spec, &basis, &mut show)?,
+                    Kind::Processes { .. } => processes::run(&spec, &basis, print, &mut show)?.1,
+                };
+                add(&mut profile.measured, collective, shape, &rows);
+            }
+        }
+        let measured_on = u32::try_from(cores()).unwrap_or(u32::MAX);
+        profile.model = Model::fit(&profile.measured, &profile.sizes, measured_on);
+        Ok(profile)
+    }
 }
 
 /// Ranks that are measured together.
@@ -100,13 +118,13 @@ impl fmt::Display for Shape {
 }
 
 /// What is measured. Threads are always on one host.
-fn shapes(arguments: &CalibrateArguments) -> Vec<Shape> {
+fn shapes(wanted: &Calibration) -> Vec<Shape> {
     let of = |ranks: u32| {
-        let hosts = arguments.hosts.iter().filter(move |hosts| **hosts <= ranks);
-        let own = arguments.buffers.contains(&BufferOwner::Own);
+        let hosts = wanted.hosts.iter().filter(move |hosts| **hosts <= ranks);
+        let own = wanted.own_memory;
         let of_hosts = move |hosts: u32| {
             // Only processes of one host access buffers of peers.
-            let callers = arguments.buffers.contains(&BufferOwner::Caller) && hosts == 1;
+            let callers = wanted.callers_memory && hosts == 1;
             let kinds = [own.then_some(false), callers.then_some(true)];
             let kinds = kinds.into_iter().flatten();
             kinds.map(move |callers_memory| Kind::Processes {
@@ -115,15 +133,11 @@ fn shapes(arguments: &CalibrateArguments) -> Vec<Shape> {
             })
         };
         let processes = hosts.flat_map(move |hosts| of_hosts(*hosts));
-        let threads = (own && arguments.hosts.contains(&1)).then_some(Kind::Threads);
+        let threads = (own && wanted.hosts.contains(&1)).then_some(Kind::Threads);
         let kinds = threads.into_iter().chain(processes);
         kinds.map(move |kind| Shape { ranks, kind })
     };
-    arguments
-        .ranks
-        .iter()
-        .flat_map(|ranks| of(*ranks))
-        .collect()
+    wanted.ranks.iter().flat_map(|ranks| of(*ranks)).collect()
 }
 
 /// Adds the times of a survey, in which the sizes of each choice come in ascending order.
@@ -155,48 +169,25 @@ fn rounded(time_us: f64) -> f64 {
     (time_us * scale).round() / scale
 }
 
-fn spec(arguments: &CalibrateArguments, collective: Collective, shape: Shape) -> Spec {
+fn spec(wanted: &Calibration, collective: Collective, shape: Shape) -> Spec {
+    let (processes, hosts, callers_memory) = match shape.kind {
+        Kind::Threads => (false, 1, false),
+        Kind::Processes {
+            hosts,
+            callers_memory,
+        } => (true, hosts, callers_memory),
+    };
     Spec {
-        ranks: shape.ranks,
-        processes: shape.kind != Kind::Threads,
-        hosts: match shape.kind {
-            Kind::Threads => 1,
-            Kind::Processes { hosts, .. } => hosts,
-        },
-        callers_memory: matches!(
-            shape.kind,
-            Kind::Processes {
-                callers_memory: true,
-                ..
-            }
-        ),
-        network: None,
-        backend: BackendName::Cpu,
-        devices: Devices::default(),
-        collective,
-        algorithm: None,
-        transfer: None,
-        protocol: None,
-        channels: None,
-        element: ElementType::F32.name().to_owned(),
-        op: Reduction::Sum.name().to_owned(),
-        root: u32::from(collective == Collective::SendRecv),
+        processes,
+        hosts,
+        callers_memory,
         sizes: SIZES.to_vec(),
-        iterations: None,
         warmup: 1,
-        time_ms: arguments.time,
+        time_ms: wanted.time_ms,
         check: false,
-        in_place: false,
         reply: collective == Collective::Broadcast,
-        bind: true,
         survey: true,
-        explained: 0,
-        timeout_s: 60,
-        rings: Vec::new(),
-        trees: Vec::new(),
-        forest: None,
-        nodes: Vec::new(),
-        plan: None,
+        ..Spec::new(shape.ranks, collective)
     }
 }
 

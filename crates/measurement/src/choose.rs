@@ -7,10 +7,10 @@ use executor::bootstrap::Crowd;
 use executor::{BufferAccess, Choice, Communicator, Request};
 use program::{Schedule, Transfer};
 
-use super::Spec;
-use crate::sizes::algorithms;
+use crate::Spec;
+use answers::names::algorithms;
 
-/// The choice for a request within the limits of the command line. All ranks choose the same.
+/// The choice for a request within the limits of the run. All ranks choose the same.
 pub fn choose(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
@@ -57,12 +57,12 @@ pub fn choose(
 }
 
 /// Fails, before ranks are started on this machine, if no choice is within the limits of the
-/// command line.
+/// run.
 pub fn check(spec: &Spec) -> Result<()> {
     let request = Request {
         collective: spec.collective,
-        element: spec.element()?,
-        reduction: spec.reduction()?,
+        element: spec.element,
+        reduction: spec.op,
         root: spec.root,
         to: 0,
         tag: 0,
@@ -85,10 +85,10 @@ pub fn check(spec: &Spec) -> Result<()> {
     within_limits(spec, &request, shape).map(drop)
 }
 
-/// The choices for a request within the limits of the command line, at least one, each with one
+/// The choices for a request within the limits of the run, at least one, each with one
 /// channel.
 fn within_limits(spec: &Spec, request: &Request, shape: CommunicatorShape) -> Result<Vec<Choice>> {
-    let (schedule, transfer) = (spec.schedule()?, spec.transfer()?);
+    let (schedule, transfer) = (spec.algorithm, spec.transfer);
     let mut choices = choose::choices(request, shape);
     choices.retain(|choice| {
         schedule.is_none_or(|it| it == choice.schedule)
@@ -106,13 +106,13 @@ fn within_limits(spec: &Spec, request: &Request, shape: CommunicatorShape) -> Re
     let hierarchical = transfer == Some(Transfer::Hierarchical);
     if hierarchical && !shape.even_hosts && collective.splits_message() {
         bail!(
-            "hierarchical algorithms for {name} need as many ranks on each host; expected another --transfer"
+            "hierarchical algorithms for {name} need as many ranks on each host; expected another transfer"
         );
     }
     let all: Vec<&str> = algorithms(collective).map(Schedule::name).collect();
     bail!(
-        "no algorithm for {name} fits --algorithm, --transfer and --protocol; expected one of the algorithms {}, \
-         with a protocol or, for mesh, two-phase-mesh, leader and nvls, with --transfer direct",
+        "no algorithm for {name} fits the algorithm, transfer and protocol that were asked for; expected one of the \
+         algorithms {}, with a protocol or, for mesh, two-phase-mesh, leader and nvls, with the direct transfer",
         all.join(", ")
     )
 }

@@ -1,7 +1,8 @@
 //! What one rank tells while the ranks run.
 
-use super::RunRow;
+use crate::RunRow;
 
+/// What the ranks have come to.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// All ranks are connected; with a report on the GPUs, empty for processors.

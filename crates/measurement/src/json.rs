@@ -7,8 +7,9 @@ use program::Transfer;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::page::{algorithm, average_bandwidth, bus};
-use super::{FigureTiming, Launches, RunReport, RunRow};
+use crate::figures::{algorithm, average_bandwidth, bus};
+use crate::report::{LaunchReport, RunReport};
+use crate::row::{FigureTiming, Launches, RunRow};
 use answers::report::Report;
 
 /// What was run, and what was measured at each size.
@@ -32,9 +33,9 @@ pub struct RunJson {
     lost: Option<Vec<u32>>,
     /// Type of the elements.
     #[serde(rename = "type")]
-    element: String,
+    element: &'static str,
     /// The operation; null if the collective does not reduce.
-    op: Option<String>,
+    op: Option<&'static str>,
     /// The root; null if the collective has none.
     root: Option<u32>,
     /// Name of the plan whose rings and trees were used.
@@ -177,10 +178,11 @@ struct LatencyJson {
 }
 
 impl RunJson {
+    /// The JSON of a run.
     pub fn of(report: &RunReport) -> Self {
         let spec = &report.spec;
         let launch = report.launch.as_ref();
-        let lost = |it: &super::LaunchReport| {
+        let lost = |it: &LaunchReport| {
             let ranks = it.lost.iter().flat_map(|(ranks, _)| ranks);
             ranks.copied().collect()
         };
@@ -195,8 +197,8 @@ impl RunJson {
             hosts: launch.map(|it| it.reached.hosts.clone()),
             net: launch.map(|it| NetJson::of(&it.reached)),
             lost: launch.map(lost),
-            element: spec.element.clone(),
-            op: spec.collective.reduces().then(|| spec.op.clone()),
+            element: spec.element.name(),
+            op: spec.collective.reduces().then(|| spec.op.name()),
             root: spec.collective.has_root().then_some(spec.root),
             plan: report.planned.as_ref().map(|it| it.name.clone()),
             other_programs_share: report.cores().share(),

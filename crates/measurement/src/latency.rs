@@ -6,10 +6,10 @@ use anyhow::Result;
 use backend_cpu::Cpu;
 use executor::{Choice, Communicator, Reduction};
 
-use super::Spec;
-use super::combine::combine;
-use super::pace::Pace;
-use super::row::Latency;
+use crate::Spec;
+use crate::combine::combine;
+use crate::pace::Pace;
+use crate::row::Latency;
 
 /// Launches that are timed in a row before the ranks compare their times.
 const CHUNK: u64 = 4096;

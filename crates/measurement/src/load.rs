@@ -7,7 +7,7 @@ use backend_cpu::Cpu;
 use executor::{Communicator, Reduction};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::combine::combine;
+use crate::combine::combine;
 
 /// Least share that is worth a warning: the kernel counts time slices, so a few percent are noise.
 const LEAST_SHARE: f64 = 0.1;
@@ -15,6 +15,7 @@ const LEAST_SHARE: f64 = 0.1;
 /// Least time that is worth a warning, µs: a few ticks of `/proc/stat`.
 const LEAST_US: i64 = 50_000;
 
+/// Time of cores, and what other programs took of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoreTime {
     /// All of it, µs.
@@ -24,6 +25,7 @@ pub struct CoreTime {
 }
 
 impl CoreTime {
+    /// The sum.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, it| Self {
             all_us: sum.all_us + it.all_us,
@@ -50,7 +52,7 @@ impl CoreTime {
 
 /// Counts the time of cores on one rank.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     /// The cores of this machine; none on all its ranks but one.
     cores: Vec<usize>,
     /// How many of them its ranks do not need.
@@ -70,17 +72,17 @@ struct Reading {
 
 impl Watch {
     /// A rank that counts nothing, because another one of its process does.
-    pub fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self::new(Vec::new(), 0, false)
     }
 
     /// A rank that counts its process only, because another one of its machine counts the cores.
-    pub fn process() -> Self {
+    pub(crate) fn process() -> Self {
         Self::new(Vec::new(), 0, true)
     }
 
     /// A rank that counts its process, and the cores that all ranks of its machine use.
-    pub fn cores(cores: &[usize], ranks: u32, bound: bool) -> Self {
+    pub(crate) fn cores(cores: &[usize], ranks: u32, bound: bool) -> Self {
         let ranks = ranks as usize;
         let used = match bound && ranks < cores.len() {
             true => &cores[..ranks],
@@ -100,7 +102,7 @@ impl Watch {
     }
 
     /// The core time of all ranks since the last call. All ranks call it together.
-    pub fn lap(&mut self, communicator: &mut Communicator<Cpu>) -> Result<CoreTime> {
+    pub(crate) fn lap(&mut self, communicator: &mut Communicator<Cpu>) -> Result<CoreTime> {
         let now = Reading::now(&self.cores);
         let last = std::mem::replace(&mut self.last, now);
         let us = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);

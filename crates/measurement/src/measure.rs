@@ -5,14 +5,14 @@ use backend_cpu::{Cpu, Profile};
 use executor::Communicator;
 use executor::check::{self, ForType, Sample};
 
-use super::Spec;
-use super::bench::{Bench, Held};
-use super::choose::choose;
-use super::event::{Event, Observer};
-use super::load::Watch;
-use super::row::RunRow;
-use super::spec::request;
-use super::survey::Survey;
+use crate::Spec;
+use crate::bench::{Bench, Held};
+use crate::choose::choose;
+use crate::event::{Event, Observer};
+use crate::load::Watch;
+use crate::row::RunRow;
+use crate::spec::request;
+use crate::survey::Survey;
 
 /// Runs all sizes on one rank. All ranks get the same rows.
 pub fn sweep(
@@ -23,7 +23,7 @@ pub fn sweep(
     observer: &mut Observer<'_>,
 ) -> Result<Vec<RunRow>> {
     check::of_type(
-        spec.element()?,
+        spec.element,
         Sweep {
             communicator,
             spec,
@@ -54,7 +54,7 @@ impl ForType for Sweep<'_> {
             observer,
         } = self;
         let rank = communicator.rank();
-        let largest = spec.check::<T>(spec.sizes.iter().copied().max().unwrap_or(1))?;
+        let largest = spec.check::<T>(spec.sizes.iter().copied().max().unwrap_or(1));
         let most_output = largest.output_elements(rank).max(largest.in_place(rank).0);
         let mut allocate = |elements| Held::<T>::new(communicator, elements, spec.callers_memory);
         let mut bench = Bench {
@@ -67,7 +67,7 @@ impl ForType for Sweep<'_> {
         let mut survey = Survey::default();
         observer(Event::Connected(""));
         for bytes in &spec.sizes {
-            let check = spec.check::<T>(*bytes)?;
+            let check = spec.check::<T>(*bytes);
             let mut request = request::<T>(&check);
             if spec.survey {
                 observer(Event::Size(*bytes));

@@ -1,18 +1,9 @@
 //! How hosts are joined: sockets, checksums, a net plug-in.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use net::WantedPlugin;
 use net_plugin::log::{Level, read_lines};
-use rendezvous::launcher;
 use serde::{Deserialize, Serialize};
-
-use crate::arguments::run::RunArguments;
-use crate::environment::Environment;
-use crate::exit;
-use crate::output::Output;
-
-/// Most sockets of a connection, as in NCCL.
-const MOST_SOCKETS: u16 = 64;
 
 /// How hosts are joined. Processes get it as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -22,74 +13,21 @@ pub struct Network {
     /// Whether data has checksums.
     pub checksums: bool,
     /// Names of net plug-ins, as in `NCCL_NET_PLUGIN`; `None`: TCP.
-    plugins: Option<String>,
-    /// Lines of a plug-in's log that are printed: `NCCL_DEBUG`.
-    debug: String,
+    pub plugins: Option<String>,
+    /// Lines of a plug-in's log that are printed: `NCCL_DEBUG`, in capitals.
+    pub debug: String,
 }
 
 impl Network {
-    /// As the command line and NCCL's variables say.
-    ///
-    /// # Errors
-    /// A variable has a value that is out of range.
-    pub fn of(
-        arguments: &RunArguments,
-        environment: &Environment,
-        output: &mut Output,
-    ) -> Result<Self> {
-        let given = &arguments.join;
-        let nccl = |name: &str| environment.nccl_value(&arguments.variables, name);
-        let by_sockets = nccl("NCCL_NET").is_some_and(|it| it.eq_ignore_ascii_case("socket"));
-        let plugins = match &given.net_plugin {
-            Some(given) => Some(given.clone()),
-            None if by_sockets => None,
-            None => Some(nccl("NCCL_NET_PLUGIN").unwrap_or_default()),
-        };
-        Ok(Self {
-            sockets: sockets(given.sockets, nccl, output)?,
-            checksums: given.checksums,
-            plugins,
-            debug: nccl("NCCL_DEBUG").unwrap_or_default().to_uppercase(),
-        })
-    }
-
-    /// The same, but a plug-in is used only if it is named.
-    pub fn of_rehearsal(
-        arguments: &RunArguments,
-        environment: &Environment,
-        output: &mut Output,
-    ) -> Result<Self> {
-        let mut network = Self::of(arguments, environment, output)?;
-        network.plugins = network.plugins.filter(|names| !names.trim().is_empty());
-        Ok(network)
-    }
-
-    /// Refuses options that say how hosts are joined if all ranks are on one host.
-    pub fn refuse_on_one_host(arguments: &RunArguments) -> Result<()> {
-        let given = &arguments.join;
-        let options = [
-            ("--net-plugin", given.net_plugin.is_some()),
-            ("--checksums", given.checksums),
-            ("--sockets", given.sockets != 1),
-        ];
-        match options.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) if arguments.hosts == 1 => bail!(
-                "{option} is for data between hosts, and all ranks are on this one; expected --hosts N with --processes, or \
-                 ranks that are started with --rank or a launcher"
-            ),
-            _ => Ok(()),
-        }
-    }
-
-    /// The plug-in. From now on its log is printed, at the level of `NCCL_DEBUG`.
+    /// The plug-in. From now on `print` gets the lines of its log, at the level of `NCCL_DEBUG`.
     ///
     /// # Errors
     /// There are too many names, or one means a plug-in that is linked into the program.
-    pub fn plugin(&self) -> Result<WantedPlugin> {
+    pub fn plugin(&self, print: fn(&str)) -> Result<WantedPlugin> {
         match self.debug.as_str() {
-            "WARN" => read_lines(|level, line| print(Level::Warning, level, line)),
-            "INFO" => read_lines(|level, line| print(Level::Information, level, line)),
-            "TRACE" => read_lines(|level, line| print(Level::Trace, level, line)),
+            "WARN" => read_lines(Level::Warning, print),
+            "INFO" => read_lines(Level::Information, print),
+            "TRACE" => read_lines(Level::Trace, print),
             _ => {}
         }
         match &self.plugins {
@@ -104,34 +42,5 @@ impl Network {
             Some(names) => format!("by the net plug-in {names}"),
             None => "TCP by the loopback interface".to_owned(),
         }
-    }
-}
-
-/// Sockets per connection between hosts, from the command line or NCCL's variables.
-fn sockets(given: u16, nccl: impl Fn(&str) -> Option<String>, output: &mut Output) -> Result<u16> {
-    let number = |name: &str| {
-        let text = nccl(name).filter(|it| !it.trim().is_empty());
-        text.map(|it| launcher::number(name, &it, 1..=MOST_SOCKETS))
-            .transpose()
-    };
-    let threads = number("NCCL_SOCKET_NTHREADS")?;
-    let each = number("NCCL_NSOCKS_PERTHREAD")?;
-    let product = match (threads, each) {
-        (None, None) => return Ok(given),
-        (threads, each) => threads.unwrap_or(1) * each.unwrap_or(1),
-    };
-    if product > MOST_SOCKETS {
-        output.warnings.push(format!(
-            "NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {product}: {MOST_SOCKETS} sockets are used, the most that a \
-             connection has, as in NCCL"
-        ));
-    }
-    Ok(product.min(MOST_SOCKETS))
-}
-
-/// Prints a line of a plug-in, if its level is at least `least`.
-fn print(least: Level, level: Level, line: &str) {
-    if level <= least {
-        exit::report(&format!("net plug-in: {line}\n"));
     }
 }

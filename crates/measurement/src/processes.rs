@@ -17,9 +17,11 @@ use net::{Host, Hosts, Options};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
-use super::event::Observer;
-use super::launched::sweep;
-use super::{RunRow, Spec, bind};
+use crate::bind;
+use crate::event::Observer;
+use crate::launched::sweep;
+use crate::row::RunRow;
+use crate::spec::Spec;
 
 /// Most bytes of instructions.
 const LONGEST_INSTRUCTIONS: u64 = 64 << 20;
@@ -119,17 +121,22 @@ fn wait(child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
     }
 }
 
-/// Runs all ranks. Returns rank 0's notes on the run on GPUs, and its rows.
+/// Runs all ranks; `print` gets lines of a net plug-in's log. Returns rank 0's notes on the run on
+/// GPUs, and its rows.
+///
+/// # Errors
+/// A rank failed or ended, or the ranks do not meet.
 pub fn run(
     spec: &Spec,
     profile: &Arc<Profile>,
+    print: fn(&str),
     observer: &mut Observer<'_>,
 ) -> Result<(String, Vec<RunRow>)> {
     let (id, root) = net::loopback_id().context("ranks as processes cannot meet")?;
     let mut children = Children::start(&id, spec, profile)?;
     let options = Options {
         roots: vec![(0, root)],
-        ..options(&id, 0, spec)?
+        ..options(&id, 0, spec, print)?
     };
     let joined = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
@@ -190,7 +197,10 @@ fn of_ended(rank: u32, status: ExitStatus) -> Failure {
 }
 
 /// Runs this process as one of the other ranks; instructions come through standard input.
-pub fn member() -> Result<()> {
+///
+/// # Errors
+/// There are no instructions, or a rank failed.
+pub fn member(print: fn(&str)) -> Result<()> {
     // If rank 0 is killed before all have joined, nobody else ends this process.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut text = String::new();
@@ -203,12 +213,12 @@ pub fn member() -> Result<()> {
     )?;
     let Instructions { rank, spec, .. } = &instructions;
     let profile = Profile::from_toml("the profile of rank 0", &instructions.profile)?;
-    let hosts = join(options(&instructions.id.parse()?, *rank, spec)?)?;
+    let hosts = join(options(&instructions.id.parse()?, *rank, spec, print)?)?;
     work(hosts, spec, &Arc::new(profile), &mut |_| {})?;
     Ok(())
 }
 
-fn options(id: &UniqueId, rank: u32, spec: &Spec) -> Result<Options> {
+fn options(id: &UniqueId, rank: u32, spec: &Spec, print: fn(&str)) -> Result<Options> {
     let named = (spec.hosts > 1).then(|| format!("host {}", spec.host(rank)));
     let mut options = Options {
         host: Host::this(named.as_deref()),
@@ -221,7 +231,7 @@ fn options(id: &UniqueId, rank: u32, spec: &Spec) -> Result<Options> {
     if let Some(network) = &spec.network {
         options.sockets = network.sockets;
         options.checks = network.checksums;
-        options.net_plugin = network.plugin()?;
+        options.net_plugin = network.plugin(print)?;
     }
     Ok(options)
 }

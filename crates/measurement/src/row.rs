@@ -5,7 +5,7 @@ use executor::Choice;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::load::CoreTime;
+use crate::load::CoreTime;
 
 /// What was measured of one placement.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,6 +16,7 @@ pub struct FigureTiming {
     pub latency: Option<Latency>,
     /// Wrong elements on all ranks; none if they were not checked.
     pub wrong: Option<u64>,
+    /// Launches of it.
     pub launches: Launches,
 }
 
@@ -28,13 +29,20 @@ pub struct Launches {
     pub checked: u64,
 }
 
+/// What was measured at one size.
 #[derive(Debug, Clone)]
 pub struct RunRow {
+    /// The message, bytes, as nccl-tests counts it.
     pub bytes: u64,
+    /// Elements of a block.
     pub count: u64,
+    /// The choice with two buffers.
     pub choice: Choice,
+    /// The choice in place, if that was run.
     pub choice_in_place: Option<Choice>,
+    /// Figures with two buffers.
     pub separate: FigureTiming,
+    /// Figures in place, if that was run.
     pub in_place: Option<FigureTiming>,
     /// Time that the cost profile predicts, µs.
     pub predicted_us: Option<f64>,
@@ -50,6 +58,7 @@ impl RunRow {
         [Some(self.separate), self.in_place].into_iter().flatten()
     }
 
+    /// Wrong elements of both placements.
     pub fn wrong(&self) -> u64 {
         self.both().filter_map(|it| it.wrong).sum()
     }
@@ -71,13 +80,15 @@ pub struct Latency {
     pub p50_us: f64,
     /// The time that 99 % of the launches do not exceed; the maximum of fewer than 100.
     pub p99_us: f64,
+    /// The longest.
     pub max_us: f64,
+    /// Launches that were timed.
     pub launches: u64,
 }
 
 impl Latency {
     /// The percentiles of these times, ns.
-    pub fn of(mut times: Vec<u64>) -> Self {
+    pub(crate) fn of(mut times: Vec<u64>) -> Self {
         times.sort_unstable();
         let percentile = |percent: usize| {
             let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
@@ -92,7 +103,7 @@ impl Latency {
     }
 
     /// Of launches that each count as several.
-    pub fn divided(self, by: f64) -> Self {
+    pub(crate) fn divided(self, by: f64) -> Self {
         Self {
             p50_us: self.p50_us / by,
             p99_us: self.p99_us / by,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use executor::check::{Check, Sample};
 use executor::{Request, Settings};
 use plan::PlannedForest;
@@ -11,14 +11,28 @@ use program::{Channels, Schedule, Transfer, Tree};
 use program::{Collective, ElementType, Protocol, Reduction};
 use serde::{Deserialize, Serialize};
 
-use super::latency;
-use super::network::Network;
-use crate::arguments::run::BackendName;
+use crate::latency;
+use crate::network::Network;
+
+/// What runs the programs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunsOn {
+    /// The processors of this machine.
+    #[default]
+    Cpu,
+    /// Its NVIDIA GPUs: rank i on GPU i; with more ranks than GPUs, several ranks share one.
+    Cuda,
+    /// Emulated GPUs for tests, one per process.
+    #[cfg(feature = "emulator")]
+    Emulator,
+}
 
 /// What all ranks do. Processes get it as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
+    /// Ranks of the job.
     pub ranks: u32,
+    /// Whether each rank is a process; otherwise all are threads of one.
     pub processes: bool,
     /// Hosts as which processes of this machine act.
     pub hosts: u32,
@@ -28,24 +42,40 @@ pub struct Spec {
     /// Whether buffers are not the communicator's.
     #[serde(default)]
     pub callers_memory: bool,
-    pub backend: BackendName,
+    /// What runs the programs.
+    pub backend: RunsOn,
+    /// Options of ranks on GPUs.
     #[serde(default)]
     pub devices: Devices,
+    /// What is run.
     pub collective: Collective,
-    pub algorithm: Option<String>,
-    pub transfer: Option<String>,
+    /// Only this algorithm.
+    pub algorithm: Option<Schedule>,
+    /// Only this transfer.
+    pub transfer: Option<Transfer>,
+    /// Only this protocol.
     pub protocol: Option<Protocol>,
+    /// Most channels.
     pub channels: Option<u16>,
-    pub element: String,
-    pub op: String,
+    /// Type of the elements.
+    pub element: ElementType,
+    /// The operation, where elements are reduced.
+    pub op: Reduction,
     /// The root; for send-recv the distance to the receiver.
     pub root: u32,
+    /// Sizes of messages, bytes.
     pub sizes: Vec<u64>,
+    /// Timed launches of each size; without it, as many as fill the time.
     pub iterations: Option<u32>,
+    /// Untimed launches before them.
     pub warmup: u32,
+    /// Time to spend on each figure, ms.
     pub time_ms: u64,
+    /// Whether every element is checked.
     pub check: bool,
+    /// Whether each size is also run in place.
     pub in_place: bool,
+    /// Whether the last rank answers each broadcast by one; the time is half of both.
     pub reply: bool,
     /// Whether each rank gets a core of its own, where there are enough.
     pub bind: bool,
@@ -65,10 +95,12 @@ pub struct Spec {
     /// The plan's trees for the collective.
     #[serde(default)]
     pub forest: Option<PlannedForest>,
+    /// Hash of the plan that all ranks must share.
     #[serde(default)]
     pub plan: Option<String>,
 }
 
+/// Options of ranks on GPUs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Devices {
     /// Whether GPUs may access each other's memory (`NCCL_P2P_DISABLE` says no).
@@ -93,6 +125,7 @@ pub struct Devices {
     pub graph: u32,
     /// Print when the channels of the last launch began and ended.
     pub timeline: bool,
+    /// Where a trace of the channels is written.
     pub trace: Option<PathBuf>,
 }
 
@@ -121,32 +154,53 @@ const PAGE_BYTES: u64 = 4096;
 const ROUNDING_BYTES: u64 = 128;
 
 impl Spec {
+    /// One message of 8 bytes on threads of this host, with the root where it is usual.
+    pub fn new(ranks: u32, collective: Collective) -> Self {
+        Self {
+            ranks,
+            processes: false,
+            hosts: 1,
+            network: None,
+            callers_memory: false,
+            backend: RunsOn::Cpu,
+            devices: Devices::default(),
+            collective,
+            algorithm: None,
+            transfer: None,
+            protocol: None,
+            channels: None,
+            element: ElementType::F32,
+            op: Reduction::Sum,
+            root: u32::from(collective == Collective::SendRecv),
+            sizes: vec![8],
+            iterations: None,
+            warmup: 0,
+            time_ms: 1,
+            check: true,
+            in_place: false,
+            reply: false,
+            bind: true,
+            survey: false,
+            explained: 0,
+            timeout_s: 60,
+            rings: Vec::new(),
+            trees: Vec::new(),
+            nodes: Vec::new(),
+            forest: None,
+            plan: None,
+        }
+    }
+
     /// The host as which a rank acts: each has as many ranks as another, or one more.
     pub fn host(&self, rank: u32) -> u32 {
         let host = u64::from(rank) * u64::from(self.hosts) / u64::from(self.ranks.max(1));
         u32::try_from(host).unwrap_or(0)
     }
 
-    pub fn element(&self) -> Result<ElementType> {
-        self.element.parse().map_err(|problem| anyhow!("{problem}"))
-    }
-
-    pub fn reduction(&self) -> Result<Reduction> {
-        self.op.parse().map_err(|problem| anyhow!("{problem}"))
-    }
-
-    pub fn schedule(&self) -> Result<Option<Schedule>> {
-        let name = self.algorithm.as_deref();
-        name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
-            .transpose()
-    }
-
-    pub fn transfer(&self) -> Result<Option<Transfer>> {
-        let name = self.transfer.as_deref();
-        name.map(|name| name.parse().map_err(|problem| anyhow!("{problem}")))
-            .transpose()
-    }
-
+    /// A communicator's settings.
+    ///
+    /// # Errors
+    /// The rings or trees are not of these ranks.
     pub fn settings(&self) -> Result<Settings> {
         let channels = if self.rings.is_empty() {
             None
@@ -162,7 +216,7 @@ impl Spec {
         Ok(Settings {
             channels,
             longest_wait: Duration::from_secs(self.timeout_s),
-            buffer_bytes: Some(self.arena_bytes()?),
+            buffer_bytes: Some(self.arena_bytes()),
             callers_memory: self.callers_memory,
             ..Settings::default()
         })
@@ -170,9 +224,9 @@ impl Spec {
 
     /// Bytes of the two buffers of the largest size, of scratch memory for it, and of the numbers
     /// that ranks compare.
-    fn arena_bytes(&self) -> Result<usize> {
+    fn arena_bytes(&self) -> usize {
         let ranks = u64::from(self.ranks);
-        let element = u64::from(self.element()?.bytes());
+        let element = u64::from(self.element.bytes());
         let largest = self.sizes.iter().copied().max().unwrap_or(0);
         // The times of single launches are compared by a message too.
         let largest = largest.max(latency::CHUNK_BYTES);
@@ -190,21 +244,21 @@ impl Spec {
         let all = all.saturating_add(latency::CHUNK_BYTES.next_multiple_of(PAGE_BYTES));
         // More is only a bound, for pages are taken when they are used.
         let most = (shared_memory::machine_bytes() / 2).max(buffer.saturating_mul(2));
-        Ok(usize::try_from(all.min(most)).unwrap_or(usize::MAX))
+        usize::try_from(all.min(most)).unwrap_or(usize::MAX)
     }
 
     /// A message of `bytes`, or the next smaller possible one, of this type.
-    pub fn check<T: Sample>(&self, bytes: u64) -> Result<Check> {
+    pub fn check<T: Sample>(&self, bytes: u64) -> Check {
         let blocks = self.collective.blocks(self.ranks);
         let count = (bytes / size_of::<T>() as u64 / blocks).max(1);
-        Ok(Check {
+        Check {
             collective: self.collective,
-            reduction: self.reduction()?,
+            reduction: self.op,
             ranks: self.ranks,
             root: self.root,
             count: usize::try_from(count).unwrap_or(usize::MAX),
             seed: bytes,
-        })
+        }
     }
 }
 

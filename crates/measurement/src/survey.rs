@@ -5,9 +5,9 @@ use backend_cpu::choose;
 use executor::check::{Check, Sample};
 use executor::{Choice, Request};
 
-use super::bench::Bench;
-use super::load::CoreTime;
-use super::row::RunRow;
+use crate::bench::Bench;
+use crate::load::CoreTime;
+use crate::row::RunRow;
 
 /// Size from which a slow choice does not become the fastest again, bytes.
 const LARGE: u64 = 32 << 10;

@@ -8,18 +8,22 @@ use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Settings};
 use net::Hosts;
 
-use super::live::Live;
-use super::load::Watch;
-use super::{Spec, bind, measure, ranks};
+use crate::event::Observer;
+use crate::load::Watch;
+use crate::row::RunRow;
+use crate::spec::Spec;
+use crate::{bind, measure, ranks};
 
-/// Runs all ranks of this process; `live` prints what rank 0 measures. Returns whether elements
-/// were wrong.
+/// Runs all ranks of this process; the observer learns of rank 0's events.
+///
+/// # Errors
+/// A rank failed, or there is not enough memory.
 pub fn run(
     hosts: Vec<Hosts>,
     spec: &Spec,
     profile: &Arc<Profile>,
-    live: Option<Live<'_>>,
-) -> Result<bool> {
+    observer: &mut Observer<'_>,
+) -> Result<Vec<RunRow>> {
     // Counted before binding, because all ranks of this machine share these cores.
     let cores = bind::cores();
     let first = hosts.first().context("this process has no rank")?;
@@ -35,7 +39,7 @@ pub fn run(
         (Cpu::new(Arc::clone(profile)), bootstrap)
     });
     let communicators = Communicator::join_all(backends.collect(), &settings)?;
-    let live = Mutex::new(live);
+    let observer = Mutex::new(observer);
     let rows = ranks::run(communicators, |communicator| {
         let rank = communicator.rank();
         let place = place + (rank - first);
@@ -48,15 +52,12 @@ pub fn run(
             false => Watch::nothing(),
         };
         let rows = measure::sweep(communicator, spec, profile, &mut watch, &mut |event| {
-            let mut live = live.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(live) = live.as_mut().filter(|_| rank == 0) {
-                live.observe(event);
+            if rank == 0 {
+                let mut observer = observer.lock().unwrap_or_else(PoisonError::into_inner);
+                observer(event);
             }
         });
         rows.with_context(|| format!("rank {rank} of {}", spec.ranks))
     })?;
-    let live = live.into_inner().unwrap_or_else(PoisonError::into_inner);
-    live.map_or(Ok(()), |live| live.finish(""))?;
-    let first = rows.into_iter().next().unwrap_or_default();
-    Ok(first.iter().any(|row| row.wrong() > 0))
+    rows.into_iter().next().context("this process has no rank")
 }

@@ -39,7 +39,10 @@ thread_local! {
 /// failed.
 const KEPT: usize = 3;
 
-static READER: OnceLock<fn(Level, &str)> = OnceLock::new();
+/// The least important level that is read, and who reads it.
+type Reader = (Level, fn(&str));
+
+static READER: OnceLock<Reader> = OnceLock::new();
 static CONNECTED: Once = Once::new();
 
 type Sink = extern "C" fn(c_int, c_ulong, *const c_char);
@@ -56,9 +59,10 @@ unsafe extern "C" {
     );
 }
 
-/// Calls `reader` with every line that plug-ins log from now on. Only the first reader is called.
-pub fn read_lines(reader: fn(Level, &str)) {
-    let _ = READER.set(reader);
+/// Calls `reader` with every line up to a level that plug-ins log from now on. Only the first reader
+/// is called.
+pub fn read_lines(most: Level, reader: fn(&str)) {
+    let _ = READER.set((most, reader));
 }
 
 /// The function that plug-ins log with.
@@ -81,8 +85,10 @@ extern "C" fn sink(level: c_int, _flags: c_ulong, text: *const c_char) {
             kept.push(text.to_owned());
         });
     }
-    if let Some(reader) = READER.get() {
-        reader(level, text);
+    if let Some((most, reader)) = READER.get()
+        && level <= *most
+    {
+        reader(text);
     }
 }
 

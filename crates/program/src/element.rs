@@ -3,7 +3,9 @@
 use crate::named;
 
 /// The type of a message's elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum ElementType {
     /// 8-bit integer.
     I8 = 0,
@@ -78,7 +80,9 @@ impl ElementType {
 }
 
 /// How the ranks' elements are reduced to one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum Reduction {
     /// Their sum; integers wrap around.
     Sum = 0,

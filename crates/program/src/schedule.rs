@@ -5,7 +5,9 @@ use crate::element::{ElementType, Reduction};
 use crate::named;
 
 /// An algorithm that writes programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum Schedule {
     /// The channels' rings; with a root, the pipelined chain that is a ring without its last link.
     Ring,
@@ -109,7 +111,9 @@ named!(Schedule, "algorithm", |known, text| known.name() == text, {
 });
 
 /// How an algorithm moves data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum Transfer {
     /// Through FIFOs, by the protocol of the launch.
     Fifo,

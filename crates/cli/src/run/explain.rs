@@ -1,8 +1,9 @@
 //! Why an algorithm was chosen: the expected times of the fastest ones at each size.
 
-use super::page::micros;
+use measurement::figures::micros;
+use measurement::{RunReport, RunRow};
+
 use super::table::in_words;
-use super::{RunReport, RunRow};
 use crate::render::table::Columns;
 use crate::render::{Look, or_dash};
 use crate::sizes;

@@ -1,26 +1,21 @@
 //! Which ranks there are, and over which channels they talk.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use answers::JobSpec;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
+use measurement::{Devices, RunPlan, Spec, planned};
 use plan::CheckedPlan;
 use program::{Collective, Schedule};
-use runner::planned::nvls_from;
-use runner::{PlanPorts, PlannedRun};
 use topology::edit::Edit;
 
-use super::Spec;
-use super::network::Network;
-use super::spec::Devices;
+use super::network;
 use crate::arguments::run::{BackendName, Bind, BufferOwner, RunArguments};
 use crate::environment::Environment;
 use crate::input::Source;
 use crate::job;
 use crate::output::Output;
-use crate::render::version;
 use crate::settings::read_settings;
 use crate::sizes;
 
@@ -38,19 +33,6 @@ pub struct JobRanks<'a> {
     pub world: Option<u32>,
     /// Of them those that were lost meanwhile.
     pub lost: &'a [u32],
-}
-
-#[derive(Debug)]
-pub struct RunPlan {
-    pub name: String,
-    /// The version of NCCL that decided, in words.
-    pub nccl: String,
-    /// How its ranks reach each other, in NCCL's words, most frequent first.
-    pub transports: Vec<(&'static str, usize)>,
-    /// The choice for each size of the run, in words.
-    pub choices: Vec<Option<String>>,
-    /// The NICs and proxies of connections between hosts.
-    pub ports: Arc<PlanPorts>,
 }
 
 /// Choices that are explained for each size.
@@ -141,28 +123,21 @@ pub fn read(
     check_against(ranks, collective, arguments)?;
     let network = match arguments.hosts {
         1 => None,
-        _ => Some(Network::of_rehearsal(arguments, environment, output)?),
+        _ => Some(network::of_rehearsal(arguments, environment, output)?),
     };
     let mut spec = Spec {
-        ranks,
         processes: arguments.processes,
         hosts: arguments.hosts,
         network,
         callers_memory: arguments.buffers == BufferOwner::Caller,
-        backend: arguments.backend,
+        backend: arguments.backend.into(),
         devices: devices(arguments, environment),
-        collective,
-        algorithm: arguments.algorithm.map(|it| it.name().to_owned()),
-        transfer: arguments.transfer.map(|it| it.name().to_owned()),
+        algorithm: arguments.algorithm,
+        transfer: arguments.transfer,
         protocol: arguments.protocol,
         channels: arguments.channels,
-        element: arguments.element.name().to_owned(),
-        op: arguments.op.name().to_owned(),
-        root: match collective {
-            Collective::SendRecv => 1,
-            collective if collective.has_root() => arguments.root,
-            _ => 0,
-        },
+        element: arguments.element,
+        op: arguments.op,
         sizes: sizes_of(arguments)?,
         iterations: arguments.iterations,
         warmup: arguments.warmup,
@@ -171,22 +146,20 @@ pub fn read(
         in_place: !arguments.no_in_place && collective != Collective::SendRecv,
         reply: arguments.reply,
         bind: arguments.bind == Bind::Cores,
-        survey: false,
         explained: if arguments.explain { EXPLAINED } else { 0 },
         timeout_s: arguments.timeout,
-        rings: Vec::new(),
-        trees: Vec::new(),
-        nodes: Vec::new(),
-        forest: None,
-        plan: None,
+        ..Spec::new(ranks, collective)
     };
+    if collective.has_root() {
+        spec.root = arguments.root;
+    }
     let Some((name, plan)) = plan else {
         return Ok((spec, None));
     };
-    let planned = take_plan(&mut spec, name, &plan)?;
+    let planned = planned::take(&mut spec, name, &plan)?;
     // A plan file still has the lost ranks; a plan made anew does not.
     if all_ranks != spec.ranks {
-        lose(&mut spec, all_ranks, among.lost);
+        planned::lose(&mut spec, all_ranks, among.lost);
     }
     Ok((spec, Some(planned)))
 }
@@ -371,54 +344,6 @@ fn read_plan(
             Ok((planned.name(), CheckedPlan::new(plan)?))
         }
     }
-}
-
-/// Takes rings, trees, transports and choices from a plan.
-fn take_plan(spec: &mut Spec, name: String, plan: &CheckedPlan) -> Result<RunPlan> {
-    let planned = PlannedRun::of(&name, plan, Some(spec.collective))?;
-    spec.devices.nvls_from = nvls_from(plan, spec.collective);
-    let choice = |bytes: &u64| {
-        let choice = plan.costs.as_ref()?.choose(spec.collective, *bytes).ok()?;
-        Some(format!("{} {}", choice.algorithm, choice.protocol))
-    };
-    let choices = spec.sizes.iter().map(choice).collect();
-    let mut forests = planned.forests.into_iter();
-    spec.forest = forests.find(|forest| forest.collective == spec.collective);
-    if spec.schedule()? == Some(Schedule::Forest) && spec.forest.is_none() {
-        bail!(
-            "{name} has no trees for {}; topo plan --strategy forest adds those that there are",
-            spec.collective.command_name()
-        );
-    }
-    (spec.rings, spec.trees) = (planned.rings, planned.trees);
-    spec.nodes = planned.hosts;
-    spec.plan = Some(planned.fingerprint);
-    Ok(RunPlan {
-        name,
-        nccl: version::of_plan(plan),
-        transports: planned.transports,
-        choices,
-        ports: planned.ports,
-    })
-}
-
-/// Takes ranks out of the rings and makes new trees in the order of what is left, binary ones.
-fn lose(spec: &mut Spec, all: u32, lost: &[u32]) {
-    let left: Vec<u32> = (0..all).filter(|rank| !lost.contains(rank)).collect();
-    let place = |rank: &u32| left.iter().position(|it| it == rank).map(|it| it as u32);
-    for (ring, parents) in spec.rings.iter_mut().zip(&mut spec.trees) {
-        *ring = ring.iter().filter_map(place).collect();
-        *parents = vec![None; ring.len()];
-        for (at, rank) in ring.iter().enumerate().skip(1) {
-            parents[*rank as usize] = Some(ring[(at - 1) / 2]);
-        }
-    }
-    let nodes = left
-        .iter()
-        .filter_map(|rank| spec.nodes.get(*rank as usize));
-    spec.nodes = nodes.copied().collect();
-    // Without its own trees a forest is made of the new ones.
-    spec.forest = None;
 }
 
 /// The CPU cost profile of a file, or the built-in one.

@@ -3,40 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use backend_cpu::{Cpu, Profile};
-use bootstrap::Timing;
+use anyhow::{Context, Result, anyhow};
+use backend_cpu::Profile;
 use bootstrap::interface::Wanted;
-use bootstrap::member::Meeting;
 use executor::bootstrap::Bootstrap;
-use executor::{Communicator, Failure, Settings};
-use net::{Host, Hosts, Options, Ports, Reached, Survivor};
+use measurement::launched::{self as ranks, JoinOptions};
+use measurement::{Event, LaunchReport, RunReport, Spec, threads_of_process};
+use net::{Hosts, Ports};
 use rendezvous::{GivenJob, Launched, Launcher, Launchers, NoMeetingPlace, launcher, meeting};
-use sha2::{Digest, Sha256};
 
-use super::event::{Event, Observer};
 use super::live::Live;
-use super::load::Watch;
-use super::network::Network;
-use super::spec::Devices;
-use super::{RunReport, RunRow, Spec, bind, cuda, job, measure, threads_of_process};
+use super::{job, network};
 use crate::arguments::join::{JoinArguments, Launcher as Named};
-use crate::arguments::run::{BackendName, RunArguments};
+use crate::arguments::run::RunArguments;
 use crate::environment::Environment;
 use crate::output::Output;
-
-/// How the ranks of a report came together.
-#[derive(Debug)]
-pub struct LaunchReport {
-    pub by: &'static str,
-    pub reached: Reached,
-    /// Ranks of each process, which are its threads.
-    pub threads: u32,
-    /// How long it took until all ranks had met.
-    pub joined: Duration,
-    /// Ranks that were lost, with what happened to them.
-    pub lost: Vec<(Vec<u32>, String)>,
-}
 
 /// The rank of this process, if a launcher started it.
 pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Option<Launched>> {
@@ -116,11 +97,11 @@ pub fn run(
     let mut report = RunReport::new(spec.clone(), planned, Some(launch(first, &[])));
     if threads > 1 {
         let live = (rank == 0).then(|| Live::new(report, arguments, environment, &mut *output));
-        output.differs = threads_of_process::run(joined, &spec, &profile, live)?;
+        output.differs = run_threads(joined, &spec, &profile, live)?;
         return Ok(());
     }
     let mut hosts = joined.remove(0);
-    let cores = bind_to_share(&spec, &hosts);
+    let cores = ranks::bind_to_share(&spec, &hosts);
     // Original rank of each present rank.
     let mut members: Vec<u32> = (0..world).collect();
     let mut lost: Vec<(Vec<u32>, String)> = Vec::new();
@@ -135,7 +116,7 @@ pub fn run(
                 live.observe(event);
             }
         };
-        let failure = match sweep(hosts, &spec, &profile, &cores, false, &mut observer) {
+        let failure = match ranks::sweep(hosts, &spec, &profile, &cores, false, &mut observer) {
             Ok((notes, rows)) => {
                 // The others have nothing to say that this rank does not.
                 live.map_or(Ok(()), |live| live.finish(&notes))?;
@@ -145,14 +126,14 @@ pub fn run(
             Err(error) => error,
         };
         drop(live);
-        let culprit = culprit(&failure, own);
+        let culprit = ranks::culprit(&failure, own);
         // At least one rank is lost each time, so this ends.
         let (Some(survivor), Some(failure), true) =
             (survivor, culprit, lost.len() < world as usize)
         else {
             return Err(failure);
         };
-        let (regrouped, left) = continue_without(survivor, &failure)?;
+        let (regrouped, left) = ranks::continue_without(survivor, &failure)?;
         hosts = regrouped;
         let gone = members.iter().filter(|it| !left.contains(it));
         lost.push((gone.copied().collect(), failure.what));
@@ -164,16 +145,21 @@ pub fn run(
     }
 }
 
-/// Binds this rank to its share of the cores, and returns all cores of the machine.
-fn bind_to_share(spec: &Spec, hosts: &Hosts) -> Vec<usize> {
-    // Counted before binding, because all ranks of this machine share these cores.
-    let cores = bind::cores();
-    if spec.bind {
-        // The proxy threads start later and share these cores.
-        let (place, sharing) = hosts.place_among_sharing();
-        bind::to_share(&cores, place, sharing);
-    }
-    cores
+/// Runs the ranks of this process; `live` prints what rank 0 measures. Returns whether elements were
+/// wrong.
+fn run_threads(
+    hosts: Vec<Hosts>,
+    spec: &Spec,
+    profile: &Arc<Profile>,
+    mut live: Option<Live<'_>>,
+) -> Result<bool> {
+    let rows = threads_of_process::run(hosts, spec, profile, &mut |event| {
+        if let Some(live) = &mut live {
+            live.observe(event);
+        }
+    })?;
+    live.map_or(Ok(()), |live| live.finish(""))?;
+    Ok(rows.iter().any(|row| row.wrong() > 0))
 }
 
 fn join(
@@ -185,14 +171,13 @@ fn join(
     profile: &Profile,
     output: &mut Output,
 ) -> Result<Vec<Hosts>> {
-    let width = spec.ranks / launched.world.max(1);
     let given = &arguments.join;
     let nccl = |name: &str| environment.nccl_value(&arguments.variables, name);
     let interfaces = Wanted {
         names: nccl("NCCL_SOCKET_IFNAME"),
         family: nccl("NCCL_SOCKET_FAMILY"),
     };
-    let network = Network::of(arguments, environment, output)?;
+    let network = network::of(arguments, environment, output)?;
     let longest = Duration::from_secs(given.join_timeout);
     let variables = &environment.launcher;
     let found = meeting::find(
@@ -217,130 +202,18 @@ fn join(
                 .to_owned(),
         );
     }
-    let hosts = Hosts::join_all(Options {
-        rank: launched.rank * width,
-        ranks: spec.ranks,
-        width,
-        key: found.id.key.clone(),
-        meeting: Meeting::Roots(found.id.roots.clone()),
-        roots: found.roots,
+    let host = environment.launcher.get("NCCL_HOSTID");
+    let options = JoinOptions {
+        launched,
         interfaces,
-        host: Host::this(environment.launcher.get("NCCL_HOSTID").map(String::as_str)),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        fingerprint: fingerprint(spec, profile)?,
-        alike: alike(given, spec),
-        device: String::new(),
-        timing: Timing {
-            join: longest,
-            ..Timing::default()
-        },
+        longest,
+        network: &network,
+        host: host.map(String::as_str),
         share_memory: nccl("NCCL_SHM_DISABLE").is_none_or(|it| it == "0"),
-        sockets: network.sockets,
-        checks: network.checksums,
-        ports,
         pxn: nccl("NCCL_PXN_DISABLE").is_none_or(|it| it.trim() != "1"),
-        net_plugin: network.plugin()?,
-    });
-    if let Some(file) = &found.file {
-        // All have read it, or never will.
-        file.remove();
-    }
-    Ok(hosts?)
-}
-
-/// Options that are not in the fingerprint and that all ranks must share.
-fn alike(given: &JoinArguments, spec: &Spec) -> Vec<(String, String)> {
-    let on = |it: bool| if it { "on" } else { "off" }.to_owned();
-    [
-        ("--checksums", on(given.checksums)),
-        ("--survive", on(given.survive)),
-        ("--graph", spec.devices.graph.to_string()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
-}
-
-/// Hash of everything that all ranks must share.
-fn fingerprint(spec: &Spec, profile: &Profile) -> Result<[u8; 32]> {
-    let mut hash = Sha256::new();
-    // The options of a rank's own devices may differ.
-    let common = Spec {
-        devices: Devices::default(),
-        ..spec.clone()
+        survive: given.survive,
+        ports,
+        print: network::print_log,
     };
-    hash.update(serde_json::to_vec(&common)?);
-    hash.update(profile.to_toml()?);
-    Ok(hash.finalize().into())
-}
-
-/// Runs all sizes on this rank. `bound`: each rank has one core.
-pub(super) fn sweep(
-    hosts: Hosts,
-    spec: &Spec,
-    profile: &Arc<Profile>,
-    cores: &[usize],
-    bound: bool,
-    observer: &mut Observer<'_>,
-) -> Result<(String, Vec<RunRow>)> {
-    if spec.backend != BackendName::Cpu {
-        let rank = hosts.rank();
-        let place = place_on_machine(&hosts);
-        let done = cuda::process(spec, Box::new(hosts), place, observer);
-        return done.with_context(|| format!("rank {rank} of {}", spec.ranks));
-    }
-    let settings = Settings {
-        cores: Some(cores.len().max(1)),
-        ..spec.settings()?
-    };
-    let rank = hosts.rank();
-    let mut watch = match hosts.place_among_sharing() {
-        (0, sharing) => Watch::cores(cores, sharing, bound),
-        _ => Watch::process(),
-    };
-    let backend = Cpu::new(Arc::clone(profile));
-    let mut communicator = Communicator::join(backend, Box::new(hosts), &settings)?;
-    let rows = measure::sweep(&mut communicator, spec, profile, &mut watch, observer);
-    let rows = rows.with_context(|| format!("rank {rank} of {}", spec.ranks))?;
-    Ok((String::new(), rows))
-}
-
-/// Lower ranks on the same machine, whatever hosts they claim: they share its GPUs.
-fn place_on_machine(hosts: &Hosts) -> u32 {
-    let infos = hosts.infos();
-    let own = &infos[hosts.rank() as usize];
-    let before = infos.iter().take(hosts.rank() as usize);
-    before.filter(|it| it.machine == own.machine).count() as u32
-}
-
-/// The failure behind an error, if it is one of ranks.
-fn culprit(error: &anyhow::Error, rank: u32) -> Option<Failure> {
-    let error = error
-        .chain()
-        .find_map(|it| it.downcast_ref::<executor::Error>())?;
-    match error {
-        executor::Error::Aborted { failure, .. }
-        | executor::Error::Broken { failure, .. }
-        | executor::Error::Disconnected { failure, .. } => Some(failure.clone()),
-        executor::Error::Timeout { waiting, .. } => Some(Failure {
-            rank: waiting.peer().unwrap_or(rank),
-            what: error.to_string(),
-        }),
-        executor::Error::Memory { .. }
-        | executor::Error::Bootstrap { .. }
-        | executor::Error::Unreachable { .. }
-        | executor::Error::Damaged { .. }
-        | executor::Error::Differs { .. } => Some(Failure {
-            rank,
-            what: error.to_string(),
-        }),
-        _ => None,
-    }
-}
-
-fn continue_without(survivor: Survivor, failure: &Failure) -> Result<(Hosts, Vec<u32>)> {
-    if let Some(failure) = survivor.own_stop() {
-        bail!("{failure}");
-    }
-    let went = survivor.regroup(failure.rank);
-    went.map_err(|error| anyhow!(error).context(format!("after {failure}")))
+    ranks::join(options, found, spec, profile)
 }

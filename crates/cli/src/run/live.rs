@@ -3,10 +3,11 @@
 use std::mem;
 
 use anyhow::Result;
+use measurement::json::RunJson;
+use measurement::{Event, RunReport, RunRow};
 
-use super::event::Event;
 use super::table::Table;
-use super::{RunReport, RunRow, explain, json, page};
+use super::{explain, page};
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::run::RunArguments;
 use crate::environment::Environment;
@@ -94,7 +95,7 @@ impl<'a> Live<'a> {
         self.output.differs = wrong > 0;
         self.output.text = if self.json {
             self.output.warnings.extend(report.cores().warning());
-            report::json(&json::RunJson::of(report))?
+            report::json(&RunJson::of(report))?
         } else {
             let explained = explain::section(report, self.look);
             format!("{explained}\n{notes}{}", page::summary(report, self.look))

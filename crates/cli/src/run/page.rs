@@ -1,8 +1,8 @@
 //! The page of `topo run` above and below its table.
 
-use super::network::Network;
-use super::{FigureTiming, LaunchReport, Launches, RunReport, RunRow};
-use crate::arguments::run::BackendName;
+use measurement::figures::{average, average_bandwidth, bandwidths, bus};
+use measurement::{LaunchReport, Launches, Network, RunReport, RunRow, RunsOn};
+
 use crate::render::{Look, count};
 
 /// The head of the page.
@@ -59,7 +59,7 @@ fn ranks(report: &RunReport) -> String {
 fn places(report: &RunReport) -> String {
     let spec = &report.spec;
     // The head of the page says how ranks on GPUs reach each other.
-    let on_gpus = spec.backend != BackendName::Cpu;
+    let on_gpus = spec.backend != RunsOn::Cpu;
     let own = if let Some(joined) = &report.launch {
         &reached(joined)
     } else if spec.hosts > 1 {
@@ -153,50 +153,6 @@ fn joined_lines(joined: &LaunchReport) -> Vec<(&'static str, String)> {
         lines.push(("lost", format!("rank {}: {what}", ranks.join(", "))));
     }
     lines
-}
-
-/// Bytes of the message per time, GB/s.
-pub fn algorithm(bytes: u64, time_us: f64) -> f64 {
-    bytes as f64 / time_us / 1000.0
-}
-
-/// Bus bandwidth, GB/s: the load of the busiest link, as nccl-tests reports it.
-pub fn bus(report: &RunReport, bytes: u64, time_us: f64) -> f64 {
-    algorithm(bytes, time_us) * report.spec.collective.bus_factor(report.spec.ranks)
-}
-
-pub fn micros(time_us: f64) -> String {
-    match time_us {
-        1000.0.. => format!("{time_us:.0}"),
-        100.0.. => format!("{time_us:.1}"),
-        _ => format!("{time_us:.2}"),
-    }
-}
-
-pub fn gbps(value: f64) -> String {
-    format!("{value:.2}")
-}
-
-fn average(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-/// Bus bandwidths of all rows with two buffers, and in place, GB/s.
-fn bandwidths(report: &RunReport) -> [Vec<f64>; 2] {
-    let of = |timing: fn(&RunRow) -> Option<FigureTiming>| {
-        let figures = report
-            .rows
-            .iter()
-            .filter_map(|row| Some((row.bytes, timing(row)?)));
-        let all = figures.map(|(bytes, timing)| bus(report, bytes, timing.time_us));
-        all.collect()
-    };
-    [of(|row| Some(row.separate)), of(|row| row.in_place)]
-}
-
-/// Mean bus bandwidth over all rows and both placements, GB/s, as nccl-tests computes it.
-pub fn average_bandwidth(report: &RunReport) -> Option<f64> {
-    average(&bandwidths(report).concat())
 }
 
 /// Six digits, as C's `%g` prints a number of ordinary size.

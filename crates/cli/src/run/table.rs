@@ -4,10 +4,10 @@
 use std::mem;
 
 use executor::Choice;
+use measurement::figures::{algorithm, bus, gbps, micros};
+use measurement::{FigureTiming, Latency, RunReport, RunRow};
 use program::Transfer;
 
-use super::page::{algorithm, bus, gbps, micros};
-use super::{FigureTiming, Latency, RunReport, RunRow};
 use crate::render::{Look, or_dash};
 use crate::sizes::algorithms;
 
@@ -172,7 +172,7 @@ fn groups(report: &RunReport, form: Form) -> Vec<Vec<Column>> {
         right: false,
     };
     // A message has at least one element of each rank.
-    let element = spec.element().map_or(1, |it| u64::from(it.bytes()));
+    let element = u64::from(spec.element.bytes());
     let largest = spec.sizes.iter().copied().max().unwrap_or(0);
     let largest = largest.max(element * u64::from(spec.ranks));
     let digits = |number: u64| number.to_string().len();
@@ -187,8 +187,8 @@ fn groups(report: &RunReport, form: Form) -> Vec<Vec<Column>> {
     if form == Form::Below {
         what.push(word("place", 0));
     }
-    let longest = match &spec.algorithm {
-        Some(name) => name.len(),
+    let longest = match spec.algorithm {
+        Some(algorithm) => algorithm.name().len(),
         None => algorithms(spec.collective)
             .map(|it| it.name().len())
             .max()

@@ -8,7 +8,7 @@ use executor::check::{self, Check, Sample};
 use executor::{Choice, Reduction};
 
 use super::Gpu;
-use crate::run::{FigureTiming, Launches, Spec};
+use crate::{FigureTiming, Launches, Spec};
 
 const MOST_LAUNCHES: u32 = 1 << 14;
 
@@ -16,17 +16,21 @@ const MOST_LAUNCHES: u32 = 1 << 14;
 const BATCHES: usize = 3;
 
 /// One size on one rank.
-pub struct Bench<'a, M: DeviceDriver> {
-    pub communicator: &'a mut Gpu<M>,
+pub(super) struct Bench<'a, M: DeviceDriver> {
+    pub(super) communicator: &'a mut Gpu<M>,
     /// What the ranks of this process share.
-    pub process_ranks: &'a ProcessRanks<M>,
-    pub spec: &'a Spec,
-    pub check: Check,
+    pub(super) process_ranks: &'a ProcessRanks<M>,
+    pub(super) spec: &'a Spec,
+    pub(super) check: Check,
 }
 
 impl<M: DeviceDriver> Bench<'_, M> {
     /// Checks a launch, times more, and checks a last one: with two buffers, or in place.
-    pub fn measure<T: Sample>(&mut self, choice: Choice, in_place: bool) -> Result<FigureTiming> {
+    pub(super) fn measure<T: Sample>(
+        &mut self,
+        choice: Choice,
+        in_place: bool,
+    ) -> Result<FigureTiming> {
         self.communicator.set_choice(Some(choice));
         let (check, rank) = (self.check, self.communicator.rank());
         let (elements, from, to) = match in_place {
@@ -134,7 +138,9 @@ fn together<M: DeviceDriver>(
 pub struct TimingLimits {
     /// Timed launches; without it, as many as fill the time.
     pub iterations: Option<u32>,
+    /// Untimed launches before them.
     pub warmup: u32,
+    /// Time to fill, ms.
     pub time_ms: u64,
 }
 
@@ -150,6 +156,9 @@ impl Default for TimingLimits {
 
 /// Time of a launch by the devices' clocks, µs: the average of many without waiting for the host.
 /// All ranks of this process call it together and get the same.
+///
+/// # Errors
+/// A launch failed.
 pub fn time<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     limits: &TimingLimits,

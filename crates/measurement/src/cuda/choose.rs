@@ -7,29 +7,36 @@ use program::Protocol;
 use program::{Schedule, Transfer};
 
 use super::Gpu;
-use crate::run::Spec;
+use crate::Spec;
 
-/// Limits that the command line sets.
+/// Limits of the run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
+    /// Only this algorithm.
     pub schedule: Option<Schedule>,
+    /// Only this transfer.
     pub transfer: Option<Transfer>,
+    /// Only this protocol.
     pub protocol: Option<Protocol>,
+    /// Most channels.
     pub channels: Option<u16>,
 }
 
 impl Wanted {
-    pub fn of(spec: &Spec) -> Result<Self> {
-        Ok(Self {
-            schedule: spec.schedule()?,
-            transfer: spec.transfer()?,
+    pub(super) fn of(spec: &Spec) -> Self {
+        Self {
+            schedule: spec.algorithm,
+            transfer: spec.transfer,
             protocol: spec.protocol,
             channels: spec.channels,
-        })
+        }
     }
 }
 
-/// The choice for a request within the limits of the command line.
+/// The choice for a request within the limits of the run.
+///
+/// # Errors
+/// Nothing fits, or the transports refuse all that does.
 pub fn choose<M: DeviceDriver>(
     communicator: &mut Gpu<M>,
     wanted: &Wanted,
@@ -97,7 +104,7 @@ pub fn choose<M: DeviceDriver>(
     match refused {
         Some(error) => Err(error.into()),
         None => bail!(
-            "no algorithm for {} fits --algorithm, --transfer and --protocol; topo run --help lists them",
+            "no algorithm for {} fits the algorithm, transfer and protocol that were asked for",
             request.collective.command_name()
         ),
     }

@@ -12,46 +12,55 @@ mod trace;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use backend_cuda::Cuda;
 use device_runtime::{DeviceDriver, Kernels, PeerTransport, ProcessRanks};
 use executor::bootstrap::Bootstrap;
 use executor::check::{self, ForType, Sample};
 use executor::{Communicator, Failure, Transport};
 
-pub use self::bench::{Bench, TimingLimits, time};
+use self::bench::Bench;
+pub use self::bench::{TimingLimits, time};
 pub use self::choose::{Wanted, choose};
+use self::open::open_place;
 pub use self::open::{
-    OpenedRanks, count_for_multicast, describe, open_all, open_on_first, open_one_each, open_place,
+    OpenedRanks, count_for_multicast, describe, open_all, open_on_first, open_one_each,
 };
-use super::event::{Event, Observer};
-use super::spec::request;
-use super::{CoreTime, FigureTiming, RunRow, Spec, ranks};
-use crate::arguments::run::BackendName;
+use crate::event::{Event, Observer};
+use crate::load::CoreTime;
+use crate::ranks;
+use crate::row::{FigureTiming, RunRow};
+use crate::spec::{RunsOn, Spec, request};
 
 /// The communicator of a rank on a GPU, real or emulated.
 pub type Gpu<M = Cuda> = Communicator<Kernels<M>>;
 
 /// Runs all ranks as threads on the GPUs of this machine. Returns notes on the run, and rows.
+///
+/// # Errors
+/// There is no GPU, or a rank failed.
 pub fn threads(spec: &Spec, observer: &mut Observer<'_>) -> Result<(String, Vec<RunRow>)> {
     match spec.backend {
-        BackendName::Cuda => {
+        RunsOn::Cuda => {
             let ranks = open::open(spec)?;
             let words = describe(&ranks.process_ranks.driver);
             threads_on(ranks, words, spec, observer)
         }
         #[cfg(feature = "emulator")]
-        BackendName::Emulator => {
+        RunsOn::Emulator => {
             let words = "emulated devices\n".to_owned();
             let devices = vec![0; spec.ranks as usize];
             let ranks = open::ranks_on(open::emulator(), devices, spec)?;
             threads_on(ranks, words, spec, observer)
         }
-        BackendName::Cpu => bail!("the CPU's ranks use no GPU"),
+        RunsOn::Cpu => bail!("the CPU's ranks use no GPU"),
     }
 }
 
 /// Runs this process as one rank, on the GPU of its place on this machine. Returns as [`threads`].
+///
+/// # Errors
+/// As [`threads`].
 pub fn process(
     spec: &Spec,
     bootstrap: Box<dyn Bootstrap>,
@@ -59,16 +68,16 @@ pub fn process(
     observer: &mut Observer<'_>,
 ) -> Result<(String, Vec<RunRow>)> {
     match spec.backend {
-        BackendName::Cuda => process_on(spec, bootstrap, observer, || {
+        RunsOn::Cuda => process_on(spec, bootstrap, observer, || {
             let cuda = open_place(place, &spec.devices)?;
             let words = describe(&cuda);
             Ok((cuda, words))
         }),
         #[cfg(feature = "emulator")]
-        BackendName::Emulator => process_on(spec, bootstrap, observer, || {
+        RunsOn::Emulator => process_on(spec, bootstrap, observer, || {
             Ok((open::emulator(), format!("emulated device {place}\n")))
         }),
-        BackendName::Cpu => bail!("the CPU's ranks use no GPU"),
+        RunsOn::Cpu => bail!("the CPU's ranks use no GPU"),
     }
 }
 
@@ -229,7 +238,9 @@ fn finish<M: DeviceDriver>(
     }
     let spans = process_ranks.take_spans();
     if let Some(file) = &devices.trace {
-        crate::output::write(&trace_file(file, rank), &trace::chrome(&spans, spec))?;
+        let file = trace_file(file, rank);
+        let written = files::write(&file, trace::chrome(&spans, spec).as_bytes());
+        written.with_context(|| format!("cannot write {}", file.display()))?;
     }
     if devices.timeline {
         text.push_str(&timeline::table(&spans));
@@ -259,7 +270,7 @@ fn sweep<M: DeviceDriver>(
         spec,
         observer,
     };
-    check::of_type(spec.element()?, sweep)
+    check::of_type(spec.element, sweep)
 }
 
 struct Sweep<'a, M: DeviceDriver> {
@@ -279,10 +290,10 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
             spec,
             observer,
         } = self;
-        let wanted = Wanted::of(spec)?;
+        let wanted = Wanted::of(spec);
         let mut rows = Vec::with_capacity(spec.sizes.len());
         for bytes in &spec.sizes {
-            let check = spec.check::<T>(*bytes)?;
+            let check = spec.check::<T>(*bytes);
             let mut request = request::<T>(&check);
             let choice = choose(communicator, &wanted, &request)?;
             observer(Event::Size(*bytes));

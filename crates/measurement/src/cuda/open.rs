@@ -9,9 +9,9 @@ use executor::{Communicator, Settings};
 use program::Channels;
 
 use super::Gpu;
-use crate::arguments::run::BackendName;
-use crate::run::Spec;
-use crate::run::spec::Devices;
+use crate::Spec;
+use crate::spec::Devices;
+use crate::spec::RunsOn;
 
 /// Channels of a communicator without a plan; as many as NCCL ever has.
 const PLAIN_CHANNELS: usize = 64;
@@ -28,12 +28,12 @@ pub struct OpenedRanks<M: DeviceDriver = Cuda> {
 }
 
 /// Opens GPUs for ranks that are threads; with more ranks than GPUs, several share one.
-pub fn open(spec: &Spec) -> Result<OpenedRanks> {
+pub(super) fn open(spec: &Spec) -> Result<OpenedRanks> {
     let devices = Cuda::count()?.min(spec.ranks).max(1);
     if devices > 1 && spec.devices.blocking_launches {
         bail!(
             "CUDA_LAUNCH_BLOCKING is set: the driver would wait for the kernel of the first GPU, which waits for those of the \
-             others; unset it, or take --processes"
+             others; unset it, or run ranks as processes"
         );
     }
     let cuda = open_devices((0..devices).collect(), &spec.devices)?;
@@ -42,15 +42,25 @@ pub fn open(spec: &Spec) -> Result<OpenedRanks> {
 }
 
 /// Opens all GPUs of this machine.
+///
+/// # Errors
+/// There is none, or the driver refuses one.
 pub fn open_all() -> Result<Cuda> {
     open_devices((0..Cuda::count()?).collect(), &Devices::default())
 }
 
+/// Opens the first GPU, with all ranks on it.
+///
+/// # Errors
+/// There is no GPU.
 pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
     open_at(vec![0; ranks as usize], vec![0], settings)
 }
 
 /// Opens as many GPUs as ranks, one for each.
+///
+/// # Errors
+/// There are fewer.
 pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
     open_at((0..ranks).collect(), (0..ranks).collect(), settings)
 }
@@ -86,7 +96,7 @@ pub fn count_for_multicast() -> Result<u32> {
 }
 
 /// Opens the GPU of a process that has this place among those of its machine.
-pub fn open_place(place: u32, devices: &Devices) -> Result<Cuda> {
+pub(super) fn open_place(place: u32, devices: &Devices) -> Result<Cuda> {
     let count = Cuda::count()?.max(1);
     open_devices(vec![place % count], devices)
 }
@@ -107,7 +117,7 @@ fn open_devices(numbers: Vec<u32>, devices: &Devices) -> Result<Cuda> {
 }
 
 /// Ranks that are threads on devices of a machine.
-pub fn ranks_on<M: DeviceDriver>(
+pub(super) fn ranks_on<M: DeviceDriver>(
     machine: M,
     places: Vec<u32>,
     spec: &Spec,
@@ -132,7 +142,7 @@ fn communicators<M: DeviceDriver>(
 }
 
 /// Settings of a communicator whose ranks are on devices.
-pub fn settings(spec: &Spec) -> Result<Settings> {
+pub(super) fn settings(spec: &Spec) -> Result<Settings> {
     with_channels(spec.settings()?, spec.ranks)
 }
 
@@ -146,7 +156,7 @@ fn with_channels(mut settings: Settings, ranks: u32) -> Result<Settings> {
 }
 
 /// How kernels are launched.
-pub fn options(spec: &Spec) -> device_runtime::LaunchOptions {
+pub(super) fn options(spec: &Spec) -> device_runtime::LaunchOptions {
     let devices = &spec.devices;
     let nccl = device_runtime::LaunchOptions::nccl();
     device_runtime::LaunchOptions {
@@ -158,10 +168,10 @@ pub fn options(spec: &Spec) -> device_runtime::LaunchOptions {
         force_flush: devices.force_flush,
         nvls_from: devices.nvls_from,
         threads: match spec.backend {
-            BackendName::Cpu | BackendName::Cuda => nccl.threads,
+            RunsOn::Cpu | RunsOn::Cuda => nccl.threads,
             // The emulator runs threads one after another.
             #[cfg(feature = "emulator")]
-            BackendName::Emulator => 96,
+            RunsOn::Emulator => 96,
         },
         ..nccl
     }
@@ -169,7 +179,7 @@ pub fn options(spec: &Spec) -> device_runtime::LaunchOptions {
 
 /// An emulated GPU for tests.
 #[cfg(feature = "emulator")]
-pub fn emulator() -> kernel_emulator::Emulator {
+pub(super) fn emulator() -> kernel_emulator::Emulator {
     kernel_emulator::Emulator::new(0, kernel_emulator::Bug::None)
 }
 

@@ -2,7 +2,7 @@
 
 use device_runtime::Span;
 
-use crate::run::Spec;
+use crate::Spec;
 
 /// Spans as a Chrome trace: a process per rank, a thread per lane, µs from the first span.
 pub fn chrome(spans: &[Span], spec: &Spec) -> String {

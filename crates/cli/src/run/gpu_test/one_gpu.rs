@@ -9,7 +9,7 @@ use program::{Collective, ElementType, Protocol, Reduction, Transfer};
 use super::report::{Figure, Outcome, Section};
 use super::test::Test;
 use super::{child, test};
-use crate::run::{cuda, ranks};
+use measurement::{cuda, ranks};
 
 /// What is tried besides what is chosen.
 const VARIANTS: [(&str, Option<Transfer>, Option<Protocol>); 5] = [

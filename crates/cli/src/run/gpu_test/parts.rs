@@ -11,7 +11,7 @@ use super::report::MachineFacts;
 use super::{one_gpu, test};
 use crate::arguments::run::{GpuTestArguments, GpuTestPart};
 use crate::output::{self, Output};
-use crate::run::cuda;
+use measurement::cuda;
 
 /// Elements of a block in the matrix.
 const COUNTS: [usize; 8] = [0, 1, 2, 7, 64, 1023, 20_011, 150_001];

@@ -6,9 +6,9 @@ use program::Collective;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::run::page::{gbps, micros};
 use crate::sizes;
 use answers::report::Report;
+use measurement::figures::{gbps, micros};
 
 /// From here on a table shows bandwidth instead of time, bytes.
 const BANDWIDTH_FROM: u64 = 1 << 20;
