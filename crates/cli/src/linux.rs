@@ -7,8 +7,8 @@ pub use crate::run::gpu_test::run as gpu_test;
 pub use crate::run::run;
 
 use crate::nccl_check::json::NcclCheckReport;
-use crate::run::gpu_test::report::GpuTestReport;
 use answers::report;
+use gpu_test::report::GpuTestReport;
 use measurement::json::RunJson;
 
 /// Smallest stack on which commands work, bytes.

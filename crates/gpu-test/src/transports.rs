@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::child::{self, Ended, Started};
-use super::report::{Outcome, Section};
-use super::test::Test;
+use crate::child::{self, Ended, Started};
+use crate::report::{Outcome, Section};
+use crate::test::Test;
 
 /// Who starts the ranks.
 #[derive(Debug, Clone, Copy)]

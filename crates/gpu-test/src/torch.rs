@@ -5,9 +5,9 @@ use std::process::Command;
 use program::Collective;
 use serde::Deserialize;
 
-use super::report::{Figure, Outcome, Section};
-use super::test::Test;
-use super::{child, one_gpu};
+use crate::report::{Figure, Outcome, Section};
+use crate::test::Test;
+use crate::{child, one_gpu};
 
 /// Longest time, s.
 const DEADLINE_S: u64 = 180;

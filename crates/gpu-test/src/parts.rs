@@ -7,40 +7,76 @@ use executor::suite::{self, Case};
 use program::Schedule;
 use serde::{Deserialize, Serialize};
 
-use super::report::MachineFacts;
-use super::{one_gpu, test};
-use crate::arguments::run::{GpuTestArguments, GpuTestPart};
-use crate::output::{self, Output};
 use measurement::cuda;
+
+use crate::report::MachineFacts;
+use crate::{TestOptions, one_gpu, test};
+
+/// What a process of a test does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Says what the GPUs are.
+    Machine,
+    /// Runs cases with all ranks on the first GPU.
+    Shared,
+    /// Runs cases with a GPU for each rank.
+    Each,
+    /// Runs cases of NVLS.
+    Nvls,
+    /// Copies within the first GPU's memory.
+    Copy,
+    /// Times collectives with all ranks on the first GPU.
+    OneGpu,
+}
+
+impl Part {
+    /// The name by which the program that runs a part knows it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::Shared => "shared",
+            Self::Each => "each",
+            Self::Nvls => "nvls",
+            Self::Copy => "copy",
+            Self::OneGpu => "one-gpu",
+        }
+    }
+}
 
 /// Elements of a block in the matrix.
 const COUNTS: [usize; 8] = [0, 1, 2, 7, 64, 1023, 20_011, 150_001];
 
 /// How the cases of a part ended.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Cases {
-    pub cases: usize,
+pub(crate) struct Cases {
+    pub(crate) cases: usize,
     /// The first wrong or failed one.
-    pub problem: Option<String>,
+    pub(crate) problem: Option<String>,
 }
 
-/// Runs a part with `--ranks` ranks.
-pub fn run(part: GpuTestPart, arguments: &GpuTestArguments, output: &mut Output) -> Result<()> {
-    let ranks = arguments.ranks.first().copied().context("no ranks")?;
-    output.text = match part {
-        GpuTestPart::Machine => output::json(&machine()?)?,
-        GpuTestPart::Shared => {
+/// Runs a part with the first number of ranks. Returns its result as JSON.
+///
+/// # Errors
+/// The GPUs cannot be opened, or the part failed.
+pub fn run(part: Part, options: &TestOptions) -> Result<String> {
+    let ranks = options.ranks.first().copied().context("no ranks")?;
+    match part {
+        Part::Machine => json(&machine()?),
+        Part::Shared => {
             let opened = cuda::open_on_first(ranks, &test::settings())?;
-            cases(opened, ranks, false, arguments.cases)?
+            cases(opened, ranks, false, options.cases)
         }
-        GpuTestPart::Each | GpuTestPart::Nvls => {
+        Part::Each | Part::Nvls => {
             let opened = cuda::open_one_each(ranks, &test::settings())?;
-            cases(opened, ranks, part == GpuTestPart::Nvls, arguments.cases)?
+            cases(opened, ranks, part == Part::Nvls, options.cases)
         }
-        GpuTestPart::Copy => output::json(&copy_bandwidth(arguments.end)?)?,
-        GpuTestPart::OneGpu => output::json(&one_gpu::measure(ranks, arguments.end)?)?,
-    };
-    Ok(())
+        Part::Copy => json(&copy_bandwidth(options.end)?),
+        Part::OneGpu => json(&one_gpu::measure(ranks, options.end)?),
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 fn machine() -> Result<MachineFacts> {
@@ -64,7 +100,7 @@ fn cases(opened: cuda::OpenedRanks, ranks: u32, nvls: bool, size: usize) -> Resu
     all.retain(|case| (case.choice.schedule == Schedule::Nvls) == nvls);
     let drawn = suite::sample(&all, size, u64::from(ranks));
     let result = suite::run(opened.communicators, &drawn);
-    output::json(&Cases {
+    json(&Cases {
         cases: drawn.len(),
         problem: result.err(),
     })

@@ -6,9 +6,9 @@ use device_runtime::{DeviceBuffer, ProcessRanks, RunOnDevice};
 use executor::Request;
 use program::{Collective, ElementType, Protocol, Reduction, Transfer};
 
-use super::report::{Figure, Outcome, Section};
-use super::test::Test;
-use super::{child, test};
+use crate::report::{Figure, Outcome, Section};
+use crate::test::Test;
+use crate::{Part, child, test};
 use measurement::{cuda, ranks};
 
 /// What is tried besides what is chosen.
@@ -81,10 +81,10 @@ pub fn run(test: &Test<'_>) -> Section {
             .to_owned(),
         ..Section::default()
     };
-    let longest = |ranks| longest(test.end, ranks, test.machine.memory_bytes);
+    let longest = |ranks| longest(test.options.end, ranks, test.machine.memory_bytes);
     let mut copy = None;
     let check = test.check("copy within memory", COPY_S, |deadline| {
-        let mut part = test.part("copy", 1);
+        let mut part = test.part(Part::Copy, 1);
         // The last one counts.
         part.args(["--end", &longest(1).to_string()]);
         let bandwidth: f64 = child::json(part, deadline)?;
@@ -94,10 +94,10 @@ pub fn run(test: &Test<'_>) -> Section {
         )))
     });
     section.checks.push(check);
-    for ranks in test.ranks.iter().copied() {
+    for ranks in test.options.ranks.iter().copied() {
         let name = format!("times of {ranks} ranks");
         let check = test.check(&name, TIMES_S, |deadline| {
-            let mut part = test.part("one-gpu", ranks);
+            let mut part = test.part(Part::OneGpu, ranks);
             part.args(["--end", &longest(ranks).to_string()]);
             let mut figures: Vec<Figure> = child::json(part, deadline)?;
             let count = figures.len();

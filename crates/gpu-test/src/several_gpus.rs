@@ -6,10 +6,10 @@ use std::process::Command;
 use program::Collective;
 use serde::Deserialize;
 
-use super::child;
-use super::report::{Check, Figure, Outcome, Section};
-use super::test::Test;
-use super::{one_gpu, torch};
+use crate::child;
+use crate::report::{Check, Figure, Outcome, Section};
+use crate::test::Test;
+use crate::{one_gpu, torch};
 
 const COLLECTIVES: [Collective; 3] = [
     Collective::AllReduce,
@@ -144,7 +144,7 @@ pub fn run(test: &Test<'_>, gpus: u32) -> Section {
             .push(test.left_out(&format!("{gpus} GPUs"), &why));
         return section;
     }
-    let end = one_gpu::longest(test.end, 1, test.machine.memory_bytes);
+    let end = one_gpu::longest(test.options.end, 1, test.machine.memory_bytes);
     for starter in STARTERS {
         for collective in COLLECTIVES {
             for variant in VARIANTS {

@@ -4,9 +4,9 @@ use std::process::Command;
 
 use anyhow::bail;
 
-use super::child;
-use super::report::{Outcome, Section};
-use super::test::Test;
+use crate::child;
+use crate::report::{Outcome, Section};
+use crate::test::Test;
 
 const TOOLS: [&str; 3] = ["memcheck", "racecheck", "synccheck"];
 

@@ -7,26 +7,19 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use executor::Settings;
 
-use super::report::{Check, MachineFacts, Outcome};
-use crate::environment::Environment;
-use crate::progress::Progress;
+use crate::report::{Check, MachineFacts, Outcome};
+use crate::{Part, TestOptions};
 
 /// A part is not begun with less time than this.
 const LEAST: Duration = Duration::from_secs(5);
 
 pub struct Test<'a> {
-    pub environment: &'a Environment,
+    pub options: &'a TestOptions,
+    /// Gets what is run now.
+    pub running: &'a dyn Fn(Option<&str>),
     pub machine: MachineFacts,
-    /// Longest message, bytes.
-    pub end: u64,
-    /// Numbers of ranks.
-    pub ranks: Vec<u32>,
-    /// Cases for each number of ranks.
-    pub cases: usize,
     pub program: PathBuf,
     pub began: Instant,
-    /// When no part begins any more.
-    pub limit: Duration,
 }
 
 impl Test<'_> {
@@ -36,19 +29,19 @@ impl Test<'_> {
     }
 
     /// A part of this program.
-    pub fn part(&self, part: &str, ranks: u32) -> Command {
+    pub fn part(&self, part: Part, ranks: u32) -> Command {
         let mut command = self.own();
         command
-            .args(["gpu-test", "--part", part])
+            .args(["gpu-test", "--part", part.name()])
             .args(["--ranks", &ranks.to_string()])
-            .args(["--cases", &self.cases.to_string()])
-            .args(["--end", &self.end.to_string()]);
+            .args(["--cases", &self.options.cases.to_string()])
+            .args(["--end", &self.options.end.to_string()]);
         command
     }
 
     /// The time that a part may take.
     pub fn deadline(&self, seconds: u64) -> Duration {
-        let left = self.limit.saturating_sub(self.began.elapsed());
+        let left = self.options.limit.saturating_sub(self.began.elapsed());
         left.min(Duration::from_secs(seconds))
     }
 
@@ -70,13 +63,13 @@ impl Test<'_> {
     ) -> Check {
         let deadline = self.deadline(seconds);
         if deadline < LEAST {
-            let minutes = self.limit.as_secs() / 60;
-            return self.left_out(what, &format!("the {minutes} minutes are over (--minutes)"));
+            let minutes = self.options.limit.as_secs() / 60;
+            return self.left_out(what, &format!("the {minutes} minutes of the test are over"));
         }
-        let progress = Progress::new(self.environment, what);
+        (self.running)(Some(what));
         let began = Instant::now();
         let outcome = run(deadline).unwrap_or_else(|why| Outcome::Failed(format!("{why:#}")));
-        drop(progress);
+        (self.running)(None);
         Check {
             what: what.to_owned(),
             outcome,

@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 
+use answers::report::Report;
+use measurement::figures::{gbps, micros};
+use nccl_results::size::short;
 use program::Collective;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::sizes;
-use answers::report::Report;
-use measurement::figures::{gbps, micros};
 
 /// From here on a table shows bandwidth instead of time, bytes.
 const BANDWIDTH_FROM: u64 = 1 << 20;
@@ -29,6 +28,7 @@ pub struct GpuTestReport {
     pub failed: usize,
     /// Checks that were not run.
     pub not_run: usize,
+    /// What was tested, in order.
     pub sections: Vec<Section>,
 }
 
@@ -46,23 +46,29 @@ pub struct MachineFacts {
     pub memory_bytes: u64,
     /// GPUs that can be members of one multicast; null if `multicast_problem` says why none.
     pub multicast_gpus: Option<u32>,
+    /// Why no GPU can be a member of a multicast.
     pub multicast_problem: Option<String>,
 }
 
 /// Checks and measurements on one subject.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Section {
+    /// The subject.
     pub title: String,
     /// How the figures are to be read.
     pub note: String,
+    /// Parts and how they ended.
     pub checks: Vec<Check>,
+    /// Times.
     pub figures: Vec<Figure>,
 }
 
 /// A part of the test, in a process of its own.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Check {
+    /// What was run.
     pub what: String,
+    /// How it ended.
     #[serde(flatten)]
     pub outcome: Outcome,
     /// Time, s.
@@ -77,6 +83,7 @@ pub enum Outcome {
     Right(String),
     /// An element was wrong, or the part did not end well.
     Failed(String),
+    /// It was not run; why.
     NotRun(String),
 }
 
@@ -85,9 +92,11 @@ pub enum Outcome {
 pub struct Figure {
     /// Number of GPUs in use.
     pub gpus: u32,
+    /// Number of ranks.
     pub ranks: u32,
     /// What ranks are: `threads` or `processes`.
     pub ranks_are: String,
+    /// The collective.
     pub collective: String,
     /// The algorithm, transfer or protocol, or another library.
     pub variant: String,
@@ -103,7 +112,12 @@ pub struct Figure {
 
 impl Figure {
     /// The bus bandwidth of a collective, GB/s.
-    pub fn bus_bandwidth(collective: Collective, ranks: u32, bytes: u64, time_us: f64) -> f64 {
+    pub(crate) fn bus_bandwidth(
+        collective: Collective,
+        ranks: u32,
+        bytes: u64,
+        time_us: f64,
+    ) -> f64 {
         bytes as f64 / (time_us * 1e3) * collective.bus_factor(ranks)
     }
 
@@ -152,7 +166,7 @@ impl Check {
 }
 
 impl GpuTestReport {
-    pub fn count(&mut self) {
+    pub(crate) fn count(&mut self) {
         let checks = || self.sections.iter().flat_map(|section| &section.checks);
         let failed = checks().filter(|it| matches!(it.outcome, Outcome::Failed(_)));
         let not_run = checks().filter(|it| matches!(it.outcome, Outcome::NotRun(_)));
@@ -160,13 +174,13 @@ impl GpuTestReport {
     }
 
     /// The whole page.
-    pub fn page(&self) -> String {
+    pub(crate) fn page(&self) -> String {
         let sections: String = self.sections.iter().map(Section::in_markdown).collect();
         format!("{}{sections}{}", self.head(), self.foot())
     }
 
     /// The beginning of the page.
-    pub fn head(&self) -> String {
+    pub(crate) fn head(&self) -> String {
         let mut text = format!("# topo gpu-test, topo {}\n\n", self.topo);
         for gpu in &self.machine.gpus {
             // Writing to a string cannot fail.
@@ -176,7 +190,7 @@ impl GpuTestReport {
     }
 
     /// The end of the page.
-    pub fn foot(&self) -> String {
+    pub(crate) fn foot(&self) -> String {
         let checks: usize = self.sections.iter().map(|it| it.checks.len()).sum();
         format!(
             "\n{checks} checks: {} right, {} failed, {} not run; {:.1} minutes\n",
@@ -189,7 +203,7 @@ impl GpuTestReport {
 }
 
 impl Section {
-    pub fn in_markdown(&self) -> String {
+    pub(crate) fn in_markdown(&self) -> String {
         let mut text = format!("\n## {}\n\n{}\n", self.title, self.note);
         if !self.checks.is_empty() {
             text.push_str("\n| what | outcome | | s |\n|---|---|---|---|\n");
@@ -239,7 +253,7 @@ fn table_in_markdown(figures: &[&Figure]) -> String {
     let _ = writeln!(text, "\n|{rules}");
     for bytes in rows {
         let of_row = || figures.iter().filter(|it| it.bytes == bytes);
-        let _ = write!(text, "| {} |", sizes::short(bytes));
+        let _ = write!(text, "| {} |", short(bytes));
         if let Some(bound) = of_row().find_map(|it| it.bound_us) {
             let _ = write!(text, " {} µs |", micros(bound));
         }

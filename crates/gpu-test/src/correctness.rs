@@ -1,9 +1,9 @@
 //! Collectives by every algorithm, type and operation, each element checked.
 
-use super::child;
-use super::parts::Cases;
-use super::report::{Outcome, Section};
-use super::test::Test;
+use crate::parts::Cases;
+use crate::report::{Outcome, Section};
+use crate::test::Test;
+use crate::{Part, child};
 
 /// Longest time of one part, s.
 const DEADLINE_S: u64 = 180;
@@ -14,13 +14,13 @@ const NOTE: &str = "Collectives by every algorithm, type and operation, drawn at
 /// Cases with a GPU for each rank, and those of NVLS.
 pub fn several_gpus(test: &Test<'_>) -> Section {
     let found = test.machine.gpus.len() as u32;
-    let several = test.ranks.iter().copied().filter(|gpus| *gpus > 1);
+    let several = test.options.ranks.iter().copied().filter(|gpus| *gpus > 1);
     let checks = several.flat_map(|gpus| {
-        [("each", ""), ("nvls", ", NVLS")].map(|(part, what)| {
+        [(Part::Each, ""), (Part::Nvls, ", NVLS")].map(|(part, what)| {
             let name = format!("{gpus} GPUs{what}");
             let missing = match part {
                 _ if gpus > found => Err(format!("this machine has {found} GPUs")),
-                "nvls" => test.multicast(gpus),
+                Part::Nvls => test.multicast(gpus),
                 _ => Ok(()),
             };
             if let Err(why) = missing {
@@ -50,9 +50,9 @@ fn of_cases(cases: Cases) -> Outcome {
 
 /// Cases with all ranks on one GPU.
 pub fn one_gpu(test: &Test<'_>) -> Section {
-    let checks = test.ranks.iter().map(|ranks| {
+    let checks = test.options.ranks.iter().map(|ranks| {
         test.check(&format!("{ranks} ranks on GPU 0"), DEADLINE_S, |deadline| {
-            let part = test.part("shared", *ranks);
+            let part = test.part(Part::Shared, *ranks);
             Ok(of_cases(child::json(part, deadline)?))
         })
     });

@@ -1,0 +1,84 @@
+//! `topo gpu-test`: every check that needs GPUs, on one page.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use answers::report;
+use anyhow::Result;
+use gpu_test::{Part, Subject, TestOptions, Told, parts};
+
+use crate::arguments::compare::TextOrJson;
+use crate::arguments::run::{GpuTestArguments, GpuTestPart, GpuTestSection};
+use crate::environment::Environment;
+use crate::exit;
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// Runs the test, or one part of it.
+///
+/// # Errors
+/// There is no GPU, or a file cannot be written.
+pub fn run(
+    arguments: &GpuTestArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let options = TestOptions {
+        ranks: arguments.ranks.clone(),
+        only: arguments.only.iter().map(|it| subject(*it)).collect(),
+        cases: arguments.cases,
+        end: arguments.end,
+        limit: Duration::from_secs(60 * arguments.minutes),
+        folder: arguments.output.clone(),
+    };
+    if let Some(part) = arguments.part {
+        output.text = parts::run(self::part(part), &options)?;
+        return Ok(());
+    }
+    let form = arguments.form.format();
+    let progress = RefCell::new(None);
+    let mut printed = Ok(());
+    let told = Told {
+        page: &mut |text| {
+            if form == TextOrJson::Text {
+                text.clone_into(&mut output.text);
+                let done = exit::print_now(output);
+                if printed.is_ok() {
+                    printed = done;
+                }
+            }
+        },
+        running: &|what| {
+            let shown = what.map(|what| Progress::new(environment, what));
+            drop(progress.replace(shown));
+        },
+    };
+    let report = gpu_test::run(&options, told)?;
+    printed?;
+    if form == TextOrJson::Json {
+        output.text = report::json(&report)?;
+    }
+    output.differs = report.failed > 0;
+    Ok(())
+}
+
+const fn subject(section: GpuTestSection) -> Subject {
+    match section {
+        GpuTestSection::Correctness => Subject::Correctness,
+        GpuTestSection::Transports => Subject::Transports,
+        GpuTestSection::Bandwidth => Subject::Bandwidth,
+        GpuTestSection::OneGpu => Subject::OneGpu,
+        GpuTestSection::Sanitizer => Subject::Sanitizer,
+    }
+}
+
+const fn part(part: GpuTestPart) -> Part {
+    match part {
+        GpuTestPart::Machine => Part::Machine,
+        GpuTestPart::Shared => Part::Shared,
+        GpuTestPart::Each => Part::Each,
+        GpuTestPart::Nvls => Part::Nvls,
+        GpuTestPart::Copy => Part::Copy,
+        GpuTestPart::OneGpu => Part::OneGpu,
+    }
+}
