@@ -39,7 +39,20 @@ pub enum BindError {
         /// Bytes of an element.
         element_bytes: u32,
     },
+    /// A rank has more ends of connections, signals or peers than numbers for them.
+    #[error(
+        "a rank has {found} {what}; expected at most {MOST_PLACES}: take fewer channels or ranks"
+    )]
+    TooMany {
+        /// What they are.
+        what: &'static str,
+        /// How many.
+        found: usize,
+    },
 }
+
+/// Connections, signals and peers that a bound program can number.
+const MOST_PLACES: usize = 1 << 16;
 
 /// A channel's share of a block, and its turns. All in elements.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +120,25 @@ impl Program {
             let lane = layout.lane(lane, &mut bound);
             bound.lanes.push(lane);
         }
+        bound.check_places()?;
         Ok(bound)
+    }
+}
+
+impl BoundProgram {
+    /// Refuses more places than [`place`] has numbers for.
+    fn check_places(&self) -> Result<(), BindError> {
+        let all = [
+            ("connections from peers", self.receives.len()),
+            ("connections to peers", self.sends.len()),
+            ("signals to wait for", self.waits.len()),
+            ("signals to give", self.notifies.len()),
+            ("peers", self.peers.len()),
+        ];
+        match all.into_iter().find(|(_, found)| *found > MOST_PLACES) {
+            Some((what, found)) => Err(BindError::TooMany { what, found }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -385,7 +416,8 @@ impl WindowTurn<'_> {
     }
 }
 
-/// The index of an item in a list; adds the item if it is new.
+/// The index of an item in a list; adds the item if it is new. A list that becomes too long is
+/// refused in the end ([`BoundProgram::check_places`]).
 pub(super) fn place<T: PartialEq>(known: &mut Vec<T>, thing: T) -> u16 {
     let at = known.iter().position(|other| *other == thing);
     let at = at.unwrap_or_else(|| {
@@ -398,4 +430,62 @@ pub(super) fn place<T: PartialEq>(known: &mut Vec<T>, thing: T) -> u16 {
 /// Counts the operands or signals of a verified step: at most four.
 fn count(operands: usize) -> u8 {
     u8::try_from(operands).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Collective, Pieces, Schedule};
+
+    /// A program that waits for one signal of each of as many channels.
+    fn waiting(signals: u32) -> Program {
+        let wait = |signal: u32| ConnectionEnd {
+            peer: 1 + (signal >> 8),
+            channel: (signal & 255) as u16,
+            port: 0,
+        };
+        let step = |signal: u32| Step {
+            waits: vec![wait(signal)],
+            pieces: Pieces::one(0),
+            sources: Vec::new(),
+            finish: false,
+            destinations: Vec::new(),
+            notifies: Vec::new(),
+        };
+        Program {
+            collective: Collective::AllToAll,
+            schedule: Schedule::Mesh,
+            ranks: 2 + (signals >> 8),
+            rank: 0,
+            root: 0,
+            in_place: false,
+            channels: 1,
+            shares: Vec::new(),
+            pieces: 1,
+            fifo_pieces: 0,
+            scratch_blocks: 0,
+            lanes: vec![Lane {
+                channel: 0,
+                prologue: (0..signals).map(step).collect(),
+                body: Vec::new(),
+                epilogue: Vec::new(),
+            }],
+        }
+    }
+
+    #[test]
+    fn every_signal_has_a_number_of_its_own_or_the_program_is_refused() {
+        let message = MessageSize {
+            count: 1,
+            element_bytes: 4,
+            slot_bytes: 0,
+            piece_bytes: 0,
+        };
+        let bound = waiting(MOST_PLACES as u32).bind_unproved(&message).unwrap();
+        let last = bound.lanes[0].prologue.last().unwrap();
+        assert_eq!(last.waits[0], u16::MAX);
+        let refused = waiting(MOST_PLACES as u32 + 1).bind_unproved(&message);
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("65537 signals to wait for"), "{error}");
+    }
 }
