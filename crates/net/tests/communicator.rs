@@ -110,6 +110,45 @@ fn ranks_forward_for_each_other_where_the_plan_says_so() {
     assert!(handed >= 40, "only {handed} connections were handed over");
 }
 
+/// A rank that is done leaves after the time to meet, although it forwards for one that works.
+#[test]
+fn a_rank_that_forwards_leaves_in_time() {
+    let mut all = options(4, |rank| (rank / 2).to_string());
+    for options in &mut all {
+        options.ports = Some(Arc::new(Neighbours));
+        options.timing.join = Duration::from_secs(6);
+    }
+    let handed = Arc::new(AtomicUsize::new(0));
+    let left = Barrier::new(4);
+    each(all, |rank, hosts| {
+        let counting = Counting::new(hosts.unwrap(), Arc::clone(&handed));
+        let backend = Cpu::new(Arc::new(Profile::default()));
+        let mut communicator =
+            Communicator::join(backend, Box::new(counting), &settings()).unwrap();
+        let mut told = [rank];
+        match rank {
+            // Rank 1 forwards.
+            0 => communicator.send(&told, 2).unwrap(),
+            2 => communicator.receive(&mut told, 0).unwrap(),
+            _ => {}
+        }
+        if rank == 1 {
+            // Rank 0 has its connection by rank 1 then.
+            while handed.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            let began = Instant::now();
+            drop(communicator);
+            let took = began.elapsed();
+            assert!(took < Duration::from_secs(18), "{took:?}");
+            left.wait();
+            return;
+        }
+        left.wait();
+        assert_eq!(told, [if rank == 2 { 0 } else { rank }]);
+    });
+}
+
 /// The rank that would forward is done and has left before another one needs it.
 #[test]
 fn a_rank_whose_pxn_proxy_has_left_uses_its_own() {

@@ -470,7 +470,10 @@ impl Drop for Hosts {
             service.finish();
             // Every rank announces that it is done before it waits for another one.
             self.hand_overs.end();
-            while self.queues().is_some_and(ProxyQueues::forwards) && !failed() {
+            // Others may work for hours; they learn that this rank has left.
+            let until = Instant::now() + self.base.options.timing.join;
+            let forwards = || self.queues().is_some_and(ProxyQueues::forwards);
+            while forwards() && !failed() && Instant::now() < until {
                 std::thread::sleep(LOOK);
             }
         }
