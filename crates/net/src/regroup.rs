@@ -2,12 +2,14 @@
 //!
 //! Every rank listens for its whole life at the address where it met the others (`Home`). The
 //! leader is the lowest rank that is not known to be lost. It waits until all other survivors have
-//! connected or timed out, then tells those that connected who they are. If a host refuses
-//! connections to a rank's port, its process is gone. A suspected rank may be alive: another that
+//! connected or timed out, then tells those that connected who they are. A process is gone if its
+//! port refuses connections and its machine is within reach: this one, or one of a survivor. From
+//! other machines a firewall may refuse them. A suspected rank may be alive: another that
 //! was lost closed its connections. So it may still lead, if it answers within a moment. If missing
-//! ranks may be alive, the others continue only with a quorum, more than half: otherwise two groups
-//! could continue. Late ranks are told who survived (`late_joins`).
+//! ranks may be alive, the others continue only with a quorum, more than half, or half with the
+//! lowest rank: otherwise two groups could continue. Late ranks are told who survived (`late_joins`).
 
+use std::cmp::Ordering;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -197,16 +199,16 @@ impl Survivor {
             all.filter(|rank| !here(rank)).collect()
         };
         let moment = Instant::now() + MOMENT;
-        let mut gone: Vec<u32> = Vec::new();
+        let mut refusing: Vec<u32> = Vec::new();
         let mut look = Instant::now();
         while Instant::now() < until {
             if Instant::now() >= look {
-                gone.extend(self.gone(&missing(&arrived)));
+                refusing.extend(self.refusing(&missing(&arrived)));
                 look = Instant::now() + GONE_LOOK;
             }
             let early = Instant::now() < moment;
             let suspected = |it: &u32| suspect == Some(*it) && !early;
-            let awaited = |it: &u32| *it > own && !gone.contains(it) && !suspected(it);
+            let awaited = |it: &u32| *it > own && !refusing.contains(it) && !suspected(it);
             if !missing(&arrived).iter().any(awaited) {
                 break;
             }
@@ -223,16 +225,16 @@ impl Survivor {
             }
         }
         let missing = missing(&arrived);
-        let (members, all) = (arrived.len() + 1, self.members.len());
-        let gone = self.gone(&missing);
-        let alive: Vec<u32> = missing
-            .into_iter()
-            .filter(|it| !gone.contains(it))
-            .collect();
-        if !alive.is_empty() && members * 2 <= all {
+        let here: Vec<u32> = arrived.iter().map(|(it, _)| it.rank).chain([own]).collect();
+        let machines: Vec<u64> = here.iter().map(|rank| self.machine(*rank)).collect();
+        let refusing = self.refusing(&missing);
+        let gone = |rank: &u32| refusing.contains(rank) && machines.contains(&self.machine(*rank));
+        let alive: Vec<u32> = missing.into_iter().filter(|it| !gone(it)).collect();
+        let (members, all) = (here.len(), self.members.len());
+        if !alive.is_empty() && !is_quorum(&here, &self.members) {
             return Err(refused(format!(
                 "{members} of {all} ranks are left, and the others ({}) may be alive and only cut off; more than half must \
-                 be left to continue",
+                 be left to continue, or half with the lowest rank",
                 alive
                     .iter()
                     .map(u32::to_string)
@@ -255,14 +257,19 @@ impl Survivor {
         Ok(gathered)
     }
 
-    /// The ranks whose processes are certainly gone: their hosts refuse connections.
-    fn gone(&self, ranks: &[u32]) -> Vec<u32> {
+    /// The machine of a rank.
+    fn machine(&self, rank: u32) -> u64 {
+        self.home.infos[rank as usize].machine
+    }
+
+    /// The ranks whose ports refuse connections.
+    fn refusing(&self, ranks: &[u32]) -> Vec<u32> {
         let refuses = |rank: &u32| {
             let address = self.home.infos[*rank as usize].address;
             let connected = TcpStream::connect_timeout(&address, REFUSAL_TIME);
             connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
         };
-        let mut gone = Vec::new();
+        let mut all = Vec::new();
         for some in ranks.chunks(MOST_ASKED) {
             // A rank that does not answer delays only those that are checked with it.
             let refused = std::thread::scope(|scope| {
@@ -272,9 +279,9 @@ impl Survivor {
                 refused.collect::<Vec<bool>>()
             });
             let both = some.iter().zip(refused);
-            gone.extend(both.filter_map(|(rank, refused)| refused.then_some(*rank)));
+            all.extend(both.filter_map(|(rank, refused)| refused.then_some(*rank)));
         }
-        gone
+        all
     }
 
     /// Joins a leader; `None` if it is lost too.
@@ -323,5 +330,37 @@ impl Survivor {
             return Err(Ending::Refused(why));
         }
         Ok(gathered)
+    }
+}
+
+/// Whether ranks may continue although other members may be alive. Two groups that share no rank
+/// never both may.
+fn is_quorum(here: &[u32], members: &[u32]) -> bool {
+    let lowest = members.iter().min();
+    match (2 * here.len()).cmp(&members.len()) {
+        Ordering::Less => false,
+        Ordering::Equal => lowest.is_some_and(|it| here.contains(it)),
+        Ordering::Greater => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_groups_at_most_one_is_a_quorum() {
+        let members = [1, 2, 4, 5, 7];
+        for count in 1..=members.len() {
+            let members = &members[..count];
+            for chosen in 0..1_u32 << count {
+                let of = |side: u32| -> Vec<u32> {
+                    let places = (0..count).filter(|at| chosen >> at & 1 == side);
+                    places.map(|at| members[at]).collect()
+                };
+                let (one, other) = (is_quorum(&of(1), members), is_quorum(&of(0), members));
+                assert!(one != other, "{:?} of {members:?}", of(1));
+            }
+        }
     }
 }
