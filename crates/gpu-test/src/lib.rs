@@ -61,7 +61,7 @@ pub struct TestOptions {
 }
 
 /// How a test tells what it does.
-pub struct Told<'a> {
+pub struct TestOutput<'a> {
     /// Gets each part of the page when it is known.
     pub page: &'a mut dyn FnMut(&str),
     /// Gets what is run now; `None` when it has ended.
@@ -73,8 +73,8 @@ pub struct Told<'a> {
 ///
 /// # Errors
 /// There is no GPU, or a file cannot be written.
-pub fn run<'a>(options: &'a TestOptions, told: Told<'a>) -> Result<GpuTestReport> {
-    let mut page = Page::begin(options, told)?;
+pub fn run<'a>(options: &'a TestOptions, output: TestOutput<'a>) -> Result<GpuTestReport> {
+    let mut page = Page::begin(options, output)?;
     let runs = |subject| options.only.is_empty() || options.only.contains(&subject);
     if runs(Subject::Correctness) {
         page.add(correctness::several_gpus)?;
@@ -106,7 +106,7 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    fn begin(options: &'a TestOptions, told: Told<'a>) -> Result<Self> {
+    fn begin(options: &'a TestOptions, output: TestOutput<'a>) -> Result<Self> {
         backend_cuda::Cuda::count().context(
             "nothing was run: every check of this command needs an NVIDIA GPU; copy this program \
              to a machine that has one and run `topo gpu-test` there",
@@ -114,7 +114,7 @@ impl<'a> Page<'a> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut test = Test {
             options,
-            running: told.running,
+            running: output.running,
             machine: MachineFacts {
                 gpus: Vec::new(),
                 memory_bytes: 0,
@@ -135,11 +135,11 @@ impl<'a> Page<'a> {
             sections: Vec::new(),
         };
         // At once, for a run takes long.
-        (told.page)(&report.head());
+        (output.page)(&report.head());
         Ok(Self {
             test,
             report,
-            say: told.page,
+            say: output.page,
         })
     }
 

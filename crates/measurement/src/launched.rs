@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::event::Observer;
 use crate::load::Watch;
-use crate::network::Network;
+use crate::network::NetworkOptions;
 use crate::row::RunRow;
 use crate::spec::{Devices, RunsOn, Spec};
 use crate::{bind, cuda, measure};
@@ -30,7 +30,7 @@ pub struct JoinOptions<'a> {
     /// Longest time until all have met.
     pub longest: Duration,
     /// How hosts are joined.
-    pub network: &'a Network,
+    pub network: &'a NetworkOptions,
     /// The name of this host, where it is not the kernel's.
     pub host: Option<&'a str>,
     /// Whether ranks of a host share memory.
@@ -91,7 +91,7 @@ pub fn join(
 }
 
 /// Options that are not in the fingerprint and that all ranks must share.
-fn alike(network: &Network, survive: bool, spec: &Spec) -> Vec<(String, String)> {
+fn alike(network: &NetworkOptions, survive: bool, spec: &Spec) -> Vec<(String, String)> {
     let on = |it: bool| if it { "on" } else { "off" }.to_owned();
     [
         ("--checksums", on(network.checksums)),

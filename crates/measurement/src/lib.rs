@@ -34,7 +34,7 @@ pub mod threads_of_process;
 
 pub use event::{Event, Observer};
 pub use load::CoreTime;
-pub use network::Network;
+pub use network::NetworkOptions;
 pub use report::{LaunchReport, RunPlan, RunReport};
 pub use row::{FigureTiming, Latency, Launches, RunRow};
 pub use spec::{Devices, RunsOn, Spec};

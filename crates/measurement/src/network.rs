@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// How hosts are joined. Processes get it as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Network {
+pub struct NetworkOptions {
     /// Sockets of each connection.
     pub sockets: u16,
     /// Whether data has checksums.
@@ -18,7 +18,7 @@ pub struct Network {
     pub debug: String,
 }
 
-impl Network {
+impl NetworkOptions {
     /// The plug-in. From now on `print` gets the lines of its log, at the level of `NCCL_DEBUG`.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use program::{Collective, ElementType, Protocol, Reduction};
 use serde::{Deserialize, Serialize};
 
 use crate::latency;
-use crate::network::Network;
+use crate::network::NetworkOptions;
 
 /// What runs the programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct Spec {
     pub hosts: u32,
     /// How they are joined; `None` on one host.
     #[serde(default)]
-    pub network: Option<Network>,
+    pub network: Option<NetworkOptions>,
     /// Whether buffers are not the communicator's.
     #[serde(default)]
     pub callers_memory: bool,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use net::MOST_RANKS;
 
-use crate::{GivenJob, Variables};
+use crate::{JobOptions, Variables};
 
 /// A program that starts ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ const PORT: u16 = 29_400;
 ///
 /// # Errors
 /// Variables or what is given make no sense, or say one of rank and number of ranks only.
-pub fn detect(given: &GivenJob, variables: &Variables, parent: u32) -> Result<Option<Launched>> {
+pub fn detect(given: &JobOptions, variables: &Variables, parent: u32) -> Result<Option<Launched>> {
     if given.launchers == Launchers::None {
         return Ok(None);
     }
@@ -323,22 +323,22 @@ fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<La
 mod tests {
     use super::*;
 
-    fn of(rank: Option<u32>, world: Option<u32>) -> GivenJob {
-        GivenJob {
+    fn of(rank: Option<u32>, world: Option<u32>) -> JobOptions {
+        JobOptions {
             rank,
             world,
-            ..GivenJob::default()
+            ..JobOptions::default()
         }
     }
 
-    fn of_launchers(launchers: Launchers) -> GivenJob {
-        GivenJob {
+    fn of_launchers(launchers: Launchers) -> JobOptions {
+        JobOptions {
             launchers,
-            ..GivenJob::default()
+            ..JobOptions::default()
         }
     }
 
-    fn found(given: &GivenJob, variables: &[(&str, &str)]) -> Result<Option<Launched>> {
+    fn found(given: &JobOptions, variables: &[(&str, &str)]) -> Result<Option<Launched>> {
         let variables = variables
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -23,7 +23,7 @@ pub type Variables = BTreeMap<String, String>;
 
 /// What a person says about the ranks of a job; launchers say the rest.
 #[derive(Debug, Clone, Default)]
-pub struct GivenJob {
+pub struct JobOptions {
     /// Launchers whose variables are read.
     pub launchers: Launchers,
     /// The rank of this process.

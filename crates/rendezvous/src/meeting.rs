@@ -14,7 +14,7 @@ use crate::found::FoundJob;
 use crate::id_file;
 use crate::launcher::Launched;
 use crate::meeting_file::{self, RendezvousFile};
-use crate::{GivenJob, Variables};
+use crate::{JobOptions, Variables};
 
 /// Pause between two lookups of an address.
 const LOOK: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ pub struct NoMeetingPlace {
 /// Nothing says where the ranks can meet ([`NoMeetingPlace`]), what says it is wrong, or rank 0 is
 /// not there.
 pub fn find(
-    given: &GivenJob,
+    given: &JobOptions,
     variables: &Variables,
     launched: &Launched,
     interfaces: &Wanted,
@@ -52,7 +52,7 @@ pub fn find(
     }
 }
 
-fn choose(given: &GivenJob, variables: &Variables, launched: &Launched) -> Result<MeetingPoint> {
+fn choose(given: &JobOptions, variables: &Variables, launched: &Launched) -> Result<MeetingPoint> {
     let variable = |name: &str| variables.get(name).filter(|it| !it.is_empty()).cloned();
     if let Some(id) = given.id.clone().or_else(|| variable("TOPO_ID")) {
         return Ok(MeetingPoint::Id(id_file::given(&id)?));

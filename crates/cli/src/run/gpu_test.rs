@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use answers::report;
 use anyhow::Result;
-use gpu_test::{Part, Subject, TestOptions, Told, parts};
+use gpu_test::{Part, Subject, TestOptions, TestOutput, parts};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::run::{GpuTestArguments, GpuTestPart, GpuTestSection};
@@ -38,7 +38,7 @@ pub fn run(
     let form = arguments.form.format();
     let progress = RefCell::new(None);
     let mut printed = Ok(());
-    let told = Told {
+    let shown = TestOutput {
         page: &mut |text| {
             if form == TextOrJson::Text {
                 text.clone_into(&mut output.text);
@@ -49,11 +49,10 @@ pub fn run(
             }
         },
         running: &|what| {
-            let shown = what.map(|what| Progress::new(environment, what));
-            drop(progress.replace(shown));
+            drop(progress.replace(what.map(|what| Progress::new(environment, what))));
         },
     };
-    let report = gpu_test::run(&options, told)?;
+    let report = gpu_test::run(&options, shown)?;
     printed?;
     if form == TextOrJson::Json {
         output.text = report::json(&report)?;

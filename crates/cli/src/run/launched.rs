@@ -10,7 +10,7 @@ use executor::bootstrap::Bootstrap;
 use measurement::launched::{self as ranks, JoinOptions};
 use measurement::{Event, LaunchReport, RunReport, Spec, threads_of_process};
 use net::{Hosts, Ports};
-use rendezvous::{GivenJob, Launched, Launcher, Launchers, NoMeetingPlace, launcher, meeting};
+use rendezvous::{JobOptions, Launched, Launcher, Launchers, NoMeetingPlace, launcher, meeting};
 
 use super::live::Live;
 use super::{job, network};
@@ -25,8 +25,8 @@ pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Opt
     launcher::detect(&given(&arguments.join), &environment.launcher, parent)
 }
 
-fn given(arguments: &JoinArguments) -> GivenJob {
-    GivenJob {
+fn given(arguments: &JoinArguments) -> JobOptions {
+    JobOptions {
         launchers: match arguments.launcher {
             Named::Auto => Launchers::Any,
             Named::None => Launchers::None,

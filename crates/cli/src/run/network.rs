@@ -1,7 +1,7 @@
 //! How hosts are joined, from the command line and NCCL's variables.
 
 use anyhow::{Result, bail};
-use measurement::Network;
+use measurement::NetworkOptions;
 use rendezvous::launcher;
 
 use crate::arguments::run::RunArguments;
@@ -20,7 +20,7 @@ pub fn of(
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
-) -> Result<Network> {
+) -> Result<NetworkOptions> {
     let given = &arguments.join;
     let nccl = |name: &str| environment.nccl_value(&arguments.variables, name);
     let by_sockets = nccl("NCCL_NET").is_some_and(|it| it.eq_ignore_ascii_case("socket"));
@@ -29,7 +29,7 @@ pub fn of(
         None if by_sockets => None,
         None => Some(nccl("NCCL_NET_PLUGIN").unwrap_or_default()),
     };
-    Ok(Network {
+    Ok(NetworkOptions {
         sockets: sockets(given.sockets, nccl, output)?,
         checksums: given.checksums,
         plugins,
@@ -42,7 +42,7 @@ pub fn of_rehearsal(
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
-) -> Result<Network> {
+) -> Result<NetworkOptions> {
     let mut network = of(arguments, environment, output)?;
     network.plugins = network.plugins.filter(|names| !names.trim().is_empty());
     Ok(network)

@@ -1,7 +1,7 @@
 //! The page of `topo run` above and below its table.
 
 use measurement::figures::{average, average_bandwidth, bandwidths, bus};
-use measurement::{LaunchReport, Launches, Network, RunReport, RunRow, RunsOn};
+use measurement::{LaunchReport, Launches, NetworkOptions, RunReport, RunRow, RunsOn};
 
 use crate::render::{Look, count};
 
@@ -64,7 +64,7 @@ fn places(report: &RunReport) -> String {
         &reached(joined)
     } else if spec.hosts > 1 {
         let (hosts, network) = (spec.hosts, spec.network.as_ref());
-        let network = network.map_or_else(String::new, Network::in_rehearsal);
+        let network = network.map_or_else(String::new, NetworkOptions::in_rehearsal);
         let shm = if on_gpus { "" } else { "SHM on each, " };
         &format!("act as {hosts} hosts: {shm}NET between them, {network}")
     } else {
