@@ -58,17 +58,22 @@ fn choose(given: &JobOptions, variables: &Variables, launched: &Launched) -> Res
         return Ok(MeetingPoint::Id(id_file::given(&id)?));
     }
     let place = given.place.clone();
-    if let Some(place) = place.or_else(|| variable("TOPO_RENDEZVOUS")) {
+    let place = place.map(|place| (format!("meeting place {place}"), place));
+    let place = place.or_else(|| {
+        let place = variable("TOPO_RENDEZVOUS")?;
+        Some((format!("TOPO_RENDEZVOUS={place}"), place))
+    });
+    if let Some((named, place)) = place {
         return match place.split_once(':') {
             Some(("file", path)) if !path.is_empty() => {
                 Ok(MeetingPoint::File(RendezvousFile::named(Path::new(path))?))
             }
             Some(("tcp", address)) => {
                 check_address(address)
-                    .with_context(|| format!("meeting place {place}: expected tcp:{ADDRESS}"))?;
+                    .with_context(|| format!("{named}: expected tcp:{ADDRESS}"))?;
                 Ok(MeetingPoint::Address(address.to_owned()))
             }
-            _ => bail!("meeting place {place}: expected file:PATH or tcp:HOST:PORT"),
+            _ => bail!("{named}: expected file:PATH or tcp:HOST:PORT"),
         };
     }
     if let Some(address) = variable("NCCL_COMM_ID") {
