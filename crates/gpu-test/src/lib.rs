@@ -1,5 +1,5 @@
-//! Every check that needs GPUs, without compiler or network. Each part is a process of its own with a
-//! deadline, so that a fault or a hang ends that part alone.
+//! Every check that needs GPUs, without compiler or network. Each part is a process of its own with
+//! a deadline, so that a fault or a hang ends that part alone.
 //!
 //! In reading order: [`report`], `test`, `child`, [`parts`], `correctness`, `transports`,
 //! `several_gpus`, `torch`, `one_gpu`, `sanitizer`.

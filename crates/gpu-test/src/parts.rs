@@ -30,7 +30,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The name by which the program that runs a part knows it.
+    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Machine => "machine",

@@ -59,8 +59,8 @@ unsafe extern "C" {
     );
 }
 
-/// Calls `reader` with every line up to a level that plug-ins log from now on. Only the first reader
-/// is called.
+/// Calls `reader` with every line up to a level that plug-ins log from now on. Only the first
+/// reader is called.
 pub fn read_lines(most: Level, reader: fn(&str)) {
     let _ = READER.set((most, reader));
 }

@@ -2,12 +2,14 @@
 //!
 //! Every rank listens for its whole life at the address where it met the others (`Home`). The
 //! leader is the lowest rank that is not known to be lost. It waits until all other survivors have
-//! connected or timed out, then tells those that connected who they are. A process is gone if its
-//! port refuses connections and its machine is within reach: this one, or one of a survivor. From
-//! other machines a firewall may refuse them. A suspected rank may be alive: another that
-//! was lost closed its connections. So it may still lead, if it answers within a moment. If missing
-//! ranks may be alive, the others continue only with a quorum, more than half, or half with the
-//! lowest rank: otherwise two groups could continue. Late ranks are told who survived (`late_joins`).
+//! connected or timed out, then tells those that connected who they are. A suspected rank may be
+//! alive, for another one that was lost may have closed its connections: so it leads if it answers
+//! within a moment.
+//!
+//! A process is gone if its port refuses connections and its machine is within reach: this one, or
+//! one of a survivor. From other machines a firewall may refuse them. If missing ranks may be
+//! alive, the others continue only with a quorum, more than half, or half with the lowest rank:
+//! otherwise two groups could continue. Late ranks are told who survived (`late_joins`).
 
 use std::cmp::Ordering;
 use std::io::ErrorKind;

@@ -145,8 +145,8 @@ pub fn run(
     }
 }
 
-/// Runs the ranks of this process; `live` prints what rank 0 measures. Returns whether elements were
-/// wrong.
+/// Runs the ranks of this process; `live` prints what rank 0 measures. Returns whether elements
+/// were wrong.
 fn run_threads(
     hosts: Vec<Hosts>,
     spec: &Spec,
