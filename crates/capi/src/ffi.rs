@@ -67,6 +67,7 @@ pub unsafe extern "C" fn topo_comm_init(
         if comm.is_null() {
             return Err(null("comm"));
         }
+        Fault::check_unwinding()?;
         let made = keep(Comm::join(&id, rank, ranks, &options)?);
         // SAFETY: the caller says that it is writable.
         unsafe { store(comm, made, "comm") }

@@ -39,13 +39,6 @@ pub struct Calling<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>)
 impl Comm {
     /// Joins the other ranks.
     pub fn join(id: &UniqueId, rank: u32, ranks: u32, options: &Options) -> Result<Self, Fault> {
-        if cfg!(panic = "abort") {
-            return Err(Fault::new(
-                Code::Internal,
-                "this library was built so that a defect would end the program; build it with \
-                 cargo build -p capi --profile library",
-            ));
-        }
         if rank >= ranks {
             return Err(Fault::invalid(format!(
                 "rank {rank} of {ranks} does not exist; ranks are numbered from 0"

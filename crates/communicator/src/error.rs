@@ -84,6 +84,21 @@ impl Fault {
         Self::new(Code::Invalid, text)
     }
 
+    /// Refuses a library for other languages whose panics would end their programs.
+    ///
+    /// # Errors
+    /// It was built so.
+    pub fn check_unwinding() -> Result<(), Self> {
+        match cfg!(panic = "abort") {
+            true => Err(Self::new(
+                Code::Internal,
+                "this library was built so that a defect would end the program; build it with cargo build -p capi \
+                 --profile library",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// The error for a caught panic.
     pub fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());

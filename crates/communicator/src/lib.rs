@@ -23,7 +23,7 @@ pub use comm::Comm;
 pub use error::{Code, Fault};
 pub use exchange::Exchange;
 pub use executor::{End, interrupt};
-pub use options::{Options, free_id};
+pub use options::{Options, free_id, hold_root};
 pub use program::{Collective, ElementType, Reduction};
 pub use queue::Transfer;
 pub use request::{Arguments, Launch, bytes};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::TcpListener;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bootstrap::interface::{self, Wanted};
@@ -49,7 +49,8 @@ impl Default for Options {
 }
 
 impl Options {
-    fn wanted(&self) -> Wanted {
+    /// The network interfaces that ranks may use.
+    pub fn interfaces(&self) -> Wanted {
         Wanted {
             names: self.interfaces.clone(),
             ..Wanted::default()
@@ -59,10 +60,10 @@ impl Options {
     /// How a rank joins with these options.
     pub fn join(&self, id: &UniqueId, rank: u32, ranks: u32) -> net::Options {
         let meeting = Meeting::Roots(id.roots.clone());
-        let root = served().remove(&id.to_string());
+        let roots = served().remove(&id.to_string());
         net::Options {
-            roots: root.into_iter().map(|root| (0, root)).collect(),
-            interfaces: self.wanted(),
+            roots: roots.unwrap_or_default(),
+            interfaces: self.interfaces(),
             host: Host::this(self.host_id.as_deref()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ports: self.plan.as_ref().map(|plan| Arc::clone(&plan.ports) as _),
@@ -97,7 +98,7 @@ impl Options {
     pub fn new_id(&self) -> Result<UniqueId, Fault> {
         let system = |error: std::io::Error| Fault::new(Code::System, format!("id: {error}"));
         let all = interface::list().map_err(system)?;
-        let chosen = interface::choose(&all, &self.wanted()).map_err(Fault::invalid)?;
+        let chosen = interface::choose(&all, &self.interfaces()).map_err(Fault::invalid)?;
         let first = chosen
             .first()
             .ok_or_else(|| Fault::invalid("no network interface is up"))?;
@@ -106,9 +107,17 @@ impl Options {
             key: Key::random().map_err(system)?,
             roots: vec![root.local_addr().map_err(system)?],
         };
-        served().insert(id.to_string(), root);
+        hold_root(&id, 0, root);
         Ok(id)
     }
+}
+
+/// Serves a root of an id, by its place in it, as soon as this process joins.
+pub fn hold_root(id: &UniqueId, place: u32, root: TcpListener) {
+    served()
+        .entry(id.to_string())
+        .or_default()
+        .push((place, root));
 }
 
 /// Frees an id that [`Options::new_id`] made and with which this process does not join: nobody can
@@ -125,8 +134,11 @@ pub fn free_id(id: &UniqueId) -> Result<Code, Fault> {
     }
 }
 
-/// The listeners of ids that were made here and not joined yet.
-fn served() -> std::sync::MutexGuard<'static, HashMap<String, TcpListener>> {
-    static SERVED: LazyLock<Mutex<HashMap<String, TcpListener>>> = LazyLock::new(Mutex::default);
+/// By id: places of roots, and what listens for them.
+type Served = HashMap<String, Vec<(u32, TcpListener)>>;
+
+/// The roots of ids that this process serves and has not joined yet.
+fn served() -> MutexGuard<'static, Served> {
+    static SERVED: LazyLock<Mutex<Served>> = LazyLock::new(Mutex::default);
     SERVED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -414,6 +414,7 @@ impl Comm {
 
 /// Joins in another thread, so that signals end the wait.
 fn join(id: UniqueId, rank: u32, ranks: u32, options: Options) -> PyResult<communicator::Comm> {
+    Fault::check_unwinding().map_err(exception)?;
     let (sender, joined) = channel();
     let thread = std::thread::Builder::new().name("topo join".to_owned());
     let started = thread.spawn(move || {

@@ -1,0 +1,192 @@
+//! A rank's membership in a communicator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use communicator::{Code, Collective, Fault, Options, UniqueId, hold_root};
+use executor::{Element, End, Reduction};
+use rendezvous::{JobOptions, launcher, meeting};
+
+use crate::calls::{Call, Checked, calls};
+use crate::scope::Scope;
+
+/// A rank's membership in a communicator. One thread at a time may call; dropped, it waits for what
+/// was started.
+#[derive(Clone)]
+pub struct Comm(pub(crate) Arc<Member>);
+
+/// A membership that ends with its last holder.
+pub(crate) struct Member(pub(crate) communicator::Comm);
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // What is left failed, and its callers know.
+        let _ = self.0.finish();
+    }
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (rank, ranks) = (self.rank(), self.ranks());
+        f.debug_struct("Comm")
+            .field("rank", &rank)
+            .field("ranks", &ranks)
+            .finish()
+    }
+}
+
+/// Joining.
+impl Comm {
+    /// Makes an id for a new communicator. This process listens for its ranks until one of them
+    /// joins here; the id goes to the others by any way that strangers cannot read.
+    ///
+    /// # Errors
+    /// No network interface is up, or the system has no socket left.
+    pub fn new_id() -> Result<UniqueId, Fault> {
+        Options::default().new_id()
+    }
+
+    /// Joins the other ranks.
+    ///
+    /// # Errors
+    /// The ranks do not meet within the time of the options, or differ in options.
+    pub fn join(id: &UniqueId, rank: u32, ranks: u32, options: &Options) -> Result<Self, Fault> {
+        let joined = communicator::Comm::join(id, rank, ranks, options)?;
+        Ok(Self(Arc::new(Member(joined))))
+    }
+
+    /// Joins as the rank that a launcher started: torchrun, Open MPI, MPICH, srun, Kubernetes, or
+    /// variables that are set by hand (`RANK`, `WORLD_SIZE`, and `TOPO_ID` or `TOPO_RENDEZVOUS`).
+    /// Without a launcher this rank is the only one.
+    ///
+    /// # Errors
+    /// As [`Self::join`]; or the variables do not say where ranks meet.
+    pub fn of_launcher(options: &Options) -> Result<Self, Fault> {
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let variables = variables.collect();
+        let given = JobOptions::default();
+        let parent = std::os::unix::process::parent_id();
+        let wrong = |why: String| Fault::new(Code::Invalid, why);
+        let launched = launcher::detect(&given, &variables, parent);
+        let Some(launched) = launched.map_err(|error| wrong(format!("{error:#}")))? else {
+            return Self::join(&options.new_id()?, 0, 1, options);
+        };
+        let (interfaces, longest) = (options.interfaces(), options.join);
+        let found = meeting::find(&given, &variables, &launched, &interfaces, longest);
+        let found = found.map_err(|error| wrong(format!("{error:#}")))?;
+        for (place, root) in found.roots {
+            hold_root(&found.id, place, root);
+        }
+        let joined = Self::join(&found.id, launched.rank, launched.world, options);
+        if let Some(file) = &found.file {
+            // All have read it, or never will.
+            file.remove();
+        }
+        joined
+    }
+
+    /// Runs `work` on ranks that are threads of this process, and returns what each returned.
+    ///
+    /// # Errors
+    /// The first error of a rank, by rank; one that panicked has [`Code::Internal`].
+    pub fn on_threads<R: Send>(
+        ranks: u32,
+        work: impl Fn(&Self) -> Result<R, Fault> + Sync,
+    ) -> Result<Vec<R>, Fault> {
+        let id = Self::new_id()?;
+        let (id, work) = (&id, &work);
+        let on_thread = move |rank| work(&Self::join(id, rank, ranks, &Options::default())?);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..ranks)
+                .map(|rank| scope.spawn(move || on_thread(rank)))
+                .collect();
+            let panicked = || Fault::new(Code::Internal, "a rank's thread panicked");
+            let results = threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
+            results.collect()
+        })
+    }
+
+    /// The communicator of the ranks with this color, ordered by `order` and then by rank; `None`
+    /// for a negative color. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn split(&self, color: i32, order: i32) -> Result<Option<Self>, Fault> {
+        let split = self.0.0.split(color, order)?;
+        Ok(split.map(|it| Self(Arc::new(Member(it)))))
+    }
+}
+
+/// Facts, and the end.
+impl Comm {
+    /// The own rank.
+    pub fn rank(&self) -> u32 {
+        self.0.0.shared.rank
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> u32 {
+        self.0.0.shared.ranks
+    }
+
+    /// Makes the communicator fail on all ranks. Any thread may call it.
+    ///
+    /// # Errors
+    /// This process is a fork of the one that joined.
+    pub fn abort(&self) -> Result<(), Fault> {
+        self.0.0.abort().map(drop)
+    }
+
+    /// Sets the longest wait for another rank in the calls that follow.
+    ///
+    /// # Errors
+    /// This process is a fork of the one that joined.
+    pub fn set_longest_wait(&self, longest: Duration) -> Result<(), Fault> {
+        self.0.0.set_longest_wait(Some(longest)).map(drop)
+    }
+}
+
+/// Calls that return when they are done.
+impl Comm {
+    calls!(self, [&], [&mut]);
+
+    fn call(&self, call: Call<'_>) -> Result<(), Fault> {
+        match call.check(self.rank(), self.ranks())? {
+            Checked::Collective(launch) => self.0.0.run(launch).map(drop),
+            Checked::Transfers(transfers) => self.0.0.run_group(transfers).map(drop),
+        }
+    }
+
+    /// Waits until all ranks have called it.
+    ///
+    /// # Errors
+    /// A rank failed, left, or waited too long.
+    pub fn barrier(&self) -> Result<(), Fault> {
+        self.all_reduce(&mut [0_u8], Reduction::Sum)
+    }
+
+    /// Receives from any rank; returns which one sent.
+    ///
+    /// # Errors
+    /// A rank failed, left, or waited too long; the message has another length.
+    pub fn receive_any<T: Element>(&self, buffer: &mut [T], tag: u32) -> Result<u32, Fault> {
+        let mut source = u32::MAX;
+        self.call(Call::receive(buffer, End::FromAny, tag, Some(&mut source)))?;
+        Ok(source)
+    }
+
+    /// Runs calls that overlap, and waits for all of them.
+    ///
+    /// # Errors
+    /// That of `body`, or the first of a call.
+    pub fn scope<'env, R>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        Scope::run(self, body)
+    }
+}

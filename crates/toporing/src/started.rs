@@ -1,0 +1,183 @@
+//! Calls on memory of their own, which go on while the rank does something else.
+
+use std::time::Duration;
+
+use communicator::{Code, Collective, Fault};
+use executor::{Element, End, Reduction};
+
+use crate::calls::Call;
+use crate::comm::Comm;
+
+/// A call that goes on, with its memory `M`. Dropped, it waits for the end of the call.
+#[must_use = "a call that is dropped at once is waited for at once"]
+pub struct Started<M> {
+    comm: Comm,
+    /// Its number, until its end is known.
+    number: Option<u64>,
+    memory: Option<M>,
+}
+
+impl<M> Started<M> {
+    /// Waits for the end, and gives the memory back.
+    ///
+    /// # Errors
+    /// A rank failed, left, waited too long, or called something else.
+    pub fn wait(mut self) -> Result<M, Fault> {
+        if let Some(number) = self.number.take() {
+            self.comm.await_call(number)?;
+        }
+        let memory = self.memory.take();
+        memory.ok_or_else(|| Fault::new(Code::Internal, "a call without memory"))
+    }
+
+    /// Whether the call has ended.
+    ///
+    /// # Errors
+    /// That of the call.
+    pub fn is_done(&mut self) -> Result<bool, Fault> {
+        let Some(number) = self.number else {
+            return Ok(true);
+        };
+        let ended = self.comm.0.0.shared.await_job(number, Some(Duration::ZERO));
+        if matches!(ended, Ok(Code::Pending)) {
+            return Ok(false);
+        }
+        self.number = None;
+        ended.map(|_| true)
+    }
+}
+
+impl<M> Drop for Started<M> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number.take() {
+            // Its memory is used until then. Nobody asks how it ended.
+            let _ = self.comm.await_call(number);
+        }
+    }
+}
+
+/// An input and an output.
+pub type Pair<T> = (Vec<T>, Vec<T>);
+
+/// Calls that take their memory and give it back.
+impl Comm {
+    /// Starts [`Self::all_reduce`].
+    ///
+    /// # Errors
+    /// The call cannot be started.
+    pub fn start_all_reduce<T: Element>(
+        &self,
+        mut buffer: Vec<T>,
+        op: Reduction,
+    ) -> Result<Started<Vec<T>>, Fault> {
+        let call = Call::in_place(Collective::AllReduce, &mut buffer, (op, 0));
+        self.keep(self.start(call), buffer)
+    }
+
+    /// Starts [`Self::broadcast`].
+    ///
+    /// # Errors
+    /// As [`Self::start_all_reduce`]; or there is no such root.
+    pub fn start_broadcast<T: Element>(
+        &self,
+        mut buffer: Vec<T>,
+        root: u32,
+    ) -> Result<Started<Vec<T>>, Fault> {
+        let call = Call::in_place(Collective::Broadcast, &mut buffer, (Reduction::Sum, root));
+        self.keep(self.start(call), buffer)
+    }
+
+    /// Starts [`Self::all_gather`]; gives input and output back.
+    ///
+    /// # Errors
+    /// As [`Self::start_all_reduce`].
+    pub fn start_all_gather<T: Element>(&self, input: Vec<T>) -> Result<Started<Pair<T>>, Fault> {
+        let count = input.len();
+        let mut output = vec![T::default(); count * self.ranks() as usize];
+        let with = (Reduction::Sum, 0);
+        let call = Call::collective(
+            Collective::AllGather,
+            Some(&input),
+            Some(&mut output),
+            count,
+            with,
+        );
+        self.keep(self.start(call), (input, output))
+    }
+
+    /// Starts [`Self::reduce_scatter`]; gives input and output back.
+    ///
+    /// # Errors
+    /// As [`Self::start_all_reduce`]; or the input is not a block for each rank.
+    pub fn start_reduce_scatter<T: Element>(
+        &self,
+        input: Vec<T>,
+        op: Reduction,
+    ) -> Result<Started<Pair<T>>, Fault> {
+        let count = input.len() / self.ranks() as usize;
+        let mut output = vec![T::default(); count];
+        let call = Call::collective(
+            Collective::ReduceScatter,
+            Some(&input),
+            Some(&mut output),
+            count,
+            (op, 0),
+        );
+        self.keep(self.start(call), (input, output))
+    }
+
+    /// Starts [`Self::all_to_all`]; gives input and output back.
+    ///
+    /// # Errors
+    /// As [`Self::start_all_reduce`]; or the input is not a block for each rank.
+    pub fn start_all_to_all<T: Element>(&self, input: Vec<T>) -> Result<Started<Pair<T>>, Fault> {
+        let count = input.len() / self.ranks() as usize;
+        let mut output = vec![T::default(); input.len()];
+        let with = (Reduction::Sum, 0);
+        let call = Call::collective(
+            Collective::AllToAll,
+            Some(&input),
+            Some(&mut output),
+            count,
+            with,
+        );
+        self.keep(self.start(call), (input, output))
+    }
+
+    /// Starts [`Self::send_tagged`].
+    ///
+    /// # Errors
+    /// As [`Self::start_all_reduce`]; or there is no such rank.
+    pub fn start_send<T: Element>(
+        &self,
+        buffer: Vec<T>,
+        to: u32,
+        tag: u32,
+    ) -> Result<Started<Vec<T>>, Fault> {
+        let call = Call::send(&buffer, to, tag);
+        self.keep(self.start(call), buffer)
+    }
+
+    /// Starts [`Self::receive_tagged`].
+    ///
+    /// # Errors
+    /// As [`Self::start_send`].
+    pub fn start_receive<T: Element>(
+        &self,
+        mut buffer: Vec<T>,
+        from: u32,
+        tag: u32,
+    ) -> Result<Started<Vec<T>>, Fault> {
+        let call = Call::receive(&mut buffer, End::From(from), tag, None);
+        self.keep(self.start(call), buffer)
+    }
+
+    /// Keeps the memory of a call, whose address does not change when it moves.
+    fn keep<M>(&self, started: Result<u64, Fault>, memory: M) -> Result<Started<M>, Fault> {
+        Ok(Started {
+            comm: self.clone(),
+            number: Some(started?),
+            memory: Some(memory),
+        })
+    }
+}
