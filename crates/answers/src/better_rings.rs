@@ -64,7 +64,7 @@ pub fn better_rings(job: &Job, planned: Planned) -> Result<BetterRings, BetterRi
         });
     }
     let replanned = replan(job, &planned, &found)?;
-    let losses = losses(&planned.plan(), &replanned.planned.plan());
+    let losses = losses(planned.plan(), replanned.planned.plan());
     Ok(BetterRings {
         planned: replanned.planned,
         file: Some(replanned.file),

@@ -96,7 +96,7 @@ fn limits(document: &Arc<Document>, settings: &Settings) -> Vec<Optimum> {
     let Ok(planned) = planner::plan(&job, settings) else {
         return Vec::new();
     };
-    let mut all = optimum::of(&planned, &planned.plan());
+    let mut all = optimum::of(&planned);
     // What switches that reduce reach is a matter of their efficiency, not of the machine.
     all.retain(|it| it.share() < LOW_SHARE && it.operation != Operation::AllReduceInNetwork);
     all
@@ -276,7 +276,7 @@ fn groups_of(all: &[Checked], settings: &Settings) -> Result<Groups, GroupsError
             Content::Unreadable(why) => Err(why.clone()),
             Content::Machine(document) => {
                 match planner::plan(&Job::hosts(Arc::clone(document), 1), settings) {
-                    Ok(planned) => Ok(Box::new(planned.plan())),
+                    Ok(planned) => Ok(planned.plan().clone()),
                     Err(problem) => Err(problem.to_string()),
                 }
             }

@@ -91,7 +91,7 @@ pub fn picture(
         Some("") => (0..count).collect(),
         Some(number) => vec![number.parse().map_err(|_| "there is no such channel")?],
     };
-    let name = match job.planned.request().hosts {
+    let name = match job.planned.plan().request.hosts {
         0 | 1 => job.planned.name(),
         hosts => format!("{}, one of {hosts} hosts", job.planned.name()),
     };

@@ -47,7 +47,7 @@ fn row(name: &str, job: &Job) {
     let used = replanned.map(|it| {
         let common = it.planned.job.common();
         let [ring, tree] = [GraphKind::Ring, GraphKind::Tree].map(|it| *common.graph(it).unwrap());
-        let costs = [&planned, &it.planned].map(|it| all_reduce(&it.plan()));
+        let costs = [&planned, &it.planned].map(|it| all_reduce(it.plan()));
         format!(
             "{} x {} tree {} x {}; all-reduce {costs:.1?}",
             ring.channels, ring.bw_intra, tree.channels, tree.bw_intra

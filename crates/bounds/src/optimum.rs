@@ -46,21 +46,22 @@ impl Optimum {
 }
 
 /// The bounds of all-gather and all-reduce; none for jobs of one rank or of many different hosts.
-pub fn of(planned: &Planned, plan: &Plan) -> Vec<Optimum> {
-    certified(planned, plan, vec![Operation::AllGather, all_reduce(plan)])
+pub fn of(planned: &Planned) -> Vec<Optimum> {
+    let operations = vec![Operation::AllGather, all_reduce(planned.plan())];
+    certified(planned, operations)
 }
 
 /// The bound of one collective; `None` for the same jobs, and for collectives without a bound.
-pub fn of_collective(planned: &Planned, plan: &Plan, collective: Collective) -> Option<Optimum> {
+pub fn of_collective(planned: &Planned, collective: Collective) -> Option<Optimum> {
     let operation = match collective {
-        Collective::AllReduce => all_reduce(plan),
+        Collective::AllReduce => all_reduce(planned.plan()),
         Collective::AllGather => Operation::AllGather,
         Collective::ReduceScatter => Operation::ReduceScatter,
         Collective::Broadcast => Operation::Broadcast,
         Collective::Reduce => Operation::Reduce,
         _ => return None,
     };
-    certified(planned, plan, vec![operation]).pop()
+    certified(planned, vec![operation]).pop()
 }
 
 /// The operation of all-reduce: with the network's reductions where the plan has an algorithm for
@@ -72,7 +73,8 @@ fn all_reduce(plan: &Plan) -> Operation {
     }
 }
 
-fn certified(planned: &Planned, plan: &Plan, operations: Vec<Operation>) -> Vec<Optimum> {
+fn certified(planned: &Planned, operations: Vec<Operation>) -> Vec<Optimum> {
+    let plan = planned.plan();
     let graph = capacity_graph(planned, LinkSet::Rules);
     let large = graph.hosts.iter().any(|class| class.ranks() > MOST_RANKS);
     if graph.ranks() < 2 || graph.hosts.len() > MOST_CLASSES || large {
@@ -108,8 +110,8 @@ fn certified(planned: &Planned, plan: &Plan, operations: Vec<Operation>) -> Vec<
 }
 
 /// The line of a plan's page; `None` if nothing is known.
-pub fn line(planned: &Planned, plan: &Plan) -> Option<String> {
-    let all = of(planned, plan);
+pub fn line(planned: &Planned) -> Option<String> {
+    let all = of(planned);
     let parts = all.iter().map(|it| {
         let collective = match it.operation {
             Operation::AllGather => "all-gather",

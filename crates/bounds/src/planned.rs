@@ -1,7 +1,7 @@
 //! Forests of a planned job, as part of its plan.
 
+use plan::PlannedForest;
 use plan::certificate::{Certificate, CertificateError, LinkSet, Operation, check};
-use plan::{Plan, PlannedForest};
 use planner::Planned;
 
 use crate::capacity::capacity_graph;
@@ -23,11 +23,10 @@ pub const BY_TREES: [Operation; 5] = [
 /// The job has fewer than two ranks, or the proofs of its bounds do not hold.
 pub fn planned_forests(
     planned: &Planned,
-    plan: &Plan,
     units: Option<u64>,
 ) -> Result<Vec<PlannedForest>, CertificateError> {
     let wanted = Wanted {
-        fingerprint: plan.fingerprint,
+        fingerprint: planned.plan().fingerprint,
         links: LinkSet::Rules,
         operations: BY_TREES.to_vec(),
         forests: true,

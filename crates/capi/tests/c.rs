@@ -227,9 +227,9 @@ fn ranks_of_a_plan() {
             gpus: (0..gpus).collect(),
             ..JobRequest::of("dgx-h100")
         };
-        let plan = job.plan().unwrap().planned.plan();
+        let job = job.plan().unwrap();
         let file = folder.path().join(format!("{hosts}-{gpus}.json"));
-        std::fs::write(&file, plan.to_json().unwrap()).unwrap();
+        std::fs::write(&file, job.planned.plan().to_json().unwrap()).unwrap();
         file
     };
     for (name, ranks, hosts) in [

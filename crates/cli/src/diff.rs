@@ -89,7 +89,7 @@ fn many(
     let mut members = Vec::new();
     for file in files {
         let content = match Source::read(file, output) {
-            Ok(Source::Plan(_, plan)) => Content::Plan(Box::new(plan.into_plan())),
+            Ok(Source::Plan(_, plan)) => Content::Plan(plan),
             Ok(Source::Topology(machine)) => Content::Machine(machine.document),
             Err(problem) => Content::Unreadable(why(file, &problem)),
         };
@@ -122,7 +122,7 @@ fn many(
         )
         .and_then(|job| job::plan_job(&job, &given, &mut quiet));
         match planned {
-            Ok(planned) => Ok(Box::new(planned.plan())),
+            Ok(planned) => Ok(planned.plan().clone()),
             Err(problem) => Err(format!("{problem:#}")),
         }
     })?;
@@ -309,7 +309,7 @@ fn read(
                 ("--nccl", side.nccl.is_some()),
             ];
             refuse_beside_plan(&name, &given)?;
-            Ok((name, plan.into_plan(), None))
+            Ok((name, plan, None))
         }
         Source::Topology(machine) => {
             let set = [&arguments.set[..], side.set].concat();
@@ -326,7 +326,7 @@ fn read(
             };
             let job = job::checked(spec, &job::Options::default(), output)?;
             let planned = job::plan_job(&job, &given, output).context(file)?;
-            Ok((planned.name(), planned.plan(), Some(planned)))
+            Ok((planned.name(), planned.plan().clone(), Some(planned)))
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use answers::Machine;
 use answers::built_in::BuiltIn;
 use anyhow::{Context, Result, anyhow, bail};
-use plan::{CheckedPlan, Plan};
+use plan::Plan;
 use planner::Settings;
 use probe::Probe;
 use probe::record::Recording;
@@ -107,7 +107,7 @@ impl FileOrProbe {
 #[derive(Debug)]
 pub enum Source {
     /// A plan, with what it is called.
-    Plan(String, Box<CheckedPlan>),
+    Plan(String, Plan),
     Topology(Machine),
 }
 
@@ -118,19 +118,19 @@ impl Source {
         if read.is_json() {
             let text = std::str::from_utf8(&read.bytes)
                 .with_context(|| format!("{} is no plan", read.label))?;
-            let plan = CheckedPlan::from_json(text).with_context(|| read.label.clone())?;
-            return Ok(Self::Plan(read.name, Box::new(plan)));
+            let plan = Plan::from_json(text).with_context(|| read.label.clone())?;
+            return Ok(Self::Plan(read.name, plan));
         }
         parse(read, output).map(Self::Topology)
     }
 }
 
 /// Reads a plan from a file, or from standard input (`-`).
-pub fn plan(file: &Path) -> Result<CheckedPlan> {
+pub fn plan(file: &Path) -> Result<Plan> {
     let read = Bytes::read(file, Plan::MAX_BYTES)?;
     // Bytes that are not text appear as replacement characters in the error.
     let text = String::from_utf8_lossy(&read.bytes);
-    CheckedPlan::from_json(&text).with_context(|| read.label)
+    Plan::from_json(&text).with_context(|| read.label)
 }
 
 /// Whether a folder is a recorded machine. The root of this one also has a folder `sys`.

@@ -103,7 +103,7 @@ pub fn plan(
 
 /// A machine's name, and how many equal hosts there are.
 fn title(name: &str, planned: &Planned) -> String {
-    match planned.request().hosts {
+    match planned.plan().request.hosts {
         0 | 1 => name.to_owned(),
         hosts => format!("{name}, one of {hosts} hosts"),
     }

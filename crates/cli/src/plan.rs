@@ -3,7 +3,7 @@
 use answers::Machine;
 use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
 use anyhow::{Result, bail};
-use plan::{CheckedPlan, Plan, PlannedForest};
+use plan::Plan;
 use planner::Planned;
 
 use crate::arguments::{JobArguments, PlanArguments, Strategy};
@@ -33,7 +33,7 @@ pub fn run(
             if arguments.strategy != Strategy::Nccl {
                 bail!("{name} is a plan; expected topology files with --strategy");
             }
-            *plan
+            plan
         }
         Sources::Machines(machines) => {
             let planned = match arguments.strategy {
@@ -44,12 +44,12 @@ pub fn run(
                 }
                 _ => job::plan_machines(machines, &arguments.job, environment, output)?,
             };
-            let mut plan = planned.plan();
-            if arguments.strategy == Strategy::Forest {
-                plan.forests = Some(forests(&planned, &plan, arguments.trees)?);
-            }
+            let plan = match arguments.strategy {
+                Strategy::Forest => with_forests(&planned, arguments.trees)?,
+                _ => planned.plan().clone(),
+            };
             made.planned = Some(planned);
-            CheckedPlan::new(plan)?
+            plan
         }
     };
     show(&plan, &made, arguments, environment, output)
@@ -83,29 +83,29 @@ fn with_better_rings(
     Ok(rings)
 }
 
-/// Trees for the collectives of a job.
+/// The plan of a job with trees for its collectives.
 ///
 /// # Errors
 /// There are none for any collective.
-pub fn forests(planned: &Planned, plan: &Plan, units: Option<u64>) -> Result<Vec<PlannedForest>> {
-    if plan.rank_count() < 2 {
+pub fn with_forests(planned: &Planned, units: Option<u64>) -> Result<Plan> {
+    if planned.plan().rank_count() < 2 {
         bail!(
             "{}: one rank needs no trees; expected at least two GPUs",
             planned.name()
         );
     }
-    let forests = bounds::planned_forests(planned, plan, units)?;
+    let forests = bounds::planned_forests(planned, units)?;
     if forests.is_empty() {
         bail!(
             "{}: no trees were found for this job; topo bound says how far its rings are from the best",
             planned.name()
         );
     }
-    Ok(forests)
+    Ok(planned.plan().with_forests(forests)?)
 }
 
 fn show(
-    plan: &CheckedPlan,
+    plan: &Plan,
     made: &Made,
     arguments: &PlanArguments,
     environment: &Environment,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use answers::Machine;
 use anyhow::{Result, bail};
-use plan::CheckedPlan;
+use plan::Plan;
 use planner::Planned;
 
 use crate::arguments::JobArguments;
@@ -31,7 +31,7 @@ pub fn machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Mac
 #[derive(Debug)]
 pub enum Sources {
     /// One plan, with what it is called.
-    Plan(String, Box<CheckedPlan>),
+    Plan(String, Plan),
     /// Topology files.
     Machines(Vec<Machine>),
 }
@@ -54,13 +54,10 @@ pub fn read(arguments: &JobArguments, output: &mut Output) -> Result<Sources> {
 
 impl Sources {
     /// The plan of the job: that of the file, or one that `plan` makes of the machines.
-    pub fn planned(
-        self,
-        plan: impl FnOnce(Vec<Machine>) -> Result<Planned>,
-    ) -> Result<CheckedPlan> {
+    pub fn planned(self, plan: impl FnOnce(Vec<Machine>) -> Result<Planned>) -> Result<Plan> {
         Ok(match self {
-            Self::Plan(_, plan) => *plan,
-            Self::Machines(machines) => CheckedPlan::new(plan(machines)?.plan())?,
+            Self::Plan(_, plan) => plan,
+            Self::Machines(machines) => plan(machines)?.plan().clone(),
         })
     }
 }

@@ -19,14 +19,13 @@ const COUNT: usize = 3001;
 
 /// The channels of a job with its forests.
 fn forests(planned: &Planned) -> Option<(Channels, Vec<PlannedForest>)> {
-    let mut plan = planned.plan();
-    if plan.rank_count() < 2 {
+    if planned.plan().rank_count() < 2 {
         return None;
     }
-    let forests = bounds::planned_forests(planned, &plan, None).unwrap();
-    plan.forests = Some(forests.clone());
+    let forests = bounds::planned_forests(planned, None).unwrap();
+    let plan = planned.plan().with_forests(forests.clone()).unwrap();
     let plan = plan::Plan::from_json(&plan.to_json().unwrap()).unwrap();
-    let channels = plan.expand().unwrap().program_channels().unwrap();
+    let channels = plan.expansion().unwrap().program_channels().unwrap();
     (!forests.is_empty()).then_some((channels, forests))
 }
 

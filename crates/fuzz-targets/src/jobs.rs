@@ -52,4 +52,5 @@ pub fn plan_of(name: &str, hosts: u32, collnet: bool) -> Plan {
     planned
         .unwrap_or_else(|error| panic!("{name}: {error}"))
         .plan()
+        .clone()
 }

@@ -89,9 +89,9 @@ pub fn run(bytes: &[u8]) -> Reached {
         price(&plan, costs);
     }
     graphs(&plan);
-    if let Some(expansion) = checked(plan.expand()) {
-        views(&expansion, &mut choices);
-        programs(&expansion, &mut choices);
+    if let Some(expansion) = checked(plan.expansion()) {
+        views(expansion, &mut choices);
+        programs(expansion, &mut choices);
     }
     Reached::Accepted
 }

@@ -43,15 +43,13 @@ pub fn run(bytes: &[u8]) -> Reached {
         let machine = &machines[below(&mut choices, machines.len())];
         let hosts = 1 + below(&mut choices, 3) as u32;
         let collnet = flag(&mut choices);
-        let Ok(planned) = jobs::planned(machine, hosts, collnet, &settings) else {
-            return Reached::Inside;
+        let planned = match jobs::planned(machine, hosts, collnet, &settings) {
+            Ok(planned) => planned,
+            Err(planner::Error::Plan(error)) => panic!("{error}"),
+            Err(_) => return Reached::Inside,
         };
         for note in &planned.notes {
             let _ = note.to_string();
-        }
-        let plan = planned.plan();
-        if let Err(error) = plan.validate() {
-            panic!("{error}");
         }
         Reached::accepted_if(deciding > 0, Reached::Outside)
     })

@@ -1,7 +1,7 @@
 //! What ranks take from a plan.
 
 use anyhow::{Result, bail};
-use plan::{CheckedPlan, NcclVersion};
+use plan::{Plan, NcclVersion};
 use program::Schedule;
 use runner::PlannedRun;
 use runner::planned::nvls_from;
@@ -13,7 +13,7 @@ use crate::spec::Spec;
 ///
 /// # Errors
 /// The plan has not what the run asks for.
-pub fn take(spec: &mut Spec, name: String, plan: &CheckedPlan) -> Result<RunPlan> {
+pub fn take(spec: &mut Spec, name: String, plan: &Plan) -> Result<RunPlan> {
     let planned = PlannedRun::of(&name, plan, Some(spec.collective))?;
     spec.devices.nvls_from = nvls_from(plan, spec.collective);
     let choice = |bytes: &u64| {

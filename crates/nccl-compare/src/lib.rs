@@ -74,7 +74,7 @@ pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
 }
 
 fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut [Tally]) {
-    let expansion = match plan.expand() {
+    let expansion = match plan.expansion() {
         Ok(expansion) => expansion,
         Err(error) => {
             tallies
@@ -97,13 +97,13 @@ fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut
         }
         match tally.field() {
             Field::Outcome => {}
-            Field::Channels => channels::counts(answer, &expansion, tally),
+            Field::Channels => channels::counts(answer, expansion, tally),
             Field::Graphs => graphs::compare(answer, plan, tally),
-            Field::Rings => channels::rings(answer, &expansion, tally),
-            Field::Trees => channels::trees(answer, &expansion, tally),
-            Field::Nvls => channels::nvls(answer, &expansion, tally),
-            Field::Transports => transports::kinds(answer, &expansion, tally),
-            Field::Nics => transports::ports(answer, plan, &expansion, tally),
+            Field::Rings => channels::rings(answer, expansion, tally),
+            Field::Trees => channels::trees(answer, expansion, tally),
+            Field::Nvls => channels::nvls(answer, expansion, tally),
+            Field::Transports => transports::kinds(answer, expansion, tally),
+            Field::Nics => transports::ports(answer, plan, expansion, tally),
             Field::Costs => costs::model(answer, logged, tally),
             Field::Times => costs::times(answer, plan, tally),
             Field::Choices => costs::choices(answer, plan, tally),

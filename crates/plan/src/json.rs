@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::error::Category;
 
-use crate::checked::CheckedPlan;
+use crate::content::PlanContent;
 use crate::digest::Digest;
 use crate::error::{Error, excerpt};
 use crate::plan::Plan;
@@ -29,7 +29,7 @@ struct PlanFile {
     /// SHA-256 of `plan` as written in the file, without white space outside of strings.
     checksum: Digest,
     /// The plan.
-    plan: Plan,
+    plan: PlanContent,
 }
 
 /// The name of the format.
@@ -47,32 +47,27 @@ struct Head {
 }
 
 /// The JSON of the plan alone, as it is hashed.
-pub(crate) fn content(plan: &Plan) -> Result<String, Error> {
+pub(crate) fn content(plan: &PlanContent) -> Result<String, Error> {
     serde_json::to_string(plan).map_err(|error| Error::Inconsistent {
         at: "plan".to_owned(),
         problem: error.to_string(),
     })
 }
 
-/// The file of a plan that fits together.
-fn write(plan: &Plan) -> Result<String, Error> {
-    let content = content(plan)?;
-    check_texts(&content)?;
-    let checksum = Digest::of(content.as_bytes());
-    let (format, version) = (Plan::FORMAT, Plan::VERSION);
-    let file = format!(
-        r#"{{"format":"{format}","version":{version},"checksum":"{checksum}","plan":{content}}}"#
-    );
-    Ok(lay_out(&file))
-}
-
-impl CheckedPlan {
+impl Plan {
     /// Writes the plan as JSON. Equal plans give equal bytes.
     ///
     /// # Errors
     /// A text of the plan has a control character.
     pub fn to_json(&self) -> Result<String, Error> {
-        write(self)
+        let content = content(self)?;
+        check_texts(&content)?;
+        let checksum = Digest::of(content.as_bytes());
+        let (format, version) = (Self::FORMAT, Self::VERSION);
+        let file = format!(
+            r#"{{"format":"{format}","version":{version},"checksum":"{checksum}","plan":{content}}}"#
+        );
+        Ok(lay_out(&file))
     }
 
     /// Reads a plan.
@@ -93,25 +88,6 @@ impl CheckedPlan {
         }
         check_texts(&content)?;
         Self::new(file.plan)
-    }
-}
-
-impl Plan {
-    /// Checks the plan and writes it: see [`CheckedPlan::to_json`].
-    ///
-    /// # Errors
-    /// As there; or the plan contradicts itself.
-    pub fn to_json(&self) -> Result<String, Error> {
-        self.validate()?;
-        write(self)
-    }
-
-    /// Reads a plan: see [`CheckedPlan::from_json`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn from_json(text: &str) -> Result<Self, Error> {
-        CheckedPlan::from_json(text).map(CheckedPlan::into_plan)
     }
 
     /// SHA-256 of the plan's content. Equal plans have equal digests, so ranks can compare them.

@@ -8,12 +8,12 @@
 //! network is faster than the links between its GPUs, a part of one. Nodes are numbered in the
 //! order of their lowest ranks.
 
+use crate::content::PlanContent;
 use crate::error::Error;
 use crate::order::{OrderError, RankOrder};
-use crate::plan::Plan;
 
 /// The nodes and hosts of a domain's GPUs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DomainShape {
     /// For each node its GPUs, ascending, counted from the domain's first.
     members: Vec<Vec<u32>>,
@@ -67,7 +67,7 @@ struct Run {
 }
 
 /// The look-up tables of a rank order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Ordered {
     slot_of: Vec<u32>,
     rank_of: Vec<u32>,
@@ -80,7 +80,7 @@ struct Ordered {
 }
 
 /// Where the ranks and nodes of a job are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobLayout {
     shapes: Vec<DomainShape>,
     runs: Vec<Run>,
@@ -172,7 +172,7 @@ impl JobLayout {
     ///
     /// # Errors
     /// The plan contradicts itself.
-    pub fn of(plan: &Plan) -> Result<Self, Error> {
+    pub fn of(plan: &PlanContent) -> Result<Self, Error> {
         let shapes = plan.machines.iter().map(|machine| {
             let members = machine.groups.iter().map(|group| group.members()).collect();
             DomainShape::new(members, machine.gpus.iter().map(|gpu| gpu.host).collect())

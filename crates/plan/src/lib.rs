@@ -7,17 +7,17 @@
 //! - what all ranks have in common ([`Common`]);
 //! - what collectives cost ([`CostTable`]).
 //!
-//! A [`CheckedPlan`] fits together, and holds what any rank does ([`RankView`]).
-//! [`CheckedPlan::to_json`] writes equal plans as equal bytes, and [`CheckedPlan::from_json`]
-//! refuses plans that are truncated, changed or of an unknown version. [`nccl_graph`] exchanges
-//! graphs with NCCL itself (`NCCL_GRAPH_FILE`).
+//! A plan fits together: it is checked once, when it is made or read, and does not change. With it
+//! comes what any rank does ([`Plan::expansion`], [`RankView`]). [`Plan::to_json`] writes equal plans
+//! as equal bytes, and [`Plan::from_json`] refuses plans that are truncated, changed or of an unknown
+//! version. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
 //!
 //! The crate decides nothing, and reads neither files nor machines. [`Expansion::program_channels`]
 //! gives the crate `program` the plan's rings and trees, over which it writes each rank's steps.
 //!
 //! ```no_run
 //! let text = std::fs::read_to_string("plan.json")?;
-//! let plan = plan::CheckedPlan::from_json(&text)?;
+//! let plan = plan::Plan::from_json(&text)?;
 //! for group in plan.machines.iter().flat_map(|machine| &machine.groups) {
 //!     for graph in &group.graphs {
 //!         for channel in &graph.channels {
@@ -30,21 +30,8 @@
 //!
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
 //! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
-//! [`algorithm`], [`cost`], [`Plan`], [`CheckedPlan`], [`slow_hosts`],
+//! [`algorithm`], [`cost`], [`PlanContent`], [`Plan`], [`slow_hosts`],
 //! [`compare`](mod@compare), [`nccl_graph`], [`error`], [`certificate`], [`forest`], [`version`].
-//!
-//! ```
-//! use plan::{Fingerprint, Plan, Producer, RequestSummary};
-//!
-//! let request = RequestSummary { hosts: 1, nvlink_domain: false, collnet: false };
-//! let fingerprint = Fingerprint::new("nccl-2.30").topology(b"<system/>", 1);
-//! let fingerprint = fingerprint.request(&request).finish();
-//! let producer = Producer { name: "topo".to_owned(), version: "0.1.0".to_owned() };
-//! let plan = Plan::new(producer, "nccl-2.30", fingerprint, request);
-//! let text = plan.to_json()?;
-//! assert_eq!(Plan::from_json(&text)?, plan);
-//! # Ok::<(), plan::Error>(())
-//! ```
 
 pub mod algorithm;
 pub mod certificate;
@@ -70,7 +57,7 @@ pub mod transport;
 pub mod version;
 
 mod certified_forest;
-mod checked;
+mod content;
 mod json;
 mod programs;
 mod schema;
@@ -80,12 +67,12 @@ mod validate;
 
 pub use algorithm::Algorithm;
 pub use channel::{GraphPaths, neighbors};
-pub use checked::CheckedPlan;
 pub use common::{
     BaseChannel, Buffers, Common, GraphSummary, JobChannels, MAX_CHANNELS, Nvls, P2pChannels,
 };
 pub use compare::{ChoiceDifference, Chosen, Comparison, PlanDifference, compare};
 pub use connection::{EndPoint, NeighborPath};
+pub use content::{HostRun, PlanContent};
 pub use cost::CostTable;
 pub use digest::Digest;
 pub use error::Error;
@@ -97,7 +84,7 @@ pub use json::schema;
 pub use layout::{DomainShape, JobLayout, NodePlace, RankPlace};
 pub use machine::{GpuGroup, MachineCpu, MachineGpu, MachineNic, PlannedMachine};
 pub use order::{OrderError, RankOrder};
-pub use plan::{HostRun, Plan};
+pub use plan::Plan;
 pub use request::{Producer, RequestSummary, Setting};
 pub use slow_hosts::{ChannelSpeed, HostRange, SlowGraph, SlowHosts};
 pub use trail::{Attempt, Duplication, Next, SearchEnd, Summary, Trail};

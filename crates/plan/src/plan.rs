@@ -1,67 +1,23 @@
 //! The plan.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::ops::Deref;
+use std::sync::Arc;
 
-use crate::common::Common;
-use crate::cost::CostTable;
-use crate::digest::Digest;
+use crate::content::PlanContent;
+use crate::error::Error;
+use crate::expand::Expansion;
 use crate::forest::PlannedForest;
-use crate::machine::PlannedMachine;
-use crate::order::RankOrder;
-use crate::request::{Producer, RequestSummary, Setting};
 use crate::schema::VERSION;
+use crate::validate::check;
 
-/// What the planner decided for a communicator.
+/// A plan whose parts fit together, and what it expands to. It does not change; copies share it.
 ///
-/// What holds for many ranks is stored once; [`Plan::expand`] returns the part of any rank.
-///
-/// An optional section is an `Option` that is neither written nor hashed while it is `None`, so
-/// that plans without it keep their bytes: `#[serde(default, skip_serializing_if =
-/// "Option::is_none")]`. A change that old readers would misread raises [`Plan::VERSION`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// Every machine, rank and port that is named exists, ranks are numbered without gaps, paths follow
+/// their channels, and all numbers are finite.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// What made the plan.
-    pub producer: Producer,
-    /// The profile of the decisions, such as `nccl-2.30`.
-    pub profile: String,
-    /// The digest of the plan's input: machines, settings and request
-    /// ([`Fingerprint`](crate::Fingerprint)).
-    pub fingerprint: Digest,
-    /// The job that was asked for.
-    pub request: RequestSummary,
-    /// NCCL's settings that were given, in the order given.
-    pub settings: Vec<Setting>,
-    /// The machines of the job, in rank order unless there is another.
-    pub hosts: Vec<HostRun>,
-    /// Which rank runs on which GPU, if ranks do not count host after host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rank_order: Option<RankOrder>,
-    /// What all ranks have in common after the hosts are joined.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub common: Option<Common>,
-    /// What collectives cost; it decides the algorithm and protocol for a size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub costs: Option<CostTable>,
-    /// Trees that come near the most that any schedule reaches, if they were asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forests: Option<Vec<PlannedForest>>,
-    /// The different machines, with the channels that were found for each.
-    pub machines: Vec<PlannedMachine>,
-}
-
-/// Equal machines in a row. Thousands of equal hosts are one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HostRun {
-    /// The machine, as an index into the plan's `machines`.
-    pub machine: u32,
-    /// Number of machines.
-    pub count: u32,
-    /// Rank of the first GPU of the first machine, before a rank order is applied. The ranks of a
-    /// machine are consecutive, and so are its copies.
-    pub first_rank: u32,
+    content: Arc<PlanContent>,
+    expansion: Option<Arc<Expansion>>,
 }
 
 impl Plan {
@@ -72,26 +28,45 @@ impl Plan {
     /// The largest file that is read, bytes.
     pub const MAX_BYTES: usize = 256 << 20;
 
-    /// A plan without machines.
-    pub fn new(
-        producer: Producer,
-        profile: &str,
-        fingerprint: Digest,
-        request: RequestSummary,
-    ) -> Self {
-        Self {
-            producer,
-            profile: profile.to_owned(),
-            fingerprint,
-            request,
-            settings: Vec::new(),
-            hosts: Vec::new(),
-            rank_order: None,
-            common: None,
-            costs: None,
-            forests: None,
-            machines: Vec::new(),
-        }
+    /// Checks and expands a plan.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn new(content: PlanContent) -> Result<Self, Error> {
+        Ok(Self {
+            expansion: check(&content, None)?,
+            content: Arc::new(content),
+        })
+    }
+
+    /// Checks a plan that was made together with its expansion.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn with_expansion(content: PlanContent, expansion: Arc<Expansion>) -> Result<Self, Error> {
+        Ok(Self {
+            expansion: check(&content, Some(expansion))?,
+            content: Arc::new(content),
+        })
+    }
+
+    /// The plan with these forests instead of its own.
+    ///
+    /// # Errors
+    /// A forest does not join all ranks, or a collective has two.
+    pub fn with_forests(&self, forests: Vec<PlannedForest>) -> Result<Self, Error> {
+        Self::new(PlanContent {
+            forests: Some(forests),
+            ..(*self.content).clone()
+        })
+    }
+
+    /// What any rank does.
+    ///
+    /// # Errors
+    /// The plan holds machines only and not how their hosts are joined.
+    pub fn expansion(&self) -> Result<&Expansion, Error> {
+        self.expansion.as_deref().ok_or(Error::NotJoined)
     }
 
     /// How many ranks the job has.
@@ -102,5 +77,13 @@ impl Plan {
             (gpus as u64).saturating_mul(u64::from(run.count))
         });
         ranks.fold(0, u64::saturating_add)
+    }
+}
+
+impl Deref for Plan {
+    type Target = PlanContent;
+
+    fn deref(&self) -> &PlanContent {
+        &self.content
     }
 }

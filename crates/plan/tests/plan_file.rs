@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::plan_of;
+use common::{content_of, plan_of};
 use plan::{
     Error, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, HostRun, JobLayout, Pattern,
-    Plan, RankOrder, RequestSummary, Setting, neighbors,
+    Plan, PlanContent, RankOrder, RequestSummary, Setting, neighbors,
 };
 use proptest::prelude::*;
 
@@ -35,8 +35,9 @@ fn equal_plans_give_equal_bytes_and_read_back() {
 
 #[test]
 fn the_checksum_is_what_the_schema_says() {
-    let mut plan = plan_of(1);
+    let mut plan = content_of(1);
     plan.machines[0].name = "a \"b\" c\\".to_owned();
+    let plan = Plan::new(plan).unwrap();
     let text = plan.to_json().unwrap();
     let (head, content) = text.split_once("\"plan\": ").unwrap();
     let content = content.trim_end().strip_suffix('}').unwrap();
@@ -98,7 +99,7 @@ fn twelve_thousand_equal_hosts_take_the_space_of_one() {
 
 #[test]
 fn ranks_are_found_across_runs_of_different_machines() {
-    let mut plan = plan_of(2);
+    let mut plan = content_of(2);
     let mut small = plan.machines[0].clone();
     small.gpus.truncate(1);
     small.groups[0] = GpuGroup {
@@ -133,12 +134,12 @@ fn ranks_are_found_across_runs_of_different_machines() {
         (0, 5, 0),
         (0, 5, 1),
     ];
-    let plan = Plan::from_json(&plan.to_json().unwrap()).unwrap();
+    let plan = Plan::from_json(&Plan::new(plan).unwrap().to_json().unwrap()).unwrap();
     assert_eq!(places(&plan), expected);
     // A rank order is kept, too.
-    let mut turned = plan;
+    let mut turned = PlanContent::clone(&plan);
     turned.rank_order = Some(RankOrder::new((0..9).rev()));
-    let turned = Plan::from_json(&turned.to_json().unwrap()).unwrap();
+    let turned = Plan::from_json(&Plan::new(turned).unwrap().to_json().unwrap()).unwrap();
     expected.reverse();
     assert_eq!(places(&turned), expected);
 }
@@ -317,12 +318,12 @@ fn contradictory_plans_are_refused_even_with_the_right_checksum() {
         let error = refusal(&forged(&text, from, to));
         assert!(error.contains(at), "{error} lacks {at}");
     }
-    // A number that JSON cannot hold is found before it is written.
-    let mut plan = plan_of(1);
+    // A number that JSON cannot hold.
+    let mut plan = content_of(1);
     plan.machines[0].groups[0].trails[0].attempts[0]
         .best
         .bw_inter = f32::NAN;
-    let error = plan.to_json().unwrap_err().to_string();
+    let error = Plan::new(plan).unwrap_err().to_string();
     assert!(
         error.contains("trails[ring].attempts[0].best.bw_inter: NaN"),
         "{error}"
@@ -415,7 +416,7 @@ proptest! {
         tree in common::graph(GraphKind::Tree, 2),
         name in any::<String>(),
     ) {
-        let mut plan = plan_of(3);
+        let mut plan = content_of(3);
         plan.machines[0].name = name;
         plan.machines[0].nics[0].speed = numbers[0];
         let group = &mut plan.machines[0].groups[0];
@@ -424,6 +425,7 @@ proptest! {
         group.trails[0].attempts[0].best.bw_intra = numbers[3];
         group.graphs = vec![at_port_0(ring), at_port_0(tree)];
         group.paths = group.graphs.iter().map(common::paths_of).collect();
+        let plan = Plan::new(plan).unwrap();
         let text = plan.to_json().unwrap();
         prop_assert_eq!(Plan::from_json(&text).unwrap(), plan);
     }

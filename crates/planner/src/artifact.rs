@@ -1,21 +1,86 @@
-//! The sections of the plan document, from what was decided for a job.
+//! The plan document, from what was decided for a job.
+
+use std::sync::Arc;
 
 use plan::{
-    CostTable, EndPoint, GpuGroup, Graph, GraphPaths, HostRun, MachineCpu, MachineGpu, MachineNic,
-    NeighborPath, NodeParts, Plan, PlannedMachine, neighbors,
+    CostTable, Digest, EndPoint, Fingerprint, GpuGroup, Graph, GraphPaths, HostRun, MachineCpu,
+    MachineGpu, MachineNic, NeighborPath, NodeParts, Plan, PlanContent, PlannedMachine, Producer,
+    RequestSummary, Setting, neighbors,
 };
 use topology::{BusId, CpuArch, CpuModel, CpuVendor, NcclId, NodeId, NodeType, System};
 
 use crate::cluster::MachinePlan;
 use crate::connect::JobPlan;
+use crate::error::Error;
 use crate::host_plan::HostPlan;
+use crate::job::EqualHosts;
+use crate::settings::Settings;
 
-/// Fills the sections of a plan from what was decided for a job.
-pub fn fill(plan: &mut Plan, job: &JobPlan, costs: CostTable) {
-    (plan.machines, plan.hosts) = machines(job);
-    plan.rank_order = job.hosts.order.clone();
-    plan.common = Some(job.common().clone());
-    plan.costs = Some(costs);
+/// The plan of a job. `hosts` are its machines as they were prepared.
+///
+/// # Errors
+/// A file, a setting or a profile has values that no plan can hold.
+pub fn plan(
+    hosts: &[EqualHosts],
+    job: &JobPlan,
+    settings: &Settings,
+    collnet: bool,
+    costs: &CostTable,
+) -> Result<Plan, Error> {
+    let request = RequestSummary {
+        hosts: job.layout().hosts(),
+        nvlink_domain: job.hosts.machines.iter().any(MachinePlan::is_domain),
+        collnet,
+    };
+    let deciding = settings.deciding().map(|(name, value)| Setting {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    });
+    let deciding: Vec<Setting> = deciding.collect();
+    let (machines, runs) = machines(job);
+    let content = PlanContent {
+        producer: Producer {
+            name: "topo".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+        profile: settings.rules.version().profile().to_owned(),
+        fingerprint: fingerprint(hosts, job, settings, &deciding, &request),
+        request,
+        settings: deciding,
+        hosts: runs,
+        rank_order: job.hosts.order.clone(),
+        common: Some(job.common().clone()),
+        costs: Some(costs.clone()),
+        forests: None,
+        machines,
+    };
+    Plan::with_expansion(content, Arc::clone(&job.expansion)).map_err(Error::Plan)
+}
+
+/// The digest of everything that a plan is made from.
+fn fingerprint(
+    hosts: &[EqualHosts],
+    job: &JobPlan,
+    settings: &Settings,
+    deciding: &[Setting],
+    request: &RequestSummary,
+) -> Digest {
+    let mut fingerprint = Fingerprint::new(settings.rules.version().profile());
+    for hosts in hosts {
+        let canonical = topology::xml::write(&hosts.document);
+        fingerprint = fingerprint.topology(canonical.as_bytes(), hosts.count);
+    }
+    let graphs = settings.graphs.as_ref();
+    let graphs = graphs.map(|graphs| format!("{graphs:?}"));
+    let fingerprint = fingerprint
+        .settings(deciding)
+        .request(request)
+        .part("graph-file", graphs.unwrap_or_default().as_bytes());
+    match &job.hosts.order {
+        Some(order) => fingerprint.part("rank-order", format!("{order:?}").as_bytes()),
+        None => fingerprint,
+    }
+    .finish()
 }
 
 /// The machines of a job with what was found for each, and where they are in the job.

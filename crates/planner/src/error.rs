@@ -20,6 +20,9 @@ pub enum Error {
     /// The graph file cannot be used.
     #[error("NCCL_GRAPH_FILE cannot be used")]
     GraphFile(#[from] plan::Error),
+    /// A file, a setting or a profile has values that no plan can hold.
+    #[error(transparent)]
+    Plan(plan::Error),
     /// A link that exists in one direction only.
     #[error(
         "{from} has a link to {to}, but {to} has none of that type back; expected NVLinks and switch links to be listed at both ends"

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plan::{CostTable, Digest, Fingerprint, NcclVersion, Plan, Producer, RequestSummary, Setting};
+use plan::{CostTable, NcclVersion, Plan};
 
 use program::Protocol;
 
@@ -13,7 +13,7 @@ use crate::cost::{self, CostProfile};
 use crate::error::Error;
 use crate::explain;
 use crate::host_plan::HostPlan;
-use crate::job::{EqualHosts, Job};
+use crate::job::Job;
 use crate::note::Note;
 use crate::prepare;
 use crate::settings::Settings;
@@ -29,8 +29,7 @@ pub struct Planned {
     pub notes: Vec<Note>,
     /// NCCL's settings.
     pub settings: Arc<Settings>,
-    hosts: Vec<EqualHosts>,
-    collnet: bool,
+    plan: Plan,
 }
 
 /// Plans a job as NCCL would with these settings.
@@ -55,32 +54,25 @@ pub fn plan(job: &Job, settings: &Settings) -> Result<Planned, Error> {
         }
     };
     notes.extend(joined.notes());
+    let costs = cost::table(
+        &joined.cost_inputs(),
+        &settings.tuning,
+        profile,
+        settings.rules,
+    )?;
     Ok(Planned {
-        costs: cost::table(
-            &joined.cost_inputs(),
-            &settings.tuning,
-            profile,
-            settings.rules,
-        )?,
+        plan: artifact::plan(&hosts, &joined, &settings, job.collnet, &costs)?,
         job: joined,
+        costs,
         notes,
         settings,
-        hosts: hosts.into_owned(),
-        collnet: job.collnet,
     })
 }
 
 impl Planned {
     /// The plan as a document that outlives the process.
-    pub fn plan(&self) -> Plan {
-        let producer = Producer {
-            name: "topo".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        let mut plan = Plan::new(producer, self.profile(), self.fingerprint(), self.request());
-        plan.settings = self.deciding();
-        artifact::fill(&mut plan, &self.job, self.costs.clone());
-        plan
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// Tells what was decided for each distinct machine, how each search went, and what is odd
@@ -143,30 +135,6 @@ impl Planned {
         self.settings.rules.version()
     }
 
-    fn profile(&self) -> &'static str {
-        self.version().profile()
-    }
-
-    /// What was asked for.
-    pub fn request(&self) -> RequestSummary {
-        RequestSummary {
-            hosts: self.job.layout().hosts(),
-            nvlink_domain: self.machines().iter().any(MachinePlan::is_domain),
-            collnet: self.collnet,
-        }
-    }
-
-    /// The settings that can change a decision.
-    pub fn deciding(&self) -> Vec<Setting> {
-        self.settings
-            .deciding()
-            .map(|(name, value)| Setting {
-                name: name.to_owned(),
-                value: value.to_owned(),
-            })
-            .collect()
-    }
-
     /// The costs as NCCL logs them: from 2.31 on before it leaves out what settings exclude, and
     /// LL128 where that is unsafe (source: the logs of the binaries).
     pub fn logged_costs(&self) -> CostTable {
@@ -180,25 +148,5 @@ impl Planned {
         let logged = cost::table(&self.job.cost_inputs(), &tuning, &profile, rules);
         // Settings that NCCL refuses make no plan.
         logged.unwrap_or_else(|_| self.costs.clone())
-    }
-
-    /// The digest of everything that the plan was made from.
-    fn fingerprint(&self) -> Digest {
-        let mut fingerprint = Fingerprint::new(self.profile());
-        for hosts in &self.hosts {
-            let canonical = topology::xml::write(&hosts.document);
-            fingerprint = fingerprint.topology(canonical.as_bytes(), hosts.count);
-        }
-        let graphs = self.settings.graphs.as_ref();
-        let graphs = graphs.map(|graphs| format!("{graphs:?}"));
-        let fingerprint = fingerprint
-            .settings(&self.deciding())
-            .request(&self.request())
-            .part("graph-file", graphs.unwrap_or_default().as_bytes());
-        match &self.job.hosts.order {
-            Some(order) => fingerprint.part("rank-order", format!("{order:?}").as_bytes()),
-            None => fingerprint,
-        }
-        .finish()
     }
 }

@@ -118,7 +118,7 @@ impl WhatIf {
         Self {
             settings: (*whole.settings).clone(),
             whole: JobFigures::of(whole, &sizes),
-            plan: differences.then(|| whole.plan()),
+            plan: differences.then(|| whole.plan().clone()),
             failures: failures.into_iter(),
             known: Vec::new(),
             sizes,
@@ -170,7 +170,7 @@ impl Iterator for WhatIf {
         self.known.push((failure.clone(), left.clone()));
         let differences = match (&self.plan, &planned) {
             (Some(whole), Ok(planned)) => {
-                match compare::compare(whole, &planned.plan(), &self.sizes) {
+                match compare::compare(whole, planned.plan(), &self.sizes) {
                     Ok(compared) => Some(compared.facts),
                     Err(error) => return Some(Err(error)),
                 }

@@ -293,8 +293,8 @@ proptest! {
         let plan = planned.plan();
         let text = plan.to_json().expect("a plan without contradictions");
         let read = Plan::from_json(&text).expect("the plan as it was written");
-        prop_assert_eq!(&read, &plan);
-        check_views(&planned.job, &read.expand().expect("a whole plan"))?;
+        prop_assert_eq!(&read, plan);
+        check_views(&planned.job, read.expansion().expect("a whole plan"))?;
     }
 
     #[test]

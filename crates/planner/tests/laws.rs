@@ -174,7 +174,7 @@ fn check_graph_file(request: &Request, planned: &HostPlan) -> Result<(), TestCas
 fn check_plan_file(planned: &Planned, again: &Planned) -> Result<(), TestCaseError> {
     let plan = planned.plan();
     let text = plan.to_json().expect("a plan that can be written");
-    prop_assert_eq!(Plan::from_json(&text), Ok(plan));
+    prop_assert_eq!(Plan::from_json(&text), Ok(plan.clone()));
     let again = again.plan().to_json();
     prop_assert_eq!(again, Ok(text));
     Ok(())

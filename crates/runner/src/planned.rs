@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use net::Hosts;
-use plan::{Algorithm, CheckedPlan, Connection, Plan, PlannedForest};
+use plan::{Algorithm, Connection, Plan, PlannedForest};
 use program::{Channels, ChannelsError, Collective, Tree};
 use sha2::{Digest, Sha256};
 
@@ -104,7 +104,7 @@ impl PlannedRun {
     /// # Errors
     /// It holds no plan that can be run.
     pub fn from_json(name: &str, text: &str) -> Result<Self, RunnerError> {
-        let plan = CheckedPlan::from_json(text).map_err(|why| RunnerError::Plan {
+        let plan = Plan::from_json(text).map_err(|why| RunnerError::Plan {
             name: name.to_owned(),
             why,
         })?;
@@ -117,7 +117,7 @@ impl PlannedRun {
     /// The plan holds machines only, or has too many ranks.
     pub fn of(
         name: &str,
-        plan: &CheckedPlan,
+        plan: &Plan,
         collective: Option<Collective>,
     ) -> Result<Self, RunnerError> {
         let wrong = |why| RunnerError::Plan {

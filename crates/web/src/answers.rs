@@ -65,7 +65,7 @@ fn difference(request: &JobRequest, other: &JobRequest) -> Result<String, String
     let sides = jobs
         .each_ref()
         .map(|it| (it.planned.name(), it.planned.plan()));
-    let [one, two] = sides.each_ref().map(|(name, plan)| (name.as_str(), plan));
+    let [one, two] = sides.each_ref().map(|(name, plan)| (name.as_str(), *plan));
     let mut devices = Vec::new();
     // Edits are known anyway.
     if !request.is_edited() && !other.is_edited() {

@@ -68,7 +68,8 @@ fn row(topo: &Path, arguments: &Arguments, topology: &Path, hosts: u32) -> Resul
     command.push(topology.into());
     let planned = fastest(arguments, &command)?;
     let text = std::fs::read_to_string(&file)?;
-    let expansion = Plan::from_json(&text)?.expand()?;
+    let plan = Plan::from_json(&text)?;
+    let expansion = plan.expansion()?;
     let ranks = expansion.layout().ranks();
     let last = (ranks - 1).to_string();
     let command = measure::command(topo, &["rank", "--rank", &last], Some(&file));

@@ -109,9 +109,9 @@ fn bounded() -> Vec<&'static str> {
 /// The job has one rank, or the collective has no bound.
 pub fn bound(planned: &Planned, question: &BoundQuestion) -> Result<BoundAnswer, BoundError> {
     let plan = planned.plan();
-    let operations = operations(question.collective, &plan)?;
+    let operations = operations(question.collective, plan)?;
     let graph = graph(planned, question.links, question.rails);
-    let name = names::job(&plan);
+    let name = names::job(plan);
     if graph.ranks() < 2 {
         return Err(BoundError::OneRank(name));
     }
@@ -128,7 +128,7 @@ pub fn bound(planned: &Planned, question: &BoundQuestion) -> Result<BoundAnswer,
         name,
         profile: plan.profile.clone(),
         intel_bridges: intel_bridges(planned),
-        rows: rows(&certificate, &plan)?,
+        rows: rows(&certificate, plan)?,
         certificate,
     })
 }

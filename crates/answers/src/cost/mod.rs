@@ -101,8 +101,8 @@ impl PricedJob {
             }
         };
         Self {
-            name: names::job(&plan),
-            plan,
+            name: names::job(plan),
+            plan: plan.clone(),
             alpha_beta: AlphaBeta::of(&planned.job.cost_inputs(), profile),
             costs: planned.costs.clone(),
         }

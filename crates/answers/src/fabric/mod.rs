@@ -2,7 +2,7 @@
 
 pub mod json;
 
-use plan::CheckedPlan;
+use plan::Plan;
 use program::Collective;
 use simulator::fabric::cables::tree_links;
 use simulator::fabric::{Cables, Leaf, SwitchError, SwitchTree, host_list};
@@ -270,7 +270,7 @@ impl FabricView {
     /// It cannot be simulated.
     pub fn simulate(
         &mut self,
-        plan: &CheckedPlan,
+        plan: &Plan,
         (collective, size): (Collective, u64),
         oversubscription: f64,
     ) -> Result<(), FabricAnswerError> {

@@ -38,13 +38,13 @@ pub enum Content {
     /// A topology.
     Machine(Arc<Document>),
     /// A plan.
-    Plan(Box<Plan>),
+    Plan(Plan),
     /// Neither; why.
     Unreadable(String),
 }
 
 /// The plan of a machine, or why there is none.
-pub type Planned = Result<Box<Plan>, String>;
+pub type Planned = Result<Plan, String>;
 
 /// Equal machines.
 #[derive(Debug)]
@@ -260,7 +260,7 @@ fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, GroupsEr
         };
         let plans = match (comparison, &reference.planned, &other.planned) {
             (Some(comparison), Ok(one), Ok(two)) if differences.is_empty() => {
-                Some(Box::new(((**one).clone(), (**two).clone(), comparison)))
+                Some(Box::new((one.clone(), two.clone(), comparison)))
             }
             _ => None,
         };

@@ -157,8 +157,11 @@ pub fn compare(log: &Log, question: LogQuestion) -> Result<Comparison, LogError>
             });
         }
     };
-    let (plan, costs) = (planned.plan(), planned.logged_costs());
-    let compared = compare_partly(&answer(log, communicator), Planned::Plan(&plan, &costs));
+    let costs = planned.logged_costs();
+    let compared = compare_partly(
+        &answer(log, communicator),
+        Planned::Plan(planned.plan(), &costs),
+    );
     let said = compared
         .into_iter()
         .filter(|it| it.values > 0 && it.field != Field::Outcome);

@@ -90,8 +90,7 @@ impl Jobs {
             });
         }
         if let (Some(collective), Some(planned)) = (table.collective, &job.planned) {
-            let plan = &job.plan;
-            let bound = || optimum::of_collective(planned, plan, collective);
+            let bound = || optimum::of_collective(planned, collective);
             job.bounds.entry(collective).or_insert_with(bound);
         }
         Ok(Some(at))
@@ -166,7 +165,7 @@ impl Jobs {
         self.keys.insert(key, self.all.len());
         self.all.push(PricedJob {
             name,
-            plan: planned.plan(),
+            plan: planned.plan().clone(),
             choosing: planned.costs.clone(),
             planned: Some(planned),
             predicting,

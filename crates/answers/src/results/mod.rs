@@ -49,7 +49,7 @@ pub enum Against {
     #[default]
     Nothing,
     /// A plan with its name.
-    Plan(String, Box<Plan>),
+    Plan(String, Plan),
     /// A job of a machine. Its GPUs are not used.
     Machine(Box<JobSpec>),
 }

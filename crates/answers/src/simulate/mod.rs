@@ -4,7 +4,7 @@ mod choice;
 pub mod json;
 
 use plan::expand::Expansion;
-use plan::{CheckedPlan, GraphKind};
+use plan::{GraphKind, Plan};
 use planner::explain::count;
 use program::lower::{LowerError, Lowering, ProgramRequest};
 use program::{
@@ -192,7 +192,7 @@ pub fn without_plan(
 /// # Errors
 /// The fabric does not fit the job, or no algorithm runs it.
 pub fn planned(
-    plan: &CheckedPlan,
+    plan: &Plan,
     question: &SimulateQuestion,
     fabric: &Fabric,
 ) -> Result<SimulatedJob, SimulateError> {

@@ -84,7 +84,7 @@ fn read(
             );
         }
         Sources::Plan(name, plan) => {
-            return Ok((PricedJob::of_plan(name, plan.into_plan())?, Vec::new()));
+            return Ok((PricedJob::of_plan(name, plan)?, Vec::new()));
         }
         Sources::Machines(machines) => machines,
     };

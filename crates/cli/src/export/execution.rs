@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use export::mscclpp::execution_plan;
-use plan::CheckedPlan;
+use plan::Plan;
 use program::lower::{ProgramRequest, lower};
 use program::verify::verify;
 use program::{Channels, Collective, Program, Schedule, Transfer};
@@ -29,7 +29,7 @@ const TRIED: [(Collective, Schedule, Transfer); 6] = [
 ];
 
 /// Writes those that MSCCL++ can express.
-pub fn write(plan: &CheckedPlan, folder: &mut Folder) -> Result<()> {
+pub fn write(plan: &Plan, folder: &mut Folder) -> Result<()> {
     let nodes = plan.costs.as_ref().map_or(1, |it| it.job.nodes);
     let why = match (nodes, plan.rank_count()) {
         (2.., _) => format!(
@@ -42,7 +42,7 @@ pub fn write(plan: &CheckedPlan, folder: &mut Folder) -> Result<()> {
     Ok(())
 }
 
-fn write_of_node(plan: &CheckedPlan, folder: &mut Folder) -> Result<()> {
+fn write_of_node(plan: &Plan, folder: &mut Folder) -> Result<()> {
     let channels = plan.expansion()?.program_channels()?;
     for (collective, schedule, transfer) in TRIED {
         let name = format!("mscclpp-{}-{schedule}", collective.command_name());

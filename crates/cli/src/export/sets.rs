@@ -2,7 +2,7 @@
 
 use answers::{Gpus, JobSpec};
 use anyhow::{Result, bail};
-use plan::CheckedPlan;
+use plan::Plan;
 
 use crate::arguments::export::ExportArguments;
 use crate::environment::Environment;
@@ -23,11 +23,11 @@ pub struct PlannedSet {
     pub name: String,
     /// The GPUs of each host in rank order, such as `0-3,6`.
     pub gpus: String,
-    pub plan: CheckedPlan,
+    pub plan: Plan,
 }
 
 impl PlannedSet {
-    fn new(plan: CheckedPlan) -> Self {
+    fn new(plan: Plan) -> Self {
         let first = plan.machines.first();
         let devices: Vec<i32> = first
             .iter()
@@ -56,7 +56,7 @@ pub fn planned(
     let machines = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, plan) => {
             arguments.refuse_sets_beside_plan(&name)?;
-            return Ok(vec![PlannedSet::new(*plan)]);
+            return Ok(vec![PlannedSet::new(plan)]);
         }
         Sources::Machines(machines) => machines,
     };
@@ -82,7 +82,7 @@ pub fn planned(
         let mut said = Output::default();
         let job = job::checked(spec, &job::Options::of(list), &mut said)?;
         let planned = job::plan_job(&job, &settings, &mut said)?;
-        let set = PlannedSet::new(CheckedPlan::new(planned.plan())?);
+        let set = PlannedSet::new(planned.plan().clone());
         // What is said about each of many sets is said once.
         for warning in said.warnings {
             if !output.warnings.contains(&warning) {

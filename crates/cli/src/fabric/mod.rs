@@ -7,7 +7,6 @@ use std::path::Path;
 use answers::fabric::{FabricAnswerError, FabricQuestion, FabricReport, FabricView, fabric};
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow};
-use plan::CheckedPlan;
 
 use crate::arguments::Variables;
 use crate::arguments::compare::TextOrJson;
@@ -68,7 +67,7 @@ fn simulate(
         ..JobSpec::of(input::machine(topology, output)?)
     };
     let job = job::checked(spec, &job::Options::default(), output)?;
-    let plan = CheckedPlan::new(job::plan_job(&job, &settings, output)?.plan())?;
+    let plan = job::plan_job(&job, &settings, output)?.plan().clone();
     let collective = (arguments.collective, arguments.size);
     let _progress = Progress::new(environment, "simulating");
     view.simulate(&plan, collective, oversubscription)?;

@@ -274,7 +274,7 @@ fn plan(
     let on_dump = dumped.is_some();
     let document = dumped.unwrap_or_else(|| document.clone());
     // A dump of an NVLink domain holds all its hosts.
-    let recorded = System::from_document(&document).map_or(1, |system| system.hosts().len());
+    let recorded = document.recorded_hosts();
     let count = if recorded > 1 { 1 } else { arguments.hosts };
     let job = planner::Job {
         nvlink_domain: arguments.nvlink_domain,
@@ -288,7 +288,7 @@ fn plan(
         }])
     };
     let planned = planner::plan(&job, settings);
-    let planned = planned.map(|planned| (planned.plan(), planned.logged_costs()));
+    let planned = planned.map(|planned| (planned.plan().clone(), planned.logged_costs()));
     Ok((planned.map_err(|error| error.to_string()), on_dump))
 }
 

@@ -75,7 +75,7 @@ impl PlanPage<'_> {
     /// The most that any schedule reaches, and NCCL's share; then the plan's rings and trees where
     /// they are not NCCL's.
     fn optimum(&self) -> String {
-        let line = self.live.and_then(|live| optimum::line(live, self.plan));
+        let line = self.live.and_then(optimum::line);
         let mut text = line.map_or_else(String::new, |line| self.look.field("optimum", &line));
         if let Some(rings) = self.rings {
             text.push_str(&self.look.field("rings", rings));

@@ -18,7 +18,7 @@ pub fn page(report: &WhatIfReport, look: Look) -> String {
         "job",
         &format!(
             "{}, {}",
-            count(job.request().hosts as usize, "host"),
+            count(job.plan().request.hosts as usize, "host"),
             count(report.whole.ranks as usize, "rank")
         ),
     ));
@@ -33,7 +33,7 @@ pub fn page(report: &WhatIfReport, look: Look) -> String {
     let failures: usize = report.rows.iter().map(|row| row.failures.len()).sum();
     let remark = format!(
         "worst first; loss: how much slower an all-reduce of this size gets{} (negative: faster)",
-        if job.request().hosts > 1 {
+        if job.plan().request.hosts > 1 {
             " when the device fails on one host"
         } else {
             ""

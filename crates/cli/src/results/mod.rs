@@ -78,8 +78,8 @@ fn against(arguments: &ResultsArguments, output: &mut Output) -> Result<Against>
             }))
         }
         (None, Some(file)) => {
-            let plan = crate::input::plan(file)?.into_plan();
-            Against::Plan(file.display().to_string(), Box::new(plan))
+            let plan = crate::input::plan(file)?;
+            Against::Plan(file.display().to_string(), plan)
         }
         (None, None) => Against::Nothing,
     })

@@ -6,7 +6,7 @@ use answers::JobSpec;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
 use measurement::{Devices, RunPlan, Spec, planned};
-use plan::CheckedPlan;
+use plan::Plan;
 use program::{Collective, Schedule};
 use topology::edit::Edit;
 
@@ -221,7 +221,7 @@ fn wanted_ranks(arguments: &RunArguments, among: JobRanks<'_>) -> Result<Option<
 
 /// The ranks of the plan, of the command line, or of the launcher.
 fn ranks_of(
-    plan: Option<&(String, CheckedPlan)>,
+    plan: Option<&(String, Plan)>,
     wanted: Option<u32>,
     among: JobRanks<'_>,
 ) -> Result<u32> {
@@ -319,14 +319,14 @@ fn read_plan(
     environment: &Environment,
     output: &mut Output,
     lost: &[u32],
-) -> Result<(String, CheckedPlan)> {
+) -> Result<(String, Plan)> {
     let without: Result<Vec<Edit>> = lost
         .iter()
         .map(|rank| Edit::without(&format!("GPU{rank}")).map_err(|error| anyhow!("{error}")))
         .collect();
     let edits = without?;
     match Source::read(file, output)? {
-        Source::Plan(name, plan) => Ok((name, *plan)),
+        Source::Plan(name, plan) => Ok((name, plan)),
         Source::Topology(machine) => {
             let settings = read_settings(&arguments.variables, environment, output)?;
             let spec = JobSpec {
@@ -337,11 +337,11 @@ fn read_plan(
             };
             let job = job::checked(spec, &job::Options::default(), output)?;
             let planned = job::plan_job(&job, &settings, output)?;
-            let mut plan = planned.plan();
-            if arguments.algorithm == Some(Schedule::Forest) {
-                plan.forests = Some(crate::plan::forests(&planned, &plan, None)?);
-            }
-            Ok((planned.name(), CheckedPlan::new(plan)?))
+            let plan = match arguments.algorithm {
+                Some(Schedule::Forest) => crate::plan::with_forests(&planned, None)?,
+                _ => planned.plan().clone(),
+            };
+            Ok((planned.name(), plan))
         }
     }
 }

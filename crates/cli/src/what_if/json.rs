@@ -149,7 +149,7 @@ impl WhatIfJson {
         let left_out = report.left_out.iter().map(|failure| failure.name.clone());
         Self {
             name: report.job.name(),
-            hosts: report.job.request().hosts,
+            hosts: report.job.plan().request.hosts,
             whole: left(&report.whole, &report.sizes, &[], whole),
             failures: rows.collect(),
             left_out: (!report.left_out.is_empty()).then(|| left_out.collect()),

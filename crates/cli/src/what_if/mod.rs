@@ -110,7 +110,7 @@ fn bounds_after(row: &EqualFailures, job: &Job, settings: &Settings) -> RowBound
 }
 
 fn bounds_of(planned: &Planned) -> RowBounds {
-    let all = optimum::of(planned, &planned.plan());
+    let all = optimum::of(planned);
     all.iter().map(|it| (it.operation, it.bound)).collect()
 }
 

@@ -16,7 +16,7 @@ pub struct BrokenChannel {
 }
 
 /// The channels of one graph.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Chains {
     pub pattern: Pattern,
     pub cross_nic: i32,
@@ -97,7 +97,7 @@ impl Chains {
 }
 
 /// The parts of one node that the expansion needs. GPUs are counted from their domain's first.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NodeParts {
     pub(crate) ring: Chains,
     pub(crate) tree: Chains,

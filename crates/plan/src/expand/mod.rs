@@ -23,13 +23,13 @@ pub use trees::{TreeLinks, TreePlace, double_tree};
 pub use view::{ChannelView, CollnetView, NvlsView, PeerLink, RankView, RingView, TreeView};
 
 use crate::common::Common;
+use crate::content::PlanContent;
 use crate::error::Error;
 use crate::forest::PlannedForest;
 use crate::layout::{JobLayout, NodePlace, RankPlace};
-use crate::plan::Plan;
 
 /// Every rank's neighbors on every channel of a job, and how they are connected.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Expansion {
     layout: JobLayout,
     /// For each machine its nodes.
@@ -49,13 +49,15 @@ impl Expansion {
         }
     }
 
-    /// Expands a plan.
+    /// Expands a plan with this common part and layout.
     ///
     /// # Errors
-    /// The plan contradicts itself, or holds machines only and not how their hosts are joined.
-    pub(crate) fn of(plan: &Plan) -> Result<Self, Error> {
-        let common = plan.common.clone().ok_or(Error::NotJoined)?;
-        let layout = JobLayout::of(plan)?;
+    /// A channel does not hold each GPU of its node once.
+    pub(crate) fn of(
+        plan: &PlanContent,
+        common: &Common,
+        layout: JobLayout,
+    ) -> Result<Self, Error> {
         let searched = common.channels.searched;
         let mut nodes = Vec::with_capacity(plan.machines.len());
         for (index, machine) in plan.machines.iter().enumerate() {
@@ -74,7 +76,7 @@ impl Expansion {
         }
         Ok(Self {
             forests: plan.forests.clone().unwrap_or_default(),
-            ..Self::new(layout, nodes, common)
+            ..Self::new(layout, nodes, common.clone())
         })
     }
 

@@ -1,21 +1,25 @@
 //! Checks of transports, the common part and the cost table.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use program::Collective;
 
 use super::{finite, once};
 use crate::common::{Common, JobChannels, MAX_CHANNELS};
+use crate::content::PlanContent;
 use crate::cost::CostTable;
 use crate::error::Error;
 use crate::expand::Expansion;
 use crate::graph::GraphKind;
 use crate::layout::JobLayout;
 use crate::machine::{GpuGroup, PlannedMachine};
-use crate::plan::Plan;
 use crate::transport::{GpuTransport, Transports};
 
-pub(super) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
+pub(super) fn check(
+    plan: &PlanContent,
+    made: Option<Arc<Expansion>>,
+) -> Result<Option<Arc<Expansion>>, Error> {
     for (index, machine) in plan.machines.iter().enumerate() {
         let grouped: usize = machine.groups.iter().map(|group| group.ranks.len()).sum();
         require(
@@ -30,7 +34,11 @@ pub(super) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
             }
         }
     }
-    let layout = JobLayout::of(plan)?;
+    let layout = match &made {
+        Some(made) => made.layout().clone(),
+        None => JobLayout::of(plan)?,
+    };
+    let (ranks, nodes) = (layout.ranks(), layout.nodes());
     let mut expansion = None;
     if let Some(common) = &plan.common {
         for (index, machine) in plan.machines.iter().enumerate() {
@@ -41,11 +49,14 @@ pub(super) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
         }
         check_common(common)?;
         // The expansion checks that every channel holds every GPU of its node once.
-        expansion = Some(Expansion::of(plan)?);
+        expansion = Some(match made {
+            Some(made) => made,
+            None => Arc::new(Expansion::of(plan, common, layout)?),
+        });
     }
     let forests = plan.forests.iter().flatten();
     for (index, forest) in forests.clone().enumerate() {
-        let refused = forest.program_forest(layout.ranks()).err();
+        let refused = forest.program_forest(ranks).err();
         require(refused.is_none(), &format!("forests[{index}]"), || {
             refused.map_or_else(String::new, |error| error.to_string())
         })?;
@@ -55,7 +66,7 @@ pub(super) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
         "a collective occurs twice".to_owned()
     })?;
     if let Some(costs) = &plan.costs {
-        check_costs(costs, &layout, plan.common.as_ref())?;
+        check_costs(costs, [ranks, nodes], plan.common.as_ref())?;
     }
     Ok(expansion)
 }
@@ -239,13 +250,13 @@ fn check_common(common: &Common) -> Result<(), Error> {
 
 fn check_costs(
     costs: &CostTable,
-    layout: &JobLayout,
+    [ranks, nodes]: [u32; 2],
     common: Option<&Common>,
 ) -> Result<(), Error> {
     let job = &costs.job;
     let expected = [
-        ("ranks", job.ranks, Some(layout.ranks())),
-        ("nodes", job.nodes, Some(layout.nodes())),
+        ("ranks", job.ranks, Some(ranks)),
+        ("nodes", job.nodes, Some(nodes)),
         (
             "channels",
             job.channels,

@@ -3,48 +3,24 @@
 mod joined;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::channel::{GraphPaths, neighbors};
 use crate::common::MAX_CHANNELS;
 use crate::connection::EndPoint;
+use crate::content::PlanContent;
 use crate::error::{Error, excerpt};
-use crate::expand::{Expansion, RankView};
+use crate::expand::Expansion;
 use crate::graph::{Graph, GraphKind};
 use crate::machine::{GpuGroup, PlannedMachine};
-use crate::plan::Plan;
 use crate::trail::Trail;
 
-impl Plan {
-    /// Checks that all parts of the plan fit together.
-    ///
-    /// Every machine, rank and port that is named exists, ranks are numbered without gaps, paths
-    /// follow their channels, and all numbers are finite.
-    ///
-    /// # Errors
-    /// The first contradiction found.
-    pub fn validate(&self) -> Result<(), Error> {
-        check(self).map(drop)
-    }
-
-    /// Expands the plan to what any rank does.
-    ///
-    /// # Errors
-    /// The plan contradicts itself, or holds machines only and not how their hosts are joined.
-    pub fn expand(&self) -> Result<Expansion, Error> {
-        check(self)?.ok_or(Error::NotJoined)
-    }
-
-    /// The view of one rank. For several ranks, keep the [`Expansion`].
-    ///
-    /// # Errors
-    /// As [`Plan::expand`]; or the job has no such rank.
-    pub fn rank_view(&self, rank: u32) -> Result<RankView, Error> {
-        self.expand()?.rank_view(rank)
-    }
-}
-
-/// Checks and expands a plan. Returns `None` if it does not say how its hosts are joined.
-pub(crate) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
+/// Checks a plan and returns its expansion, which is `made` if there is one. `None`: the plan does
+/// not say how its hosts are joined.
+pub(crate) fn check(
+    plan: &PlanContent,
+    made: Option<Arc<Expansion>>,
+) -> Result<Option<Arc<Expansion>>, Error> {
     for (index, setting) in plan.settings.iter().enumerate() {
         let letters = setting.name.strip_prefix("NCCL_").unwrap_or_default();
         let is_letter = |it: u8| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_';
@@ -87,7 +63,7 @@ pub(crate) fn check(plan: &Plan) -> Result<Option<Expansion>, Error> {
             ));
         }
     }
-    joined::check(plan)
+    joined::check(plan, made)
 }
 
 fn check_machine(at: &str, machine: &PlannedMachine) -> Result<(), Error> {

@@ -5,14 +5,19 @@
 use plan::nccl_graph::GpuAddress;
 use plan::{
     Attempt, Duplication, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, GraphPaths,
-    HostRun, MachineCpu, MachineGpu, MachineNic, NeighborPath, Next, Pattern, Plan, PlannedMachine,
-    Producer, RequestSummary, SearchEnd, Setting, Summary, Trail, neighbors,
+    HostRun, MachineCpu, MachineGpu, MachineNic, NeighborPath, Next, Pattern, Plan, PlanContent,
+    PlannedMachine, Producer, RequestSummary, SearchEnd, Setting, Summary, Trail, neighbors,
 };
 use proptest::prelude::*;
 use topology::{CpuArch, CpuModel, CpuVendor, PathType};
 
 /// A job of `hosts` equal machines with two GPUs and one port.
 pub fn plan_of(hosts: u32) -> Plan {
+    Plan::new(content_of(hosts)).unwrap()
+}
+
+/// The content of that plan.
+pub fn content_of(hosts: u32) -> PlanContent {
     let request = RequestSummary {
         hosts,
         nvlink_domain: false,
@@ -31,7 +36,7 @@ pub fn plan_of(hosts: u32) -> Plan {
         name: "topo".to_owned(),
         version: "0.1.0".to_owned(),
     };
-    Plan {
+    PlanContent {
         settings,
         hosts: vec![HostRun {
             machine: 0,
@@ -39,7 +44,14 @@ pub fn plan_of(hosts: u32) -> Plan {
             first_rank: 0,
         }],
         machines: vec![machine()],
-        ..Plan::new(producer, "nccl-2.30", fingerprint, request)
+        producer,
+        profile: "nccl-2.30".to_owned(),
+        fingerprint,
+        request,
+        rank_order: None,
+        common: None,
+        costs: None,
+        forests: None,
     }
 }
 

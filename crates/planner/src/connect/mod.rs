@@ -16,6 +16,8 @@ mod transports;
 
 pub use summary::GatheredGraphs;
 
+use std::sync::Arc;
+
 use plan::{Buffers, Common, Expansion, GraphKind, JobLayout, NodeParts, NodePlace, Transports};
 
 use crate::cluster::ClusterPlan;
@@ -41,7 +43,7 @@ pub struct JobPlan {
     /// What holds for all ranks.
     pub facts: GatheredGraphs,
     /// The peers and connections of any one rank.
-    pub expansion: Expansion,
+    pub expansion: Arc<Expansion>,
 }
 
 impl JobPlan {
@@ -108,7 +110,7 @@ impl JobPlan {
             swaps_rings_together: paired,
         };
         Ok(Self {
-            expansion: Expansion::new(plan.layout.clone(), parts, common),
+            expansion: Arc::new(Expansion::new(plan.layout.clone(), parts, common)),
             hosts: plan,
             facts,
         })
@@ -120,7 +122,7 @@ impl JobPlan {
     }
 
     /// What all ranks have in common.
-    pub const fn common(&self) -> &Common {
+    pub fn common(&self) -> &Common {
         self.expansion.common()
     }
 
