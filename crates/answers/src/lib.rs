@@ -7,7 +7,7 @@
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
 //! [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`], [`doctor`], [`log`],
-//! [`results`], [`simulate`], [`fabric`]; [`report`] (answers as JSON).
+//! [`results`], [`simulate`], [`what_if`], [`fabric`]; [`report`] (answers as JSON).
 
 pub mod assume;
 pub mod better_rings;
@@ -38,6 +38,7 @@ pub mod results;
 pub mod show;
 pub mod simulate;
 pub mod suggest;
+pub mod what_if;
 
 pub use assume::Incomplete;
 pub use gpus::Gpus;

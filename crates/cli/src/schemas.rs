@@ -5,7 +5,6 @@ use anyhow::{Result, bail};
 use crate::export::json::ExportReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
-use crate::what_if::json::WhatIfJson;
 use answers::bound::BoundReport;
 use answers::built_in::MachinesReport;
 use answers::cost::CostReport;
@@ -20,6 +19,7 @@ use answers::rank::RankReport;
 use answers::results::ResultsReport;
 use answers::show::ShowReport;
 use answers::simulate::SimulateReport;
+use answers::what_if::WhatIfReport;
 use answers::{report, suggest};
 
 use crate::linux;
@@ -49,7 +49,7 @@ const SCHEMAS: &[Kind] = &[
     ("run", linux::run_schema),
     ("show", report::schema::<ShowReport>),
     ("simulate", report::schema::<SimulateReport>),
-    ("what-if", report::schema::<WhatIfJson>),
+    ("what-if", report::schema::<WhatIfReport>),
 ];
 
 /// Prints the schema of a kind, or the names of all.

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use plan::Algorithm;
 use planner::NcclVersion;
 use program::Protocol;
-use topology::edit::Edit;
+use topology::edit::{Edit, FailureKind};
 
 use super::{JobArguments, PreparationArguments, variable};
 use crate::numbers::within;
@@ -180,6 +180,18 @@ pub enum Failing {
     Switch,
     /// One NVLink of every pair that has some, and all NVLinks of each GPU
     Nvlink,
+}
+
+impl Failing {
+    /// The failures of this class.
+    pub const fn kinds(&self) -> &'static [FailureKind] {
+        match self {
+            Self::Gpu => &[FailureKind::Gpu],
+            Self::Nic => &[FailureKind::Nic],
+            Self::Switch => &[FailureKind::Switch, FailureKind::NvSwitch],
+            Self::Nvlink => &[FailureKind::NvLink, FailureKind::GpuNvLinks],
+        }
+    }
 }
 
 #[derive(Debug, Args)]

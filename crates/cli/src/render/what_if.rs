@@ -1,6 +1,7 @@
 //! What single failures leave, as a table.
 
 use answers::names::shorten;
+use answers::what_if::WhatIfAnswer;
 use plan::certificate::Operation;
 use planner::what_if::{EqualFailures, JobFigures};
 use topology::edit::Failure;
@@ -9,9 +10,9 @@ use super::table::Columns;
 use super::{Look, count, gbps, group, microseconds, trim_lines, version, wrap};
 use crate::edits::option;
 use crate::sizes::short;
-use crate::what_if::report::WhatIfReport;
 
-pub fn page(report: &WhatIfReport, look: Look) -> String {
+/// The page. `time_limit`: seconds.
+pub fn page(report: &WhatIfAnswer, time_limit: Option<u64>, look: Look) -> String {
     let job = &report.job;
     let mut text = format!("{}\n", look.heading(&job.name()));
     text.push_str(&look.field(
@@ -41,7 +42,7 @@ pub fn page(report: &WhatIfReport, look: Look) -> String {
     );
     text.push_str(&look.title(&count(failures, "single failure"), &remark));
     text.push_str(&table(report, look));
-    if let (Some(seconds), false) = (report.time_limit, report.left_out.is_empty()) {
+    if let (Some(seconds), false) = (time_limit, report.left_out.is_empty()) {
         text.push('\n');
         let sentence = format!(
             "Not looked at within {seconds} s (--time-limit): {}",
@@ -75,7 +76,7 @@ fn kinds(failures: &[Failure]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn whole(report: &WhatIfReport) -> String {
+fn whole(report: &WhatIfAnswer) -> String {
     let figures = &report.whole;
     let times = report
         .sizes
@@ -100,7 +101,7 @@ fn rings(figures: &JobFigures) -> String {
     format!("{channels} × {} GB/s", gbps(each))
 }
 
-fn table(report: &WhatIfReport, look: Look) -> String {
+fn table(report: &WhatIfAnswer, look: Look) -> String {
     let losses: Vec<String> = report
         .sizes
         .iter()

@@ -5,13 +5,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use answers::what_if::{WhatIfAnswer, WhatIfQuestion};
 use anyhow::{Context, Result, bail};
-use planner::what_if::{EqualFailures, FailureOutcome, WhatIf};
-use planner::{Job, Planned, Settings};
-use topology::edit::Failure;
+use planner::what_if::FailureOutcome;
 
 use crate::environment::Environment;
-use crate::job::plan_job;
 use crate::output::Output;
 use crate::progress::Progress;
 
@@ -21,36 +19,10 @@ const STACK: usize = 16 << 20;
 /// Most results that the thread is ahead, so that the progress shown is true.
 const WAITING: usize = 16;
 
-/// What is to be planned.
-#[derive(Debug)]
-pub struct WhatIfRequest {
-    /// The job.
-    pub job: Job,
-    /// NCCL's settings.
-    pub settings: Settings,
-    /// Sizes of all-reduces, bytes.
-    pub sizes: Vec<u64>,
-    /// The failures.
-    pub failures: Vec<Failure>,
-    /// Whether every difference of the plans is wanted.
-    pub differences: bool,
-}
-
-/// What was planned.
-#[derive(Debug)]
-pub struct Done {
-    /// The job without any failure.
-    pub whole: Planned,
-    /// Failures, in the order in which they were planned.
-    pub rows: Vec<EqualFailures>,
-    /// Failures for which there was no time.
-    pub left_out: Vec<Failure>,
-}
-
 /// What the thread reports.
 enum News {
-    /// The job without any failure, and warnings.
-    Whole(Box<Planned>, Vec<String>),
+    /// The job without any failure.
+    Whole(Box<WhatIfAnswer>),
     /// What one failure does.
     Failed(FailureOutcome),
 }
@@ -60,40 +32,31 @@ enum News {
 /// # Errors
 /// The job cannot be planned, or not within the time limit.
 pub fn work(
-    asked: WhatIfRequest,
+    asked: WhatIfQuestion,
     limit: Option<Duration>,
     environment: &Environment,
     output: &mut Output,
-) -> Result<Done> {
+) -> Result<WhatIfAnswer> {
     let until = limit.map(|limit| Instant::now() + limit);
     let progress = Progress::new(environment, "planning");
-    let all = asked.failures.clone();
+    let all = asked.failures.len();
     let (sender, news) = sync_channel(WAITING);
     let thread = thread::Builder::new().name("what-if".to_owned());
     let thread = thread
         .stack_size(STACK)
         .spawn(move || each(asked, &sender))
         .context("cannot start a thread")?;
-    let mut whole = None;
-    let mut rows: Vec<EqualFailures> = Vec::new();
-    let mut planned = 0;
+    let mut answer: Option<Box<WhatIfAnswer>> = None;
     let ended = loop {
-        match next(&news, until) {
-            Ok(News::Whole(job, warnings)) => {
-                output.warnings.extend(warnings);
-                whole = Some(*job);
-            }
-            Ok(News::Failed(outcome)) => {
-                planned += 1;
-                match outcome {
-                    FailureOutcome::New(row) => rows.push(*row),
-                    FailureOutcome::Known(row, failure) => rows[row].failures.push(failure),
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => break false,
-            Err(RecvTimeoutError::Disconnected) => break true,
+        match (next(&news, until), &mut answer) {
+            (Ok(News::Whole(whole)), _) => answer = Some(whole),
+            (Ok(News::Failed(outcome)), Some(answer)) => answer.add(outcome),
+            (Ok(News::Failed(_)), None) => {}
+            (Err(RecvTimeoutError::Timeout), _) => break false,
+            (Err(RecvTimeoutError::Disconnected), _) => break true,
         }
-        progress.set(format!("{planned} of {} failures", all.len()));
+        let left = answer.as_ref().map_or(all, |answer| answer.left_out.len());
+        progress.set(format!("{} of {all} failures", all - left));
     };
     drop(progress);
     if ended {
@@ -103,24 +66,20 @@ pub fn work(
         }
     }
     let seconds = limit.unwrap_or_default().as_secs();
-    let Some(whole) = whole else {
+    let Some(answer) = answer else {
         bail!(
             "--time-limit {seconds}: the job as it is was not planned within {seconds} s; give it more time"
         );
     };
-    let left_out = all[planned..].to_vec();
-    if !left_out.is_empty() {
+    let notes = answer.job.notes.iter().map(ToString::to_string);
+    output.warnings.extend(notes);
+    let left = answer.left_out.len();
+    if left > 0 {
         output.warnings.push(format!(
-            "--time-limit {seconds}: {} of {} failures were not looked at",
-            left_out.len(),
-            all.len()
+            "--time-limit {seconds}: {left} of {all} failures were not looked at"
         ));
     }
-    Ok(Done {
-        whole,
-        rows,
-        left_out,
-    })
+    Ok(*answer)
 }
 
 fn next(news: &Receiver<News>, until: Option<Instant>) -> Result<News, RecvTimeoutError> {
@@ -131,20 +90,9 @@ fn next(news: &Receiver<News>, until: Option<Instant>) -> Result<News, RecvTimeo
 }
 
 /// Plans one failure after the other, until nobody receives the results.
-fn each(asked: WhatIfRequest, news: &SyncSender<News>) -> Result<()> {
-    let mut output = Output::default();
-    let whole = plan_job(&asked.job, &asked.settings, &mut output)?;
-    let outcomes = WhatIf::new(
-        asked.job,
-        &whole,
-        asked.failures,
-        asked.sizes,
-        asked.differences,
-    );
-    if news
-        .send(News::Whole(Box::new(whole), output.warnings))
-        .is_err()
-    {
+fn each(asked: WhatIfQuestion, news: &SyncSender<News>) -> Result<()> {
+    let (answer, outcomes) = asked.begin()?;
+    if news.send(News::Whole(Box::new(answer))).is_err() {
         return Ok(());
     }
     for outcome in outcomes {

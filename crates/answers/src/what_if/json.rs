@@ -1,18 +1,18 @@
-//! The report as JSON.
+//! The answer as JSON.
 
-use crate::edits::option;
 use plan::PlanDifference;
 use plan::certificate::Operation;
 use planner::what_if::{EqualFailures, JobFigures};
 use schemars::JsonSchema;
 use serde::Serialize;
+use topology::edit::Edit;
 
-use super::report::{RowBounds, WhatIfReport};
-use answers::report::Report;
+use super::{RowBounds, WhatIfAnswer};
+use crate::report::Report;
 
 /// What `topo what-if` prints as JSON.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct WhatIfJson {
+pub struct WhatIfReport {
     /// The job.
     name: String,
     /// Hosts of the job.
@@ -62,7 +62,7 @@ struct LeftRow {
     ring_channel_gbps: f32,
     /// Predicted all-reduces.
     all_reduce: Vec<TimedRow>,
-    /// With `--bound`: the most that any schedule reaches, of several failures the least.
+    /// If asked for: the most that any schedule reaches, of several failures the least.
     #[serde(skip_serializing_if = "Option::is_none")]
     bounds: Option<Vec<BoundRow>>,
 }
@@ -88,7 +88,7 @@ struct TimedRow {
     loss: Option<f64>,
 }
 
-impl Report for WhatIfJson {
+impl Report for WhatIfReport {
     const FORMAT: &'static str = "topo-what-if";
     const VERSION: u32 = 1;
 }
@@ -120,7 +120,12 @@ fn left(
     }
 }
 
-fn failure(row: &EqualFailures, sizes: &[u64], bounds: Option<&RowBounds>) -> FailureRow {
+fn failure(
+    row: &EqualFailures,
+    sizes: &[u64],
+    bounds: Option<&RowBounds>,
+    option: impl Fn(&Edit) -> String,
+) -> FailureRow {
     let first = &row.failures[0];
     let failures = || row.failures.iter();
     FailureRow {
@@ -138,21 +143,21 @@ fn failure(row: &EqualFailures, sizes: &[u64], bounds: Option<&RowBounds>) -> Fa
     }
 }
 
-impl WhatIfJson {
-    /// The whole report.
-    pub fn of(report: &WhatIfReport) -> Self {
-        let whole = report.bounds.as_ref().map(|(whole, _)| whole);
-        let rows = report.rows.iter().enumerate().map(|(at, row)| {
-            let bounds = report.bounds.as_ref().and_then(|(_, rows)| rows.get(at));
-            failure(row, &report.sizes, bounds)
+impl WhatIfReport {
+    /// The answer. `option`: the option of a program that plans without a device.
+    pub fn of(answer: &WhatIfAnswer, option: impl Fn(&Edit) -> String) -> Self {
+        let whole = answer.bounds.as_ref().map(|(whole, _)| whole);
+        let rows = answer.rows.iter().enumerate().map(|(at, row)| {
+            let bounds = answer.bounds.as_ref().and_then(|(_, rows)| rows.get(at));
+            failure(row, &answer.sizes, bounds, &option)
         });
-        let left_out = report.left_out.iter().map(|failure| failure.name.clone());
+        let left_out = answer.left_out.iter().map(|failure| failure.name.clone());
         Self {
-            name: report.job.name(),
-            hosts: report.job.plan().request.hosts,
-            whole: left(&report.whole, &report.sizes, &[], whole),
+            name: answer.job.name(),
+            hosts: answer.job.plan().request.hosts,
+            whole: left(&answer.whole, &answer.sizes, &[], whole),
             failures: rows.collect(),
-            left_out: (!report.left_out.is_empty()).then(|| left_out.collect()),
+            left_out: (!answer.left_out.is_empty()).then(|| left_out.collect()),
         }
     }
 }
