@@ -7,7 +7,8 @@
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
 //! [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`], [`doctor`], [`log`],
-//! [`results`], [`simulate`], [`what_if`], [`fabric`]; [`report`] (answers as JSON).
+//! [`results`], [`simulate`], [`what_if`], [`fabric`],
+//! [`mod@export`]; [`report`] (answers as JSON).
 
 pub mod assume;
 pub mod better_rings;
@@ -18,6 +19,7 @@ pub mod device;
 pub mod diff;
 pub mod differences;
 pub mod doctor;
+pub mod export;
 pub mod fabric;
 pub mod gpus;
 pub mod groups;

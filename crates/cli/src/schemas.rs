@@ -2,7 +2,6 @@
 
 use anyhow::{Result, bail};
 
-use crate::export::json::ExportReport;
 use crate::output::Output;
 use crate::probing::ProbeReport;
 use answers::bound::BoundReport;
@@ -10,6 +9,7 @@ use answers::built_in::MachinesReport;
 use answers::cost::CostReport;
 use answers::diff::DiffReport;
 use answers::doctor::DoctorReport;
+use answers::export::ExportReport;
 use answers::fabric::FabricReport;
 use answers::log::LogReport;
 use answers::matrix::MatrixReport;

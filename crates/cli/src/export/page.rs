@@ -1,6 +1,7 @@
 //! What was exported, as text.
 
-use super::json::{ExportReport, Kind, WrittenFile};
+use answers::export::{ExportReport, Kind, WrittenFile};
+
 use crate::render::table::Columns;
 use crate::render::{Look, count, wrap};
 

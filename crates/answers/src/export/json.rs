@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use answers::report::Report;
+use super::Export;
+use crate::report::Report;
 
 /// The files of an export.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -79,6 +80,26 @@ pub struct LeftOut {
     pub what: String,
     /// Why.
     pub why: String,
+}
+
+impl ExportReport {
+    /// An export that was written. `name` and `profile` are those of the job and its plan.
+    pub fn of(export: Export, name: &str, profile: &str, folder: String) -> Self {
+        let files = export.files.into_iter().map(|file| WrittenFile {
+            file: file.name,
+            kind: file.kind,
+            bytes: file.content.len() as u64,
+            gpus: file.gpus,
+            readers: file.readers,
+        });
+        Self {
+            name: name.to_owned(),
+            profile: profile.to_owned(),
+            folder,
+            files: files.collect(),
+            left_out: export.left_out,
+        }
+    }
 }
 
 impl Report for ExportReport {

@@ -7,7 +7,7 @@ use plan::Plan;
 use planner::settings::{SettingEffect, effect};
 use tuner_plugin::{LIBRARY, LIBRARY_FILE};
 
-use super::sets::PlannedSet;
+use super::PlannedSet;
 
 /// NCCL's variable for a graph file.
 const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";

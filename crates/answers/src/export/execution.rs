@@ -1,15 +1,12 @@
 //! Execution plans of MSCCL++.
 
-use anyhow::{Context, Result};
 use export::mscclpp::execution_plan;
 use plan::Plan;
 use program::lower::{ProgramRequest, lower};
 use program::verify::verify;
 use program::{Channels, Collective, Program, Schedule, Transfer};
 
-use super::folder::Folder;
-use super::json::Kind;
-use crate::output;
+use super::{Export, ExportError, Kind};
 
 /// Least slots of a FIFO in any protocol. A ring needs two: it receives and sends in one step.
 const FIFO_SLOTS: u32 = 2;
@@ -28,29 +25,27 @@ const TRIED: [(Collective, Schedule, Transfer); 6] = [
     (Collective::ReduceScatter, Schedule::Mesh, Transfer::Direct),
 ];
 
-/// Writes those that MSCCL++ can express.
-pub fn write(plan: &Plan, folder: &mut Folder) -> Result<()> {
+/// Adds those that MSCCL++ can express.
+pub fn add(plan: &Plan, made: &mut Export) -> Result<(), ExportError> {
     let nodes = plan.costs.as_ref().map_or(1, |it| it.job.nodes);
     let why = match (nodes, plan.rank_count()) {
         (2.., _) => format!(
             "the job has {nodes} nodes, and the memory channels of MSCCL++ join the GPUs of one"
         ),
         (_, ..2) => "one rank exchanges nothing".to_owned(),
-        _ => return write_of_node(plan, folder),
+        _ => return add_of_node(plan, made),
     };
-    folder.leave_out("execution plans of MSCCL++".to_owned(), why);
+    made.leave_out("execution plans of MSCCL++".to_owned(), why);
     Ok(())
 }
 
-fn write_of_node(plan: &Plan, folder: &mut Folder) -> Result<()> {
+fn add_of_node(plan: &Plan, made: &mut Export) -> Result<(), ExportError> {
     let channels = plan.expansion()?.program_channels()?;
     for (collective, schedule, transfer) in TRIED {
         let name = format!("mscclpp-{}-{schedule}", collective.command_name());
         match text(&name, collective, schedule, transfer, &channels)? {
-            Ok(text) => {
-                folder.write(&format!("{name}.json"), Kind::Execution, text.as_bytes())?;
-            }
-            Err(why) => folder.leave_out(format!("{name}.json"), why),
+            Ok(text) => made.add(&format!("{name}.json"), Kind::Execution, text),
+            Err(why) => made.leave_out(format!("{name}.json"), why),
         }
     }
     Ok(())
@@ -63,7 +58,7 @@ fn text(
     schedule: Schedule,
     transfer: Transfer,
     channels: &Channels,
-) -> Result<Result<String, String>> {
+) -> Result<Result<String, String>, ExportError> {
     let written = lower(&ProgramRequest {
         collective,
         schedule,
@@ -76,11 +71,10 @@ fn text(
         Ok(programs) => programs,
         Err(error) => return Ok(Err(error.to_string())),
     };
-    let proved =
-        verify(programs, FIFO_SLOTS).context("the programs are wrong, which is a bug in topo")?;
+    let proved = verify(programs, FIFO_SLOTS)?;
     let programs: Vec<&Program> = proved.iter().map(|it| it.program()).collect();
     match execution_plan(name, &programs) {
-        Ok(plan) => Ok(Ok(output::json(&plan)?)),
+        Ok(plan) => Ok(Ok(serde_json::to_string_pretty(&plan)? + "\n")),
         Err(error) => Ok(Err(error.to_string())),
     }
 }

@@ -1,15 +1,15 @@
 //! README.md of the folder: how to use each file.
 
+use std::path::Path;
+
 use tuner_plugin::{LIBRARY_FILE, TABLE_FILE, VARIABLE};
 
-use super::folder::Folder;
-use super::json::Kind;
-use super::sets::PlannedSet;
+use super::{ExportFile, Kind, PlannedSet};
 
 /// The text.
-pub fn text(set: &PlannedSet, folder: &Folder) -> String {
-    let has = |kind: Kind| folder.files().iter().any(|it| it.kind == kind);
-    let path = folder.path().display();
+pub fn text(set: &PlannedSet, folder: &Path, files: &[ExportFile]) -> String {
+    let has = |kind: Kind| files.iter().any(|it| it.kind == kind);
+    let path = folder.display();
     let mut text = format!(
         "# {}\n\n\
          Files that make NCCL do what `topo` planned, as {} decides. Put the folder in the same place on\n\
