@@ -10,6 +10,8 @@
 //! [`results`], [`simulate`], [`what_if`], [`fabric`],
 //! [`mod@export`]; [`report`] (answers as JSON).
 
+#![warn(unreachable_pub)]
+
 pub mod assume;
 pub mod better_rings;
 pub mod bound;

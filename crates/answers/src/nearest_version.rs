@@ -4,7 +4,7 @@ use planner::NcclVersion;
 
 /// The version as which to plan what `said` ran, such as `2.27.7+cuda12.9`, and what a reader must
 /// know about it; `None` is unknown.
-pub fn nearest(said: Option<&str>) -> (NcclVersion, Option<String>) {
+pub(crate) fn nearest(said: Option<&str>) -> (NcclVersion, Option<String>) {
     let Some(said) = said else {
         let newest = NcclVersion::NEWEST;
         return (

@@ -1,11 +1,11 @@
 //! Cheapest trees over ranks, where every pair of ranks has a cost.
 
 /// Costs from each rank (row) to each other (column).
-pub type Costs = Vec<Vec<f64>>;
+pub(crate) type Costs = Vec<Vec<f64>>;
 
 /// The parents of the cheapest tree that leads from a root to all others (Chu and Liu 1965,
 /// Edmonds 1967). The root is its own parent.
-pub fn from_root(costs: &Costs, root: usize) -> Vec<usize> {
+pub(crate) fn from_root(costs: &Costs, root: usize) -> Vec<usize> {
     let count = costs.len();
     let mut parents = vec![root; count];
     for to in (0..count).filter(|to| *to != root) {
@@ -84,7 +84,7 @@ fn circle(parents: &[usize], root: usize) -> Option<Vec<usize>> {
 
 /// The parents of the cheapest tree whose edges are used in both directions (Prim), with the root
 /// in its middle. The root is its own parent.
-pub fn in_both_directions(costs: &Costs) -> Vec<usize> {
+pub(crate) fn in_both_directions(costs: &Costs) -> Vec<usize> {
     let count = costs.len();
     let both = |one: usize, two: usize| costs[one][two] + costs[two][one];
     let mut near: Vec<(f64, usize)> = (0..count).map(|vertex| (both(0, vertex), 0)).collect();

@@ -29,7 +29,7 @@ pub(crate) enum Key {
 
 impl Draft {
     /// A new vertex without a rank.
-    pub fn vertex(&mut self, name: String) -> u32 {
+    pub(crate) fn vertex(&mut self, name: String) -> u32 {
         self.vertices.push(Vertex { name, rank: false });
         self.vertices.len() as u32 - 1
     }

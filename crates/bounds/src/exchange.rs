@@ -19,7 +19,7 @@ const STEEPNESS: i32 = 10;
 const MOST_VERTICES: usize = 512;
 
 /// Lengths of the links of a job; `None` for large jobs, and where a rank cannot be reached.
-pub fn lengths(graph: &CapacityGraph) -> Option<Vec<Lengths>> {
+pub(crate) fn lengths(graph: &CapacityGraph) -> Option<Vec<Lengths>> {
     let written = graph.written_out(MOST_VERTICES)?;
     let job = RankFirst::new(&written)?;
     let network = Network::new(job.ranks, job.vertices.len(), job.links.clone());

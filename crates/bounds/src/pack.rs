@@ -15,7 +15,7 @@ const PLENTY: i128 = i128::MAX >> 24;
 
 /// A tree that spans all ranks.
 #[derive(Debug, Clone)]
-pub struct Grown {
+pub(crate) struct Grown {
     /// The rank of the root.
     pub root: usize,
     /// Units that it carries.
@@ -26,7 +26,7 @@ pub struct Grown {
 
 /// An edge of a tree with the routes of its units.
 #[derive(Debug, Clone)]
-pub struct GrownEdge {
+pub(crate) struct GrownEdge {
     /// The rank where it begins.
     pub from: usize,
     /// The rank that it joins.
@@ -67,7 +67,7 @@ impl Grown {
 }
 
 /// Packs trees that carry the units of each root to all ranks. `None` if they do not fit.
-pub fn pack(mut graph: UnitGraph, demands: &Demands) -> Option<Vec<Grown>> {
+pub(crate) fn pack(mut graph: UnitGraph, demands: &Demands) -> Option<Vec<Grown>> {
     let roots = demands
         .units
         .iter()

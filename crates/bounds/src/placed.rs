@@ -24,7 +24,7 @@ const WORK: u64 = 5_000_000;
 
 /// Places trees for an operation whose bound is known. Returns none where there are none, and
 /// lengths of links that may prove a lower bound.
-pub fn placed(
+pub(crate) fn placed(
     graph: &CapacityGraph,
     written: &WrittenOut,
     job: &RankFirst,

@@ -14,10 +14,10 @@ const ENOUGH: (u128, u128) = (95, 100);
 const LONGEST: f64 = (1u64 << 40) as f64;
 
 /// The forests of an operation, and the bus bandwidth that they reach.
-pub type Packed = (Vec<Forest>, Fraction);
+pub(crate) type Packed = (Vec<Forest>, Fraction);
 
 /// The lengths of links by class of hosts, those of equal hosts added up, as whole numbers.
-pub fn by_class(graph: &CapacityGraph, lengths: &[f64]) -> Option<Vec<Lengths>> {
+pub(crate) fn by_class(graph: &CapacityGraph, lengths: &[f64]) -> Option<Vec<Lengths>> {
     let mut next = lengths.iter();
     let mut sums: Vec<Vec<f64>> = Vec::new();
     for class in &graph.hosts {
@@ -39,7 +39,7 @@ pub fn by_class(graph: &CapacityGraph, lengths: &[f64]) -> Option<Vec<Lengths>> 
 }
 
 /// Whether a bandwidth is near enough to the bound.
-pub fn is_enough(value: Fraction, bound: Fraction) -> bool {
+pub(crate) fn is_enough(value: Fraction, bound: Fraction) -> bool {
     let least = bound.numerator.checked_mul(ENOUGH.0);
     let below = bound.denominator.checked_mul(ENOUGH.1);
     let least = least
@@ -49,7 +49,7 @@ pub fn is_enough(value: Fraction, bound: Fraction) -> bool {
 }
 
 /// A job's graph with the ranks numbered first.
-pub struct RankFirst {
+pub(crate) struct RankFirst {
     /// The vertex of each number.
     pub vertices: Vec<u32>,
     /// Number of ranks.
@@ -60,7 +60,7 @@ pub struct RankFirst {
 
 impl RankFirst {
     /// Numbers the ranks of a graph first; `None` if they are too many.
-    pub fn new(written: &WrittenOut) -> Option<Self> {
+    pub(crate) fn new(written: &WrittenOut) -> Option<Self> {
         let all = || (0..).zip(&written.ranks);
         let mut vertices: Vec<u32> = all().filter(|(_, rank)| **rank).map(|it| it.0).collect();
         let ranks = vertices.len();

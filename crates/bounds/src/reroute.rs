@@ -8,7 +8,7 @@ use crate::routes::{Network, Routes};
 
 /// Trees that are to be placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// From a root to all ranks.
     From(usize),
     /// From all ranks to a root.
@@ -19,7 +19,7 @@ pub enum Kind {
 
 /// A tree with the routes of its edges.
 #[derive(Debug, Clone, Default)]
-pub struct PlacedTree {
+pub(crate) struct PlacedTree {
     /// The rank at the top.
     pub root: usize,
     /// Edges from a rank of the tree to a new one, in the order in which they join.
@@ -28,7 +28,7 @@ pub struct PlacedTree {
 
 /// An edge of a tree.
 #[derive(Debug, Clone)]
-pub struct PlacedEdge {
+pub(crate) struct PlacedEdge {
     /// The rank near the root.
     pub from: usize,
     /// The rank that joins.
@@ -57,7 +57,7 @@ const ROUNDS: usize = 8;
 /// links that routes visit. `None` if some rank cannot be reached.
 ///
 /// `lengths` gets the costs of links that leave the least bandwidth to any trees of these kinds.
-pub fn place(
+pub(crate) fn place(
     network: &Network,
     kinds: &[Kind],
     enough: f64,
@@ -107,7 +107,7 @@ pub fn place(
 
 /// Lengths of links that prove a bound.
 #[derive(Debug, Clone, Default)]
-pub struct LinkLengths {
+pub(crate) struct LinkLengths {
     /// What the shortest trees need of what the links offer; the more the better the proof.
     share: f64,
     /// The length of each link; none if nothing was found.

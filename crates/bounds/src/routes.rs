@@ -7,7 +7,7 @@ use crate::arborescence::Costs;
 
 /// A job's links; ranks are the vertices 0, 1, …, switches follow.
 #[derive(Debug, Clone)]
-pub struct Network {
+pub(crate) struct Network {
     /// Number of ranks.
     pub ranks: usize,
     /// Links (from, to, capacity).
@@ -26,7 +26,7 @@ struct Arc {
 }
 
 /// The cheapest routes from every rank to every other.
-pub struct Routes<'a> {
+pub(crate) struct Routes<'a> {
     network: &'a Network,
     /// Costs from rank to rank.
     pub costs: Costs,
@@ -39,7 +39,7 @@ const NONE: u32 = u32::MAX;
 
 impl Network {
     /// The network of these links; those without capacity are left out of routes.
-    pub fn new(ranks: usize, vertices: usize, links: Vec<(usize, usize, u64)>) -> Self {
+    pub(crate) fn new(ranks: usize, vertices: usize, links: Vec<(usize, usize, u64)>) -> Self {
         let usable = links
             .iter()
             .zip(0..)
@@ -66,13 +66,13 @@ impl Network {
     }
 
     /// Arcs that a search for routes visits.
-    pub fn arcs(&self) -> usize {
+    pub(crate) fn arcs(&self) -> usize {
         self.arcs.len()
     }
 
     /// The cheapest routes, if each link has this cost. No route leads through a rank: data that a
     /// rank forwards is data that it has.
-    pub fn routes(&self, costs: &[f64]) -> Routes<'_> {
+    pub(crate) fn routes(&self, costs: &[f64]) -> Routes<'_> {
         let sum = |arc: &Arc| arc.links.iter().map(|link| costs[*link as usize]).sum();
         let costs: Vec<f64> = self.arcs.iter().map(sum).collect();
         let found = (0..self.ranks).map(|rank| self.from(rank, &costs));
@@ -111,7 +111,7 @@ impl Network {
 
 impl Routes<'_> {
     /// The links from one rank to another; `None` if no route leads there.
-    pub fn links(&self, from: usize, to: usize) -> Option<Vec<u32>> {
+    pub(crate) fn links(&self, from: usize, to: usize) -> Option<Vec<u32>> {
         let (mut links, mut at) = (Vec::new(), to);
         while at != from {
             let arc = self.network.arcs.get(self.by[from][at] as usize)?;

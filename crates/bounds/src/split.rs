@@ -8,7 +8,7 @@ use crate::units::{Demands, UnitArc, UnitGraph};
 
 impl UnitGraph {
     /// Takes all switches out. `None` if units remain at one, or a rank could receive less.
-    pub fn without_switches(mut self, demands: &Demands) -> Option<Self> {
+    pub(crate) fn without_switches(mut self, demands: &Demands) -> Option<Self> {
         for switch in self.ranks..self.vertices {
             // First in equal shares, which makes low trees, then as much as is possible.
             for shares in [true, false] {

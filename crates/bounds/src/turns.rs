@@ -24,7 +24,7 @@ pub(crate) struct Ports {
 impl Ports {
     /// Splits a switch if it does not allow all turns. `turns` has where data comes from and where
     /// it goes to.
-    pub fn split(&mut self, draft: &mut Draft, switch: u32, turns: &BTreeSet<(u32, u32)>) {
+    pub(crate) fn split(&mut self, draft: &mut Draft, switch: u32, turns: &BTreeSet<(u32, u32)>) {
         let (mut ins, mut outs): (BTreeMap<u32, u64>, BTreeSet<u32>) = Default::default();
         for ((from, to, _), capacity) in &draft.links {
             if *to == switch {
@@ -95,7 +95,7 @@ impl Ports {
     }
 
     /// Moves the links of all switches that were split to their hubs and ports.
-    pub fn apply(self, draft: &mut Draft) {
+    pub(crate) fn apply(self, draft: &mut Draft) {
         let links = std::mem::take(&mut draft.links);
         for ((from, to, kind), capacity) in links {
             let begin = self.outs.get(&(from, to)).copied().unwrap_or(from);

@@ -13,7 +13,7 @@ const PARTS: i128 = 1 << 56;
 
 /// Units of each root, and how much more work may be spent on their trees.
 #[derive(Debug)]
-pub struct Demands {
+pub(crate) struct Demands {
     /// Units of each rank.
     pub units: Vec<i128>,
     /// Arcs that flows may still visit.
@@ -22,7 +22,7 @@ pub struct Demands {
 
 impl Demands {
     /// Units of each rank, with this much work.
-    pub const fn new(units: Vec<i128>, work: u64) -> Self {
+    pub(crate) const fn new(units: Vec<i128>, work: u64) -> Self {
         Self {
             units,
             work: Cell::new(work),
@@ -30,21 +30,21 @@ impl Demands {
     }
 
     /// Spends the work of a flow over this many arcs. Returns whether any was left.
-    pub fn afford(&self, arcs: usize) -> bool {
+    pub(crate) fn afford(&self, arcs: usize) -> bool {
         let left = self.work.get().saturating_sub(arcs as u64);
         self.work.set(left);
         left > 0
     }
 
     /// The work that is left.
-    pub const fn left(&self) -> u64 {
+    pub(crate) const fn left(&self) -> u64 {
         self.work.get()
     }
 }
 
 /// A graph whose capacities are whole units, with where each capacity comes from.
 #[derive(Debug, Clone)]
-pub struct UnitGraph {
+pub(crate) struct UnitGraph {
     /// Ranks are the vertices 0, 1, …, switches follow.
     pub ranks: usize,
     /// All vertices.
@@ -55,7 +55,7 @@ pub struct UnitGraph {
 
 /// An arc with its units and the routes that they take.
 #[derive(Debug, Clone)]
-pub struct UnitArc {
+pub(crate) struct UnitArc {
     /// Where it begins.
     pub from: usize,
     /// Where it ends.
@@ -66,12 +66,12 @@ pub struct UnitArc {
 
 impl UnitArc {
     /// Units of all routes.
-    pub fn units(&self) -> i128 {
+    pub(crate) fn units(&self) -> i128 {
         self.routes.iter().map(|(units, _)| units).sum()
     }
 
     /// Takes units from the routes.
-    pub fn take(&mut self, mut wanted: i128) -> Vec<(i128, Vec<u32>)> {
+    pub(crate) fn take(&mut self, mut wanted: i128) -> Vec<(i128, Vec<u32>)> {
         let mut taken = Vec::new();
         while wanted > 0
             && let Some((units, links)) = self.routes.last_mut()
@@ -90,7 +90,7 @@ impl UnitArc {
 
 /// Flows from all roots to one rank after the other.
 #[derive(Debug)]
-pub struct Deliveries {
+pub(crate) struct Deliveries {
     flow: FlowGraph,
     arcs: usize,
     ranks: usize,
@@ -99,7 +99,7 @@ pub struct Deliveries {
 
 impl Deliveries {
     /// Whether every rank can receive the units of all other roots, if arcs carry these units.
-    pub fn serve(&mut self, units: &[i128], demands: &Demands) -> bool {
+    pub(crate) fn serve(&mut self, units: &[i128], demands: &Demands) -> bool {
         let total: i128 = demands.units.iter().sum();
         (0..self.ranks).all(|sink| {
             if !demands.afford(self.arcs + self.ranks) {
@@ -147,7 +147,7 @@ impl UnitGraph {
 
     /// The graph of the least time in which every rank can receive the units of all roots.
     /// `fastest` is a lower bound of it, as a fraction; `None` if no time suffices.
-    pub fn least(
+    pub(crate) fn least(
         (ranks, vertices): (usize, usize),
         links: &[(usize, usize, u64)],
         demands: &Demands,
@@ -175,13 +175,13 @@ impl UnitGraph {
     }
 
     /// Whether every rank can receive the units of all other roots.
-    pub fn serves(&self, demands: &Demands) -> bool {
+    pub(crate) fn serves(&self, demands: &Demands) -> bool {
         let units: Vec<i128> = self.arcs.iter().map(UnitArc::units).collect();
         self.deliveries(None).serve(&units, demands)
     }
 
     /// Flows to each rank over these arcs, and over one more.
-    pub fn deliveries(&self, more: Option<(usize, usize)>) -> Deliveries {
+    pub(crate) fn deliveries(&self, more: Option<(usize, usize)>) -> Deliveries {
         let source = self.vertices;
         let ends = self.arcs.iter().map(|arc| (arc.from, arc.to)).chain(more);
         let ends = ends.map(|(from, to)| (from as u32, to as u32));
@@ -196,7 +196,7 @@ impl UnitGraph {
     }
 
     /// Whether as much enters each switch as leaves it.
-    pub fn is_even(&self) -> bool {
+    pub(crate) fn is_even(&self) -> bool {
         let mut balance = vec![0; self.vertices];
         for arc in &self.arcs {
             balance[arc.from] += arc.units();

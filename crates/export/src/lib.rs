@@ -6,6 +6,8 @@
 //! [`csv`] (the same for NVIDIA's example of a tuner plug-in), [`mscclpp`] (execution plans of
 //! MSCCL++).
 
+#![warn(unreachable_pub)]
+
 pub mod choices;
 pub mod csv;
 pub mod graphs;

@@ -17,7 +17,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    pub fn new(
+    pub(crate) fn new(
         path: impl Into<String>,
         mine: impl Into<String>,
         expected: impl Into<String>,
@@ -30,7 +30,7 @@ impl Difference {
     }
 
     /// Prefixes the path with the name of the value's container.
-    pub fn within(mut self, outer: &str) -> Self {
+    pub(crate) fn within(mut self, outer: &str) -> Self {
         self.path = format!("{outer}.{}", self.path);
         self
     }

@@ -3,6 +3,8 @@
 //! [`comparable`](fn@comparable) leaves out what a probe cannot find. [`elsewhere`] finds test data
 //! outside the repository.
 
+#![warn(unreachable_pub)]
+
 pub mod comparable;
 pub mod elsewhere;
 pub mod fake;

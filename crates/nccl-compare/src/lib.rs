@@ -5,6 +5,8 @@
 //! In reading order: [`answer`], [`tally`] (counting), `graphs`, `channels` (rings, trees, NVLink
 //! SHARP), `transports`, `costs`.
 
+#![warn(unreachable_pub)]
+
 pub mod answer;
 mod channels;
 mod costs;

@@ -10,24 +10,24 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub const fn new(text: &'a str) -> Self {
+    pub(crate) const fn new(text: &'a str) -> Self {
         Self { rest: text }
     }
 
-    pub const fn rest(&self) -> &'a str {
+    pub(crate) const fn rest(&self) -> &'a str {
         self.rest
     }
 
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.rest.trim_start().is_empty()
     }
 
-    pub fn spaces(&mut self) {
+    pub(crate) fn spaces(&mut self) {
         self.rest = self.rest.trim_start();
     }
 
     /// Skips a word. Part of it may be consumed if it differs.
-    pub fn word(&mut self, word: &str) -> Option<()> {
+    pub(crate) fn word(&mut self, word: &str) -> Option<()> {
         let same = self
             .rest
             .bytes()
@@ -40,7 +40,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips a word if it is next.
-    pub fn skip(&mut self, word: &str) -> bool {
+    pub(crate) fn skip(&mut self, word: &str) -> bool {
         match self.rest.strip_prefix(word) {
             Some(rest) => {
                 self.rest = rest;
@@ -51,14 +51,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a decimal number after spaces.
-    pub fn number<T: FromStr>(&mut self) -> Option<T> {
+    pub(crate) fn number<T: FromStr>(&mut self) -> Option<T> {
         self.spaces();
         let digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
         self.take(digits)
     }
 
     /// Reads a rank or -1 after spaces.
-    pub fn rank(&mut self) -> Option<Option<u32>> {
+    pub(crate) fn rank(&mut self) -> Option<Option<u32>> {
         self.spaces();
         match self.skip("-") {
             true => {
@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads up to a character and skips it.
-    pub fn until(&mut self, end: char) -> Option<&'a str> {
+    pub(crate) fn until(&mut self, end: char) -> Option<&'a str> {
         match self.rest.split_once(end) {
             Some((text, rest)) => {
                 self.rest = rest;

@@ -23,6 +23,8 @@
 //! [`ladder`], [`shortfall`], [`compare`](mod@compare) (measured beside predicted times), [`fit`]
 //! (constants from measurements).
 
+#![warn(unreachable_pub)]
+
 pub mod collect;
 pub mod compare;
 pub mod fit;

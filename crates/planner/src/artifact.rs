@@ -20,7 +20,7 @@ use crate::settings::Settings;
 ///
 /// # Errors
 /// A file, a setting or a profile has values that no plan can hold.
-pub fn plan(
+pub(crate) fn plan(
     hosts: &[EqualHosts],
     job: &JobPlan,
     settings: &Settings,

@@ -23,6 +23,8 @@
 //! plans on), [`settings`], [`rules`], [`routing`], [`view`], [`search`], [`host_plan`],
 //! [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`], [`rings`].
 
+#![warn(unreachable_pub)]
+
 mod artifact;
 pub mod cluster;
 pub mod connect;

@@ -10,7 +10,7 @@ const NOWHERE: u32 = u32::MAX;
 
 /// The ends of transfers, by time and connection.
 #[derive(Debug)]
-pub struct Ends {
+pub(crate) struct Ends {
     heap: Vec<(Time, u32)>,
     /// For each connection its place in the heap.
     place: Vec<u32>,
@@ -18,7 +18,7 @@ pub struct Ends {
 
 impl Ends {
     /// No ends yet. `connections`: how many connections there are.
-    pub fn new(connections: usize) -> Self {
+    pub(crate) fn new(connections: usize) -> Self {
         Self {
             heap: Vec::new(),
             place: vec![NOWHERE; connections],
@@ -26,18 +26,18 @@ impl Ends {
     }
 
     /// The earliest end.
-    pub fn first(&self) -> Option<(Time, u32)> {
+    pub(crate) fn first(&self) -> Option<(Time, u32)> {
         self.heap.first().copied()
     }
 
     /// When a connection's transfer ends, if it is known.
-    pub fn of(&self, connection: u32) -> Option<Time> {
+    pub(crate) fn of(&self, connection: u32) -> Option<Time> {
         let place = self.place[connection as usize];
         self.heap.get(place as usize).map(|(time, _)| *time)
     }
 
     /// Sets when a connection's transfer ends.
-    pub fn set(&mut self, connection: u32, time: Time) {
+    pub(crate) fn set(&mut self, connection: u32, time: Time) {
         let place = self.place[connection as usize];
         if place == NOWHERE {
             self.heap.push((time, connection));
@@ -56,7 +56,7 @@ impl Ends {
     }
 
     /// Removes the earliest end.
-    pub fn remove_first(&mut self) {
+    pub(crate) fn remove_first(&mut self) {
         let Some(last) = self.heap.pop() else {
             return;
         };

@@ -45,7 +45,7 @@ struct Shared {
 
 /// The transfers of all connections, at most one of each.
 #[derive(Debug)]
-pub struct Flows {
+pub(crate) struct Flows {
     flows: Vec<Flow>,
     /// When transfers end, or earlier: an end that moved to a later time is found when it comes.
     ends: Ends,
@@ -63,7 +63,7 @@ pub struct Flows {
 
 impl Flows {
     /// No transfers yet. Links that all their connections together cannot fill are left out.
-    pub fn new(model: &Model) -> Self {
+    pub(crate) fn new(model: &Model) -> Self {
         let alone = |connection: &Connection| model.alone(connection).0.0;
         let mut most = vec![0u64; model.links.len()];
         for connection in &model.connections {
@@ -110,7 +110,7 @@ impl Flows {
     }
 
     /// Begins a transfer. Its rate is known after [`Flows::settle`].
-    pub fn begin(&mut self, connection: u32, bytes: u64, now: Time) {
+    pub(crate) fn begin(&mut self, connection: u32, bytes: u64, now: Time) {
         let part = bytes.min(MOST_BYTES);
         let flow = &mut self.flows[connection as usize];
         flow.left = part * UNITS_PER_BYTE;
@@ -127,7 +127,7 @@ impl Flows {
     }
 
     /// When the next transfer ends, if rates do not change before.
-    pub fn next(&mut self) -> Option<Time> {
+    pub(crate) fn next(&mut self) -> Option<Time> {
         loop {
             let (time, connection) = self.ends.first()?;
             let end = self.flows[connection as usize].end;
@@ -140,7 +140,7 @@ impl Flows {
 
     /// Ends the transfer that ends next, which is now. Returns its connection, and the link that
     /// limits it; `None` if another part of a long transfer begins.
-    pub fn end_next(&mut self, now: Time) -> Option<(u32, Option<u32>)> {
+    pub(crate) fn end_next(&mut self, now: Time) -> Option<(u32, Option<u32>)> {
         let (_, connection) = self.ends.first()?;
         self.ends.remove_first();
         let flow = &mut self.flows[connection as usize];
@@ -187,12 +187,12 @@ impl Flows {
     }
 
     /// Whether rates must be computed before time passes.
-    pub fn is_unsettled(&self) -> bool {
+    pub(crate) fn is_unsettled(&self) -> bool {
         !self.touched.is_empty() || !self.queue.is_empty()
     }
 
     /// Computes the rates that changed.
-    pub fn settle(&mut self, now: Time) {
+    pub(crate) fn settle(&mut self, now: Time) {
         let mut at = 0;
         while at < self.queue.len() {
             let link = self.queue[at];

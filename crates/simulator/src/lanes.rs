@@ -18,7 +18,7 @@ enum State {
 
 /// One lane.
 #[derive(Debug, Clone)]
-pub struct LaneState {
+pub(crate) struct LaneState {
     state: State,
     /// The next step in the shape's list, and the turns that are left.
     at: u32,
@@ -32,14 +32,14 @@ pub struct LaneState {
 
 impl LaneState {
     /// What the lane spent its time on.
-    pub const fn times(&self) -> LaneTimes {
+    pub(crate) const fn times(&self) -> LaneTimes {
         self.times
     }
 }
 
 /// The next step of a lane.
 #[derive(Debug, Clone, Copy)]
-pub struct NextStep {
+pub(crate) struct NextStep {
     /// Its place in the shape's list.
     pub number: u32,
     pub bytes: u64,
@@ -49,11 +49,11 @@ pub struct NextStep {
 
 /// All lanes.
 #[derive(Debug)]
-pub struct Lanes(Vec<LaneState>);
+pub(crate) struct Lanes(Vec<LaneState>);
 
 impl Lanes {
     /// All lanes before their first steps.
-    pub fn new(model: &Model) -> Self {
+    pub(crate) fn new(model: &Model) -> Self {
         let state = |shape: &Shape| LaneState {
             state: State::Asleep,
             at: if shape.turns == 0 && shape.marks[0] == 0 {
@@ -76,19 +76,19 @@ impl Lanes {
     }
 
     /// The lane may begin.
-    pub fn start(&mut self, lane: u32, now: Time) {
+    pub(crate) fn start(&mut self, lane: u32, now: Time) {
         let state = self.of(lane);
         state.state = State::Waiting;
         state.since = now;
     }
 
     /// Whether the lane is between two steps.
-    pub fn is_waiting(&self, lane: u32) -> bool {
+    pub(crate) fn is_waiting(&self, lane: u32) -> bool {
         self.0[lane as usize].state == State::Waiting
     }
 
     /// The step that the lane is in or waits for; `None` after the last.
-    pub fn next(&self, model: &Model, lane: u32) -> Option<NextStep> {
+    pub(crate) fn next(&self, model: &Model, lane: u32) -> Option<NextStep> {
         let shape = &model.shapes[model.lanes[lane as usize].shape as usize];
         let number = self.0[lane as usize].at;
         let step = shape.steps.get(number as usize)?;
@@ -101,14 +101,14 @@ impl Lanes {
     }
 
     /// The lane lacks something.
-    pub fn wait(&mut self, lane: u32, missing: Missing, now: Time) {
+    pub(crate) fn wait(&mut self, lane: u32, missing: Missing, now: Time) {
         let state = self.of(lane);
         state.waited(now);
         state.missing = Some(missing);
     }
 
     /// The lane begins its step.
-    pub fn begin(&mut self, lane: u32, path: Path, now: Time) {
+    pub(crate) fn begin(&mut self, lane: u32, path: Path, now: Time) {
         let state = self.of(lane);
         state.waited(now);
         state.missing = None;
@@ -117,14 +117,14 @@ impl Lanes {
     }
 
     /// A transfer of the lane's step began.
-    pub fn add_pending(&mut self, lane: u32) {
+    pub(crate) fn add_pending(&mut self, lane: u32) {
         if let State::Running(pending) = &mut self.of(lane).state {
             *pending += 1;
         }
     }
 
     /// Transfers of the lane's step that have not ended.
-    pub fn pending(&self, lane: u32) -> u32 {
+    pub(crate) fn pending(&self, lane: u32) -> u32 {
         match self.0[lane as usize].state {
             State::Running(pending) => pending,
             State::Asleep | State::Waiting | State::Done => 0,
@@ -132,7 +132,7 @@ impl Lanes {
     }
 
     /// A transfer of the lane's step ended. Returns how many have not.
-    pub fn transferred(&mut self, lane: u32) -> u32 {
+    pub(crate) fn transferred(&mut self, lane: u32) -> u32 {
         if let State::Running(pending) = &mut self.of(lane).state {
             *pending -= 1;
         }
@@ -140,22 +140,22 @@ impl Lanes {
     }
 
     /// The chain of events that let the lane's step begin or end last.
-    pub fn path(&self, lane: u32) -> Path {
+    pub(crate) fn path(&self, lane: u32) -> Path {
         self.0[lane as usize].path
     }
 
     /// Sets that chain.
-    pub fn set_path(&mut self, lane: u32, path: Path) {
+    pub(crate) fn set_path(&mut self, lane: u32, path: Path) {
         self.of(lane).path = path;
     }
 
     /// When the lane's step began.
-    pub fn since(&self, lane: u32) -> Time {
+    pub(crate) fn since(&self, lane: u32) -> Time {
         self.0[lane as usize].since
     }
 
     /// The lane's step is over.
-    pub fn complete(&mut self, model: &Model, lane: u32, now: Time) {
+    pub(crate) fn complete(&mut self, model: &Model, lane: u32, now: Time) {
         let shape = &model.shapes[model.lanes[lane as usize].shape as usize];
         let state = self.of(lane);
         state.times.busy = state.times.busy + (now - state.since);
@@ -173,14 +173,14 @@ impl Lanes {
     }
 
     /// The lane has no more steps.
-    pub fn finish(&mut self, lane: u32, now: Time) {
+    pub(crate) fn finish(&mut self, lane: u32, now: Time) {
         let state = self.of(lane);
         state.state = State::Done;
         state.times.end = now;
     }
 
     /// The first lane that is not done, and what it lacks.
-    pub fn first_stuck(&self) -> Option<(u32, Option<Missing>)> {
+    pub(crate) fn first_stuck(&self) -> Option<(u32, Option<Missing>)> {
         let mut lanes = self.0.iter().zip(0..);
         lanes.find_map(|(lane, number)| {
             (lane.state != State::Done).then_some((number, lane.missing))
@@ -188,7 +188,7 @@ impl Lanes {
     }
 
     /// All lanes.
-    pub fn states(&self) -> &[LaneState] {
+    pub(crate) fn states(&self) -> &[LaneState] {
         &self.0
     }
 }

@@ -15,7 +15,7 @@ use crate::units::Rate;
 
 /// The links of one kind of machine.
 #[derive(Debug, Clone, Default)]
-pub struct MachineLinks {
+pub(crate) struct MachineLinks {
     pub gpus: u32,
     /// What a GPU's NVLinks carry in one direction, GB/s; 0 without NVLink.
     pub nvlink: f64,
@@ -32,7 +32,7 @@ pub struct MachineLinks {
 
 impl MachineLinks {
     /// The links of a machine.
-    pub fn new(machine: &PlannedMachine, fabric: &Fabric) -> Self {
+    pub(crate) fn new(machine: &PlannedMachine, fabric: &Fabric) -> Self {
         let gpus = machine.gpus.len() as u32;
         let mut own = Self {
             gpus,
@@ -109,7 +109,7 @@ impl MachineLinks {
     }
 
     /// All links, in the order of the functions below.
-    pub fn links(&self) -> Vec<Link> {
+    pub(crate) fn links(&self) -> Vec<Link> {
         let mut links = Vec::new();
         let mut add = |kind, gbps: f64| {
             let capacity = if gbps > 0.0 {
@@ -138,32 +138,32 @@ impl MachineLinks {
     }
 
     /// A GPU's NVLink port.
-    pub const fn nvlink(gpu: u32, receives: bool) -> u32 {
+    pub(crate) const fn nvlink(gpu: u32, receives: bool) -> u32 {
         2 * gpu + receives as u32
     }
 
     /// A GPU's PCI Express.
-    pub const fn pci(&self, gpu: u32, receives: bool) -> u32 {
+    pub(crate) const fn pci(&self, gpu: u32, receives: bool) -> u32 {
         2 * self.gpus + 2 * gpu + receives as u32
     }
 
     /// A NIC's port to the network.
-    pub const fn nic(&self, nic: u32, receives: bool) -> u32 {
+    pub(crate) const fn nic(&self, nic: u32, receives: bool) -> u32 {
         4 * self.gpus + 4 * nic + receives as u32
     }
 
     /// A NIC's port to the host.
-    pub const fn nic_host(&self, nic: u32, receives: bool) -> u32 {
+    pub(crate) const fn nic_host(&self, nic: u32, receives: bool) -> u32 {
         self.nic(nic, receives) + 2
     }
 
     /// The first of the links between two GPUs.
-    pub fn first_pair(&self) -> u32 {
+    pub(crate) fn first_pair(&self) -> u32 {
         4 * self.gpus + 4 * self.nics.len() as u32
     }
 
     /// The name of a link within a host.
-    pub fn name(&self, link: u32, machine: &PlannedMachine) -> String {
+    pub(crate) fn name(&self, link: u32, machine: &PlannedMachine) -> String {
         let direction = |link: u32| {
             if link.is_multiple_of(2) {
                 "sends"

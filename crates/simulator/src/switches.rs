@@ -6,7 +6,7 @@ use crate::units::{Rate, Time};
 
 /// The links between switches.
 #[derive(Debug, Clone)]
-pub struct Switches {
+pub(crate) struct Switches {
     leaf: Option<Leaf>,
     /// Rails with switches of their own.
     rails: u32,
@@ -19,7 +19,7 @@ pub struct Switches {
 
 /// The links between two ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Crossing {
+pub(crate) struct Crossing {
     /// The links between switches.
     pub links: Vec<u32>,
     /// Latency beside that of the network.
@@ -28,7 +28,7 @@ pub struct Crossing {
 
 /// One end of a crossing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PortPlace {
+pub(crate) struct PortPlace {
     /// The host.
     pub host: u32,
     /// The port's number on the host.
@@ -38,7 +38,12 @@ pub struct PortPlace {
 impl Switches {
     /// Adds the links of the switches of a job. `port_gbps`: what all ports of a host carry, by
     /// port.
-    pub fn new(fabric: &Fabric, hosts: u32, port_gbps: &[f64], links: &mut Vec<Link>) -> Self {
+    pub(crate) fn new(
+        fabric: &Fabric,
+        hosts: u32,
+        port_gbps: &[f64],
+        links: &mut Vec<Link>,
+    ) -> Self {
         let first = links.len() as u32;
         let Some(leaf) = &fabric.leaf else {
             return Self {
@@ -88,7 +93,7 @@ impl Switches {
     ///
     /// # Errors
     /// The name of a leaf switch without a working uplink.
-    pub fn crossing(&self, from: PortPlace, to: PortPlace) -> Result<Crossing, String> {
+    pub(crate) fn crossing(&self, from: PortPlace, to: PortPlace) -> Result<Crossing, String> {
         let none = Crossing {
             links: Vec::new(),
             latency: Time::ZERO,
@@ -124,7 +129,7 @@ impl Switches {
     }
 
     /// The name of a link, if it is between switches.
-    pub fn name(&self, link: u32) -> Option<String> {
+    pub(crate) fn name(&self, link: u32) -> Option<String> {
         let at = link.checked_sub(self.first).filter(|at| *at < self.links)?;
         let direction = if at.is_multiple_of(2) { "up" } else { "down" };
         Some(format!("{} {direction}", self.leaf_name(at / 2)))

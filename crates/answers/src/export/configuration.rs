@@ -22,13 +22,13 @@ fn is_written(name: &str) -> bool {
 }
 
 /// The plan's variables that the file leaves out, other than the graph file.
-pub fn left_out(plan: &Plan) -> impl Iterator<Item = &str> {
+pub(super) fn left_out(plan: &Plan) -> impl Iterator<Item = &str> {
     let names = plan.settings.iter().map(|it| it.name.as_str());
     names.filter(|name| !is_written(name) && *name != GRAPH_FILE)
 }
 
 /// The text of the file. `graph` is the graph file, if there is only one.
-pub fn text(set: &PlannedSet, folder: &Path, graph: Option<&str>) -> String {
+pub(super) fn text(set: &PlannedSet, folder: &Path, graph: Option<&str>) -> String {
     let mut text = format!(
         "# NCCL's variables for {} (decided as {}).\n\
          # NCCL reads this file as NCCL_CONF_FILE, as ~/.nccl.conf or as /etc/nccl.conf.\n",

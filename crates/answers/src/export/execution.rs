@@ -26,7 +26,7 @@ const TRIED: [(Collective, Schedule, Transfer); 6] = [
 ];
 
 /// Adds those that MSCCL++ can express.
-pub fn add(plan: &Plan, made: &mut Export) -> Result<(), ExportError> {
+pub(super) fn add(plan: &Plan, made: &mut Export) -> Result<(), ExportError> {
     let nodes = plan.costs.as_ref().map_or(1, |it| it.job.nodes);
     let why = match (nodes, plan.rank_count()) {
         (2.., _) => format!(

@@ -7,7 +7,7 @@ use tuner_plugin::{LIBRARY_FILE, TABLE_FILE, VARIABLE};
 use super::{ExportFile, Kind, PlannedSet};
 
 /// The text.
-pub fn text(set: &PlannedSet, folder: &Path, files: &[ExportFile]) -> String {
+pub(super) fn text(set: &PlannedSet, folder: &Path, files: &[ExportFile]) -> String {
     let has = |kind: Kind| files.iter().any(|it| it.kind == kind);
     let path = folder.display();
     let mut text = format!(

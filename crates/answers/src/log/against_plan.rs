@@ -100,7 +100,7 @@ impl Comparison {
 }
 
 /// Settings that name files or describe logging; they do not belong to the job's decisions here.
-pub const IGNORED: [&str; 5] = [
+pub(crate) const IGNORED: [&str; 5] = [
     "NCCL_TOPO_FILE",
     "NCCL_GRAPH_FILE",
     "NCCL_CONF_FILE",

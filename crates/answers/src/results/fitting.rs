@@ -9,7 +9,7 @@ use planner::cost::CostProfile;
 use super::jobs::Jobs;
 
 /// Fits the constants to the measurements of all tables, in and out of place.
-pub fn fit(
+pub(super) fn fit(
     tables: &[ComparedTable],
     jobs: &Jobs,
     profile: Option<&CostProfile>,

@@ -21,7 +21,7 @@ use crate::log::IGNORED;
 use crate::nearest_version;
 
 /// A job with what is predicted for it.
-pub struct PricedJob {
+pub(super) struct PricedJob {
     /// The machine's name.
     pub name: String,
     /// The plan.
@@ -38,7 +38,7 @@ pub struct PricedJob {
 
 impl PricedJob {
     /// What is predicted for tables of a collective.
-    pub fn prediction(&self, collective: Option<Collective>) -> Prediction<'_> {
+    pub(super) fn prediction(&self, collective: Option<Collective>) -> Prediction<'_> {
         let bound = collective.and_then(|it| self.bounds.get(&it)?.as_ref());
         Prediction {
             choosing: &self.choosing,
@@ -57,7 +57,7 @@ type Key = (NcclVersion, u32, Gpus, Vec<(String, String)>);
 
 /// The jobs of all tables, each planned once.
 #[derive(Default)]
-pub struct Jobs {
+pub(super) struct Jobs {
     keys: BTreeMap<Key, usize>,
     /// The jobs.
     pub all: Vec<PricedJob>,
@@ -67,7 +67,7 @@ pub struct Jobs {
 
 impl Jobs {
     /// The job of a table, if there is a machine or a plan. `notes` are what a reader must know.
-    pub fn of(
+    pub(super) fn of(
         &mut self,
         read: &ReadTable,
         question: &ResultsQuestion,

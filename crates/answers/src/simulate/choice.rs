@@ -17,7 +17,7 @@ use crate::names::algorithms;
 const SLOTS: i64 = 8;
 
 /// What is simulated, and what it costs.
-pub struct Chosen {
+pub(super) struct Chosen {
     pub schedule: Schedule,
     pub transfer: Transfer,
     pub protocol: Protocol,
@@ -49,7 +49,7 @@ fn transfer(schedule: Schedule, run: &SimulateQuestion) -> Transfer {
 
 impl Chosen {
     /// As `topo run` does it on processors.
-    pub fn without_plan(
+    pub(super) fn without_plan(
         run: &SimulateQuestion,
         fabric: &Fabric,
         channels: &Channels,
@@ -71,7 +71,7 @@ impl Chosen {
     }
 
     /// What NCCL takes for the job, within the limits of the question.
-    pub fn of_plan(
+    pub(super) fn of_plan(
         plan: &Plan,
         expansion: &Expansion,
         run: &SimulateQuestion,

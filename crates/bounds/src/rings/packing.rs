@@ -21,7 +21,7 @@ const SLACK: f64 = 1e-6;
 
 /// Channels that carry the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packing {
+pub(super) struct Packing {
     /// For each channel its column.
     pub channels: Vec<usize>,
     /// Bandwidth of each, 0.1 MB/s.
@@ -30,14 +30,14 @@ pub struct Packing {
 
 impl Packing {
     /// Bandwidth of all channels, 0.1 MB/s.
-    pub const fn total(&self) -> u64 {
+    pub(super) const fn total(&self) -> u64 {
         self.speed * self.channels.len() as u64
     }
 }
 
 /// The channels that carry most together; few where more carry hardly more. `fastest` is the most
 /// that one channel carries, 0.1 MB/s.
-pub fn pack(rows: &Rows, relaxed: &Relaxation, fastest: u64) -> Option<Packing> {
+pub(super) fn pack(rows: &Rows, relaxed: &Relaxation, fastest: u64) -> Option<Packing> {
     let columns = &relaxed.columns;
     let bound = relaxed.bound.per(1.0);
     let lengths: Vec<f64> = columns
@@ -95,7 +95,12 @@ pub fn pack(rows: &Rows, relaxed: &Relaxation, fastest: u64) -> Option<Packing> 
 }
 
 /// What a set of columns carries.
-pub fn packing(rows: &Rows, columns: &[Column], chosen: Vec<usize>, fastest: u64) -> Packing {
+pub(super) fn packing(
+    rows: &Rows,
+    columns: &[Column],
+    chosen: Vec<usize>,
+    fastest: u64,
+) -> Packing {
     let mut loads = vec![0u64; rows.capacities.len()];
     for column in &chosen {
         let of_column = &columns[*column].loads;

@@ -27,7 +27,7 @@ const MOST_SEARCHES: usize = 60;
 
 /// A ring: the stations that it visits and what it takes of each row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
+pub(super) struct Column {
     /// The stations; a port is the first.
     pub stations: Vec<usize>,
     /// Where the last hop leads: the first station, or another port.
@@ -38,7 +38,7 @@ pub struct Column {
 
 impl Column {
     /// A walk over stations that then goes to a last one; `None` if a hop of it is not allowed.
-    pub fn new(rows: &Rows, stations: Vec<usize>, last: usize) -> Option<Self> {
+    pub(super) fn new(rows: &Rows, stations: Vec<usize>, last: usize) -> Option<Self> {
         Some(Self {
             loads: rows.loads_to(&stations, last)?,
             stations,
@@ -49,7 +49,7 @@ impl Column {
 
 /// Rings with bandwidths of their own.
 #[derive(Debug)]
-pub struct Relaxation {
+pub(super) struct Relaxation {
     /// All rings that were found, those of the caller first.
     pub columns: Vec<Column>,
     /// Bandwidth of each, 0.1 MB/s.
@@ -62,7 +62,7 @@ pub struct Relaxation {
 
 /// Solves the program, beginning with these rings; `None` if there is no ring, or the numbers are
 /// too large. With `crosses`, rings may leave through another port than they enter.
-pub fn solve(rows: &Rows, known: Vec<Column>, crosses: bool) -> Option<Relaxation> {
+pub(super) fn solve(rows: &Rows, known: Vec<Column>, crosses: bool) -> Option<Relaxation> {
     let mut columns = known;
     let mut simplex = Simplex::new(rows);
     let mut bound: Option<Fraction> = None;

@@ -6,7 +6,7 @@ use planner::search::hops::{Hops, PARTS};
 
 /// Links that rings can load. Links that all hops load alike are one row, with the least capacity.
 #[derive(Debug)]
-pub struct Rows {
+pub(super) struct Rows {
     /// GPUs and ports; GPUs come first.
     pub stations: usize,
     /// GPUs.
@@ -19,7 +19,7 @@ pub struct Rows {
 
 impl Rows {
     /// The rows of a machine.
-    pub fn new(hops: &Hops) -> Self {
+    pub(super) fn new(hops: &Hops) -> Self {
         let stations = hops.stations();
         let pairs = || (0..stations).flat_map(|from| (0..stations).map(move |to| (from, to)));
         let mut users: Vec<Vec<(usize, u64)>> = vec![Vec::new(); hops.capacities.len()];
@@ -54,12 +54,12 @@ impl Rows {
     }
 
     /// What a hop takes of rows.
-    pub fn leg(&self, from: usize, to: usize) -> Option<&[(u32, u64)]> {
+    pub(super) fn leg(&self, from: usize, to: usize) -> Option<&[(u32, u64)]> {
         self.legs[from * self.stations + to].as_deref()
     }
 
     /// What a walk over stations that then goes to a last one takes of each row.
-    pub fn loads_to(&self, walk: &[usize], last: usize) -> Option<Vec<u64>> {
+    pub(super) fn loads_to(&self, walk: &[usize], last: usize) -> Option<Vec<u64>> {
         let mut loads = vec![0; self.capacities.len()];
         let next = walk.iter().skip(1).chain([&last]);
         for (from, to) in walk.iter().zip(next) {
@@ -71,7 +71,7 @@ impl Rows {
     }
 
     /// The most that channels with these loads together can carry each, 0.1 MB/s.
-    pub fn speed(&self, loads: &[u64]) -> u64 {
+    pub(super) fn speed(&self, loads: &[u64]) -> u64 {
         let loaded = loads
             .iter()
             .zip(&self.capacities)

@@ -5,14 +5,14 @@ use std::ops::Range;
 use super::rows::Rows;
 
 /// Most GPUs for which walks are searched; the work doubles with each.
-pub const MOST_GPUS: usize = 16;
+pub(super) const MOST_GPUS: usize = 16;
 
 /// No walk is that long.
 const NEVER: u64 = u64::MAX;
 
 /// A walk over all GPUs, from the first back to it, or from a port to a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Walk {
+pub(super) struct Walk {
     /// The sum of the lengths of its links, each as often as it is loaded.
     pub length: u64,
     /// The stations. A port is the first.
@@ -24,7 +24,7 @@ pub struct Walk {
 /// The shortest walks for lengths of rows: for each station that walks can begin at, and each GPU
 /// before it, the shortest one. The first is the shortest of all; none if there is no walk. With
 /// `crosses`, walks may leave through another port than they enter.
-pub fn shortest(rows: &Rows, lengths: &[u64], crosses: bool) -> Vec<Walk> {
+pub(super) fn shortest(rows: &Rows, lengths: &[u64], crosses: bool) -> Vec<Walk> {
     let gpus = rows.gpus;
     let begins = match rows.stations > gpus {
         true => gpus..rows.stations,

@@ -15,7 +15,7 @@ use super::{MOST_CHANNELS, MOST_OPERATIONS, MOST_PER_OPERATION, NotExpressed};
 const SYNCHRONIZE: &str = "nop";
 
 /// Writes the operations of one lane.
-pub struct Writer<'a> {
+pub(super) struct Writer<'a> {
     program: &'a Program,
     connections: &'a Connections,
     layout: &'a mut Layout,
@@ -31,7 +31,7 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Writes for one rank.
-    pub fn new(
+    pub(super) fn new(
         program: &'a Program,
         connections: &'a Connections,
         layout: &'a mut Layout,
@@ -50,7 +50,11 @@ impl<'a> Writer<'a> {
     }
 
     /// The thread block of a lane.
-    pub fn threadblock(mut self, id: usize, lane: &Lane) -> Result<Threadblock, NotExpressed> {
+    pub(super) fn threadblock(
+        mut self,
+        id: usize,
+        lane: &Lane,
+    ) -> Result<Threadblock, NotExpressed> {
         self.free_places(lane);
         for step in steps(lane) {
             self.step(lane.channel, step)?;

@@ -7,7 +7,7 @@ use program::{ConnectionEnd, Lane, Operand, Program, Step};
 
 /// What a connection carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Carries {
+pub(super) enum Carries {
     /// Messages of a FIFO.
     Messages,
     /// Signals.
@@ -16,7 +16,7 @@ pub enum Carries {
 
 /// A connection. The order of connections between two ranks is the same for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Connection {
+pub(super) struct Connection {
     /// The sender.
     pub from: u32,
     /// The receiver.
@@ -29,7 +29,7 @@ pub struct Connection {
 
 impl Connection {
     /// A connection from this rank to a peer.
-    pub const fn outgoing(rank: u32, end: ConnectionEnd, carries: Carries) -> Self {
+    pub(super) const fn outgoing(rank: u32, end: ConnectionEnd, carries: Carries) -> Self {
         Self {
             from: rank,
             to: end.peer,
@@ -40,7 +40,7 @@ impl Connection {
     }
 
     /// A connection from a peer to this rank.
-    pub const fn incoming(rank: u32, end: ConnectionEnd, carries: Carries) -> Self {
+    pub(super) const fn incoming(rank: u32, end: ConnectionEnd, carries: Carries) -> Self {
         Self {
             from: end.peer,
             to: rank,
@@ -60,12 +60,12 @@ impl Connection {
 }
 
 /// The steps of a lane with one turn.
-pub fn steps(lane: &Lane) -> impl Iterator<Item = &Step> {
+pub(super) fn steps(lane: &Lane) -> impl Iterator<Item = &Step> {
     lane.steps()
 }
 
 /// The FIFOs among operands.
-pub fn fifos(operands: &[Operand]) -> impl Iterator<Item = ConnectionEnd> {
+pub(super) fn fifos(operands: &[Operand]) -> impl Iterator<Item = ConnectionEnd> {
     operands.iter().filter_map(|operand| match operand {
         Operand::Fifo(end) => Some(*end),
         _ => None,
@@ -74,14 +74,14 @@ pub fn fifos(operands: &[Operand]) -> impl Iterator<Item = ConnectionEnd> {
 
 /// All connections of a collective.
 #[derive(Debug)]
-pub struct Connections {
+pub(super) struct Connections {
     /// The chunks that a turn sends through each FIFO; 0 for signals.
     all: BTreeMap<Connection, u32>,
 }
 
 impl Connections {
     /// Those of all ranks' programs.
-    pub fn of(programs: &[&Program]) -> Self {
+    pub(super) fn of(programs: &[&Program]) -> Self {
         let mut all = BTreeMap::new();
         for program in programs {
             let rank = program.rank;
@@ -105,24 +105,24 @@ impl Connections {
     }
 
     /// The rank at the other end of each channel of a rank.
-    pub fn peers(&self, rank: u32) -> Vec<u32> {
+    pub(super) fn peers(&self, rank: u32) -> Vec<u32> {
         self.of_rank(rank).map(|(_, peer)| peer).collect()
     }
 
     /// The number of a connection among a rank's channels.
-    pub fn number(&self, rank: u32, connection: &Connection) -> Option<usize> {
+    pub(super) fn number(&self, rank: u32, connection: &Connection) -> Option<usize> {
         self.of_rank(rank).position(|(it, _)| it == connection)
     }
 
     /// The chunk after the scratch blocks of the receiver at which a FIFO begins.
-    pub fn fifo_start(&self, connection: &Connection) -> u32 {
+    pub(super) fn fifo_start(&self, connection: &Connection) -> u32 {
         let before = self.all.range(..connection);
         let to_same = before.filter(|(it, _)| it.to == connection.to);
         to_same.map(|(_, chunks)| chunks).sum()
     }
 
     /// Chunks of all FIFOs to a rank.
-    pub fn fifo_chunks(&self, rank: u32) -> u32 {
+    pub(super) fn fifo_chunks(&self, rank: u32) -> u32 {
         let incoming = self.all.iter().filter(|(it, _)| it.to == rank);
         incoming.map(|(_, chunks)| chunks).sum()
     }

@@ -7,7 +7,7 @@ use super::format::BufferType;
 
 /// The chunks of a rank.
 #[derive(Debug)]
-pub struct Layout {
+pub(super) struct Layout {
     channels: u32,
     pieces: u32,
     blocks: [u32; 2],
@@ -21,7 +21,7 @@ pub struct Layout {
 
 impl Layout {
     /// The chunks of the rank of a program.
-    pub fn of(program: &Program, connections: &Connections) -> Self {
+    pub(super) fn of(program: &Program, connections: &Connections) -> Self {
         use program::Collective::{AllGather, ReduceScatter};
         let channels = u32::from(program.channels.max(1));
         let pieces = u32::from(program.pieces.max(1));
@@ -41,27 +41,27 @@ impl Layout {
     }
 
     /// Chunks of input and output.
-    pub fn caller_chunks(&self) -> [u32; 2] {
+    pub(super) fn caller_chunks(&self) -> [u32; 2] {
         self.blocks.map(|it| it * self.channels * self.pieces)
     }
 
     /// Chunks of scratch memory.
-    pub const fn scratch_chunks(&self) -> u32 {
+    pub(super) const fn scratch_chunks(&self) -> u32 {
         self.scratch_blocks + self.fifos + self.sums
     }
 
     /// The first chunk of pieces of a block.
-    pub fn chunk(&self, block: u32, channel: u16, pieces: Pieces) -> u32 {
+    pub(super) fn chunk(&self, block: u32, channel: u16, pieces: Pieces) -> u32 {
         (block * self.channels + u32::from(channel)) * self.pieces + u32::from(pieces.first)
     }
 
     /// The first chunk of a place in a FIFO.
-    pub const fn fifo_chunk(&self, start: u32) -> u32 {
+    pub(super) const fn fifo_chunk(&self, start: u32) -> u32 {
         self.scratch_blocks + start
     }
 
     /// New scratch chunks for a sum.
-    pub const fn sum(&mut self, chunks: u32) -> u32 {
+    pub(super) const fn sum(&mut self, chunks: u32) -> u32 {
         let first = self.scratch_chunks();
         self.sums += chunks;
         first
@@ -69,7 +69,7 @@ impl Layout {
 }
 
 /// MSCCL++'s word for a buffer.
-pub const fn buffer_type(kind: BufferKind) -> BufferType {
+pub(super) const fn buffer_type(kind: BufferKind) -> BufferType {
     match kind {
         BufferKind::Input => BufferType::Input,
         BufferKind::Output => BufferType::Output,

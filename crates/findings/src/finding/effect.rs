@@ -62,7 +62,7 @@ impl Effect {
 }
 
 /// Applies changes to a document.
-pub fn apply(document: &Document, edits: &[AttributeChange]) -> Document {
+pub(super) fn apply(document: &Document, edits: &[AttributeChange]) -> Document {
     let mut document = document.clone();
     enter(&mut document.root, None, edits);
     document

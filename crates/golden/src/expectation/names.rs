@@ -3,13 +3,13 @@
 use topology::{BusId, LinkId, LinkType, NodeData, NodeId, NodeType, System};
 
 /// The names of a system's nodes. A physical device has the name of its first rank.
-pub struct Names<'a> {
+pub(super) struct Names<'a> {
     system: &'a System,
     names: Vec<String>,
 }
 
 impl<'a> Names<'a> {
-    pub fn new(system: &'a System) -> Self {
+    pub(super) fn new(system: &'a System) -> Self {
         let mut names: Vec<String> = Vec::with_capacity(system.node_count());
         for index in 0..system.node_count() {
             let node = rank_on(system, NodeId(index as u32));
@@ -25,12 +25,12 @@ impl<'a> Names<'a> {
         Self { system, names }
     }
 
-    pub fn of(&self, node: NodeId) -> &str {
+    pub(super) fn of(&self, node: NodeId) -> &str {
         &self.names[node.index()]
     }
 
     /// Whether a link only connects a rank with its device.
-    pub fn is_inside(&self, link: LinkId) -> bool {
+    pub(super) fn is_inside(&self, link: LinkId) -> bool {
         let (from, to) = self.system.ends(link);
         self.system.link(link).kind == LinkType::Loc && self.of(from) == self.of(to)
     }

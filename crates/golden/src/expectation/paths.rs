@@ -27,7 +27,7 @@ const KINDS: [NodeType; 10] = [
     NodeType::Dev,
 ];
 
-pub fn text(system: System) -> String {
+pub(super) fn text(system: System) -> String {
     let mut text = HEAD.to_owned();
     let ranks = system.count(NodeType::Gpu);
     match View::all(system, &Arc::default(), false, ranks) {

@@ -10,7 +10,7 @@ use super::value::{count, number, word};
 /// Remaining budget of an attempt that stopped because nothing better is possible.
 const PERFECT: i32 = -1;
 
-pub fn text(hosts: u32, planned: Result<Planned, Error>) -> String {
+pub(super) fn text(hosts: u32, planned: Result<Planned, Error>) -> String {
     let mut text = format!(
         "# What is planned on this machine for {}: the graphs, their channels, and every attempt of the searches.\n\
          # Bandwidths in GB/s for one channel; channels list ranks. Written by `cargo xtask bless`.\n\n",

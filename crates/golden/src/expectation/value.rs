@@ -3,13 +3,13 @@
 use serde::Serialize;
 
 /// A number with at most four decimals.
-pub fn number(value: f32) -> String {
+pub(super) fn number(value: f32) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The word that a plan uses for a value.
-pub fn word(value: &impl Serialize) -> String {
+pub(super) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         Ok(other) => other.to_string(),
@@ -18,7 +18,7 @@ pub fn word(value: &impl Serialize) -> String {
 }
 
 /// A number with a noun.
-pub fn count(number: usize, what: &str) -> String {
+pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 

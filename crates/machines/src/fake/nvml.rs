@@ -8,7 +8,7 @@ use topology::xml::{Document, Element, Tag, c_int};
 use super::FakeMachine;
 
 /// Makes the answers for the GPUs of a document.
-pub fn build(machine: &mut FakeMachine, document: &Document) -> Result<()> {
+pub(super) fn build(machine: &mut FakeMachine, document: &Document) -> Result<()> {
     let found = attachment::gpus(document);
     let devices: Vec<Value> = found
         .iter()

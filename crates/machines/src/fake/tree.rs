@@ -11,7 +11,7 @@ use super::FakeMachine;
 const EXTENDED_FAMILY: i32 = 15;
 
 /// Makes the tree of a document.
-pub fn build(machine: &mut FakeMachine, document: &Document) -> Result<()> {
+pub(super) fn build(machine: &mut FakeMachine, document: &Document) -> Result<()> {
     let mut used = BTreeSet::new();
     bus_ids(&document.root, &mut used);
     let mut layout = Layout {

@@ -40,29 +40,29 @@ pub struct Constant {
 pub(super) struct Changeable(Value);
 
 impl Changeable {
-    pub fn new(profile: &CostProfile) -> Self {
+    pub(super) fn new(profile: &CostProfile) -> Self {
         // A profile is numbers, lists and texts.
         Self(serde_json::to_value(profile).unwrap_or_default())
     }
 
-    pub fn get(&self, constant: &Constant) -> f64 {
+    pub(super) fn get(&self, constant: &Constant) -> f64 {
         let found = self.0.pointer(&constant.pointer);
         found.and_then(Value::as_f64).unwrap_or(0.0)
     }
 
-    pub fn set(&mut self, constant: &Constant, value: f64) {
+    pub(super) fn set(&mut self, constant: &Constant, value: f64) {
         if let Some(found) = self.0.pointer_mut(&constant.pointer) {
             *found = value.into();
         }
     }
 
     /// The profile with these constants; `None` if a number is not finite.
-    pub fn profile(&self) -> Option<CostProfile> {
+    pub(super) fn profile(&self) -> Option<CostProfile> {
         serde_json::from_value(self.0.clone()).ok()
     }
 
     /// All constants above 0. A constant of 0 belongs to what an algorithm does not have.
-    pub fn constants(&self) -> Vec<Constant> {
+    pub(super) fn constants(&self) -> Vec<Constant> {
         let mut found = Vec::new();
         for (section, order) in SECTIONS {
             if let Some(value) = self.0.get(section) {

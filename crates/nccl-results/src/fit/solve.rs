@@ -8,7 +8,7 @@ const LEAST_INFLUENCE: f64 = 1e-6;
 
 /// What can be said of a column before a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// It is determined.
     Free,
     /// No measurement depends on it.
@@ -22,7 +22,7 @@ pub enum Verdict {
 /// Judges columns (of logarithms of times by logarithms of constants) in order of `order`, then of
 /// their influence. `noise` is the relative error of a time, `least` the relative error with
 /// which a constant counts as determined.
-pub fn judge(columns: &[Vec<f64>], order: &[u8], noise: f64, least: f64) -> Vec<Verdict> {
+pub(super) fn judge(columns: &[Vec<f64>], order: &[u8], noise: f64, least: f64) -> Vec<Verdict> {
     let mut verdicts = vec![Verdict::WithoutInfluence; columns.len()];
     let mut rest: Vec<Vec<f64>> = columns.to_vec();
     let mut basis: Vec<(usize, Vec<f64>)> = Vec::new();
@@ -66,7 +66,7 @@ pub fn judge(columns: &[Vec<f64>], order: &[u8], noise: f64, least: f64) -> Vec<
 }
 
 /// Solves (AᵀWA + damping · its diagonal) x = AᵀWb for columns A; `None` if they are dependent.
-pub fn step(
+pub(super) fn step(
     columns: &[Vec<f64>],
     weights: &[f64],
     errors: &[f64],
@@ -86,7 +86,7 @@ pub fn step(
 
 /// The standard errors of the solution for errors of size 1; infinite for a column without
 /// influence.
-pub fn standard_errors(columns: &[Vec<f64>], weights: &[f64]) -> Vec<f64> {
+pub(super) fn standard_errors(columns: &[Vec<f64>], weights: &[f64]) -> Vec<f64> {
     let used: Vec<usize> = (0..columns.len())
         .filter(|at| square(&columns[*at]) > LEAST_INFLUENCE)
         .collect();

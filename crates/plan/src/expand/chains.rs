@@ -75,13 +75,13 @@ impl Chains {
     }
 
     /// The GPUs of a channel in order; empty for channels that the graph does not have.
-    pub fn order(&self, channel: u32) -> &[u32] {
+    pub(crate) fn order(&self, channel: u32) -> &[u32] {
         let first = channel as usize * self.gpus;
         self.order.get(first..first + self.gpus).unwrap_or_default()
     }
 
     /// The position in a channel of the node's n-th GPU.
-    pub fn position(&self, channel: u32, member: u32) -> u32 {
+    pub(crate) fn position(&self, channel: u32, member: u32) -> u32 {
         self.position
             .get(channel as usize * self.gpus + member as usize)
             .copied()

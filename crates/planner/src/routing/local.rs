@@ -172,7 +172,7 @@ pub(super) struct Choices {
 }
 
 impl Choices {
-    pub fn new(system: &System) -> Self {
+    pub(super) fn new(system: &System) -> Self {
         Self {
             first_gpu: system.range(NodeType::Gpu).start,
             first_net: system.range(NodeType::Net).start,
@@ -182,7 +182,7 @@ impl Choices {
     }
 
     /// Forgets what depended on the paths between this GPU and this port.
-    pub fn forget(&mut self, gpu: NodeId, net: NodeId) {
+    pub(super) fn forget(&mut self, gpu: NodeId, net: NodeId) {
         self.of_gpu[gpu.index() - self.first_gpu] = None;
         self.gpus_of_net[net.index() - self.first_net] = None;
         // A choice also depends on how many GPUs share the first port.
@@ -218,7 +218,11 @@ impl Choices {
     }
 
     /// The first GPU, going through the channels, among those closest to a port that chooses it.
-    pub fn local_gpu(&mut self, routing: &Routing, net: NodeId) -> Result<Option<NodeId>, Error> {
+    pub(super) fn local_gpu(
+        &mut self,
+        routing: &Routing,
+        net: NodeId,
+    ) -> Result<Option<NodeId>, Error> {
         let gpus = self.gpus_of(routing, net).to_vec();
         let mut longest = 1;
         for gpu in &gpus {

@@ -9,22 +9,22 @@ pub(super) struct StateFingerprint(pub u128);
 
 impl StateFingerprint {
     /// Adds a value with a weight.
-    pub fn add(&mut self, weight: Self, value: u64) {
+    pub(super) fn add(&mut self, weight: Self, value: u64) {
         *self = self.with(weight.times(value));
     }
 
     /// What a value adds with this weight.
-    pub fn times(self, value: u64) -> Self {
+    pub(super) fn times(self, value: u64) -> Self {
         Self(self.0.wrapping_mul(u128::from(value)))
     }
 
     /// The fingerprint without a part.
-    pub const fn without(self, part: Self) -> Self {
+    pub(super) const fn without(self, part: Self) -> Self {
         Self(self.0.wrapping_sub(part.0))
     }
 
     /// The fingerprint of two parts.
-    pub const fn with(self, other: Self) -> Self {
+    pub(super) const fn with(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 }

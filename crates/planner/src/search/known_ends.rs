@@ -39,21 +39,21 @@ pub(super) struct KnownEnds {
 impl KnownEnds {
     /// Forgets everything: another attempt begins. Attempts with a small budget do not come back to
     /// a state often enough to be `on`.
-    pub fn clear(&mut self, on: bool) {
+    pub(super) fn clear(&mut self, on: bool) {
         self.ends.clear();
         self.on = on;
     }
 
     /// Whether anything is remembered at all.
-    pub const fn is_on(&self) -> bool {
+    pub(super) const fn is_on(&self) -> bool {
         self.on
     }
 
-    pub fn get(&self, state: &WalkState) -> Option<KnownEnd> {
+    pub(super) fn get(&self, state: &WalkState) -> Option<KnownEnd> {
         self.ends.get(state).copied()
     }
 
-    pub fn insert(&mut self, state: WalkState, end: KnownEnd) {
+    pub(super) fn insert(&mut self, state: WalkState, end: KnownEnd) {
         self.ends.insert(state, end);
     }
 }

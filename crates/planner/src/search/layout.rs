@@ -68,7 +68,7 @@ pub(super) struct GpuPciLink {
 impl Uses {
     /// Looks through the routes that are allowed. `sorts` says that GPUs are sorted by what their
     /// PCI links have left.
-    pub fn new<'r>(
+    pub(super) fn new<'r>(
         route_map: &RouteMap,
         links: &Thousandths,
         allowed: impl Iterator<Item = (Which, &'r SearchRoute)>,
@@ -181,7 +181,7 @@ impl Amounts {
 
 impl AttemptLayout {
     /// Lays out an attempt. `None` if some amount and some link do not go together in whole units.
-    pub fn new(
+    pub(super) fn new(
         links: &Thousandths,
         ports: &PortsLeft,
         uses: &Uses,

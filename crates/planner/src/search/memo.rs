@@ -40,7 +40,7 @@ pub(super) enum Speed {
 
 impl Speed {
     /// The bandwidths of an attempt, and no others.
-    pub const fn exact(attempt: &Record) -> Self {
+    pub(super) const fn exact(attempt: &Record) -> Self {
         Self::Exact(attempt.bw_intra, attempt.bw_inter)
     }
 }
@@ -68,7 +68,7 @@ pub(super) struct Memo {
 }
 
 impl Memo {
-    pub const fn new(inter: bool, (intra_kinds, inter_kinds): (u16, u16)) -> Self {
+    pub(super) const fn new(inter: bool, (intra_kinds, inter_kinds): (u16, u16)) -> Self {
         Self {
             inter,
             intra_kinds,
@@ -80,12 +80,12 @@ impl Memo {
     }
 
     /// The job leaves the system.
-    pub const fn inter(&self) -> bool {
+    pub(super) const fn inter(&self) -> bool {
         self.inter
     }
 
     /// Which state of links and ports there is.
-    pub const fn state(&self) -> u32 {
+    pub(super) const fn state(&self) -> u32 {
         self.state
     }
 
@@ -95,16 +95,16 @@ impl Memo {
     }
 
     /// The limits on ports that matter, as bits.
-    pub const fn inter_class(&self, limit: PathType) -> u16 {
+    pub(super) const fn inter_class(&self, limit: PathType) -> u16 {
         self.inter_kinds & Self::up_to(limit)
     }
 
     /// The limits between GPUs that matter, as bits.
-    pub const fn intra_class(&self, limit: PathType) -> u16 {
+    pub(super) const fn intra_class(&self, limit: PathType) -> u16 {
         self.intra_kinds & Self::up_to(limit)
     }
 
-    pub fn sign(&self, record: &Record, speed: Speed) -> Signature {
+    pub(super) fn sign(&self, record: &Record, speed: Speed) -> Signature {
         Signature {
             pattern: record.pattern,
             collnet: record.collnet,
@@ -122,7 +122,7 @@ impl Memo {
     }
 
     /// The outcome of an equal walk, if none of its solutions would replace `best`.
-    pub fn recall(
+    pub(super) fn recall(
         &self,
         signature: &Signature,
         current: &Record,
@@ -140,7 +140,7 @@ impl Memo {
     }
 
     /// Notes how a walk ended. `changed`: it left links or ports other than it found them.
-    pub fn note(
+    pub(super) fn note(
         &mut self,
         signature: Signature,
         changed: bool,
@@ -161,7 +161,7 @@ impl Memo {
     }
 
     /// Marks links or ports as changed outside a remembered walk.
-    pub const fn changed(&mut self, changed: bool) {
+    pub(super) const fn changed(&mut self, changed: bool) {
         if changed {
             self.states += 1;
             self.state = self.states;

@@ -42,7 +42,12 @@ type Limits = (u16, bool);
 pub(super) struct AllNearby(Vec<(Limits, Vec<Nearby>)>);
 
 impl AllNearby {
-    pub fn within(&mut self, route_map: &RouteMap, memo: &Memo, attempt: &Record) -> &[Nearby] {
+    pub(super) fn within(
+        &mut self,
+        route_map: &RouteMap,
+        memo: &Memo,
+        attempt: &Record,
+    ) -> &[Nearby] {
         let limits = (
             memo.intra_class(attempt.type_intra),
             attempt.uses_both_directions(),

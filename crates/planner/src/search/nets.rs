@@ -28,7 +28,7 @@ pub(super) struct PortOrder {
 }
 
 impl PortOrder {
-    pub fn new(routing: &Routing) -> Self {
+    pub(super) fn new(routing: &Routing) -> Self {
         let system = routing.system();
         let gpus: Vec<NodeId> = system.nodes(NodeType::Gpu).collect();
         Self {
@@ -47,7 +47,7 @@ impl PortOrder {
     ///
     /// # Errors
     /// A GPU reaches no port.
-    pub fn select(
+    pub(super) fn select(
         &self,
         routing: &Routing,
         type_inter: Option<PathType>,

@@ -53,7 +53,7 @@ pub(super) struct Packed<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Packed<WORDS> {
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             left: [0; WORDS],
             guards: [0; WORDS],
@@ -64,7 +64,7 @@ impl<const WORDS: usize> Packed<WORDS> {
     }
 
     /// Lays out the links of an attempt that need no more [`words`] than there are.
-    pub fn lay_out(&mut self, layout: &AttemptLayout, uses: &Uses, links: &Thousandths) {
+    pub(super) fn lay_out(&mut self, layout: &AttemptLayout, uses: &Uses, links: &Thousandths) {
         (self.left, self.guards) = ([0; WORDS], [0; WORDS]);
         self.places.clear();
         let (mut word, mut shift) = (0, 0);

@@ -33,7 +33,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub fn new(
+    pub(super) fn new(
         pattern: Pattern,
         collnet: bool,
         min_channels: usize,
@@ -60,7 +60,7 @@ impl Record {
     }
 
     /// Copies another record with the channels that it has.
-    pub fn assign(&mut self, other: &Self, gpus: usize) {
+    pub(super) fn assign(&mut self, other: &Self, gpus: usize) {
         let Self { intra, inter, .. } = other;
         let channels = other.channels.min(MAX_CHANNELS);
         self.intra[..channels * gpus].copy_from_slice(&intra[..channels * gpus]);
@@ -81,7 +81,7 @@ impl Record {
     }
 
     /// Whether routes are used in both directions, as in trees.
-    pub const fn uses_both_directions(&self) -> bool {
+    pub(super) const fn uses_both_directions(&self) -> bool {
         matches!(
             self.pattern,
             Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree
@@ -89,7 +89,7 @@ impl Record {
     }
 
     /// Starts from what a graph without channels says, as NCCL does.
-    pub const fn follow(&mut self, advice: &Graph) {
+    pub(super) const fn follow(&mut self, advice: &Graph) {
         self.pattern = advice.pattern;
         self.cross_nic = advice.cross_nic;
         self.same_channels = advice.same_channels;
@@ -100,13 +100,13 @@ impl Record {
         self.type_inter = advice.type_inter;
     }
 
-    pub fn set_bw(&mut self, bw: f32) {
+    pub(super) fn set_bw(&mut self, bw: f32) {
         self.bw_intra = bw;
         self.bw_inter = bw;
     }
 
     /// The record in short.
-    pub fn summary(&self) -> Summary {
+    pub(super) fn summary(&self) -> Summary {
         Summary {
             channels: self.channels as u32,
             bw_intra: self.bw_intra,
@@ -120,17 +120,17 @@ impl Record {
     }
 
     /// Channels × bandwidth, GB/s; solutions are compared by it.
-    pub fn product(&self) -> f32 {
+    pub(super) fn product(&self) -> f32 {
         self.product_of(self.channels)
     }
 
     /// The product with this many channels.
-    pub fn product_of(&self, channels: usize) -> f32 {
+    pub(super) fn product_of(&self, channels: usize) -> f32 {
         channels as f32 * self.bw_that_counts(self.pattern)
     }
 
     /// The product as it counts for another pattern.
-    pub fn product_as(&self, pattern: Pattern) -> f32 {
+    pub(super) fn product_as(&self, pattern: Pattern) -> f32 {
         self.channels as f32 * self.bw_that_counts(pattern)
     }
 
@@ -144,7 +144,7 @@ impl Record {
     }
 
     /// Whether this solution replaces `best`.
-    pub fn better_than(&self, best: &Self, gpus: usize) -> bool {
+    pub(super) fn better_than(&self, best: &Self, gpus: usize) -> bool {
         if self.channels < self.min_channels {
             return false;
         }

@@ -58,11 +58,11 @@ fn to_thousandth(x: f32) -> f32 {
 }
 
 impl Floats {
-    pub const fn new(links: Vec<f32>) -> Self {
+    pub(super) const fn new(links: Vec<f32>) -> Self {
         Self(links)
     }
 
-    pub fn links(&self) -> &[f32] {
+    pub(super) fn links(&self) -> &[f32] {
         &self.0
     }
 
@@ -150,7 +150,7 @@ pub(super) struct PortsLeft {
 }
 
 impl PortsLeft {
-    pub fn new(ports: &[SearchPort]) -> Self {
+    pub(super) fn new(ports: &[SearchPort]) -> Self {
         let left: Vec<f32> = ports.iter().map(|port| port.bw).collect();
         // Ports stand behind all links.
         let weights: Vec<StateFingerprint> = (0..ports.len())
@@ -169,22 +169,22 @@ impl PortsLeft {
     }
 
     /// A fingerprint of what all ports have left.
-    pub const fn fingerprint(&self) -> StateFingerprint {
+    pub(super) const fn fingerprint(&self) -> StateFingerprint {
         self.fingerprint
     }
 
-    pub fn get(&self, port: u32) -> f32 {
+    pub(super) fn get(&self, port: u32) -> f32 {
         self.left[port as usize]
     }
 
     /// Whether giving back ever left a port other than before.
-    pub const fn drifted(&self) -> bool {
+    pub(super) const fn drifted(&self) -> bool {
         self.drifted
     }
 
     /// Writes how often each port can give an amount in whole GB/s. Returns `false` if not all of
     /// it comes back exactly.
-    pub fn write_key(&self, bw: i32, key: &mut Vec<u64>) -> bool {
+    pub(super) fn write_key(&self, bw: i32, key: &mut Vec<u64>) -> bool {
         let mut exact = true;
         key.extend(self.left.iter().map(|left| {
             let (mut left, mut times) = (*left, 0);
@@ -200,7 +200,7 @@ impl PortsLeft {
     }
 
     /// Takes whole GB/s (negative gives back) from a port and from all that share its bandwidth.
-    pub fn take(&mut self, port: &SearchPort, bw: i32) {
+    pub(super) fn take(&mut self, port: &SearchPort, bw: i32) {
         for shared in &port.shared {
             let left = &mut self.left[*shared as usize];
             let after = *left - bw as f32;

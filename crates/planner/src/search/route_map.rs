@@ -44,7 +44,7 @@ impl SearchRoute {
     }
 
     /// Whether the path, and the one back where that counts, is no worse than a type.
-    pub fn is_within(&self, worst: PathType, both_directions: bool) -> bool {
+    pub(super) fn is_within(&self, worst: PathType, both_directions: bool) -> bool {
         self.kind < PathType::Dis
             && self.kind <= worst
             && (!both_directions || self.back_kind <= worst)
@@ -89,7 +89,7 @@ pub(super) struct Neighbour {
 }
 
 impl RouteMap {
-    pub fn new(routing: &Routing) -> Self {
+    pub(super) fn new(routing: &Routing) -> Self {
         let system = routing.system();
         let gpu_nodes: Vec<NodeId> = system.nodes(NodeType::Gpu).collect();
         let port_nodes: Vec<NodeId> = system.nodes(NodeType::Net).collect();
@@ -138,46 +138,46 @@ impl RouteMap {
         }
     }
 
-    pub fn gpu_to_gpu(&self, from: u32, to: u32) -> &SearchRoute {
+    pub(super) fn gpu_to_gpu(&self, from: u32, to: u32) -> &SearchRoute {
         &self.gpu_to_gpu[from as usize * self.gpus + to as usize]
     }
 
     /// The key that sorts GPUs by their paths to a port: the widest path from the port first, then
     /// the widest PCI link (`pci_bw`, whole GB/s, -1 is none), then the fewest links. The lowest
     /// bits are free for the rank of a [neighbour](super::nearby::Nearby).
-    pub fn port_key(&self, port: u32, gpu: usize, pci_bw: i32) -> u64 {
+    pub(super) fn port_key(&self, port: u32, gpu: usize, pci_bw: i32) -> u64 {
         self.port_keys[port as usize * self.gpus + gpu]
             | u64::from(inverse(pci_bw)) << (2 * PLACE_BITS)
     }
 
     /// The rank in a key.
-    pub const fn rank_in(key: u64) -> usize {
+    pub(super) const fn rank_in(key: u64) -> usize {
         (key & ((1 << PLACE_BITS) - 1)) as usize
     }
 
     /// The numbers of the routes from a GPU to others begin here.
-    pub const fn first_route(&self, gpu: u32) -> u32 {
+    pub(super) const fn first_route(&self, gpu: u32) -> u32 {
         gpu * self.gpus as u32
     }
 
-    pub fn port_to_gpu(&self, port: u32, gpu: u32) -> &SearchRoute {
+    pub(super) fn port_to_gpu(&self, port: u32, gpu: u32) -> &SearchRoute {
         &self.port_to_gpu[port as usize * self.gpus + gpu as usize]
     }
 
-    pub fn gpu_to_port(&self, gpu: u32, port: u32) -> &SearchRoute {
+    pub(super) fn gpu_to_port(&self, gpu: u32, port: u32) -> &SearchRoute {
         &self.gpu_to_port[gpu as usize * self.ports.len() + port as usize]
     }
 
     /// All routes from ports to GPUs, and from GPUs to ports.
-    pub fn port_routes(&self) -> [&[SearchRoute]; 2] {
+    pub(super) fn port_routes(&self) -> [&[SearchRoute]; 2] {
         [&self.port_to_gpu, &self.gpu_to_port]
     }
 
-    pub fn nvs_to_gpu(&self, gpu: u32) -> &SearchRoute {
+    pub(super) fn nvs_to_gpu(&self, gpu: u32) -> &SearchRoute {
         &self.nvs_to_gpu[gpu as usize]
     }
 
-    pub fn gpu_to_nvs(&self, gpu: u32) -> &SearchRoute {
+    pub(super) fn gpu_to_nvs(&self, gpu: u32) -> &SearchRoute {
         &self.gpu_to_nvs[gpu as usize]
     }
 
@@ -192,17 +192,17 @@ impl RouteMap {
     }
 
     /// All routes, by number.
-    pub fn routes(&self) -> impl Iterator<Item = &SearchRoute> {
+    pub(super) fn routes(&self) -> impl Iterator<Item = &SearchRoute> {
         self.lists().into_iter().flatten()
     }
 
-    pub fn route_count(&self) -> usize {
+    pub(super) fn route_count(&self) -> usize {
         self.lists().iter().map(|list| list.len()).sum()
     }
 
     /// Whether all other GPUs are equally well connected to one, apart from those that `skip`
     /// names.
-    pub fn is_uniform(&self, gpu: u32, skip: impl Fn(u32) -> bool) -> bool {
+    pub(super) fn is_uniform(&self, gpu: u32, skip: impl Fn(u32) -> bool) -> bool {
         let mut others = self.neighbours[gpu as usize]
             .iter()
             .filter(|other| !skip(other.gpu));
@@ -214,7 +214,7 @@ impl RouteMap {
     }
 
     /// The types of paths between GPUs and the switch, and between GPUs and ports, as bits.
-    pub fn kinds(&self) -> (u16, u16) {
+    pub(super) fn kinds(&self) -> (u16, u16) {
         let bits = |lists: &[&[SearchRoute]]| {
             lists
                 .iter()
@@ -227,7 +227,7 @@ impl RouteMap {
         )
     }
 
-    pub fn charges(&self, route: &SearchRoute) -> &[Charge] {
+    pub(super) fn charges(&self, route: &SearchRoute) -> &[Charge] {
         route.of(&self.charges)
     }
 }

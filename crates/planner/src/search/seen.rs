@@ -15,19 +15,19 @@ pub(super) struct BestSeen {
 }
 
 impl BestSeen {
-    pub const NOTHING: Self = Self {
+    pub(super) const NOTHING: Self = Self {
         channels: 0,
         hops: i32::MAX,
     };
 
-    pub fn note(&mut self, solution: &Record) {
+    pub(super) fn note(&mut self, solution: &Record) {
         self.merge(Self {
             channels: solution.channels,
             hops: solution.hops,
         });
     }
 
-    pub fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         if other.channels > self.channels {
             *self = other;
         } else if other.channels == self.channels {
@@ -36,7 +36,7 @@ impl BestSeen {
     }
 
     /// With so many more links in front.
-    pub const fn after(self, hops: i32) -> Self {
+    pub(super) const fn after(self, hops: i32) -> Self {
         Self {
             hops: self.hops.saturating_add(hops),
             ..self
@@ -44,7 +44,7 @@ impl BestSeen {
     }
 
     /// Whether one of the solutions could replace `best` in an attempt like `current`.
-    pub fn could_replace(&self, current: &Record, best: &Record) -> bool {
+    pub(super) fn could_replace(&self, current: &Record, best: &Record) -> bool {
         if self.channels == 0 {
             return false;
         }

@@ -79,7 +79,11 @@ fn least_and_taken(bw: f32) -> Option<(i32, i32)> {
 }
 
 impl Thousandths {
-    pub fn new(route_map: &RouteMap, floats: &Floats, never_binds: impl Fn(u32) -> bool) -> Self {
+    pub(super) fn new(
+        route_map: &RouteMap,
+        floats: &Floats,
+        never_binds: impl Fn(u32) -> bool,
+    ) -> Self {
         let links = floats.links();
         let mut this = Self {
             left: vec![0; links.len()],
@@ -147,7 +151,7 @@ impl Thousandths {
     }
 
     /// Takes over what links have left.
-    pub fn follow(&mut self, floats: &Floats) {
+    pub(super) fn follow(&mut self, floats: &Floats) {
         for (place, bw) in self.place.iter().zip(floats.links()) {
             self.left[*place as usize] = (f64::from(*bw) * 1000.0).round() as i32;
         }
@@ -156,27 +160,27 @@ impl Thousandths {
     }
 
     /// How many links there are.
-    pub const fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.left.len()
     }
 
     /// How many routes there are.
-    pub const fn route_count(&self) -> usize {
+    pub(super) const fn route_count(&self) -> usize {
         self.spans.len()
     }
 
     /// What the link at a place has left, thousandths of GB/s.
-    pub fn left(&self, place: usize) -> i32 {
+    pub(super) fn left(&self, place: usize) -> i32 {
         self.left[place]
     }
 
     /// The place of each link.
-    pub fn places(&self) -> &[u32] {
+    pub(super) fn places(&self) -> &[u32] {
         &self.place
     }
 
     /// The places of the links of a route that can bind, each with its kind of charge.
-    pub fn charges(&self, route: &SearchRoute) -> impl Iterator<Item = (usize, u8)> {
+    pub(super) fn charges(&self, route: &SearchRoute) -> impl Iterator<Item = (usize, u8)> {
         let (first, end) = self.spans[route.number as usize];
         self.charges[first as usize..end as usize]
             .iter()
@@ -196,7 +200,7 @@ impl Thousandths {
     }
 
     /// Whether an attempt takes the same steps as on floats.
-    pub fn agrees(&self, attempt: &Record) -> bool {
+    pub(super) fn agrees(&self, attempt: &Record) -> bool {
         if self.impossible || matches!(attempt.pattern, Pattern::Nvls | Pattern::CollnetDirect) {
             return false;
         }

@@ -8,7 +8,7 @@ use crate::{Operand, Pieces, Step};
 /// Reduces along the chain to the last rank of the ring, and broadcasts from there.
 ///
 /// The two have lanes of their own, so that one window is broadcast while the next is reduced.
-pub fn reduce_broadcast(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn reduce_broadcast(place: &ChannelMember<'_>) -> ChannelLanes {
     let (position, ring) = place.ring();
     let ranks = place.ranks();
     let at = |position: u32| ring[(position % ranks) as usize];
@@ -35,7 +35,7 @@ pub fn reduce_broadcast(place: &ChannelMember<'_>) -> ChannelLanes {
 
 /// Recursive halving, then recursive doubling. Ranks beyond a power of two send their input to a
 /// partner and get the result at the end.
-pub fn halving_doubling(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn halving_doubling(place: &ChannelMember<'_>) -> ChannelLanes {
     let core = Core::new(place.ranks());
     let (input, output) = (Operand::input(0), Operand::output(0));
     // Whole windows are sent as two halves, so that slots are no longer than the first exchange

@@ -6,7 +6,7 @@ use super::place::{ChannelLanes, ChannelMember};
 use super::write::copy;
 use crate::{Collective, Operand, Pieces, Step};
 
-pub fn bruck(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn bruck(place: &ChannelMember<'_>) -> ChannelLanes {
     match place.request.collective {
         Collective::AllGather => all_gather(place),
         _ => all_to_all(place),

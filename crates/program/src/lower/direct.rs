@@ -9,7 +9,7 @@ use super::write::{Fold, copy, notify, spread, wait};
 use crate::{BufferKind, Collective, ConnectionEnd, Lane, Operand, Pieces, Step};
 
 /// Which ranks access whose memory.
-pub struct Touch {
+pub(super) struct Touch {
     /// Ranks that access this rank's memory.
     pub by: Vec<u32>,
     /// Ranks whose memory this rank accesses.
@@ -52,7 +52,7 @@ impl Touch {
         }
     }
 
-    pub fn lane(&self, place: &ChannelMember<'_>, body: Vec<Step>) -> Lane {
+    pub(super) fn lane(&self, place: &ChannelMember<'_>, body: Vec<Step>) -> Lane {
         Lane {
             channel: place.channel,
             prologue: self.begin(place),
@@ -62,25 +62,30 @@ impl Touch {
     }
 
     /// The steps before the first access.
-    pub fn begin(&self, place: &ChannelMember<'_>) -> Vec<Step> {
+    pub(super) fn begin(&self, place: &ChannelMember<'_>) -> Vec<Step> {
         let mut steps = notify(&signals(place, &self.by));
         steps.extend(wait(&signals(place, &self.of)));
         steps
     }
 
     /// The steps after the last access.
-    pub fn end(&self, place: &ChannelMember<'_>) -> Vec<Step> {
+    pub(super) fn end(&self, place: &ChannelMember<'_>) -> Vec<Step> {
         let mut steps = notify(&signals(place, &self.of));
         steps.extend(wait(&signals(place, &self.by)));
         steps
     }
 }
 
-pub fn signals(place: &ChannelMember<'_>, peers: &[u32]) -> Vec<ConnectionEnd> {
+pub(super) fn signals(place: &ChannelMember<'_>, peers: &[u32]) -> Vec<ConnectionEnd> {
     peers.iter().map(|peer| place.connection(*peer)).collect()
 }
 
-pub fn of_rank(place: &ChannelMember<'_>, rank: u32, buffer: BufferKind, block: u32) -> Operand {
+pub(super) fn of_rank(
+    place: &ChannelMember<'_>,
+    rank: u32,
+    buffer: BufferKind,
+    block: u32,
+) -> Operand {
     if rank == place.rank {
         Operand::local(buffer, block)
     } else {
@@ -93,7 +98,7 @@ fn piece(rank: u32) -> Pieces {
     Pieces::one(u16::try_from(rank).unwrap_or(u16::MAX))
 }
 
-pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let root = place.root();
     let (touch, body) = match place.request.collective {
@@ -162,7 +167,7 @@ pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     ChannelLanes::new(1, vec![touch.lane(place, body)])
 }
 
-pub fn inputs(
+pub(super) fn inputs(
     place: &ChannelMember<'_>,
     ranks: impl Iterator<Item = u32>,
     block: u32,
@@ -172,7 +177,7 @@ pub fn inputs(
         .collect()
 }
 
-pub fn reduce(pieces: Pieces, operands: &[Operand], destinations: &[Operand]) -> Vec<Step> {
+pub(super) fn reduce(pieces: Pieces, operands: &[Operand], destinations: &[Operand]) -> Vec<Step> {
     Fold {
         pieces,
         operands,
@@ -188,7 +193,7 @@ pub fn reduce(pieces: Pieces, operands: &[Operand], destinations: &[Operand]) ->
 /// and reduces all copies.
 ///
 /// Scratch memory holds one window, so each turn needs its own exchange of signals.
-pub fn one_shot(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn one_shot(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let peers: Vec<u32> = place.others().collect();
     let peers = signals(place, &peers);
@@ -223,7 +228,7 @@ fn give(steps: &mut Vec<Step>, signals: &[ConnectionEnd]) {
 ///
 /// This is correct in place, because no other rank reads that piece. It moves the fewest bytes:
 /// each input is read once and each output written once.
-pub fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
     let order = || [place.rank].into_iter().chain(place.others());
     let inputs = inputs(place, order(), 0);
     let outputs: Vec<Operand> = order()

@@ -12,7 +12,7 @@ use crate::{BufferKind, Collective, ConnectionEnd, Operand, Pieces, Step};
 /// Ports of one slot: up, down, and down from the root, which sends from the lane that goes up.
 const PORTS: usize = 3;
 
-pub fn forest(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn forest(place: &ChannelMember<'_>) -> ChannelLanes {
     let forest = place.forest;
     let trees = &forest.channels[usize::from(place.channel)];
     let mut ups = vec![Vec::new(); forest.slots];

@@ -5,7 +5,7 @@ use super::trees::RootedTree;
 use super::write::copy;
 use crate::{Operand, Pieces};
 
-pub fn gather(place: &ChannelMember<'_>, tree: &RootedTree) -> ChannelLanes {
+pub(super) fn gather(place: &ChannelMember<'_>, tree: &RootedTree) -> ChannelLanes {
     let whole = Pieces::one(0);
     let parent = tree.parents[place.rank as usize].map(|parent| place.fifo(parent));
     let mut steps = Vec::new();
@@ -22,7 +22,7 @@ pub fn gather(place: &ChannelMember<'_>, tree: &RootedTree) -> ChannelLanes {
     ChannelLanes::new(1, vec![place.lane(steps)])
 }
 
-pub fn scatter(place: &ChannelMember<'_>, tree: &RootedTree) -> ChannelLanes {
+pub(super) fn scatter(place: &ChannelMember<'_>, tree: &RootedTree) -> ChannelLanes {
     let whole = Pieces::one(0);
     let parent = tree.parents[place.rank as usize].map(|parent| place.fifo(parent));
     let mut steps = Vec::new();

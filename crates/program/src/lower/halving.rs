@@ -11,14 +11,14 @@ use crate::{Collective, Operand, Pieces, Step};
 
 /// The ranks below the largest power of two.
 #[derive(Debug, Clone, Copy)]
-pub struct Core {
+pub(super) struct Core {
     all: u32,
     /// Ranks of the core; at least 2 if there are 2 ranks.
     pub ranks: u32,
 }
 
 impl Core {
-    pub const fn new(ranks: u32) -> Self {
+    pub(super) const fn new(ranks: u32) -> Self {
         Self {
             all: ranks,
             ranks: 1 << ranks.ilog2(),
@@ -26,17 +26,17 @@ impl Core {
     }
 
     /// The partner of a rank beyond the core.
-    pub fn partner_of_extra(self, rank: u32) -> Option<u32> {
+    pub(super) fn partner_of_extra(self, rank: u32) -> Option<u32> {
         rank.checked_sub(self.ranks)
     }
 
     /// The rank beyond the core whose partner this is.
-    pub fn extra_of(self, rank: u32) -> Option<u32> {
+    pub(super) fn extra_of(self, rank: u32) -> Option<u32> {
         Some(rank + self.ranks).filter(|extra| *extra < self.all)
     }
 
     /// 1, 2, 4 … up to half of the core.
-    pub fn distances(self) -> impl DoubleEndedIterator<Item = u32> {
+    pub(super) fn distances(self) -> impl DoubleEndedIterator<Item = u32> {
         (0..self.ranks.ilog2()).map(|bit| 1 << bit)
     }
 
@@ -85,7 +85,7 @@ impl Exchange {
 }
 
 /// Reduce-scatter by recursive halving, with partial sums in scratch memory.
-pub fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
     let core = Core::new(place.ranks());
     let (whole, rank) = (Pieces::one(0), place.rank);
     let farthest = core.ranks / 2;
@@ -141,7 +141,7 @@ pub fn reduce_scatter(place: &ChannelMember<'_>) -> ChannelLanes {
 }
 
 /// All-gather or all-reduce by recursive doubling.
-pub fn doubling(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn doubling(place: &ChannelMember<'_>) -> ChannelLanes {
     match place.request.collective {
         Collective::AllReduce => all_reduce(place),
         _ => all_gather(place),

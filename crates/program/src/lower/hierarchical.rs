@@ -19,7 +19,7 @@ use crate::{BufferKind, Collective, ConnectionEnd, Operand, Pieces, Step};
 /// as many slots.
 pub const BLOCKS_TOGETHER: u32 = 4;
 
-pub fn hierarchical(place: &ChannelMember<'_>, hierarchy: &Hierarchy) -> ChannelLanes {
+pub(super) fn hierarchical(place: &ChannelMember<'_>, hierarchy: &Hierarchy) -> ChannelLanes {
     let host = hierarchy.host_of[place.rank as usize];
     let leaders = &hierarchy.leaders[usize::from(place.channel)];
     let leader = leaders[host as usize];
@@ -63,7 +63,7 @@ pub fn hierarchical(place: &ChannelMember<'_>, hierarchy: &Hierarchy) -> Channel
 }
 
 /// Pieces of a window.
-pub fn pieces(request: &ProgramRequest<'_>, hierarchy: &Hierarchy) -> u16 {
+pub(super) fn pieces(request: &ProgramRequest<'_>, hierarchy: &Hierarchy) -> u16 {
     between(request, hierarchy, 0, 0).pieces
 }
 

@@ -5,7 +5,7 @@ use super::trees::Trees;
 use crate::{Channels, Collective, Transfer};
 
 /// The hosts of a job, and the leaders of their channels.
-pub struct Hierarchy {
+pub(super) struct Hierarchy {
     /// By rank.
     pub host_of: Vec<u32>,
     /// By host: its ranks.
@@ -22,7 +22,7 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    pub fn of(request: &ProgramRequest<'_>) -> Self {
+    pub(super) fn of(request: &ProgramRequest<'_>) -> Self {
         let channels = request.channels;
         let host_of = channels.hosts().to_vec();
         let between = channels.between_hosts();
@@ -52,7 +52,7 @@ impl Hierarchy {
 
     /// The other ranks of a rank's host, beginning with the one after it, so that not all leaders
     /// start with the same rank.
-    pub fn others(&self, rank: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn others(&self, rank: u32) -> impl Iterator<Item = u32> {
         let members = &self.members[self.host_of[rank as usize] as usize];
         let own = members.partition_point(|member| *member < rank);
         let after = members.iter().skip(own + 1);
@@ -61,7 +61,7 @@ impl Hierarchy {
 
     /// A rank of a ring whose lanes are like this one's, as pairs of its neighbors and this one's;
     /// `None` if the hosts have different numbers of ranks.
-    pub fn likeness(&self, rank: u32, channel: u16) -> Option<(u32, Vec<(u32, u32)>)> {
+    pub(super) fn likeness(&self, rank: u32, channel: u16) -> Option<(u32, Vec<(u32, u32)>)> {
         let count = self.members.first()?.len();
         if self.members.iter().any(|members| members.len() != count) {
             return None;
@@ -108,7 +108,7 @@ fn leaders(channels: &Channels, channel: u16, members: &[Vec<u32>]) -> Vec<u32> 
 }
 
 /// What the leaders do together.
-pub fn of_leaders<'a>(
+pub(super) fn of_leaders<'a>(
     request: &ProgramRequest<'_>,
     between: &'a Channels,
     host_of: &[u32],

@@ -9,7 +9,7 @@ use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, spread};
 use crate::{BufferKind, Collective, Operand, Pieces, Step};
 
-pub fn leader(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn leader(place: &ChannelMember<'_>) -> ChannelLanes {
     let leader = leader_of(place);
     if place.rank != leader {
         let touch = Touch {

@@ -5,7 +5,7 @@ use super::write::{Fold, copy, spread};
 use crate::{Collective, Operand, Pieces, Step};
 
 /// The mesh in one phase. Every rank sends everything before it receives, so it works in place.
-pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
     let (input, output) = (Operand::input, Operand::output);
@@ -121,7 +121,7 @@ fn one_shot(place: &ChannelMember<'_>) -> ChannelLanes {
 }
 
 /// All-reduce: every rank reduces its piece of all inputs, then sends it to all.
-pub fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
     let piece = |rank: u32| Pieces::one(u16::try_from(rank).unwrap_or(u16::MAX));
     let fifos: Vec<Operand> = place.others().map(|peer| place.fifo(peer)).collect();
     let send = |peer| copy(piece(peer), Operand::input(0), [place.fifo(peer)]);

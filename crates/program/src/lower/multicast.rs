@@ -8,7 +8,7 @@ use super::place::{ChannelLanes, ChannelMember};
 use super::write::{copy, last_step, notify, step, wait};
 use crate::{Collective, ConnectionEnd, Lane, Operand, Pieces, Step};
 
-pub fn nvls(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn nvls(place: &ChannelMember<'_>) -> ChannelLanes {
     match place.request.collective {
         Collective::AllGather => all_gather(place),
         Collective::ReduceScatter => reduce_scatter(place),

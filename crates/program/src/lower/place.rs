@@ -7,7 +7,7 @@ use super::trees::Trees;
 use super::write::copy;
 use crate::{Collective, ConnectionEnd, Lane, Operand, Pieces, Step};
 
-pub struct ChannelMember<'a> {
+pub(super) struct ChannelMember<'a> {
     pub request: &'a ProgramRequest<'a>,
     pub rank: u32,
     pub channel: u16,
@@ -17,7 +17,7 @@ pub struct ChannelMember<'a> {
     pub hierarchy: Option<&'a Hierarchy>,
 }
 
-pub struct ChannelLanes {
+pub(super) struct ChannelLanes {
     /// Pieces of a window; equal on all ranks and channels.
     pub pieces: u16,
     pub scratch_blocks: u16,
@@ -25,11 +25,11 @@ pub struct ChannelLanes {
 }
 
 impl ChannelLanes {
-    pub fn new(pieces: u32, lanes: Vec<Lane>) -> Self {
+    pub(super) fn new(pieces: u32, lanes: Vec<Lane>) -> Self {
         Self::with_scratch(pieces, 0, lanes)
     }
 
-    pub fn with_scratch(pieces: u32, blocks: u32, lanes: Vec<Lane>) -> Self {
+    pub(super) fn with_scratch(pieces: u32, blocks: u32, lanes: Vec<Lane>) -> Self {
         // Both are at most the number of ranks, which `Channels` bounds.
         let small = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
         Self {
@@ -41,37 +41,37 @@ impl ChannelLanes {
 }
 
 impl ChannelMember<'_> {
-    pub const fn ranks(&self) -> u32 {
+    pub(super) const fn ranks(&self) -> u32 {
         self.request.channels.ranks()
     }
 
-    pub const fn root(&self) -> u32 {
+    pub(super) const fn root(&self) -> u32 {
         self.request.root
     }
 
-    pub const fn is_root(&self) -> bool {
+    pub(super) const fn is_root(&self) -> bool {
         self.rank == self.request.root
     }
 
-    pub const fn in_place(&self) -> bool {
+    pub(super) const fn in_place(&self) -> bool {
         self.request.in_place
     }
 
-    pub const fn after(&self, distance: u32) -> u32 {
+    pub(super) const fn after(&self, distance: u32) -> u32 {
         (self.rank + distance) % self.ranks()
     }
 
-    pub const fn before(&self, distance: u32) -> u32 {
+    pub(super) const fn before(&self, distance: u32) -> u32 {
         (self.rank + self.ranks() - distance % self.ranks()) % self.ranks()
     }
 
     /// All other ranks, beginning with the one after this, so that not all ranks start with the
     /// same peer.
-    pub fn others(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn others(&self) -> impl Iterator<Item = u32> {
         (1..self.ranks()).map(|distance| self.after(distance))
     }
 
-    pub const fn connection(&self, peer: u32) -> ConnectionEnd {
+    pub(super) const fn connection(&self, peer: u32) -> ConnectionEnd {
         ConnectionEnd {
             peer,
             channel: self.channel,
@@ -79,12 +79,12 @@ impl ChannelMember<'_> {
         }
     }
 
-    pub const fn fifo(&self, peer: u32) -> Operand {
+    pub(super) const fn fifo(&self, peer: u32) -> Operand {
         Operand::Fifo(self.connection(peer))
     }
 
     /// The FIFO of a second lane with the same peer.
-    pub const fn second_fifo(&self, peer: u32) -> Operand {
+    pub(super) const fn second_fifo(&self, peer: u32) -> Operand {
         Operand::Fifo(ConnectionEnd {
             peer,
             channel: self.channel,
@@ -93,14 +93,14 @@ impl ChannelMember<'_> {
     }
 
     /// The position of this rank in the channel's ring, and the ring.
-    pub fn ring(&self) -> (u32, &[u32]) {
+    pub(super) fn ring(&self) -> (u32, &[u32]) {
         let ring = &self.request.channels.rings()[self.channel as usize];
         let position = ring.iter().zip(0..).find(|(rank, _)| **rank == self.rank);
         (position.map_or(0, |(_, position)| position), ring)
     }
 
     /// A lane without prologue and epilogue.
-    pub fn lane(&self, body: Vec<Step>) -> Lane {
+    pub(super) fn lane(&self, body: Vec<Step>) -> Lane {
         Lane {
             channel: self.channel,
             prologue: Vec::new(),
@@ -111,7 +111,7 @@ impl ChannelMember<'_> {
 
     /// Copies the rank's own block from input to output, for collectives that do not reduce; `None`
     /// if both are the same memory or one does not exist.
-    pub fn own_copy(&self) -> Option<Step> {
+    pub(super) fn own_copy(&self) -> Option<Step> {
         let has_both = !self.request.collective.has_root() || self.is_root();
         (has_both && !self.in_place()).then(|| {
             let (from, to) = self.own_blocks();
@@ -120,7 +120,7 @@ impl ChannelMember<'_> {
     }
 
     /// The blocks of input and output that hold the rank's own data.
-    pub const fn own_blocks(&self) -> (u32, u32) {
+    pub(super) const fn own_blocks(&self) -> (u32, u32) {
         match self.request.collective {
             Collective::AllGather | Collective::Gather => (0, self.rank),
             Collective::ReduceScatter | Collective::Scatter => (self.rank, 0),
@@ -134,7 +134,7 @@ impl ChannelMember<'_> {
 
     /// The lanes of a single rank. A reduction applies the operation's first and last part, also in
     /// place.
-    pub fn alone(&self) -> ChannelLanes {
+    pub(super) fn alone(&self) -> ChannelLanes {
         let mut body: Vec<Step> = Vec::new();
         if self.request.collective.reduces() {
             let mut step = copy(Pieces::one(0), Operand::input(0), [Operand::output(0)]);

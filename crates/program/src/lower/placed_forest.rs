@@ -13,7 +13,7 @@ const MOST_LANES: usize = 32;
 
 /// The trees of a request with the children of each rank.
 #[derive(Default)]
-pub struct PlacedForest {
+pub(super) struct PlacedForest {
     /// The share of each channel; empty if all are equal.
     pub shares: Vec<u32>,
     pub channels: Vec<Vec<PlacedTree>>,
@@ -22,7 +22,7 @@ pub struct PlacedForest {
 }
 
 /// A tree with the children of each rank.
-pub struct PlacedTree {
+pub(super) struct PlacedTree {
     pub root: u32,
     pub up: Option<RootedTree>,
     pub down: Option<RootedTree>,
@@ -30,7 +30,7 @@ pub struct PlacedTree {
 
 impl PlacedForest {
     /// The trees of a request; without channels if its algorithm is no forest.
-    pub fn of(request: &ProgramRequest<'_>) -> Result<Self, ChannelsError> {
+    pub(super) fn of(request: &ProgramRequest<'_>) -> Result<Self, ChannelsError> {
         if request.schedule != Schedule::Forest {
             return Ok(Self::default());
         }
@@ -77,7 +77,7 @@ impl PlacedForest {
     }
 
     /// How many channels there are; `None` if the algorithm is no forest.
-    pub fn channel_count(&self) -> Option<u16> {
+    pub(super) fn channel_count(&self) -> Option<u16> {
         // At most `Forest::MOST_CHANNELS`.
         (!self.channels.is_empty()).then_some(self.channels.len() as u16)
     }

@@ -10,7 +10,7 @@ struct RingMember<'a> {
     ring: &'a [u32],
 }
 
-pub fn ring(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn ring(place: &ChannelMember<'_>) -> ChannelLanes {
     let (position, ring) = place.ring();
     let ring = RingMember {
         place,

@@ -9,7 +9,7 @@ use super::write::{copy, notify, spread, wait};
 use crate::{BufferKind, Collective, Operand, Pieces, Step};
 
 /// The mesh in one phase; a reduce takes two.
-pub fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn mesh(place: &ChannelMember<'_>) -> ChannelLanes {
     let whole = Pieces::one(0);
     let (input, output, scratch) = (Operand::input, Operand::output, Operand::scratch);
     let theirs = |peer, block| Operand::peer(peer, BufferKind::Scratch, block);
@@ -93,7 +93,7 @@ fn exchange(place: &ChannelMember<'_>, body: &mut Vec<Step>, to: &[u32], from: &
 
 /// All-reduce and reduce: every rank reduces its piece of all inputs into its scratch memory, from
 /// where all others, or the root, take it.
-pub fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn two_phase(place: &ChannelMember<'_>) -> ChannelLanes {
     let piece = |rank: u32| Pieces::one(u16::try_from(rank).unwrap_or(u16::MAX));
     let others: Vec<u32> = place.others().collect();
     let root = vec![place.root()];

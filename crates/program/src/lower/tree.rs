@@ -5,7 +5,7 @@ use super::place::{ChannelLanes, ChannelMember};
 use super::write::{Fold, copy, spread};
 use crate::{Collective, Operand, Pieces, Step};
 
-pub fn tree(place: &ChannelMember<'_>) -> ChannelLanes {
+pub(super) fn tree(place: &ChannelMember<'_>) -> ChannelLanes {
     let tree = place.trees.of_channel(place.channel);
     let parent = tree.parents[place.rank as usize].map(|parent| place.fifo(parent));
     let children: Vec<Operand> = tree.children[place.rank as usize]
@@ -59,7 +59,7 @@ fn all_reduce(
 }
 
 /// What a tree moves.
-pub struct TreeSteps {
+pub(super) struct TreeSteps {
     /// The pieces of the blocks.
     pub pieces: Pieces,
     /// The rank's own data.
@@ -76,7 +76,7 @@ const WHOLE: TreeSteps = TreeSteps {
 };
 
 /// Reduces the own input with the children's data.
-pub fn up(
+pub(super) fn up(
     tree: &TreeSteps,
     children: &[Operand],
     destinations: &[Operand],
@@ -95,7 +95,7 @@ pub fn up(
 }
 
 /// Stores the parent's data, or at the root its input, and sends it to the children.
-pub fn down(
+pub(super) fn down(
     tree: &TreeSteps,
     in_place: bool,
     parent: Option<Operand>,

@@ -3,19 +3,19 @@
 use super::request::ProgramRequest;
 use crate::{Schedule, Tree};
 
-pub struct Trees {
+pub(super) struct Trees {
     channels: Vec<RootedTree>,
 }
 
 /// A tree with the children of each rank.
-pub struct RootedTree {
+pub(super) struct RootedTree {
     pub parents: Vec<Option<u32>>,
     pub children: Vec<Vec<u32>>,
 }
 
 impl Trees {
     /// Without channels if the algorithm uses no trees.
-    pub fn of(request: &ProgramRequest<'_>) -> Self {
+    pub(super) fn of(request: &ProgramRequest<'_>) -> Self {
         if request.schedule != Schedule::Tree {
             return Self {
                 channels: Vec::new(),
@@ -35,13 +35,13 @@ impl Trees {
         }
     }
 
-    pub fn of_channel(&self, channel: u16) -> &RootedTree {
+    pub(super) fn of_channel(&self, channel: u16) -> &RootedTree {
         &self.channels[channel as usize]
     }
 }
 
 impl RootedTree {
-    pub fn of(tree: Tree) -> Self {
+    pub(super) fn of(tree: Tree) -> Self {
         Self {
             children: tree.children(),
             parents: tree.parents,
@@ -49,7 +49,7 @@ impl RootedTree {
     }
 
     /// A rank and its descendants, depth first: the order of blocks on the link to its parent.
-    pub fn below(&self, rank: u32) -> Vec<u32> {
+    pub(super) fn below(&self, rank: u32) -> Vec<u32> {
         let (mut order, mut next) = (Vec::new(), vec![rank]);
         while let Some(rank) = next.pop() {
             order.push(rank);

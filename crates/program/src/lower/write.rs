@@ -3,7 +3,7 @@
 use crate::{ConnectionEnd, Operand, Pieces, Step};
 
 /// A step that reduces the sources and stores the result in every destination.
-pub fn step(
+pub(super) fn step(
     pieces: Pieces,
     sources: impl IntoIterator<Item = Operand>,
     destinations: impl IntoIterator<Item = Operand>,
@@ -19,7 +19,7 @@ pub fn step(
 }
 
 /// As [`step`], and the result is final.
-pub fn last_step(
+pub(super) fn last_step(
     pieces: Pieces,
     sources: impl IntoIterator<Item = Operand>,
     destinations: impl IntoIterator<Item = Operand>,
@@ -31,7 +31,7 @@ pub fn last_step(
 }
 
 /// A copy to destinations that fit one step.
-pub fn copy(
+pub(super) fn copy(
     pieces: Pieces,
     source: Operand,
     destinations: impl IntoIterator<Item = Operand>,
@@ -40,7 +40,7 @@ pub fn copy(
 }
 
 /// Copies from a source that can be read repeatedly to any number of destinations.
-pub fn spread(pieces: Pieces, source: Operand, destinations: &[Operand]) -> Vec<Step> {
+pub(super) fn spread(pieces: Pieces, source: Operand, destinations: &[Operand]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut left = destinations;
     while !left.is_empty() {
@@ -65,7 +65,7 @@ fn fitting(operands: &[Operand]) -> usize {
 }
 
 /// A reduction of any number of operands, from left to right.
-pub struct Fold<'a> {
+pub(super) struct Fold<'a> {
     pub pieces: Pieces,
     pub operands: &'a [Operand],
     /// Holds partial sums if the operands do not fit one step.
@@ -78,7 +78,7 @@ pub struct Fold<'a> {
 }
 
 impl Fold<'_> {
-    pub fn steps(&self) -> Vec<Step> {
+    pub(super) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut left = self.operands;
         let mut first = true;
@@ -117,7 +117,7 @@ impl Fold<'_> {
 }
 
 /// Steps that only send signals.
-pub fn notify(signals: &[ConnectionEnd]) -> Vec<Step> {
+pub(super) fn notify(signals: &[ConnectionEnd]) -> Vec<Step> {
     let chunks = signals.chunks(Step::MOST_SIGNALS);
     let steps = chunks.map(|chunk| Step {
         notifies: chunk.to_vec(),
@@ -127,7 +127,7 @@ pub fn notify(signals: &[ConnectionEnd]) -> Vec<Step> {
 }
 
 /// Steps that only await signals.
-pub fn wait(signals: &[ConnectionEnd]) -> Vec<Step> {
+pub(super) fn wait(signals: &[ConnectionEnd]) -> Vec<Step> {
     let chunks = signals.chunks(Step::MOST_SIGNALS);
     let steps = chunks.map(|chunk| Step {
         waits: chunk.to_vec(),

@@ -5,7 +5,7 @@ use crate::{BufferKind, Program};
 
 /// How many blocks the buffers of a rank have.
 #[derive(Debug, Clone, Copy)]
-pub struct BlockCounts {
+pub(super) struct BlockCounts {
     pub input: u32,
     pub output: u32,
     pub scratch: u32,
@@ -13,7 +13,7 @@ pub struct BlockCounts {
 
 impl BlockCounts {
     /// The blocks of a program's rank. `receiver` is the receiving rank of a transfer.
-    pub fn of(program: &Program, receiver: u32) -> Self {
+    pub(super) fn of(program: &Program, receiver: u32) -> Self {
         let ranks = program.ranks;
         let root = program.rank == program.root;
         let at_root = |blocks| if root { blocks } else { 0 };
@@ -35,7 +35,7 @@ impl BlockCounts {
         }
     }
 
-    pub const fn blocks(&self, buffer: BufferKind) -> u32 {
+    pub(super) const fn blocks(&self, buffer: BufferKind) -> u32 {
         match buffer {
             BufferKind::Input => self.input,
             BufferKind::Output => self.output,
@@ -45,7 +45,7 @@ impl BlockCounts {
 }
 
 /// The block of the input that is the same memory as a block of the output (in place).
-pub fn alias(program: &Program, memory: &BlockCounts, block: u32) -> Option<u32> {
+pub(super) fn alias(program: &Program, memory: &BlockCounts, block: u32) -> Option<u32> {
     let rank = program.rank;
     if !program.in_place || memory.input == 0 {
         return None;
@@ -63,7 +63,7 @@ pub fn alias(program: &Program, memory: &BlockCounts, block: u32) -> Option<u32>
 
 /// What a block of the output must hold: a block of a rank's input, or of all inputs if the rank is
 /// `None`.
-pub const fn expected(program: &Program, block: u32) -> (u32, Option<u32>) {
+pub(super) const fn expected(program: &Program, block: u32) -> (u32, Option<u32>) {
     match program.collective {
         Collective::AllReduce | Collective::Reduce => (0, None),
         Collective::ReduceScatter => (program.rank, None),

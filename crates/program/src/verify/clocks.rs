@@ -5,23 +5,23 @@
 use std::rc::Rc;
 
 /// The clock of a lane when it sent a slot or a signal: steps done per lane.
-pub type KnownSteps = Option<Rc<[u32]>>;
+pub(super) type KnownSteps = Option<Rc<[u32]>>;
 
 /// A step of a lane, counted over all turns from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Epoch {
+pub(super) struct Epoch {
     pub lane: u32,
     pub clock: u32,
 }
 
 /// The clocks of all lanes; `None` if no accesses can race.
 #[derive(Debug)]
-pub struct Clocks {
+pub(super) struct Clocks {
     lanes: Option<Vec<Vec<u32>>>,
 }
 
 impl Clocks {
-    pub fn new(lanes: usize, needed: bool) -> Self {
+    pub(super) fn new(lanes: usize, needed: bool) -> Self {
         let clock = |lane: usize| {
             let mut clock = vec![0; lanes];
             // The beginning of the launch counts as a step.
@@ -34,14 +34,14 @@ impl Clocks {
     }
 
     /// A lane takes its next step.
-    pub fn tick(&mut self, lane: u32) {
+    pub(super) fn tick(&mut self, lane: u32) {
         if let Some(lanes) = &mut self.lanes {
             lanes[lane as usize][lane as usize] += 1;
         }
     }
 
     /// A lane merges a clock that it received.
-    pub fn learn(&mut self, lane: u32, known: &KnownSteps) {
+    pub(super) fn learn(&mut self, lane: u32, known: &KnownSteps) {
         if let (Some(lanes), Some(known)) = (&mut self.lanes, known) {
             let clock = &mut lanes[lane as usize];
             for (own, known) in clock.iter_mut().zip(known.iter()) {
@@ -51,20 +51,20 @@ impl Clocks {
     }
 
     /// The clock of a lane, to be sent along.
-    pub fn known(&self, lane: u32) -> KnownSteps {
+    pub(super) fn known(&self, lane: u32) -> KnownSteps {
         let lanes = self.lanes.as_ref()?;
         Some(Rc::from(lanes[lane as usize].as_slice()))
     }
 
     /// The current step of a lane; `None` if no accesses can race.
-    pub fn now(&self, lane: u32) -> Option<Epoch> {
+    pub(super) fn now(&self, lane: u32) -> Option<Epoch> {
         let lanes = self.lanes.as_ref()?;
         let clock = lanes[lane as usize][lane as usize];
         Some(Epoch { lane, clock })
     }
 
     /// Whether a step is ordered before the current step of a lane.
-    pub fn before(&self, earlier: Epoch, lane: u32) -> bool {
+    pub(super) fn before(&self, earlier: Epoch, lane: u32) -> bool {
         self.lanes
             .as_ref()
             .is_none_or(|lanes| lanes[lane as usize][earlier.lane as usize] >= earlier.clock)

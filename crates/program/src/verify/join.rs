@@ -11,10 +11,10 @@ use super::program_set::ProgramSet;
 use crate::{BufferKind, ConnectionEnd, Lane, Operand, Step};
 
 /// The channel that uses each connection.
-pub type Owners = FxHashMap<(DirectedConnection, Carries), u16>;
+pub(super) type Owners = FxHashMap<(DirectedConnection, Carries), u16>;
 
 /// Joins and checks all lanes of a channel.
-pub fn join<'a>(
+pub(super) fn join<'a>(
     all: &ProgramSet<'a>,
     channel: u16,
     owners: &mut Owners,

@@ -4,7 +4,7 @@ use super::error::{VerifyFault, limits};
 use crate::{Operand, Pieces, Program, Step};
 
 /// Checks a step against the limits; `moves` if it may move data.
-pub fn check_limits(program: &Program, step: &Step, moves: bool) -> Result<(), VerifyFault> {
+pub(super) fn check_limits(program: &Program, step: &Step, moves: bool) -> Result<(), VerifyFault> {
     let fifos = |operands: &[Operand]| operands.iter().filter(|operand| operand.is_fifo()).count();
     let (sources, destinations) = (&step.sources[..], &step.destinations[..]);
     let too_many = sources.len() > Step::MOST_OPERANDS

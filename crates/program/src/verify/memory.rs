@@ -15,7 +15,7 @@ struct Cell {
     reads: Vec<Epoch>,
 }
 
-pub struct Cells {
+pub(super) struct Cells {
     turns: usize,
     pieces: usize,
     /// Per program, where the cells of its input, output and scratch memory begin.
@@ -24,7 +24,7 @@ pub struct Cells {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct CellAt {
+pub(super) struct CellAt {
     pub program: u32,
     pub buffer: BufferKind,
     pub block: u32,
@@ -33,14 +33,14 @@ pub struct CellAt {
 }
 
 /// The other access of a race.
-pub struct Conflict {
+pub(super) struct Conflict {
     pub other: Epoch,
     pub other_writes: bool,
 }
 
 impl Cells {
     /// The memory before a launch: inputs only.
-    pub fn new(all: &ProgramSet<'_>, turns: u32, sets: &mut Sets) -> Self {
+    pub(super) fn new(all: &ProgramSet<'_>, turns: u32, sets: &mut Sets) -> Self {
         let pieces = all.programs.first().map_or(1, |program| program.pieces);
         let mut cells = Self {
             turns: turns as usize,
@@ -112,11 +112,11 @@ impl Cells {
         &mut self.cells[index]
     }
 
-    pub fn value(&mut self, all: &ProgramSet<'_>, at: CellAt) -> Option<Value> {
+    pub(super) fn value(&mut self, all: &ProgramSet<'_>, at: CellAt) -> Option<Value> {
         self.cell(all, at).value
     }
 
-    pub fn read(
+    pub(super) fn read(
         &mut self,
         all: &ProgramSet<'_>,
         at: CellAt,
@@ -141,7 +141,7 @@ impl Cells {
         Ok(cell.value)
     }
 
-    pub fn write(
+    pub(super) fn write(
         &mut self,
         all: &ProgramSet<'_>,
         at: CellAt,

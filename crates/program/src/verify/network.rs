@@ -6,7 +6,7 @@ use crate::{BufferKind, ConnectionEnd, Operand, Step};
 
 /// A connection, with the same name at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct DirectedConnection {
+pub(super) struct DirectedConnection {
     pub from: u32,
     pub to: u32,
     pub channel: u16,
@@ -14,16 +14,16 @@ pub struct DirectedConnection {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Carries {
+pub(super) enum Carries {
     Slots,
     Signals,
 }
 
-pub const PARTS: [&str; 3] = ["prologue", "body", "epilogue"];
+pub(super) const PARTS: [&str; 3] = ["prologue", "body", "epilogue"];
 
 /// One direction of a connection: the lanes at its ends.
 #[derive(Debug)]
-pub struct LaneLink {
+pub(super) struct LaneLink {
     pub wire: DirectedConnection,
     /// Index of the sending lane in the network.
     pub sender: Option<u32>,
@@ -36,7 +36,7 @@ pub struct LaneLink {
 
 /// A step with its operands resolved.
 #[derive(Debug)]
-pub struct NetworkStep<'a> {
+pub(super) struct NetworkStep<'a> {
     pub step: &'a Step,
     /// Indices into [`Network::signals`].
     pub waits: Vec<u32>,
@@ -50,7 +50,7 @@ pub struct NetworkStep<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum ResolvedOperand {
+pub(super) enum ResolvedOperand {
     /// Index into [`Network::fifos`].
     Fifo(u32),
     /// A block of some rank.
@@ -62,14 +62,14 @@ pub enum ResolvedOperand {
 }
 
 #[derive(Debug)]
-pub struct NetworkLane<'a> {
+pub(super) struct NetworkLane<'a> {
     pub program: u32,
     pub lane: usize,
     pub parts: [Vec<NetworkStep<'a>>; 3],
 }
 
 #[derive(Debug, Default)]
-pub struct Network<'a> {
+pub(super) struct Network<'a> {
     pub lanes: Vec<NetworkLane<'a>>,
     pub fifos: Vec<LaneLink>,
     pub signals: Vec<LaneLink>,
@@ -80,7 +80,7 @@ pub struct Network<'a> {
 impl Network<'_> {
     /// Checks that everything sent is received: in the body in the same turn, or, of signals, in a
     /// later one. Then no step waits for a later turn.
-    pub fn check_balance(&self, all: &ProgramSet<'_>) -> Result<(), Box<VerifyError>> {
+    pub(super) fn check_balance(&self, all: &ProgramSet<'_>) -> Result<(), Box<VerifyError>> {
         let links = self.fifos.iter().map(|link| (link, "FIFO"));
         for (link, what) in links.chain(self.signals.iter().map(|link| (link, "signal"))) {
             let (sent, received) = (link.sent, link.received);
@@ -119,7 +119,7 @@ impl Network<'_> {
     }
 
     /// The turns until all signals sent before the turns are consumed. Later turns repeat.
-    pub fn turns_until_steady(&self) -> usize {
+    pub(super) fn turns_until_steady(&self) -> usize {
         let ahead = self.signals.iter().map(|link| {
             let surplus = link.sent[0].saturating_sub(link.received[0]);
             if link.received[1] == 0 {
@@ -132,7 +132,12 @@ impl Network<'_> {
     }
 
     /// The location of a lane or of one of its steps.
-    pub fn location(&self, all: &ProgramSet<'_>, lane: u32, step: Option<StepAt>) -> Box<Location> {
+    pub(super) fn location(
+        &self,
+        all: &ProgramSet<'_>,
+        lane: u32,
+        step: Option<StepAt>,
+    ) -> Box<Location> {
         let lane = &self.lanes[lane as usize];
         let program = &all.programs[lane.program as usize];
         Box::new(Location {
@@ -143,7 +148,7 @@ impl Network<'_> {
     }
 
     /// A connection in words.
-    pub fn name(link: &LaneLink) -> String {
+    pub(super) fn name(link: &LaneLink) -> String {
         let there = ConnectionEnd {
             peer: link.wire.to,
             channel: link.wire.channel,

@@ -5,7 +5,7 @@ use super::error::{Location, VerifyError, VerifyFault};
 use crate::{Collective, Program};
 
 /// The programs of a communicator, and the blocks of each rank.
-pub struct ProgramSet<'a> {
+pub(super) struct ProgramSet<'a> {
     pub programs: &'a [Program],
     pub memory: Vec<BlockCounts>,
     /// Per rank, the index of its program.
@@ -14,7 +14,7 @@ pub struct ProgramSet<'a> {
 
 impl<'a> ProgramSet<'a> {
     /// Checks that the programs belong together.
-    pub fn new(programs: &'a [Program]) -> Result<Self, Box<VerifyError>> {
+    pub(super) fn new(programs: &'a [Program]) -> Result<Self, Box<VerifyError>> {
         let Some(first) = programs.first() else {
             return Ok(Self {
                 programs,
@@ -76,7 +76,7 @@ impl<'a> ProgramSet<'a> {
     }
 
     /// The index of a rank's program; `None` if the rank takes no part.
-    pub fn index_of(&self, rank: u32) -> Option<u32> {
+    pub(super) fn index_of(&self, rank: u32) -> Option<u32> {
         self.indices.get(rank as usize).copied().flatten()
     }
 }

@@ -35,7 +35,7 @@ pub(super) enum Blocked {
 }
 
 /// One launch.
-pub struct SymbolicRun<'a> {
+pub(super) struct SymbolicRun<'a> {
     pub(super) all: &'a ProgramSet<'a>,
     pub(super) network: &'a Network<'a>,
     pub(super) turns: u32,
@@ -55,7 +55,7 @@ pub struct SymbolicRun<'a> {
 }
 
 impl<'a> SymbolicRun<'a> {
-    pub fn new(
+    pub(super) fn new(
         all: &'a ProgramSet<'a>,
         network: &'a Network<'a>,
         turns: u32,
@@ -89,13 +89,13 @@ impl<'a> SymbolicRun<'a> {
     }
 
     /// Shortens the last turn to its first pieces.
-    pub fn with_last_turn(mut self, filled: u16) -> Self {
+    pub(super) fn with_last_turn(mut self, filled: u16) -> Self {
         self.filled = filled;
         self
     }
 
     /// Runs all lanes to their end, then checks the outputs.
-    pub fn run(mut self) -> Result<(), Box<VerifyError>> {
+    pub(super) fn run(mut self) -> Result<(), Box<VerifyError>> {
         let lanes = u32::try_from(self.cursors.len()).unwrap_or(u32::MAX);
         let mut queue: VecDeque<u32> = (0..lanes).collect();
         let mut queued = vec![true; self.cursors.len()];

@@ -8,9 +8,10 @@ use crate::lower::{ProgramRequest, lower};
 use crate::{Channels, Program, Schedule, Transfer};
 
 mod vocabulary {
-    pub use crate::{BufferKind, ConnectionEnd, Operand, Program, Step};
+    pub(super) use crate::{BufferKind, ConnectionEnd, Operand, Program, Step};
 }
 
+#[allow(unreachable_pub, reason = "the other tests share it")]
 #[path = "../../tests/programs/mutate.rs"]
 mod mutate;
 

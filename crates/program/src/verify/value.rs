@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 /// A piece of a block, of one rank or reduced over several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Value {
+pub(super) struct Value {
     pub block: u32,
     /// Turn whose window it belongs to.
     pub turn: u32,
@@ -15,7 +15,7 @@ pub struct Value {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueState {
+pub(super) enum ValueState {
     /// The caller's input, where the caller put it.
     Input,
     /// Read, perhaps reduced, not final.
@@ -26,11 +26,11 @@ pub enum ValueState {
 
 /// A set of ranks, as an index into [`Sets`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SetId(u32);
+pub(super) struct SetId(u32);
 
 /// All sets of ranks of a proof.
 #[derive(Debug)]
-pub struct Sets {
+pub(super) struct Sets {
     ranks: u32,
     sets: Vec<Box<[u64]>>,
     known: FxHashMap<Box<[u64]>, SetId>,
@@ -38,7 +38,7 @@ pub struct Sets {
 }
 
 impl Sets {
-    pub fn new(ranks: u32) -> Self {
+    pub(super) fn new(ranks: u32) -> Self {
         Self {
             ranks,
             sets: Vec::new(),
@@ -61,13 +61,13 @@ impl Sets {
         id
     }
 
-    pub fn one(&mut self, rank: u32) -> SetId {
+    pub(super) fn one(&mut self, rank: u32) -> SetId {
         let mut set = vec![0; self.words()];
         set[rank as usize / 64] |= 1 << (rank % 64);
         self.intern(set.into())
     }
 
-    pub fn all(&mut self) -> SetId {
+    pub(super) fn all(&mut self) -> SetId {
         let mut set = vec![u64::MAX; self.words()];
         if !self.ranks.is_multiple_of(64)
             && let Some(last) = set.last_mut()
@@ -78,7 +78,7 @@ impl Sets {
     }
 
     /// The union; `None` if the sets have a rank in common.
-    pub fn union(&mut self, first: SetId, second: SetId) -> Option<SetId> {
+    pub(super) fn union(&mut self, first: SetId, second: SetId) -> Option<SetId> {
         if let Some(known) = self.unions.get(&(first, second)) {
             return *known;
         }
@@ -97,7 +97,7 @@ impl Sets {
     }
 
     /// The ranks in words.
-    pub fn names(&self, set: SetId) -> String {
+    pub(super) fn names(&self, set: SetId) -> String {
         let set = &self.sets[set.0 as usize];
         let has = |rank: &u32| set[*rank as usize / 64] >> (rank % 64) & 1 == 1;
         let ranks: Vec<u32> = (0..self.ranks).filter(has).collect();
@@ -112,7 +112,7 @@ impl Sets {
     }
 
     /// A value in words.
-    pub fn words_of(&self, value: Value) -> String {
+    pub(super) fn words_of(&self, value: Value) -> String {
         let Value {
             block, turn, piece, ..
         } = value;

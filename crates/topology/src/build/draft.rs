@@ -33,7 +33,7 @@ pub(super) struct Drafts {
 }
 
 impl Drafts {
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         document: &Document,
         element: &Element,
@@ -60,27 +60,27 @@ impl Drafts {
         Ok(draft)
     }
 
-    pub fn of_kind(&self, kind: NodeType) -> &[DraftId] {
+    pub(super) fn of_kind(&self, kind: NodeType) -> &[DraftId] {
         &self.by_kind[kind as usize]
     }
 
-    pub fn node(&self, id: DraftId) -> &Node {
+    pub(super) fn node(&self, id: DraftId) -> &Node {
         &self.nodes[id.0].node
     }
 
-    pub fn node_mut(&mut self, id: DraftId) -> &mut Node {
+    pub(super) fn node_mut(&mut self, id: DraftId) -> &mut Node {
         &mut self.nodes[id.0].node
     }
 
-    pub fn links(&self, id: DraftId) -> &[DraftLink] {
+    pub(super) fn links(&self, id: DraftId) -> &[DraftLink] {
         &self.nodes[id.0].links
     }
 
-    pub fn links_mut(&mut self, id: DraftId) -> &mut Vec<DraftLink> {
+    pub(super) fn links_mut(&mut self, id: DraftId) -> &mut Vec<DraftLink> {
         &mut self.nodes[id.0].links
     }
 
-    pub fn find(&self, kind: NodeType, id: NcclId) -> Option<DraftId> {
+    pub(super) fn find(&self, kind: NodeType, id: NcclId) -> Option<DraftId> {
         self.of_kind(kind)
             .iter()
             .copied()
@@ -88,7 +88,7 @@ impl Drafts {
     }
 
     /// Adds bandwidth in one direction. Links stay sorted by descending bandwidth, older first.
-    pub fn connect(&mut self, from: DraftId, to: DraftId, kind: LinkType, bw: f32) {
+    pub(super) fn connect(&mut self, from: DraftId, to: DraftId, kind: LinkType, bw: f32) {
         let links = &mut self.nodes[from.0].links;
         let mut at = match links
             .iter()
@@ -113,24 +113,30 @@ impl Drafts {
     }
 
     /// Connects both directions, child to parent first.
-    pub fn connect_both(&mut self, child: DraftId, parent: DraftId, kind: LinkType, bw: f32) {
+    pub(super) fn connect_both(
+        &mut self,
+        child: DraftId,
+        parent: DraftId,
+        kind: LinkType,
+        bw: f32,
+    ) {
         self.connect(child, parent, kind, bw);
         self.connect(parent, child, kind, bw);
     }
 
     /// Hangs a node into the PCI tree.
-    pub fn hang(&mut self, child: DraftId, parent: DraftId, kind: LinkType, bw: f32) {
+    pub(super) fn hang(&mut self, child: DraftId, parent: DraftId, kind: LinkType, bw: f32) {
         self.nodes[child.0].parent = Some(parent);
         self.connect_both(child, parent, kind, bw);
     }
 
     /// Takes over a removed switch's place in the PCI tree.
-    pub fn move_under(&mut self, child: DraftId, parent: DraftId) {
+    pub(super) fn move_under(&mut self, child: DraftId, parent: DraftId) {
         self.nodes[child.0].parent = Some(parent);
     }
 
     /// The CPU at the root of a node's PCI tree.
-    pub fn cpu_above(&self, mut node: DraftId) -> Option<DraftId> {
+    pub(super) fn cpu_above(&self, mut node: DraftId) -> Option<DraftId> {
         loop {
             if self.node(node).kind() == NodeType::Cpu {
                 return Some(node);
@@ -140,7 +146,7 @@ impl Drafts {
     }
 
     /// Takes a node out of its list and drops all links to it.
-    pub fn remove(&mut self, id: DraftId) {
+    pub(super) fn remove(&mut self, id: DraftId) {
         let kind = self.node(id).kind();
         self.by_kind[kind as usize].retain(|known| *known != id);
         for node in &mut self.nodes {
@@ -149,7 +155,7 @@ impl Drafts {
     }
 
     /// Moves each node's uplink to the end of its links, going down the PCI trees from the CPUs.
-    pub fn sort_links(&mut self) {
+    pub(super) fn sort_links(&mut self) {
         for cpu in self.of_kind(NodeType::Cpu).to_vec() {
             // Only links of the CPU that existed before are followed, so a copy is safe.
             for child in self.pci_children(cpu, None) {
@@ -177,7 +183,7 @@ impl Drafts {
         }
     }
 
-    pub fn check_links(&self, document: &Document) -> Result<(), Error> {
+    pub(super) fn check_links(&self, document: &Document) -> Result<(), Error> {
         match self
             .nodes
             .iter()
@@ -198,7 +204,7 @@ impl Drafts {
     }
 
     /// The nodes type by type, links renumbered to match.
-    pub fn into_order(mut self) -> Vec<Draft> {
+    pub(super) fn into_order(mut self) -> Vec<Draft> {
         let order: Vec<DraftId> = self.by_kind.concat();
         let mut number = vec![usize::MAX; self.nodes.len()];
         for (index, id) in order.iter().enumerate() {

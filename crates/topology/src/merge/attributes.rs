@@ -50,7 +50,7 @@ pub(super) struct NewNet {
 
 impl NewNet {
     /// The element, with what its ports' elements say.
-    pub fn element(&self, root: &Element) -> Element {
+    pub(super) fn element(&self, root: &Element) -> Element {
         let members = self
             .members
             .iter()

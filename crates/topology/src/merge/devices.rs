@@ -22,7 +22,7 @@ pub(super) struct Port {
 
 impl Port {
     /// Whether it is a socket's interface: NCCL counts ports of InfiniBand and RoCE from 1.
-    pub fn is_socket(&self) -> bool {
+    pub(super) fn is_socket(&self) -> bool {
         self.port == Some(0)
     }
 }
@@ -85,7 +85,7 @@ fn is_infiniband(root: &Element, path: &[usize]) -> bool {
 
 impl Devices {
     /// The ports below these CPUs.
-    pub fn of(root: &Element, cpus: &[usize]) -> Self {
+    pub(super) fn of(root: &Element, cpus: &[usize]) -> Self {
         let paths = nets(root, cpus);
         let name = |path: &PortPath| at(root, path).get("name").unwrap_or_default();
         let names: Vec<&str> = paths.iter().map(name).collect();
@@ -131,21 +131,21 @@ impl Devices {
     }
 
     /// Whether the ports have the numbers that NCCL gives them, and the file holds no others.
-    pub fn are_numbered(&self, root: &Element) -> bool {
+    pub(super) fn are_numbered(&self, root: &Element) -> bool {
         let mut numbered = (0..).zip(&self.ports);
         self.left_over.is_empty()
             && numbered.all(|(dev, port)| number(at(root, &port.path)) == Some(dev))
     }
 
     /// Numbers the ports as NCCL does: 0, 1, 2 and so on.
-    pub fn number(&self, root: &mut Element) {
+    pub(super) fn number(&self, root: &mut Element) {
         for (dev, port) in self.ports.iter().enumerate() {
             at_mut(root, &port.path).set("dev", dev.to_string());
         }
     }
 
     /// Removes the ports of virtual devices and what earlier merges left over.
-    pub fn remove_merged(&self, root: &mut Element, groups: &[Vec<usize>]) {
+    pub(super) fn remove_merged(&self, root: &mut Element, groups: &[Vec<usize>]) {
         let members = groups.iter().flatten().map(|at| &self.ports[*at].path);
         for path in members {
             let net = at_mut(root, path);
@@ -174,13 +174,13 @@ impl Devices {
     }
 
     /// The name of a group's virtual device.
-    pub fn name(&self, group: &[usize]) -> String {
+    pub(super) fn name(&self, group: &[usize]) -> String {
         let names: Vec<&str> = group.iter().map(|at| &*self.ports[*at].name).collect();
         names.join("+")
     }
 
     /// The planes of the host, in the order of the ports that have them.
-    pub fn planes(&self) -> Vec<i32> {
+    pub(super) fn planes(&self) -> Vec<i32> {
         let mut planes = Vec::new();
         for plane in self.ports.iter().filter_map(|port| port.plane) {
             if !planes.contains(&plane) {

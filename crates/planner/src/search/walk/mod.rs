@@ -77,7 +77,7 @@ pub(super) struct Walked {
 impl Scratch {
     #[allow(clippy::too_many_arguments, reason = "the parts of an attempt")]
     /// Walks until there is nothing left to try or the budget is spent.
-    pub fn walk<R: Residual>(
+    pub(super) fn walk<R: Residual>(
         &mut self,
         route_map: &RouteMap,
         nearby: &[Nearby],
