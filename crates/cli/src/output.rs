@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use serde::Serialize;
 
 /// What a command prints at its end.
 #[derive(Debug, Default)]
@@ -72,11 +71,6 @@ pub fn refuse_overwriting(target: &Path, inputs: &[PathBuf]) -> Result<()> {
         ),
         None => Ok(()),
     }
-}
-
-/// A value as indented JSON with a line end.
-pub fn json(value: &impl Serialize) -> Result<String> {
-    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// The forms of a machine.
