@@ -7,10 +7,10 @@
 //! - what all ranks have in common ([`Common`]);
 //! - what collectives cost ([`CostTable`]).
 //!
-//! A plan fits together: it is checked once, when it is made or read, and does not change. With it
-//! comes what any rank does ([`Plan::expansion`], [`RankView`]). [`Plan::to_json`] writes equal plans
-//! as equal bytes, and [`Plan::from_json`] refuses plans that are truncated, changed or of an unknown
-//! version. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
+//! A plan fits together: it is checked once, when it is made or read, and does not change. It also
+//! holds what any rank does ([`Plan::expansion`], [`RankView`]). [`Plan::to_json`] writes equal
+//! plans as equal bytes, and [`Plan::from_json`] refuses plans that are truncated, changed or of an
+//! unknown version. [`nccl_graph`] exchanges graphs with NCCL itself (`NCCL_GRAPH_FILE`).
 //!
 //! The crate decides nothing, and reads neither files nor machines. [`Expansion::program_channels`]
 //! gives the crate `program` the plan's rings and trees, over which it writes each rank's steps.
