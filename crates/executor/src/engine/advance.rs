@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 use program::Collective;
 use shared_memory::Bell;
 
-use super::{Engine, Prepared, slot_bytes};
-use crate::backend::{Backend, LaunchContext, Part};
+use super::{Engine, part, slot_bytes};
+use crate::backend::{Backend, LaunchContext};
 use crate::error::{Error, Waiting};
 use crate::memory::Memory;
 use crate::open_group::{Call, End, Ended, Entry, OpenGroup, State};
-use crate::registered::Registered;
 use crate::request::Request;
 use crate::supervisor::{LOOK, Supervisor};
 
@@ -29,9 +28,9 @@ impl<B: Backend> Engine<B> {
     /// # Errors
     /// As [`Self::choice`]; or the message is too long.
     pub fn expect_possible(&mut self, request: &Request) -> Result<(), Error> {
-        match self.index.contains_key(request) {
-            true => Ok(()),
-            false => {
+        match self.prepared.find(request) {
+            Some(_) => Ok(()),
+            None => {
                 let choice = self.choice(request)?;
                 self.bind(request, &choice).map(|_| ())
             }
@@ -48,7 +47,6 @@ impl<B: Backend> Engine<B> {
             return Err(self.broken());
         }
         let advanced = self.try_advance(group, stop);
-        self.keeps = !group.is_empty();
         advanced.map_err(|error| self.fail(error))
     }
 
@@ -147,13 +145,10 @@ impl<B: Backend> Engine<B> {
         at: usize,
         request: &Request,
     ) -> Result<bool, Error> {
-        let place = match self.index.get(request).copied() {
+        let place = match self.prepared.find(request) {
             Some(place) => place,
             None if !self.is_ready(request)? => return Ok(false),
-            None => {
-                self.keeps = group.entries.iter().any(Entry::has_begun);
-                self.find(request)?
-            }
+            None => self.find(request)?,
         };
         if group.entries[at].call.is_collective() {
             self.note_launch(place, &group.entries[at].memory);
@@ -164,7 +159,8 @@ impl<B: Backend> Engine<B> {
 
     fn run_from_start(&mut self, entry: &mut Entry<'_>, place: usize) {
         let memory = entry.memory.lend();
-        let part = part(&mut self.prepared[place], memory, &self.own.registered);
+        self.prepared.hold(place);
+        let part = part(self.prepared.get(place), memory, &self.own.registered);
         self.own.backend.begin(&mut { part });
         entry.state = State::Runs(place);
     }
@@ -179,17 +175,27 @@ impl<B: Backend> Engine<B> {
         {
             return Ok(());
         }
-        self.keeps = group.entries.iter().any(Entry::has_begun);
         let entry = &mut group.entries[at];
         let mut found = Vec::with_capacity(sources.len());
         for peer in sources {
             let place = self.find(&entry.transfer(rank, peer))?;
-            self.own.backend.listen(&mut self.prepared[place].program);
+            self.prepared.hold(place);
+            let program = &mut self.prepared.get(place).program;
+            self.own.backend.listen(program);
             found.push((peer, place));
-            self.keeps = true;
         }
+        self.release_sources(&entry.state);
         entry.state = State::Listens(found);
         Ok(())
+    }
+
+    /// Lets go of the programs with which a receive looked for messages.
+    fn release_sources(&mut self, state: &State) {
+        if let State::Listens(sources) = state {
+            for (_, place) in sources {
+                self.prepared.release(*place);
+            }
+        }
     }
 
     /// Begins receives from any rank for which a message has come.
@@ -200,13 +206,12 @@ impl<B: Backend> Engine<B> {
             let State::Listens(sources) = &entry.state else {
                 continue;
             };
-            let has_message = |place: usize| {
-                let program = &self.prepared[place].program;
-                self.own.backend.has_ended(program)
-            };
+            let (prepared, backend) = (&mut self.prepared, &self.own.backend);
+            let mut has_message = |place| backend.has_ended(&prepared.get(place).program);
             let come = sources.iter().filter(|(_, place)| has_message(*place));
             let turn = |peer: u32| (peer + ranks - preferred) % ranks;
             if let Some((peer, place)) = come.min_by_key(|(peer, _)| turn(*peer)).copied() {
+                self.release_sources(&entry.state);
                 group.preferred = (peer + 1) % ranks;
                 group.since = Instant::now();
                 if let Call::Transfer(end, _) = &mut entry.call {
@@ -219,7 +224,7 @@ impl<B: Backend> Engine<B> {
 
     /// Whether a request can be prepared without waiting for its peers.
     fn is_ready(&mut self, request: &Request) -> Result<bool, Error> {
-        if self.index.contains_key(request) {
+        if self.prepared.find(request).is_some() {
             return Ok(true);
         }
         let choice = self.choice(request)?;
@@ -254,7 +259,7 @@ impl<B: Backend> Engine<B> {
                 }
                 State::Runs(place) => {
                     if let Call::Collective(request) = &entry.call {
-                        collective = Some((request.collective, self.prepared[*place].request));
+                        collective = Some((request.collective, self.prepared.get(*place).request));
                     }
                     begun.push((*place, entry.memory.lend()));
                 }
@@ -263,13 +268,11 @@ impl<B: Backend> Engine<B> {
         // Each has its own program, so no place occurs twice.
         begun.sort_by_key(|(place, _)| *place);
         let own = &mut self.own;
-        let mut parts = Vec::with_capacity(begun.len());
-        let mut programs = self.prepared.iter_mut().enumerate();
-        for (place, memory) in begun {
-            if let Some((_, prepared)) = programs.find(|(at, _)| *at == place) {
-                parts.push(part(prepared, memory, &own.registered));
-            }
-        }
+        let (places, memory): (Vec<usize>, Vec<Memory<'_>>) = begun.into_iter().unzip();
+        let programs = self.prepared.each(places.into_iter());
+        let parts = programs.zip(memory);
+        let parts = parts.map(|(prepared, memory)| part(prepared, memory, &own.registered));
+        let mut parts: Vec<_> = parts.collect();
         // Transfers do not access buffers of peers, so launch and request are the collective's.
         let comparison = collective.map(|(it, _)| self.known.launch(it));
         let (collective, request) = collective.unwrap_or((Collective::SendRecv, 0));
@@ -309,10 +312,11 @@ impl<B: Backend> Engine<B> {
             let State::Runs(place) = &entry.state else {
                 return true;
             };
-            let prepared = &mut self.prepared[*place];
+            let prepared = self.prepared.get(*place);
             let ended = self.own.backend.has_ended(&prepared.program);
             if ended {
                 prepared.note_run(&self.own.waiter);
+                self.prepared.release(*place);
                 let peer = match entry.call {
                     Call::Transfer(End::To(peer) | End::From(peer), _) => Some(peer),
                     Call::Transfer(End::FromAny, _) | Call::Collective(_) => None,
@@ -404,19 +408,5 @@ impl End {
             Self::From(from) => Waiting::Data { from, channel: 0 },
             Self::FromAny => Waiting::AnyMessage,
         }
-    }
-}
-
-/// A program with its memory.
-fn part<'a, P>(
-    prepared: &'a mut Prepared<P>,
-    memory: Memory<'a>,
-    registered: &Registered,
-) -> Part<'a, P> {
-    Part {
-        program: &mut prepared.program,
-        memory,
-        scratch: registered.scratch(),
-        scalar: 0,
     }
 }

@@ -2,14 +2,16 @@
 
 mod advance;
 mod choice;
+mod group;
+mod prepared;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use program::{BoundProgram, Channels, Collective, MessageSize, Transfer};
-use rustc_hash::FxHashMap;
+use prepared::{Prepared, Table};
+use program::{BoundProgram, Channels, MessageSize, Transfer};
 use shared_memory::{ArenaBuffer, Descriptor, Waiter};
 
 use crate::backend::{Backend, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy};
@@ -23,35 +25,6 @@ use crate::programs::{ProgramKey, Programs};
 use crate::registered::Registered;
 use crate::request::{Choice, Request};
 use crate::supervisor::{LOOK, Supervisor};
-
-/// Most prepared programs that are kept, unless one of them runs. With more sizes, programs are
-/// prepared again.
-const MOST_PREPARED: usize = 4096;
-
-/// A program that can be run again and again.
-struct Prepared<P> {
-    program: P,
-    /// Whether ranks access each other's buffers.
-    direct: bool,
-    /// A hash of the request and its choice.
-    request: u64,
-    /// The least lengths of this rank's input and output, bytes.
-    lengths: (u64, u64),
-    /// Whether it has run.
-    has_run: bool,
-    /// The age of the known requests at its last launch.
-    age: u64,
-}
-
-impl<P> Prepared<P> {
-    /// Notes the end of a run. The first run waits for ranks of the same core that prepare the
-    /// program: the yielder forgets these long yields, which otherwise mean a busy core.
-    fn note_run(&mut self, waiter: &Waiter) {
-        if !std::mem::replace(&mut self.has_run, true) {
-            waiter.yielder().forget();
-        }
-    }
-}
 
 /// Publishes the request and the buffers of a launch to peers.
 fn publish<B: Backend>(own: &Parts<B>, (launch, request): (u64, u64), memory: &Memory<'_>) {
@@ -90,9 +63,8 @@ pub(crate) struct Parts<B: Backend> {
 /// Everything that a rank needs to run collectives, owned by the thread that runs them.
 pub(crate) struct Engine<B: Backend> {
     own: Parts<B>,
-    prepared: Vec<Prepared<B::Program>>,
-    index: FxHashMap<Request, usize>,
-    /// The last request and its index, because most launches repeat it.
+    prepared: Table<B::Program>,
+    /// The last request and its place, because most launches repeat it.
     last: Option<(Request, usize)>,
     /// Collectives launched so far, and those whose programs all ranks failed to prepare. All ranks
     /// count alike.
@@ -101,26 +73,19 @@ pub(crate) struct Engine<B: Backend> {
     announced: Option<u64>,
     /// The requests that this rank ran.
     known: Known,
-    /// Whether programs of an open group stay where they are.
-    keeps: bool,
     failure: Option<Failure>,
 }
-
-/// A transfer of a group: the index of its program; its sender, receiver and tag; its memory.
-type Grouped<'a> = (usize, (u32, u32, u32), Memory<'a>);
 
 impl<B: Backend> Engine<B> {
     pub fn new(own: Parts<B>) -> Self {
         let known = Known::new(own.connections.tables_of_peers());
         Self {
             own,
-            prepared: Vec::new(),
-            index: FxHashMap::default(),
+            prepared: Table::default(),
             last: None,
             launches: 0,
             announced: None,
             known,
-            keeps: false,
             failure: None,
         }
     }
@@ -174,12 +139,12 @@ impl<B: Backend> Engine<B> {
         if self.failure.is_some() {
             return Err(self.broken());
         }
-        memory.expect(request, self.prepared[at].lengths)?;
+        memory.expect(request, self.prepared.get(at).lengths)?;
         self.note_launch(at, &memory);
         let own = &mut self.own;
         let bytes = request.bytes(own.bootstrap.ranks());
         let progress = own.connections.progress_of(bytes);
-        let prepared = &mut self.prepared[at];
+        let prepared = self.prepared.get(at);
         let scratch = own.registered.scratch();
         let hash = prepared.request;
         let launched = self.known.launch(request.collective);
@@ -221,7 +186,7 @@ impl<B: Backend> Engine<B> {
     /// the request is new.
     #[inline]
     fn note_launch(&mut self, at: usize, memory: &Memory<'_>) {
-        let prepared = &mut self.prepared[at];
+        let prepared = self.prepared.get(at);
         if self.announced.take() != Some(prepared.request) {
             self.launches += 1;
         }
@@ -237,7 +202,7 @@ impl<B: Backend> Engine<B> {
     #[cold]
     #[inline(never)]
     fn announce(&mut self, request: &Request, memory: &Memory<'_>) -> Result<(), Error> {
-        if self.failure.is_some() || self.index.contains_key(request) {
+        if self.failure.is_some() || self.prepared.find(request).is_some() {
             return Ok(());
         }
         let choice = self.choice(request)?;
@@ -256,113 +221,21 @@ impl<B: Backend> Engine<B> {
         self.known.launch(request.collective).look(self.rank())
     }
 
-    /// Runs transfers together.
-    pub fn launch_group(&mut self, transfers: Vec<(Request, Memory<'_>)>) -> Result<(), Error> {
-        if self.failure.is_some() {
-            return Err(self.broken());
-        }
-        // Preparing a program can move the list, so all are prepared first; those that receive
-        // before the others, because senders wait for the ends that receivers make.
-        let is_known = |(request, _): &(Request, _)| self.index.contains_key(request);
-        if !transfers.iter().all(is_known) {
-            let own = self.rank();
-            let requests = || transfers.iter().map(|(request, _)| request);
-            let receives = requests().filter(|it| it.to == own);
-            for request in receives.chain(requests().filter(|it| it.to != own)) {
-                self.find(request)?;
-            }
-        }
-        // Transfers between the same ranks with the same tag share FIFOs, so they keep their order:
-        // the first of each pair and tag run together, then the second of each, and so on. Both
-        // ends count alike, so neither waits for a transfer that the other runs later.
-        let ranks = self.own.bootstrap.ranks();
-        let bytes = transfers.iter().map(|(request, _)| request.bytes(ranks));
-        let bytes = bytes.sum();
-        let mut rounds: Vec<Vec<Grouped<'_>>> = Vec::new();
-        // From here on their places stay.
-        self.keeps = true;
-        for (request, memory) in transfers {
-            let place = self.find(&request)?;
-            let pair = (request.root, request.to, request.tag);
-            let round = rounds
-                .iter()
-                .position(|round| round.iter().all(|(_, other, _)| *other != pair));
-            let at = round.unwrap_or_else(|| {
-                rounds.push(Vec::new());
-                rounds.len() - 1
-            });
-            rounds[at].push((place, pair, memory));
-        }
-        self.keeps = false;
-        for mut round in rounds {
-            // Each pair and tag has its own program, so no index occurs twice.
-            round.sort_by_key(|(place, ..)| *place);
-            let mut parts = Vec::with_capacity(round.len());
-            let mut programs = self.prepared.iter_mut().enumerate();
-            for (place, _, memory) in round {
-                if let Some((_, prepared)) = programs.find(|(at, _)| *at == place) {
-                    parts.push(Part {
-                        program: &mut prepared.program,
-                        memory,
-                        scratch: std::ptr::null_mut(),
-                        scalar: 0,
-                    });
-                }
-            }
-            let own = &mut self.own;
-            let progress = own.connections.progress_of(bytes);
-            let mut context = LaunchContext {
-                connections: &mut own.connections,
-                registered: &own.registered,
-                launch: self.launches,
-                // Transfers do not access buffers of peers.
-                request: 0,
-                spins: own.spins,
-                supervisor: Supervisor {
-                    bootstrap: own.bootstrap.as_mut(),
-                    waiter: &own.waiter,
-                    collective: Collective::SendRecv,
-                    longest: own.longest,
-                    since: None,
-                    nap: LOOK,
-                    progress: progress.as_deref(),
-                    comparison: None,
-                },
-            };
-            let done = own.backend.run(&mut parts, &mut context);
-            drop(parts);
-            if let Some(progress) = &progress {
-                progress.finish();
-            }
-            if let Err(error) = done {
-                return Err(self.fail(error));
-            }
-        }
-        Ok(())
-    }
-
-    /// The index of the program of a request, which is prepared if it is new.
+    /// The place of the program of a request, which is prepared if it is new.
     #[cold]
     #[inline(never)]
     fn find(&mut self, request: &Request) -> Result<usize, Error> {
         if self.failure.is_some() {
             return Err(self.broken());
         }
-        let at = match self.index.get(request) {
-            Some(at) => *at,
+        let at = match self.prepared.find(request) {
+            Some(at) => at,
             None => {
                 let prepared = match self.prepare(request) {
                     Ok(prepared) => prepared,
                     Err(error) => return Err(self.fail_unless_common(error)),
                 };
-                if self.prepared.len() >= MOST_PREPARED && !self.keeps {
-                    self.prepared.clear();
-                    self.index.clear();
-                }
-                self.prepared.push(prepared);
-                let at = self.prepared.len() - 1;
-                self.index.insert(*request, at);
-                at
+                self.prepared.insert(*request, prepared)
             }
         };
         self.last = Some((*request, at));
@@ -472,5 +345,19 @@ fn slot_bytes<B: Backend>(backend: &B, bound: &BoundProgram, message: &MessageSi
     match backend.shortens_slots() {
         true => slot_class(bound.most_slot_bytes, message.slot_bytes),
         false => message.slot_bytes,
+    }
+}
+
+/// A program with its memory.
+fn part<'a, P>(
+    prepared: &'a mut Prepared<P>,
+    memory: Memory<'a>,
+    registered: &Registered,
+) -> Part<'a, P> {
+    Part {
+        program: &mut prepared.program,
+        memory,
+        scratch: registered.scratch(),
+        scalar: 0,
     }
 }

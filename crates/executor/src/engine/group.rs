@@ -1,0 +1,139 @@
+//! Closed groups: transfers that run together until all have ended.
+
+use std::cmp::Reverse;
+
+use program::Collective;
+
+use super::{Engine, part};
+use crate::backend::{Backend, LaunchContext};
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::request::Request;
+use crate::supervisor::{LOOK, Supervisor};
+
+/// A transfer of a group.
+struct Grouped<'a> {
+    /// Its sender, receiver and tag.
+    pair: (u32, u32, u32),
+    /// How many transfers of the group before it have the same.
+    round: usize,
+    /// The place of its program.
+    place: usize,
+    memory: Memory<'a>,
+}
+
+impl<B: Backend> Engine<B> {
+    /// Runs transfers together.
+    pub fn launch_group(&mut self, transfers: Vec<(Request, Memory<'_>)>) -> Result<(), Error> {
+        if self.failure.is_some() {
+            return Err(self.broken());
+        }
+        let known = transfers.iter().map(|(it, _)| self.prepared.find(it));
+        let places = match known.collect() {
+            Some(places) => places,
+            None => self.prepare_all(&transfers)?,
+        };
+        let ranks = self.own.bootstrap.ranks();
+        let bytes = transfers.iter().map(|(request, _)| request.bytes(ranks));
+        let bytes = bytes.sum();
+        let mut left = in_rounds(transfers, places);
+        while let Some(next) = left.last().map(|it| it.round) {
+            let begin = left.partition_point(|it| it.round > next);
+            let round = left.split_off(begin);
+            self.run_round(round, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Prepares the programs of transfers and returns their places. Those that receive come first,
+    /// because senders wait for the ends that receivers make.
+    #[cold]
+    fn prepare_all(&mut self, transfers: &[(Request, Memory<'_>)]) -> Result<Vec<usize>, Error> {
+        let own = self.rank();
+        let mut places = vec![0; transfers.len()];
+        let mut held = Vec::with_capacity(transfers.len());
+        let mut done = Ok(());
+        let all = || transfers.iter().zip(0..);
+        let receives = all().filter(|((request, _), _)| request.to == own);
+        let sends = all().filter(|((request, _), _)| request.to != own);
+        for ((request, _), at) in receives.chain(sends) {
+            match self.find(request) {
+                Ok(place) => {
+                    // The others must not replace it.
+                    self.prepared.hold(place);
+                    held.push(place);
+                    places[at] = place;
+                }
+                Err(error) => {
+                    done = Err(error);
+                    break;
+                }
+            }
+        }
+        for place in held {
+            self.prepared.release(place);
+        }
+        done.map(|()| places)
+    }
+
+    fn run_round(&mut self, round: Vec<Grouped<'_>>, bytes: u64) -> Result<(), Error> {
+        let own = &mut self.own;
+        let (places, memory): (Vec<usize>, Vec<Memory<'_>>) =
+            round.into_iter().map(|it| (it.place, it.memory)).unzip();
+        let programs = self.prepared.each(places.into_iter());
+        let parts = programs.zip(memory);
+        let parts = parts.map(|(prepared, memory)| part(prepared, memory, &own.registered));
+        let mut parts: Vec<_> = parts.collect();
+        let progress = own.connections.progress_of(bytes);
+        let mut context = LaunchContext {
+            connections: &mut own.connections,
+            registered: &own.registered,
+            launch: self.launches,
+            // Transfers do not access buffers of peers.
+            request: 0,
+            spins: own.spins,
+            supervisor: Supervisor {
+                bootstrap: own.bootstrap.as_mut(),
+                waiter: &own.waiter,
+                collective: Collective::SendRecv,
+                longest: own.longest,
+                since: None,
+                nap: LOOK,
+                progress: progress.as_deref(),
+                comparison: None,
+            },
+        };
+        let done = own.backend.run(&mut parts, &mut context);
+        drop(parts);
+        if let Some(progress) = &progress {
+            progress.finish();
+        }
+        done.map_err(|error| self.fail(error))
+    }
+}
+
+/// The transfers with their places: the first round last, and in a round by their places.
+///
+/// Transfers between the same ranks with the same tag share FIFOs, so they keep their order: the
+/// first of each pair and tag run together, then the second of each, and so on. Both ends count
+/// alike, so neither waits for a transfer that the other runs later. In a round no place occurs
+/// twice.
+fn in_rounds<'a>(transfers: Vec<(Request, Memory<'a>)>, places: Vec<usize>) -> Vec<Grouped<'a>> {
+    let grouped = transfers.into_iter().zip(places);
+    let mut all: Vec<Grouped<'a>> = grouped
+        .map(|((request, memory), place)| Grouped {
+            pair: (request.root, request.to, request.tag),
+            round: 0,
+            place,
+            memory,
+        })
+        .collect();
+    all.sort_by_key(|it| it.pair);
+    for at in 1..all.len() {
+        if all[at - 1].pair == all[at].pair {
+            all[at].round = all[at - 1].round + 1;
+        }
+    }
+    all.sort_unstable_by_key(|it| (Reverse(it.round), it.place));
+    all
+}
