@@ -73,3 +73,81 @@ fn calls_of_many_sizes_end_while_a_receive_waits() {
         }
     });
 }
+
+/// The bytes of a message.
+fn message(number: u8, bytes: usize) -> Vec<u8> {
+    vec![number; bytes]
+}
+
+fn send(comm: &Comm, to: u32, tag: u32, mut bytes: Vec<u8>) {
+    let sent = comm.transfer(transfer(End::To(to), tag, &mut bytes));
+    sent.expect("it is buffered or received");
+}
+
+fn expect(comm: &Comm, from: End, tag: u32, expected: &[u8]) {
+    let mut received = message(0, expected.len());
+    let done = comm.transfer(transfer(from, tag, &mut received));
+    done.expect("the message comes");
+    assert_eq!(received, expected, "from {from:?} with tag {tag}");
+}
+
+/// Ranks that all send first would wait for each other if sends waited for their receives.
+#[test]
+fn short_messages_are_sent_before_their_receives_are_posted() {
+    on_all(3, |comm, rank| {
+        let (next, before) = ((rank + 1) % 3, (rank + 2) % 3);
+        for round in 0..3 {
+            for (tag, bytes) in [(0, 8), (7, 8), (7, 4096), (7, 32 << 10), (2_000_000_000, 1)] {
+                // As many as a FIFO has slots, in the first round with connections that are new.
+                for number in 0..8 {
+                    send(comm, next, tag + round % 2, message(number + 1, bytes));
+                }
+            }
+            for (tag, bytes) in [(2_000_000_000, 1), (7, 32 << 10), (7, 4096), (7, 8), (0, 8)] {
+                for number in 0..8 {
+                    let tag = tag + round % 2;
+                    expect(comm, End::From(before), tag, &message(number + 1, bytes));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn receives_of_any_rank_hear_ranks_that_send_late() {
+    on_all(3, |comm, rank| {
+        if rank == 0 {
+            for number in [1, 2, 2, 1] {
+                expect(comm, End::FromAny, 3, &message(number, 16));
+                send(comm, u32::from(number), 4, message(0, 1));
+            }
+        } else {
+            // Each message follows the answer to the one before it.
+            if rank == 2 {
+                expect(comm, End::From(1), 5, &message(0, 1));
+            }
+            send(comm, 0, 3, message(rank as u8, 16));
+            expect(comm, End::From(0), 4, &message(0, 1));
+            if rank == 1 {
+                send(comm, 2, 5, message(0, 1));
+                expect(comm, End::From(2), 5, &message(0, 1));
+            }
+            send(comm, 0, 3, message(rank as u8, 16));
+            expect(comm, End::From(0), 4, &message(0, 1));
+            if rank == 2 {
+                send(comm, 1, 5, message(0, 1));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_message_outlives_its_sender_and_one_that_nobody_wants_keeps_nobody() {
+    on_all(2, |comm, rank| {
+        send(comm, 1 - rank, 9, message(9, 100));
+        if rank == 1 {
+            std::thread::sleep(Duration::from_millis(200));
+            expect(comm, End::From(0), 9, &message(9, 100));
+        }
+    });
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use executor::Transport;
 use executor::backend::{
-    Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy,
+    Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest,
 };
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
@@ -322,14 +322,17 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         true
     }
 
-    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Result<WiredBy, Error> {
+    fn wires(&self) -> bool {
+        true
+    }
+
+    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Result<(), Error> {
         let mut connector = Connector {
             shared: &self.shared,
             own,
             known: &mut self.connected,
         };
-        connector.connect()?;
-        Ok(WiredBy::Backend)
+        connector.connect()
     }
 
     fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<DeviceProgram<M>, Error> {

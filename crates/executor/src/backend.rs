@@ -68,14 +68,19 @@ pub trait Backend: Send + 'static {
         false
     }
 
-    /// Makes the connections of a program in the backend's own memory, if it does not use those
-    /// that the communicator makes in the host's memory.
+    /// Whether [`Self::wire`] makes the connections of programs, in the backend's own memory. If
+    /// not, the communicator makes them in the host's memory.
+    fn wires(&self) -> bool {
+        false
+    }
+
+    /// Makes the connections of a program in the backend's own memory.
     ///
     /// # Errors
     /// The ranks cannot be connected.
-    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Result<WiredBy, Error> {
+    fn wire(&mut self, own: &mut OwnWiring<'_>) -> Result<(), Error> {
         let _ = own;
-        Ok(WiredBy::Communicator)
+        Ok(())
     }
 
     /// Makes a program ready to run.
@@ -148,15 +153,6 @@ pub struct CommunicatorShape {
     pub crowd: Crowd,
     /// How ranks of one host access the buffers of collectives.
     pub buffers: BufferAccess,
-}
-
-/// The maker of a program's connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WiredBy {
-    /// The communicator is to make them, in the host's memory.
-    Communicator,
-    /// The backend has made them.
-    Backend,
 }
 
 /// The inputs for connections in a backend's own memory.

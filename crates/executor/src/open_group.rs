@@ -30,6 +30,8 @@ pub struct OpenGroup<'a> {
     pub(crate) looked: Instant,
     /// The reason of the wait, if nothing was moved when it last polled.
     pub(crate) unmet: Option<Waiting>,
+    /// If peers are not ready: how long to wait between two looks, and when to look next.
+    pub(crate) retry: Option<(Duration, Instant)>,
     /// Whether a rank was gone at the last look. What it sent before may have arrived since.
     pub(crate) gone: bool,
 }
@@ -43,6 +45,7 @@ impl Default for OpenGroup<'_> {
             since: now,
             looked: now,
             unmet: None,
+            retry: None,
             gone: false,
         }
     }
@@ -92,8 +95,10 @@ pub(crate) enum Call {
 /// How far it is.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// It has not begun. If it receives, whether its senders have what they need to begin.
+    /// It was not tried, as it was not its turn. Whether its peers have what they need to begin.
     Waits { offered: bool },
+    /// It has its turn, and its peer is not ready.
+    Refused,
     /// It looks for a message of these ranks, with the places of their programs.
     Listens(Vec<(u32, usize)>),
     /// It runs the program of this place.
@@ -123,7 +128,7 @@ impl Entry<'_> {
 
     /// Whether the backend runs it or looks for its message.
     pub const fn has_begun(&self) -> bool {
-        !matches!(self.state, State::Waits { .. })
+        !matches!(self.state, State::Waits { .. } | State::Refused)
     }
 
     /// Bytes of a transfer.

@@ -266,6 +266,12 @@ impl Segment {
         Ok(P::receiver(words, slot_bytes, first_step))
     }
 
+    /// Whether the receiving end of an item was taken.
+    pub fn is_received(&self, index: usize) -> bool {
+        let taken = self.taken.slice(index, 1)[0].load(Ordering::Relaxed);
+        taken & RECEIVING != 0
+    }
+
     /// The end of a signal that gives signals.
     ///
     /// # Errors

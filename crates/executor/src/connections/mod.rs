@@ -1,8 +1,10 @@
 //! The connections of a rank: ends of FIFOs and signals, made when a program first needs them.
 //!
-//! The receiver owns the memory of a connection. It makes and offers it; the sender fetches the
-//! offer. Both do so while they bind the same program, receivers first, so no ranks wait in a
-//! circle. Connections between hosts are in `remote`.
+//! One of the two ranks owns the memory of a connection: it makes and offers it, and the other one
+//! fetches the offer. It is the receiver, except that the sender owns the FIFOs of transfers: so it
+//! can send a short message before the receiver asks for it. Both do so while they bind the same
+//! program, and offer everything before they fetch anything, so no ranks wait in a circle.
+//! Connections between hosts are in `remote`.
 
 mod opened;
 mod remote;
@@ -10,7 +12,7 @@ mod slots;
 mod wiring;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use program::ConnectionEnd;
 use program::Protocol;
@@ -69,6 +71,9 @@ pub struct Connections {
     known: FxHashMap<End, usize>,
     /// Segments of peers, kept so that the ranks of this process map each once.
     segments: FxHashMap<Handle, Arc<Segment>>,
+    /// FIFOs of this rank whose receivers may not have opened them: the receiver, and the segment
+    /// with the FIFO's place in it.
+    unreceived: Vec<(u32, usize, Arc<Segment>)>,
     /// The segment with this rank's bell and buffer table, and how others open it.
     base: Offer,
     /// The bell of this rank's own proxies.
@@ -99,6 +104,14 @@ struct End {
     incoming: bool,
 }
 
+impl End {
+    /// Whether this rank makes the memory of the connection.
+    const fn is_own(&self) -> bool {
+        let by_sender = matches!(self.kind, Kind::Slots(..)) && self.connection.is_transfer();
+        self.incoming != by_sender
+    }
+}
+
 impl Connections {
     /// Makes this rank's bell and buffer table.
     ///
@@ -122,6 +135,7 @@ impl Connections {
             transports: Vec::new(),
             known: FxHashMap::default(),
             segments: FxHashMap::default(),
+            unreceived: Vec::new(),
             base: Offer::default(),
             proxies: None,
             progress: None,
@@ -203,8 +217,8 @@ impl Connections {
         self.transports.iter().all(|it| *it == transport)
     }
 
-    /// Makes and offers the memory of incoming connections.
-    fn make_incoming(&mut self, bootstrap: &mut dyn Bootstrap, new: &[End]) -> Result<(), Error> {
+    /// Makes and offers the memory of connections.
+    fn make_own(&mut self, bootstrap: &mut dyn Bootstrap, new: &[End]) -> Result<(), Error> {
         if new.is_empty() {
             return Ok(());
         }
@@ -213,40 +227,24 @@ impl Connections {
         let segment = self.make(bootstrap, &format!("connections {}", self.made), &items)?;
         let offer = self.offer(bootstrap, &segment, &items)?;
         for (place, end) in new.iter().enumerate() {
-            let fail = |source| Error::Memory {
-                rank: self.rank,
-                cause: Arc::new(source),
-            };
-            let index = match end.kind {
-                Kind::Signals => push(
-                    &mut self.signal_counts,
-                    segment.signal_count(place).map_err(fail)?,
-                ),
-                Kind::Slots(Protocol::Simple, _) => push(
-                    &mut self.simple.receivers,
-                    segment.receiver::<Simple>(place).map_err(fail)?,
-                ),
-                Kind::Slots(Protocol::Ll, _) => push(
-                    &mut self.low_latency.receivers,
-                    segment.receiver::<LowLatency>(place).map_err(fail)?,
-                ),
-                Kind::Slots(Protocol::Ll128, _) => push(
-                    &mut self.low_latency_128.receivers,
-                    segment.receiver::<LowLatency128>(place).map_err(fail)?,
-                ),
-            };
+            let index = self.take(&segment, place, end);
+            let index = index.map_err(|source| self.memory(source))?;
             self.known.insert(*end, index);
+            if !end.incoming {
+                self.unreceived
+                    .push((end.connection.peer, place, Arc::clone(&segment)));
+            }
             let mut offer = offer.clone();
             offer.text = format!("{place} {}", offer.text);
-            bootstrap.publish(&name(end.connection.peer, self.rank, end), offer)?;
+            bootstrap.publish(&name(self.rank, end), offer)?;
         }
         Ok(())
     }
 
-    /// Opens the sending end of a connection that the peer made.
-    fn fetch_outgoing(&mut self, bootstrap: &mut dyn Bootstrap, end: End) -> Result<(), Error> {
+    /// Opens this rank's end of a connection that the peer made.
+    fn fetch_end(&mut self, bootstrap: &mut dyn Bootstrap, end: End) -> Result<(), Error> {
         let peer = end.connection.peer;
-        let name = name(self.rank, peer, &end);
+        let name = name(self.rank, &end);
         let mut offer = bootstrap.fetch(peer, &name, self.longest)?;
         let wrong = || Error::Bootstrap {
             rank: self.rank,
@@ -259,23 +257,64 @@ impl Connections {
         let rank = self.rank;
         let fail = |source| offered_by(rank, peer, &source);
         segment.expect(place, Self::item(end.kind)).map_err(fail)?;
-        let index = match end.kind {
-            Kind::Signals => push(&mut self.signals, segment.signal(place).map_err(fail)?),
-            Kind::Slots(Protocol::Simple, _) => push(
-                &mut self.simple.senders,
-                segment.sender::<Simple>(place).map_err(fail)?,
-            ),
-            Kind::Slots(Protocol::Ll, _) => push(
-                &mut self.low_latency.senders,
-                segment.sender::<LowLatency>(place).map_err(fail)?,
-            ),
-            Kind::Slots(Protocol::Ll128, _) => push(
-                &mut self.low_latency_128.senders,
-                segment.sender::<LowLatency128>(place).map_err(fail)?,
-            ),
-        };
+        let index = self.take(&segment, place, &end).map_err(fail)?;
         self.known.insert(end, index);
         Ok(())
+    }
+
+    /// Takes this rank's end of an item. Returns its index.
+    fn take(
+        &mut self,
+        segment: &Segment,
+        place: usize,
+        end: &End,
+    ) -> Result<usize, shared_memory::Error> {
+        fn both<P: FifoProtocol>(
+            ends: &mut Ends<P>,
+            segment: &Segment,
+            place: usize,
+            incoming: bool,
+        ) -> Result<usize, shared_memory::Error> {
+            Ok(match incoming {
+                true => push(&mut ends.receivers, segment.receiver::<P>(place)?),
+                false => push(&mut ends.senders, segment.sender::<P>(place)?),
+            })
+        }
+        let incoming = end.incoming;
+        match end.kind {
+            Kind::Signals if incoming => {
+                Ok(push(&mut self.signal_counts, segment.signal_count(place)?))
+            }
+            Kind::Signals => Ok(push(&mut self.signals, segment.signal(place)?)),
+            Kind::Slots(Protocol::Simple, _) => both(&mut self.simple, segment, place, incoming),
+            Kind::Slots(Protocol::Ll, _) => both(&mut self.low_latency, segment, place, incoming),
+            Kind::Slots(Protocol::Ll128, _) => {
+                both(&mut self.low_latency_128, segment, place, incoming)
+            }
+        }
+    }
+
+    /// Waits until all peers on this host have the memory of what this rank sent them, or leave
+    /// too: it is gone with this rank.
+    pub(crate) fn leave(&mut self, bootstrap: &mut dyn Bootstrap) {
+        let until = Instant::now() + self.longest;
+        let mut told = false;
+        loop {
+            self.unreceived.retain(|(peer, place, segment)| {
+                !segment.is_received(*place)
+                    && matches!(bootstrap.has_offer(*peer, LEAVES), Ok(false))
+            });
+            if self.unreceived.is_empty() || Instant::now() >= until {
+                return;
+            }
+            // Two ranks must not wait for each other.
+            if !std::mem::replace(&mut told, true)
+                && bootstrap.publish(LEAVES, Offer::default()).is_err()
+            {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     const fn item(kind: Kind) -> Item {
@@ -368,9 +407,21 @@ fn push<T>(list: &mut Vec<T>, value: T) -> usize {
     list.len() - 1
 }
 
-/// The name of the receiver's offer of a connection.
-fn name(from: u32, to: u32, end: &End) -> String {
-    let ConnectionEnd { channel, port, .. } = end.connection;
+/// The name of what a rank offers when it waits for nobody's messages any more.
+const LEAVES: &str = "leaves";
+
+/// The name of the offer of a connection, one end of which is this one of a rank.
+fn name(rank: u32, end: &End) -> String {
+    let ConnectionEnd {
+        channel,
+        port,
+        peer,
+    } = end.connection;
+    let (from, to) = if end.incoming {
+        (peer, rank)
+    } else {
+        (rank, peer)
+    };
     let kind = match end.kind {
         Kind::Slots(protocol, bytes) => format!("{protocol} {bytes}"),
         Kind::Signals => "signals".to_owned(),

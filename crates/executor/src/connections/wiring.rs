@@ -1,4 +1,4 @@
-//! The connections of a program: receiving ends are made and offered, and sending ends fetched.
+//! The connections of a program: this rank's are made and offered, then those of peers fetched.
 
 use program::{BoundProgram, ConnectionEnd, Protocol};
 
@@ -35,12 +35,9 @@ struct ProgramEnds {
 }
 
 impl ProgramEnds {
-    fn incoming(&self) -> impl Iterator<Item = &End> {
-        self.receives.iter().chain(&self.waits)
-    }
-
-    fn outgoing(&self) -> impl Iterator<Item = &End> {
-        self.sends.iter().chain(&self.notifies)
+    fn all(&self) -> impl Iterator<Item = &End> {
+        let receiving = self.receives.iter().chain(&self.waits);
+        receiving.chain(&self.sends).chain(&self.notifies)
     }
 }
 
@@ -58,17 +55,17 @@ impl Connections {
     ) -> Result<Wiring, Error> {
         let ends = self.ends_of(protocol, slot_bytes, bound);
         self.expect_room(&ends)?;
-        self.make_all_incoming(bootstrap, &ends)?;
+        self.make_all_own(bootstrap, &ends)?;
         let offers = self.offers_of(&ends);
         bootstrap.prefetch(&offers);
-        for end in ends.outgoing() {
+        for end in ends.all() {
             if self.known.contains_key(end) {
                 continue;
             }
             if self.is_remote(end) {
                 self.make_remote(bootstrap, *end)?;
             } else {
-                self.fetch_outgoing(bootstrap, *end)?;
+                self.fetch_end(bootstrap, *end)?;
             }
         }
         let places = |ends: &[End]| ends.iter().map(|end| self.known[end]).collect();
@@ -94,7 +91,7 @@ impl Connections {
     ) -> Result<bool, Error> {
         let ends = self.ends_of(protocol, slot_bytes, bound);
         self.expect_room(&ends)?;
-        self.make_all_incoming(bootstrap, &ends)?;
+        self.make_all_own(bootstrap, &ends)?;
         let mut all = true;
         // All are asked for at once.
         for (peer, offer) in self.offers_of(&ends) {
@@ -136,7 +133,7 @@ impl Connections {
     /// There would be too many connections of tags.
     fn expect_room(&self, ends: &ProgramEnds) -> Result<(), Error> {
         let is_new = |end: &&End| end.connection.is_tagged() && !self.known.contains_key(end);
-        let new = ends.incoming().chain(ends.outgoing()).filter(is_new);
+        let new = ends.all().filter(is_new);
         let new: Vec<&End> = new.collect();
         if new.is_empty() {
             return Ok(());
@@ -163,35 +160,38 @@ impl Connections {
         })
     }
 
-    /// Makes the receiving ends that are new.
-    fn make_all_incoming(
+    /// Makes the new connections that this rank owns, and what it receives from other hosts.
+    fn make_all_own(
         &mut self,
         bootstrap: &mut dyn Bootstrap,
         ends: &ProgramEnds,
     ) -> Result<(), Error> {
         let mut new: Vec<End> = Vec::new();
-        for end in ends.incoming() {
-            if !self.known.contains_key(end) && !new.contains(end) {
+        for end in ends.all() {
+            let makes = if self.is_remote(end) {
+                end.incoming
+            } else {
+                end.is_own()
+            };
+            if makes && !self.known.contains_key(end) && !new.contains(end) {
                 new.push(*end);
             }
         }
         let (remote, new): (Vec<End>, Vec<End>) =
             new.into_iter().partition(|end| self.is_remote(end));
-        self.make_incoming(bootstrap, &new)?;
+        self.make_own(bootstrap, &new)?;
         for end in remote {
             self.make_remote(bootstrap, end)?;
         }
         Ok(())
     }
 
-    /// The offers of peers on this host that sending ends still need.
+    /// The offers of peers on this host that are still needed.
     fn offers_of(&self, ends: &ProgramEnds) -> Vec<(u32, String)> {
-        let new = ends.outgoing();
-        let new = new.filter(|end| !self.known.contains_key(end) && !self.is_remote(end));
-        let offers = new.map(|end| {
-            let peer = end.connection.peer;
-            (peer, name(self.rank, peer, end))
-        });
+        let new = ends
+            .all()
+            .filter(|end| !end.is_own() && !self.known.contains_key(end) && !self.is_remote(end));
+        let offers = new.map(|end| (end.connection.peer, name(self.rank, end)));
         offers.collect()
     }
 }

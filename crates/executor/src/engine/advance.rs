@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use program::Collective;
 use shared_memory::Bell;
 
-use super::{Engine, part, slot_bytes};
+use super::{Engine, Parts, part, slot_bytes};
 use crate::backend::{Backend, LaunchContext};
 use crate::error::{Error, Waiting};
 use crate::memory::Memory;
@@ -13,8 +13,16 @@ use crate::open_group::{Call, End, Ended, Entry, OpenGroup, State};
 use crate::request::Request;
 use crate::supervisor::{LOOK, Supervisor};
 
-/// Between two looks whether peers have made their ends of new connections.
-const RETRY: Duration = Duration::from_micros(100);
+/// Between the first two looks whether peers have made their ends of new connections.
+pub(super) const RETRY: Duration = Duration::from_micros(100);
+
+/// Longest time between two such looks. A receive may wait for its first message for hours.
+const MOST_RETRY: Duration = Duration::from_millis(5);
+
+/// The time to the next look, after a look in vain.
+pub(super) fn next_retry(retry: Duration) -> Duration {
+    MOST_RETRY.min(retry + retry / 4)
+}
 
 impl<B: Backend> Engine<B> {
     /// What wakes this rank while it waits.
@@ -56,21 +64,21 @@ impl<B: Backend> Engine<B> {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Ended>, Error> {
         loop {
-            let retries = self.begin_ready(group)?;
+            let retry = self.begin_ready(group)?;
             // What ends at once needs no clock.
             let mut until = None;
             let mut stopped = false;
             let mut pause = || {
                 stopped = stopped || stop();
                 let now = Instant::now();
-                stopped || now >= *until.get_or_insert(now + if retries { RETRY } else { LOOK })
+                stopped || now >= *until.get_or_insert(now + retry.unwrap_or(LOOK))
             };
             let has_begun = group.entries.iter().any(Entry::has_begun);
             if has_begun {
-                let nap = if retries { 10 * RETRY } else { LOOK };
+                let nap = retry.map_or(LOOK, |it| it.max(10 * RETRY));
                 group.unmet = self.run_begun(group, nap, &mut pause)?;
             } else if !pause() {
-                std::thread::sleep(RETRY);
+                std::thread::sleep(retry.unwrap_or(RETRY));
             }
             self.take_messages(group);
             let done = self.take_done(group)?;
@@ -84,14 +92,23 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Begins what has its turn. Returns whether a peer is not ready.
-    fn begin_ready(&mut self, group: &mut OpenGroup<'_>) -> Result<bool, Error> {
+    /// Begins what has its turn. Returns when to look again for peers that are not ready.
+    fn begin_ready(&mut self, group: &mut OpenGroup<'_>) -> Result<Option<Duration>, Error> {
         let own = self.own.bootstrap.rank();
-        let mut waits = false;
+        let ranks = self.own.bootstrap.ranks() as usize;
+        let is_due = group.retry.is_none_or(|(_, at)| Instant::now() >= at);
+        let (mut waits, mut is_new) = (false, false);
         for at in 0..group.entries.len() {
-            if matches!(group.entries[at].state, State::Runs(_)) {
-                continue;
+            match &group.entries[at].state {
+                State::Runs(_) => continue,
+                State::Listens(sources) if sources.len() + 1 == ranks => continue,
+                State::Listens(_) | State::Refused if !is_due => {
+                    waits = true;
+                    continue;
+                }
+                State::Listens(_) | State::Refused | State::Waits { .. } => {}
             }
+            let was_tried = !matches!(group.entries[at].state, State::Waits { .. });
             if !group.is_next(at) {
                 self.offer(&mut group.entries[at])?;
                 continue;
@@ -102,10 +119,7 @@ impl<B: Backend> Engine<B> {
                     let request = entry.transfer(own, peer);
                     self.begin(group, at, &request)?
                 }
-                Call::Transfer(End::FromAny, _) => {
-                    self.listen(group, at)?;
-                    true
-                }
+                Call::Transfer(End::FromAny, _) => self.listen(group, at)?,
                 Call::Collective(request) => {
                     if self.announced.is_none() {
                         self.announce(&request, &entry.memory)?;
@@ -113,26 +127,42 @@ impl<B: Backend> Engine<B> {
                     self.begin(group, at, &request)?
                 }
             };
-            waits |= !begins;
+            if !begins {
+                waits = true;
+                is_new |= !was_tried;
+                let state = &mut group.entries[at].state;
+                if matches!(state, State::Waits { .. }) {
+                    *state = State::Refused;
+                }
+            }
         }
-        Ok(waits)
+        let retry = match group.retry {
+            Some((retry, _)) if !is_new => next_retry(retry),
+            _ => RETRY,
+        };
+        if !waits {
+            group.retry = None;
+        } else if is_due || is_new {
+            group.retry = Some((retry, Instant::now() + retry));
+        }
+        Ok(group.retry.map(|(retry, _)| retry))
     }
 
-    /// Makes the ends of a receive that waits for its turn: its sender may want all ends before it
-    /// sends anything.
+    /// Makes this rank's ends for a transfer that waits for its turn: its peer may want all ends
+    /// before it runs anything.
     fn offer(&mut self, entry: &mut Entry<'_>) -> Result<(), Error> {
         let State::Waits { offered: false } = entry.state else {
             return Ok(());
         };
         let own = &self.own.bootstrap;
         let (rank, ranks) = (own.rank(), own.ranks());
-        let sources = match entry.call {
-            Call::Transfer(End::From(peer), _) => peer..peer + 1,
+        let peers = match entry.call {
+            Call::Transfer(End::To(peer) | End::From(peer), _) => peer..peer + 1,
             Call::Transfer(End::FromAny, _) => 0..ranks,
-            _ => return Ok(()),
+            Call::Collective(_) => return Ok(()),
         };
-        for peer in sources.filter(|it| *it != rank) {
-            self.is_ready(&entry.transfer(rank, peer))?;
+        for peer in peers.filter(|it| *it != rank) {
+            self.can_hear(&entry.transfer(rank, peer))?;
         }
         entry.state = State::Waits { offered: true };
         Ok(())
@@ -165,28 +195,41 @@ impl<B: Backend> Engine<B> {
         entry.state = State::Runs(place);
     }
 
-    /// Looks for messages of all ranks from which a receive may take one.
-    fn listen(&mut self, group: &mut OpenGroup<'_>, at: usize) -> Result<(), Error> {
+    /// Looks for messages of all ranks from which a receive may take one. Returns `false` if some
+    /// of them have sent none yet.
+    fn listen(&mut self, group: &mut OpenGroup<'_>, at: usize) -> Result<bool, Error> {
         let own = &self.own.bootstrap;
         let (rank, ranks) = (own.rank(), own.ranks());
         let sources = group.sources(at, rank, ranks);
-        if let State::Listens(found) = &group.entries[at].state
-            && found.iter().map(|(peer, _)| peer).eq(&sources)
-        {
-            return Ok(());
-        }
         let entry = &mut group.entries[at];
-        let mut found = Vec::with_capacity(sources.len());
+        let mut found = match &mut entry.state {
+            State::Listens(found) => std::mem::take(found),
+            _ => Vec::new(),
+        };
         for peer in sources {
-            let place = self.find(&entry.transfer(rank, peer))?;
+            let request = entry.transfer(rank, peer);
+            if found.iter().any(|(it, _)| *it == peer) || !self.can_hear(&request)? {
+                continue;
+            }
+            let place = self.find(&request)?;
             self.prepared.hold(place);
             let program = &mut self.prepared.get(place).program;
             self.own.backend.listen(program);
             found.push((peer, place));
         }
-        self.release_sources(&entry.state);
-        entry.state = State::Listens(found);
-        Ok(())
+        let is_all = found.len() + 1 == ranks as usize;
+        if !found.is_empty() {
+            entry.state = State::Listens(found);
+        }
+        Ok(is_all)
+    }
+
+    /// As [`Self::is_ready`] for a transfer. A peer that left is not ready: others may send.
+    fn can_hear(&mut self, request: &Request) -> Result<bool, Error> {
+        match self.is_ready(request) {
+            Err(Error::Aborted { .. }) => Ok(false),
+            ready => ready,
+        }
     }
 
     /// Lets go of the programs with which a receive looked for messages.
@@ -223,7 +266,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Whether a request can be prepared without waiting for its peers.
-    fn is_ready(&mut self, request: &Request) -> Result<bool, Error> {
+    pub(super) fn is_ready(&mut self, request: &Request) -> Result<bool, Error> {
         if self.prepared.find(request).is_some() {
             return Ok(true);
         }
@@ -252,7 +295,7 @@ impl<B: Backend> Engine<B> {
         for entry in group.entries.iter_mut().filter(|it| it.has_begun()) {
             bytes += entry.bytes(ranks);
             match &entry.state {
-                State::Waits { .. } => {}
+                State::Waits { .. } | State::Refused => {}
                 State::Listens(sources) => {
                     let sources = sources.iter().map(|(_, place)| *place);
                     begun.extend(sources.map(|place| (place, Memory::nothing())));
@@ -361,37 +404,29 @@ impl<B: Backend> Engine<B> {
                 }
                 _ => None,
             };
-            let own = &mut self.own;
             let mut supervisor = Supervisor {
-                bootstrap: own.bootstrap.as_mut(),
-                waiter: &own.waiter,
-                collective,
-                longest: entry.longest,
-                since: None,
-                nap: LOOK,
-                progress: None,
                 comparison,
+                ..supervisor(&mut self.own, collective, entry.longest)
             };
             supervisor.look(group.since.max(entry.since), waiting)?;
-            self.expect_sources(entry)?;
+            self.expect_sources(group, at)?;
         }
         Ok(())
     }
 
     /// Fails if all ranks have left from which a receive could take a message.
-    fn expect_sources(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+    fn expect_sources(&mut self, group: &OpenGroup<'_>, at: usize) -> Result<(), Error> {
         let bootstrap = &mut self.own.bootstrap;
         let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
-        let State::Listens(sources) = &entry.state else {
+        if !matches!(group.entries[at].call, Call::Transfer(End::FromAny, _)) {
             return Ok(());
-        };
+        }
+        let sources = group.sources(at, rank, ranks);
         // An earlier receive takes the message of another rank first.
         if sources.len() + 1 < ranks as usize {
             return Ok(());
         }
-        let failures = sources
-            .iter()
-            .map(|(peer, _)| bootstrap.failure(Some(*peer)));
+        let failures = sources.iter().map(|peer| bootstrap.failure(Some(*peer)));
         let failures: Option<Vec<_>> = failures.collect();
         match failures.and_then(|all| all.into_iter().next()) {
             Some(failure) => Err(Error::Aborted { rank, failure }),
@@ -402,11 +437,29 @@ impl<B: Backend> Engine<B> {
 
 impl End {
     /// The reason of a wait for the other end.
-    const fn waiting(self) -> Waiting {
+    pub(super) const fn waiting(self) -> Waiting {
         match self {
             Self::To(to) => Waiting::Slot { to, channel: 0 },
             Self::From(from) => Waiting::Data { from, channel: 0 },
             Self::FromAny => Waiting::AnyMessage,
         }
+    }
+}
+
+/// What looks whether a wait should continue.
+pub(super) fn supervisor<B: Backend>(
+    own: &mut Parts<B>,
+    collective: Collective,
+    longest: Duration,
+) -> Supervisor<'_> {
+    Supervisor {
+        bootstrap: own.bootstrap.as_mut(),
+        waiter: &own.waiter,
+        collective,
+        longest,
+        since: None,
+        nap: LOOK,
+        progress: None,
+        comparison: None,
     }
 }

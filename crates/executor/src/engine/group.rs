@@ -1,13 +1,16 @@
 //! Closed groups: transfers that run together until all have ended.
 
 use std::cmp::Reverse;
+use std::time::Instant;
 
 use program::Collective;
 
+use super::advance::{RETRY, next_retry, supervisor};
 use super::{Engine, part};
 use crate::backend::{Backend, LaunchContext};
 use crate::error::Error;
 use crate::memory::Memory;
+use crate::open_group::End;
 use crate::request::Request;
 use crate::supervisor::{LOOK, Supervisor};
 
@@ -45,10 +48,14 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// Prepares the programs of transfers and returns their places. Those that receive come first,
-    /// because senders wait for the ends that receivers make.
+    /// Prepares the programs of transfers and returns their places.
     #[cold]
     fn prepare_all(&mut self, transfers: &[(Request, Memory<'_>)]) -> Result<Vec<usize>, Error> {
+        if !self.own.backend.wires() {
+            let met = self.await_ends(transfers);
+            met.map_err(|error| self.fail_unless_common(error))?;
+        }
+        // Those that receive come first: a sender waits for what a backend's receiver makes.
         let own = self.rank();
         let mut places = vec![0; transfers.len()];
         let mut held = Vec::with_capacity(transfers.len());
@@ -74,6 +81,36 @@ impl<B: Backend> Engine<B> {
             self.prepared.release(place);
         }
         done.map(|()| places)
+    }
+
+    /// Makes this rank's ends of all transfers, and waits until the peers have made theirs.
+    fn await_ends(&mut self, transfers: &[(Request, Memory<'_>)]) -> Result<(), Error> {
+        let rank = self.rank();
+        let since = Instant::now();
+        let (mut looked, mut retry) = (since, RETRY);
+        loop {
+            let mut missing = None;
+            for (request, _) in transfers {
+                if !self.is_ready(request)? {
+                    missing.get_or_insert(request);
+                }
+            }
+            let Some(Request { root, to, .. }) = missing else {
+                return Ok(());
+            };
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                let waiting = match *to == rank {
+                    true => End::From(*root).waiting(),
+                    false => End::To(*to).waiting(),
+                };
+                let longest = self.own.longest;
+                let mut supervisor = supervisor(&mut self.own, Collective::SendRecv, longest);
+                supervisor.look(since, waiting)?;
+            }
+            std::thread::sleep(retry);
+            retry = next_retry(retry);
+        }
     }
 
     fn run_round(&mut self, round: Vec<Grouped<'_>>, bytes: u64) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use prepared::{Prepared, Table};
 use program::{BoundProgram, Channels, MessageSize, Transfer};
 use shared_memory::{ArenaBuffer, Descriptor, Waiter};
 
-use crate::backend::{Backend, LaunchContext, OwnWiring, Part, PrepareRequest, WiredBy};
+use crate::backend::{Backend, LaunchContext, OwnWiring, Part, PrepareRequest};
 use crate::bootstrap::{Bootstrap, give_up};
 use crate::callers_memory::BufferAccess;
 use crate::comparison::{Known, hash};
@@ -271,25 +271,24 @@ impl<B: Backend> Engine<B> {
         let (bound, message) = self.bind(request, &choice)?;
         let own = &mut self.own;
         let (rank, ranks) = (own.bootstrap.rank(), own.bootstrap.ranks());
-        let wired_by = own.backend.wire(&mut OwnWiring {
-            collective: request.collective,
-            bound: &bound,
-            protocol: choice.protocol,
-            buffer_bytes: request.bytes(ranks),
-            bootstrap: own.bootstrap.as_mut(),
-            longest: own.longest,
-        })?;
-        let wiring = match wired_by {
-            WiredBy::Backend => Wiring::default(),
-            WiredBy::Communicator => {
-                let reserved = own.registered.reserve_scratch(bound.scratch_bytes as usize);
-                reserved.map_err(|source| self.memory(source))?;
-                let own = &mut self.own;
-                let bootstrap = own.bootstrap.as_mut();
-                let slot_bytes = slot_bytes(&own.backend, &bound, &message);
-                own.connections
-                    .wire(bootstrap, choice.protocol, slot_bytes, &bound)?
-            }
+        let wiring = if own.backend.wires() {
+            own.backend.wire(&mut OwnWiring {
+                collective: request.collective,
+                bound: &bound,
+                protocol: choice.protocol,
+                buffer_bytes: request.bytes(ranks),
+                bootstrap: own.bootstrap.as_mut(),
+                longest: own.longest,
+            })?;
+            Wiring::default()
+        } else {
+            let reserved = own.registered.reserve_scratch(bound.scratch_bytes as usize);
+            reserved.map_err(|source| self.memory(source))?;
+            let own = &mut self.own;
+            let bootstrap = own.bootstrap.as_mut();
+            let slot_bytes = slot_bytes(&own.backend, &bound, &message);
+            own.connections
+                .wire(bootstrap, choice.protocol, slot_bytes, &bound)?
         };
         let own = &mut self.own;
         let program = own.backend.prepare(&PrepareRequest {
@@ -337,6 +336,15 @@ impl<B: Backend> Engine<B> {
         let error = give_up(self.own.bootstrap.as_mut(), error);
         self.failure = Some(error.failure(self.rank()));
         error
+    }
+}
+
+impl<B: Backend> Drop for Engine<B> {
+    fn drop(&mut self) {
+        if self.failure.is_none() && !std::thread::panicking() {
+            let own = &mut self.own;
+            own.connections.leave(own.bootstrap.as_mut());
+        }
     }
 }
 

@@ -29,6 +29,11 @@ pub struct SendRecv<'a> {
 const TRANSFER_PORT: u32 = u8::MAX as u32;
 
 impl ConnectionEnd {
+    /// Whether only transfers use it.
+    pub const fn is_transfer(&self) -> bool {
+        self.port >= TRANSFER_PORT
+    }
+
     /// Whether only messages with a tag other than 0 use it.
     pub const fn is_tagged(&self) -> bool {
         self.port > TRANSFER_PORT && self.port != TRANSFER_PORT + BoundProgram::COLLECTIVE_TAG
