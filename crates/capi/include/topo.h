@@ -172,11 +172,12 @@ int topo_start_all_to_all_v(topo_comm *comm, const void *input, const size_t *se
                             const size_t *received, topo_type type, uint64_t *work);
 
 /* The same with a tag, 0 to 2147483647: a receive gets the next message of the rank with its tag.
- * Messages with different tags never wait for each other. Each tag has a connection between its two
- * ranks and class of lengths, made at its first message and kept. A rank has at most 1024 of them
- * and 1 GiB of their memory (2 MiB each between hosts, and for messages from 64 KiB on); one more
- * ends the communicator, so take few tags and use them again. `from` may be TOPO_ANY_RANK, as in
- * topo_receive_any, which takes a connection for each other rank. The rank from which it received
+ * Messages with different tags never wait for each other. A send of up to 32 KiB does not wait for
+ * its receive, unless eight such messages of its tag wait for theirs. Between hosts each tag has a
+ * connection between its two ranks and class of lengths, made at its first message and kept. A rank
+ * has at most 1024 of them and 1 GiB of their memory (2 MiB each); one more ends the communicator,
+ * so take few tags there and use them again. `from` may be TOPO_ANY_RANK, as in topo_receive_any,
+ * which takes a connection for each rank of other hosts. The rank from which it received
  * is stored in *source; `source` may be NULL. */
 #define TOPO_ANY_RANK UINT32_MAX
 int topo_send_tagged(topo_comm *comm, const void *input, size_t count, topo_type type, uint32_t to,

@@ -151,3 +151,47 @@ fn a_message_outlives_its_sender_and_one_that_nobody_wants_keeps_nobody() {
         }
     });
 }
+
+/// A tag keeps nothing once its messages were received.
+#[test]
+fn programs_may_take_as_many_tags_as_they_like() {
+    on_all(2, |comm, rank| {
+        for tag in 0..20_000 {
+            let bytes = [8, 300, 5000][tag as usize % 3];
+            let (number, peer) = (tag as u8, 1 - rank);
+            send(comm, peer, tag, message(number, bytes));
+            let from = if tag % 7 == 0 {
+                End::FromAny
+            } else {
+                End::From(peer)
+            };
+            expect(comm, from, tag, &message(number, bytes));
+        }
+    });
+}
+
+#[test]
+fn a_receive_may_wait_while_its_sender_takes_many_other_tags() {
+    on_all(2, |comm, rank| {
+        let mut pending = [0_u8; 8];
+        if rank == 0 {
+            send(comm, 1, 5, message(5, 8));
+            expect(comm, End::From(1), 6, &message(0, 1));
+        } else {
+            expect(comm, End::From(0), 5, &message(5, 8));
+            let receive = transfer(End::From(0), 5, &mut pending);
+            let waits = comm.start_transfer(receive).expect("there is a rank 0");
+            send(comm, 0, 6, message(0, 1));
+            for tag in 10..200 {
+                expect(comm, End::From(0), tag, &message(1, 8));
+            }
+            comm.shared.await_job(waits, None).expect("it comes");
+            assert_eq!(pending, [7; 8]);
+            return;
+        }
+        for tag in 10..200 {
+            send(comm, 1, tag, message(1, 8));
+        }
+        send(comm, 1, 5, message(7, 8));
+    });
+}

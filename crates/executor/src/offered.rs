@@ -57,6 +57,7 @@ fn item_text(item: Item) -> String {
         Item::Signal => "n".to_owned(),
         Item::Bell => "b".to_owned(),
         Item::BufferTable { entries } => format!("d{entries}"),
+        Item::TagTable { entries } => format!("t{entries}"),
     }
 }
 
@@ -77,6 +78,9 @@ fn item_of(text: &str) -> Option<Item> {
         "d" => Some(Item::BufferTable {
             entries: number.parse().ok()?,
         }),
+        "t" => Some(Item::TagTable {
+            entries: number.parse().ok()?,
+        }),
         _ => None,
     }
 }
@@ -91,6 +95,7 @@ mod tests {
             Item::Signal,
             Item::Bell,
             Item::BufferTable { entries: 2 },
+            Item::TagTable { entries: 8 },
             Item::Fifo {
                 protocol: Protocol::Ll128,
                 slot_bytes: 640,

@@ -78,6 +78,10 @@ pub(crate) struct Entry<'a> {
     pub call: Call,
     pub memory: Memory<'a>,
     pub state: State,
+    /// The connections of its tag, by peer: see [`Connections::begin_tag`].
+    ///
+    /// [`Connections::begin_tag`]: crate::connections::Connections::begin_tag
+    pub connections: Vec<(u32, u32)>,
     /// When it was added.
     pub since: Instant,
     /// Its longest wait for another rank.
@@ -126,6 +130,11 @@ impl Entry<'_> {
         }
     }
 
+    /// Whether it is a receive.
+    pub const fn receives(&self) -> bool {
+        matches!(self.call, Call::Transfer(End::From(_) | End::FromAny, _))
+    }
+
     /// Whether the backend runs it or looks for its message.
     pub const fn has_begun(&self) -> bool {
         !matches!(self.state, State::Waits { .. } | State::Refused)
@@ -149,7 +158,7 @@ impl Entry<'_> {
 }
 
 impl<'a> OpenGroup<'a> {
-    fn insert(
+    pub(crate) fn insert(
         &mut self,
         at: usize,
         number: u64,
@@ -162,6 +171,7 @@ impl<'a> OpenGroup<'a> {
             call,
             memory,
             state: State::Waits { offered: false },
+            connections: Vec::new(),
             since: Instant::now(),
             longest,
         };

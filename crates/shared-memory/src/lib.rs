@@ -2,15 +2,16 @@
 //!
 //! A [`Segment`] is one piece of memory, of one process or mapped by several, that contains a list
 //! of [`Item`]s that both sides know: FIFOs ([`fifo`]), signals ([`Signal`], [`SignalCount`]),
-//! tables of buffer addresses ([`BufferTable`]), and a [`Bell`] that wakes a sleeping rank
-//! ([`Waiter`]). [`process_memory`] accesses another process without sharing memory.
+//! tables of buffer addresses ([`BufferTable`]) and of tags ([`tag_table`]), and a [`Bell`] that
+//! wakes a sleeping rank ([`Waiter`]). [`process_memory`] accesses another process without sharing
+//! memory.
 //!
 //! This crate does not know collectives. Each FIFO has one sender and one receiver, which is
 //! checked when an end is taken.
 //!
 //! In reading order: [`mapping`] with its [`limits`], [`arena`], [`segment`], [`fifo`], [`signal`],
-//! [`buffer_table`], [`bell`] with its [`alarms`], [`yielder`], [`wait`], [`process_memory`],
-//! [`error`]. Only the module `sync` differs when the model checker loom looks for a wrong memory
+//! [`buffer_table`], [`tag_table`], [`bell`] with its [`alarms`], [`yielder`], [`wait`],
+//! [`process_memory`], [`error`]. Only the module `sync` differs when the model checker loom looks for a wrong memory
 //! order (`cargo xtask loom`).
 //!
 //! ```
@@ -46,6 +47,7 @@ pub mod process_memory;
 pub mod segment;
 pub mod signal;
 mod sync;
+pub mod tag_table;
 pub mod wait;
 pub mod yielder;
 
@@ -67,6 +69,7 @@ pub use process_memory::{ProcessMemory, ProcessMemoryError};
 #[cfg(not(loom))]
 pub use segment::{Item, Segment};
 pub use signal::{Signal, SignalCount};
+pub use tag_table::{TagReceiver, TagSender};
 pub use wait::{Interrupted, Patience, Waiter};
 pub use yielder::Yielder;
 

@@ -12,6 +12,7 @@ use crate::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
 use crate::mapping::{Handle, Mapping};
 use crate::signal::{Signal, SignalCount};
 use crate::sync::{LINE_BYTES, LINE_WORDS, Ordering, Words};
+use crate::tag_table::{TagReceiver, TagSender};
 
 /// An item of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +33,11 @@ pub enum Item {
         /// Launches that can be in it at a time.
         entries: usize,
     },
+    /// The tags of connections from one rank to another.
+    TagTable {
+        /// Most connections.
+        entries: usize,
+    },
 }
 
 impl Item {
@@ -41,6 +47,7 @@ impl Item {
         match self {
             Self::Fifo { slot_bytes, .. } => slot_bytes <= bytes,
             Self::BufferTable { entries } => entries <= bytes / LINE_BYTES,
+            Self::TagTable { entries } => entries <= bytes / 8,
             Self::Signal | Self::Bell => true,
         }
     }
@@ -58,6 +65,7 @@ impl Item {
             Self::Signal => LINE_WORDS,
             Self::Bell => RING_WORDS,
             Self::BufferTable { entries } => entries.max(1) * ENTRY_WORDS,
+            Self::TagTable { entries } => entries,
         };
         words.next_multiple_of(LINE_WORDS)
     }
@@ -72,6 +80,7 @@ impl Item {
             Self::Signal => [2, 0, 0],
             Self::Bell => [3, 0, 0],
             Self::BufferTable { entries } => [4, entries as u64, 0],
+            Self::TagTable { entries } => [5, entries as u64, 0],
         }
     }
 }
@@ -88,6 +97,7 @@ impl fmt::Display for Item {
             Self::Signal => f.write_str("a signal"),
             Self::Bell => f.write_str("a bell"),
             Self::BufferTable { entries } => write!(f, "a buffer table of {entries} entries"),
+            Self::TagTable { entries } => write!(f, "a table of {entries} tags"),
         }
     }
 }
@@ -311,6 +321,33 @@ impl Segment {
         };
         let (entries, words) = self.item(index, "a buffer table", entries)?;
         Ok(BufferTable::new(words, entries))
+    }
+
+    /// The sender's end of a table of tags.
+    ///
+    /// # Errors
+    /// The item is something else, or the end was taken before.
+    pub fn tag_sender(&self, index: usize) -> Result<TagSender, Error> {
+        let (entries, words) = self.tag_table(index)?;
+        self.take(index, SENDING, "sending end")?;
+        Ok(TagSender::new(words, entries))
+    }
+
+    /// The receiver's end of a table of tags.
+    ///
+    /// # Errors
+    /// As [`Self::tag_sender`].
+    pub fn tag_receiver(&self, index: usize) -> Result<TagReceiver, Error> {
+        let (entries, words) = self.tag_table(index)?;
+        self.take(index, RECEIVING, "receiving end")?;
+        Ok(TagReceiver::new(words, entries))
+    }
+
+    fn tag_table(&self, index: usize) -> Result<(usize, &Words), Error> {
+        self.item(index, "a table of tags", |item| match item {
+            Item::TagTable { entries } => Some(entries),
+            _ => None,
+        })
     }
 
     fn fifo<P: FifoProtocol>(&self, index: usize) -> Result<(usize, &Words), Error> {

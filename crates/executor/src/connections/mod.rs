@@ -9,6 +9,7 @@
 mod opened;
 mod remote;
 mod slots;
+mod tags;
 mod wiring;
 
 use std::sync::Arc;
@@ -69,6 +70,7 @@ pub struct Connections {
     /// By rank: its transport.
     pub transports: Vec<Transport>,
     known: FxHashMap<End, usize>,
+    tags: tags::Tags,
     /// Segments of peers, kept so that the ranks of this process map each once.
     segments: FxHashMap<Handle, Arc<Segment>>,
     /// FIFOs of this rank whose receivers may not have opened them: the receiver, and the segment
@@ -134,6 +136,7 @@ impl Connections {
             buffer_tables: Vec::new(),
             transports: Vec::new(),
             known: FxHashMap::default(),
+            tags: tags::Tags::default(),
             segments: FxHashMap::default(),
             unreceived: Vec::new(),
             base: Offer::default(),

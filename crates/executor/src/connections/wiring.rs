@@ -21,6 +21,7 @@ pub struct Wiring {
 }
 
 /// Most connections of transfers with tags: each keeps its memory, and a descriptor or a socket.
+/// Between ranks of a host, tags share them.
 const MOST_TAGGED: usize = 1024;
 
 /// Most memory of their slots, bytes.

@@ -58,7 +58,7 @@ impl<B: Backend> Engine<B> {
         advanced.map_err(|error| self.fail(error))
     }
 
-    fn try_advance(
+    pub(super) fn try_advance(
         &mut self,
         group: &mut OpenGroup<'_>,
         stop: &mut dyn FnMut() -> bool,
@@ -94,7 +94,6 @@ impl<B: Backend> Engine<B> {
 
     /// Begins what has its turn. Returns when to look again for peers that are not ready.
     fn begin_ready(&mut self, group: &mut OpenGroup<'_>) -> Result<Option<Duration>, Error> {
-        let own = self.own.bootstrap.rank();
         let ranks = self.own.bootstrap.ranks() as usize;
         let is_due = group.retry.is_none_or(|(_, at)| Instant::now() >= at);
         let (mut waits, mut is_new) = (false, false);
@@ -113,11 +112,13 @@ impl<B: Backend> Engine<B> {
                 self.offer(&mut group.entries[at])?;
                 continue;
             }
-            let entry = &group.entries[at];
+            let entry = &mut group.entries[at];
             let begins = match entry.call {
                 Call::Transfer(End::To(peer) | End::From(peer), _) => {
-                    let request = entry.transfer(own, peer);
-                    self.begin(group, at, &request)?
+                    match self.connection(entry, peer)? {
+                        Some(request) => self.begin(group, at, &request)?,
+                        None => false,
+                    }
                 }
                 Call::Transfer(End::FromAny, _) => self.listen(group, at)?,
                 Call::Collective(request) => {
@@ -162,7 +163,10 @@ impl<B: Backend> Engine<B> {
             Call::Collective(_) => return Ok(()),
         };
         for peer in peers.filter(|it| *it != rank) {
-            self.can_hear(&entry.transfer(rank, peer))?;
+            let request = entry.transfer(rank, peer);
+            if !self.own.connections.shares_connections(peer, request.tag) {
+                can_hear(self.is_ready(&request))?;
+            }
         }
         entry.state = State::Waits { offered: true };
         Ok(())
@@ -207,8 +211,13 @@ impl<B: Backend> Engine<B> {
             _ => Vec::new(),
         };
         for peer in sources {
-            let request = entry.transfer(rank, peer);
-            if found.iter().any(|(it, _)| *it == peer) || !self.can_hear(&request)? {
+            if found.iter().any(|(it, _)| *it == peer) {
+                continue;
+            }
+            let Some(request) = can_hear(self.connection(entry, peer))? else {
+                continue;
+            };
+            if !can_hear(self.is_ready(&request))? {
                 continue;
             }
             let place = self.find(&request)?;
@@ -224,12 +233,28 @@ impl<B: Backend> Engine<B> {
         Ok(is_all)
     }
 
-    /// As [`Self::is_ready`] for a transfer. A peer that left is not ready: others may send.
-    fn can_hear(&mut self, request: &Request) -> Result<bool, Error> {
-        match self.is_ready(request) {
-            Err(Error::Aborted { .. }) => Ok(false),
-            ready => ready,
+    /// The request of a transfer with a peer over the connection of its tag. `None` if it must wait
+    /// for one.
+    fn connection(&mut self, entry: &mut Entry<'_>, peer: u32) -> Result<Option<Request>, Error> {
+        let own = &mut self.own;
+        let rank = own.bootstrap.rank();
+        let request = entry.transfer(rank, peer);
+        if !own.connections.shares_connections(peer, request.tag) {
+            return Ok(Some(request));
         }
+        let known = entry.connections.iter().find(|(it, _)| *it == peer);
+        let tag = match known {
+            Some((_, number)) => Some(*number),
+            None => {
+                let (bootstrap, to_tag) = (own.bootstrap.as_mut(), (peer, request.tag));
+                let number = own
+                    .connections
+                    .begin_tag(bootstrap, to_tag, request.to == rank)?;
+                entry.connections.extend(number.map(|it| (peer, it)));
+                number
+            }
+        };
+        Ok(tag.map(|tag| Request { tag, ..request }))
     }
 
     /// Lets go of the programs with which a receive looked for messages.
@@ -364,6 +389,11 @@ impl<B: Backend> Engine<B> {
                     Call::Transfer(End::To(peer) | End::From(peer), _) => Some(peer),
                     Call::Transfer(End::FromAny, _) | Call::Collective(_) => None,
                 };
+                for (sender, number) in entry.connections.iter().filter(|_| entry.receives()) {
+                    let was_taken = Some(*sender) == peer;
+                    let connections = &mut self.own.connections;
+                    connections.end_tag(*sender, *number, was_taken);
+                }
                 if let Call::Collective(request) = &entry.call {
                     compared = self.known.end(self.own.bootstrap.rank(), request);
                 }
@@ -443,6 +473,14 @@ impl End {
             Self::From(from) => Waiting::Data { from, channel: 0 },
             Self::FromAny => Waiting::AnyMessage,
         }
+    }
+}
+
+/// The same, or nothing if the peer left: others may send.
+fn can_hear<T: Default>(found: Result<T, Error>) -> Result<T, Error> {
+    match found {
+        Err(Error::Aborted { .. }) => Ok(T::default()),
+        found => found,
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Engine, part};
 use crate::backend::{Backend, LaunchContext};
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::open_group::End;
+use crate::open_group::{Call, End, OpenGroup};
 use crate::request::Request;
 use crate::supervisor::{LOOK, Supervisor};
 
@@ -31,6 +31,19 @@ impl<B: Backend> Engine<B> {
         if self.failure.is_some() {
             return Err(self.broken());
         }
+        let own = &self.own;
+        let is_tagged = |(Request { root, to, tag, .. }, _): &(Request, _)| {
+            let peer = if *to == own.bootstrap.rank() {
+                root
+            } else {
+                to
+            };
+            own.connections.shares_connections(*peer, *tag)
+        };
+        if !own.backend.wires() && transfers.iter().any(is_tagged) {
+            let done = self.run_open(transfers);
+            return done.map_err(|error| self.fail(error));
+        }
         let known = transfers.iter().map(|(it, _)| self.prepared.find(it));
         let places = match known.collect() {
             Some(places) => places,
@@ -44,6 +57,24 @@ impl<B: Backend> Engine<B> {
             let begin = left.partition_point(|it| it.round > next);
             let round = left.split_off(begin);
             self.run_round(round, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Runs transfers in an open group, because tags get their connections there.
+    fn run_open(&mut self, transfers: Vec<(Request, Memory<'_>)>) -> Result<(), Error> {
+        let (own, longest) = (self.rank(), self.own.longest);
+        let mut group = OpenGroup::default();
+        for (request, memory) in transfers {
+            let end = match request.to == own {
+                true => End::From(request.root),
+                false => End::To(request.to),
+            };
+            let call = Call::Transfer(end, request.tag);
+            group.insert(group.entries.len(), 0, call, memory, longest);
+        }
+        while !group.is_empty() {
+            self.try_advance(&mut group, &mut || false)?;
         }
         Ok(())
     }

@@ -1,0 +1,102 @@
+//! The connections of messages with tags between ranks of a host: a tag has one while messages of it
+//! are on their way or awaited. Then the sender gives it to another tag.
+
+use std::sync::Arc;
+
+use program::BoundProgram;
+use rustc_hash::FxHashMap;
+use shared_memory::{Item, TagReceiver, TagSender};
+
+use super::{Connections, offered_by};
+use crate::bootstrap::Bootstrap;
+use crate::error::Error;
+use crate::transport::Transport;
+
+/// Most tags with messages on their way from one rank to another. One more waits.
+const TABLE: [Item; 1] = [Item::TagTable { entries: 1024 }];
+
+/// Which connections have which tags, by peer.
+#[derive(Debug, Default)]
+pub(super) struct Tags {
+    sent: FxHashMap<u32, TagSender>,
+    received: FxHashMap<u32, TagReceiver>,
+}
+
+impl Connections {
+    /// Whether messages with this tag have no connection of their own.
+    pub(crate) fn shares_connections(&self, peer: u32, tag: u32) -> bool {
+        let is_of_message = tag != 0 && tag != BoundProgram::COLLECTIVE_TAG;
+        is_of_message && self.transports[peer as usize] != Transport::Net
+    }
+
+    /// The number of the connection for the next message with a tag to or from a peer, counted from
+    /// 1. `None` if it must wait: for an earlier message, or for the first of a sender.
+    ///
+    /// # Errors
+    /// There is no memory, or the peer failed or left.
+    pub(crate) fn begin_tag(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        (peer, tag): (u32, u32),
+        incoming: bool,
+    ) -> Result<Option<u32>, Error> {
+        let number = match incoming {
+            true => {
+                let receiver = self.tag_receiver(bootstrap, peer)?;
+                receiver.and_then(|it| it.begin(tag))
+            }
+            false => {
+                let sender = self.tag_sender(bootstrap, peer)?;
+                sender.and_then(|it| it.send(tag))
+            }
+        };
+        Ok(number.map(|it| 1 + it as u32))
+    }
+
+    /// Ends the wait for a message of a peer over the connection with this number.
+    pub(crate) fn end_tag(&mut self, peer: u32, number: u32, was_taken: bool) {
+        if let Some(receiver) = self.tags.received.get_mut(&peer) {
+            receiver.end(number as usize - 1, was_taken);
+        }
+    }
+
+    fn tag_sender(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        peer: u32,
+    ) -> Result<Option<&mut TagSender>, Error> {
+        if !self.tags.sent.contains_key(&peer) {
+            let segment = self.make(bootstrap, "tags", &TABLE)?;
+            let offer = self.offer(bootstrap, &segment, &TABLE)?;
+            let sender = segment.tag_sender(0);
+            let sender = sender.map_err(|source| self.memory(source))?;
+            bootstrap.publish(&name(self.rank, peer), offer)?;
+            self.unreceived.push((peer, 0, Arc::clone(&segment)));
+            self.tags.sent.insert(peer, sender);
+        }
+        Ok(self.tags.sent.get_mut(&peer))
+    }
+
+    fn tag_receiver(
+        &mut self,
+        bootstrap: &mut dyn Bootstrap,
+        peer: u32,
+    ) -> Result<Option<&mut TagReceiver>, Error> {
+        if !self.tags.received.contains_key(&peer) {
+            let name = name(peer, self.rank);
+            if !bootstrap.has_offer(peer, &name)? {
+                return Ok(None);
+            }
+            let offer = bootstrap.fetch(peer, &name, self.longest)?;
+            let receiver = self.open(peer, &offer)?.tag_receiver(0);
+            let receiver = receiver.map_err(|source| offered_by(self.rank, peer, &source))?;
+            self.tags.received.insert(peer, receiver);
+        }
+        Ok(self.tags.received.get_mut(&peer))
+    }
+}
+
+/// The name of the offer of a sender's table.
+fn name(from: u32, to: u32) -> String {
+    format!("tags {from}>{to}")
+}
