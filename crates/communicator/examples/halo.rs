@@ -39,7 +39,11 @@ fn run(id: &UniqueId, rank: u32, (bytes, exchanges): (usize, usize), options: &O
     let peer = 1 - rank;
     let (mut sent, mut received) = (vec![1_u8; bytes], vec![0_u8; bytes]);
     let mut transfer = |end| {
-        let memory = if end == End::To(peer) { &mut sent } else { &mut received };
+        let memory = if end == End::To(peer) {
+            &mut sent
+        } else {
+            &mut received
+        };
         Transfer {
             memory: memory.as_mut_ptr(),
             bytes,

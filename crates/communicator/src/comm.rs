@@ -177,13 +177,14 @@ impl Comm {
             group.push(transfer);
             return Ok(Code::Ok);
         }
-        self.run_transfers(&calling, vec![transfer])
+        self.run_work(&calling, Work::Transfer(transfer))
     }
 
     /// Starts a transfer; returns its number.
     pub fn start_transfer(&self, transfer: Transfer) -> Result<u64, Fault> {
         check_tag(&transfer)?;
-        self.start_group(vec![transfer])
+        self.check_peer(&transfer)?;
+        self.start_work(Work::Transfer(transfer))
     }
 
     /// Begins a group of transfers.
@@ -212,10 +213,7 @@ impl Comm {
     }
 
     fn run_work(&self, _: &Calling<'_>, work: Work) -> Result<Code, Fault> {
-        let is_open = match &work {
-            Work::Collective(_) => false,
-            Work::Group(transfers) => self.needs_worker(transfers),
-        };
+        let is_open = self.needs_worker(work.transfers());
         let call = self.call();
         let job = Job { work, call };
         let mut queue = self.shared.queue();
@@ -242,7 +240,8 @@ impl Comm {
     /// Whether transfers never run in the caller's thread.
     pub fn needs_worker(&self, transfers: &[Transfer]) -> bool {
         // Debug mode adds to each transfer, so both ends run alike.
-        self.shared.debug || transfers.iter().any(|it| it.end == End::FromAny)
+        let is_told = self.shared.debug && !transfers.is_empty();
+        is_told || transfers.iter().any(|it| it.end == End::FromAny)
     }
 
     fn call(&self) -> Call {

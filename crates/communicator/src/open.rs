@@ -26,8 +26,12 @@ pub struct Open {
     parts: FxHashMap<u64, Part>,
     /// The last number given out.
     last: u64,
-    /// By job: how many of its parts are not done.
+    /// The job of which a part was added or has ended last.
+    current: u64,
+    /// By job of several parts: how many of them are not done.
     left: FxHashMap<u64, usize>,
+    /// Jobs that have not begun.
+    pub jobs: VecDeque<(u64, Job)>,
     /// Jobs that have ended.
     pub ended: Vec<(u64, Result<(), Fault>)>,
     /// Sends to the own rank that have no receive yet, or receives that have no send.
@@ -83,14 +87,16 @@ impl Open {
             group: OpenGroup::default(),
             parts: FxHashMap::default(),
             last: 0,
+            current: 0,
             left: FxHashMap::default(),
+            jobs: VecDeque::new(),
             ended: Vec::new(),
             own: VecDeque::new(),
             collectives: VecDeque::new(),
         }
     }
 
-    /// Adds jobs and runs until some are done or `stop` returns `true`.
+    /// Adds [`Self::jobs`] and runs until `job`, or else any, is done or `stop` returns `true`.
     ///
     /// # Errors
     /// Those of the communicator, or the two ends of a transfer differ. All that has begun has
@@ -98,40 +104,48 @@ impl Open {
     pub fn run(
         &mut self,
         communicator: &mut Communicator<Cpu>,
-        jobs: &mut VecDeque<(u64, Job)>,
+        job: Option<u64>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<(), Fault> {
-        while let Some((number, Job { work, call })) = jobs.pop_front() {
-            // Also an empty group is done once.
-            let left = self.left.entry(number).or_default();
+        while let Some((number, Job { work, call })) = self.jobs.pop_front() {
+            self.current = number;
             match work {
                 Work::Collective(launch) => {
-                    *left += 1;
                     self.collectives.push_back((number, launch, call));
                 }
+                Work::Transfer(transfer) => {
+                    self.add_transfer(communicator, number, transfer, &call)?;
+                }
+                // An empty group is done, too.
+                Work::Group(transfers) if transfers.is_empty() => self.ended.push((number, Ok(()))),
                 Work::Group(transfers) => {
-                    *left += transfers.len();
+                    self.left.insert(number, transfers.len());
                     for transfer in transfers {
                         self.add_transfer(communicator, number, transfer, &call)?;
                     }
                 }
             }
         }
-        self.advance(communicator, stop)?;
-        let ended = &mut self.ended;
-        self.left.retain(|job, left| {
-            if *left == 0 {
-                ended.push((*job, Ok(())));
+        loop {
+            self.advance(communicator, stop)?;
+            let is_done = |job| self.ended.iter().any(|(ended, _)| *ended == job);
+            if job.is_none_or(is_done) || self.group.is_empty() || stop() {
+                return Ok(());
             }
-            *left > 0
-        });
-        Ok(())
+        }
     }
 
     /// Ends all that has begun with an error.
     pub fn fail_all(&mut self, fault: &Fault) {
-        let failed = self.left.keys().map(|job| (*job, Err(fault.clone())));
-        self.ended.extend(failed);
+        let begun = self.parts.values().map(|it| it.job);
+        let own = self.own.iter().map(|it| it.job);
+        let collectives = self.collectives.iter().map(|(job, ..)| *job);
+        let left = self.left.keys().copied();
+        let begun = begun.chain(own).chain(collectives).chain(left);
+        let begun = begun.chain([self.current]);
+        // Some more than once, or done before, which the queue ignores.
+        let all = begun.chain(self.jobs.iter().map(|(job, _)| *job));
+        self.ended.extend(all.map(|job| (job, Err(fault.clone()))));
         let ended = std::mem::take(&mut self.ended);
         *self = Self {
             ended,
@@ -158,6 +172,7 @@ impl Open {
             else {
                 continue;
             };
+            self.current = job;
             match (piece, peer) {
                 (Piece::Transfer(transfer), peer) => {
                     if let Some(peer) = peer {
@@ -341,6 +356,16 @@ impl Open {
             it.transfer.tag == transfer.tag && it.transfer.sends() != transfer.sends()
         };
         let other = self.own.iter().position(is_other);
+        let bytes = other.map(|at| self.own[at].transfer.bytes);
+        if let Some(bytes) = bytes.filter(|it| *it != transfer.bytes) {
+            let (sent, received) = match transfer.sends() {
+                true => (transfer.bytes, bytes),
+                false => (bytes, transfer.bytes),
+            };
+            return Err(Fault::invalid(format!(
+                "a rank sends {sent} bytes to itself and receives {received}; a receive is as long as its send"
+            )));
+        }
         let Some(other) = other.and_then(|at| self.own.remove(at)) else {
             self.own.push_back(lonely);
             return Ok(());
@@ -350,12 +375,6 @@ impl Open {
             true => (transfer, other),
             false => (other, transfer),
         };
-        if send.bytes != receive.bytes {
-            return Err(Fault::invalid(format!(
-                "a rank sends {} bytes to itself and receives {}; a receive is as long as its send",
-                send.bytes, receive.bytes
-            )));
-        }
         if send.bytes > 0 {
             // SAFETY: the caller lends both until the transfers are done, and the receive's for it
             // alone.
@@ -405,7 +424,12 @@ impl Open {
 
     fn finish(&mut self, job: u64) {
         if let Some(left) = self.left.get_mut(&job) {
-            *left = left.saturating_sub(1);
+            *left -= 1;
+            if *left > 0 {
+                return;
+            }
+            self.left.remove(&job);
         }
+        self.ended.push((job, Ok(())));
     }
 }

@@ -75,8 +75,21 @@ pub struct Job {
 pub enum Work {
     /// A collective.
     Collective(Launch),
+    /// A transfer.
+    Transfer(Transfer),
     /// Transfers.
     Group(Vec<Transfer>),
+}
+
+impl Work {
+    /// Its transfers.
+    pub fn transfers(&self) -> &[Transfer] {
+        match self {
+            Self::Collective(_) => &[],
+            Self::Transfer(transfer) => std::slice::from_ref(transfer),
+            Self::Group(transfers) => transfers,
+        }
+    }
 }
 
 /// The end of a job that no caller knows.
@@ -195,9 +208,9 @@ impl Queue {
         })
     }
 
-    /// Takes the jobs that have not begun, with their numbers.
-    pub fn take_jobs(&mut self) -> VecDeque<(u64, Job)> {
-        std::mem::take(&mut self.jobs)
+    /// Moves the jobs that have not begun, with their numbers, to an empty list.
+    pub fn take_jobs(&mut self, to: &mut VecDeque<(u64, Job)>) {
+        std::mem::swap(&mut self.jobs, to);
     }
 
     /// Whether a thread should take a turn: none has it, and there is something to run.
@@ -244,7 +257,9 @@ mod tests {
             queue.push(group()),
         ];
         assert_eq!(numbers, [1, 2, 3]);
-        assert_eq!(queue.take_jobs().len(), 3);
+        let mut jobs = VecDeque::new();
+        queue.take_jobs(&mut jobs);
+        assert_eq!(jobs.len(), 3);
         queue.finish(3, Some(&Fault::invalid("wrong")));
         assert!(queue.ended(1).unwrap().is_none() && queue.ended(2).unwrap().is_none());
         assert!(queue.ended(3).unwrap().is_some_and(|it| it.is_err()));
@@ -303,7 +318,9 @@ mod tests {
         queue.runner = Some(Runner::Waiting);
         assert!(!queue.has_work() && !queue.is_due(seen));
         // What is left after a turn is due at the next look.
-        assert_eq!(queue.take_jobs().len(), 1);
+        let mut jobs = VecDeque::new();
+        queue.take_jobs(&mut jobs);
+        assert_eq!(jobs.len(), 1);
         queue.runner = None;
         queue.turns += 1;
         queue.has_begun = true;

@@ -71,7 +71,7 @@ impl Shared {
     /// Waits until everything that was started is done.
     pub fn await_idle<'a>(&'a self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
         let idle = |queue: &mut Queue| Ok(queue.is_idle().then_some(()));
-        self.wait_until(queue, None, idle).0
+        self.wait_until(queue, None, None, idle).0
     }
 
     /// Waits for a job until it is done or the time is over. `None` has no limit.
@@ -81,7 +81,7 @@ impl Shared {
     /// There is no such job, or its end was told before; or that of the job.
     pub fn await_job(&self, number: u64, longest: Option<Duration>) -> Result<Code, Fault> {
         let look = |queue: &mut Queue| queue.ended(number);
-        let found = self.wait_until(self.queue(), longest, look).1;
+        let found = self.wait_until(self.queue(), longest, Some(number), look).1;
         match found? {
             Some(ended) => ended.map(|()| Code::Ok),
             None => Ok(Code::Pending),
@@ -110,7 +110,7 @@ impl Shared {
             Ok(None)
         };
         // Without a limit it ends with something found.
-        self.wait_until(self.queue(), None, look)
+        self.wait_until(self.queue(), None, None, look)
             .1?
             .ok_or_else(nothing)
     }
@@ -153,9 +153,9 @@ impl Shared {
                 }
                 Ok(communicator.run(&launch.request, launch.memory(), 0)?)
             }
-            Work::Group(transfers) => {
+            Work::Transfer(_) | Work::Group(_) => {
                 let mut group = communicator.group_start();
-                for transfer in transfers {
+                for transfer in job.work.transfers() {
                     let memory = match transfer.bytes {
                         0 => std::ptr::NonNull::dangling().as_ptr(),
                         _ => transfer.memory,

@@ -15,6 +15,9 @@ use crate::shared::{Shared, lock};
 /// Shortest age of what the background thread runs.
 const GRACE: Duration = Duration::from_micros(100);
 
+/// The same while threads that wait run everything themselves: each look takes a core from them.
+const MOST_GRACE: Duration = Duration::from_micros(400);
+
 /// How long the background thread looks for work every [`GRACE`] after it found some. Then
 /// it sleeps until something is started.
 const WATCH: Duration = Duration::from_millis(2);
@@ -26,24 +29,30 @@ impl Shared {
         let mut active = Instant::now();
         // What was there at the last look: jobs up to this number, after so many turns.
         let mut seen = (0, 0);
+        let mut grace = GRACE;
         loop {
             let now = Instant::now();
             if queue.is_due(seen) {
-                queue = self.run_turn(queue, Runner::Background, None);
+                queue = self.run_turn(queue, Runner::Background, None, None);
                 active = Instant::now();
+                grace = GRACE;
                 continue;
             }
             if queue.is_idle() && queue.ends {
                 return;
             }
-            seen = queue.look();
+            let (_, turns) = std::mem::replace(&mut seen, queue.look());
+            grace = match turns == queue.turns {
+                true => GRACE,
+                false => MOST_GRACE.min(2 * grace),
+            };
             let is_mine = !queue.is_idle() && queue.runner != Some(Runner::Waiting);
             let watches = is_mine || now < active + WATCH;
             if is_mine {
                 active = now;
             }
             let longest = match (watches, queue.patience) {
-                (true, _) => Some(GRACE),
+                (true, _) => Some(grace),
                 (false, patience) => patience.map(|it| it.saturating_duration_since(now)),
             };
             queue.is_watched = watches;
@@ -53,11 +62,12 @@ impl Shared {
 
     /// Waits until `look` finds something in the queue or the time is over, and meanwhile runs what
     /// was started or sleeps while another thread does. Looks at least twice: one that only tests
-    /// moves everything once.
+    /// moves everything once. `job` is the one that it looks for, if it is one.
     pub fn wait_until<'a, R>(
         &'a self,
         mut queue: MutexGuard<'a, Queue>,
         longest: Option<Duration>,
+        job: Option<u64>,
         mut look: impl FnMut(&mut Queue) -> Result<Option<R>, Fault>,
     ) -> (MutexGuard<'a, Queue>, Result<Option<R>, Fault>) {
         let until = longest.map(|it| Instant::now() + it);
@@ -68,7 +78,7 @@ impl Shared {
                 break found;
             }
             is_last = until.is_some_and(|it| Instant::now() >= it);
-            queue = self.help(queue, until);
+            queue = self.help(queue, until, job);
         };
         // What is not done is left to others.
         if !queue.is_idle() && queue.waiting == 0 && !queue.is_watched {
@@ -82,12 +92,17 @@ impl Shared {
         &'a self,
         mut queue: MutexGuard<'a, Queue>,
         until: Option<Instant>,
+        job: Option<u64>,
     ) -> MutexGuard<'a, Queue> {
         queue.waiting += 1;
         let mut queue = match queue.has_work() {
-            true => self.run_turn(queue, Runner::Waiting, until),
+            true => {
+                let job = job.filter(|_| queue.waiting == 1);
+                self.run_turn(queue, Runner::Waiting, until, job)
+            }
             false => {
-                if queue.runner == Some(Runner::Background) {
+                // A thread that was alone runs until its own job is done.
+                if queue.runner == Some(Runner::Background) || queue.waiting == 2 {
                     self.interrupt();
                 }
                 let until = [until, queue.patience].into_iter().flatten().min();
@@ -111,30 +126,32 @@ impl Shared {
         queue
     }
 
-    /// Runs what was started until some of it is done, another thread wants a turn, or the time is
-    /// over.
+    /// Runs what was started until this job is done, or else any, another thread wants a turn, or
+    /// the time is over.
     fn run_turn<'a>(
         &'a self,
         mut queue: MutexGuard<'a, Queue>,
         runner: Runner,
         until: Option<Instant>,
+        job: Option<u64>,
     ) -> MutexGuard<'a, Queue> {
         queue.runner = Some(runner);
         self.news.store(false, Ordering::Release);
-        let (mut jobs, drains) = (queue.take_jobs(), queue.drains);
-        drop(queue);
+        // Only the runner has it, so this does not wait.
         let mut open = lock(&self.open);
+        let open = &mut *open;
+        queue.take_jobs(&mut open.jobs);
+        let drains = queue.drains;
+        drop(queue);
         let mut stop =
             || self.news.load(Ordering::Acquire) || until.is_some_and(|it| Instant::now() >= it);
-        let ran = self.with_communicator(|it| open.run(it, &mut jobs, &mut stop));
+        let ran = self.with_communicator(|it| open.run(it, job, &mut stop));
         if let Err(fault) = ran {
             // The others do not know what was wrong with this rank's calls.
             if fault.code == Code::Invalid {
                 self.abort(&fault.text);
             }
             open.fail_all(&fault);
-            let never_began = jobs.into_iter().map(|(job, _)| (job, Err(fault.clone())));
-            open.ended.extend(never_began);
         }
         let is_idle = open.is_idle();
         open.give_up(drains && is_idle);
@@ -146,7 +163,6 @@ impl Shared {
         queue.turns += 1;
         queue.has_begun = !is_idle;
         queue.patience = open.patience();
-        drop(open);
         if queue.sleeping > 0 {
             self.changed.notify_all();
         }

@@ -19,36 +19,22 @@ use crate::request::Request;
 
 /// What has begun or waits for its turn. Transfers between the same two ranks, in one direction and
 /// with the same tag, run one after the other, and so do collectives.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OpenGroup<'a> {
     pub(crate) entries: Vec<Entry<'a>>,
     /// The rank whose message a receive from any rank prefers, so that each has its turn.
     pub(crate) preferred: u32,
-    /// Since when nothing was moved.
-    pub(crate) since: Instant,
+    /// Since when nothing was moved, as the first look after that noticed. What ends soon reads no
+    /// clock.
+    pub(crate) since: Option<Instant>,
     /// When this rank last looked whether others failed.
-    pub(crate) looked: Instant,
+    pub(crate) looked: Option<Instant>,
     /// The reason of the wait, if nothing was moved when it last polled.
     pub(crate) unmet: Option<Waiting>,
     /// If peers are not ready: how long to wait between two looks, and when to look next.
     pub(crate) retry: Option<(Duration, Instant)>,
     /// Whether a rank was gone at the last look. What it sent before may have arrived since.
     pub(crate) gone: bool,
-}
-
-impl Default for OpenGroup<'_> {
-    fn default() -> Self {
-        let now = Instant::now();
-        Self {
-            entries: Vec::new(),
-            preferred: 0,
-            since: now,
-            looked: now,
-            unmet: None,
-            retry: None,
-            gone: false,
-        }
-    }
 }
 
 /// The other end of a transfer.
@@ -82,8 +68,8 @@ pub(crate) struct Entry<'a> {
     ///
     /// [`Connections::begin_tag`]: crate::connections::Connections::begin_tag
     pub connections: Vec<(u32, u32)>,
-    /// When it was added.
-    pub since: Instant,
+    /// When a look first found it.
+    pub since: Option<Instant>,
     /// Its longest wait for another rank.
     pub longest: Duration,
 }
@@ -172,7 +158,7 @@ impl<'a> OpenGroup<'a> {
             memory,
             state: State::Waits { offered: false },
             connections: Vec::new(),
-            since: Instant::now(),
+            since: None,
             longest,
         };
         self.entries.insert(at, entry);
@@ -180,7 +166,7 @@ impl<'a> OpenGroup<'a> {
 
     /// Notes that something was moved.
     pub(crate) fn moved(&mut self) {
-        self.since = Instant::now();
+        self.since = None;
         self.gone = false;
     }
 

@@ -16,7 +16,10 @@ use crate::supervisor::{LOOK, Supervisor};
 /// Between the first two looks whether peers have made their ends of new connections.
 pub(super) const RETRY: Duration = Duration::from_micros(100);
 
-/// Longest time between two such looks. A receive may wait for its first message for hours.
+/// Polls between two looks at the clock, as long as a rank polls without a pause.
+const POLLS: u32 = 16;
+
+/// Longest time between two looks for ends. A receive may wait for its first message for hours.
 const MOST_RETRY: Duration = Duration::from_millis(5);
 
 /// The time to the next look, after a look in vain.
@@ -65,13 +68,17 @@ impl<B: Backend> Engine<B> {
     ) -> Result<Vec<Ended>, Error> {
         loop {
             let retry = self.begin_ready(group)?;
-            // What ends at once needs no clock.
-            let mut until = None;
-            let mut stopped = false;
+            let spins = self.own.spins;
+            let (mut until, mut polls, mut stopped) = (None, 0_u32, false);
             let mut pause = || {
                 stopped = stopped || stop();
+                polls += 1;
+                // What ends soon needs no clock, and reading it takes longer than a poll.
+                if stopped || polls < spins && !polls.is_multiple_of(POLLS) {
+                    return stopped;
+                }
                 let now = Instant::now();
-                stopped || now >= *until.get_or_insert(now + retry.unwrap_or(LOOK))
+                now >= *until.get_or_insert(now + retry.unwrap_or(LOOK))
             };
             let has_begun = group.entries.iter().any(Entry::has_begun);
             if has_begun {
@@ -281,7 +288,7 @@ impl<B: Backend> Engine<B> {
             if let Some((peer, place)) = come.min_by_key(|(peer, _)| turn(*peer)).copied() {
                 self.release_sources(&entry.state);
                 group.preferred = (peer + 1) % ranks;
-                group.since = Instant::now();
+                group.since = None;
                 if let Call::Transfer(end, _) = &mut entry.call {
                     *end = End::From(peer);
                 }
@@ -312,11 +319,12 @@ impl<B: Backend> Engine<B> {
         pause: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Waiting>, Error> {
         let ranks = self.own.bootstrap.ranks();
-        let added = group.entries.iter().map(|it| it.since).max();
-        let since = added.map_or(group.since, |it| it.max(group.since));
+        // As of the last look; the wait itself begins to count if there was none since.
+        let since = group.entries.iter().map(|it| it.since);
+        let since = since.fold(group.since, |one, other| Some(one?.max(other?)));
         let longest = group.entries.iter().map(|it| it.longest).max();
         let (mut bytes, mut collective) = (0, None);
-        let mut begun: Vec<(usize, Memory<'_>)> = Vec::new();
+        let mut begun: Vec<(usize, Memory<'_>)> = Vec::with_capacity(group.entries.len());
         for entry in group.entries.iter_mut().filter(|it| it.has_begun()) {
             bytes += entry.bytes(ranks);
             match &entry.state {
@@ -336,9 +344,7 @@ impl<B: Backend> Engine<B> {
         // Each has its own program, so no place occurs twice.
         begun.sort_by_key(|(place, _)| *place);
         let own = &mut self.own;
-        let (places, memory): (Vec<usize>, Vec<Memory<'_>>) = begun.into_iter().unzip();
-        let programs = self.prepared.each(places.into_iter());
-        let parts = programs.zip(memory);
+        let parts = self.prepared.each(begun.into_iter());
         let parts = parts.map(|(prepared, memory)| part(prepared, memory, &own.registered));
         let mut parts: Vec<_> = parts.collect();
         // Transfers do not access buffers of peers, so launch and request are the collective's.
@@ -356,7 +362,7 @@ impl<B: Backend> Engine<B> {
                 waiter: &own.waiter,
                 collective,
                 longest: longest.unwrap_or(own.longest),
-                since: Some(since),
+                since,
                 nap,
                 progress: progress.as_deref(),
                 comparison,
@@ -408,10 +414,14 @@ impl<B: Backend> Engine<B> {
     /// Checks whether waiting should continue, after some time in which nothing was moved.
     fn look(&mut self, group: &mut OpenGroup<'_>) -> Result<(), Error> {
         let now = Instant::now();
-        if now < group.since.max(group.looked) + LOOK {
+        let since = *group.since.get_or_insert(now);
+        for entry in &mut group.entries {
+            entry.since.get_or_insert(now);
+        }
+        if now < since.max(group.looked.unwrap_or(since)) + LOOK {
             return Ok(());
         }
-        group.looked = now;
+        group.looked = Some(now);
         match self.look_at_all(group) {
             Err(Error::Aborted { .. }) if !group.gone => group.gone = true,
             looked => looked?,
@@ -438,7 +448,8 @@ impl<B: Backend> Engine<B> {
                 comparison,
                 ..supervisor(&mut self.own, collective, entry.longest)
             };
-            supervisor.look(group.since.max(entry.since), waiting)?;
+            let since = group.since.max(entry.since).unwrap_or_else(Instant::now);
+            supervisor.look(since, waiting)?;
             self.expect_sources(group, at)?;
         }
         Ok(())

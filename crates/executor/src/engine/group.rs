@@ -55,7 +55,10 @@ impl<B: Backend> Engine<B> {
         let mut left = in_rounds(transfers, places);
         while let Some(next) = left.last().map(|it| it.round) {
             let begin = left.partition_point(|it| it.round > next);
-            let round = left.split_off(begin);
+            let round = match begin {
+                0 => std::mem::take(&mut left),
+                _ => left.split_off(begin),
+            };
             self.run_round(round, bytes)?;
         }
         Ok(())
@@ -146,10 +149,8 @@ impl<B: Backend> Engine<B> {
 
     fn run_round(&mut self, round: Vec<Grouped<'_>>, bytes: u64) -> Result<(), Error> {
         let own = &mut self.own;
-        let (places, memory): (Vec<usize>, Vec<Memory<'_>>) =
-            round.into_iter().map(|it| (it.place, it.memory)).unzip();
-        let programs = self.prepared.each(places.into_iter());
-        let parts = programs.zip(memory);
+        let parts = round.into_iter().map(|it| (it.place, it.memory));
+        let parts = self.prepared.each(parts);
         let parts = parts.map(|(prepared, memory)| part(prepared, memory, &own.registered));
         let mut parts: Vec<_> = parts.collect();
         let progress = own.connections.progress_of(bytes);

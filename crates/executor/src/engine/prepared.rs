@@ -132,18 +132,18 @@ impl<P> Table<P> {
         self.entries[place].holds -= 1;
     }
 
-    /// The programs at these places, which ascend.
-    pub fn each(
+    /// The programs at these places, which ascend, each with what comes with its place.
+    pub fn each<T>(
         &mut self,
-        places: impl Iterator<Item = usize>,
-    ) -> impl Iterator<Item = &mut Prepared<P>> {
+        places: impl Iterator<Item = (usize, T)>,
+    ) -> impl Iterator<Item = (&mut Prepared<P>, T)> {
         let (mut rest, mut begin) = (self.entries.as_mut_slice(), 0);
-        places.map_while(move |place| {
+        places.map_while(move |(place, with)| {
             let from_here = std::mem::take(&mut rest).get_mut(place - begin..)?;
             let (entry, after) = from_here.split_first_mut()?;
             (rest, begin) = (after, place + 1);
             entry.is_used = true;
-            Some(&mut entry.prepared)
+            Some((&mut entry.prepared, with))
         })
     }
 }
@@ -224,9 +224,9 @@ mod tests {
             table.hold(place);
         }
         assert_eq!(table.insert(request(0), prepared(0)), 4);
-        let of = |it: &mut Prepared<u64>| it.program;
-        let programs: Vec<u64> = table.each([1, 4].into_iter()).map(of).collect();
-        assert_eq!(programs[1], 0);
-        assert_eq!(programs.len(), 2);
+        let places = [(1, 'a'), (4, 'b')].into_iter();
+        let programs = table.each(places).map(|(it, with)| (it.program, with));
+        let programs: Vec<(u64, char)> = programs.collect();
+        assert_eq!((programs.len(), programs[1]), (2, (0, 'b')));
     }
 }
