@@ -195,3 +195,28 @@ fn a_receive_may_wait_while_its_sender_takes_many_other_tags() {
         send(comm, 1, 5, message(7, 8));
     });
 }
+
+/// A group sends although the answer, which it receives, is not sent yet.
+#[test]
+fn a_group_sends_before_its_new_receives_have_senders() {
+    on_all(3, |comm, rank| {
+        for bytes in [1, 5000, 100_000] {
+            let (next, before) = ((rank + 1) % 3, (rank + 2) % 3);
+            if rank == 0 {
+                let (mut sent, mut received) = (message(3, bytes), message(0, bytes));
+                comm.begin_group().expect("none is open");
+                for part in [
+                    transfer(End::From(before), 0, &mut received),
+                    transfer(End::To(next), 0, &mut sent),
+                ] {
+                    comm.transfer(part).expect("it is added");
+                }
+                comm.end_group().expect("the message goes around");
+                assert_eq!(received, sent);
+            } else {
+                expect(comm, End::From(before), 0, &message(3, bytes));
+                send(comm, next, 0, message(3, bytes));
+            }
+        }
+    });
+}

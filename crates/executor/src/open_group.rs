@@ -15,7 +15,7 @@ use crate::backend::Backend;
 use crate::communicator::Communicator;
 use crate::error::{Error, Waiting};
 use crate::memory::Memory;
-use crate::request::Request;
+use crate::request::{Choice, Request};
 
 /// What has begun or waits for its turn. Transfers between the same two ranks, in one direction and
 /// with the same tag, run one after the other, and so do collectives.
@@ -63,6 +63,8 @@ pub(crate) struct Entry<'a> {
     pub number: u64,
     pub call: Call,
     pub memory: Memory<'a>,
+    /// The elements and the choice of a transfer.
+    pub like: (ElementType, Option<Choice>),
     pub state: State,
     /// The connections of its tag, by peer: see [`Connections::begin_tag`].
     ///
@@ -105,14 +107,14 @@ impl Entry<'_> {
         };
         Request {
             collective: Collective::SendRecv,
-            element: ElementType::U8,
+            element: self.like.0,
             reduction: Reduction::Sum,
             root,
             to,
             tag,
             in_place: false,
-            count: self.transferred(),
-            choice: None,
+            count: self.transferred() / u64::from(self.like.0.bytes()),
+            choice: self.like.1,
         }
     }
 
@@ -156,6 +158,7 @@ impl<'a> OpenGroup<'a> {
             number,
             call,
             memory,
+            like: (ElementType::U8, None),
             state: State::Waits { offered: false },
             connections: Vec::new(),
             since: None,

@@ -1,4 +1,4 @@
-//! The connections of messages with tags between ranks of a host: a tag has one while messages of it
+//! The connections of messages with tags between ranks of a host: a tag has one while its messages
 //! are on their way or awaited. Then the sender gives it to another tag.
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use program::Collective;
 use shared_memory::Bell;
 
+use super::any_rank::can_hear;
 use super::{Engine, Parts, part, slot_bytes};
 use crate::backend::{Backend, LaunchContext};
 use crate::error::{Error, Waiting};
@@ -14,7 +15,7 @@ use crate::request::Request;
 use crate::supervisor::{LOOK, Supervisor};
 
 /// Between the first two looks whether peers have made their ends of new connections.
-pub(super) const RETRY: Duration = Duration::from_micros(100);
+const RETRY: Duration = Duration::from_micros(100);
 
 /// Polls between two looks at the clock, as long as a rank polls without a pause.
 const POLLS: u32 = 16;
@@ -23,7 +24,7 @@ const POLLS: u32 = 16;
 const MOST_RETRY: Duration = Duration::from_millis(5);
 
 /// The time to the next look, after a look in vain.
-pub(super) fn next_retry(retry: Duration) -> Duration {
+fn next_retry(retry: Duration) -> Duration {
     MOST_RETRY.min(retry + retry / 4)
 }
 
@@ -198,7 +199,7 @@ impl<B: Backend> Engine<B> {
         Ok(true)
     }
 
-    fn run_from_start(&mut self, entry: &mut Entry<'_>, place: usize) {
+    pub(super) fn run_from_start(&mut self, entry: &mut Entry<'_>, place: usize) {
         let memory = entry.memory.lend();
         self.prepared.hold(place);
         let part = part(self.prepared.get(place), memory, &self.own.registered);
@@ -206,43 +207,13 @@ impl<B: Backend> Engine<B> {
         entry.state = State::Runs(place);
     }
 
-    /// Looks for messages of all ranks from which a receive may take one. Returns `false` if some
-    /// of them have sent none yet.
-    fn listen(&mut self, group: &mut OpenGroup<'_>, at: usize) -> Result<bool, Error> {
-        let own = &self.own.bootstrap;
-        let (rank, ranks) = (own.rank(), own.ranks());
-        let sources = group.sources(at, rank, ranks);
-        let entry = &mut group.entries[at];
-        let mut found = match &mut entry.state {
-            State::Listens(found) => std::mem::take(found),
-            _ => Vec::new(),
-        };
-        for peer in sources {
-            if found.iter().any(|(it, _)| *it == peer) {
-                continue;
-            }
-            let Some(request) = can_hear(self.connection(entry, peer))? else {
-                continue;
-            };
-            if !can_hear(self.is_ready(&request))? {
-                continue;
-            }
-            let place = self.find(&request)?;
-            self.prepared.hold(place);
-            let program = &mut self.prepared.get(place).program;
-            self.own.backend.listen(program);
-            found.push((peer, place));
-        }
-        let is_all = found.len() + 1 == ranks as usize;
-        if !found.is_empty() {
-            entry.state = State::Listens(found);
-        }
-        Ok(is_all)
-    }
-
     /// The request of a transfer with a peer over the connection of its tag. `None` if it must wait
     /// for one.
-    fn connection(&mut self, entry: &mut Entry<'_>, peer: u32) -> Result<Option<Request>, Error> {
+    pub(super) fn connection(
+        &mut self,
+        entry: &mut Entry<'_>,
+        peer: u32,
+    ) -> Result<Option<Request>, Error> {
         let own = &mut self.own;
         let rank = own.bootstrap.rank();
         let request = entry.transfer(rank, peer);
@@ -262,39 +233,6 @@ impl<B: Backend> Engine<B> {
             }
         };
         Ok(tag.map(|tag| Request { tag, ..request }))
-    }
-
-    /// Lets go of the programs with which a receive looked for messages.
-    fn release_sources(&mut self, state: &State) {
-        if let State::Listens(sources) = state {
-            for (_, place) in sources {
-                self.prepared.release(*place);
-            }
-        }
-    }
-
-    /// Begins receives from any rank for which a message has come.
-    fn take_messages(&mut self, group: &mut OpenGroup<'_>) {
-        let ranks = self.own.bootstrap.ranks();
-        let preferred = group.preferred;
-        for entry in &mut group.entries {
-            let State::Listens(sources) = &entry.state else {
-                continue;
-            };
-            let (prepared, backend) = (&mut self.prepared, &self.own.backend);
-            let mut has_message = |place| backend.has_ended(&prepared.get(place).program);
-            let come = sources.iter().filter(|(_, place)| has_message(*place));
-            let turn = |peer: u32| (peer + ranks - preferred) % ranks;
-            if let Some((peer, place)) = come.min_by_key(|(peer, _)| turn(*peer)).copied() {
-                self.release_sources(&entry.state);
-                group.preferred = (peer + 1) % ranks;
-                group.since = None;
-                if let Call::Transfer(end, _) = &mut entry.call {
-                    *end = End::From(peer);
-                }
-                self.run_from_start(entry, place);
-            }
-        }
     }
 
     /// Whether a request can be prepared without waiting for its peers.
@@ -454,31 +392,11 @@ impl<B: Backend> Engine<B> {
         }
         Ok(())
     }
-
-    /// Fails if all ranks have left from which a receive could take a message.
-    fn expect_sources(&mut self, group: &OpenGroup<'_>, at: usize) -> Result<(), Error> {
-        let bootstrap = &mut self.own.bootstrap;
-        let (rank, ranks) = (bootstrap.rank(), bootstrap.ranks());
-        if !matches!(group.entries[at].call, Call::Transfer(End::FromAny, _)) {
-            return Ok(());
-        }
-        let sources = group.sources(at, rank, ranks);
-        // An earlier receive takes the message of another rank first.
-        if sources.len() + 1 < ranks as usize {
-            return Ok(());
-        }
-        let failures = sources.iter().map(|peer| bootstrap.failure(Some(*peer)));
-        let failures: Option<Vec<_>> = failures.collect();
-        match failures.and_then(|all| all.into_iter().next()) {
-            Some(failure) => Err(Error::Aborted { rank, failure }),
-            None => Ok(()),
-        }
-    }
 }
 
 impl End {
     /// The reason of a wait for the other end.
-    pub(super) const fn waiting(self) -> Waiting {
+    const fn waiting(self) -> Waiting {
         match self {
             Self::To(to) => Waiting::Slot { to, channel: 0 },
             Self::From(from) => Waiting::Data { from, channel: 0 },
@@ -487,16 +405,8 @@ impl End {
     }
 }
 
-/// The same, or nothing if the peer left: others may send.
-fn can_hear<T: Default>(found: Result<T, Error>) -> Result<T, Error> {
-    match found {
-        Err(Error::Aborted { .. }) => Ok(T::default()),
-        found => found,
-    }
-}
-
 /// What looks whether a wait should continue.
-pub(super) fn supervisor<B: Backend>(
+fn supervisor<B: Backend>(
     own: &mut Parts<B>,
     collective: Collective,
     longest: Duration,

@@ -1,11 +1,9 @@
 //! Closed groups: transfers that run together until all have ended.
 
 use std::cmp::Reverse;
-use std::time::Instant;
 
 use program::Collective;
 
-use super::advance::{RETRY, next_retry, supervisor};
 use super::{Engine, part};
 use crate::backend::{Backend, LaunchContext};
 use crate::error::Error;
@@ -32,22 +30,19 @@ impl<B: Backend> Engine<B> {
             return Err(self.broken());
         }
         let own = &self.own;
-        let is_tagged = |(Request { root, to, tag, .. }, _): &(Request, _)| {
-            let peer = if *to == own.bootstrap.rank() {
-                root
-            } else {
-                to
-            };
-            own.connections.shares_connections(*peer, *tag)
+        let place = |(request, _): &(Request, _)| {
+            let Request { root, to, tag, .. } = *request;
+            let peer = if to == own.bootstrap.rank() { root } else { to };
+            let shares = !own.backend.wires() && own.connections.shares_connections(peer, tag);
+            self.prepared.find(request).filter(|_| !shares)
         };
-        if !own.backend.wires() && transfers.iter().any(is_tagged) {
-            let done = self.run_open(transfers);
-            return done.map_err(|error| self.fail(error));
-        }
-        let known = transfers.iter().map(|(it, _)| self.prepared.find(it));
-        let places = match known.collect() {
+        let places = match transfers.iter().map(place).collect() {
             Some(places) => places,
-            None => self.prepare_all(&transfers)?,
+            None if own.backend.wires() => self.prepare_all(&transfers)?,
+            None => {
+                let done = self.run_open(transfers);
+                return done.map_err(|error| self.fail_unless_common(error));
+            }
         };
         let ranks = self.own.bootstrap.ranks();
         let bytes = transfers.iter().map(|(request, _)| request.bytes(ranks));
@@ -64,7 +59,8 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// Runs transfers in an open group, because tags get their connections there.
+    /// Runs transfers in an open group, where each begins when its peer is ready: tags get their
+    /// connections there, and new programs theirs.
     fn run_open(&mut self, transfers: Vec<(Request, Memory<'_>)>) -> Result<(), Error> {
         let (own, longest) = (self.rank(), self.own.longest);
         let mut group = OpenGroup::default();
@@ -74,7 +70,9 @@ impl<B: Backend> Engine<B> {
                 false => End::To(request.to),
             };
             let call = Call::Transfer(end, request.tag);
-            group.insert(group.entries.len(), 0, call, memory, longest);
+            let at = group.entries.len();
+            group.insert(at, 0, call, memory, longest);
+            group.entries[at].like = (request.element, request.choice);
         }
         while !group.is_empty() {
             self.try_advance(&mut group, &mut || false)?;
@@ -82,14 +80,10 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// Prepares the programs of transfers and returns their places.
+    /// Prepares the programs of transfers and returns their places. Those that receive come first,
+    /// because senders wait for the ends that receivers of such a backend make.
     #[cold]
     fn prepare_all(&mut self, transfers: &[(Request, Memory<'_>)]) -> Result<Vec<usize>, Error> {
-        if !self.own.backend.wires() {
-            let met = self.await_ends(transfers);
-            met.map_err(|error| self.fail_unless_common(error))?;
-        }
-        // Those that receive come first: a sender waits for what a backend's receiver makes.
         let own = self.rank();
         let mut places = vec![0; transfers.len()];
         let mut held = Vec::with_capacity(transfers.len());
@@ -115,36 +109,6 @@ impl<B: Backend> Engine<B> {
             self.prepared.release(place);
         }
         done.map(|()| places)
-    }
-
-    /// Makes this rank's ends of all transfers, and waits until the peers have made theirs.
-    fn await_ends(&mut self, transfers: &[(Request, Memory<'_>)]) -> Result<(), Error> {
-        let rank = self.rank();
-        let since = Instant::now();
-        let (mut looked, mut retry) = (since, RETRY);
-        loop {
-            let mut missing = None;
-            for (request, _) in transfers {
-                if !self.is_ready(request)? {
-                    missing.get_or_insert(request);
-                }
-            }
-            let Some(Request { root, to, .. }) = missing else {
-                return Ok(());
-            };
-            if looked.elapsed() >= LOOK {
-                looked = Instant::now();
-                let waiting = match *to == rank {
-                    true => End::From(*root).waiting(),
-                    false => End::To(*to).waiting(),
-                };
-                let longest = self.own.longest;
-                let mut supervisor = supervisor(&mut self.own, Collective::SendRecv, longest);
-                supervisor.look(since, waiting)?;
-            }
-            std::thread::sleep(retry);
-            retry = next_retry(retry);
-        }
     }
 
     fn run_round(&mut self, round: Vec<Grouped<'_>>, bytes: u64) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Launches: finds or prepares the program of a request, and runs it.
 
 mod advance;
+mod any_rank;
 mod choice;
 mod group;
 mod prepared;
