@@ -340,7 +340,8 @@ impl Given {
             },
             root: self.root,
         };
-        arguments.read(comm.shared.rank, comm.shared.ranks)
+        // SAFETY: the caller lends the memory until the call has ended (`topo.h`).
+        unsafe { arguments.read(comm.shared.rank, comm.shared.ranks) }
     }
 }
 

@@ -102,8 +102,8 @@ pub unsafe extern "C" fn topo_send_tagged(
     tag: u32,
 ) -> c_int {
     call(|| {
-        let transfer = transfer(input.cast_mut(), count, element, End::To(to))?;
-        of(comm)?.transfer(Transfer { tag, ..transfer })
+        let to = (End::To(to), tag);
+        of(comm)?.transfer(tagged(input.cast_mut(), count, element, to, null_mut())?)
     })
 }
 
@@ -142,9 +142,10 @@ pub unsafe extern "C" fn topo_start_send_tagged(
     work: *mut u64,
 ) -> c_int {
     call(|| {
-        let transfer = transfer(input.cast_mut(), count, element, End::To(to))?;
+        let to = (End::To(to), tag);
+        let transfer = tagged(input.cast_mut(), count, element, to, null_mut())?;
         // SAFETY: the caller says that both are valid.
-        unsafe { start_transfer(comm, Transfer { tag, ..transfer }, work) }
+        unsafe { start_transfer(comm, transfer, work) }
     })
 }
 
@@ -182,11 +183,7 @@ pub unsafe extern "C" fn topo_receive_any(
     element: c_int,
     from: *mut u32,
 ) -> c_int {
-    call(|| {
-        let transfer = transfer(output, count, element, End::FromAny)?;
-        let source = from;
-        of(comm)?.transfer(Transfer { source, ..transfer })
-    })
+    call(|| of(comm)?.transfer(tagged(output, count, element, (End::FromAny, 0), from)?))
 }
 
 /// Starts to receive from the other rank whose message comes first.
@@ -203,10 +200,9 @@ pub unsafe extern "C" fn topo_start_receive_any(
     work: *mut u64,
 ) -> c_int {
     call(|| {
-        let transfer = transfer(output, count, element, End::FromAny)?;
-        let source = from;
+        let transfer = tagged(output, count, element, (End::FromAny, 0), from)?;
         // SAFETY: the caller says that both are valid.
-        unsafe { start_transfer(comm, Transfer { source, ..transfer }, work) }
+        unsafe { start_transfer(comm, transfer, work) }
     })
 }
 
@@ -302,17 +298,25 @@ unsafe fn exchange(
         received: counts(received, "received")?,
         element: numbers::element(element)?,
     };
-    Ok((comm, exchange.read(rank, ranks)?))
+    // SAFETY: the caller lends the memory until the call has ended (`topo.h`).
+    let transfers = unsafe { exchange.read(rank, ranks) }?;
+    Ok((comm, transfers))
 }
 
 fn transfer(memory: *mut c_void, count: usize, of: c_int, end: End) -> Result<Transfer, Fault> {
-    Ok(Transfer {
-        memory: memory.cast(),
-        bytes: bytes(count, numbers::element(of)?)?,
-        end,
-        tag: 0,
-        source: null_mut(),
-    })
+    tagged(memory, count, of, (end, 0), null_mut())
+}
+
+fn tagged(
+    memory: *mut c_void,
+    count: usize,
+    of: c_int,
+    (end, tag): (End, u32),
+    source: *mut u32,
+) -> Result<Transfer, Fault> {
+    let memory = (memory.cast(), bytes(count, numbers::element(of)?)?);
+    // SAFETY: the caller lends all of it until the call has ended (`topo.h`).
+    Ok(unsafe { Transfer::new(end, tag, memory, source) })
 }
 
 /// The `from` of a receive from any other rank, `TOPO_ANY_RANK`.
@@ -329,12 +333,7 @@ fn tagged_receive(
         ANY_RANK => End::FromAny,
         _ => End::From(from),
     };
-    let transfer = transfer(memory, count, of, end)?;
-    Ok(Transfer {
-        tag,
-        source,
-        ..transfer
-    })
+    tagged(memory, count, of, (end, tag), source)
 }
 
 /// # Safety

@@ -44,13 +44,8 @@ fn run(id: &UniqueId, rank: u32, (bytes, exchanges): (usize, usize), options: &O
         } else {
             &mut received
         };
-        Transfer {
-            memory: memory.as_mut_ptr(),
-            bytes,
-            end,
-            tag: 0,
-            source: std::ptr::null_mut(),
-        }
+        // SAFETY: the buffers live until the transfer has ended.
+        unsafe { Transfer::new(end, 0, (memory.as_mut_ptr(), bytes), std::ptr::null_mut()) }
     };
     let (send, receive) = (transfer(End::To(peer)), transfer(End::From(peer)));
     let started = || {

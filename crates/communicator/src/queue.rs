@@ -12,23 +12,59 @@ use rustc_hash::FxHashMap;
 use crate::error::Fault;
 use crate::request::Launch;
 
-/// A transfer between this rank and another one.
+/// A transfer between this rank and another one, on memory that its caller lends.
 #[derive(Debug, Clone, Copy)]
 pub struct Transfer {
     /// The memory that is sent or written.
-    pub memory: *mut u8,
+    pub(crate) memory: *mut u8,
     /// Its length.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
     /// The other end.
-    pub end: End,
+    pub(crate) end: End,
     /// Transfers between two ranks match in order within a tag: that of a message, at most
     /// [`Self::MOST_TAG`], or [`Self::COLLECTIVE_TAG`].
-    pub tag: u32,
+    pub(crate) tag: u32,
     /// Where the number of the other rank goes when the transfer is done; may be null.
-    pub source: *mut u32,
+    pub(crate) source: *mut u32,
 }
 
 impl Transfer {
+    /// A transfer of `bytes` bytes at `memory`. If it receives, the number of the other rank goes to
+    /// `source`, which may be null.
+    ///
+    /// # Safety
+    /// Until the transfer has ended, the memory is readable if it is sent, and writable and used by
+    /// nobody else if it receives; so is `source`.
+    pub const unsafe fn new(
+        end: End,
+        tag: u32,
+        (memory, bytes): (*mut u8, usize),
+        source: *mut u32,
+    ) -> Self {
+        Self {
+            memory,
+            bytes,
+            end,
+            tag,
+            source,
+        }
+    }
+
+    /// The other end.
+    pub const fn end(&self) -> End {
+        self.end
+    }
+
+    /// The tag.
+    pub const fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    /// Length of the message, bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The most that the tag of a message can be.
     pub const MOST_TAG: u32 = BoundProgram::MOST_TAG;
 
@@ -40,16 +76,16 @@ impl Transfer {
         matches!(self.end, End::To(_))
     }
 
-    /// Tells the caller from which rank it received.
-    pub fn tell_source(&self, rank: u32) {
+    /// Tells the caller from which rank it received. The transfer has not ended before.
+    pub(crate) fn tell_source(&self, rank: u32) {
         if !self.sends() && !self.source.is_null() {
-            // SAFETY: the caller lends it until the transfer is done.
+            // SAFETY: it is writable until the transfer has ended (`new`).
             unsafe { self.source.write(rank) };
         }
     }
 }
 
-// SAFETY: the caller lends the memory to whichever thread runs the transfer.
+// SAFETY: the memory is lent to any thread that runs the transfer (`new`).
 unsafe impl Send for Transfer {}
 
 /// How one call runs.

@@ -20,9 +20,9 @@ pub struct Launch {
 unsafe impl Send for Launch {}
 
 impl Launch {
-    /// The memory for the runtime, which the caller lends until the collective is done.
-    pub fn memory(&self) -> Memory<'static> {
-        // SAFETY: the caller lends it until the collective is done.
+    /// The memory for the runtime.
+    pub(crate) fn memory(&self) -> Memory<'static> {
+        // SAFETY: it is lent until the launch has ended ([`Arguments::read`]).
         unsafe { Memory::at(self.input, self.input_bytes, self.output, self.output_bytes) }
     }
 }
@@ -51,7 +51,11 @@ impl Arguments {
     ///
     /// # Errors
     /// There is no such root, the buffers overlap, or there is none.
-    pub fn read(&self, rank: u32, ranks: u32) -> Result<Launch, Fault> {
+    ///
+    /// # Safety
+    /// Until the launch has ended, the input is readable, and the output writable and used by nobody
+    /// else, for as many bytes as the collective has on this rank.
+    pub unsafe fn read(&self, rank: u32, ranks: u32) -> Result<Launch, Fault> {
         let Self {
             collective,
             element,
@@ -165,6 +169,12 @@ fn too_long(count: usize) -> Fault {
 mod tests {
     use super::*;
 
+    /// Checks arguments; nothing runs.
+    fn read(arguments: Arguments, rank: u32) -> Result<Launch, Fault> {
+        // SAFETY: the launch is not run.
+        unsafe { arguments.read(rank, 2) }
+    }
+
     fn arguments(collective: Collective, buffer: &mut [f32], apart: usize) -> Arguments {
         let base = buffer.as_mut_ptr();
         Arguments {
@@ -181,28 +191,16 @@ mod tests {
     #[test]
     fn equal_addresses_are_in_place_and_overlaps_are_refused() {
         let mut buffer = [0.0; 16];
-        let equal = arguments(Collective::AllReduce, &mut buffer, 0)
-            .read(1, 2)
-            .unwrap();
+        let equal = read(arguments(Collective::AllReduce, &mut buffer, 0), 1).unwrap();
         assert!(equal.request.in_place);
-        let apart = arguments(Collective::AllReduce, &mut buffer, 4)
-            .read(1, 2)
-            .unwrap();
+        let apart = read(arguments(Collective::AllReduce, &mut buffer, 4), 1).unwrap();
         assert!(!apart.request.in_place);
-        let overlapping = arguments(Collective::AllReduce, &mut buffer, 1)
-            .read(1, 2)
-            .unwrap_err();
+        let overlapping = read(arguments(Collective::AllReduce, &mut buffer, 1), 1).unwrap_err();
         assert!(overlapping.text.contains("overlap"), "{overlapping:?}");
         // The block of rank 1 in an input of two blocks.
-        let scattered = arguments(Collective::ReduceScatter, &mut buffer, 4)
-            .read(1, 2)
-            .unwrap();
+        let scattered = read(arguments(Collective::ReduceScatter, &mut buffer, 4), 1).unwrap();
         assert!(scattered.request.in_place);
-        assert!(
-            arguments(Collective::ReduceScatter, &mut buffer, 4)
-                .read(0, 2)
-                .is_err()
-        );
+        assert!(read(arguments(Collective::ReduceScatter, &mut buffer, 4), 0).is_err());
     }
 
     #[test]
@@ -224,7 +222,7 @@ mod tests {
                 ..good
             },
         ] {
-            assert!(wrong.read(0, 2).is_err(), "{wrong:?}");
+            assert!(read(wrong, 0).is_err(), "{wrong:?}");
         }
     }
 
@@ -235,7 +233,7 @@ mod tests {
             output: std::ptr::null_mut(),
             ..arguments(Collective::Reduce, &mut buffer, 0)
         };
-        assert!(reduce.read(1, 2).is_ok());
-        assert!(reduce.read(0, 2).is_err());
+        assert!(read(reduce, 1).is_ok());
+        assert!(read(reduce, 0).is_err());
     }
 }

@@ -61,7 +61,9 @@ impl Comm {
             operation: Reduction::Sum,
             root: 0,
         };
-        self.run(arguments.read(self.shared.rank, ranks)?)?;
+        // SAFETY: both are borrowed until the call returns.
+        let launch = unsafe { arguments.read(self.shared.rank, ranks) }?;
+        self.run(launch)?;
         Ok(all)
     }
 }

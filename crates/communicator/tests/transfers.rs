@@ -24,13 +24,9 @@ fn on_all(ranks: u32, run: impl Fn(&Comm, u32) + Sync) {
 }
 
 fn transfer(end: End, tag: u32, buffer: &mut [u8]) -> Transfer {
-    Transfer {
-        memory: buffer.as_mut_ptr(),
-        bytes: buffer.len(),
-        end,
-        tag,
-        source: std::ptr::null_mut(),
-    }
+    let memory = (buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: the buffers of this test live until the transfer has ended.
+    unsafe { Transfer::new(end, tag, memory, std::ptr::null_mut()) }
 }
 
 #[test]
@@ -53,7 +49,8 @@ fn calls_of_many_sizes_end_while_a_receive_waits() {
                 operation: Reduction::Maximum,
                 root: 0,
             };
-            let launch = arguments.read(rank, 2).expect("it is right");
+            // SAFETY: the buffers live until the call has returned.
+            let launch = unsafe { arguments.read(rank, 2) }.expect("it is right");
             comm.run(launch).expect("the ranks agree");
             let end = if rank == 0 { End::To(1) } else { End::From(0) };
             let sent = transfer(end, 0, &mut message[..size]);

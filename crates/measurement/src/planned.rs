@@ -1,7 +1,7 @@
 //! What ranks take from a plan.
 
 use anyhow::{Result, bail};
-use plan::{Plan, NcclVersion};
+use plan::{NcclVersion, Plan};
 use program::Schedule;
 use runner::PlannedRun;
 use runner::planned::nvls_from;

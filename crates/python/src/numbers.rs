@@ -33,7 +33,7 @@ impl Kind {
 
     /// Of a transfer.
     pub const fn of_transfer(transfer: &Transfer) -> Self {
-        Self::Transfer(transfer.end, transfer.bytes, transfer.tag)
+        Self::Transfer(transfer.end(), transfer.bytes(), transfer.tag())
     }
 }
 
@@ -68,7 +68,8 @@ pub fn launch(numbers: Numbers, rank: u32, ranks: u32) -> Result<Launch, Fault> 
         operation: *number(&Reduction::ALL, operation, "operation")?,
         root,
     };
-    arguments.read(rank, ranks)
+    // SAFETY: the package keeps the arrays until the call has ended.
+    unsafe { arguments.read(rank, ranks) }
 }
 
 fn number<'a, T>(of: &'a [T], given: usize, what: &str) -> Result<&'a T, Fault> {
@@ -95,13 +96,9 @@ fn transfer(numbers: TransferNumbers, source: &AtomicU32) -> PyResult<Transfer> 
             ));
         }
     };
-    Ok(Transfer {
-        memory: std::ptr::with_exposed_provenance_mut(address),
-        bytes,
-        end,
-        tag,
-        source: source.as_ptr(),
-    })
+    let memory = (std::ptr::with_exposed_provenance_mut(address), bytes);
+    // SAFETY: the package keeps the arrays and the source until the call has ended.
+    Ok(unsafe { Transfer::new(end, tag, memory, source.as_ptr()) })
 }
 
 /// Transfers, and where they store their source.

@@ -100,12 +100,10 @@ impl<'a> Call<'a> {
 
     /// A message to a rank.
     pub(crate) fn send<T: Element>(buffer: &'a [T], to: u32, tag: u32) -> Self {
-        Self::new(What::Transfer(Transfer {
-            memory: buffer.as_ptr().cast_mut().cast(),
-            bytes: size_of_val(buffer),
-            end: End::To(to),
-            tag,
-            source: ptr::null_mut(),
+        let memory = (buffer.as_ptr().cast_mut().cast(), size_of_val(buffer));
+        // SAFETY: the buffer is lent as long as the call, and a call is kept until it has ended.
+        Self::new(What::Transfer(unsafe {
+            Transfer::new(End::To(to), tag, memory, ptr::null_mut())
         }))
     }
 
@@ -116,12 +114,11 @@ impl<'a> Call<'a> {
         tag: u32,
         source: Option<&'a mut u32>,
     ) -> Self {
-        Self::new(What::Transfer(Transfer {
-            memory: buffer.as_mut_ptr().cast(),
-            bytes: size_of_val(buffer),
-            end,
-            tag,
-            source: source.map_or(ptr::null_mut(), ptr::from_mut),
+        let memory = (buffer.as_mut_ptr().cast(), size_of_val(buffer));
+        let source = source.map_or(ptr::null_mut(), ptr::from_mut);
+        // SAFETY: both are lent as long as the call, and a call is kept until it has ended.
+        Self::new(What::Transfer(unsafe {
+            Transfer::new(end, tag, memory, source)
         }))
     }
 
@@ -143,7 +140,10 @@ impl<'a> Call<'a> {
                     _ => (arguments.count, arguments.count),
                 };
                 lengths.expect(arguments.collective, input, output)?;
-                Ok(Checked::Collective(arguments.read(rank, ranks)?))
+                // SAFETY: the slices have these lengths, are lent as long as the call, and a call is
+                // kept until it has ended.
+                let launch = unsafe { arguments.read(rank, ranks) }?;
+                Ok(Checked::Collective(launch))
             }
             What::Exchange(exchange, lengths) => {
                 let sum = |counts: &[usize]| {
@@ -153,10 +153,12 @@ impl<'a> Call<'a> {
                 };
                 let (input, output) = (sum(exchange.sent), sum(exchange.received));
                 lengths.expect(Collective::AllToAll, input, output)?;
-                Ok(Checked::Transfers(exchange.read(rank, ranks)?))
+                // SAFETY: as above.
+                let transfers = unsafe { exchange.read(rank, ranks) }?;
+                Ok(Checked::Transfers(transfers))
             }
-            What::Transfer(transfer) if transfer.tag > Transfer::MOST_TAG => {
-                let (tag, most) = (transfer.tag, Transfer::MOST_TAG);
+            What::Transfer(transfer) if transfer.tag() > Transfer::MOST_TAG => {
+                let (tag, most) = (transfer.tag(), Transfer::MOST_TAG);
                 Err(Fault::invalid(format!(
                     "tag {tag} is too large, expected at most {most}"
                 )))
