@@ -28,8 +28,8 @@ pub struct Open {
     last: u64,
     /// The job of which a part was added or has ended last.
     current: u64,
-    /// By job of several parts: how many of them are not done.
-    left: FxHashMap<u64, usize>,
+    /// By job of several parts: how many of them are not done, and the first that failed.
+    left: FxHashMap<u64, (usize, Option<Fault>)>,
     /// Jobs that have not begun.
     pub jobs: VecDeque<(u64, Job)>,
     /// Jobs that have ended.
@@ -119,7 +119,7 @@ impl Open {
                 // An empty group is done, too.
                 Work::Group(transfers) if transfers.is_empty() => self.ended.push((number, Ok(()))),
                 Work::Group(transfers) => {
-                    self.left.insert(number, transfers.len());
+                    self.left.insert(number, (transfers.len(), None));
                     for transfer in transfers {
                         self.add_transfer(communicator, number, transfer, &call)?;
                     }
@@ -129,7 +129,8 @@ impl Open {
         loop {
             self.advance(communicator, stop)?;
             let is_done = |job| self.ended.iter().any(|(ended, _)| *ended == job);
-            if job.is_none_or(is_done) || self.group.is_empty() || stop() {
+            let is_over = self.patience().is_some_and(|it| Instant::now() >= it);
+            if job.is_none_or(is_done) || self.group.is_empty() || is_over || stop() {
                 return Ok(());
             }
         }
@@ -162,7 +163,10 @@ impl Open {
         if self.group.is_empty() {
             return Ok(());
         }
-        let done = communicator.advance(&mut self.group, stop)?;
+        // Transfers with the own rank are given up in time, whatever else runs.
+        let until = self.patience();
+        let mut stop = || stop() || until.is_some_and(|it| Instant::now() >= it);
+        let done = communicator.advance(&mut self.group, &mut stop)?;
         for Ended { number, peer } in done {
             let Some(Part {
                 job,
@@ -242,11 +246,12 @@ impl Open {
     ) -> Result<(), Fault> {
         if matches!(transfer.end, End::To(peer) | End::From(peer) if peer == self.rank) {
             let until = Instant::now() + call.longest;
-            return self.add_own(Lonely {
+            self.add_own(Lonely {
                 job,
                 transfer,
                 until,
             });
+            return Ok(());
         }
         let part = |piece| Part {
             job,
@@ -345,36 +350,34 @@ impl Open {
     /// Ends the first of the collectives with an error that all ranks get.
     fn fail(&mut self, job: u64, fault: Fault) {
         self.collectives.pop_front();
-        self.left.remove(&job);
-        self.ended.push((job, Err(fault)));
+        self.end_part(job, Err(fault));
     }
 
     /// Copies between a send to the own rank and its receive, once both are there.
-    fn add_own(&mut self, lonely: Lonely) -> Result<(), Fault> {
+    fn add_own(&mut self, lonely: Lonely) {
         let Lonely { job, transfer, .. } = lonely;
         let is_other = |it: &Lonely| {
             it.transfer.tag == transfer.tag && it.transfer.sends() != transfer.sends()
         };
         let other = self.own.iter().position(is_other);
-        let bytes = other.map(|at| self.own[at].transfer.bytes);
-        if let Some(bytes) = bytes.filter(|it| *it != transfer.bytes) {
-            let (sent, received) = match transfer.sends() {
-                true => (transfer.bytes, bytes),
-                false => (bytes, transfer.bytes),
-            };
-            return Err(Fault::invalid(format!(
-                "a rank sends {sent} bytes to itself and receives {received}; a receive is as long as its send"
-            )));
-        }
         let Some(other) = other.and_then(|at| self.own.remove(at)) else {
             self.own.push_back(lonely);
-            return Ok(());
+            return;
         };
         let (other_job, other) = (other.job, other.transfer);
         let (send, receive) = match transfer.sends() {
             true => (transfer, other),
             false => (other, transfer),
         };
+        if send.bytes != receive.bytes {
+            let (sent, received) = (send.bytes, receive.bytes);
+            let fault = Fault::invalid(format!(
+                "a rank sends {sent} bytes to itself and receives {received}; a receive is as long as its send"
+            ));
+            self.end_part(job, Err(fault.clone()));
+            self.end_part(other_job, Err(fault));
+            return;
+        }
         if send.bytes > 0 {
             // SAFETY: the caller lends both until the transfers are done, and the receive's for it
             // alone.
@@ -385,7 +388,6 @@ impl Open {
         }
         self.finish(job);
         self.finish(other_job);
-        Ok(())
     }
 
     /// When the first of the transfers with the own rank has waited too long.
@@ -412,24 +414,33 @@ impl Open {
                 let text = format!(
                     "a rank {does} {bytes} bytes to or from itself with tag {tag}, and {lacks}"
                 );
-                given_up.push((it.job, Err(Fault::new(Code::Timeout, text))));
+                given_up.push((it.job, Fault::new(Code::Timeout, text)));
             }
             stays
         });
-        for (job, _) in &given_up {
-            self.left.remove(job);
+        for (job, fault) in given_up {
+            self.end_part(job, Err(fault));
         }
-        self.ended.append(&mut given_up);
     }
 
     fn finish(&mut self, job: u64) {
-        if let Some(left) = self.left.get_mut(&job) {
+        self.end_part(job, Ok(()));
+    }
+
+    /// Ends a part of a job. The job ends with its last part, as the first that failed: memory of
+    /// the others is used until then.
+    fn end_part(&mut self, job: u64, mut done: Result<(), Fault>) {
+        if let Some((left, failed)) = self.left.get_mut(&job) {
             *left -= 1;
+            if let Err(fault) = done {
+                failed.get_or_insert(fault);
+            }
             if *left > 0 {
                 return;
             }
+            done = failed.take().map_or(Ok(()), Err);
             self.left.remove(&job);
         }
-        self.ended.push((job, Ok(())));
+        self.ended.push((job, done));
     }
 }

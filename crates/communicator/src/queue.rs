@@ -3,6 +3,7 @@
 //! other if it ran them one by one.
 
 use std::collections::VecDeque;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use executor::End;
@@ -157,6 +158,10 @@ pub struct Queue {
     open: usize,
     /// By number, those whose end no caller knows.
     untold: FxHashMap<u64, Ending>,
+    /// By number: what is to be woken when a job is done.
+    wakers: FxHashMap<u64, Waker>,
+    /// What is to be woken, since its job is done.
+    woken: Vec<Waker>,
     /// Jobs that have not begun, with their numbers.
     jobs: VecDeque<(u64, Job)>,
     /// Transfers since `topo_group_start`.
@@ -208,6 +213,27 @@ impl Queue {
             Some(Ending::Done(_)) | None => return,
         }
         self.open -= 1;
+        self.woken.extend(self.wakers.remove(&number));
+    }
+
+    /// How a job ended, as [`Self::ended`]; if it is not done, `waker` is woken then.
+    ///
+    /// # Errors
+    /// As [`Self::ended`].
+    pub fn poll(&mut self, number: u64, waker: &Waker) -> Poll<Result<(), Fault>> {
+        match self.ended(number) {
+            Ok(Some(done)) => Poll::Ready(done),
+            Ok(None) => {
+                self.wakers.insert(number, waker.clone());
+                Poll::Pending
+            }
+            Err(fault) => Poll::Ready(Err(fault)),
+        }
+    }
+
+    /// What is to be woken. The queue is not locked meanwhile: it may poll at once.
+    pub fn take_woken(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.woken)
     }
 
     /// Forgets how a job ends: nobody will ask.

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::error::{Code, Fault};
@@ -166,7 +167,13 @@ impl Shared {
         if queue.sleeping > 0 {
             self.changed.notify_all();
         }
-        queue
+        let woken = queue.take_woken();
+        if woken.is_empty() {
+            return queue;
+        }
+        drop(queue);
+        woken.into_iter().for_each(Waker::wake);
+        self.queue()
     }
 
     /// Tells the threads that may run it that something was started.

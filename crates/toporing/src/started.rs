@@ -1,5 +1,7 @@
 //! Calls on memory of their own, which go on while the rank does something else.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use communicator::{Code, Collective, Fault};
@@ -8,7 +10,8 @@ use executor::{Element, End, Reduction};
 use crate::calls::Call;
 use crate::comm::Comm;
 
-/// A call that goes on, with its memory `M`. Dropped, it waits for the end of the call.
+/// A call that goes on, with its memory `M`: wait for it, ask it, or await it as a future. Dropped,
+/// it waits for the end of the call.
 #[must_use = "a call that is dropped at once is waited for at once"]
 pub struct Started<M> {
     comm: Comm,
@@ -26,8 +29,13 @@ impl<M> Started<M> {
         if let Some(number) = self.number.take() {
             self.comm.await_call(number)?;
         }
+        self.memory()
+    }
+
+    fn memory(&mut self) -> Result<M, Fault> {
         let memory = self.memory.take();
-        memory.ok_or_else(|| Fault::new(Code::Internal, "a call without memory"))
+        memory
+            .ok_or_else(|| Fault::invalid("the call was awaited before, and gave its memory then"))
     }
 
     /// Whether the call has ended.
@@ -44,6 +52,26 @@ impl<M> Started<M> {
         }
         self.number = None;
         ended.map(|_| true)
+    }
+}
+
+impl<M: Unpin> Future for Started<M> {
+    type Output = Result<M, Fault>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(number) = self.number {
+            let mut queue = self.comm.0.0.shared.queue();
+            let ended = queue.poll(number, context.waker());
+            drop(queue);
+            let Poll::Ready(ended) = ended else {
+                return Poll::Pending;
+            };
+            self.number = None;
+            if let Err(fault) = ended {
+                return Poll::Ready(Err(fault));
+            }
+        }
+        Poll::Ready(self.memory())
     }
 }
 

@@ -1,6 +1,9 @@
 //! Every call on threads, with results that each rank checks.
 
-use std::time::Duration;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use toporing::{Code, Comm, Options, Reduction};
 
@@ -122,6 +125,79 @@ fn started_calls_give_their_memory_back() {
         sent.wait().map(drop)
     });
     done.expect("all calls are right");
+}
+
+/// Runs a future in this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Thread(std::thread::Thread);
+    impl Wake for Thread {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Thread(std::thread::current())));
+    let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn started_calls_are_futures() {
+    let done = Comm::on_threads(RANKS, |comm| {
+        let sums = block_on(async {
+            let first = comm.start_all_reduce(vec![comm.rank()], Reduction::Sum)?;
+            let second = comm.start_all_gather(vec![comm.rank()])?;
+            // The later one is awaited first.
+            let (_, gathered) = second.await?;
+            Ok::<_, toporing::Error>((gathered, first.await?))
+        })?;
+        assert_eq!(sums, (vec![0, 1, 2], vec![3]));
+        Ok(())
+    });
+    done.expect("both end");
+}
+
+#[test]
+fn a_send_to_itself_without_a_receive_ends_in_time_although_others_run() {
+    const LONGEST: Duration = Duration::from_secs(1);
+    let done = Comm::on_threads(2, |comm| {
+        let peer = 1 - comm.rank();
+        // Nobody sends it for a while.
+        let waits = comm.start_receive(vec![0_u8], peer, 1)?;
+        comm.set_longest_wait(LONGEST)?;
+        let began = Instant::now();
+        let alone = comm.start_send(vec![0_u8; 3], comm.rank(), 0)?;
+        let failed = alone.wait().expect_err("there is no receive");
+        assert_eq!(failed.code, Code::Timeout, "{failed}");
+        let took = began.elapsed();
+        assert!(
+            took >= LONGEST && took < LONGEST + Duration::from_secs(2),
+            "{took:?}"
+        );
+        comm.send_tagged(&[7_u8], peer, 1)?;
+        assert_eq!(waits.wait()?, [7]);
+        Ok(())
+    });
+    done.expect("the others end");
+}
+
+#[test]
+fn unequal_lengths_to_itself_are_told_and_the_communicator_stays_usable() {
+    let done = Comm::on_threads(2, |comm| {
+        let rank = comm.rank();
+        let send = comm.start_send(vec![0_u8; 3], rank, 0)?;
+        let receive = comm.start_receive(vec![0_u8; 4], rank, 0)?;
+        for failed in [send.wait().err(), receive.wait().err()] {
+            let failed = failed.expect("the lengths differ");
+            assert_eq!(failed.code, Code::Invalid, "{failed}");
+        }
+        comm.barrier()
+    });
+    done.expect("the communicator stays usable");
 }
 
 #[test]
