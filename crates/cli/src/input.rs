@@ -14,7 +14,7 @@ use probe::record::Recording;
 use topology::System;
 use topology::xml::Limits;
 
-use crate::arguments::machine::{ProbeArguments, SourceArguments};
+use crate::arguments::machine::{SelectionArguments, SourceArguments};
 use crate::environment::Environment;
 use crate::live;
 use crate::output::Output;
@@ -89,11 +89,8 @@ impl FileOrProbe {
             Some(path) if is_recording(path) => live::replay(path, |it| it).map(Self::boxed),
             Some(path) => machine(path, output).map(Self::File),
             None => {
-                let arguments = ProbeArguments {
-                    source: source.clone(),
-                    ..ProbeArguments::default()
-                };
-                live::probe(&arguments, environment).map(Self::boxed)
+                let selection = SelectionArguments::default();
+                live::probe(source, &selection, environment).map(Self::boxed)
             }
         }
     }

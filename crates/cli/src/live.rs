@@ -7,42 +7,46 @@ use probe::nvml::{self, Answers};
 use probe::record::{self, Recording};
 use probe::{Addresses, Probe, ProbeOptions, Sysfs, base};
 
-use crate::arguments::machine::ProbeArguments;
+use crate::arguments::machine::{SelectionArguments, SourceArguments};
 use crate::environment::Environment;
 use crate::linux_only::{self, Need};
 
 /// Most bytes of a small text file that are read.
 const TEXT_LIMIT: u64 = 1 << 20;
 
-/// Probes the machine that the arguments of `topo probe` name, and records it if they say so.
-pub fn probe(arguments: &ProbeArguments, environment: &Environment) -> Result<Probe> {
+/// Probes the machine that the arguments name, and records it if they say so.
+pub fn probe(
+    source: &SourceArguments,
+    selection: &SelectionArguments,
+    environment: &Environment,
+) -> Result<Probe> {
     let asked = |options: ProbeOptions| ProbeOptions {
-        gpus: arguments.gpus.clone().or(options.gpus),
-        all_devices: arguments.all_devices || options.all_devices,
+        gpus: selection.gpus.clone().or(options.gpus),
+        all_devices: selection.all_devices || options.all_devices,
         ..options
     };
-    if let Some(folder) = &arguments.source.from {
+    if let Some(folder) = &source.from {
         let probe = replay(folder, asked)?;
-        known_gpus(arguments, &probe)?;
+        known_gpus(selection, &probe)?;
         return Ok(probe);
     }
-    let root = arguments.source.sysfs_root.as_deref();
+    let root = source.sysfs_root.as_deref();
     match root {
         None => linux_only::require("reading this machine", Need::Sysfs)?,
         Some(root) => linux_only::require_links(root)?,
     }
     check_root(root)?;
     let place = root.unwrap_or(Path::new("/"));
-    let sysfs = match &arguments.record {
-        Some(_) => Sysfs::recording(place, arguments.with_identifiers),
+    let sysfs = match &selection.record {
+        Some(_) => Sysfs::recording(place, selection.with_identifiers),
         None => Sysfs::new(place),
     };
-    let asks_driver = root.is_none() || arguments.source.driver;
+    let asks_driver = root.is_none() || source.driver;
     let (answers, addresses) = beyond_files(root, asks_driver);
     let options = asked(options(root, &sysfs, environment)?);
     let probe = Probe::of(&sysfs, answers, addresses.as_ref(), &options);
-    known_gpus(arguments, &probe)?;
-    if let Some(folder) = &arguments.record {
+    known_gpus(selection, &probe)?;
+    if let Some(folder) = &selection.record {
         record::save(folder, &sysfs, &probe, addresses.as_ref())?;
     }
     Ok(probe)
@@ -118,9 +122,9 @@ fn options(root: Option<&Path>, sysfs: &Sysfs, environment: &Environment) -> Res
 }
 
 /// Refuses GPUs of `--gpus` that are not there.
-fn known_gpus(arguments: &ProbeArguments, probe: &Probe) -> Result<()> {
+fn known_gpus(selection: &SelectionArguments, probe: &Probe) -> Result<()> {
     let known: Vec<String> = probe.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
-    let mut wanted = arguments.gpus.iter().flatten();
+    let mut wanted = selection.gpus.iter().flatten();
     let Some(unknown) = wanted.find(|wanted| !known.contains(&wanted.to_string())) else {
         return Ok(());
     };

@@ -22,7 +22,7 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let probe = live::probe(arguments, environment)?;
+    let probe = live::probe(&arguments.source, &arguments.selection, environment)?;
     let document = Arc::new(probe.document.clone());
     let findings = priced(&probe.findings, &document, &Settings::default());
     let look = environment.look();

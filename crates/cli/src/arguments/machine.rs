@@ -91,10 +91,9 @@ pub enum ProbeFormat {
     Text,
 }
 
+/// What of a machine is read, and whether that is recorded.
 #[derive(Debug, Default, Args)]
-pub struct ProbeArguments {
-    #[command(flatten)]
-    pub source: SourceArguments,
+pub struct SelectionArguments {
     /// Use only these GPUs, by the driver's numbers, in the order of their ranks, such as 0,1
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = gpu)]
     pub gpus: Option<Vec<u32>>,
@@ -107,6 +106,14 @@ pub struct ProbeArguments {
     /// Record guids, UUIDs and serial numbers as they are
     #[arg(long, requires = "record")]
     pub with_identifiers: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ProbeArguments {
+    #[command(flatten)]
+    pub source: SourceArguments,
+    #[command(flatten)]
+    pub selection: SelectionArguments,
     /// What to print
     #[arg(long, value_enum, default_value_t = ProbeFormat::Xml)]
     pub format: ProbeFormat,
