@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use backend_cpu::Cpu;
 use bootstrap::UniqueId;
-use executor::{Buffer, Communicator, End, Settings};
+use executor::bootstrap::Bootstrap;
+use executor::{Buffer, Communicator, End, Settings, Transport};
 use net::{Hosts, MOST_RANKS};
 
 use crate::call_site;
@@ -24,6 +25,10 @@ pub struct Comm {
     pub shared: Arc<Shared>,
     /// The options, for communicators that are split off.
     pub options: Options,
+    /// How this rank reaches each rank; P2P for itself.
+    pub transports: Vec<Transport>,
+    /// Channels over which collectives may run: those of the plan, if there is one.
+    pub channels: u16,
     worker: Mutex<Option<JoinHandle<()>>>,
     buffers: Mutex<HashMap<usize, Buffer<u8>>>,
     in_call: Mutex<()>,
@@ -68,14 +73,17 @@ impl Comm {
             checked.map_err(|why| Fault::invalid(why.to_string()))?;
         }
         let alarm = hosts.alarm()?;
+        let transports = (0..ranks).map(|peer| hosts.transport(peer)).collect();
         let settings = Settings {
             channels,
             longest_wait: options.longest_wait,
             callers_memory: !options.allocated_buffers,
             ..Settings::default()
         };
-        let communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
+        let mut communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
         Ok(Self {
+            transports,
+            channels: communicator.shape()?.channels,
             shared: Arc::new(Shared::new(communicator, alarm, options.debug)?),
             // The plan is of these ranks, not of a part of them.
             options: Options {

@@ -22,7 +22,7 @@ pub use bootstrap::UniqueId;
 pub use comm::Comm;
 pub use error::{Code, Fault};
 pub use exchange::Exchange;
-pub use executor::{End, interrupt};
+pub use executor::{End, Transport, interrupt};
 pub use options::{Options, free_id, hold_root};
 pub use program::{Collective, ElementType, Reduction};
 pub use queue::Transfer;

@@ -271,6 +271,19 @@ impl Comm {
         Ok(Self::of(comm))
     }
 
+    /// How this rank reaches each rank, with NCCL's names.
+    #[getter]
+    fn transports(&self) -> PyResult<Vec<&'static str>> {
+        let transports = self.open()?.comm.transports.clone();
+        Ok(transports.into_iter().map(|it| it.name()).collect())
+    }
+
+    /// Channels over which collectives may run.
+    #[getter]
+    fn channels(&self) -> PyResult<u16> {
+        Ok(self.open()?.comm.channels)
+    }
+
     /// Runs a collective, behind everything that was started.
     #[pyo3(signature = (collective, input, output, count, element, operation=0, root=0))]
     #[allow(clippy::too_many_arguments)]

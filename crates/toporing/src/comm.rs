@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use communicator::{Code, Collective, Fault, Options, UniqueId, hold_root};
+use communicator::{Code, Collective, Fault, Options, Transport, UniqueId, hold_root};
 use executor::{Element, End, Reduction};
 use rendezvous::{JobOptions, launcher, meeting};
 
@@ -131,6 +131,16 @@ impl Comm {
     /// Number of ranks.
     pub fn ranks(&self) -> u32 {
         self.0.0.shared.ranks
+    }
+
+    /// How this rank reaches each rank: in its memory, that of its host, or over the network.
+    pub fn transports(&self) -> &[Transport] {
+        &self.0.0.transports
+    }
+
+    /// Channels over which collectives may run: those of the plan, if there is one.
+    pub fn channels(&self) -> u16 {
+        self.0.0.channels
     }
 
     /// Makes the communicator fail on all ranks. Any thread may call it.

@@ -44,7 +44,7 @@ pub mod scope;
 pub mod started;
 
 pub use comm::Comm;
-pub use communicator::{Code, Fault as Error, Options, PlannedRun, UniqueId};
+pub use communicator::{Code, Fault as Error, Options, PlannedRun, Transport, UniqueId};
 pub use executor::{Element, Reduction};
 pub use scope::Scope;
 pub use started::Started;

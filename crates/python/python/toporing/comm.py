@@ -59,6 +59,16 @@ class Communicator:
         """How many ranks there are."""
         return self._comm.ranks
 
+    @property
+    def transports(self) -> list[str]:
+        """How this rank reaches each rank: `P2P` (itself), `SHM` or `NET`."""
+        return self._comm.transports
+
+    @property
+    def channels(self) -> int:
+        """Over how many channels collectives may run: those of the plan, if there is one."""
+        return self._comm.channels
+
     def __enter__(self) -> Communicator:
         return self
 

@@ -1,6 +1,7 @@
 """Plans made here and run here: `plans.py RANKS` starts the other ranks itself."""
 
 import array
+import json
 import multiprocessing
 import os
 import random
@@ -27,12 +28,17 @@ def jobs(ranks):
         if len(found) >= 2 * MACHINES:
             break
     assert len(found) >= 2 * MACHINES, len(found)
-    return [(hosts, plan.json) for hosts, plan in found]
+    return [(hosts, planned_channels(plan), plan.json) for hosts, plan in found]
+
+
+def planned_channels(plan):
+    """The channels that NCCL makes of those that it found."""
+    return len(json.loads(plan.json)["plan"]["common"]["channels"]["base"])
 
 
 def work(rank, ranks, identities, texts):
     with tempfile.TemporaryDirectory() as folder:
-        for number, (identity, (hosts, text)) in enumerate(zip(identities, texts)):
+        for number, (identity, (hosts, channels, text)) in enumerate(zip(identities, texts)):
             os.environ["NCCL_HOSTID"] = f"host{rank * hosts // ranks}"
             path = os.path.join(folder, f"{number}.json")
             with open(path, "w") as file:
@@ -42,6 +48,12 @@ def work(rank, ranks, identities, texts):
             with toporing.Communicator(
                 identity, rank, ranks, plan=None if number % 2 else path
             ) as comm:
+                # What is used is what the plan says.
+                assert comm.channels == channels, (number, comm.channels, channels)
+                hosts_of = [it * hosts // ranks for it in range(ranks)]
+                near = ["SHM" if it == hosts_of[rank] else "NET" for it in hosts_of]
+                near[rank] = "P2P"
+                assert comm.transports == near, (number, comm.transports)
                 for count in (1, 100, 100_000):
                     values = array.array("f", [float(rank + 1)] * count)
                     comm.all_reduce(values)
