@@ -30,8 +30,8 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// A transfer of `bytes` bytes at `memory`. If it receives, the number of the other rank goes to
-    /// `source`, which may be null.
+    /// A transfer of `bytes` bytes at `memory`. If it receives, the number of the other rank goes
+    /// to `source`, which may be null.
     ///
     /// # Safety
     /// Until the transfer has ended, the memory is readable if it is sent, and writable and used by

@@ -28,7 +28,7 @@ pub use parts::Part;
 /// Longest time of asking the driver what the GPUs are.
 const MACHINE: Duration = Duration::from_secs(120);
 
-/// What a page has sections on.
+/// The subject of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// Collectives by every algorithm, type and operation.
@@ -60,7 +60,7 @@ pub struct TestOptions {
     pub folder: Option<PathBuf>,
 }
 
-/// How a test tells what it does.
+/// Receives the page and the progress.
 pub struct TestOutput<'a> {
     /// Gets each part of the page when it is known.
     pub page: &'a mut dyn FnMut(&str),
@@ -68,8 +68,8 @@ pub struct TestOutput<'a> {
     pub running: &'a dyn Fn(Option<&str>),
 }
 
-/// Runs all sections, or those that are asked for, by this program in processes of its own
-/// (`gpu-test --part`).
+/// Runs all sections, or those that are asked for, in processes of this program, which is `topo`:
+/// as `gpu-test --part` ([`parts::run`]) and as `run`.
 ///
 /// # Errors
 /// There is no GPU, or a file cannot be written.

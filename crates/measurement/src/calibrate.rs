@@ -21,7 +21,7 @@ const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 <
 /// Most bytes of /proc/cpuinfo that are read: machines with a thousand processors have 2 MB.
 const CPUINFO_LIMIT: u64 = 16 << 20;
 
-/// What a cost profile is measured of.
+/// The runs of a calibration.
 #[derive(Debug, Clone)]
 pub struct Calibration {
     /// Name of the profile.

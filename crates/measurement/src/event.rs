@@ -2,7 +2,7 @@
 
 use crate::RunRow;
 
-/// What the ranks have come to.
+/// An event of rank 0.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// All ranks are connected; with a report on the GPUs, empty for processors.

@@ -108,7 +108,7 @@ struct RowJson {
     predicted_us: Option<f64>,
     /// Algorithm and protocol of the plan, which are for GPUs.
     planned: Option<String>,
-    /// The choices with the least expected times, the fastest first; only with --explain.
+    /// The choices with the least expected times, the fastest first; only if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     explained: Vec<ExplainedJson>,
 }

@@ -37,8 +37,8 @@ pub struct JoinOptions<'a> {
     pub share_memory: bool,
     /// Whether ranks send by NICs of their peers (PXN).
     pub pxn: bool,
-    /// Whether survivors continue when ranks are lost.
-    pub survive: bool,
+    /// Names and values of options that all ranks must share, besides the job's fingerprint.
+    pub alike: Vec<(String, String)>,
     /// NICs and proxies of a plan.
     pub ports: Option<Arc<dyn Ports>>,
     /// Prints a line of a plug-in's log.
@@ -70,7 +70,7 @@ pub fn join(
         host: Host::this(options.host),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         fingerprint: fingerprint(spec, profile)?,
-        alike: alike(network, options.survive, spec),
+        alike: options.alike,
         device: String::new(),
         timing: Timing {
             join: options.longest,
@@ -88,18 +88,6 @@ pub fn join(
         file.remove();
     }
     Ok(hosts?)
-}
-
-/// Options that are not in the fingerprint and that all ranks must share.
-fn alike(network: &NetworkOptions, survive: bool, spec: &Spec) -> Vec<(String, String)> {
-    let on = |it: bool| if it { "on" } else { "off" }.to_owned();
-    [
-        ("--checksums", on(network.checksums)),
-        ("--survive", on(survive)),
-        ("--graph", spec.devices.graph.to_string()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
 }
 
 /// Binds this rank to its share of the cores, and returns all cores of the machine.

@@ -12,7 +12,7 @@ use crate::spec::Spec;
 /// Gives `spec` the rings, trees and hosts of a plan.
 ///
 /// # Errors
-/// The plan has not what the run asks for.
+/// The plan lacks what the run needs.
 pub fn take(spec: &mut Spec, name: String, plan: &Plan) -> Result<RunPlan> {
     let planned = PlannedRun::of(&name, plan, Some(spec.collective))?;
     spec.devices.nvls_from = nvls_from(plan, spec.collective);
@@ -25,7 +25,7 @@ pub fn take(spec: &mut Spec, name: String, plan: &Plan) -> Result<RunPlan> {
     spec.forest = forests.find(|forest| forest.collective == spec.collective);
     if spec.algorithm == Some(Schedule::Forest) && spec.forest.is_none() {
         bail!(
-            "{name} has no trees for {}; a plan that is made for forests has those that there are",
+            "{name} has no trees for {}; expected a plan with forests",
             spec.collective.command_name()
         );
     }
@@ -42,8 +42,8 @@ pub fn take(spec: &mut Spec, name: String, plan: &Plan) -> Result<RunPlan> {
     })
 }
 
-/// Takes ranks out of the rings of a job of `all` ranks, and makes new trees in the order of what
-/// is left, binary ones.
+/// Takes ranks out of the rings of a job of `all` ranks, and makes new binary trees in the order of
+/// the remaining ranks.
 pub fn lose(spec: &mut Spec, all: u32, lost: &[u32]) {
     let left: Vec<u32> = (0..all).filter(|rank| !lost.contains(rank)).collect();
     let place = |rank: &u32| left.iter().position(|it| it == rank).map(|it| it as u32);

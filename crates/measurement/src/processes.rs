@@ -121,7 +121,8 @@ fn wait(child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
     }
 }
 
-/// Runs all ranks; `print` gets lines of a net plug-in's log. Returns rank 0's notes on the run on
+/// Runs all ranks: this program's own file is started again as `run --member`, where it calls
+/// [`member`]. `print` gets lines of a net plug-in's log. Returns rank 0's notes on the run on
 /// GPUs, and its rows.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What a run has come to so far.
+//! The report of a run.
 
 use std::sync::Arc;
 use std::time::Duration;

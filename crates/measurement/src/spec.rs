@@ -154,7 +154,7 @@ const PAGE_BYTES: u64 = 4096;
 const ROUNDING_BYTES: u64 = 128;
 
 impl Spec {
-    /// One message of 8 bytes on threads of this host, with the root where it is usual.
+    /// One message of 8 bytes on threads of this host. The root is 0, the distance of send-recv 1.
     pub fn new(ranks: u32, collective: Collective) -> Self {
         Self {
             ranks,

@@ -39,7 +39,8 @@ impl Plan {
         })
     }
 
-    /// Checks a plan that was made together with its expansion.
+    /// Checks a plan that was made together with its expansion, which is made again if it is of
+    /// another job.
     ///
     /// # Errors
     /// The first contradiction found.

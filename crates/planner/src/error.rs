@@ -2,7 +2,7 @@
 
 use topology::{OneWayLink, System};
 
-/// A machine or job that NCCL refuses too.
+/// A machine or job that NCCL refuses too, or that no plan can hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The topology file cannot be read as a machine.
@@ -21,7 +21,7 @@ pub enum Error {
     #[error("NCCL_GRAPH_FILE cannot be used")]
     GraphFile(#[from] plan::Error),
     /// A file, a setting or a profile has values that no plan can hold.
-    #[error(transparent)]
+    #[error("topo can write no plan of this job: {0}")]
     Plan(plan::Error),
     /// A link that exists in one direction only.
     #[error(

@@ -35,7 +35,7 @@ pub struct Planned {
 /// Plans a job as NCCL would with these settings.
 ///
 /// # Errors
-/// NCCL refuses the job too, or a topology file describes no machine.
+/// NCCL refuses the job too, a topology file describes no machine, or no plan can hold the job.
 pub fn plan(job: &Job, settings: &Settings) -> Result<Planned, Error> {
     let settings = Arc::new(settings.clone());
     let mut notes = Vec::new();

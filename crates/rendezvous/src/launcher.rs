@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use net::MOST_RANKS;
 
-use crate::{JobOptions, Variables};
+use crate::{JobOptions, JobUnknown, Variables};
 
 /// A program that starts ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,14 +82,14 @@ const PORT: u16 = 29_400;
 /// The rank of this process, whose parent is process `parent`; `None` if no launcher started it.
 ///
 /// # Errors
-/// Variables or what is given make no sense, or say one of rank and number of ranks only.
+/// A variable is no number, the rank is not below the number of ranks, or one of both is missing
+/// ([`JobUnknown`]).
 pub fn detect(given: &JobOptions, variables: &Variables, parent: u32) -> Result<Option<Launched>> {
     if given.launchers == Launchers::None {
         return Ok(None);
     }
     let found = if let Some(rank) = given.rank {
-        let world = given.world;
-        let world = world.with_context(|| format!("rank {rank} of how many is not said"))?;
+        let world = given.world.ok_or(JobUnknown::World { rank })?;
         Some(Launched {
             by: "hand",
             rank,
@@ -108,16 +108,14 @@ pub fn detect(given: &JobOptions, variables: &Variables, parent: u32) -> Result<
                 break;
             }
             if only {
-                bail!("the variables of {launcher} are not in the environment");
+                return Err(JobUnknown::Variables { launcher }.into());
             }
         }
         found
     };
     let Some(mut launched) = found else {
         if let Some(world) = given.world {
-            bail!(
-                "which rank of {world} this process is, is not said; expected its rank, or the variables of a launcher"
-            );
+            return Err(JobUnknown::Rank { world }.into());
         }
         return Ok(None);
     };
@@ -175,9 +173,12 @@ impl Reader<'_> {
         self.number(name, 1..=MOST_RANKS)
     }
 
-    fn world(&self, name: &str, by: &str) -> Result<u32> {
+    fn world(&self, name: &str, by: &'static str) -> Result<u32> {
         let ranks = self.ranks(name)?;
-        ranks.with_context(|| format!("{by} set no {name}; give the rank and the number of ranks"))
+        ranks.ok_or_else(|| {
+            let name = name.to_owned();
+            JobUnknown::WorldOfLauncher { by, name }.into()
+        })
     }
 
     fn master(&self, port: u16) -> Option<(String, u16)> {
@@ -295,9 +296,7 @@ fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<La
     let by = "Kubernetes";
     let world = match world {
         Some(world) => world,
-        None => read.ranks("WORLD_SIZE")?.context(
-            "Kubernetes does not say how many ranks there are; give it: the job's completions",
-        )?,
+        None => read.ranks("WORLD_SIZE")?.ok_or(JobUnknown::Completions)?,
     };
     // Pods of an indexed job are called JOB-INDEX; a headless service gives them names.
     let job = read.text("HOSTNAME").and_then(|name| {
@@ -450,7 +449,7 @@ mod tests {
                 "completions",
             ),
             (of(None, Some(2)), &[], "which rank"),
-            (of(Some(1), None), &[], "of how many"),
+            (of(Some(1), None), &[], "beside rank 1"),
             (slurm, &[("RANK", "0")], "of srun"),
         ] {
             let error = found(&given, variables).unwrap_err().to_string();

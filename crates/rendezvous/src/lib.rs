@@ -7,6 +7,7 @@ pub mod id_file;
 pub mod launcher;
 pub mod meeting;
 mod meeting_file;
+mod unknown;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,7 +17,7 @@ use anyhow::{Context, Result};
 
 pub use found::FoundJob;
 pub use launcher::{Launched, Launcher, Launchers};
-pub use meeting::NoMeetingPlace;
+pub use unknown::JobUnknown;
 
 /// Environment variables by name.
 pub type Variables = BTreeMap<String, String>;

@@ -14,7 +14,7 @@ use crate::found::FoundJob;
 use crate::id_file;
 use crate::launcher::Launched;
 use crate::meeting_file::{self, RendezvousFile};
-use crate::{JobOptions, Variables};
+use crate::{JobOptions, JobUnknown, Variables};
 
 /// Pause between two lookups of an address.
 const LOOK: Duration = Duration::from_millis(20);
@@ -25,19 +25,11 @@ enum MeetingPoint {
     Address(String),
 }
 
-/// Nothing says where the ranks of a job can meet.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{by} says which rank this is, but not where the ranks can meet")]
-pub struct NoMeetingPlace {
-    /// Who said which rank this is.
-    pub by: &'static str,
-}
-
 /// Finds the other ranks by id, file or address, within `longest`.
 ///
 /// # Errors
-/// Nothing says where the ranks can meet ([`NoMeetingPlace`]), what says it is wrong, or rank 0 is
-/// not there.
+/// Nothing says where the ranks can meet ([`JobUnknown::MeetingPlace`]), what says it is wrong, or
+/// rank 0 is not there.
 pub fn find(
     given: &JobOptions,
     variables: &Variables,
@@ -95,7 +87,7 @@ fn choose(given: &JobOptions, variables: &Variables, launched: &Launched) -> Res
             variables,
         )));
     }
-    Err(NoMeetingPlace { by: launched.by }.into())
+    Err(JobUnknown::MeetingPlace.into())
 }
 
 const ADDRESS: &str = "HOST:PORT with a port of 1 to 65535";

@@ -98,7 +98,7 @@ impl RendezvousFile {
             return Ok(Folder::open(&self.folder)?);
         }
         Folder::make_own(&self.folder).context(
-            "the ranks of this host cannot meet in their own folder (another place can be given: file:PATH)",
+            "the ranks of this host cannot meet in their own folder (give another place: file:PATH)",
         )
     }
 

@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
                     _ => (arguments.count, arguments.count),
                 };
                 lengths.expect(arguments.collective, input, output)?;
-                // SAFETY: the slices have these lengths, are lent as long as the call, and a call is
+                // SAFETY: the slices have these lengths and are lent as long as the call, which is
                 // kept until it has ended.
                 let launch = unsafe { arguments.read(rank, ranks) }?;
                 Ok(Checked::Collective(launch))
@@ -169,8 +169,7 @@ impl<'a> Call<'a> {
 }
 
 impl Lengths {
-    /// Refuses slices of other lengths. A slice that is not given has the right one where it is in
-    /// place, or where its length is 0.
+    /// Refuses slices of other lengths.
     fn expect(self, collective: Collective, input: usize, output: usize) -> Result<(), Fault> {
         for (name, found, expected) in [
             ("input", self.input, input),

@@ -8,7 +8,6 @@ use executor::{Element, End, Reduction};
 use rendezvous::{JobOptions, launcher, meeting};
 
 use crate::calls::{Call, Checked, calls};
-use crate::scope::Scope;
 
 /// A rank's membership in a communicator. One thread at a time may call; dropped, it waits for what
 /// was started.
@@ -57,7 +56,8 @@ impl Comm {
 
     /// Joins as the rank that a launcher started: torchrun, Open MPI, MPICH, srun, Kubernetes, or
     /// variables that are set by hand (`RANK`, `WORLD_SIZE`, and `TOPO_ID` or `TOPO_RENDEZVOUS`).
-    /// Without a launcher this rank is the only one.
+    /// Without a launcher this rank is the only one. Where ranks meet at an address, set the same
+    /// `TOPO_SECRET` for all of them on a network that strangers use too.
     ///
     /// # Errors
     /// As [`Self::join`]; or the variables do not say where ranks meet.
@@ -187,16 +187,5 @@ impl Comm {
         let mut source = u32::MAX;
         self.call(Call::receive(buffer, End::FromAny, tag, Some(&mut source)))?;
         Ok(source)
-    }
-
-    /// Runs calls that overlap, and waits for all of them.
-    ///
-    /// # Errors
-    /// That of `body`, or the first of a call.
-    pub fn scope<'env, R>(
-        &'env self,
-        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, Fault>,
-    ) -> Result<R, Fault> {
-        Scope::run(self, body)
     }
 }

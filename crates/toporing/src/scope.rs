@@ -106,6 +106,17 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 impl Comm {
+    /// Runs calls that overlap, and waits for all of them.
+    ///
+    /// # Errors
+    /// That of `body`, or the first of a call.
+    pub fn scope<'env, R>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        Scope::run(self, body)
+    }
+
     /// Starts a call; its memory is used until it has ended ([`Self::await_call`]).
     pub(crate) fn start(&self, call: Call<'_>) -> Result<u64, Fault> {
         let comm = &self.0.0;

@@ -1,4 +1,4 @@
-//! Calls on memory of their own, which go on while the rank does something else.
+//! Calls on memory of their own, which run while the rank does something else.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,8 +10,8 @@ use executor::{Element, End, Reduction};
 use crate::calls::Call;
 use crate::comm::Comm;
 
-/// A call that goes on, with its memory `M`: wait for it, ask it, or await it as a future. Dropped,
-/// it waits for the end of the call.
+/// A started call with its memory `M`: wait for it, ask it, or await it as a future. Dropped, it
+/// waits for the end of the call.
 #[must_use = "a call that is dropped at once is waited for at once"]
 pub struct Started<M> {
     comm: Comm,

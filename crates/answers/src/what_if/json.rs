@@ -33,7 +33,7 @@ struct FailureRow {
     kind: &'static str,
     /// What fails, one at a time.
     names: Vec<String>,
-    /// The options with which `topo plan` plans without each.
+    /// How each is taken out of the job, in the words of the program that asks.
     options: Vec<String>,
     /// For one NVLink of a pair, the number of links between the two.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -40,7 +40,7 @@ pub struct WhatIfAnswer {
     pub sizes: Vec<u64>,
     /// The job without any failure, in figures.
     pub whole: JobFigures,
-    /// The failures, in the order in which they were planned.
+    /// The failures: in the order in which they were planned, in the end worst first.
     pub rows: Vec<EqualFailures>,
     /// The most that any schedule reaches: without a failure, then for each of `rows`, if that was
     /// asked for.
@@ -80,8 +80,11 @@ impl WhatIfQuestion {
 }
 
 impl WhatIfAnswer {
-    /// Takes the outcome of the first failure that was left out.
+    /// Takes the outcome of the first failure that was left out, before [`Self::finish`].
     pub fn add(&mut self, outcome: FailureOutcome) {
+        if self.left_out.is_empty() {
+            return;
+        }
         self.left_out.remove(0);
         match outcome {
             FailureOutcome::New(row) => self.rows.push(*row),

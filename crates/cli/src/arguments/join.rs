@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 
 /// Who starts the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Launcher {
+pub enum LauncherName {
     /// The launcher whose variables are in the environment
     Auto,
     /// No launcher: this process starts all ranks
@@ -50,8 +50,8 @@ pub struct JoinArguments {
     #[arg(long, value_name = "WHERE")]
     pub rendezvous: Option<String>,
     /// The launcher whose variables say which rank this is
-    #[arg(long, value_enum, default_value_t = Launcher::Auto)]
-    pub launcher: Launcher,
+    #[arg(long, value_enum, default_value_t = LauncherName::Auto)]
+    pub launcher: LauncherName,
     /// Fail when not all ranks have met within this time, s
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = within::<u64>(1..=86_400))]
     pub join_timeout: u64,

@@ -7,14 +7,14 @@ use anyhow::{Context, Result, anyhow};
 use backend_cpu::Profile;
 use bootstrap::interface::Wanted;
 use executor::bootstrap::Bootstrap;
-use measurement::launched::{self as ranks, JoinOptions};
+use measurement::launched::{self as member, JoinOptions};
 use measurement::{Event, LaunchReport, RunReport, Spec, threads_of_process};
 use net::{Hosts, Ports};
-use rendezvous::{JobOptions, Launched, Launcher, Launchers, NoMeetingPlace, launcher, meeting};
+use rendezvous::{JobOptions, JobUnknown, Launched, Launcher, Launchers, launcher, meeting};
 
 use super::live::Live;
 use super::{job, network};
-use crate::arguments::join::{JoinArguments, Launcher as Named};
+use crate::arguments::join::{JoinArguments, LauncherName};
 use crate::arguments::run::RunArguments;
 use crate::environment::Environment;
 use crate::output::Output;
@@ -22,19 +22,20 @@ use crate::output::Output;
 /// The rank of this process, if a launcher started it.
 pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Option<Launched>> {
     let parent = std::os::unix::process::parent_id();
-    launcher::detect(&given(&arguments.join), &environment.launcher, parent)
+    let options = job_options(&arguments.join);
+    launcher::detect(&options, &environment.launcher, parent).map_err(with_options)
 }
 
-fn given(arguments: &JoinArguments) -> JobOptions {
+fn job_options(arguments: &JoinArguments) -> JobOptions {
     JobOptions {
         launchers: match arguments.launcher {
-            Named::Auto => Launchers::Any,
-            Named::None => Launchers::None,
-            Named::Torchrun => Launchers::Only(Launcher::Torchrun),
-            Named::Openmpi => Launchers::Only(Launcher::OpenMpi),
-            Named::Mpich => Launchers::Only(Launcher::Mpich),
-            Named::Slurm => Launchers::Only(Launcher::Slurm),
-            Named::Kubernetes => Launchers::Only(Launcher::Kubernetes),
+            LauncherName::Auto => Launchers::Any,
+            LauncherName::None => Launchers::None,
+            LauncherName::Torchrun => Launchers::Only(Launcher::Torchrun),
+            LauncherName::Openmpi => Launchers::Only(Launcher::OpenMpi),
+            LauncherName::Mpich => Launchers::Only(Launcher::Mpich),
+            LauncherName::Slurm => Launchers::Only(Launcher::Slurm),
+            LauncherName::Kubernetes => Launchers::Only(Launcher::Kubernetes),
         },
         rank: arguments.rank,
         world: arguments.world,
@@ -43,15 +44,22 @@ fn given(arguments: &JoinArguments) -> JobOptions {
     }
 }
 
-/// Says which options name a place where ranks can meet, if none is known.
+/// Adds the options that say what is unknown.
 fn with_options(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref::<NoMeetingPlace>() {
-        Some(none) => anyhow!(
-            "{none}; give --rendezvous file:PATH (on a file system that all hosts share), --rendezvous tcp:HOST:PORT (of \
-             rank 0's host), or --id @FILE (from topo id -o FILE)"
-        ),
-        None => error,
-    }
+    let Some(unknown) = error.downcast_ref::<JobUnknown>() else {
+        return error;
+    };
+    let options = match unknown {
+        JobUnknown::Rank { .. } => "give --rank, or start the ranks by a launcher",
+        JobUnknown::World { .. } | JobUnknown::Completions => "give --world N",
+        JobUnknown::WorldOfLauncher { .. } => "give --rank and --world",
+        JobUnknown::Variables { .. } => "--launcher names another one",
+        JobUnknown::MeetingPlace => {
+            "or give --rendezvous file:PATH (on a file system that all hosts share), --rendezvous tcp:HOST:PORT (of rank \
+             0's host), or --id @FILE (from topo id -o FILE)"
+        }
+    };
+    anyhow!("{unknown}; {options}")
 }
 
 /// Runs the ranks of this process. The lowest surviving
@@ -101,7 +109,7 @@ pub fn run(
         return Ok(());
     }
     let mut hosts = joined.remove(0);
-    let cores = ranks::bind_to_share(&spec, &hosts);
+    let cores = member::bind_to_share(&spec, &hosts);
     // Original rank of each present rank.
     let mut members: Vec<u32> = (0..world).collect();
     let mut lost: Vec<(Vec<u32>, String)> = Vec::new();
@@ -116,7 +124,7 @@ pub fn run(
                 live.observe(event);
             }
         };
-        let failure = match ranks::sweep(hosts, &spec, &profile, &cores, false, &mut observer) {
+        let failure = match member::sweep(hosts, &spec, &profile, &cores, false, &mut observer) {
             Ok((notes, rows)) => {
                 // The others have nothing to say that this rank does not.
                 live.map_or(Ok(()), |live| live.finish(&notes))?;
@@ -126,14 +134,14 @@ pub fn run(
             Err(error) => error,
         };
         drop(live);
-        let culprit = ranks::culprit(&failure, own);
+        let culprit = member::culprit(&failure, own);
         // At least one rank is lost each time, so this ends.
         let (Some(survivor), Some(failure), true) =
             (survivor, culprit, lost.len() < world as usize)
         else {
             return Err(failure);
         };
-        let (regrouped, left) = ranks::continue_without(survivor, &failure)?;
+        let (regrouped, left) = member::continue_without(survivor, &failure)?;
         hosts = regrouped;
         let gone = members.iter().filter(|it| !left.contains(it));
         lost.push((gone.copied().collect(), failure.what));
@@ -143,6 +151,18 @@ pub fn run(
         (spec, planned) = read(&all, &mut Output::default())?;
         report = RunReport::new(spec.clone(), planned, Some(launch(&hosts, &lost)));
     }
+}
+
+/// Options that are not in the fingerprint and that all ranks must share.
+fn alike(given: &JoinArguments, spec: &Spec) -> Vec<(String, String)> {
+    let on = |it: bool| if it { "on" } else { "off" }.to_owned();
+    [
+        ("--checksums", on(given.checksums)),
+        ("--survive", on(given.survive)),
+        ("--graph", spec.devices.graph.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
 }
 
 /// Runs the ranks of this process; `live` prints what rank 0 measures. Returns whether elements
@@ -181,7 +201,7 @@ fn join(
     let longest = Duration::from_secs(given.join_timeout);
     let variables = &environment.launcher;
     let found = meeting::find(
-        &self::given(given),
+        &job_options(given),
         variables,
         launched,
         &interfaces,
@@ -211,9 +231,9 @@ fn join(
         host: host.map(String::as_str),
         share_memory: nccl("NCCL_SHM_DISABLE").is_none_or(|it| it == "0"),
         pxn: nccl("NCCL_PXN_DISABLE").is_none_or(|it| it.trim() != "1"),
-        survive: given.survive,
+        alike: alike(given, spec),
         ports,
         print: network::print_log,
     };
-    ranks::join(options, found, spec, profile)
+    member::join(options, found, spec, profile)
 }

@@ -14,6 +14,7 @@ mod network;
 mod page;
 mod table;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -52,6 +53,9 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
             _ => "",
         };
         bail!("{name} is for GPUs; expected --backend cuda with it{instead}");
+    }
+    if arguments.trace.as_deref() == Some(Path::new("-")) {
+        bail!("cannot write `-`: --trace expects a file's name");
     }
     if let Some(launched) = launched::detect(arguments, environment)? {
         return launched::run(arguments, environment, &launched, output);

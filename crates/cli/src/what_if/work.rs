@@ -49,7 +49,11 @@ pub fn work(
     let mut answer: Option<Box<WhatIfAnswer>> = None;
     let ended = loop {
         match (next(&news, until), &mut answer) {
-            (Ok(News::Whole(whole)), _) => answer = Some(whole),
+            (Ok(News::Whole(whole)), _) => {
+                let notes = whole.job.notes.iter().map(ToString::to_string);
+                output.warnings.extend(notes);
+                answer = Some(whole);
+            }
             (Ok(News::Failed(outcome)), Some(answer)) => answer.add(outcome),
             (Ok(News::Failed(_)), None) => {}
             (Err(RecvTimeoutError::Timeout), _) => break false,
@@ -71,8 +75,6 @@ pub fn work(
             "--time-limit {seconds}: the job as it is was not planned within {seconds} s; give it more time"
         );
     };
-    let notes = answer.job.notes.iter().map(ToString::to_string);
-    output.warnings.extend(notes);
     let left = answer.left_out.len();
     if left > 0 {
         output.warnings.push(format!(

@@ -1,5 +1,6 @@
 //! The choice of algorithm, protocol, transfer and channels on GPUs.
 
+use answers::names::algorithms;
 use anyhow::{Result, bail};
 use device_runtime::{DeviceDriver, default_choice};
 use executor::{Choice, Request};
@@ -104,8 +105,9 @@ pub fn choose<M: DeviceDriver>(
     match refused {
         Some(error) => Err(error.into()),
         None => bail!(
-            "no algorithm for {} fits the algorithm, transfer and protocol that were asked for",
-            request.collective.command_name()
+            "no algorithm for {} fits the algorithm, transfer and protocol that were asked for; expected one of the algorithms {}",
+            request.collective.command_name(),
+            algorithms(request.collective).map(Schedule::name).collect::<Vec<_>>().join(", ")
         ),
     }
 }

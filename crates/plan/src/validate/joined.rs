@@ -34,10 +34,7 @@ pub(super) fn check(
             }
         }
     }
-    let layout = match &made {
-        Some(made) => made.layout().clone(),
-        None => JobLayout::of(plan)?,
-    };
+    let layout = JobLayout::of(plan)?;
     let (ranks, nodes) = (layout.ranks(), layout.nodes());
     let mut expansion = None;
     if let Some(common) = &plan.common {
@@ -50,8 +47,8 @@ pub(super) fn check(
         check_common(common)?;
         // The expansion checks that every channel holds every GPU of its node once.
         expansion = Some(match made {
-            Some(made) => made,
-            None => Arc::new(Expansion::of(plan, common, layout)?),
+            Some(made) if *made.layout() == layout && made.common() == common => made,
+            _ => Arc::new(Expansion::of(plan, common, layout)?),
         });
     }
     let forests = plan.forests.iter().flatten();
