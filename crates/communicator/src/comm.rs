@@ -353,7 +353,9 @@ impl Comm {
         queue.ends = true;
         self.shared.started.notify_one();
         drop(queue);
-        if let Some(worker) = lock(&self.worker).take() {
+        // A task that a waker ends may hold the last communicator: then this is that thread.
+        let is_other = |it: &JoinHandle<()>| it.thread().id() != std::thread::current().id();
+        if let Some(worker) = lock(&self.worker).take().filter(is_other) {
             let _ = worker.join();
         }
         Ok(())

@@ -35,7 +35,7 @@ pub struct Open {
     /// Jobs that have ended.
     pub ended: Vec<(u64, Result<(), Fault>)>,
     /// Sends to the own rank that have no receive yet, or receives that have no send.
-    own: VecDeque<Lonely>,
+    own: VecDeque<SelfTransfer>,
     /// Collectives that wait for the one before.
     collectives: VecDeque<(u64, Launch, Call)>,
 }
@@ -44,7 +44,7 @@ pub struct Open {
 unsafe impl Send for Open {}
 
 /// A transfer with the own rank that waits for its other end.
-struct Lonely {
+struct SelfTransfer {
     job: u64,
     transfer: Transfer,
     /// How long it may wait.
@@ -129,7 +129,7 @@ impl Open {
         loop {
             self.advance(communicator, stop)?;
             let is_done = |job| self.ended.iter().any(|(ended, _)| *ended == job);
-            let is_over = self.patience().is_some_and(|it| Instant::now() >= it);
+            let is_over = self.self_deadline().is_some_and(|it| Instant::now() >= it);
             if job.is_none_or(is_done) || self.group.is_empty() || is_over || stop() {
                 return Ok(());
             }
@@ -163,8 +163,8 @@ impl Open {
         if self.group.is_empty() {
             return Ok(());
         }
-        // Transfers with the own rank are given up in time, whatever else runs.
-        let until = self.patience();
+        // Transfers with the own rank time out, whatever else runs.
+        let until = self.self_deadline();
         let mut stop = || stop() || until.is_some_and(|it| Instant::now() >= it);
         let done = communicator.advance(&mut self.group, &mut stop)?;
         for Ended { number, peer } in done {
@@ -246,7 +246,7 @@ impl Open {
     ) -> Result<(), Fault> {
         if matches!(transfer.end, End::To(peer) | End::From(peer) if peer == self.rank) {
             let until = Instant::now() + call.longest;
-            self.add_own(Lonely {
+            self.add_own(SelfTransfer {
                 job,
                 transfer,
                 until,
@@ -354,14 +354,14 @@ impl Open {
     }
 
     /// Copies between a send to the own rank and its receive, once both are there.
-    fn add_own(&mut self, lonely: Lonely) {
-        let Lonely { job, transfer, .. } = lonely;
-        let is_other = |it: &Lonely| {
+    fn add_own(&mut self, own: SelfTransfer) {
+        let SelfTransfer { job, transfer, .. } = own;
+        let is_other = |it: &SelfTransfer| {
             it.transfer.tag == transfer.tag && it.transfer.sends() != transfer.sends()
         };
         let other = self.own.iter().position(is_other);
         let Some(other) = other.and_then(|at| self.own.remove(at)) else {
-            self.own.push_back(lonely);
+            self.own.push_back(own);
             return;
         };
         let (other_job, other) = (other.job, other.transfer);
@@ -391,17 +391,17 @@ impl Open {
     }
 
     /// When the first of the transfers with the own rank has waited too long.
-    pub fn patience(&self) -> Option<Instant> {
+    pub fn self_deadline(&self) -> Option<Instant> {
         self.own.iter().map(|it| it.until).min()
     }
 
     /// Ends transfers with the own rank that waited too long, or all.
-    pub fn give_up(&mut self, all: bool) {
+    pub fn time_out(&mut self, all: bool) {
         if self.own.is_empty() {
             return;
         }
         let now = Instant::now();
-        let mut given_up = Vec::new();
+        let mut timed_out = Vec::new();
         self.own.retain(|it| {
             let stays = !all && it.until > now;
             if !stays {
@@ -414,11 +414,11 @@ impl Open {
                 let text = format!(
                     "a rank {does} {bytes} bytes to or from itself with tag {tag}, and {lacks}"
                 );
-                given_up.push((it.job, Fault::new(Code::Timeout, text)));
+                timed_out.push((it.job, Fault::new(Code::Timeout, text)));
             }
             stays
         });
-        for (job, fault) in given_up {
+        for (job, fault) in timed_out {
             self.end_part(job, Err(fault));
         }
     }

@@ -34,7 +34,7 @@ impl Transfer {
     /// to `source`, which may be null.
     ///
     /// # Safety
-    /// Until the transfer has ended, the memory is readable if it is sent, and writable and used by
+    /// Until every use of the transfer and of its copies has ended, the memory is readable if it is sent, and writable and used by
     /// nobody else if it receives; so is `source`.
     pub const unsafe fn new(
         end: End,
@@ -158,9 +158,9 @@ pub struct Queue {
     open: usize,
     /// By number, those whose end no caller knows.
     untold: FxHashMap<u64, Ending>,
-    /// By number: what is to be woken when a job is done.
+    /// By number: the waker of the task that waits for a job.
     wakers: FxHashMap<u64, Waker>,
-    /// What is to be woken, since its job is done.
+    /// Wakers of jobs that are done.
     woken: Vec<Waker>,
     /// Jobs that have not begun, with their numbers.
     jobs: VecDeque<(u64, Job)>,
@@ -173,7 +173,7 @@ pub struct Queue {
     /// Whether something is left that has begun.
     pub has_begun: bool,
     /// When the first transfer with the own rank that has no other end has waited too long.
-    pub patience: Option<Instant>,
+    pub self_deadline: Option<Instant>,
     /// Threads that wait for something, whether they run it or sleep.
     pub waiting: usize,
     /// Those of them that sleep.
@@ -182,7 +182,7 @@ pub struct Queue {
     pub is_watched: bool,
     /// Whether the background thread exists.
     pub has_worker: bool,
-    /// Whether transfers without another end should be given up.
+    /// Whether transfers without another end should time out.
     pub drains: bool,
     /// Whether the thread should end when nothing is left.
     pub ends: bool,
@@ -231,7 +231,12 @@ impl Queue {
         }
     }
 
-    /// What is to be woken. The queue is not locked meanwhile: it may poll at once.
+    /// Whether tasks wait for jobs, and not threads.
+    pub fn has_wakers(&self) -> bool {
+        !self.wakers.is_empty()
+    }
+
+    /// The wakers of jobs that are done. The queue is not locked while they run: they may poll.
     pub fn take_woken(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.woken)
     }
@@ -278,7 +283,7 @@ impl Queue {
     /// Whether a thread should take a turn: none has it, and there is something to run.
     pub fn has_work(&self) -> bool {
         let waited = |it| self.drains || it <= Instant::now();
-        let waited = self.patience.is_some_and(waited);
+        let waited = self.self_deadline.is_some_and(waited);
         self.runner.is_none() && (self.has_begun || !self.jobs.is_empty() || waited)
     }
 

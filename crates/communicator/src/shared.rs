@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use backend_cpu::Cpu;
@@ -86,6 +87,20 @@ impl Shared {
             Some(ended) => ended.map(|()| Code::Ok),
             None => Ok(Code::Pending),
         }
+    }
+
+    /// How a job ended, as [`Self::await_job`]; if it is not done, `waker` is woken then.
+    ///
+    /// # Errors
+    /// As [`Self::await_job`].
+    pub fn poll_job(&self, number: u64, waker: &Waker) -> Poll<Result<(), Fault>> {
+        let mut queue = self.queue();
+        let ended = queue.poll(number, waker);
+        if ended.is_pending() && queue.runner.is_some() {
+            // A thread that runs until its own job is done would not tell.
+            self.interrupt();
+        }
+        ended
     }
 
     /// Waits until one of the jobs is done, and returns its place in the list with how it ended.

@@ -4,9 +4,9 @@
 //! no other thread must wake. The background thread runs what nobody waits for. It takes nothing
 //! younger than [`GRACE`], since most callers wait soon after they start something.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::error::{Code, Fault};
@@ -52,9 +52,9 @@ impl Shared {
             if is_mine {
                 active = now;
             }
-            let longest = match (watches, queue.patience) {
+            let longest = match (watches, queue.self_deadline) {
                 (true, _) => Some(grace),
-                (false, patience) => patience.map(|it| it.saturating_duration_since(now)),
+                (false, self_deadline) => self_deadline.map(|it| it.saturating_duration_since(now)),
             };
             queue.is_watched = watches;
             queue = sleep_on(&self.started, queue, longest);
@@ -98,7 +98,7 @@ impl Shared {
         queue.waiting += 1;
         let mut queue = match queue.has_work() {
             true => {
-                let job = job.filter(|_| queue.waiting == 1);
+                let job = job.filter(|_| queue.waiting == 1 && !queue.has_wakers());
                 self.run_turn(queue, Runner::Waiting, until, job)
             }
             false => {
@@ -106,7 +106,7 @@ impl Shared {
                 if queue.runner == Some(Runner::Background) || queue.waiting == 2 {
                     self.interrupt();
                 }
-                let until = [until, queue.patience].into_iter().flatten().min();
+                let until = [until, queue.self_deadline].into_iter().flatten().min();
                 let longest = until.map(|it| it.saturating_duration_since(Instant::now()));
                 self.sleep(queue, longest)
             }
@@ -155,7 +155,7 @@ impl Shared {
             open.fail_all(&fault);
         }
         let is_idle = open.is_idle();
-        open.give_up(drains && is_idle);
+        open.time_out(drains && is_idle);
         let mut queue = self.queue();
         for (job, done) in open.ended.drain(..) {
             queue.finish(job, done.as_ref().err());
@@ -163,7 +163,7 @@ impl Shared {
         queue.runner = None;
         queue.turns += 1;
         queue.has_begun = !is_idle;
-        queue.patience = open.patience();
+        queue.self_deadline = open.self_deadline();
         if queue.sleeping > 0 {
             self.changed.notify_all();
         }
@@ -172,7 +172,10 @@ impl Shared {
             return queue;
         }
         drop(queue);
-        woken.into_iter().for_each(Waker::wake);
+        for waker in woken {
+            // It runs code of others; the turn must end whatever that does.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
         self.queue()
     }
 

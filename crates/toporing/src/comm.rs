@@ -1,5 +1,6 @@
 //! A rank's membership in a communicator.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +16,19 @@ use crate::calls::{Call, Checked, calls};
 pub struct Comm(pub(crate) Arc<Member>);
 
 /// A membership that ends with its last holder.
-pub(crate) struct Member(pub(crate) communicator::Comm);
+pub(crate) struct Member(pub(crate) ManuallyDrop<communicator::Comm>);
 
 impl Drop for Member {
     fn drop(&mut self) {
+        if self.0.check_process().is_err() {
+            // A child of the process that joined has none of its threads, and must not use its
+            // connections.
+            return;
+        }
         // What is left failed, and its callers know.
         let _ = self.0.finish();
+        // SAFETY: nobody uses it after this.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }
 
@@ -51,7 +59,7 @@ impl Comm {
     /// The ranks do not meet within the time of the options, or differ in options.
     pub fn join(id: &UniqueId, rank: u32, ranks: u32, options: &Options) -> Result<Self, Fault> {
         let joined = communicator::Comm::join(id, rank, ranks, options)?;
-        Ok(Self(Arc::new(Member(joined))))
+        Ok(Self(Arc::new(Member(ManuallyDrop::new(joined)))))
     }
 
     /// Joins as the rank that a launcher started: torchrun, Open MPI, MPICH, srun, Kubernetes, or
@@ -90,7 +98,8 @@ impl Comm {
     /// Runs `work` on ranks that are threads of this process, and returns what each returned.
     ///
     /// # Errors
-    /// The first error of a rank, by rank; one that panicked has [`Code::Internal`].
+    /// The first error of a rank, rather than one of a rank that learned of it ([`Code::Failed`]);
+    /// one that panicked has [`Code::Internal`].
     pub fn on_threads<R: Send>(
         ranks: u32,
         work: impl Fn(&Self) -> Result<R, Fault> + Sync,
@@ -98,16 +107,21 @@ impl Comm {
         let id = Self::new_id()?;
         let (id, work) = (&id, &work);
         let on_thread = move |rank| work(&Self::join(id, rank, ranks, &Options::default())?);
-        std::thread::scope(|scope| {
+        let results: Vec<Result<R, Fault>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..ranks)
                 .map(|rank| scope.spawn(move || on_thread(rank)))
                 .collect();
-            let panicked = || Fault::new(Code::Internal, "a rank's thread panicked");
-            let results = threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
-            results.collect()
-        })
+            let joined = threads.into_iter().map(|thread| {
+                let done = thread.join();
+                done.unwrap_or_else(|panic| Err(Fault::panicked(&*panic)))
+            });
+            joined.collect()
+        });
+        let failed = results.iter().filter_map(|it| it.as_ref().err());
+        match failed.min_by_key(|fault| fault.code == Code::Failed) {
+            Some(fault) => Err(fault.clone()),
+            None => results.into_iter().collect(),
+        }
     }
 
     /// The communicator of the ranks with this color, ordered by `order` and then by rank; `None`
@@ -117,7 +131,7 @@ impl Comm {
     /// As [`Self::join`].
     pub fn split(&self, color: i32, order: i32) -> Result<Option<Self>, Fault> {
         let split = self.0.0.split(color, order)?;
-        Ok(split.map(|it| Self(Arc::new(Member(it)))))
+        Ok(split.map(|it| Self(Arc::new(Member(ManuallyDrop::new(it))))))
     }
 }
 

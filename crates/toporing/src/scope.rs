@@ -128,6 +128,7 @@ impl Comm {
 
     /// Waits for a started call.
     pub(crate) fn await_call(&self, number: u64) -> Result<(), Fault> {
+        self.0.0.check_process()?;
         self.0.0.shared.await_job(number, None).map(drop)
     }
 }

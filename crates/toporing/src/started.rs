@@ -17,7 +17,8 @@ pub struct Started<M> {
     comm: Comm,
     /// Its number, until its end is known.
     number: Option<u64>,
-    memory: Option<M>,
+    /// The memory, or why there is none.
+    memory: Result<M, Fault>,
 }
 
 impl<M> Started<M> {
@@ -26,32 +27,46 @@ impl<M> Started<M> {
     /// # Errors
     /// A rank failed, left, waited too long, or called something else.
     pub fn wait(mut self) -> Result<M, Fault> {
-        if let Some(number) = self.number.take() {
-            self.comm.await_call(number)?;
+        if let Some(number) = self.number {
+            let ended = self.comm.await_call(number);
+            self.end(ended);
         }
-        self.memory()
+        self.take()
     }
 
-    fn memory(&mut self) -> Result<M, Fault> {
-        let memory = self.memory.take();
-        memory
-            .ok_or_else(|| Fault::invalid("the call was awaited before, and gave its memory then"))
-    }
-
-    /// Whether the call has ended.
+    /// Whether the call has ended, also by an error, which [`Self::wait`] returns.
     ///
     /// # Errors
-    /// That of the call.
+    /// This process is a fork of the one that joined.
     pub fn is_done(&mut self) -> Result<bool, Fault> {
-        let Some(number) = self.number else {
-            return Ok(true);
-        };
-        let ended = self.comm.0.0.shared.await_job(number, Some(Duration::ZERO));
-        if matches!(ended, Ok(Code::Pending)) {
-            return Ok(false);
+        let comm = &self.comm.0.0;
+        comm.check_process()?;
+        if let Some(number) = self.number {
+            match comm.shared.await_job(number, Some(Duration::ZERO)) {
+                Ok(Code::Pending) => return Ok(false),
+                ended => self.end(ended.map(drop)),
+            }
         }
+        Ok(true)
+    }
+
+    /// Takes the end of the call. After an error the memory has undefined contents, and is freed.
+    fn end(&mut self, ended: Result<(), Fault>) {
         self.number = None;
-        ended.map(|_| true)
+        if let Err(fault) = ended {
+            self.memory = Err(fault);
+        }
+    }
+
+    fn take(&mut self) -> Result<M, Fault> {
+        let taken = Fault::invalid("the call gave its memory back before");
+        match std::mem::replace(&mut self.memory, Err(taken)) {
+            Ok(memory) => Ok(memory),
+            Err(fault) => {
+                self.memory = Err(fault.clone());
+                Err(fault)
+            }
+        }
     }
 }
 
@@ -60,24 +75,23 @@ impl<M: Unpin> Future for Started<M> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(number) = self.number {
-            let mut queue = self.comm.0.0.shared.queue();
-            let ended = queue.poll(number, context.waker());
-            drop(queue);
-            let Poll::Ready(ended) = ended else {
-                return Poll::Pending;
+            let comm = &self.comm.0.0;
+            let ended = match comm.check_process() {
+                Ok(()) => comm.shared.poll_job(number, context.waker()),
+                Err(fault) => Poll::Ready(Err(fault)),
             };
-            self.number = None;
-            if let Err(fault) = ended {
-                return Poll::Ready(Err(fault));
+            match ended {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(ended) => self.end(ended),
             }
         }
-        Poll::Ready(self.memory())
+        Poll::Ready(self.take())
     }
 }
 
 impl<M> Drop for Started<M> {
     fn drop(&mut self) {
-        if let Some(number) = self.number.take() {
+        if let Some(number) = self.number {
             // Its memory is used until then. Nobody asks how it ended.
             let _ = self.comm.await_call(number);
         }
@@ -205,7 +219,7 @@ impl Comm {
         Ok(Started {
             comm: self.clone(),
             number: Some(started?),
-            memory: Some(memory),
+            memory: Ok(memory),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Every call on threads, with results that each rank checks.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -198,6 +198,58 @@ fn unequal_lengths_to_itself_are_told_and_the_communicator_stays_usable() {
         comm.barrier()
     });
     done.expect("the communicator stays usable");
+}
+
+#[test]
+fn the_first_error_of_threads_is_told_and_a_panic_is_one() {
+    let failed = Comm::on_threads(3, |comm| match comm.rank() {
+        2 => panic!("rank 2 has a defect"),
+        _ => comm.barrier(),
+    });
+    let failed = failed.expect_err("rank 2 panics");
+    assert_eq!(failed.code, Code::Internal, "{failed}");
+    assert!(failed.text.contains("rank 2 has a defect"), "{failed}");
+}
+
+#[test]
+fn a_failed_call_stays_failed() {
+    let done = Comm::on_threads(2, |comm| {
+        if comm.rank() == 1 {
+            return comm.abort();
+        }
+        let mut sum = comm.start_all_reduce(vec![1_u8; 8], Reduction::Sum)?;
+        while !sum.is_done()? {
+            std::thread::yield_now();
+        }
+        let failed = block_on(&mut sum).expect_err("rank 1 aborts");
+        assert_eq!(failed.code, Code::Failed, "{failed}");
+        assert_eq!(sum.wait().map_err(|it| it.text), Err(failed.text));
+        Ok(())
+    });
+    done.expect("the error is told");
+}
+
+#[test]
+fn a_waker_that_panics_ends_nothing() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a defect of the executor");
+        }
+    }
+    let done = Comm::on_threads(2, |comm| {
+        let mut first = comm.start_all_reduce(vec![1_u32; 4], Reduction::Sum)?;
+        let waker = Waker::from(Arc::new(Panics));
+        let polled = Pin::new(&mut first).poll(&mut Context::from_waker(&waker));
+        let second = comm.start_all_reduce(vec![2_u32; 4], Reduction::Sum)?;
+        assert_eq!(second.wait()?, vec![4; 4]);
+        match polled {
+            Poll::Ready(sum) => assert_eq!(sum?, vec![2; 4]),
+            Poll::Pending => assert_eq!(first.wait()?, vec![2; 4]),
+        }
+        comm.barrier()
+    });
+    done.expect("both calls end");
 }
 
 #[test]

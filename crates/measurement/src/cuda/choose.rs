@@ -107,7 +107,10 @@ pub fn choose<M: DeviceDriver>(
         None => bail!(
             "no algorithm for {} fits the algorithm, transfer and protocol that were asked for; expected one of the algorithms {}",
             request.collective.command_name(),
-            algorithms(request.collective).map(Schedule::name).collect::<Vec<_>>().join(", ")
+            algorithms(request.collective)
+                .map(Schedule::name)
+                .collect::<Vec<_>>()
+                .join(", ")
         ),
     }
 }

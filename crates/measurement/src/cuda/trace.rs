@@ -28,13 +28,7 @@ mod tests {
 
     #[test]
     fn a_trace_begins_at_0() {
-        let spec: Spec = serde_json::from_value(serde_json::json!({
-            "ranks": 2, "processes": false, "hosts": 1, "explained": 0, "collective": program::Collective::AllReduce, "algorithm": null,
-            "transfer": null, "protocol": null, "channels": null, "element": "f32", "op": "sum", "root": 0,
-            "sizes": [8], "backend": "Cuda", "iterations": null, "warmup": 3, "time_ms": 30, "check": true, "in_place": true,
-            "reply": false, "bind": false, "survey": false, "timeout_s": 60, "rings": [], "trees": []
-        }))
-        .unwrap();
+        let spec = Spec::new(2, program::Collective::AllReduce);
         let span = Span {
             rank: 1,
             launch: 4,
