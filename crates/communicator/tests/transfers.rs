@@ -193,6 +193,43 @@ fn a_receive_may_wait_while_its_sender_takes_many_other_tags() {
     });
 }
 
+/// A receive from any rank that took a message no longer holds the connections of other ranks.
+#[test]
+fn receives_of_a_tag_get_no_message_of_another_tag() {
+    on_all(3, |comm, rank| match rank {
+        0 => {
+            for tag in [7, 1, 2, 3] {
+                expect(comm, End::From(2), tag, &message(tag as u8, 8));
+            }
+            let (mut any, mut last) = ([0_u8; 8], [0_u8; 8]);
+            let start = |end, buffer: &mut [u8]| {
+                let started = comm.start_transfer(transfer(end, 7, buffer));
+                started.expect("there are other ranks")
+            };
+            let (first, second) = (
+                start(End::FromAny, &mut any),
+                start(End::From(2), &mut last),
+            );
+            comm.shared.await_job(first, None).expect("it comes");
+            assert_eq!(any, [1; 8]);
+            // The second receive waits.
+            send(comm, 2, 8, message(0, 1));
+            expect(comm, End::From(2), 9, &message(9, 8));
+            comm.shared.await_job(second, None).expect("it comes");
+            assert_eq!(last, [7; 8]);
+        }
+        1 => send(comm, 0, 7, message(1, 8)),
+        _ => {
+            for tag in [7, 1, 2, 3] {
+                send(comm, 0, tag, message(tag as u8, 8));
+            }
+            expect(comm, End::From(0), 8, &message(0, 1));
+            send(comm, 0, 9, message(9, 8));
+            send(comm, 0, 7, message(7, 8));
+        }
+    });
+}
+
 /// A group sends although the answer, which it receives, is not sent yet.
 #[test]
 fn a_group_sends_before_its_new_receives_have_senders() {

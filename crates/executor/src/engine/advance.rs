@@ -334,9 +334,7 @@ impl<B: Backend> Engine<B> {
                     Call::Transfer(End::FromAny, _) | Call::Collective(_) => None,
                 };
                 for (sender, number) in entry.connections.iter().filter(|_| entry.receives()) {
-                    let was_taken = Some(*sender) == peer;
-                    let connections = &mut self.own.connections;
-                    connections.end_tag(*sender, *number, was_taken);
+                    self.own.connections.end_tag(*sender, *number, true);
                 }
                 if let Call::Collective(request) = &entry.call {
                     compared = self.known.end(self.own.bootstrap.rank(), request);

@@ -68,6 +68,15 @@ impl<B: Backend> Engine<B> {
                 if let Call::Transfer(end, _) = &mut entry.call {
                     *end = End::From(peer);
                 }
+                // The next receive of the tag may wait there from now on.
+                let connections = &mut self.own.connections;
+                entry.connections.retain(|(source, number)| {
+                    let is_taken = *source == peer;
+                    if !is_taken {
+                        connections.end_tag(*source, *number, false);
+                    }
+                    is_taken
+                });
                 self.run_from_start(entry, place);
             }
         }
