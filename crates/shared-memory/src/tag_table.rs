@@ -49,13 +49,14 @@ impl TagSender {
     }
 
     /// The number of the connection for the next message of a tag other than 0, which counts as
-    /// sent from now on. `None` if all connections have messages of other tags.
-    pub fn send(&mut self, tag: u32) -> Option<usize> {
+    /// sent from now on, and whether the tag got it now: then the receiver may wait for it. `None`
+    /// if all connections have messages of other tags.
+    pub fn send(&mut self, tag: u32) -> Option<(usize, bool)> {
         let known = self.numbered.iter().position(|it| it.tag == tag);
         let number = known.or_else(|| self.assign(tag))?;
         let sent = &mut self.numbered[number].sent;
         *sent = (*sent + ONE_TAKEN) & TAKEN;
-        Some(number)
+        Some((number, known.is_none()))
     }
 
     fn assign(&mut self, tag: u32) -> Option<usize> {
@@ -101,15 +102,24 @@ impl TagReceiver {
     /// The number of the connection with the messages of a tag other than 0, which keeps its tag
     /// until [`Self::end`]. `None` if nothing was sent yet.
     pub fn begin(&mut self, tag: u32) -> Option<usize> {
+        let (number, found) = self.find(tag)?;
+        let waits = Self::wait(&self.words.slice(number, 1)[0], found);
+        waits.then_some(number)
+    }
+
+    /// Whether a connection has a tag other than 0.
+    pub fn is_sent(&self, tag: u32) -> bool {
+        self.find(tag).is_some()
+    }
+
+    /// The number of the connection of a tag, and its entry.
+    fn find(&self, tag: u32) -> Option<(usize, u64)> {
         for (number, word) in self.words.slice(0, self.most).iter().enumerate() {
             let found = word.load(Ordering::Acquire);
             match (found >> TAG_SHIFT) as u32 {
                 0 => return None,
-                other if other != tag => {}
-                _ => {
-                    let waits = Self::wait(word, found);
-                    return waits.then_some(number);
-                }
+                other if other == tag => return Some((number, found)),
+                _ => {}
             }
         }
         None
@@ -144,11 +154,11 @@ mod tests {
         let mut receiver = segment.tag_receiver(0).expect("it is not taken");
         assert_eq!(receiver.begin(7), None);
         for tag in 1..=4 {
-            assert_eq!(sender.send(tag), Some(tag as usize - 1));
+            assert_eq!(sender.send(tag), Some((tag as usize - 1, true)));
         }
-        assert_eq!(sender.send(2), Some(1));
+        assert_eq!(sender.send(2), Some((1, false)));
         // All have messages.
-        assert_eq!(sender.send(5), Some(4));
+        assert_eq!(sender.send(5), Some((4, true)));
         assert_eq!(sender.send(6), None);
         let number = receiver.begin(2).expect("it was sent");
         receiver.end(number, true);
@@ -159,7 +169,8 @@ mod tests {
         assert_eq!(receiver.begin(2), Some(number));
         assert_eq!(sender.send(6), None);
         receiver.end(number, false);
-        assert_eq!(sender.send(6), Some(number));
+        assert_eq!(sender.send(6), Some((number, true)));
+        assert!(!receiver.is_sent(2) && receiver.is_sent(6));
         assert_eq!(receiver.begin(2), None);
         assert_eq!(receiver.begin(6), Some(number));
     }

@@ -153,6 +153,13 @@ impl Waiter {
         }
     }
 
+    /// Sleeps until the bell is rung, for at most `longest`, unless `poll` returns `true` after the
+    /// sleep was announced: for callers with a loop of their own, which wait for long.
+    pub fn sleep_unless(&self, mut poll: impl FnMut() -> bool, longest: Duration) {
+        let for_all = self.fences_for_all;
+        self.bell.sleep_unless(&mut poll, longest, for_all);
+    }
+
     /// Calls `sleep`, which sleeps on descriptors, unless `poll` returns `true` after the sleep was
     /// announced. Returns `true` if it did not sleep. Only ringers that have one of the descriptors
     /// ([`Bell::with_alarms`]) end the sleep.

@@ -1,7 +1,7 @@
 //! Communicators from outside: mistakes, failures, and collectives in the background.
 
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backend_cpu::Cpu;
 use executor::{
@@ -334,6 +334,41 @@ fn several_in_the_background_come_in_order_and_mix_with_others() {
 }
 
 /// 16-bit floats, so that buffers of types that Rust does not know are used too.
+/// A transfer that has not begun is not polled, so that a bell ends the sleep, and soon.
+#[test]
+fn another_thread_ends_the_wait_for_a_peer_that_is_not_ready() {
+    const TURNS: usize = 31;
+    let mut ranks = local(2, LONG);
+    let rank = &mut ranks[0];
+    let bell = rank.bell().expect("nothing failed");
+    let mut received = [0_u8; 8];
+    let mut group = OpenGroup::default();
+    let memory = Memory::separate(&[0_u8; 0], &mut received);
+    let receive = (executor::End::From(1), 7);
+    let added = rank.add_transfer(&mut group, 0, receive, memory, LONG);
+    added.expect("there is a rank 1");
+    let rung = Mutex::new(None);
+    let mut late = Vec::new();
+    for turn in 0..TURNS {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Long enough that the rank looks seldom, and at any time between two looks.
+                std::thread::sleep(Duration::from_micros(40_000 + 700 * turn as u64));
+                *rung.lock().expect("no panic") = Some(Instant::now());
+                bell.ring();
+            });
+            let mut stop = || rung.lock().expect("no panic").is_some();
+            let ended = rank.advance(&mut group, &mut stop);
+            assert!(ended.expect("nothing failed").is_empty());
+        });
+        let began = rung.lock().expect("no panic").take();
+        late.extend(began.map(|it| it.elapsed()));
+    }
+    late.sort();
+    assert_eq!(late.len(), TURNS);
+    assert!(late[TURNS / 2] < Duration::from_millis(1), "{late:?}");
+}
+
 mod u16_of {
     pub type Half = half::f16;
 

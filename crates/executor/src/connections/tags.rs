@@ -47,10 +47,20 @@ impl Connections {
             }
             false => {
                 let sender = self.tag_sender(bootstrap, peer)?;
-                sender.and_then(|it| it.send(tag))
+                let sent = sender.and_then(|it| it.send(tag));
+                if let Some((_, true)) = sent {
+                    self.bells[peer as usize].ring();
+                }
+                sent.map(|(number, _)| number)
             }
         };
         Ok(number.map(|it| 1 + it as u32))
+    }
+
+    /// Whether a peer has sent messages with this tag over a connection that it still has.
+    pub(crate) fn is_sent(&self, peer: u32, tag: u32) -> bool {
+        let receiver = self.tags.received.get(&peer);
+        receiver.is_some_and(|it| it.is_sent(tag))
     }
 
     /// Ends the wait for a message of a peer over the connection with this number.

@@ -85,8 +85,13 @@ impl<B: Backend> Engine<B> {
             if has_begun {
                 let nap = retry.map_or(LOOK, |it| it.max(10 * RETRY));
                 group.unmet = self.run_begun(group, nap, &mut pause)?;
-            } else if !pause() {
-                std::thread::sleep(retry.unwrap_or(RETRY));
+            } else {
+                let poll = || pause() || self.has_new_tag(group);
+                let waiter = &self.own.waiter;
+                waiter.sleep_unless(poll, retry.unwrap_or(RETRY));
+                if self.has_new_tag(group) {
+                    group.retry = None;
+                }
             }
             self.take_messages(group);
             let done = self.take_done(group)?;
@@ -98,6 +103,31 @@ impl<B: Backend> Engine<B> {
             }
             self.look(group)?;
         }
+    }
+
+    /// Whether a sender has given a connection to the tag of a receive that waits for one.
+    fn has_new_tag(&self, group: &OpenGroup<'_>) -> bool {
+        let (own, ranks) = (self.rank(), self.own.bootstrap.ranks());
+        let is_new = |at: usize, peer: u32, tag| {
+            let known = &group.entries[at].connections;
+            let is_known = known.iter().any(|(it, _)| *it == peer);
+            !is_known && self.own.connections.is_sent(peer, tag)
+        };
+        (0..group.entries.len()).any(|at| match group.entries[at] {
+            Entry {
+                state: State::Refused,
+                call: Call::Transfer(end, tag),
+                ..
+            } => match end {
+                End::From(peer) => is_new(at, peer, tag),
+                End::FromAny => {
+                    let mut sources = group.sources(at, own, ranks).into_iter();
+                    sources.any(|peer| is_new(at, peer, tag))
+                }
+                End::To(_) => false,
+            },
+            _ => false,
+        })
     }
 
     /// Begins what has its turn. Returns when to look again for peers that are not ready.
