@@ -230,6 +230,19 @@ fn receives_of_a_tag_get_no_message_of_another_tag() {
     });
 }
 
+/// The limit for connections between hosts does not count those on a host.
+#[test]
+fn many_tags_on_a_host_are_on_their_way_at_once() {
+    on_all(2, |comm, rank| {
+        for tag in 1..=600 {
+            send(comm, 1 - rank, tag, message(tag as u8, 8));
+        }
+        for tag in 1..=600 {
+            expect(comm, End::From(1 - rank), tag, &message(tag as u8, 8));
+        }
+    });
+}
+
 /// A group sends although the answer, which it receives, is not sent yet.
 #[test]
 fn a_group_sends_before_its_new_receives_have_senders() {

@@ -20,8 +20,8 @@ pub struct Wiring {
     pub notifies: Vec<usize>,
 }
 
-/// Most connections of transfers with tags: each keeps its memory, and a descriptor or a socket.
-/// Between ranks of a host, tags share them.
+/// Most connections of transfers with tags between hosts: each keeps its memory, and a descriptor
+/// or a socket. Between ranks of a host, tags share connections, which are not counted.
 const MOST_TAGGED: usize = 1024;
 
 /// Most memory of their slots, bytes.
@@ -131,15 +131,15 @@ impl Connections {
     }
 
     /// # Errors
-    /// There would be too many connections of tags.
+    /// There would be too many connections of tags between hosts.
     fn expect_room(&self, ends: &ProgramEnds) -> Result<(), Error> {
-        let is_new = |end: &&End| end.connection.is_tagged() && !self.known.contains_key(end);
-        let new = ends.all().filter(is_new);
-        let new: Vec<&End> = new.collect();
+        let counts = |end: &&End| end.connection.is_tagged() && self.is_remote(end);
+        let new = ends.all().filter(counts);
+        let new: Vec<&End> = new.filter(|end| !self.known.contains_key(end)).collect();
         if new.is_empty() {
             return Ok(());
         }
-        let tagged = self.known.keys().filter(|end| end.connection.is_tagged());
+        let tagged = self.known.keys().filter(counts);
         let (mut count, mut bytes) = (0, 0);
         for end in tagged.chain(new) {
             count += 1;
@@ -153,8 +153,9 @@ impl Connections {
         Err(Error::Bootstrap {
             rank: self.rank,
             why: format!(
-                "transfers with tags need {count} connections of {} MiB, expected at most {MOST_TAGGED} of {} \
-                 MiB together: each tag, pair of ranks and class of lengths has its own; use fewer tags again and again",
+                "transfers with tags between hosts need {count} connections of {} MiB together, \
+                 expected at most {MOST_TAGGED} of {} MiB: each tag, pair of ranks and class of \
+                 lengths has its own; use fewer tags again and again",
                 bytes >> 20,
                 MOST_TAGGED_BYTES >> 20
             ),
