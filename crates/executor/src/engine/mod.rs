@@ -80,9 +80,10 @@ pub(crate) struct Engine<B: Backend> {
 impl<B: Backend> Engine<B> {
     pub fn new(own: Parts<B>) -> Self {
         let known = Known::new(own.connections.tables_of_peers());
+        let prepared = Table::new(own.backend.wires());
         Self {
             own,
-            prepared: Table::default(),
+            prepared,
             last: None,
             launches: 0,
             announced: None,

@@ -1,12 +1,14 @@
 //! Prepared programs by request. Of those that do not run, only so many are kept.
 
+use program::Collective;
 use rustc_hash::FxHashMap;
 use shared_memory::Waiter;
 
 use crate::request::Request;
 
-/// Most programs that are kept, besides those that run. Others are prepared again when they are
-/// needed, which no other rank notices: all ranks count and compare launches, not programs.
+/// Most programs that are kept, besides those that run, and collectives of backends that wire.
+/// Others are prepared again when they are needed, which no other rank notices: all ranks count and
+/// compare launches, not programs.
 const MOST_PREPARED: usize = 4096;
 
 /// A program that can be run again and again.
@@ -49,23 +51,26 @@ pub struct Table<P> {
     entries: Vec<Entry<P>>,
     places: FxHashMap<Request, usize>,
     most: usize,
+    /// Whether collectives are never replaced: all ranks wire them together, so a rank that does it
+    /// again would wait for the others.
+    keeps_collectives: bool,
     /// Where the search for a program to replace continues: as a clock's hand it passes those that
     /// were used since its last turn, so the search takes as many steps as there were uses.
     hand: usize,
 }
 
-impl<P> Default for Table<P> {
-    fn default() -> Self {
+impl<P> Table<P> {
+    /// An empty table of a backend that wires programs, or not.
+    pub fn new(wires: bool) -> Self {
         Self {
             entries: Vec::new(),
             places: FxHashMap::default(),
             most: MOST_PREPARED,
+            keeps_collectives: wires,
             hand: 0,
         }
     }
-}
 
-impl<P> Table<P> {
     /// The place of a request's program.
     pub fn find(&self, request: &Request) -> Option<usize> {
         self.places.get(request).copied()
@@ -113,7 +118,9 @@ impl<P> Table<P> {
             let place = self.hand;
             self.hand = (place + 1) % self.entries.len();
             let entry = &mut self.entries[place];
-            if entry.holds == 0 && !std::mem::take(&mut entry.is_used) {
+            let is_transfer = entry.key.collective == Collective::SendRecv;
+            let is_held = entry.holds > 0 || self.keeps_collectives && !is_transfer;
+            if !is_held && !std::mem::take(&mut entry.is_used) {
                 return Some(place);
             }
         }
@@ -150,7 +157,7 @@ impl<P> Table<P> {
 
 #[cfg(test)]
 mod tests {
-    use program::{Collective, ElementType, Reduction};
+    use program::{ElementType, Reduction};
 
     use super::*;
 
@@ -182,7 +189,7 @@ mod tests {
     fn full(most: usize) -> Table<u64> {
         let mut table = Table {
             most,
-            ..Table::default()
+            ..Table::new(false)
         };
         for count in 0..most as u64 {
             table.insert(request(count), prepared(count));
@@ -203,6 +210,25 @@ mod tests {
         assert!(table.find(&request(2)).is_none());
         assert_eq!(table.entries.len(), 4);
         assert_eq!(table.places.len(), 4);
+    }
+
+    #[test]
+    fn collectives_of_a_backend_that_wires_are_kept() {
+        let mut table = Table {
+            most: 4,
+            ..Table::new(true)
+        };
+        let transfer = |count| Request {
+            collective: Collective::SendRecv,
+            ..request(count)
+        };
+        for count in 0..100 {
+            table.insert(request(count), prepared(count));
+            table.insert(transfer(count), prepared(count));
+        }
+        assert!((0..100).all(|count| table.find(&request(count)).is_some()));
+        // Each collective replaces the transfer before it.
+        assert_eq!(table.entries.len(), 101);
     }
 
     #[test]
