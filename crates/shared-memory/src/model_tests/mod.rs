@@ -6,6 +6,7 @@
 mod fifos;
 mod signals;
 mod sleeping;
+mod tags;
 
 /// Runs all executions of a model with at most this number of preemptions. Loom recommends a limit:
 /// the number of executions grows too fast otherwise, and errors show with few.
