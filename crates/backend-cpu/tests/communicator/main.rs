@@ -161,6 +161,37 @@ fn what_all_refuse_is_compared_with_nothing() {
     }
 }
 
+/// Nothing was moved, so the communicator can be used.
+#[test]
+fn a_group_that_all_refuse_begins_nothing() {
+    let refused = Choice {
+        transfer: Transfer::Hierarchical,
+        ..FIFO
+    };
+    let exchange = |rank: &mut Communicator<Cpu>| {
+        let (peer, own) = (1 - rank.rank(), [rank.rank()]);
+        let mut received = [[u32::MAX]; 2];
+        let [plain, tagged] = &mut received;
+        let mut group = rank.group_start();
+        group.send(&own, peer)?;
+        group.send_tagged(&own, peer, 7)?;
+        group.receive(plain, peer)?;
+        group.receive_tagged(tagged, peer, 7)?;
+        group.group_end()?;
+        assert_eq!(received, [[peer]; 2]);
+        Ok::<(), Error>(())
+    };
+    on_all(local(2, LONG), |mut rank| {
+        for _ in 0..2 {
+            rank.set_choice(Some(refused));
+            let error = exchange(&mut rank).expect_err("there is one host");
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+            rank.set_choice(None);
+            exchange(&mut rank).expect("nothing was moved");
+        }
+    });
+}
+
 const FIFO: Choice = Choice {
     schedule: Schedule::TwoPhaseMesh,
     transfer: Transfer::Fifo,

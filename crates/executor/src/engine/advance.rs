@@ -111,7 +111,7 @@ impl<B: Backend> Engine<B> {
         let is_new = |at: usize, peer: u32, tag| {
             let known = &group.entries[at].connections;
             let is_known = known.iter().any(|(it, _)| *it == peer);
-            !is_known && self.own.connections.is_sent(peer, tag)
+            !is_known && self.own.connections.is_sent(peer, tag) && group.is_next(at)
         };
         (0..group.entries.len()).any(|at| match group.entries[at] {
             Entry {
