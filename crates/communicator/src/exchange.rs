@@ -30,8 +30,8 @@ impl Exchange<'_> {
     /// overlap, or there is none.
     ///
     /// # Safety
-    /// Until every use of the transfers and of their copies has ended, the input is readable, and the output writable and used by
-    /// nobody else, for as many elements as the counts say.
+    /// Until every use of the transfers and of their copies has ended, the input is readable, and
+    /// the output writable and used by nobody else, for as many elements as the counts say.
     pub unsafe fn read(&self, rank: u32, ranks: u32) -> Result<Vec<Transfer>, Fault> {
         for (name, counts) in [("send", self.sent), ("receive", self.received)] {
             if counts.len() != ranks as usize {

@@ -34,8 +34,8 @@ impl Transfer {
     /// to `source`, which may be null.
     ///
     /// # Safety
-    /// Until every use of the transfer and of its copies has ended, the memory is readable if it is sent, and writable and used by
-    /// nobody else if it receives; so is `source`.
+    /// Until every use of the transfer and of its copies has ended, the memory is readable if it is
+    /// sent, and writable and used by nobody else if it receives; so is `source`.
     pub const unsafe fn new(
         end: End,
         tag: u32,

@@ -53,8 +53,9 @@ impl Arguments {
     /// There is no such root, the buffers overlap, or there is none.
     ///
     /// # Safety
-    /// Until every use of the launch and of its copies has ended, the input is readable, and the output writable and used by
-    /// nobody else, for as many bytes as the collective has on this rank.
+    /// Until every use of the launch and of its copies has ended, the input is readable, and the
+    /// output writable and used by nobody else, for as many bytes as the collective has on this
+    /// rank.
     pub unsafe fn read(&self, rank: u32, ranks: u32) -> Result<Launch, Fault> {
         let Self {
             collective,

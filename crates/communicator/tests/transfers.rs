@@ -232,7 +232,7 @@ fn receives_of_a_tag_get_no_message_of_another_tag() {
 
 /// The limit for connections between hosts does not count those on a host.
 #[test]
-fn many_tags_on_a_host_are_on_their_way_at_once() {
+fn tags_on_a_host_take_no_room_between_hosts() {
     on_all(2, |comm, rank| {
         // Their slots have more than 1 GiB of address space.
         const TAGS: u32 = 280;
