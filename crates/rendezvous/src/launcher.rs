@@ -448,7 +448,7 @@ mod tests {
                 &[("JOB_COMPLETION_INDEX", "0")],
                 "completions",
             ),
-            (of(None, Some(2)), &[], "which rank"),
+            (of(None, Some(2)), &[], "which of 2 ranks"),
             (of(Some(1), None), &[], "beside rank 1"),
             (slurm, &[("RANK", "0")], "of srun"),
         ] {
