@@ -28,8 +28,9 @@ impl CoreTime {
     /// The sum.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, it| Self {
-            all_us: sum.all_us + it.all_us,
-            others_us: sum.others_us + it.others_us,
+            // Memory that others write may hold any times.
+            all_us: sum.all_us.saturating_add(it.all_us),
+            others_us: sum.others_us.saturating_add(it.others_us),
         })
     }
 

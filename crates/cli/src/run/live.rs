@@ -91,7 +91,11 @@ impl<'a> Live<'a> {
         self.steps.clear();
         mem::replace(&mut self.printed, Ok(()))?;
         let report = &self.report;
-        let wrong: u64 = report.rows.iter().map(RunRow::wrong).sum();
+        let wrong = report
+            .rows
+            .iter()
+            .map(RunRow::wrong)
+            .fold(0, u64::saturating_add);
         self.output.differs = wrong > 0;
         self.output.text = if self.json {
             self.output.warnings.extend(report.cores().warning());

@@ -200,7 +200,7 @@ pub fn summary(report: &RunReport, look: Look) -> String {
     if let Some(warning) = report.cores().warning() {
         text.push_str(&look.field("cores", &look.notice(&warning)));
     }
-    let wrong: u64 = rows.iter().map(RunRow::wrong).sum();
+    let wrong = rows.iter().map(RunRow::wrong).fold(0, u64::saturating_add);
     let verdict = if !report.spec.check {
         "not checked".to_owned()
     } else if wrong == 0 {
