@@ -1,6 +1,6 @@
 //! A plan as files that NCCL and MSCCL++ obey.
 //!
-//! In reading order: this file, [`configuration`], [`execution`], [`howto`], [`json`].
+//! In reading order: this file, `configuration`, `execution`, `howto`, [`json`].
 
 mod configuration;
 mod execution;

@@ -1,7 +1,6 @@
 //! Ranks on GPUs, as threads of this process or as processes. Times are the devices' own.
 //!
-//! In reading order: [`open`], [`choose`](mod@choose), [`bench`](mod@bench), [`trace`],
-//! [`timeline`].
+//! In reading order: `open`, `choose`, `bench`, `trace`, `timeline`.
 
 mod bench;
 mod choose;
