@@ -111,6 +111,10 @@ pub struct Rules {
     /// PAT is there for several ranks of a node, if each is a head of NVLS, but takes forever
     /// (2.31, binary).
     pub gathers_by_heads: bool,
+    /// `NCCL_ALGO` and `NCCL_PROTO` restrict the collectives for which one of them lists a name;
+    /// there `NCCL_ALGO` excludes whatever it does not mention (2.31, source). Before, what a
+    /// variable does not mention stayed allowed.
+    pub forces_collectives: bool,
     /// A single rank has thresholds of threads, which it never uses (2.31, binary).
     pub single_rank_thresholds: bool,
     /// A port without rail and plane has those of its card and its number (2.32, binary).
@@ -171,6 +175,7 @@ impl Rules {
             corrects_nvls_tree_on_arm: v31,
             shares_between_nodes: !v31,
             gathers_by_heads: v31,
+            forces_collectives: v31,
             single_rank_thresholds: v31,
         }
     }

@@ -256,6 +256,45 @@ fn malformed_settings_are_refused_if_they_are_read() {
 }
 
 #[test]
+fn newer_versions_exclude_what_a_forced_collective_does_not_mention() {
+    let refused = |version, variables: &[(&str, &str)]| {
+        let profile = CostProfile::of(version);
+        let tuning = &settings(variables).tuning;
+        let table = cost::table(&hopper(1), tuning, &profile, Rules::of(version));
+        let table = table.expect("names are right");
+        let refuses = |collective: &Collective| table.choose(*collective, 1 << 20).is_err();
+        let refused = Collective::TUNED.into_iter().filter(refuses);
+        refused.map(Collective::name).collect::<Vec<_>>()
+    };
+    let tree = ("NCCL_ALGO", "allreduce:tree");
+    let simple = ("NCCL_PROTO", "Simple");
+    let others = ["Broadcast", "Reduce", "AllGather", "ReduceScatter"];
+    let none = [""; 0];
+    let cases: [(&[(&str, &str)], &[&str]); 6] = [
+        (&[tree], &none),
+        (&[simple], &none),
+        (&[tree, simple], &others),
+        (&[tree, ("NCCL_PROTO", "broadcast:Simple")], &["Broadcast"]),
+        // A list of nothing forces no collective.
+        (&[("NCCL_ALGO", "^"), ("NCCL_PROTO", "^")], &none),
+        (
+            &[("NCCL_ALGO", ";"), ("NCCL_PROTO", "allreduce:Simple")],
+            &["AllReduce"],
+        ),
+    ];
+    for (variables, expected) in cases {
+        assert_eq!(
+            refused(NcclVersion::V2_30, variables),
+            none,
+            "{variables:?}"
+        );
+        for version in [NcclVersion::V2_31, NcclVersion::V2_32] {
+            assert_eq!(refused(version, variables), expected, "{variables:?}");
+        }
+    }
+}
+
+#[test]
 fn operations_narrow_the_choice() {
     let table = plain(&hopper(1));
     let mut operation = TunedOperation::new(Collective::AllReduce, 1 << 30);

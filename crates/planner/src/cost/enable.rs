@@ -35,13 +35,10 @@ impl TableModel<'_> {
         protocol: Protocol,
     ) -> Option<Off> {
         let inputs = self.inputs;
-        if self.algorithms.algorithm(collective, algorithm) == Some(false) {
-            return Some(Off::AlgorithmSetting);
+        if let Some(off) = self.excluded(collective, algorithm, protocol) {
+            return Some(off);
         }
         let asked = self.protocols.protocol(collective, protocol);
-        if asked == Some(false) {
-            return Some(Off::ProtocolSetting);
-        }
         match algorithm {
             Algorithm::NvlsTree if inputs.nodes == 1 => return Some(Off::OneNode),
             Algorithm::Nvls if inputs.nodes > 1 && inputs.collnet.is_none() => {
@@ -66,6 +63,29 @@ impl TableModel<'_> {
         let unsafe_ll128 =
             protocol == Protocol::Ll128 && asked.is_none() && !self.ll128(collective, algorithm);
         unsafe_ll128.then_some(Off::Ll128Unsafe)
+    }
+
+    /// Which of the user's settings excludes an algorithm with a protocol.
+    fn excluded(
+        &self,
+        collective: Collective,
+        algorithm: Algorithm,
+        protocol: Protocol,
+    ) -> Option<Off> {
+        let (algorithms, protocols) = (&self.algorithms, &self.protocols);
+        let forces = self.rules.forces_collectives;
+        if forces && !algorithms.names(collective) && !protocols.names(collective) {
+            return None;
+        }
+        // With those rules NCCL_ALGO excludes what it does not mention.
+        let unmentioned = !(forces && algorithms.is_given());
+        if !(algorithms.algorithm(collective, algorithm)).unwrap_or(unmentioned) {
+            return Some(Off::AlgorithmSetting);
+        }
+        if protocols.protocol(collective, protocol) == Some(false) {
+            return Some(Off::ProtocolSetting);
+        }
+        None
     }
 
     /// Whether NCCL trusts links and GPUs to deliver 128 bytes in order.

@@ -29,12 +29,18 @@ pub struct RestrictError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restriction<const N: usize> {
     allowed: [[Option<bool>; N]; Collective::TUNED.len()],
+    /// The collectives for which a name is listed.
+    named: [bool; Collective::TUNED.len()],
+    /// The text is not empty.
+    given: bool,
 }
 
 impl<const N: usize> Default for Restriction<N> {
     fn default() -> Self {
         Self {
             allowed: [[None; N]; Collective::TUNED.len()],
+            named: [false; Collective::TUNED.len()],
+            given: false,
         }
     }
 }
@@ -48,6 +54,17 @@ impl<const N: usize> Restriction<N> {
             .get(index)
             .copied()
             .flatten()
+    }
+
+    /// Whether the text lists a name for a collective.
+    pub fn names(&self, collective: Collective) -> bool {
+        let named = self.named.get(collective as usize);
+        named.is_some_and(|named| *named)
+    }
+
+    /// Whether there is a text that is not empty.
+    pub const fn is_given(&self) -> bool {
+        self.given
     }
 }
 
@@ -142,7 +159,10 @@ fn parse<const N: usize>(
         problem,
     };
     let functions = Collective::TUNED.map(Collective::name);
-    let mut restriction = Restriction::default();
+    let mut restriction = Restriction {
+        given: !text.is_empty(),
+        ..Restriction::default()
+    };
     for (start, entry) in pieces(text, 0, ';') {
         let mut halves = pieces(entry, start, ':');
         let Some(first) = halves.next() else {
@@ -177,13 +197,17 @@ fn parse<const N: usize>(
             None => (at, list, true),
         };
         let mut row = [Some(!listed); N];
+        let mut named = false;
         for (at, name) in pieces(list, at, ',') {
             match position_of(names, name).and_then(|index| row.get_mut(index)) {
-                Some(slot) => *slot = Some(listed),
+                Some(slot) => (*slot, named) = (Some(listed), true),
                 None => return Err(error(at, unknown(name, kind, names))),
             }
         }
-        restriction.allowed[selected].fill(row);
+        for index in selected {
+            restriction.allowed[index] = row;
+            restriction.named[index] |= named;
+        }
     }
     Ok(restriction)
 }
