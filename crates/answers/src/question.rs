@@ -1,12 +1,14 @@
 //! Questions about a planned job, and their answers, as JSON.
 
+use std::fmt::Display;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use plan::certificate::LinkSet;
-use plan::cost::doubling;
+use plan::cost::{Calls, DataType, Registration, doubling};
 use planner::HostPlan;
 use planner::explain::NodeNames;
-use program::Collective;
+use program::{Collective, Reduction};
 use serde::{Deserialize, Deserializer};
 
 use crate::bound::{BoundQuestion, BoundReport, bound};
@@ -40,6 +42,18 @@ pub enum Question {
         /// Sizes of the whole message, bytes; none: 1 KiB to 8 GiB, doubled.
         #[serde(default)]
         sizes: Vec<u64>,
+        /// Equal calls in one group; 0: one.
+        #[serde(default)]
+        calls: u32,
+        /// The type of the elements.
+        #[serde(default, rename = "type")]
+        data_type: Named<DataType>,
+        /// How they are reduced.
+        #[serde(default, rename = "op")]
+        reduction: Named<Reduction>,
+        /// How the buffers are registered.
+        #[serde(default, rename = "window")]
+        registration: Named<Registration>,
         /// Also algorithms that NCCL does not have.
         #[serde(default)]
         alpha_beta: bool,
@@ -85,6 +99,38 @@ impl<'de> Deserialize<'de> for CollectiveName {
     }
 }
 
+/// A value by its name on the command line; `None` if it is not given.
+#[derive(Debug, Clone, Copy)]
+pub struct Named<T>(pub Option<T>);
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let value = text.parse().map_err(serde::de::Error::custom)?;
+        Ok(Self(Some(value)))
+    }
+}
+
+/// A reduction that NCCL has; none: the sum.
+fn nccl_reduction(reduction: Option<Reduction>) -> Result<Reduction, String> {
+    let reduction = reduction.unwrap_or(Calls::ONE.reduction);
+    match Reduction::OF_NCCL.contains(&reduction) {
+        true => Ok(reduction),
+        false => {
+            let names = Reduction::OF_NCCL.map(Reduction::name).join(" ");
+            Err(format!(
+                "NCCL has no operation {reduction}; expected one of {names}"
+            ))
+        }
+    }
+}
+
 impl PlannedJob {
     /// Answers a question, in JSON.
     ///
@@ -98,6 +144,10 @@ impl PlannedJob {
             Question::Cost {
                 collectives,
                 sizes,
+                calls,
+                data_type,
+                reduction,
+                registration,
                 alpha_beta,
                 table,
             } => {
@@ -109,6 +159,12 @@ impl PlannedJob {
                     sizes: match sizes.is_empty() {
                         true => self::sizes(),
                         false => sizes.clone(),
+                    },
+                    calls: Calls {
+                        number: (*calls).max(1),
+                        data_type: data_type.0.unwrap_or(Calls::ONE.data_type),
+                        reduction: nccl_reduction(reduction.0)?,
+                        registration: registration.0.unwrap_or(Calls::ONE.registration),
                     },
                     alpha_beta: *alpha_beta,
                     ..CostQuestion::default()

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use plan::cost::{Calls, TunedOperation};
 use plan::{Algorithm, CostTable};
 use program::{Collective, Protocol};
 use tuner_plugin::table::{Choice, Communicator, RingCost, Table};
@@ -15,10 +16,16 @@ type Taken = (Algorithm, Protocol, Option<u8>);
 /// The choices of a communicator.
 ///
 /// `gpus` names its GPUs for readers. With `channels` the plan's numbers of channels are part of
-/// the choices; otherwise NCCL fits its own to each size.
+/// the choices; otherwise NCCL fits its own to each size. They are for calls like `calls`: NCCL
+/// tells a tuner plug-in neither type nor operation.
 ///
 /// `None` if nothing is chosen: the communicator has one rank.
-pub fn communicator(costs: &CostTable, gpus: &str, channels: bool) -> Option<Communicator> {
+pub fn communicator(
+    costs: &CostTable,
+    gpus: &str,
+    channels: bool,
+    calls: Calls,
+) -> Option<Communicator> {
     if costs.job.ranks < 2 {
         return None;
     }
@@ -32,7 +39,8 @@ pub fn communicator(costs: &CostTable, gpus: &str, channels: bool) -> Option<Com
     collectives.sort_by_key(|it| *it as u8);
     for collective in collectives {
         of.costs.extend(ring_costs(costs, collective));
-        of.choices.extend(ranges(costs, collective, channels));
+        of.choices
+            .extend(ranges(costs, collective, channels, calls));
     }
     Some(of)
 }
@@ -51,16 +59,23 @@ fn ring_costs(costs: &CostTable, collective: Collective) -> impl Iterator<Item =
         })
 }
 
-fn taken(costs: &CostTable, collective: Collective, bytes: u64, channels: bool) -> Option<Taken> {
-    let choice = costs.choose(collective, bytes).ok()?;
+fn taken(costs: &CostTable, operation: &TunedOperation, channels: bool) -> Option<Taken> {
+    let choice = costs.choose_for(operation).ok()?;
     let count = channels.then(|| u8::try_from(choice.channels).ok());
     Some((choice.algorithm, choice.protocol, count.flatten()))
 }
 
 /// The ranges of sizes with equal choices. Costs are straight lines between powers of two, so
 /// between two of these a choice changes once, or channels step by step.
-fn ranges(costs: &CostTable, collective: Collective, channels: bool) -> Vec<Choice> {
-    let of = |bytes| taken(costs, collective, bytes, channels);
+fn ranges(costs: &CostTable, collective: Collective, channels: bool, calls: Calls) -> Vec<Choice> {
+    let of = |bytes| {
+        let operation = TunedOperation {
+            collective,
+            bytes,
+            calls,
+        };
+        taken(costs, &operation, channels)
+    };
     let mut found: Vec<(u64, Option<Taken>)> = vec![(0, of(0))];
     let mut from = 0;
     for to in plan::cost::doubling(1, LARGEST) {

@@ -2,7 +2,7 @@
 //! is used as by all commands.
 
 use arbitrary::Unstructured;
-use plan::cost::TunedOperation;
+use plan::cost::{Calls, DataType, TunedOperation};
 use plan::nccl_graph::{self, GpuAddress};
 use plan::{CostTable, Error, Expansion, GraphKind, NcclVersion, Plan, compare};
 use planner::cost::{AlphaBeta, CostModel, CostProfile};
@@ -100,8 +100,14 @@ fn price(plan: &Plan, costs: &CostTable) {
     for collective in Collective::ALL {
         for bytes in SIZES {
             let operation = TunedOperation {
-                pipelined: 1 + (bytes % 7) as u32,
-                fp8: bytes > 1 << 20,
+                calls: Calls {
+                    number: 1 + (bytes % 7) as u32,
+                    data_type: match bytes > 1 << 20 {
+                        true => DataType::F8E4M3,
+                        false => DataType::F32,
+                    },
+                    ..Calls::ONE
+                },
                 ..TunedOperation::new(collective, bytes)
             };
             if let Some(choice) = checked(costs.choose_for(&operation)) {

@@ -5,6 +5,7 @@ use std::io::{BufRead, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+use plan::cost::Registration;
 use program::Collective;
 
 use crate::error::Unusable;
@@ -15,9 +16,6 @@ use crate::stand_in;
 
 /// Largest dump that is read, bytes.
 const MOST_DUMP_BYTES: u64 = 64 << 20;
-
-/// Bytes of a number in the messages of collectives.
-const NUMBER_BYTES: u64 = 4;
 
 /// Does what a parent asks for on standard input, and answers on standard output. NCCL's log goes
 /// to standard error. The process ends with standard input, or with its parent.
@@ -150,6 +148,7 @@ unsafe fn answer(
     let nccl = Nccl::of(&library)?;
     let mut report = Report {
         version: nccl.version(),
+        calls: request.calls.number,
         ..Report::default()
     };
     let made = job_id(&nccl, request, input, output).and_then(|id| {
@@ -157,7 +156,7 @@ unsafe fn answer(
         Ok(ranks.collectives(&nccl, request))
     });
     match made {
-        Ok(failures) => report.failures = failures,
+        Ok((called, failures)) => (report.called, report.failures) = (called, failures),
         Err(refusal) => report.refusal = Some(refusal),
     }
     [report.topology, report.graphs] = dumps.map(|dump| dump.text());
@@ -216,7 +215,10 @@ impl Ranks {
         let parts = communicators.iter().enumerate();
         let parts = parts.map(|(gpu, communicator)| {
             stand_in::set_device(gpu as i32);
-            let buffer = || stand_in::new_memory(largest as usize);
+            let buffer = || match request.calls.registration {
+                Registration::None => stand_in::new_memory(largest as usize),
+                _ => nccl.registered_memory(largest as usize),
+            };
             Ok(Part {
                 communicator: *communicator,
                 input: buffer()?,
@@ -224,41 +226,76 @@ impl Ranks {
                 stream: stand_in::new_stream(),
             })
         });
-        Ok(Self {
+        let ranks = Self {
             parts: parts.collect::<Result<_, String>>()?,
             all: ranks,
-        })
+        };
+        ranks.register(nccl, request.calls.registration, largest as usize)?;
+        Ok(ranks)
     }
 
-    /// Starts all collectives of all sizes, and returns those that failed.
-    fn collectives(&self, nccl: &Nccl, request: &Request) -> Vec<Failure> {
-        let mut failures = Vec::new();
+    /// Registers all buffers.
+    fn register(
+        &self,
+        nccl: &Nccl,
+        registration: Registration,
+        bytes: usize,
+    ) -> Result<(), String> {
+        if registration == Registration::None {
+            return Ok(());
+        }
+        for memory in [|part: &Part| part.input, |part: &Part| part.output] {
+            let mut handles = vec![ptr::null_mut(); self.parts.len()];
+            nccl.group(|| {
+                for (gpu, (part, handle)) in self.parts.iter().zip(&mut handles).enumerate() {
+                    stand_in::set_device(gpu as i32);
+                    nccl.register(registration, part.communicator, memory(part), bytes, handle)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Starts all collectives of all sizes, and returns those that were carried out and those that
+    /// failed.
+    fn collectives(&self, nccl: &Nccl, request: &Request) -> (Vec<(i32, u64)>, Vec<Failure>) {
+        let (mut called, mut failures) = (Vec::new(), Vec::new());
         for collective in Collective::TUNED {
             for bytes in &request.sizes {
                 let pieces = match collective {
                     Collective::AllGather | Collective::ReduceScatter => self.all.max(1),
                     _ => 1,
                 };
-                let count = bytes / NUMBER_BYTES / pieces;
+                let calls = &request.calls;
+                let width = u64::from(calls.data_type.bytes());
+                let count = bytes / width / pieces;
                 if count == 0 {
                     continue;
                 }
+                let element = calls.data_type as i32;
                 let started = nccl.group(|| {
                     for (gpu, part) in self.parts.iter().enumerate() {
                         stand_in::set_device(gpu as i32);
-                        nccl.collective(collective, part, count as usize)?;
+                        let reduction = nccl.reduction(calls, part.communicator)?;
+                        for _ in 0..calls.number {
+                            nccl.collective(collective, part, count as usize, element, reduction)?;
+                        }
                     }
                     Ok(())
                 });
-                if let Err(error) = started {
-                    failures.push(Failure {
-                        collective: collective as i32,
-                        bytes: count * pieces * NUMBER_BYTES,
+                let bytes = count * pieces * width;
+                let collective = collective as i32;
+                match started {
+                    Ok(()) => called.push((collective, bytes * u64::from(calls.number))),
+                    Err(error) => failures.push(Failure {
+                        collective,
+                        bytes,
                         error,
-                    });
+                    }),
                 }
             }
         }
-        failures
+        (called, failures)
     }
 }

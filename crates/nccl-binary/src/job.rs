@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plan::cost::Calls;
 use thiserror::Error;
 
 use crate::message::{Network, Report, Request, Said};
@@ -72,6 +73,8 @@ pub struct Job {
     pub nvlink_domain: bool,
     /// Message sizes of the collectives that are started, bytes.
     pub sizes: Vec<u64>,
+    /// What is called.
+    pub calls: Calls,
     /// NCCL writes its graphs.
     pub graphs: bool,
     /// NCCL's variables; none of [`RESERVED`].
@@ -243,6 +246,7 @@ impl Job {
             tuner: self.tuner.clone(),
             nvlink_domain: self.nvlink_domain,
             sizes: self.sizes.clone(),
+            calls: self.calls,
             graphs: self.graphs,
             variables: self.variables(number),
         };

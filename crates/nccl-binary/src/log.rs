@@ -1,6 +1,8 @@
 //! Reads NCCL's log: what the hosts of a job said, as one answer. `nccl_log` reads the lines.
 
-use nccl_compare::answer::{Answer, Times};
+use std::collections::BTreeMap;
+
+use nccl_compare::Answer;
 use nccl_log::message::{Level, Message, NoHosts, messages};
 use nccl_log::statement::{self, Connection, End, Statement, Transport};
 use plan::Algorithm;
@@ -36,16 +38,47 @@ pub fn read(hosts: &[HostAnswer]) -> Answer {
         read_report(&first.report, &mut answer);
     }
     let ranks = u64::from(answer.ranks.unwrap_or(1));
-    let choices = std::mem::take(&mut answer.choices).into_iter();
-    let choices = choices.map(|((collective, bytes), taken)| {
+    answer.choices = of_whole_messages(&mut answer.choices, ranks);
+    answer.spread = of_whole_messages(&mut answer.spread, ranks);
+    answer.window_kernels = of_whole_messages(&mut answer.window_kernels, ranks);
+    if let Some(first) = hosts.first() {
+        without_kernel(&first.report, &mut answer);
+    }
+    answer
+}
+
+/// Which collectives ran without a kernel that the log names.
+fn without_kernel(report: &Report, answer: &mut Answer) {
+    let calls = u64::from(report.calls.max(1));
+    for (number, bytes) in &report.called {
+        let Some(collective) = collective(*number) else {
+            continue;
+        };
+        let logged = answer.choices.contains_key(&(collective, bytes / calls))
+            || answer.window_kernels.iter().any(|(of, (_, _, number))| {
+                let one = *bytes / calls;
+                *of == (collective, one.saturating_mul((*number).into()))
+            });
+        if !logged {
+            answer.without_kernel.insert((collective, *bytes));
+        }
+    }
+}
+
+/// The log has the bytes of one rank for collectives that gather or scatter.
+fn of_whole_messages<T>(
+    logged: &mut BTreeMap<(Collective, u64), T>,
+    ranks: u64,
+) -> BTreeMap<(Collective, u64), T> {
+    let all = std::mem::take(logged).into_iter();
+    let all = all.map(|((collective, bytes), said)| {
         let pieces = match collective {
             Collective::AllGather | Collective::ReduceScatter => ranks,
             _ => 1,
         };
-        ((collective, bytes.saturating_mul(pieces)), taken)
+        ((collective, bytes.saturating_mul(pieces)), said)
     });
-    answer.choices = choices.collect();
-    answer
+    all.collect()
 }
 
 fn read_report(report: &Report, answer: &mut Answer) {
@@ -71,10 +104,7 @@ fn read_report(report: &Report, answer: &mut Answer) {
                 let row = PROTOCOLS.into_iter().zip(row);
                 row.map(move |(protocol, time)| ((algorithm, protocol), *time))
             });
-        let times = Times {
-            operations: u32::try_from(call.operations).unwrap_or(1),
-            of: times.filter(|(_, time)| *time >= 0.0).collect(),
-        };
+        let times = times.filter(|(_, time)| *time >= 0.0).collect();
         answer.times.insert((collective, call.bytes), times);
     }
 }
@@ -166,9 +196,22 @@ impl Reader<'_> {
                 bytes,
                 algorithm,
                 protocol,
+                channels,
             } => {
                 let taken = (algorithm, protocol);
                 answer.choices.insert((collective, bytes), taken);
+                let spread = answer.spread.entry((collective, bytes)).or_default();
+                spread.extend(channels);
+            }
+            Statement::WindowKernel {
+                collective,
+                bytes,
+                kernel,
+                blocks,
+                calls,
+            } => {
+                let taken = (kernel.to_owned(), blocks, calls);
+                answer.window_kernels.insert((collective, bytes), taken);
             }
             _ => {}
         }

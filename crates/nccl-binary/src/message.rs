@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use nccl_compare::answer::NvlinkDomains;
+use plan::cost::Calls;
 use serde::{Deserialize, Serialize};
 
 /// The network that is presented.
@@ -37,6 +38,8 @@ pub struct Request {
     pub nvlink_domain: bool,
     /// Message sizes of the collectives that are started, bytes.
     pub sizes: Vec<u64>,
+    /// What is called.
+    pub calls: Calls,
     /// NCCL writes its graphs. It fails to write a path that it has no word for.
     pub graphs: bool,
     /// NCCL's variables.
@@ -63,6 +66,10 @@ pub struct Report {
     pub version: i32,
     /// What NCCL answered instead of a communicator.
     pub refusal: Option<String>,
+    /// Calls of each collective and size.
+    pub calls: u32,
+    /// Collectives that were carried out: NCCL's number, and bytes of the whole message of all calls.
+    pub called: Vec<(i32, u64)>,
     /// Collectives that failed.
     pub failures: Vec<Failure>,
     /// The topology that rank 0 planned on, in NCCL's words; only of the first host.

@@ -4,7 +4,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use program::Collective;
+use plan::cost::{Calls, Registration};
+use program::{Collective, Reduction};
 
 use crate::error::Unusable;
 use crate::redirect::Library;
@@ -12,10 +13,10 @@ use crate::redirect::Library;
 /// Bytes of a unique id (`NCCL_UNIQUE_ID_BYTES`).
 pub const ID_BYTES: usize = 128;
 
-/// `ncclFloat32`.
-const FLOAT: c_int = 7;
-/// `ncclSum`.
-const SUM: c_int = 0;
+/// `NCCL_WIN_COLL_SYMMETRIC`.
+const SYMMETRIC: c_int = 1;
+/// `ncclScalarHostImmediate`.
+const ON_HOST: c_int = 1;
 /// The root of collectives that have one.
 const ROOT: c_int = 0;
 
@@ -41,6 +42,11 @@ type WithOperation =
     unsafe extern "C" fn(Buffer, Buffer, usize, c_int, c_int, Communicator, Buffer) -> Code;
 type Reduce =
     unsafe extern "C" fn(Buffer, Buffer, usize, c_int, c_int, c_int, Communicator, Buffer) -> Code;
+type Allocate = unsafe extern "C" fn(*mut Buffer, usize) -> Code;
+type Register = unsafe extern "C" fn(Communicator, Buffer, usize, *mut Buffer) -> Code;
+type RegisterWindow = unsafe extern "C" fn(Communicator, Buffer, usize, *mut Buffer, c_int) -> Code;
+type PreMultiplied =
+    unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, c_int, Communicator) -> Code;
 
 /// The functions of one library.
 pub struct Nccl {
@@ -55,6 +61,10 @@ pub struct Nccl {
     all_gather: AllGather,
     broadcast: WithOperation,
     reduce: Reduce,
+    allocate: Allocate,
+    pre_multiplied: PreMultiplied,
+    register: Register,
+    register_window: RegisterWindow,
 }
 
 /// One rank's part of a collective.
@@ -94,6 +104,10 @@ impl Nccl {
             all_gather: look_up!(c"ncclAllGather", AllGather),
             broadcast: look_up!(c"ncclBroadcast", WithOperation),
             reduce: look_up!(c"ncclReduce", Reduce),
+            allocate: look_up!(c"ncclMemAlloc", Allocate),
+            pre_multiplied: look_up!(c"ncclRedOpCreatePreMulSum", PreMultiplied),
+            register: look_up!(c"ncclCommRegister", Register),
+            register_window: look_up!(c"ncclCommWindowRegister", RegisterWindow),
         })
     }
 
@@ -155,8 +169,74 @@ impl Nccl {
         self.check(unsafe { (self.init)(communicator, ranks, id, rank) })
     }
 
-    /// Starts a rank's part of a collective: `count` numbers of 32 bits, of each rank's piece where
-    /// a collective gathers or scatters.
+    /// Memory of the current GPU that can be registered.
+    ///
+    /// # Errors
+    /// NCCL's text.
+    pub fn registered_memory(&self, bytes: usize) -> Result<Buffer, String> {
+        let mut memory = std::ptr::null_mut();
+        // SAFETY: NCCL writes an address.
+        self.check(unsafe { (self.allocate)(&mut memory, bytes) })?;
+        Ok(memory)
+    }
+
+    /// Registers a rank's memory, as a symmetric window once the group ends. The handle is written
+    /// then.
+    ///
+    /// # Errors
+    /// NCCL's text.
+    pub fn register(
+        &self,
+        registration: Registration,
+        communicator: Communicator,
+        memory: Buffer,
+        bytes: usize,
+        handle: &mut Buffer,
+    ) -> Result<(), String> {
+        let code = match registration {
+            Registration::None => return Ok(()),
+            // SAFETY: the memory is as long as that, and a handle is written.
+            Registration::Local => unsafe { (self.register)(communicator, memory, bytes, handle) },
+            // SAFETY: the same, and the handle outlives the group.
+            Registration::Symmetric => unsafe {
+                (self.register_window)(communicator, memory, bytes, handle, SYMMETRIC)
+            },
+        };
+        self.check(code)
+    }
+
+    /// NCCL's number of a reduction for a rank.
+    ///
+    /// # Errors
+    /// NCCL's text, or NCCL has no such reduction.
+    pub fn reduction(&self, calls: &Calls, communicator: Communicator) -> Result<c_int, String> {
+        Ok(match calls.reduction {
+            Reduction::Sum => 0,
+            Reduction::Product => 1,
+            Reduction::Maximum => 2,
+            Reduction::Minimum => 3,
+            Reduction::Average => 4,
+            Reduction::PreMultipliedSum => {
+                let mut factor = 1u64;
+                let mut number = 0;
+                // SAFETY: NCCL reads one element, of at most 64 bits, and writes a number.
+                self.check(unsafe {
+                    (self.pre_multiplied)(
+                        &mut number,
+                        (&raw mut factor).cast(),
+                        calls.data_type as c_int,
+                        ON_HOST,
+                        communicator,
+                    )
+                })?;
+                number
+            }
+            other => return Err(format!("NCCL has no operation {other}")),
+        })
+    }
+
+    /// Starts a rank's part of a collective: `count` elements of NCCL's type `element`, of each
+    /// rank's piece where a collective gathers or scatters, and NCCL's number of the reduction.
     ///
     /// # Errors
     /// NCCL's text, or NCCL chooses no algorithm for the collective.
@@ -165,6 +245,8 @@ impl Nccl {
         collective: Collective,
         part: &Part,
         count: usize,
+        element: c_int,
+        reduction: c_int,
     ) -> Result<(), String> {
         let Part {
             communicator,
@@ -175,21 +257,40 @@ impl Nccl {
         // SAFETY: the buffers are as long as the message, the communicator and stream are live.
         let code = unsafe {
             match collective {
-                Collective::AllReduce => {
-                    (self.all_reduce)(input, output, count, FLOAT, SUM, communicator, stream)
-                }
-                Collective::ReduceScatter => {
-                    (self.reduce_scatter)(input, output, count, FLOAT, SUM, communicator, stream)
-                }
+                Collective::AllReduce => (self.all_reduce)(
+                    input,
+                    output,
+                    count,
+                    element,
+                    reduction,
+                    communicator,
+                    stream,
+                ),
+                Collective::ReduceScatter => (self.reduce_scatter)(
+                    input,
+                    output,
+                    count,
+                    element,
+                    reduction,
+                    communicator,
+                    stream,
+                ),
                 Collective::AllGather => {
-                    (self.all_gather)(input, output, count, FLOAT, communicator, stream)
+                    (self.all_gather)(input, output, count, element, communicator, stream)
                 }
                 Collective::Broadcast => {
-                    (self.broadcast)(input, output, count, FLOAT, ROOT, communicator, stream)
+                    (self.broadcast)(input, output, count, element, ROOT, communicator, stream)
                 }
-                Collective::Reduce => {
-                    (self.reduce)(input, output, count, FLOAT, SUM, ROOT, communicator, stream)
-                }
+                Collective::Reduce => (self.reduce)(
+                    input,
+                    output,
+                    count,
+                    element,
+                    reduction,
+                    ROOT,
+                    communicator,
+                    stream,
+                ),
                 other => return Err(format!("{other} is made of point-to-point transfers")),
             }
         };

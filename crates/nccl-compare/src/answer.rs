@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use nccl_log::decisions::{ChannelCounts, Connected, Local, Neighbors, Port};
 use plan::Algorithm;
+use plan::cost::Calls;
 use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 
@@ -52,22 +53,21 @@ pub struct Answer {
     pub connections: BTreeMap<(u32, u32, u32), Connected>,
     /// Latency (µs) and bandwidth (GB/s), as rounded in the log.
     pub model: BTreeMap<(Collective, Algorithm, Protocol), [f32; 2]>,
-    /// By collective and bytes: operations that are pipelined, and the time of each choice that
-    /// NCCL considers, µs.
-    pub times: BTreeMap<(Collective, u64), Times>,
-    /// By collective and bytes what NCCL took.
+    /// What was called, for [`Answer::times`] and what follows.
+    pub calls: Calls,
+    /// By collective and bytes of all calls: the time of each choice that NCCL considers, µs.
+    pub times: BTreeMap<(Collective, u64), BTreeMap<(Algorithm, Protocol), f32>>,
+    /// By collective and bytes of a call what NCCL took.
     pub choices: BTreeMap<(Collective, u64), (Algorithm, Protocol)>,
+    /// By collective and bytes of a call: the first and the last channel of each call, in order.
+    pub spread: BTreeMap<(Collective, u64), Vec<[u32; 2]>>,
+    /// Collectives and bytes of all calls that NCCL carried out without any kernel.
+    pub without_kernel: BTreeSet<(Collective, u64)>,
+    /// By collective and bytes of all calls of a kernel: the kernel for registered windows that NCCL
+    /// took, its thread blocks and calls.
+    pub window_kernels: BTreeMap<(Collective, u64), (String, u32, u32)>,
     /// The NVLink domains that the tuner plug-in was told.
     pub nvlink_domains: Option<NvlinkDomains>,
-}
-
-/// The predicted times of a collective with a size.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Times {
-    /// Operations that are pipelined.
-    pub operations: u32,
-    /// By choice, µs.
-    pub of: BTreeMap<(Algorithm, Protocol), f32>,
 }
 
 /// NVLink domains of a job.

@@ -1,8 +1,9 @@
 //! Cost tables, times and choices.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
-use plan::cost::TunedOperation;
+use plan::cost::{Calls, Registration, TunedOperation, WindowWay};
 use plan::{Algorithm, CostTable, Plan};
 use program::{Collective, Protocol};
 
@@ -48,9 +49,11 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
         return tally.absent("the tuner plug-in was told the times");
     }
     for ((collective, bytes), said) in &answer.times {
+        // The plug-in was told the bytes of all calls together.
         let operation = TunedOperation {
-            pipelined: said.operations,
-            ..TunedOperation::new(*collective, *bytes)
+            collective: *collective,
+            bytes: *bytes / u64::from(answer.calls.number.max(1)),
+            calls: answer.calls,
         };
         let planned = costs.candidates(&operation);
         let time_of = |wanted: &(Algorithm, Protocol)| {
@@ -58,7 +61,7 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
             found.map(|(_, time)| *time)
         };
         let choices = planned.iter().map(|(choice, _)| *choice);
-        let choices: BTreeSet<_> = choices.chain(said.of.keys().copied()).collect();
+        let choices: BTreeSet<_> = choices.chain(said.keys().copied()).collect();
         for choice in choices {
             let (algorithm, protocol) = choice;
             let what = format!("{collective} of {bytes} bytes, {algorithm}/{protocol}");
@@ -66,7 +69,7 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
                 Some(time) => format!("{time} µs"),
                 None => "not considered".to_owned(),
             };
-            match (said.of.get(&choice).copied(), time_of(&choice)) {
+            match (said.get(&choice).copied(), time_of(&choice)) {
                 (Some(said), Some(planned)) if is_near(said, planned, 0.0) => tally.agree(),
                 (said, planned) => tally.differ(what, show(said), show(planned)),
             }
@@ -82,18 +85,80 @@ pub(super) fn choices(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     for ((collective, bytes), said) in &answer.choices {
         let what = show(*collective, *bytes);
         let name = |(algorithm, protocol): (Algorithm, Protocol)| format!("{algorithm}/{protocol}");
-        let operations = answer.times.get(&(*collective, *bytes));
         let operation = TunedOperation {
-            pipelined: operations.map_or(1, |times| times.operations),
-            ..TunedOperation::new(*collective, *bytes)
+            collective: *collective,
+            bytes: *bytes,
+            calls: answer.calls,
         };
         match costs.choose_for(&operation) {
-            Ok(choice) if (choice.algorithm, choice.protocol) == *said => tally.agree(),
+            Ok(choice) if (choice.algorithm, choice.protocol) == *said => {
+                tally.agree();
+                if let Some(said) = answer.spread.get(&(*collective, *bytes)) {
+                    spread(&what, said, &costs.spread(&choice), tally);
+                }
+            }
             Ok(choice) => {
                 let planned = name((choice.algorithm, choice.protocol));
                 tally.differ(what, name(*said), planned);
             }
             Err(error) => tally.differ(what, name(*said), error),
+        }
+    }
+}
+
+/// The channels of each call.
+fn spread(what: &str, said: &[[u32; 2]], planned: &[RangeInclusive<u32>], tally: &mut Tally) {
+    for (call, (said, planned)) in said.iter().zip(planned).enumerate() {
+        let [first, last] = *said;
+        if (first..=last) == *planned {
+            tally.agree();
+            continue;
+        }
+        let planned = format!("channels {}..{}", planned.start(), planned.end());
+        let what = format!("{what}, call {call}");
+        tally.differ(what, format!("channels {first}..{last}"), planned);
+    }
+}
+
+/// What is taken for registered windows.
+pub(super) fn windows(answer: &Answer, plan: &Plan, tally: &mut Tally) {
+    if answer.calls.registration != Registration::Symmetric {
+        return tally.absent("no buffer is registered as a window");
+    }
+    let Some(costs) = plan.costs.as_ref() else {
+        return;
+    };
+    let kernels = answer.window_kernels.iter();
+    let kernels = kernels.map(|((collective, bytes), (kernel, blocks, calls))| {
+        let one = bytes / u64::from((*calls).max(1));
+        (*collective, one, *calls, format!("{kernel} × {blocks}"))
+    });
+    let number = answer.calls.number.max(1);
+    let without = answer.without_kernel.iter();
+    let without = without.map(|(collective, bytes)| {
+        let one = bytes / u64::from(number);
+        (*collective, one, number, "copy engines".to_owned())
+    });
+    let ordinary = answer.choices.keys();
+    let ordinary = ordinary
+        .map(|(collective, bytes)| (*collective, *bytes, number, "an ordinary kernel".to_owned()));
+    for (collective, bytes, number, said) in kernels.chain(without).chain(ordinary) {
+        let planned = costs.window_choice(&TunedOperation {
+            collective,
+            bytes,
+            calls: Calls {
+                number,
+                ..answer.calls
+            },
+        });
+        let planned = match planned.map(|choice| choice.way) {
+            Some(WindowWay::Kernel { kernel, blocks }) => format!("{kernel} × {blocks}"),
+            Some(WindowWay::CopyEngines) => "copy engines".to_owned(),
+            None => "an ordinary kernel".to_owned(),
+        };
+        match said == planned {
+            true => tally.agree(),
+            false => tally.differ(format!("{collective} of {bytes} bytes"), said, planned),
         }
     }
 }

@@ -92,6 +92,7 @@ fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut
             Field::Costs,
             Field::Times,
             Field::Choices,
+            Field::Windows,
         ];
         if alone && of_several.contains(&tally.field()) {
             tally.absent("a single rank has no neighbors and chooses nothing");
@@ -109,6 +110,7 @@ fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut
             Field::Costs => costs::model(answer, logged, tally),
             Field::Times => costs::times(answer, plan, tally),
             Field::Choices => costs::choices(answer, plan, tally),
+            Field::Windows => costs::windows(answer, plan, tally),
         }
     }
 }

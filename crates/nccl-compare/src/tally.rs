@@ -25,13 +25,15 @@ pub enum Field {
     Costs,
     /// The predicted time of each choice for each size.
     Times,
-    /// Algorithm and protocol for each size.
+    /// Algorithm, protocol and channels for each size.
     Choices,
+    /// The kernels for registered windows.
+    Windows,
 }
 
 impl Field {
     /// All, in the order of a page.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Outcome,
         Self::Channels,
         Self::Graphs,
@@ -43,6 +45,7 @@ impl Field {
         Self::Costs,
         Self::Times,
         Self::Choices,
+        Self::Windows,
     ];
 
     /// Its name on pages.
@@ -59,6 +62,7 @@ impl Field {
             Self::Costs => "costs",
             Self::Times => "times",
             Self::Choices => "choices",
+            Self::Windows => "windows",
         }
     }
 }

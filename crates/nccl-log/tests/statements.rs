@@ -162,8 +162,30 @@ fn damaged_and_unknown_channels_are_told_apart() {
 fn choices_have_names_or_numbers() {
     let names = "AllReduce: 1024 Bytes -> Algo NVLS_TREE proto SIMPLE channel{Lo..Hi}={0..0}";
     let numbers = "AllReduce: 1024 Bytes -> Algo 5 proto 2 time 12.300000";
-    assert_eq!(read(names), read(numbers));
-    assert!(matches!(read(names), Statement::Choice { bytes: 1024, .. }));
+    let choice = |channels| Statement::Choice {
+        collective: Collective::AllReduce,
+        bytes: 1024,
+        algorithm: Algorithm::NvlsTree,
+        protocol: Protocol::Simple,
+        channels,
+    };
+    assert_eq!(read(names), choice(Some([0, 0])));
+    assert_eq!(read(numbers), choice(None));
+}
+
+#[test]
+fn kernels_for_windows_are_read() {
+    let line = "AllGather [Symmetric]: 4608 Bytes -> Kernel AllGather_STMC nchannels 2 nthreads 512 nWorks 9";
+    let kernel = Statement::WindowKernel {
+        collective: Collective::AllGather,
+        bytes: 4608,
+        kernel: "AllGather_STMC",
+        blocks: 2,
+        calls: 9,
+    };
+    assert_eq!(read(line), kernel);
+    let cut = "AllGather [Symmetric]: 4608 Bytes -> Kernel AllGather_STMC nchan";
+    assert_eq!(read(cut), Statement::Ignored);
 }
 
 #[test]

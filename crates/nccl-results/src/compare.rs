@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use plan::CostTable;
-use plan::cost::TunedOperation;
-use program::Collective;
+use plan::cost::{Calls, TunedOperation};
+use program::{Collective, Reduction};
 
 use crate::ladder::{Choice, ComparedRow, Step, steps};
 use crate::results::{Row, Table};
@@ -153,14 +153,12 @@ fn predict(
 /// The operation of a row.
 fn operation(row: &Row, collective: Collective) -> TunedOperation {
     let reduction = row.reduction.as_deref().unwrap_or("sum");
-    let fp8 = row.element.contains("e4m3") || row.element.contains("e5m2");
-    // Switches and networks neither multiply nor scale.
-    let reduces = !matches!(reduction, "prod" | "mulsum" | "avg");
     TunedOperation {
-        switch_reduces: reduces && !fp8,
-        network_reduces: reduces && !fp8,
-        scales: matches!(reduction, "avg" | "mulsum"),
-        fp8,
+        calls: Calls {
+            data_type: row.element.parse().unwrap_or_default(),
+            reduction: reduction.parse().unwrap_or(Reduction::Sum),
+            ..Calls::ONE
+        },
         ..TunedOperation::new(collective, row.bytes)
     }
 }

@@ -111,6 +111,8 @@ pub struct Rules {
     /// PAT is there for several ranks of a node, if each is a head of NVLS, but takes forever
     /// (2.31, binary).
     pub gathers_by_heads: bool,
+    /// PAT reduces and scatters averages, too (2.31, source).
+    pub pat_scales: bool,
     /// `NCCL_ALGO` and `NCCL_PROTO` restrict the collectives for which one of them lists a name;
     /// there `NCCL_ALGO` excludes whatever it does not mention (2.31, source). Before, what a
     /// variable does not mention stayed allowed.
@@ -175,6 +177,7 @@ impl Rules {
             corrects_nvls_tree_on_arm: v31,
             shares_between_nodes: !v31,
             gathers_by_heads: v31,
+            pat_scales: v31,
             forces_collectives: v31,
             single_rank_thresholds: v31,
         }

@@ -2,11 +2,11 @@
 
 use plan::{Algorithm, Pattern};
 use planner::cost::{
-    self, AlphaBeta, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs,
-    Merged, NvlsInputs, Off, RestrictError, TunedOperation, doubling,
+    self, AlphaBeta, Calls, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs,
+    Merged, NvlsInputs, Off, Registration, RestrictError, TunedOperation, WindowWay, doubling,
 };
 use planner::{NcclVersion, Rules, Settings};
-use program::{Collective, Protocol};
+use program::{Collective, Protocol, Reduction};
 use topology::{CpuArch, CpuVendor, PathType};
 
 /// A graph over NVLink with a NIC beside each GPU.
@@ -46,6 +46,9 @@ fn hopper(nodes: u32) -> Inputs {
             tree_chunk_bytes: 131_072,
         }),
         collnet: None,
+        direct_nvlink: nodes == 1,
+        direct_peers: nodes == 1,
+        blocks: [1, 64],
         has_nvswitch: true,
         net_on_host: true,
         cuda_11_8: false,
@@ -294,19 +297,77 @@ fn newer_versions_exclude_what_a_forced_collective_does_not_mention() {
     }
 }
 
+/// What is taken for a sum of floats on windows.
+fn on_windows(
+    table: &CostTable,
+    collective: Collective,
+    bytes: u64,
+) -> Option<(&'static str, u32)> {
+    let choice = table.window_choice(&TunedOperation {
+        collective,
+        bytes,
+        calls: Calls {
+            registration: Registration::Symmetric,
+            ..Calls::ONE
+        },
+    })?;
+    Some(match choice.way {
+        WindowWay::Kernel { kernel, blocks } => (kernel.name(), blocks),
+        WindowWay::CopyEngines => ("copy engines", 0),
+    })
+}
+
+/// The kernels that NCCL 2.30.7 and 2.32.3 logged on 8 H100 with an NVSwitch.
+#[test]
+fn kernels_on_windows_are_those_that_nccl_logged() {
+    use Collective::{AllGather, AllReduce, ReduceScatter};
+    for version in [NcclVersion::V2_30, NcclVersion::V2_32] {
+        let profile = CostProfile::of(version);
+        let tuning = Settings::default().tuning;
+        let table = cost::table(&hopper(1), &tuning, &profile, Rules::of(version));
+        let table = table.expect("no setting can be wrong");
+        for (collective, bytes, kernel, blocks) in [
+            (AllReduce, 1 << 10, "AllReduce_AGxLLMC_R", 1),
+            (AllReduce, 8 << 10, "AllReduce_AGxLLMC_R", 4),
+            (AllReduce, 64 << 10, "AllReduce_RSxLDMC_AGxSTMC", 1),
+            (AllReduce, 32 << 20, "AllReduce_RSxLDMC_AGxSTMC", 2),
+            (AllGather, 8 << 10, "AllGather_LLMC", 1),
+            (AllGather, 64 << 10, "AllGather_LLMC", 8),
+            (AllGather, 512 << 10, "AllGather_STMC", 2),
+            (ReduceScatter, 64 << 10, "ReduceScatter_LL", 8),
+            (ReduceScatter, 32 << 20, "ReduceScatter_LDMC", 2),
+        ] {
+            let taken = on_windows(&table, collective, bytes);
+            let blocks = match (version, kernel, bytes) {
+                // Before 2.31 numbers need not be even.
+                (NcclVersion::V2_30, _, 65_536) if blocks == 8 => taken.map_or(0, |it| it.1),
+                _ => blocks,
+            };
+            assert_eq!(
+                taken,
+                Some((kernel, blocks)),
+                "{version} {collective} {bytes}"
+            );
+        }
+        assert_eq!(on_windows(&table, Collective::Broadcast, 1 << 20), None);
+    }
+    assert_eq!(on_windows(&plain(&hopper(2)), AllReduce, 1024), None);
+}
+
 #[test]
 fn operations_narrow_the_choice() {
     let table = plain(&hopper(1));
     let mut operation = TunedOperation::new(Collective::AllReduce, 1 << 30);
-    operation.switch_reduces = false;
+    operation.calls.reduction = Reduction::Average;
     let choice = table.choose_for(&operation).expect("a choice");
     assert_eq!(choice.algorithm, Algorithm::Ring);
-    let mut operation = TunedOperation::new(Collective::AllReduce, 1 << 30);
-    operation.pipelined = 9;
+    // Of 24 channels each carries nine operations.
+    let mut operation = TunedOperation::new(Collective::AllReduce, 5 << 20);
+    operation.calls.number = 9 * 24;
     let ring = (Algorithm::Ring, Protocol::Ll);
     let tree = (Algorithm::Tree, Protocol::Ll);
     let grows = |choice| {
-        let once = TunedOperation::new(Collective::AllReduce, 1 << 30);
+        let once = TunedOperation::new(Collective::AllReduce, operation.all_bytes());
         let (many, one) = (
             table.time_us(&operation, choice),
             table.time_us(&once, choice),

@@ -26,7 +26,7 @@ enum Job {
 use Job::{Domains, Hosts, Mixed, Partitions, Reducing, ReducingMixed};
 
 /// For each variable a value, and a job in which it changes a decision.
-const EXAMPLES: [(&str, &str, Job); 62] = [
+const EXAMPLES: [(&str, &str, Job); 67] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
     ("NCCL_COLLNET_ENABLE", "0", Reducing("dgx-h100-sharp")),
@@ -101,6 +101,15 @@ const EXAMPLES: [(&str, &str, Job); 62] = [
     ("NCCL_P2P_USE_CUDA_MEMCPY", "1", Hosts("dgx-1v", 1)),
     ("NCCL_PAT_ENABLE", "0", Hosts("gh200", 4)),
     ("NCCL_PROTO", "LL", Hosts("dgx-h100", 1)),
+    ("NCCL_SYM_CE_THRESHOLD", "4096", Hosts("dgx-b200", 1)),
+    ("NCCL_SYM_CTAS", "3", Hosts("dgx-h100", 1)),
+    (
+        "NCCL_SYM_KERNEL",
+        "allgather:AllGather_ST",
+        Hosts("dgx-h100", 1),
+    ),
+    ("NCCL_SYM_TMA_ENABLE", "0", Hosts("dgx-b200", 1)),
+    ("NCCL_WIN_ENABLE", "0", Hosts("dgx-h100", 1)),
     ("NCCL_PXN_C2C", "0", Hosts("gb200-nvl72-tray", 2)),
     ("NCCL_PXN_DISABLE", "1", Hosts("dgx-h100", 2)),
     ("NCCL_SHM_DISABLE", "1", Hosts("pcie-8gpu-niccpu", 1)),

@@ -1,5 +1,6 @@
 //! Costs as JSON.
 
+use plan::cost::{Calls, WindowChoice, WindowWay};
 use plan::{Algorithm, CostTable, Setting, SlowHosts};
 use program::{Collective, Protocol};
 use schemars::JsonSchema;
@@ -23,11 +24,27 @@ pub struct CostReport {
     profile: String,
     /// NCCL's settings that were given and can change a decision.
     settings: Vec<Setting>,
+    /// What was called; absent for a single sum of 32-bit numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<CallsReport>,
     /// The collectives that were asked for.
     collectives: Vec<CollectiveCosts>,
     /// Bandwidth and latency of every algorithm and protocol, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<CostTable>,
+}
+
+/// What was called.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CallsReport {
+    /// Equal calls in one group.
+    number: u32,
+    /// The type of the elements.
+    data_type: String,
+    /// How they are reduced.
+    reduction: String,
+    /// How the buffers are registered.
+    registration: String,
 }
 
 /// One collective.
@@ -55,8 +72,22 @@ struct SizeCosts {
     candidates: Vec<Candidate>,
     /// Why nothing is taken.
     refused: Option<String>,
+    /// What is taken because the buffers are symmetric windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<WindowReport>,
     #[serde(flatten)]
     choice: Option<Choice>,
+}
+
+/// A way for symmetric windows.
+#[derive(Debug, Serialize, JsonSchema)]
+struct WindowReport {
+    /// The kernel, under NCCL's name; `copy engines` without one.
+    kernel: String,
+    /// Its thread blocks.
+    blocks: u32,
+    /// Predicted time, µs; NCCL's model has none for copy engines.
+    time_us: Option<f64>,
 }
 
 /// An algorithm and a protocol with their time.
@@ -77,8 +108,11 @@ struct Choice {
     algorithm: Algorithm,
     /// The protocol.
     protocol: Protocol,
-    /// Channels.
+    /// Channels that a call uses.
     channels: u32,
+    /// The first and the last channel of each call of a group.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    spread: Vec<[u32; 2]>,
     /// Threads of each channel.
     threads: u32,
     /// Predicted time, µs.
@@ -123,9 +157,35 @@ impl CostReport {
             slow_hosts: job.plan.slow_hosts(),
             profile: job.costs.profile.clone(),
             settings: job.plan.settings.clone(),
+            calls: CallsReport::of(&answer.calls),
             collectives: answer.sweeps.iter().map(CollectiveCosts::of).collect(),
             table: table.then(|| job.costs.clone()),
         }
+    }
+}
+
+impl WindowReport {
+    fn of(choice: &WindowChoice) -> Self {
+        let (kernel, blocks) = match choice.way {
+            WindowWay::Kernel { kernel, blocks } => (kernel.name(), blocks),
+            WindowWay::CopyEngines => ("copy engines", 0),
+        };
+        Self {
+            kernel: kernel.to_owned(),
+            blocks,
+            time_us: choice.time_us,
+        }
+    }
+}
+
+impl CallsReport {
+    fn of(calls: &Calls) -> Option<Self> {
+        (*calls != Calls::ONE).then(|| Self {
+            number: calls.number,
+            data_type: calls.data_type.to_string(),
+            reduction: calls.reduction.to_string(),
+            registration: calls.registration.to_string(),
+        })
     }
 }
 
@@ -177,10 +237,15 @@ impl SizeCosts {
                 })
                 .collect(),
             refused: size.choice.as_ref().err().map(ToString::to_string),
+            window: size.window.as_ref().map(WindowReport::of),
             choice: taken.map(|taken| Choice {
                 algorithm: taken.algorithm,
                 protocol: taken.protocol,
-                channels: taken.channels,
+                channels: size.used_channels(),
+                spread: match &size.spread[..] {
+                    [] | [_] => Vec::new(),
+                    calls => calls.iter().map(|it| [*it.start(), *it.end()]).collect(),
+                },
                 threads: taken.warps * 32,
                 time_us: taken.time_us.into(),
                 algorithm_bandwidth_gbps: taken.algorithm_bandwidth,

@@ -5,8 +5,12 @@
 pub mod forest;
 pub mod json;
 
+use std::ops::RangeInclusive;
+
 use plan::cost::choose::AlgorithmProtocol;
-use plan::cost::{CostModel, Estimate, NoChoice, OperationChoice, TunedOperation};
+use plan::cost::{
+    Calls, CostModel, Estimate, NoChoice, OperationChoice, TunedOperation, WindowChoice,
+};
 use plan::{Algorithm, CostTable, GraphKind, Plan};
 use planner::cost::{AlphaBeta, CostProfile, Scheme};
 use planner::{NcclVersion, Planned};
@@ -23,6 +27,8 @@ pub struct CostQuestion {
     pub collectives: Vec<Collective>,
     /// Sizes of the whole message, bytes, ascending.
     pub sizes: Vec<u64>,
+    /// How often, with which type and operation each is called.
+    pub calls: Calls,
     /// Only these algorithms; none: all.
     pub algorithms: Vec<Algorithm>,
     /// Only these protocols; none: all.
@@ -51,6 +57,12 @@ pub struct SizeCost {
     pub bytes: u64,
     /// What is taken, or why nothing is.
     pub choice: Result<OperationChoice, NoChoice>,
+    /// Equal calls of this size in a group.
+    pub calls: u32,
+    /// What is taken because the buffers are symmetric windows.
+    pub window: Option<WindowChoice>,
+    /// The channels that each call really uses.
+    pub spread: Vec<RangeInclusive<u32>>,
     /// Everything that NCCL compares, in its order, with the times, µs.
     pub candidates: Vec<(AlgorithmProtocol, f32)>,
 }
@@ -73,6 +85,8 @@ pub struct Sweep {
 pub struct CostAnswer {
     /// The job.
     pub job: PricedJob,
+    /// What was called.
+    pub calls: Calls,
     /// The collectives.
     pub sweeps: Vec<Sweep>,
 }
@@ -145,21 +159,38 @@ impl PricedJob {
             return Err(CostError::NoRings(self.name));
         }
         let collectives = question.collectives.iter();
-        let sweeps = collectives.map(|it| self.sweep(*it, &question.sizes, schemes.as_ref()));
+        let sweeps = collectives.map(|it| self.sweep(*it, question, schemes.as_ref()));
         Ok(CostAnswer {
+            calls: question.calls,
             sweeps: sweeps.collect(),
             job: self,
         })
     }
 
-    fn sweep(&self, collective: Collective, sizes: &[u64], schemes: Option<&AlphaBeta>) -> Sweep {
-        let size = |bytes: &u64| SizeCost {
-            bytes: *bytes,
-            choice: self.costs.choose(collective, *bytes),
-            candidates: {
-                let operation = TunedOperation::new(collective, *bytes);
-                self.costs.candidates(&operation)
-            },
+    fn sweep(
+        &self,
+        collective: Collective,
+        question: &CostQuestion,
+        schemes: Option<&AlphaBeta>,
+    ) -> Sweep {
+        let sizes = &question.sizes;
+        let size = |bytes: &u64| {
+            let operation = TunedOperation {
+                collective,
+                bytes: *bytes,
+                calls: question.calls,
+            };
+            let choice = self.costs.choose_for(&operation);
+            let spread = choice.as_ref().ok();
+            let spread = spread.map(|choice| self.costs.spread(choice));
+            SizeCost {
+                bytes: *bytes,
+                calls: question.calls.number,
+                window: self.costs.window_choice(&operation),
+                choice,
+                spread: spread.unwrap_or_default(),
+                candidates: self.costs.candidates(&operation),
+            }
         };
         let fastest_first = |model: &AlphaBeta, bytes: u64| {
             let mut estimates = model.estimates(collective, bytes);
@@ -185,6 +216,14 @@ impl CostAnswer {
             return None;
         }
         all().next()?.choice.as_ref().err()
+    }
+}
+
+impl SizeCost {
+    /// Channels that a call uses, at most.
+    pub fn used_channels(&self) -> u32 {
+        let calls = self.spread.iter().cloned();
+        calls.map(|it| it.count() as u32).max().unwrap_or(0)
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use export::{choices, csv, graphs};
 use plan::Plan;
+use plan::cost::Calls;
 use planner::explain::ranges;
 use program::ChannelsError;
 use program::verify::VerifyError;
@@ -108,11 +109,17 @@ pub fn subsets(document: &Document) -> Result<Vec<Gpus>, TooManySets> {
 }
 
 /// The files for sets of GPUs, the job's own set first. `folder`: the absolute path from which NCCL
-/// will read them. `channels`: choices name channels, too.
+/// will read them. `channels`: choices name channels, too. `calls`: the type and operation that
+/// choices are for.
 ///
 /// # Errors
 /// There is no set, or the plan of the first one cannot be expanded.
-pub fn export(sets: &[PlannedSet], folder: &Path, channels: bool) -> Result<Export, ExportError> {
+pub fn export(
+    sets: &[PlannedSet],
+    folder: &Path,
+    channels: bool,
+    calls: Calls,
+) -> Result<Export, ExportError> {
     let first = sets.first().ok_or(ExportError::NoSet)?;
     let mut made = Export::default();
     made.add_graphs(sets);
@@ -120,7 +127,7 @@ pub fn export(sets: &[PlannedSet], folder: &Path, channels: bool) -> Result<Expo
         [one] => Some(one.name.clone()),
         _ => None,
     };
-    made.add_choices(sets, channels);
+    made.add_choices(sets, channels, calls);
     execution::add(&first.plan, &mut made)?;
     for name in configuration::left_out(&first.plan) {
         let why = "topo knows no decision of a plan that it changes";
@@ -200,11 +207,11 @@ impl Export {
     }
 
     /// Adds the choices, the plug-in that reads them, and the file of NVIDIA's example.
-    fn add_choices(&mut self, sets: &[PlannedSet], channels: bool) {
+    fn add_choices(&mut self, sets: &[PlannedSet], channels: bool, calls: Calls) {
         let mut communicators = Vec::new();
         for set in sets {
             let costs = set.plan.costs.as_ref();
-            match costs.and_then(|it| choices::communicator(it, &set.gpus, channels)) {
+            match costs.and_then(|it| choices::communicator(it, &set.gpus, channels, calls)) {
                 Some(communicator) => communicators.push(communicator),
                 None => self.leave_out(
                     format!("choices for GPUs {}", set.gpus),

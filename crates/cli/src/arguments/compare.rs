@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use plan::Algorithm;
+use plan::cost::{Calls, DataType, Registration};
 use planner::NcclVersion;
-use program::Protocol;
+use program::{Protocol, Reduction};
 use topology::edit::{Edit, FailureKind};
 
+use super::nccl_tests::one;
 use super::{JobArguments, PreparationArguments, variable};
 use crate::numbers::within;
 use crate::sizes::{Collectives, Sizes, collectives, sizes};
@@ -22,6 +24,9 @@ Examples:
   topo cost topology.xml --table               bandwidth and latency of every algorithm and protocol
   topo cost topology.xml --profile mine.toml   constants that were measured here
   topo cost --built-in-profile > mine.toml     a file to start from
+  topo cost topology.xml --op avg --type bf16  averages, as FSDP calls them: NVSwitches do not scale
+  topo cost topology.xml --calls 8             eight calls of a size in one group, and their channels
+  topo cost topology.xml --window symmetric    kernels for registered windows, and what they gain
   topo cost topology.xml --alpha-beta          algorithms that NCCL does not have, by the α–β model
 
 Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at
@@ -147,6 +152,8 @@ pub struct CostArguments {
     /// Factor from one size of a range to the next
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = within::<u64>(2..=u64::MAX))]
     pub factor: u64,
+    #[command(flatten)]
+    pub calls: CallArguments,
     /// Choose among these algorithms only
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub algorithm: Vec<Algorithm>,
@@ -167,6 +174,61 @@ pub struct CostArguments {
     pub alpha_beta: bool,
     #[command(flatten)]
     pub form: FormArguments,
+}
+
+/// The type of elements, and how they are reduced.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ElementArguments {
+    /// Type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 fp8_e4m3 fp8_e5m2, or nccl-tests'
+    /// names
+    #[arg(long = "type", value_name = "TYPE", default_value = "f32", value_parser = one::<DataType>)]
+    pub data_type: DataType,
+    /// How elements are reduced: sum prod min max avg mulsum
+    #[arg(long = "op", value_name = "OPERATION", default_value = "sum", value_parser = reduction)]
+    pub reduction: Reduction,
+}
+
+impl ElementArguments {
+    pub const fn calls(&self) -> Calls {
+        Calls {
+            data_type: self.data_type,
+            reduction: self.reduction,
+            ..Calls::ONE
+        }
+    }
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct CallArguments {
+    #[command(flatten)]
+    pub element: ElementArguments,
+    /// Equal calls in one group (ncclGroupStart, ncclGroupEnd), each of the size
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<u32>(1..=4096))]
+    pub calls: u32,
+    /// How the buffers are registered: none, local (ncclCommRegister), or symmetric, as windows of
+    /// all ranks (ncclCommWindowRegister)
+    #[arg(long, value_name = "HOW", default_value = "none", value_parser = one::<Registration>)]
+    pub window: Registration,
+}
+
+impl CallArguments {
+    pub const fn calls(&self) -> Calls {
+        Calls {
+            number: self.calls,
+            registration: self.window,
+            ..self.element.calls()
+        }
+    }
+}
+
+fn reduction(text: &str) -> Result<Reduction, String> {
+    let known = Reduction::OF_NCCL.into_iter();
+    let mut known = known.filter(|it| it.name().eq_ignore_ascii_case(text));
+    known.next().ok_or_else(|| {
+        let names = Reduction::OF_NCCL.map(Reduction::name).join(" ");
+        format!("expected one of {names}")
+    })
 }
 
 /// What may fail.

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::JobArguments;
-use super::compare::FormArguments;
+use super::compare::{ElementArguments, FormArguments};
 
 pub const EXPORT_EXAMPLES: &str = "\
 Examples:
@@ -16,6 +16,8 @@ Examples:
   topo export dgx-1v.xml --all-subsets --dir exported
                                                every set of two GPUs or more
   topo export topology.xml --set NCCL_ALGO=allreduce:ring --dir exported
+  topo export topology.xml --op avg --type bf16 --dir exported
+                                               choices for averages, as FSDP calls them
   topo export topology.xml --nccl 2.28 --channels --dir exported
   NCCL_CONF_FILE=$PWD/exported/nccl.conf mpirun …
                                                NCCL obeys
@@ -38,6 +40,8 @@ pub struct ExportArguments {
     /// Choices also say how many channels to take; otherwise NCCL fits its own number to each size
     #[arg(long)]
     pub channels: bool,
+    #[command(flatten)]
+    pub element: ElementArguments,
     #[command(flatten)]
     pub form: FormArguments,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::compare::FormArguments;
+use super::compare::{CallArguments, FormArguments};
 use super::variable;
 use crate::numbers::within;
 use crate::sizes::{Sizes, sizes};
@@ -66,6 +66,8 @@ pub struct NcclCheckArguments {
     /// Message sizes that NCCL is asked about; ranges double
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K,8K,64K,512K,4M,32M,256M")]
     pub sizes: Vec<Sizes>,
+    #[command(flatten)]
+    pub calls: CallArguments,
     /// Set one of NCCL's variables, for NCCL and for the plan (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,

@@ -46,6 +46,7 @@ pub fn run(
     let answer = job.ask(&CostQuestion {
         collectives,
         sizes,
+        calls: arguments.calls.calls(),
         algorithms: arguments.algorithm.clone(),
         protocols: arguments.protocol.clone(),
         alpha_beta: arguments.alpha_beta,

@@ -1,9 +1,11 @@
 //! What collectives cost, as tables.
 
+use std::ops::RangeInclusive;
+
 use answers::cost::forest::ForestCost;
 use answers::cost::{CostAnswer, PricedJob, Sweep};
 use plan::CostTable;
-use plan::cost::Estimate;
+use plan::cost::{Calls, CostModel, Estimate, WindowWay};
 use planner::cost::Scheme;
 use program::{Collective, Protocol};
 
@@ -13,18 +15,25 @@ use crate::render::{
 };
 use crate::sizes::short;
 
+/// Calls of a group whose channels are shown.
+const SHOWN_CALLS: usize = 4;
+
 /// Marks a size at which the choice changes.
 const CHANGE: &str = "▸";
 
 pub fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
     let job = &answer.job;
     let mut text = head(job, notes, look);
+    let title = title(&answer.calls);
     for sweep in &answer.sweeps {
-        text.push_str(&look.section(
-            sweep.collective.name(),
-            "what NCCL takes for a message of this size",
-            &choices(sweep, look),
-        ));
+        text.push_str(&look.section(sweep.collective.name(), &title, &choices(sweep, look)));
+        if sweep.sizes.iter().any(|size| size.window.is_some()) {
+            text.push_str(&look.section(
+                &format!("{} on windows", sweep.collective),
+                "the kernels for symmetric memory, and what registering gains",
+                &windows(job, sweep, look),
+            ));
+        }
         text.push_str(&forest(job, sweep, look));
         if !sweep.schemes.is_empty() {
             text.push_str(&look.section(
@@ -35,6 +44,24 @@ pub fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
         }
     }
     trim_lines(&text)
+}
+
+/// What was called.
+fn title(calls: &Calls) -> String {
+    let taken = "what NCCL takes for a message of this size";
+    if *calls == Calls::ONE {
+        return taken.to_owned();
+    }
+    let (data_type, reduction) = (calls.data_type, calls.reduction);
+    match calls.number {
+        1 if (data_type, reduction) == (Calls::ONE.data_type, Calls::ONE.reduction) => {
+            taken.to_owned()
+        }
+        1 => format!("{taken}: {data_type}, {reduction}"),
+        number => format!(
+            "what NCCL takes for {number} calls of this size in one group: {data_type}, {reduction}"
+        ),
+    }
 }
 
 fn head(job: &PricedJob, notes: &[String], look: Look) -> String {
@@ -153,7 +180,7 @@ fn choices(sweep: &Sweep, look: Look) -> String {
                 row.extend([
                     choice.algorithm.to_string(),
                     choice.protocol.to_string(),
-                    choice.channels.to_string(),
+                    channels(&size.spread),
                     (choice.warps * 32).to_string(),
                     microseconds(time),
                     bandwidth(choice.algorithm_bandwidth),
@@ -168,6 +195,64 @@ fn choices(sweep: &Sweep, look: Look) -> String {
         table.row(row);
     }
     table.finish()
+}
+
+/// What is taken where buffers are symmetric windows.
+fn windows(job: &PricedJob, sweep: &Sweep, look: Look) -> String {
+    let headers = [
+        "size",
+        "kernel",
+        "CTAs",
+        "time µs",
+        "bus GB/s",
+        "without µs",
+        "gain",
+    ];
+    let mut table = Columns::new(look, &headers).right(&[0, 2, 3, 4, 5]);
+    for size in &sweep.sizes {
+        let (kernel, blocks) = match size.window.map(|it| it.way) {
+            Some(WindowWay::Kernel { kernel, blocks }) => (kernel.name(), blocks.to_string()),
+            Some(WindowWay::CopyEngines) => ("copy engines", "0".to_owned()),
+            None => ("none", String::new()),
+        };
+        let time = size.window.and_then(|it| it.time_us);
+        let without = size.choice.as_ref().ok();
+        let without = without.map(|choice| f64::from(choice.time_us));
+        let gain = time.zip(without).filter(|(time, _)| *time > 0.0);
+        let bytes = size.bytes.saturating_mul(u64::from(size.calls));
+        table.row(vec![
+            short(size.bytes),
+            kernel.to_owned(),
+            blocks,
+            time.map_or_else(String::new, microseconds),
+            bandwidth(time.and_then(|it| job.costs.bus_bandwidth(sweep.collective, bytes, it))),
+            without.map_or_else(String::new, microseconds),
+            gain.map_or_else(String::new, |(time, without)| percent(without / time - 1.0)),
+        ]);
+    }
+    table.finish()
+}
+
+/// The channels of one call by number, those of several by range.
+fn channels(spread: &[RangeInclusive<u32>]) -> String {
+    match spread {
+        [] => String::new(),
+        [one] => one.clone().count().to_string(),
+        several => {
+            let ranges = several.iter().take(SHOWN_CALLS);
+            let ranges = ranges.map(|it| match it.start() == it.end() {
+                true => it.start().to_string(),
+                false => format!("{}-{}", it.start(), it.end()),
+            });
+            let ranges: Vec<_> = ranges.collect();
+            let more = if several.len() > SHOWN_CALLS {
+                " …"
+            } else {
+                ""
+            };
+            format!("{}{more}", ranges.join(" "))
+        }
+    }
 }
 
 fn model(job: &PricedJob) -> String {

@@ -24,7 +24,12 @@ pub fn run(
         bail!(ExportError::NoSet);
     };
     let folder = Folder::open(&arguments.dir)?;
-    let made = export(&sets, folder.path(), arguments.channels)?;
+    let made = export(
+        &sets,
+        folder.path(),
+        arguments.channels,
+        arguments.element.calls(),
+    )?;
     for file in &made.files {
         folder.write(&file.name, &file.content)?;
     }

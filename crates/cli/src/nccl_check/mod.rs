@@ -228,6 +228,7 @@ fn ask(
         tuner: arguments.tuner.as_deref().map(tuner).transpose()?,
         nvlink_domain: arguments.nvlink_domain,
         sizes: sizes(arguments)?,
+        calls: arguments.calls.calls(),
         graphs: true,
         variables: arguments.set.clone(),
         deadline: Duration::from_secs(seconds),
@@ -238,6 +239,7 @@ fn ask(
     })?;
     Ok(Answer {
         other_tuner: arguments.tuner.is_some(),
+        calls: arguments.calls.calls(),
         ..log::read(&hosts)
     })
 }

@@ -109,7 +109,7 @@ pub(super) fn channels(planned: &Planned, expected: &Value) -> Compared {
         let Ok(choice) = table.choose_for(operation) else {
             return Ok(());
         };
-        let used = cost::used_channels(table, planned.settings.rules, &choice);
+        let used = table.used_channels(&choice);
         let last = i64::from(used) - 1;
         compare::integer("first channel", 0, &theirs["channels"][0])?;
         compare::integer("last channel", last, &theirs["channels"][1])

@@ -29,6 +29,11 @@ const SHARED_BYTES: i32 = 232_448;
 /// Bytes of `cudaDeviceProp` with the name and the UUID.
 const DEVICE_NAME_BYTES: usize = 256;
 
+/// Where `cudaDeviceProp` has the memory of a GPU (`totalGlobalMem`), and how much it says, bytes.
+/// Windows reserve as many addresses for each GPU.
+const MEMORY_BYTES_AT: usize = 288;
+const MEMORY_BYTES: usize = 80 << 30;
+
 thread_local! {
     static CAPTURE_MODE: Cell<i32> = const { Cell::new(0) };
 }
@@ -227,6 +232,7 @@ unsafe extern "C" fn device_properties(out: *mut c_void, number: i32) -> Code {
     // SAFETY: CUDA's caller gives room for the properties, which begin with name and UUID.
     unsafe {
         put_text(out.cast(), DEVICE_NAME_BYTES, &gpu.name);
+        put(out.byte_add(MEMORY_BYTES_AT).cast(), MEMORY_BYTES);
         put(out.byte_add(DEVICE_NAME_BYTES).cast(), gpu.uuid)
     }
 }
@@ -300,6 +306,8 @@ pub(crate) fn functions() -> Vec<Presented> {
         "cudaHostGetDevicePointer" => host_device_pointer,
         "cudaMemcpy" => copy,
         "cudaMemcpyAsync" => copy,
+        // Messages, which nobody reads.
+        "cudaMemcpyBatchAsync" => done,
         "cudaMemset" => set,
         "cudaMemsetAsync" => set,
         "cudaMemPoolCreate" => new_object,

@@ -44,6 +44,7 @@ impl Collector {
                 bytes,
                 algorithm,
                 protocol,
+                channels: _,
             } => {
                 // Collectives come after the communicator.
                 let of = self

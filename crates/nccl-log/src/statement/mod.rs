@@ -123,6 +123,21 @@ pub enum Statement<'a> {
         algorithm: Algorithm,
         /// The protocol.
         protocol: Protocol,
+        /// The first and the last channel; not in logs before 2.24.
+        channels: Option<[u32; 2]>,
+    },
+    /// The kernel for registered windows that NCCL takes for a message.
+    WindowKernel {
+        /// The collective.
+        collective: Collective,
+        /// Bytes of all calls of the kernel; of one rank if it gathers or scatters.
+        bytes: u64,
+        /// The kernel's name.
+        kernel: &'a str,
+        /// Its thread blocks (CTAs).
+        blocks: u32,
+        /// Calls that it carries out.
+        calls: u32,
     },
     /// A collective begins.
     Operation(&'a str),

@@ -21,6 +21,9 @@ pub(super) fn collective(text: &str) -> Option<Statement<'_>> {
     if let Some(rest) = rest.strip_prefix(": ") {
         return call(name, rest);
     }
+    if let Some(rest) = rest.strip_prefix(" [Symmetric]: ") {
+        return window_kernel(name, rest);
+    }
     if !text.contains('|') {
         return None;
     }
@@ -78,9 +81,33 @@ fn call<'a>(name: &'a str, rest: &'a str) -> Option<Statement<'a>> {
             bytes: after(rest, "")?,
             algorithm: self::algorithm(algorithm)?,
             protocol: self::protocol(protocol)?,
+            channels: channels(rest),
         })
     })();
     Some(choice.unwrap_or(Statement::Ignored))
+}
+
+/// `channel{Lo..Hi}={0..15}`.
+fn channels(text: &str) -> Option<[u32; 2]> {
+    let (_, range) = text.split_once("{Lo..Hi}={")?;
+    let (range, _) = range.split_once('}')?;
+    let (first, last) = range.split_once("..")?;
+    Some([first.parse().ok()?, last.parse().ok()?])
+}
+
+/// `AllGather [Symmetric]: 1024 Bytes -> Kernel AllGather_LLMC nchannels 1 nthreads 512 nWorks 1`.
+fn window_kernel<'a>(name: &'a str, rest: &'a str) -> Option<Statement<'a>> {
+    let kernel = word_after(rest, " -> Kernel ")?;
+    let read = (|| {
+        Some(Statement::WindowKernel {
+            collective: Collective::from_str(name).ok()?,
+            bytes: after(rest, "")?,
+            kernel,
+            blocks: after(rest, " nchannels ")?,
+            calls: after(rest, " nWorks ").unwrap_or(1),
+        })
+    })();
+    Some(read.unwrap_or(Statement::Ignored))
 }
 
 /// An algorithm by NCCL's names or number: `Ring`, `NVLS_TREE`, `1`.

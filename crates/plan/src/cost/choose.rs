@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::algorithm::Algorithm;
 use crate::cost::model::{CostModel, Estimate};
+use crate::cost::operation::{DataType, Registration, TunedOperation};
 use crate::cost::table::CostTable;
 use program::{Collective, Protocol};
 
@@ -20,44 +21,11 @@ const OPERATIONS_PER_TURN: u32 = 8;
 /// long sum loses too much precision.
 const FP8_RING_PENALTY: f32 = 1024.0;
 
+/// Compute capability × 10 from which GPUs reduce 8-bit floating-point numbers.
+const FP8_CC: i32 = 90;
+
 /// The time of what is not to be taken, µs.
 const FOREVER_US: f32 = f32::MAX / 2.0;
-
-/// An operation that an algorithm is chosen for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TunedOperation {
-    /// The collective.
-    pub collective: Collective,
-    /// Bytes of the whole message; all ranks' pieces together for collectives that gather or
-    /// scatter.
-    pub bytes: u64,
-    /// Operations of the group that each channel carries one after the other: ⌈operations /
-    /// channels⌉.
-    pub pipelined: u32,
-    /// NVSwitches can reduce this type with this operation.
-    pub switch_reduces: bool,
-    /// The network can reduce this type with this operation.
-    pub network_reduces: bool,
-    /// The operation scales before or after it sums, as an average does.
-    pub scales: bool,
-    /// The type is an 8-bit floating-point number.
-    pub fp8: bool,
-}
-
-impl TunedOperation {
-    /// A single sum of 32-bit numbers, which switches and networks can reduce.
-    pub const fn new(collective: Collective, bytes: u64) -> Self {
-        Self {
-            collective,
-            bytes,
-            pipelined: 1,
-            switch_reduces: true,
-            network_reduces: true,
-            scales: false,
-            fp8: false,
-        }
-    }
-}
 
 /// An algorithm with a protocol.
 pub type AlgorithmProtocol = (Algorithm, Protocol);
@@ -71,7 +39,7 @@ pub struct OperationChoice {
     pub algorithm: Algorithm,
     /// The protocol.
     pub protocol: Protocol,
-    /// Predicted time, µs.
+    /// Predicted time of all calls, µs.
     pub time_us: f32,
     /// Channels used.
     pub channels: u32,
@@ -92,6 +60,8 @@ pub struct NoChoice {
     pub collective: Collective,
     /// `NCCL_ALGO` or `NCCL_PROTO` were set.
     pub restricted: bool,
+    /// The GPUs do not reduce numbers of the type.
+    pub unfit_type: Option<DataType>,
 }
 
 impl fmt::Display for NoChoice {
@@ -101,6 +71,12 @@ impl fmt::Display for NoChoice {
             return write!(
                 f,
                 "{collective} is made of point-to-point transfers; expected a collective with algorithms to choose from"
+            );
+        }
+        if let Some(unfit) = self.unfit_type {
+            return write!(
+                f,
+                "GPUs before compute capability 9.0 do not reduce {unfit}; expected another type for {collective}"
             );
         }
         write!(
@@ -136,7 +112,8 @@ impl CostTable {
         }
         let (mut bandwidth, mut latency) = (entry.bandwidth, entry.latency);
         let job = &self.job;
-        let index = size_index(operation.bytes);
+        let bytes = operation.all_bytes();
+        let index = size_index(bytes);
         let all_reduce = operation.collective == Collective::AllReduce;
         // NCCL leaves the last factor of trees unused.
         let corrected = match algorithm {
@@ -144,8 +121,8 @@ impl CostTable {
             Algorithm::NvlsTree => {
                 let correction = &self.tree_correction;
                 let on_arm = correction.nvls_tree_on_arm;
-                let follows = correction.nvls_tree && job.x86
-                    || on_arm.is_some_and(|below| operation.bytes < below);
+                let follows =
+                    correction.nvls_tree && job.x86 || on_arm.is_some_and(|below| bytes < below);
                 follows && index < 24 && job.min_cc >= 100
             }
             _ => false,
@@ -164,7 +141,7 @@ impl CostTable {
         let pieces = u64::from(job.channels)
             .saturating_mul(u64::from(job.ranks))
             .max(1);
-        let piece = operation.bytes / pieces;
+        let piece = bytes / pieces;
         if choice == (Algorithm::Ring, Protocol::Simple) && piece >= factors.ring_simple_bytes {
             let factor = if all_reduce && job.nodes > 1 {
                 factors.ring_simple
@@ -174,15 +151,36 @@ impl CostTable {
             };
             latency = (f64::from(latency) * factor) as f32;
         }
+        // What each channel carries one after the other, roughly.
+        let pipelined = operation.calls.number.div_ceil(job.channels.max(1));
         let turns = match algorithm {
-            Algorithm::Ring => operation.pipelined,
-            _ => operation.pipelined.div_ceil(OPERATIONS_PER_TURN),
+            Algorithm::Ring => pipelined,
+            _ => pipelined.div_ceil(OPERATIONS_PER_TURN),
         };
-        let mut time = latency * turns as f32 + operation.bytes as f32 / (1000.0 * bandwidth);
-        if operation.fp8 && algorithm == Algorithm::Ring && job.ranks > 8 {
+        let mut time = latency * turns as f32 + bytes as f32 / (1000.0 * bandwidth);
+        // What only moves data moves bytes.
+        let moves = matches!(
+            operation.collective,
+            Collective::AllGather | Collective::Broadcast
+        );
+        if operation.calls.data_type.is_fp8()
+            && !moves
+            && algorithm == Algorithm::Ring
+            && job.ranks > 8
+        {
             time *= FP8_RING_PENALTY;
         }
         Some(time)
+    }
+
+    /// The type of an operation, if the GPUs do not reduce it.
+    fn unfit_type(&self, operation: &TunedOperation) -> Option<DataType> {
+        let TunedOperation {
+            collective, calls, ..
+        } = operation;
+        let reduces = !matches!(collective, Collective::AllGather | Collective::Broadcast);
+        let unfit = reduces && calls.data_type.is_fp8() && self.job.min_cc < FP8_CC;
+        unfit.then_some(calls.data_type)
     }
 
     /// Whether NCCL considers an algorithm for the operation, apart from the table.
@@ -191,19 +189,25 @@ impl CostTable {
         let collective = operation.collective;
         // A gather has no reduction.
         let gathers = collective == Collective::AllGather;
-        let network = job.collnet.is_some() && (gathers || operation.network_reduces);
+        let network = job.collnet.is_some() && (gathers || operation.calls.network_reduces());
         match algorithm {
             Algorithm::CollNetDirect | Algorithm::CollNetChain => {
                 network && job.max_local_ranks <= MAX_COLLNET_LOCAL_RANKS
             }
             Algorithm::Nvls | Algorithm::NvlsTree => {
                 job.nvls.is_some()
-                    && (gathers || operation.switch_reduces)
+                    && (gathers || operation.calls.switch_reduces())
                     && (collective == Collective::AllReduce
                         || job.max_local_ranks <= MAX_NVLS_LOCAL_RANKS)
                     && (algorithm == Algorithm::NvlsTree || job.nodes == 1 || network)
             }
-            Algorithm::Pat => !(collective == Collective::ReduceScatter && operation.scales),
+            Algorithm::Pat if collective == Collective::ReduceScatter => {
+                match self.latency_factors.pat_last {
+                    true => operation.calls.switch_reduces(),
+                    false => job.pat_scales || !operation.calls.scales(),
+                }
+            }
+            Algorithm::Pat => true,
             Algorithm::Tree | Algorithm::Ring => true,
         }
     }
@@ -216,6 +220,9 @@ impl CostTable {
         if self.job.ranks <= 1 {
             // A single rank only copies.
             return vec![((Algorithm::Ring, Protocol::Simple), 0.0)];
+        }
+        if self.unfit_type(operation).is_some() {
+            return Vec::new();
         }
         let mut candidates: Vec<(AlgorithmProtocol, f32)> = self
             .entries
@@ -246,6 +253,13 @@ impl CostTable {
     /// # Errors
     /// No algorithm is left.
     pub fn choose_for(&self, operation: &TunedOperation) -> Result<OperationChoice, NoChoice> {
+        if let Some(unfit) = self.unfit_type(operation) {
+            return Err(NoChoice {
+                collective: operation.collective,
+                restricted: false,
+                unfit_type: Some(unfit),
+            });
+        }
         let mut best: Option<(AlgorithmProtocol, f32)> = None;
         let mut second: Option<(AlgorithmProtocol, f32)> = None;
         for (choice, time) in self.candidates(operation) {
@@ -259,9 +273,14 @@ impl CostTable {
             return Err(NoChoice {
                 collective: operation.collective,
                 restricted: self.job.restricted,
+                unfit_type: None,
             });
         };
-        let (channels, warps) = self.size(operation.bytes, algorithm, protocol);
+        let (channels, warps) = self.size(operation.all_bytes(), algorithm, protocol);
+        let channels = match operation.calls.registration {
+            Registration::None => channels,
+            _ => self.registered_channels(operation, (algorithm, protocol), channels),
+        };
         let time = f64::from(time_us);
         Ok(OperationChoice {
             operation: *operation,
@@ -274,8 +293,8 @@ impl CostTable {
                 choice,
                 time_us: f64::from(time),
             }),
-            algorithm_bandwidth: self.algorithm_bandwidth(operation.bytes, time),
-            bus_bandwidth: self.bus_bandwidth(operation.collective, operation.bytes, time),
+            algorithm_bandwidth: self.algorithm_bandwidth(operation.all_bytes(), time),
+            bus_bandwidth: self.bus_bandwidth(operation.collective, operation.all_bytes(), time),
         })
     }
 }

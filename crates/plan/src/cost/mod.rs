@@ -5,19 +5,24 @@
 //! read from a file chooses as the planner did.
 //!
 //! In reading order: [`table`] (stored values), [`model`] (the interface of cost models),
-//! [`choose`] (time and choice), [`threads`] (channels and warps for a size), [`chunk`] (chunk
-//! sizes and steps).
+//! [`operation`] (what is chosen for), [`choose`] (time and choice), [`threads`] (channels and warps for a size), [`chunk`] (chunk
+//! sizes and steps), [`spread`] (channels that calls use), [`window`] (kernels for registered windows).
 
 pub mod choose;
 pub mod chunk;
 pub mod model;
+pub mod operation;
+pub mod spread;
 pub mod table;
 pub mod threads;
+pub mod window;
 
-pub use choose::{NoChoice, OperationChoice, TunedOperation};
+pub use choose::{NoChoice, OperationChoice};
 pub use chunk::{BufferTooSmall, Chunking};
 pub use model::{Best, CostModel, Estimate, Range, doubling};
+pub use operation::{Calls, DataType, Registration, TunedOperation};
 pub use table::{
     Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, RingGrowth, Threads,
     TreeCorrection,
 };
+pub use window::{WindowChoice, WindowCosts, WindowKernel, WindowWay};

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
+use crate::cost::spread::CHANNEL_TRAFFIC;
+use crate::cost::window::WindowCosts;
 use program::{Collective, Protocol};
 
 /// Bandwidth and latency of every collective, algorithm and protocol, with what the choice needs.
@@ -25,6 +27,9 @@ pub struct CostTable {
     pub tree_correction: TreeCorrection,
     /// How latency grows with the message.
     pub latency_factors: LatencyFactors,
+    /// What kernels for symmetric windows depend on; absent where NCCL has none for the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<WindowCosts>,
 }
 
 impl CostTable {
@@ -155,6 +160,23 @@ pub struct TreeCorrection {
     pub nvls_tree_on_arm: Option<u64>,
 }
 
+const fn channel_traffic() -> u64 {
+    CHANNEL_TRAFFIC
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_channel_traffic(value: &u64) -> bool {
+    *value == CHANNEL_TRAFFIC
+}
+
+const fn blocks() -> [u32; 2] {
+    [1, 64]
+}
+
+fn is_blocks(value: &[u32; 2]) -> bool {
+    *value == blocks()
+}
+
 const fn yes() -> bool {
     true
 }
@@ -263,6 +285,21 @@ pub struct CostJob {
     pub collnet: Option<Collnet>,
     /// Bytes of a channel's buffer per protocol (LL, LL128, Simple).
     pub buffer_bytes: [i64; 3],
+    /// Traffic of a channel below which fewer channels are used, bytes.
+    #[serde(
+        default = "channel_traffic",
+        skip_serializing_if = "is_channel_traffic"
+    )]
+    pub channel_traffic: u64,
+    /// Fewest and most thread blocks of a kernel, one per channel.
+    #[serde(default = "blocks", skip_serializing_if = "is_blocks")]
+    pub blocks: [u32; 2],
+    /// The job is one node, whose GPUs reach each other's memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub direct_peers: bool,
+    /// PAT reduces and scatters averages, too (NCCL 2.31 and newer).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pat_scales: bool,
     /// The user restricted algorithms or protocols, so there may be none left.
     pub restricted: bool,
 }

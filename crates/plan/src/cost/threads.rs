@@ -1,8 +1,10 @@
 //! Channels and threads for a size: small messages take fewer of both.
 
 use crate::algorithm::Algorithm;
+use crate::cost::choose::AlgorithmProtocol;
+use crate::cost::operation::TunedOperation;
 use crate::cost::table::CostTable;
-use program::Protocol;
+use program::{Collective, Protocol};
 
 /// Threads of a warp.
 pub const WARP: i32 = 32;
@@ -23,7 +25,57 @@ fn too_small(bytes: u64, factors: [i32; 4]) -> bool {
     bytes < i64::from(product) as u64
 }
 
+/// Channels of NVLS that saturate one node, with a reduce-scatter, and several nodes, where the
+/// buffers are registered.
+const REGISTERED_NVLS: [u32; 3] = [4, 5, 6];
+
+/// Channels of rings and trees that saturate one node where the buffers are registered; up to
+/// [`MANY_CHANNELS`] are reduced to so many.
+const REGISTERED: u32 = 16;
+const MANY_CHANNELS: u32 = 24;
+
 impl CostTable {
+    /// Channels of an operation whose buffers are registered, out of place, of those for a size:
+    /// fewer are enough where GPUs, or ports with GPUDirect RDMA on nodes of one GPU, reach the
+    /// buffers directly.
+    pub(super) fn registered_channels(
+        &self,
+        operation: &TunedOperation,
+        (algorithm, protocol): AlgorithmProtocol,
+        channels: u32,
+    ) -> u32 {
+        let job = &self.job;
+        let collective = operation.collective;
+        let [least, most] = job.blocks;
+        let limited = |channels: u32| channels.min(most).max(least);
+        if matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree) {
+            return limited(match (job.nodes, collective) {
+                (1, Collective::ReduceScatter) => REGISTERED_NVLS[1],
+                (1, _) => REGISTERED_NVLS[0],
+                _ => REGISTERED_NVLS[2],
+            });
+        }
+        let alone = job.nodes == job.ranks && job.nodes > 1;
+        if alone
+            && (algorithm, protocol) == (Algorithm::Ring, Protocol::Simple)
+            && matches!(collective, Collective::AllGather | Collective::Broadcast)
+        {
+            return limited(1);
+        }
+        let reads_directly = match algorithm {
+            Algorithm::Ring => {
+                !matches!(collective, Collective::Reduce | Collective::ReduceScatter)
+            }
+            Algorithm::Tree => true,
+            _ => false,
+        };
+        let many = channels > REGISTERED && channels <= MANY_CHANNELS;
+        match reads_directly && protocol == Protocol::Simple && job.direct_peers && many {
+            true => REGISTERED,
+            false => channels,
+        }
+    }
+
     /// Channels and warps per channel for a message of `bytes` bytes.
     pub fn size(&self, bytes: u64, algorithm: Algorithm, protocol: Protocol) -> (u32, u32) {
         let row = self.threads(algorithm);

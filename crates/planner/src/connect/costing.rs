@@ -1,9 +1,10 @@
 //! The inputs of the cost model for a joined job.
 
 use plan::{GraphKind, GraphSummary};
-use topology::NodeType;
+use topology::{NodeType, PathType};
 
 use super::JobPlan;
+use crate::HostPlan;
 use crate::cost::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 
 impl From<&GraphSummary> for GraphFigures {
@@ -20,6 +21,26 @@ impl From<&GraphSummary> for GraphFigures {
     }
 }
 
+/// Whether NVLink joins each two GPUs of a node without another GPU between.
+fn joins_directly(plan: &HostPlan) -> bool {
+    let (system, table) = (plan.view.system(), plan.view.routing().table());
+    let mut gpus = system.nodes(NodeType::Gpu);
+    gpus.all(|from| {
+        let mut others = system.nodes(NodeType::Gpu);
+        others.all(|to| table.kind(from, to) <= PathType::Nvl)
+    })
+}
+
+/// Whether each two GPUs of a node reach each other's memory.
+fn reaches_memory(plan: &HostPlan) -> bool {
+    let (system, routing) = (plan.view.system(), plan.view.routing());
+    let mut gpus = system.nodes(NodeType::Gpu);
+    gpus.all(|from| {
+        let mut others = system.nodes(NodeType::Gpu);
+        others.all(|to| routing.p2p(from, to).is_ok_and(|it| it.ok))
+    })
+}
+
 impl JobPlan {
     /// Returns the inputs of the cost model, as rank 0 has them. Assumes that a reducing network
     /// also gathers and reduce-scatters, and that the host drives its ports.
@@ -28,7 +49,8 @@ impl JobPlan {
         let (expansion, common) = (&self.expansion, self.common());
         let graph = |kind| GraphFigures::from(facts.graph(kind));
         let depth = expansion.direct_place(0).map_or(2, |place| place.depth);
-        let switched = |plan: &crate::HostPlan| plan.view.system().count(NodeType::Nvs) > 0;
+        let switched = |plan: &HostPlan| plan.view.system().count(NodeType::Nvs) > 0;
+        let first = layout.node(0).map(|node| self.node_plan(node));
         Inputs {
             ranks: layout.ranks(),
             nodes: layout.nodes(),
@@ -58,9 +80,12 @@ impl JobPlan {
                 gathers: true,
                 reduce_scatters: true,
             }),
-            has_nvswitch: layout
-                .node(0)
-                .is_some_and(|node| switched(self.node_plan(node))),
+            direct_peers: layout.nodes() == 1 && first.is_some_and(reaches_memory),
+            direct_nvlink: layout.nodes() == 1 && first.is_some_and(joins_directly),
+            blocks: first.map_or([1, 64], |first| {
+                first.view.routing().settings().connect.ctas().into()
+            }),
+            has_nvswitch: first.is_some_and(switched),
             net_on_host: true,
             cuda_11_8: false,
         }

@@ -2,7 +2,7 @@
 //! need.
 
 use plan::Algorithm;
-use plan::cost::Off;
+use plan::cost::{Off, WindowKernel};
 use program::{Collective, Protocol};
 use topology::PathType;
 
@@ -65,6 +65,35 @@ impl TableModel<'_> {
         unsafe_ll128.then_some(Off::Ll128Unsafe)
     }
 
+    /// Whether one of the user's lists names something for a collective.
+    fn forces(&self, collective: Collective) -> bool {
+        self.algorithms.names(collective)
+            || self.protocols.names(collective)
+            || self.kernels.names(collective)
+    }
+
+    /// Whether algorithms and kernels that the user does not mention are excluded.
+    fn excludes_unmentioned(&self) -> bool {
+        let given = self.algorithms.is_given() || self.kernels.is_given();
+        self.rules.forces_collectives && given
+    }
+
+    /// The kernels for windows that the user allows; `None` for all.
+    pub(super) fn kernels(&self) -> Option<Vec<WindowKernel>> {
+        let all = WindowKernel::ALL.into_iter();
+        if self.rules.forces_collectives {
+            let allowed = all.filter(|it| {
+                let unmentioned = !self.excludes_unmentioned();
+                !self.forces(it.collective()) || self.kernels.kernel(*it).unwrap_or(unmentioned)
+            });
+            let allowed: Vec<_> = allowed.collect();
+            return (allowed.len() < WindowKernel::ALL.len()).then_some(allowed);
+        }
+        // One name, which older versions read exactly.
+        let name = self.tuning.windows.kernels.as_deref()?;
+        (name != "^").then(|| all.filter(|it| it.name() == name).collect())
+    }
+
     /// Which of the user's settings excludes an algorithm with a protocol.
     fn excluded(
         &self,
@@ -73,12 +102,10 @@ impl TableModel<'_> {
         protocol: Protocol,
     ) -> Option<Off> {
         let (algorithms, protocols) = (&self.algorithms, &self.protocols);
-        let forces = self.rules.forces_collectives;
-        if forces && !algorithms.names(collective) && !protocols.names(collective) {
+        if self.rules.forces_collectives && !self.forces(collective) {
             return None;
         }
-        // With those rules NCCL_ALGO excludes what it does not mention.
-        let unmentioned = !(forces && algorithms.is_given());
+        let unmentioned = !self.excludes_unmentioned();
         if !(algorithms.algorithm(collective, algorithm)).unwrap_or(unmentioned) {
             return Some(Off::AlgorithmSetting);
         }

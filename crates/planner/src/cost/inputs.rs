@@ -143,6 +143,12 @@ pub struct Inputs {
     pub nvls: Option<NvlsInputs>,
     /// A network that reduces; `None` when it is disabled.
     pub collnet: Option<CollnetInputs>,
+    /// All GPUs are one node, and NVLink joins each two of them without another GPU between.
+    pub direct_nvlink: bool,
+    /// All GPUs are one node and reach each other's memory.
+    pub direct_peers: bool,
+    /// Fewest and most thread blocks of a kernel.
+    pub blocks: [u32; 2],
     /// The machine of the first rank has an NVSwitch.
     pub has_nvswitch: bool,
     /// The network plug-in works on the host, and does not run on the GPU.

@@ -20,7 +20,6 @@ mod plateau;
 pub mod profile;
 pub mod read;
 pub mod restrict;
-mod spread;
 pub mod tables;
 mod threads;
 
@@ -28,11 +27,10 @@ pub use alpha_beta::{AlphaBeta, Scheme};
 pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 pub use latency::net_overhead_us;
 pub use plan::cost::{
-    Best, Chunking, CostEntry, CostModel, CostTable, Estimate, NoChoice, Off, OperationChoice,
-    Range, TunedOperation, doubling,
+    Best, Calls, Chunking, CostEntry, CostModel, CostTable, DataType, Estimate, NoChoice, Off,
+    OperationChoice, Range, Registration, TunedOperation, WindowWay, doubling,
 };
 pub use profile::CostProfile;
 pub use read::CostProfileError;
 pub use restrict::RestrictError;
-pub use spread::used_channels;
 pub use tables::table;

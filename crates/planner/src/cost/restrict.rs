@@ -1,4 +1,5 @@
-//! `NCCL_ALGO` and `NCCL_PROTO`: which algorithms and protocols the user allows.
+//! `NCCL_ALGO`, `NCCL_PROTO` and `NCCL_SYM_KERNEL`: which algorithms, protocols and kernels for
+//! windows the user allows.
 //!
 //! Entries are separated by `;`, each an optional collective with `:`, then names separated by `,`.
 //! Without `^` only the named ones are allowed, with `^` in front of the names all others. Later
@@ -6,6 +7,7 @@
 //! first. Empty pieces are skipped, as C's `strtok` skips them.
 
 use plan::Algorithm;
+use plan::cost::WindowKernel;
 use program::{Collective, Protocol};
 
 /// Names less alike than this are not offered.
@@ -105,6 +107,45 @@ impl Restriction<3> {
     /// What the user says of a protocol.
     pub fn protocol(&self, collective: Collective, protocol: Protocol) -> Option<bool> {
         self.get(collective, protocol as usize)
+    }
+}
+
+/// The kernels for symmetric windows, in NCCL's order; the last of each collective cross the
+/// network.
+const KERNELS: [&str; 18] = [
+    "AllReduce_AGxLL_R",
+    "AllReduce_AGxLLMC_R",
+    "AllReduce_RSxTmaLD_AGxTmaST",
+    "AllReduce_RSxLD_AGxST",
+    "AllReduce_RSxLDMC_AGxSTMC",
+    "AllGather_LL",
+    "AllGather_LLMC",
+    "AllGather_TmaST",
+    "AllGather_ST",
+    "AllGather_TmaSTMC",
+    "AllGather_STMC",
+    "AllGather_RailRing_LsaSTMC",
+    "ReduceScatter_LL",
+    "ReduceScatter_TmaLD",
+    "ReduceScatter_LD",
+    "ReduceScatter_LDMC",
+    "ReduceScatter_RailA2A_LsaLD",
+    "ReduceScatter_RailA2A_LsaLDMC",
+];
+
+impl Restriction<18> {
+    /// Reads `NCCL_SYM_KERNEL` as NCCL 2.31 does.
+    ///
+    /// # Errors
+    /// NCCL refuses the text.
+    pub fn kernels(text: &str) -> Result<Self, RestrictError> {
+        parse("NCCL_SYM_KERNEL", "kernel", text, KERNELS)
+    }
+
+    /// What the user says of a kernel.
+    pub fn kernel(&self, kernel: WindowKernel) -> Option<bool> {
+        let index = position_of(KERNELS, kernel.name())?;
+        self.get(kernel.collective(), index)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The table of a communicator: every collective, algorithm and protocol (NCCL's
 //! `ncclTopoTuneModel`).
 
+use plan::cost::spread::{CHANNEL_TRAFFIC, NARROW_CHANNEL_TRAFFIC};
 use plan::cost::{
     Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, TreeCorrection,
+    WindowCosts,
 };
 use plan::{Algorithm, NcclVersion};
 use program::{Collective, Protocol};
@@ -19,6 +21,10 @@ use crate::settings::Tuning;
 /// 8 slots of 512 threads × 8 lines × 16 bytes, of 640 threads × 120 words × 8 bytes, and 4 MiB.
 pub const BUFFER_BYTES: [i64; 3] = [524_288, 4_915_200, 4_194_304];
 
+/// Elements of a rank above which an all-gather on windows goes by copy engines on Blackwell
+/// (`NCCL_SYM_CE_THRESHOLD`).
+const ENGINE_ELEMENTS: i64 = 8 << 20;
+
 /// Makes the cost table of a communicator by the rules of a version of NCCL.
 ///
 /// # Errors
@@ -30,10 +36,11 @@ pub fn table(
     rules: Rules,
 ) -> Result<CostTable, RestrictError> {
     // A single rank never reads the settings.
-    let entries = if inputs.ranks > 1 {
-        TableModel::new(inputs, tuning, profile, rules)?.entries()
+    let (entries, windows) = if inputs.ranks > 1 {
+        let model = TableModel::new(inputs, tuning, profile, rules)?;
+        (model.entries(), model.windows())
     } else {
-        Vec::new()
+        (Vec::new(), None)
     };
     let ring_simple = if inputs.min_cc < 80 {
         profile.latency.ring_simple_volta_factor
@@ -62,6 +69,13 @@ pub fn table(
                 depth: collnet.depth,
             }),
             buffer_bytes: [buffer(0), buffer(1), buffer(2)],
+            channel_traffic: match rules.wider_channels {
+                true => CHANNEL_TRAFFIC,
+                false => NARROW_CHANNEL_TRAFFIC,
+            },
+            blocks: inputs.blocks,
+            direct_peers: inputs.direct_peers,
+            pat_scales: rules.pat_scales,
             restricted: tuning.algorithms.is_some() || tuning.protocols.is_some(),
         },
         entries,
@@ -79,6 +93,7 @@ pub fn table(
             ring_growth: plateau::of(inputs, rules),
             pat_last: rules.gathers_by_heads && inputs.nodes != inputs.ranks,
         },
+        windows,
     })
 }
 
@@ -112,6 +127,7 @@ pub(super) struct TableModel<'a> {
     pub(super) rules: Rules,
     pub(super) algorithms: Restriction<7>,
     pub(super) protocols: Restriction<3>,
+    pub(super) kernels: Restriction<18>,
     /// Ranks per node.
     pub(super) ppn: f32,
 }
@@ -135,6 +151,9 @@ impl<'a> TableModel<'a> {
             .map(Restriction::algorithms)
             .transpose()?
             .unwrap_or_default();
+        let kernels = tuning.windows.kernels.as_deref();
+        let kernels = kernels.filter(|_| rules.forces_collectives);
+        let kernels = kernels.map(Restriction::kernels).transpose()?;
         let ppn = inputs.ranks_per_node();
         Ok(Self {
             inputs,
@@ -143,7 +162,35 @@ impl<'a> TableModel<'a> {
             rules,
             algorithms,
             protocols,
+            kernels: kernels.unwrap_or_default(),
             ppn,
+        })
+    }
+
+    /// What kernels for symmetric windows depend on; `None` where NCCL has none for the job. Those
+    /// that cross the network need a plug-in that GPUs drive, which is not modelled.
+    fn windows(&self) -> Option<WindowCosts> {
+        let (inputs, settings) = (self.inputs, &self.tuning.windows);
+        if !settings.enabled || !inputs.direct_nvlink {
+            return None;
+        }
+        let nccl = self.rules.version();
+        let tma = nccl >= NcclVersion::V2_30 && settings.tma.unwrap_or(nccl >= NcclVersion::V2_31);
+        // Kernels with TMA are faster: without multicast copy engines take over later.
+        let multicast = inputs.nvls.is_some() && inputs.ranks > 2;
+        let later = nccl >= NcclVersion::V2_31 && tma && !multicast;
+        let usual = if later {
+            4 * ENGINE_ELEMENTS
+        } else {
+            ENGINE_ELEMENTS
+        };
+        Some(WindowCosts {
+            nccl,
+            blocks: settings.blocks,
+            tma,
+            engine_elements: settings.engine_elements.unwrap_or(usual),
+            only: self.kernels(),
+            forced: settings.kernels.is_some(),
         })
     }
 

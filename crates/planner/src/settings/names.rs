@@ -80,7 +80,7 @@ const JOINING: [&str; 23] = [
 ];
 
 /// Variables that change bandwidths, latencies, threads and choices, but not the search.
-const COST: [&str; 11] = [
+const COST: [&str; 16] = [
     "NCCL_ALGO",
     "NCCL_BUFFSIZE",
     "NCCL_LL128_BUFFSIZE",
@@ -91,7 +91,12 @@ const COST: [&str; 11] = [
     "NCCL_NTHREADS",
     "NCCL_PAT_ENABLE",
     "NCCL_PROTO",
+    "NCCL_SYM_CE_THRESHOLD",
+    "NCCL_SYM_CTAS",
+    "NCCL_SYM_KERNEL",
+    "NCCL_SYM_TMA_ENABLE",
     "NCCL_THREAD_THRESHOLDS",
+    "NCCL_WIN_ENABLE",
 ];
 
 const DOMAIN: &str =
@@ -226,7 +231,10 @@ pub fn since(name: &str) -> Option<NcclVersion> {
                 "NCCL_P2P_SCHEDULE_GROUP_SIZE",
             ],
         ),
-        (NcclVersion::V2_29, &["NCCL_P2P_PER_CHANNEL_NET_BW"]),
+        (
+            NcclVersion::V2_29,
+            &["NCCL_P2P_PER_CHANNEL_NET_BW", "NCCL_SYM_CE_THRESHOLD"],
+        ),
         (
             NcclVersion::V2_30,
             &[
@@ -238,6 +246,7 @@ pub fn since(name: &str) -> Option<NcclVersion> {
                 "NCCL_NET_GDR_MLOPART",
                 "NCCL_NET_MERGE_POLICY",
                 "NCCL_P2P_MAX_PEERS",
+                "NCCL_SYM_TMA_ENABLE",
                 "NCCL_TOPO_SPLIT_MLOPART",
             ],
         ),

@@ -2,6 +2,9 @@
 
 use super::parse::{Reader, whitespace_integers};
 
+/// Most thread blocks of a kernel for windows.
+const MOST_BLOCKS: i64 = 64;
+
 /// What NCCL takes for "not set" in many of its numbers.
 const UNSET: i64 = -2;
 
@@ -24,6 +27,8 @@ pub struct Tuning {
     pub pat: i64,
     /// `NCCL_LL128_C2C`: LL128 also where a NIC is reached over C2C or through another GPU.
     pub ll128_c2c: bool,
+    /// Settings of kernels for symmetric windows.
+    pub windows: WindowSettings,
     /// `NCCL_LL_BUFFSIZE`, `NCCL_LL128_BUFFSIZE`, `NCCL_BUFFSIZE`, bytes.
     pub buffer_bytes: [Option<i64>; 3],
 }
@@ -39,7 +44,35 @@ impl Default for Tuning {
             net_overhead_ns: None,
             pat: 2,
             ll128_c2c: true,
+            windows: WindowSettings::default(),
             buffer_bytes: [None; 3],
+        }
+    }
+}
+
+/// Settings of kernels for symmetric windows. The defaults are NCCL's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WindowSettings {
+    /// `NCCL_WIN_ENABLE`: windows can be registered.
+    pub enabled: bool,
+    /// `NCCL_SYM_CTAS`: thread blocks of each kernel, at most 64; 0 and less leave it to NCCL.
+    pub blocks: Option<u32>,
+    /// `NCCL_SYM_TMA_ENABLE`: kernels may use the tensor memory accelerator of Blackwell.
+    pub tma: Option<bool>,
+    /// `NCCL_SYM_CE_THRESHOLD`: elements of a rank above which an all-gather goes by copy engines.
+    pub engine_elements: Option<i64>,
+    /// `NCCL_SYM_KERNEL`, as written: the kernels that may be taken.
+    pub kernels: Option<String>,
+}
+
+impl Default for WindowSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            blocks: None,
+            tma: None,
+            engine_elements: None,
+            kernels: None,
         }
     }
 }
@@ -56,6 +89,18 @@ impl Reader {
             "NCCL_NET_OVERHEAD" => tuning.net_overhead_ns = self.unless_unset(name, value),
             "NCCL_PAT_ENABLE" => tuning.pat = self.number(name, value, 2),
             "NCCL_LL128_C2C" => tuning.ll128_c2c = self.number(name, value, 1) != 0,
+            "NCCL_WIN_ENABLE" => tuning.windows.enabled = self.number(name, value, 1) != 0,
+            "NCCL_SYM_KERNEL" => tuning.windows.kernels = Some(value.to_owned()),
+            "NCCL_SYM_CTAS" => {
+                let blocks = self.number(name, value, 0).min(MOST_BLOCKS);
+                tuning.windows.blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks > 0);
+            }
+            "NCCL_SYM_TMA_ENABLE" => {
+                tuning.windows.tma = self.unless_unset(name, value).map(|number| number != 0);
+            }
+            "NCCL_SYM_CE_THRESHOLD" => {
+                tuning.windows.engine_elements = self.unless_unset(name, value);
+            }
             "NCCL_LL_BUFFSIZE" => tuning.buffer_bytes[0] = self.unless_unset(name, value),
             "NCCL_LL128_BUFFSIZE" => tuning.buffer_bytes[1] = self.unless_unset(name, value),
             "NCCL_BUFFSIZE" => tuning.buffer_bytes[2] = self.unless_unset(name, value),
