@@ -7,7 +7,7 @@
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
 //! [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`], [`doctor`], [`log`],
-//! [`results`], [`simulate`], [`what_if`], [`fabric`],
+//! [`results`], [`simulate`], [`what_if`], [`settings`], [`fabric`],
 //! [`mod@export`]; [`report`] (answers as JSON).
 
 #![warn(unreachable_pub)]
@@ -39,6 +39,7 @@ pub mod rank;
 pub mod report;
 pub mod request;
 pub mod results;
+pub mod settings;
 pub mod show;
 pub mod simulate;
 pub mod suggest;

@@ -1,5 +1,7 @@
 //! `topo plan`: what NCCL would do on a machine, or on many.
 
+mod check_settings;
+
 use answers::Machine;
 use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
 use anyhow::{Result, bail};
@@ -26,6 +28,9 @@ pub fn run(
     }
     if let Some(path) = &arguments.output {
         output::refuse_overwriting(path, &arguments.job.files)?;
+    }
+    if let Some(file) = &arguments.check_settings {
+        return check_settings::run(arguments, file.as_deref(), environment, output);
     }
     let mut made = Made::default();
     let plan = match sources::read(&arguments.job, output)? {

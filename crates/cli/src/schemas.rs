@@ -17,6 +17,7 @@ use answers::path::PathReport;
 use answers::program::ProgramReport;
 use answers::rank::RankReport;
 use answers::results::ResultsReport;
+use answers::settings::SettingsReport;
 use answers::show::ShowReport;
 use answers::simulate::SimulateReport;
 use answers::what_if::WhatIfReport;
@@ -47,6 +48,7 @@ const SCHEMAS: &[Kind] = &[
     ("rank", report::schema::<RankReport>),
     ("results", report::schema::<ResultsReport>),
     ("run", linux::run_schema),
+    ("settings", report::schema::<SettingsReport>),
     ("show", report::schema::<ShowReport>),
     ("simulate", report::schema::<SimulateReport>),
     ("what-if", report::schema::<WhatIfReport>),

@@ -3,6 +3,8 @@
 use nccl_log::decisions::{Local, Neighbors, Port};
 use nccl_log::statement::{Broken, End, Stage, Statement, Transport, read};
 use nccl_log::{Collector, Log};
+use plan::Algorithm;
+use program::{Collective, Protocol};
 
 fn log(text: &str) -> Log {
     let mut collector = Collector::default();

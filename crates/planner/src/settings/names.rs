@@ -104,7 +104,11 @@ const DOMAIN: &str =
 
 /// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed
 /// instead.
-const NOT_MODELLED: [(&str, &str); 13] = [
+const NOT_MODELLED: [(&str, &str); 14] = [
+    (
+        "NCCL_CHUNK_SIZE",
+        "chunks are taken to be those that NCCL computes",
+    ),
     ("NCCL_CUMEM_ENABLE", "cuMem is taken to be available and on"),
     (
         "NCCL_IGNORE_CPU_AFFINITY",

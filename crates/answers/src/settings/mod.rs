@@ -1,0 +1,406 @@
+//! What the settings of a job do to it: what NCCL refuses, what hides what, what changes nothing
+//! here, and what another version reads otherwise. Each is found by planning without it.
+
+pub mod json;
+
+use std::collections::BTreeMap;
+
+use plan::{Plan, compare};
+use planner::settings::{SettingEffect, effect};
+use planner::{Job, NcclVersion, Settings};
+use program::Collective;
+
+pub use json::SettingsReport;
+
+/// Sizes for which choices are compared, bytes.
+const SIZES: [u64; 8] = [
+    1 << 10,
+    16 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+    32 << 20,
+    256 << 20,
+    1 << 30,
+];
+
+/// Bytes of a chunk from which `NCCL_CHUNK_SIZE` gives wrong data. Source: NVIDIA/nccl issue 2408.
+const WRONG_CHUNK: u64 = 1 << 20;
+
+/// The variables that leave algorithms, protocols and kernels out.
+const RESTRICTING: [&str; 3] = ["NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL"];
+
+/// How a sentence begins that says why NCCL does not start.
+const NO_START: &str = "does not start";
+
+/// A variable and its value.
+pub type Variable = (String, String);
+
+/// What a setting is found to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// NCCL does not start with it, or refuses collectives.
+    Refused,
+    /// Data can be wrong with it.
+    Dangerous,
+    /// NCCL has no such variable.
+    Unknown,
+    /// NCCL reads the value as something else.
+    Misread,
+    /// Another setting hides it.
+    Hidden,
+    /// Another version reads it otherwise.
+    OtherVersions,
+    /// It changes nothing in this job.
+    NoEffect,
+    /// It changes decisions that depend on more than the topology.
+    NotModelled,
+    /// It changes the plan.
+    Decides,
+}
+
+impl Verdict {
+    /// Its name on pages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Dangerous => "dangerous",
+            Self::Unknown => "unknown",
+            Self::Misread => "misread",
+            Self::Hidden => "hidden",
+            Self::OtherVersions => "versions",
+            Self::NoEffect => "no effect",
+            Self::NotModelled => "assumed",
+            Self::Decides => "decides",
+        }
+    }
+
+    /// Whether somebody should look at it.
+    pub const fn is_fault(self) -> bool {
+        matches!(
+            self,
+            Self::Refused | Self::Dangerous | Self::Unknown | Self::Misread | Self::Hidden
+        )
+    }
+}
+
+/// What is found about a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingFinding {
+    /// The variables, most often one.
+    pub names: Vec<String>,
+    /// What it does.
+    pub verdict: Verdict,
+    /// The same in a sentence.
+    pub text: String,
+}
+
+/// What the settings of a job do.
+#[derive(Debug)]
+pub struct SettingsAnswer {
+    /// Names of the machines.
+    pub name: String,
+    /// The version of NCCL.
+    pub version: NcclVersion,
+    /// The settings that were given.
+    pub given: Vec<Variable>,
+    /// The findings, the worst first.
+    pub findings: Vec<SettingFinding>,
+}
+
+impl SettingsAnswer {
+    /// Whether somebody should look at a setting.
+    pub fn has_faults(&self) -> bool {
+        self.findings.iter().any(|it| it.verdict.is_fault())
+    }
+}
+
+/// A job under some of its settings.
+struct Checker<'a> {
+    job: &'a Job,
+    settings: &'a Settings,
+}
+
+/// The plan under some settings, or why NCCL does not start.
+type Outcome = Result<Plan, String>;
+
+/// Checks the settings of a job. `name` is the job's name.
+pub fn settings(name: String, job: &Job, settings: &Settings) -> SettingsAnswer {
+    let checker = Checker { job, settings };
+    let mut findings = checker.findings();
+    findings.sort_by(|a, b| (a.verdict, &a.names).cmp(&(b.verdict, &b.names)));
+    SettingsAnswer {
+        name,
+        version: settings.rules.version(),
+        given: settings.in_force.clone(),
+        findings,
+    }
+}
+
+impl Checker<'_> {
+    /// The plan of the job under other settings.
+    fn plan(&self, version: NcclVersion, variables: &[Variable]) -> Outcome {
+        let mut other = Settings::with_variables(version, variables.iter().cloned());
+        if other.graph_file.is_some() {
+            other.graphs.clone_from(&self.settings.graphs);
+        }
+        let planned = planner::plan(self.job, &other);
+        let planned = planned.map(|planned| planned.plan().clone());
+        planned.map_err(|error| error.to_string())
+    }
+
+    /// The names of all settings.
+    fn all(&self) -> Vec<String> {
+        let all = self.settings.in_force.iter();
+        all.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The names of those that leave algorithms, protocols and kernels out.
+    fn restricting(&self) -> Vec<String> {
+        let mut names = self.all();
+        names.retain(|name| RESTRICTING.contains(&name.as_str()));
+        names
+    }
+
+    /// All settings but one.
+    fn without(&self, name: &str) -> Vec<Variable> {
+        let all = self.settings.in_force.iter();
+        all.filter(|(known, _)| known != name).cloned().collect()
+    }
+
+    fn findings(&self) -> Vec<SettingFinding> {
+        let version = self.settings.rules.version();
+        let whole = self.plan(version, &self.settings.in_force);
+        let mut findings = self.of_notes();
+        let given = self.settings.in_force.iter();
+        findings.extend(given.filter_map(|(name, _)| self.danger(name)));
+        let deciding: Vec<&Variable> = self
+            .settings
+            .in_force
+            .iter()
+            .filter(|(name, _)| {
+                let decides = !matches!(
+                    effect(name),
+                    None | Some(SettingEffect::Nothing | SettingEffect::NotModelled(_))
+                );
+                let noted = findings.iter().any(|it| it.names.contains(name));
+                decides && !noted
+            })
+            .collect();
+        match &whole {
+            Err(why) => findings.extend(self.of_refusal(&deciding, why)),
+            Ok(plan) => {
+                let refused = refused_collectives(plan);
+                findings.extend(self.of_calls(&refused));
+                for variable in &deciding {
+                    findings.extend(self.of_effect(variable, plan));
+                }
+            }
+        }
+        findings.extend(self.of_versions(&whole));
+        findings
+    }
+
+    /// What the reader of settings remarked, and variables that are no part of a plan.
+    fn of_notes(&self) -> Vec<SettingFinding> {
+        let mut findings = Vec::new();
+        for (name, _) in &self.settings.in_force {
+            let notes = self.settings.notes.iter().filter(|note| note.name == *name);
+            let texts: Vec<&str> = notes.map(|note| note.message.as_str()).collect();
+            let (verdict, text) = match effect(name) {
+                None => (Verdict::Unknown, texts.join("; ")),
+                Some(SettingEffect::NotModelled(_)) if self.danger(name).is_none() => {
+                    (Verdict::NotModelled, texts.join("; "))
+                }
+                Some(SettingEffect::NotModelled(_)) => continue,
+                Some(SettingEffect::Nothing) => (
+                    Verdict::NoEffect,
+                    "is not read by any decision of a plan".to_owned(),
+                ),
+                Some(_) if !texts.is_empty() => (Verdict::Misread, texts.join("; ")),
+                Some(_) => continue,
+            };
+            findings.push(SettingFinding {
+                names: vec![name.clone()],
+                verdict,
+                text,
+            });
+        }
+        findings
+    }
+
+    /// Why data can be wrong with a setting.
+    fn danger(&self, name: &str) -> Option<SettingFinding> {
+        let mut all = self.settings.in_force.iter();
+        let (name, value) = all.find(|(known, _)| known == name && name == "NCCL_CHUNK_SIZE")?;
+        let bytes = value.trim().parse::<u64>().ok()?;
+        (bytes >= WRONG_CHUNK).then(|| SettingFinding {
+            names: vec![name.clone()],
+            verdict: Verdict::Dangerous,
+            text: "chunks of 1 MiB and more were seen to give wrong data; leave it unset"
+                .to_owned(),
+        })
+    }
+
+    /// Which settings NCCL does not start with.
+    fn of_refusal(&self, deciding: &[&Variable], why: &str) -> Vec<SettingFinding> {
+        let version = self.settings.rules.version();
+        let starts = |name: &str| self.plan(version, &self.without(name)).is_ok();
+        let guilty = deciding.iter().filter(|(name, _)| starts(name));
+        let guilty: Vec<String> = guilty.map(|(name, _)| name.clone()).collect();
+        let at_fault = match guilty.is_empty() {
+            true => deciding.iter().map(|(name, _)| name.clone()).collect(),
+            false => guilty,
+        };
+        vec![SettingFinding {
+            names: at_fault,
+            verdict: Verdict::Refused,
+            text: format!("NCCL does not start: {why}"),
+        }]
+    }
+
+    /// Settings that leave collectives nothing.
+    fn of_calls(&self, refused: &[Collective]) -> Option<SettingFinding> {
+        if refused.is_empty() {
+            return None;
+        }
+        Some(SettingFinding {
+            names: self.restricting(),
+            verdict: Verdict::Refused,
+            text: format!(
+                "leaves no algorithm and protocol for {}: NCCL starts, and refuses the first call",
+                list(refused)
+            ),
+        })
+    }
+
+    /// What a setting changes.
+    fn of_effect(&self, (name, value): &Variable, plan: &Plan) -> Option<SettingFinding> {
+        let version = self.settings.rules.version();
+        let finding = |verdict, text| {
+            Some(SettingFinding {
+                names: vec![name.clone()],
+                verdict,
+                text,
+            })
+        };
+        let others = self.without(name);
+        let without = match self.plan(version, &others) {
+            Ok(without) => without,
+            Err(why) => {
+                let text = format!("without it NCCL does not start: {why}");
+                return finding(Verdict::Decides, text);
+            }
+        };
+        if let Some(changes) = changes(&without, plan) {
+            return finding(Verdict::Decides, changes);
+        }
+        // What it would change alone, another setting hides.
+        let variable = (name.clone(), value.clone());
+        let alone = self.plan(version, std::slice::from_ref(&variable));
+        let none = self.plan(version, &[]);
+        let works_alone = match (&none, &alone) {
+            (Ok(none), Ok(alone)) => changes(none, alone).is_some(),
+            _ => false,
+        };
+        if !works_alone {
+            return finding(
+                Verdict::NoEffect,
+                "changes nothing in this job: NCCL decides the same without it".to_owned(),
+            );
+        }
+        let hides = |hider: &str| {
+            let rest: Vec<Variable> = others
+                .iter()
+                .filter(|(it, _)| it != hider)
+                .cloned()
+                .collect();
+            let mut with = rest.clone();
+            with.push(variable.clone());
+            match (self.plan(version, &rest), self.plan(version, &with)) {
+                (Ok(rest), Ok(with)) => changes(&rest, &with).is_some(),
+                _ => false,
+            }
+        };
+        let hider = others.iter().find(|(hider, _)| hides(hider));
+        finding(
+            Verdict::Hidden,
+            match hider {
+                Some((hider, _)) => format!("changes nothing beside {hider}"),
+                None => "changes nothing beside the others".to_owned(),
+            },
+        )
+    }
+
+    /// What other versions refuse that this one takes, or take that this one refuses.
+    fn of_versions(&self, whole: &Outcome) -> Vec<SettingFinding> {
+        let own = said(whole);
+        let mut others: BTreeMap<String, Vec<NcclVersion>> = BTreeMap::new();
+        for version in NcclVersion::ALL {
+            if version == self.settings.rules.version() {
+                continue;
+            }
+            let other = said(&self.plan(version, &self.settings.in_force));
+            if other != own {
+                others.entry(other).or_default().push(version);
+            }
+        }
+        let findings = others.into_iter().map(|(said, versions)| {
+            let versions: Vec<_> = versions.iter().map(|it| it.minor()).collect();
+            SettingFinding {
+                names: match whole.is_ok() && !said.starts_with(NO_START) {
+                    true => self.restricting(),
+                    false => self.all(),
+                },
+                verdict: Verdict::OtherVersions,
+                text: format!("NCCL {} {said}", versions.join(", ")),
+            }
+        });
+        findings.collect()
+    }
+}
+
+/// Whether NCCL starts, and which collectives it refuses.
+fn said(outcome: &Outcome) -> String {
+    match outcome {
+        Err(why) => format!("{NO_START}: {why}"),
+        Ok(plan) => match &refused_collectives(plan)[..] {
+            [] => "takes them".to_owned(),
+            refused => format!("refuses {}", list(refused)),
+        },
+    }
+}
+
+fn list(collectives: &[Collective]) -> String {
+    let names: Vec<_> = collectives.iter().map(|it| it.name()).collect();
+    names.join(", ")
+}
+
+/// The collectives for which nothing is left.
+fn refused_collectives(plan: &Plan) -> Vec<Collective> {
+    let Some(costs) = plan.costs.as_ref().filter(|_| plan.rank_count() > 1) else {
+        return Vec::new();
+    };
+    let all = Collective::TUNED.into_iter();
+    all.filter(|it| SIZES.iter().any(|bytes| costs.choose(*it, *bytes).is_err()))
+        .collect()
+}
+
+/// What differs between the plans without and with a setting; `None` if nothing does.
+fn changes(without: &Plan, with: &Plan) -> Option<String> {
+    let Ok(comparison) = compare::compare(without, with, &SIZES) else {
+        return Some("the plans cannot be compared".to_owned());
+    };
+    if comparison.is_empty() {
+        return None;
+    }
+    let (facts, choices) = (comparison.facts.len(), comparison.choices.len());
+    let number = |number: usize, what: &str| match number {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        more => Some(format!("{more} {what}s")),
+    };
+    let parts = [number(facts, "value"), number(choices, "choice")];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    Some(format!("changes {} of the plan", parts.join(" and ")))
+}
