@@ -44,8 +44,9 @@ impl<B: Backend> Home<B> {
         if self.engine.is_none() {
             self.fetch()?;
         }
-        self.engine.as_deref_mut().ok_or(Error::Background {
-            rank: self.rank,
+        let rank = self.rank;
+        self.engine.as_deref_mut().ok_or_else(|| Error::Background {
+            rank,
             what: "has lost the communicator".to_owned(),
         })
     }
