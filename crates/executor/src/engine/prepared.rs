@@ -50,6 +50,8 @@ struct Entry<P> {
 pub struct Table<P> {
     entries: Vec<Entry<P>>,
     places: FxHashMap<Request, usize>,
+    /// The places that were found last: most calls repeat those before them.
+    recent: [usize; 2],
     most: usize,
     /// Whether collectives are never replaced: all ranks wire them together, so a rank that does it
     /// again would wait for the others.
@@ -65,6 +67,7 @@ impl<P> Table<P> {
         Self {
             entries: Vec::new(),
             places: FxHashMap::default(),
+            recent: [0; 2],
             most: MOST_PREPARED,
             keeps_collectives: wires,
             hand: 0,
@@ -72,8 +75,19 @@ impl<P> Table<P> {
     }
 
     /// The place of a request's program.
-    pub fn find(&self, request: &Request) -> Option<usize> {
-        self.places.get(request).copied()
+    #[inline]
+    pub fn find(&mut self, request: &Request) -> Option<usize> {
+        let is_at = |place: &usize| {
+            self.entries
+                .get(*place)
+                .is_some_and(|it| it.key == *request)
+        };
+        if let Some(place) = self.recent.into_iter().find(is_at) {
+            return Some(place);
+        }
+        let place = *self.places.get(request)?;
+        self.recent = [place, self.recent[0]];
+        Some(place)
     }
 
     /// The program at a place, which is used now.
