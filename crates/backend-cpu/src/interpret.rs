@@ -1,6 +1,6 @@
 //! Runs programs: polls the lanes in turn and runs every step that is ready.
 
-use executor::backend::{LaunchContext, Part};
+use executor::backend::{Attempt, LaunchContext, Part};
 use executor::connections::Connections;
 use executor::supervisor::{Fault, WaitsFor};
 use executor::{Error, Waiting};
@@ -16,6 +16,41 @@ pub fn begin(part: &mut Part<'_, CpuProgram>) {
     let memory = &part.memory;
     let (input, output) = (memory.input(), memory.output());
     part.program.begin(input, output, part.scratch, part.scalar);
+}
+
+/// Runs a program of one step that accesses no peer's memory, if the step is ready.
+pub fn try_run(part: &mut Part<'_, CpuProgram>, connections: &mut Connections) -> Attempt {
+    match part.program.protocol {
+        Protocol::Simple => try_only_step::<Simple>(part, connections),
+        Protocol::Ll => try_only_step::<LowLatency>(part, connections),
+        Protocol::Ll128 => try_only_step::<LowLatency128>(part, connections),
+    }
+}
+
+#[inline]
+fn try_only_step<P: Wired>(
+    part: &mut Part<'_, CpuProgram>,
+    connections: &mut Connections,
+) -> Attempt {
+    let Some(at) = part.program.only_step() else {
+        return Attempt::Refused;
+    };
+    let mut wires = P::ends(connections);
+    if !wires.is_ready(&part.program.steps[at]) {
+        return Attempt::NotReady;
+    }
+    begin(part);
+    let program = &*part.program;
+    let ran = wires.run(&program.steps[at], 0, &program.bases, &program.reduce);
+    if wires.posted {
+        connections.ring_proxies();
+    }
+    match ran {
+        Ok(true) => Attempt::Moved,
+        Ok(false) => Attempt::NotReady,
+        // Only memory of peers is refused.
+        Err(_) => Attempt::Refused,
+    }
 }
 
 /// Runs programs that were begun until one has ended or `stop` returns `true`. If no step was run,

@@ -31,8 +31,8 @@ mod work;
 use std::sync::Arc;
 
 use ::program::{ElementType, Reduction};
-use executor::backend::{Backend, CommunicatorShape, LaunchContext, Part, PrepareRequest};
-use executor::connections::SlotBytes;
+use executor::backend::{Attempt, Backend, CommunicatorShape, LaunchContext, Part, PrepareRequest};
+use executor::connections::{Connections, SlotBytes};
 use executor::{Choice, Error, Request, Waiting};
 pub use profile::Profile;
 use program::CpuProgram;
@@ -87,6 +87,14 @@ impl Backend for Cpu {
 
     fn has_ended(&self, program: &CpuProgram) -> bool {
         program.has_ended()
+    }
+
+    fn try_run(
+        &mut self,
+        part: &mut Part<'_, CpuProgram>,
+        connections: &mut Connections,
+    ) -> Attempt {
+        interpret::try_run(part, connections)
     }
 
     fn run_some(

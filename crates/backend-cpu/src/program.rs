@@ -210,6 +210,17 @@ impl CpuProgram {
         }
     }
 
+    /// The step of a program that has only one and accesses no peer's memory.
+    #[inline]
+    pub fn only_step(&self) -> Option<usize> {
+        let [lane] = &*self.lanes else {
+            return None;
+        };
+        let first = lane.begin as usize;
+        let is_only = lane.end == lane.begin + 1 && lane.turns <= 1;
+        (is_only && !self.steps[first].reaches).then_some(first)
+    }
+
     /// Whether all lanes have ended, or the first could begin if this program only listens.
     pub fn has_ended(&self) -> bool {
         let ended = || self.lanes.iter().all(CpuLane::is_done);

@@ -106,6 +106,16 @@ pub trait Backend: Send + 'static {
         false
     }
 
+    /// Runs a program of one step, which was not begun, if that step is ready.
+    fn try_run(
+        &mut self,
+        part: &mut Part<'_, Self::Program>,
+        connections: &mut Connections,
+    ) -> Attempt {
+        let _ = (part, connections);
+        Attempt::Refused
+    }
+
     /// Runs programs that were begun until one has ended or `stop` returns `true`. If no step was
     /// run, returns the reason of the wait.
     ///
@@ -134,6 +144,17 @@ pub trait Backend: Send + 'static {
         parts: &mut [Part<'_, Self::Program>],
         context: &mut LaunchContext<'_>,
     ) -> Result<(), Error>;
+}
+
+/// How an attempt to move a message without waiting ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    /// The message was moved.
+    Moved,
+    /// It has not arrived, or there is no room for it. A later attempt may move it.
+    NotReady,
+    /// Attempts do not move it: it is long, its connection is new, or its peer is on another host.
+    Refused,
 }
 
 /// The inputs of a choice besides the request; equal on all ranks.

@@ -79,7 +79,7 @@ pub mod suite;
 pub mod supervisor;
 pub mod transport;
 
-pub use backend::Backend;
+pub use backend::{Attempt, Backend};
 pub use background::Pending;
 pub use buffer::Buffer;
 pub use callers_memory::BufferAccess;

@@ -8,14 +8,17 @@
 
 use std::time::{Duration, Instant};
 
-use program::{Collective, ElementType, Reduction};
+use program::{Collective, ElementType};
 use shared_memory::Bell;
 
-use crate::backend::Backend;
+use crate::backend::{Attempt, Backend};
 use crate::communicator::Communicator;
 use crate::error::{Error, Waiting};
 use crate::memory::Memory;
 use crate::request::{Choice, Request};
+
+/// Most bytes of a message that is moved without an entry: the call that starts it copies it.
+const MOST_TRIED: usize = 32 << 10;
 
 /// What has begun or waits for its turn. Transfers between the same two ranks, in one direction and
 /// with the same tag, run one after the other, and so do collectives.
@@ -46,6 +49,17 @@ pub enum End {
     From(u32),
     /// This rank receives from the other rank whose message arrives first.
     FromAny,
+}
+
+impl End {
+    /// Whether transfers with these ends and the same tag may take or send the same messages.
+    pub const fn shares_messages(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::To(one), Self::To(other)) | (Self::From(one), Self::From(other)) => one == other,
+            (Self::To(_), _) | (_, Self::To(_)) => false,
+            (Self::FromAny, _) | (_, Self::FromAny) => true,
+        }
+    }
 }
 
 /// A transfer or a collective that has ended.
@@ -105,16 +119,12 @@ impl Entry<'_> {
             Call::Transfer(_, tag) => (peer, own, tag),
             Call::Collective(_) => (peer, own, 0),
         };
+        let (element, choice) = self.like;
         Request {
-            collective: Collective::SendRecv,
-            element: self.like.0,
-            reduction: Reduction::Sum,
-            root,
-            to,
-            tag,
-            in_place: false,
-            count: self.transferred() / u64::from(self.like.0.bytes()),
-            choice: self.like.1,
+            element,
+            count: self.transferred() / u64::from(element.bytes()),
+            choice,
+            ..Request::transfer((root, to), tag, 0)
         }
     }
 
@@ -171,6 +181,15 @@ impl<'a> OpenGroup<'a> {
     pub(crate) fn moved(&mut self) {
         self.since = None;
         self.gone = false;
+    }
+
+    /// Whether messages of such a transfer may be those of a transfer of the group.
+    fn precedes(&self, end: End, tag: u32) -> bool {
+        let matching = |it: &Entry<'_>| match it.call {
+            Call::Transfer(other, its_tag) => tag == its_tag && other.shares_messages(end),
+            Call::Collective(_) => false,
+        };
+        self.entries.iter().any(matching)
     }
 
     /// Whether nothing is left.
@@ -283,6 +302,39 @@ impl<B: Backend> Communicator<B> {
         }
         group.insert(at, number, Call::Transfer(end, tag), memory, longest);
         Ok(())
+    }
+
+    /// Whether [`Self::try_transfer`] may move a message: it is short, and a transfer with another
+    /// rank that can be added to a group.
+    pub fn can_try(&self, (end, tag): (End, u32), bytes: usize) -> bool {
+        let (own, ranks) = (self.rank, self.ranks);
+        let is_other = |peer| peer != own && peer < ranks;
+        let is_pair = matches!(end, End::To(peer) | End::From(peer) if is_other(peer));
+        is_pair && self.expect_tag(tag).is_ok() && bytes <= MOST_TRIED
+    }
+
+    /// Moves a short message now, if that takes no wait and no transfer of the group precedes it.
+    /// If it was not moved, the transfer can be added to the group.
+    pub fn try_transfer(
+        &mut self,
+        group: &OpenGroup<'_>,
+        (end, tag): (End, u32),
+        memory: Memory<'_>,
+    ) -> Attempt {
+        let bytes = memory.input_bytes().max(memory.output_bytes());
+        if !self.can_try((end, tag), bytes) || group.precedes(end, tag) {
+            return Attempt::Refused;
+        }
+        let engine = self.home.engine();
+        engine.map_or(Attempt::Refused, |it| it.try_transfer((end, tag), memory))
+    }
+
+    /// How often to poll before waiting, which costs more.
+    ///
+    /// # Errors
+    /// The background thread is gone.
+    pub fn spins(&mut self) -> Result<u32, Error> {
+        Ok(self.home.engine()?.spins())
     }
 
     /// Adds a collective. `request` and `memory` are as for [`Self::run`].

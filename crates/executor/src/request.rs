@@ -31,6 +31,21 @@ pub struct Request {
 }
 
 impl Request {
+    /// A transfer of bytes between two ranks.
+    pub(crate) const fn transfer((from, to): (u32, u32), tag: u32, bytes: u64) -> Self {
+        Self {
+            collective: Collective::SendRecv,
+            element: ElementType::U8,
+            reduction: Reduction::Sum,
+            root: from,
+            to,
+            tag,
+            in_place: false,
+            count: bytes,
+            choice: None,
+        }
+    }
+
     /// The least lengths of a rank's input and output, bytes.
     pub fn lengths(&self, rank: u32, ranks: u32) -> (u64, u64) {
         let block = self.count.saturating_mul(self.element.bytes().into());

@@ -52,11 +52,21 @@ impl TagSender {
     /// sent from now on, and whether the tag got it now: then the receiver may wait for it. `None`
     /// if all connections have messages of other tags.
     pub fn send(&mut self, tag: u32) -> Option<(usize, bool)> {
-        let known = self.numbered.iter().position(|it| it.tag == tag);
+        let known = self.find(tag);
         let number = known.or_else(|| self.assign(tag))?;
+        self.note_sent(number);
+        Some((number, known.is_none()))
+    }
+
+    /// Counts a message that was sent over a connection.
+    pub fn note_sent(&mut self, number: usize) {
         let sent = &mut self.numbered[number].sent;
         *sent = (*sent + ONE_TAKEN) & TAKEN;
-        Some((number, known.is_none()))
+    }
+
+    /// The number of the connection that a tag other than 0 has.
+    pub fn find(&self, tag: u32) -> Option<usize> {
+        self.numbered.iter().position(|it| it.tag == tag)
     }
 
     fn assign(&mut self, tag: u32) -> Option<usize> {

@@ -70,6 +70,32 @@ impl Connections {
         }
     }
 
+    /// The number of the connection that a tag has for messages to or from a peer, as
+    /// [`Self::begin_tag`]. The tag keeps it until [`Self::release_tag`]. `None` if it has none.
+    pub(crate) fn hold_tag(&mut self, (peer, tag): (u32, u32), incoming: bool) -> Option<u32> {
+        let number = match incoming {
+            true => self.tags.received.get_mut(&peer)?.begin(tag)?,
+            false => self.tags.sent.get(&peer)?.find(tag)?,
+        };
+        Some(1 + number as u32)
+    }
+
+    /// Whether a peer has sent messages with tags.
+    pub(crate) fn knows_tags_of(&self, peer: u32) -> bool {
+        self.tags.received.contains_key(&peer)
+    }
+
+    /// Ends the hold of a connection, over which a message was moved or not.
+    pub(crate) fn release_tag(&mut self, (peer, number): (u32, u32), incoming: bool, moved: bool) {
+        if incoming {
+            self.end_tag(peer, number, moved);
+        } else if let Some(sender) = self.tags.sent.get_mut(&peer)
+            && moved
+        {
+            sender.note_sent(number as usize - 1);
+        }
+    }
+
     fn tag_sender(
         &mut self,
         bootstrap: &mut dyn Bootstrap,

@@ -2,6 +2,7 @@
 
 mod advance;
 mod any_rank;
+mod attempt;
 mod choice;
 mod group;
 mod prepared;

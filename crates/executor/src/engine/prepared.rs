@@ -153,6 +153,12 @@ impl<P> Table<P> {
         self.entries[place].holds -= 1;
     }
 
+    /// Whether calls run the program at a place, or look for its message.
+    #[inline]
+    pub fn is_held(&self, place: usize) -> bool {
+        self.entries[place].holds > 0
+    }
+
     /// The programs at these places, which ascend, each with what comes with its place.
     pub fn each<T>(
         &mut self,
