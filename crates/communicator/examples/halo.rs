@@ -11,6 +11,10 @@ use communicator::{Comm, End, Options, Transfer, UniqueId};
 /// The environment variable with the id for the other process.
 const ID: &str = "HALO_ID";
 
+/// Batches of exchanges that are timed. They are short, so that programs beside this one disturb
+/// few of them.
+const BATCHES: usize = 200;
+
 fn main() {
     let number = |at, default| {
         let given = std::env::args().nth(at);
@@ -63,14 +67,14 @@ fn run(id: &UniqueId, rank: u32, (bytes, exchanges): (usize, usize), options: &O
     };
     for (name, exchange) in [("started", &started as &dyn Fn()), ("grouped", &grouped)] {
         let mut times: Vec<f64> = Vec::new();
-        for batch in 0..21 {
+        for batch in 0..=BATCHES {
             let began = Instant::now();
-            for _ in 0..exchanges / 20 {
+            for _ in 0..exchanges / BATCHES {
                 exchange();
             }
             // The first warms up.
             if batch > 0 {
-                times.push(began.elapsed().as_secs_f64() * 1e6 / (exchanges / 20) as f64);
+                times.push(began.elapsed().as_secs_f64() * 1e6 / (exchanges / BATCHES) as f64);
             }
         }
         times.sort_by(f64::total_cmp);
