@@ -31,15 +31,18 @@ pub struct Comm {
     pub channels: u16,
     worker: Mutex<Option<JoinHandle<()>>>,
     buffers: Mutex<HashMap<usize, Buffer<u8>>>,
-    in_call: Mutex<()>,
-    longest_wait: Mutex<Duration>,
+    /// Held during a call. The transfers since `topo_group_start`, if a group is open.
+    in_call: Mutex<Option<Vec<Transfer>>>,
     process: u32,
     /// Forks before it was made.
     forks: u32,
 }
 
 /// The right to call: one thread at a time has it.
-pub struct Calling<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
+pub struct Calling<'a> {
+    /// The transfers of the open group.
+    group: MutexGuard<'a, Option<Vec<Transfer>>>,
+}
 
 impl Comm {
     /// Joins the other ranks.
@@ -81,10 +84,13 @@ impl Comm {
             ..Settings::default()
         };
         let mut communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
+        let channels = communicator.shape()?.channels;
+        let shared = Shared::new(communicator, alarm, options.debug)?;
+        shared.queue().longest_wait = options.longest_wait;
         Ok(Self {
             transports,
-            channels: communicator.shape()?.channels,
-            shared: Arc::new(Shared::new(communicator, alarm, options.debug)?),
+            channels,
+            shared: Arc::new(shared),
             // The plan is of these ranks, not of a part of them.
             options: Options {
                 plan: None,
@@ -93,7 +99,6 @@ impl Comm {
             worker: Mutex::default(),
             buffers: Mutex::default(),
             in_call: Mutex::default(),
-            longest_wait: Mutex::new(options.longest_wait),
             process: std::process::id(),
             forks: forks::count(),
         })
@@ -132,7 +137,8 @@ impl Comm {
                  wait, test and abort), so give each thread a communicator of its own",
             )
         };
-        calling.map(Calling).ok_or_else(busy)
+        let calling = calling.map(|group| Calling { group });
+        calling.ok_or_else(busy)
     }
 
     /// Waits until no thread is in a call, so that one that was refused may try again.
@@ -143,7 +149,7 @@ impl Comm {
     /// Runs a collective, behind those that were started: in this thread if nothing else runs.
     pub fn run(&self, launch: Launch) -> Result<Code, Fault> {
         let calling = self.calling()?;
-        drop(self.outside_group()?);
+        Self::expect_no_group(&calling)?;
         self.run_work(&calling, Work::Collective(launch))
     }
 
@@ -156,7 +162,7 @@ impl Comm {
     pub fn run_group(&self, transfers: Vec<Transfer>) -> Result<Code, Fault> {
         transfers.iter().try_for_each(|it| self.check_peer(it))?;
         let calling = self.calling()?;
-        drop(self.outside_group()?);
+        Self::expect_no_group(&calling)?;
         self.run_transfers(&calling, transfers)
     }
 
@@ -167,10 +173,11 @@ impl Comm {
     }
 
     fn start_work(&self, work: Work) -> Result<u64, Fault> {
-        let _calling = self.calling()?;
-        let mut queue = self.outside_group()?;
+        let calling = self.calling()?;
+        Self::expect_no_group(&calling)?;
+        let mut queue = self.shared.queue();
+        let call = self.call(&queue);
         self.need_worker(&mut queue)?;
-        let call = self.call();
         let number = queue.push(Job { work, call });
         self.shared.announce(&queue);
         Ok(number)
@@ -180,8 +187,8 @@ impl Comm {
     pub fn transfer(&self, transfer: Transfer) -> Result<Code, Fault> {
         check_tag(&transfer)?;
         self.check_peer(&transfer)?;
-        let calling = self.calling()?;
-        if let Some(group) = &mut self.shared.queue().group {
+        let mut calling = self.calling()?;
+        if let Some(group) = &mut *calling.group {
             group.push(transfer);
             return Ok(Code::Ok);
         }
@@ -197,15 +204,16 @@ impl Comm {
 
     /// Begins a group of transfers.
     pub fn begin_group(&self) -> Result<Code, Fault> {
-        let _calling = self.calling()?;
-        self.outside_group()?.group = Some(Vec::new());
+        let mut calling = self.calling()?;
+        Self::expect_no_group(&calling)?;
+        *calling.group = Some(Vec::new());
         Ok(Code::Ok)
     }
 
     /// Runs the transfers of the group.
     pub fn end_group(&self) -> Result<Code, Fault> {
-        let calling = self.calling()?;
-        let group = self.shared.queue().group.take();
+        let mut calling = self.calling()?;
+        let group = calling.group.take();
         let group = group
             .ok_or_else(|| Fault::invalid("topo_group_end without topo_group_start before it"))?;
         self.run_transfers(&calling, group)
@@ -222,9 +230,9 @@ impl Comm {
 
     fn run_work(&self, _: &Calling<'_>, work: Work) -> Result<Code, Fault> {
         let is_open = self.needs_worker(work.transfers());
-        let call = self.call();
-        let job = Job { work, call };
         let mut queue = self.shared.queue();
+        let call = self.call(&queue);
+        let job = Job { work, call };
         if queue.is_idle() && !is_open {
             drop(queue);
             return self.shared.run(&job).map(|()| Code::Ok);
@@ -241,7 +249,7 @@ impl Comm {
     /// options.
     pub fn set_longest_wait(&self, longest: Option<Duration>) -> Result<Code, Fault> {
         self.check_process()?;
-        *lock(&self.longest_wait) = longest.unwrap_or(self.options.longest_wait);
+        self.shared.queue().longest_wait = longest.unwrap_or(self.options.longest_wait);
         Ok(Code::Ok)
     }
 
@@ -252,9 +260,9 @@ impl Comm {
         is_told || transfers.iter().any(|it| it.end == End::FromAny)
     }
 
-    fn call(&self) -> Call {
+    fn call(&self, queue: &Queue) -> Call {
         Call {
-            longest: *lock(&self.longest_wait),
+            longest: queue.longest_wait,
             place: call_site::take(self.shared.debug),
         }
     }
@@ -287,15 +295,14 @@ impl Comm {
         Ok(())
     }
 
-    /// The queue, if no group is open.
-    fn outside_group(&self) -> Result<MutexGuard<'_, Queue>, Fault> {
-        let queue = self.shared.queue();
-        if queue.group.is_some() {
+    /// Refuses calls while a group is open.
+    fn expect_no_group(calling: &Calling<'_>) -> Result<(), Fault> {
+        if calling.group.is_some() {
             return Err(Fault::invalid(
                 "a group is open: until topo_group_end only topo_send and topo_receive may be called",
             ));
         }
-        Ok(queue)
+        Ok(())
     }
 
     /// Starts the thread for what is started, if it does not run yet.
@@ -315,8 +322,9 @@ impl Comm {
 
     /// Allocates memory that other ranks can access.
     pub fn allocate(&self, bytes: usize) -> Result<*mut u8, Fault> {
-        let _calling = self.calling()?;
-        drop(self.shared.await_idle(self.outside_group()?));
+        let calling = self.calling()?;
+        Self::expect_no_group(&calling)?;
+        drop(self.shared.await_idle(self.shared.queue()));
         let mut buffer = lock(&self.shared.communicator).buffer::<u8>(bytes.max(1))?;
         let address = buffer.as_mut_ptr();
         lock(&self.buffers).insert(address.addr(), buffer);
@@ -325,8 +333,9 @@ impl Comm {
 
     /// Frees such memory.
     pub fn free(&self, address: *mut u8) -> Result<Code, Fault> {
-        let _calling = self.calling()?;
-        drop(self.shared.await_idle(self.outside_group()?));
+        let calling = self.calling()?;
+        Self::expect_no_group(&calling)?;
+        drop(self.shared.await_idle(self.shared.queue()));
         match lock(&self.buffers).remove(&address.addr()) {
             Some(_) => Ok(Code::Ok),
             None => Err(Fault::invalid(
@@ -344,9 +353,9 @@ impl Comm {
 
     /// Ends what was started, and its thread.
     pub fn finish(&self) -> Result<(), Fault> {
-        let _calling = self.calling()?;
+        let mut calling = self.calling()?;
+        *calling.group = None;
         let mut queue = self.shared.queue();
-        queue.group = None;
         queue.drains = true;
         self.shared.announce(&queue);
         let mut queue = self.shared.await_idle(queue);

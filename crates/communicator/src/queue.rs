@@ -164,8 +164,8 @@ pub struct Queue {
     woken: Vec<Waker>,
     /// Jobs that have not begun, with their numbers.
     jobs: VecDeque<(u64, Job)>,
-    /// Transfers since `topo_group_start`.
-    pub group: Option<Vec<Transfer>>,
+    /// Longest wait for another rank of the calls that follow.
+    pub longest_wait: Duration,
     /// The thread that has the turn to run what was started.
     pub runner: Option<Runner>,
     /// How many turns there were.
