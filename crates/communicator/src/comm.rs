@@ -177,6 +177,11 @@ impl Comm {
         Self::expect_no_group(&calling)?;
         let mut queue = self.shared.queue();
         let call = self.call(&queue);
+        if let Work::Transfer(transfer) = &work
+            && self.shared.try_send(&queue, transfer)
+        {
+            return Ok(queue.push_done());
+        }
         self.need_worker(&mut queue)?;
         let number = queue.push(Job { work, call });
         self.shared.announce(&queue);
@@ -325,7 +330,9 @@ impl Comm {
         let calling = self.calling()?;
         Self::expect_no_group(&calling)?;
         drop(self.shared.await_idle(self.shared.queue()));
-        let mut buffer = lock(&self.shared.communicator).buffer::<u8>(bytes.max(1))?;
+        let mut buffer = lock(&self.shared.running)
+            .communicator
+            .buffer::<u8>(bytes.max(1))?;
         let address = buffer.as_mut_ptr();
         lock(&self.buffers).insert(address.addr(), buffer);
         Ok(address)

@@ -2,8 +2,10 @@
 //! at a time, a queue of what was started, abort from any thread, forks, splitting.
 //!
 //! In reading order: [`error`], [`options`], [`request`], [`exchange`], [`call_site`], [`comm`],
-//! `forks`, [`shared`], [`queue`], `open`, `worker`, [`compare`], [`split`].
+//! `forks`, [`shared`], [`queue`], `open`, `at_once`, `worker`,
+//! [`compare`], [`split`].
 
+mod at_once;
 pub mod call_site;
 pub mod comm;
 pub mod compare;

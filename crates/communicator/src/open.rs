@@ -1,7 +1,7 @@
 //! What has begun: transfers and collectives that run beside each other, by whichever thread waits.
 
 use std::collections::VecDeque;
-use std::ptr::{copy_nonoverlapping, null, null_mut};
+use std::ptr::copy_nonoverlapping;
 use std::time::{Duration, Instant};
 
 use backend_cpu::Cpu;
@@ -20,8 +20,9 @@ pub struct Open {
     /// Ranks.
     ranks: u32,
     /// Whether calls are compared before they run.
-    debug: bool,
-    group: OpenGroup<'static>,
+    pub debug: bool,
+    /// What the communicator runs.
+    pub group: OpenGroup<'static>,
     /// What each number of the group is.
     parts: FxHashMap<u64, Part>,
     /// The last number given out.
@@ -37,7 +38,7 @@ pub struct Open {
     /// Sends to the own rank that have no receive yet, or receives that have no send.
     own: VecDeque<SelfTransfer>,
     /// Collectives that wait for the one before.
-    collectives: VecDeque<(u64, Launch, Call)>,
+    pub collectives: VecDeque<(u64, Launch, Call)>,
 }
 
 // SAFETY: callers lend the memory of what they start to whichever thread runs it.
@@ -107,6 +108,13 @@ impl Open {
         job: Option<u64>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<(), Fault> {
+        self.move_short(communicator, job, stop)?;
+        // Younger jobs may wait for the next turn; what is older or has begun moves in each.
+        let is_first = |job| self.jobs.front().is_none_or(|(it, _)| *it > job);
+        let is_alone = self.group.is_empty() && self.collectives.is_empty();
+        if is_alone && job.is_some_and(|it| self.has_ended(it) && is_first(it)) {
+            return Ok(());
+        }
         while let Some((number, Job { work, call })) = self.jobs.pop_front() {
             self.current = number;
             match work {
@@ -126,14 +134,23 @@ impl Open {
                 }
             }
         }
+        let has_ended = match job {
+            Some(job) => self.has_ended(job),
+            None => !self.ended.is_empty(),
+        };
         loop {
-            self.advance(communicator, stop)?;
-            let is_done = |job| self.ended.iter().any(|(ended, _)| *ended == job);
+            self.advance(communicator, &mut || has_ended || stop())?;
             let is_over = self.self_deadline().is_some_and(|it| Instant::now() >= it);
-            if job.is_none_or(is_done) || self.group.is_empty() || is_over || stop() {
+            if job.is_none_or(|it| self.has_ended(it)) || self.group.is_empty() || is_over || stop()
+            {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether a job has ended in this turn.
+    pub fn has_ended(&self, job: u64) -> bool {
+        self.ended.iter().any(|(ended, _)| *ended == job)
     }
 
     /// Ends all that has begun with an error.
@@ -274,7 +291,7 @@ impl Open {
 
     /// Whether the communicator has nothing to do.
     pub fn is_idle(&self) -> bool {
-        self.group.is_empty() && self.collectives.is_empty()
+        self.jobs.is_empty() && self.group.is_empty() && self.collectives.is_empty()
     }
 
     /// Adds a part of a transfer behind the others, or before those that have not begun.
@@ -284,24 +301,23 @@ impl Open {
         mut part: Part,
         first: bool,
     ) -> Result<(), Fault> {
-        let (transfer, memory, bytes) = match &mut part.piece {
-            Piece::Transfer(transfer) => (*transfer, transfer.memory, transfer.bytes),
+        let transfer = match &mut part.piece {
+            Piece::Transfer(transfer) => *transfer,
             Piece::Headers(transfer, told) => {
                 let used = match transfer.sends() {
                     true => &mut told.own,
                     false => &mut told.theirs,
                 };
-                (*transfer, used.as_mut_ptr(), used.len())
+                // The headers are in the part, which lives until the transfer has ended.
+                Transfer {
+                    memory: used.as_mut_ptr(),
+                    bytes: used.len(),
+                    ..*transfer
+                }
             }
             Piece::Collective | Piece::Told(..) => return Ok(()),
         };
-        let (input, output) = match transfer.sends() {
-            true => ((memory.cast_const(), bytes), (null_mut(), 0)),
-            false => ((null(), 0), (memory, bytes)),
-        };
-        // SAFETY: the caller lends it until the transfer is done; headers are in the part, which
-        // lives as long.
-        let memory = unsafe { Memory::at(input.0, input.1, output.0, output.1) };
+        let memory = transfer.lend();
         self.last += 1;
         let (number, longest) = (self.last, part.longest);
         let end = (transfer.end, transfer.tag);

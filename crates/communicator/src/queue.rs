@@ -3,15 +3,19 @@
 //! other if it ran them one by one.
 
 use std::collections::VecDeque;
+use std::ptr::{null, null_mut};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use executor::End;
+use executor::{End, Memory};
 use program::BoundProgram;
 use rustc_hash::FxHashMap;
 
 use crate::error::Fault;
 use crate::request::Launch;
+
+/// Most jobs among which short messages are moved at once: each is compared with all before it.
+pub const MOST_COMPARED: usize = 16;
 
 /// A transfer between this rank and another one, on memory that its caller lends.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +79,21 @@ impl Transfer {
     /// Whether this rank sends.
     pub const fn sends(&self) -> bool {
         matches!(self.end, End::To(_))
+    }
+
+    /// Whether the message of this transfer may be that of another one.
+    pub(crate) fn shares_messages(&self, other: &Self) -> bool {
+        self.tag == other.tag && self.end.shares_messages(other.end)
+    }
+
+    /// Its memory for the runtime.
+    pub(crate) fn lend(&self) -> Memory<'static> {
+        let (input, output) = match self.sends() {
+            true => ((self.memory.cast_const(), self.bytes), (null_mut(), 0)),
+            false => ((null(), 0), (self.memory, self.bytes)),
+        };
+        // SAFETY: it is lent until the transfer has ended (`new`).
+        unsafe { Memory::at(input.0, input.1, output.0, output.1) }
     }
 
     /// Tells the caller from which rank it received. The transfer has not ended before.
@@ -198,6 +217,19 @@ impl Queue {
         self.started
     }
 
+    /// Adds a job that is done. Returns its number.
+    pub fn push_done(&mut self) -> u64 {
+        self.started += 1;
+        self.untold.insert(self.started, Ending::Done(Ok(())));
+        self.started
+    }
+
+    /// Whether no job that has not begun precedes a transfer; `false` also if there are many.
+    pub fn is_next(&self, transfer: &Transfer) -> bool {
+        let mut earlier = self.jobs.iter().flat_map(|(_, job)| job.work.transfers());
+        self.jobs.len() <= MOST_COMPARED && !earlier.any(|it| it.shares_messages(transfer))
+    }
+
     /// Whether nothing is left.
     pub fn is_idle(&self) -> bool {
         self.open == 0
@@ -275,9 +307,12 @@ impl Queue {
         })
     }
 
-    /// Moves the jobs that have not begun, with their numbers, to an empty list.
+    /// Moves the jobs that have not begun, with their numbers, to the end of a list.
     pub fn take_jobs(&mut self, to: &mut VecDeque<(u64, Job)>) {
-        std::mem::swap(&mut self.jobs, to);
+        match to.is_empty() {
+            true => std::mem::swap(&mut self.jobs, to),
+            false => to.append(&mut self.jobs),
+        }
     }
 
     /// Whether a thread should take a turn: none has it, and there is something to run.
@@ -294,8 +329,10 @@ impl Queue {
 
     /// Whether nobody who waits takes a turn for what was there at an earlier look.
     pub fn is_due(&self, (started, turns): (u64, u64)) -> bool {
-        let first = self.jobs.front().map_or(started, |(number, _)| *number);
-        let is_old = first <= started && (turns == self.turns || !self.jobs.is_empty());
+        let is_old = match self.jobs.front() {
+            Some((first, _)) => *first <= started,
+            None => turns == self.turns,
+        };
         self.waiting == 0 && is_old && self.has_work()
     }
 }

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use backend_cpu::Cpu;
 use bootstrap::socket::service::Alarm;
-use executor::{Bell, Communicator, End};
+use executor::{Attempt, Bell, Communicator, End};
 
+use crate::at_once::move_short;
 use crate::compare::Told;
 use crate::error::{Code, Fault};
 use crate::open::Open;
-use crate::queue::{Job, Queue, Work};
+use crate::queue::{Job, Queue, Transfer, Work};
 
 /// What the threads of a communicator share.
 pub struct Shared {
@@ -23,21 +24,28 @@ pub struct Shared {
     pub ranks: u32,
     /// Whether calls are compared before they run.
     pub debug: bool,
-    /// The communicator.
-    pub communicator: Mutex<Communicator<Cpu>>,
+    /// What runs calls. The thread that is the queue's runner has it, or one that runs a call while
+    /// nothing is started.
+    pub running: Mutex<Running>,
     /// What wakes the thread that runs what was started.
     pub bell: Bell,
     /// Whether that thread should look at the queue.
     pub news: AtomicBool,
     queue: Mutex<Queue>,
-    /// What has begun. The thread that is the queue's runner has it.
-    pub open: Mutex<Open>,
     /// Something is done.
     pub changed: Condvar,
     /// Something was started, or is left, for the background thread.
     pub started: Condvar,
     alarm: Alarm,
     aborted: AtomicBool,
+}
+
+/// What runs calls.
+pub struct Running {
+    /// The communicator.
+    pub communicator: Communicator<Cpu>,
+    /// What has begun.
+    pub open: Open,
 }
 
 impl Shared {
@@ -53,10 +61,12 @@ impl Shared {
             ranks,
             debug,
             bell: communicator.bell()?,
-            communicator: Mutex::new(communicator),
+            running: Mutex::new(Running {
+                communicator,
+                open: Open::new(rank, ranks, debug),
+            }),
             news: AtomicBool::new(false),
             queue: Mutex::default(),
-            open: Mutex::new(Open::new(rank, ranks, debug)),
             changed: Condvar::new(),
             started: Condvar::new(),
             alarm,
@@ -133,22 +143,31 @@ impl Shared {
     /// Runs a job. After an error other than of its arguments the communicator has failed, and the
     /// others know.
     pub fn run(&self, job: &Job) -> Result<(), Fault> {
-        self.with_communicator(|communicator| self.execute(communicator, job))
+        let mut running = lock(&self.running);
+        self.guard(|| self.execute(&mut running.communicator, job))
     }
 
-    /// Lends the communicator, and catches panics.
-    pub fn with_communicator<R>(
-        &self,
-        body: impl FnOnce(&mut Communicator<Cpu>) -> Result<R, Fault>,
-    ) -> Result<R, Fault> {
+    /// Sends a message at once, if it is short, nothing precedes it, and no thread runs what was
+    /// started. Returns whether it was sent. The caller may start calls.
+    pub fn try_send(&self, queue: &Queue, transfer: &Transfer) -> bool {
+        if self.debug || !transfer.sends() || queue.runner.is_some() || !queue.is_next(transfer) {
+            return false;
+        }
+        let Running { communicator, open } = &mut *lock(&self.running);
+        let attempt = self.guard(|| Ok(open.try_send(communicator, transfer)));
+        // If it fails, the wait for the transfer fails.
+        matches!(attempt, Ok(Attempt::Moved))
+    }
+
+    /// Runs something with the communicator, and catches panics.
+    pub fn guard<R>(&self, body: impl FnOnce() -> Result<R, Fault>) -> Result<R, Fault> {
         if self.aborted.load(Ordering::Acquire) {
             return Err(Fault::new(
                 Code::Failed,
                 "the communicator was aborted; destroy it and make a new one",
             ));
         }
-        let mut communicator = lock(&self.communicator);
-        let done = catch_unwind(AssertUnwindSafe(|| body(&mut communicator)));
+        let done = catch_unwind(AssertUnwindSafe(body));
         done.unwrap_or_else(|panic| {
             let fault = Fault::panicked(&*panic);
             self.abort(&fault.text);
@@ -169,8 +188,12 @@ impl Shared {
                 Ok(communicator.run(&launch.request, launch.memory(), 0)?)
             }
             Work::Transfer(_) | Work::Group(_) => {
+                let left = move_short(communicator, job.work.transfers())?;
+                if left.is_empty() {
+                    return Ok(());
+                }
                 let mut group = communicator.group_start();
-                for transfer in job.work.transfers() {
+                for transfer in &left {
                     let memory = match transfer.bytes {
                         0 => std::ptr::NonNull::dangling().as_ptr(),
                         _ => transfer.memory,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Code, Fault};
 use crate::queue::{Queue, Runner};
-use crate::shared::{Shared, lock};
+use crate::shared::{Running, Shared, lock};
 
 /// Shortest age of what the background thread runs.
 const GRACE: Duration = Duration::from_micros(100);
@@ -139,14 +139,14 @@ impl Shared {
         queue.runner = Some(runner);
         self.news.store(false, Ordering::Release);
         // Only the runner has it, so this does not wait.
-        let mut open = lock(&self.open);
-        let open = &mut *open;
+        let mut running = lock(&self.running);
+        let Running { communicator, open } = &mut *running;
         queue.take_jobs(&mut open.jobs);
         let drains = queue.drains;
         drop(queue);
         let mut stop =
             || self.news.load(Ordering::Acquire) || until.is_some_and(|it| Instant::now() >= it);
-        let ran = self.with_communicator(|it| open.run(it, job, &mut stop));
+        let ran = self.guard(|| open.run(communicator, job, &mut stop));
         if let Err(fault) = ran {
             // The others do not know what was wrong with this rank's calls.
             if fault.code == Code::Invalid {
@@ -160,10 +160,12 @@ impl Shared {
         for (job, done) in open.ended.drain(..) {
             queue.finish(job, done.as_ref().err());
         }
+        queue.self_deadline = open.self_deadline();
+        // Calls that start without a turn take it while they hold the queue.
+        drop(running);
         queue.runner = None;
         queue.turns += 1;
         queue.has_begun = !is_idle;
-        queue.self_deadline = open.self_deadline();
         if queue.sleeping > 0 {
             self.changed.notify_all();
         }
