@@ -1,5 +1,7 @@
 //! Transfers beside other calls.
 
+mod short;
+
 use std::time::Duration;
 
 use communicator::{Arguments, Collective, Comm, ElementType, End, Options, Reduction, Transfer};
