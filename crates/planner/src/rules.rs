@@ -52,6 +52,9 @@ pub struct Rules {
     pub bounds_collnet_ranks: bool,
     /// A port without guid has an id of its own across hosts (2.28, source).
     pub numbers_ports_by_host: bool,
+    /// A guid is a hexadecimal number with or without `0x` (2.28, source). Before, one without `0x`
+    /// was read as 0 (source, binary).
+    pub reads_plain_guids: bool,
     /// Below compute capability 9.0 the search admits any path to the network (2.29, source).
     pub widens_inter_types: bool,
     /// The fallback channel leaves through ports of its GPUs (2.29, source). Before, through
@@ -143,6 +146,7 @@ impl Rules {
             pairs_nvls: v28,
             bounds_collnet_ranks: v28,
             numbers_ports_by_host: v28,
+            reads_plain_guids: v28,
             widens_inter_types: v29,
             falls_back_to_near_ports: v29,
             marks_near_p2c: v29,

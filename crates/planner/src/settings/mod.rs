@@ -139,6 +139,7 @@ impl Settings {
         BuildOptions {
             split_partitions: self.split_partitions,
             ports_by_host: self.rules.numbers_ports_by_host,
+            plain_guids: self.rules.reads_plain_guids,
             newer_processors: self.rules.knows_newer_processors,
             ..BuildOptions::default()
         }

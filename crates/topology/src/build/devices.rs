@@ -173,6 +173,14 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    fn guid(&self, text: &str) -> u64 {
+        match text.strip_prefix("0x") {
+            Some(digits) if !self.options.plain_guids => c_unsigned_hexadecimal(digits),
+            None if !self.options.plain_guids => 0,
+            _ => c_unsigned_hexadecimal(text),
+        }
+    }
+
     /// The bits that a partition adds to the bus id in its device's id.
     pub(super) fn partition_suffix(&self, mlopart: Option<i32>) -> u64 {
         match mlopart {
@@ -201,6 +209,7 @@ impl<'a> Builder<'a> {
             } else {
                 dev as u64
             };
+            let asic = net.get("guid").map_or(asic, |text| self.guid(text));
             let data = read_net(net, dev, asic, pci);
             let bw = data.bw;
             let kinds = [
@@ -224,10 +233,9 @@ pub(super) fn partition(gpu: &Element) -> Option<i32> {
         .filter(|partition| *partition != -1)
 }
 
-/// Reads a port. `asic`: its id if it has no `guid`.
+/// Reads a port. `asic`: the id of its adapter.
 fn read_net(net: &Element, dev: i32, asic: u64, pci: Option<&str>) -> Net {
     let int = |name, default| net.get(name).map_or(default, c_int);
-    let asic = net.get("guid").map_or(asic, c_unsigned_hexadecimal);
     let speed = match int("speed", 0) {
         speed if speed > 0 => speed,
         _ => DEFAULT_NET_SPEED,

@@ -31,6 +31,9 @@ pub struct BuildOptions {
     pub host: u32,
     /// A port without `guid` has an id that no port of another host has (NCCL 2.28 and newer).
     pub ports_by_host: bool,
+    /// A guid is a hexadecimal number with or without `0x` (NCCL 2.28 and newer). Otherwise one
+    /// without `0x` is 0.
+    pub plain_guids: bool,
     /// Processors of AMD, and Intel's of 2024, differ in the bandwidth between sockets (NCCL 2.31
     /// and newer).
     pub newer_processors: bool,
@@ -42,6 +45,7 @@ impl Default for BuildOptions {
             split_partitions: true,
             host: 0,
             ports_by_host: true,
+            plain_guids: true,
             newer_processors: true,
         }
     }

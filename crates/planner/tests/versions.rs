@@ -1,0 +1,41 @@
+//! Small machines on which versions of NCCL decide differently. The published binaries answered the
+//! same (`crates/cli/tests/nccl_check/answers.rs` asks them).
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use planner::{Job, NcclVersion, Planned, Settings};
+
+use NcclVersion::{V2_27, V2_28, V2_32};
+use plan::GraphKind;
+
+/// Plans equal hosts like a machine of `machines/`, each port a device of its own.
+fn plan(machine: &str, hosts: u32, version: NcclVersion) -> Planned {
+    let file = format!("{machine}.xml");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines");
+    let text = std::fs::read(folder.join(&file)).unwrap();
+    let document = Arc::new(topology::xml::parse(&file, &text).unwrap());
+    let job = Job {
+        physical_ports: true,
+        ..Job::hosts(document, hosts)
+    };
+    planner::plan(&job, &Settings::with_variables(version, Vec::new())).unwrap()
+}
+
+/// For each channel of the first host's ring the ports by which it enters and leaves.
+fn ring_ports(planned: &Planned) -> Vec<[i64; 2]> {
+    let ring = planned.node(0).graph(GraphKind::Ring).unwrap();
+    ring.channels.iter().filter_map(|it| it.nets).collect()
+}
+
+/// A guid without `0x` is 0 in 2.27, so both ports are one, and the channels share its bandwidth.
+#[test]
+fn guids_without_prefix() {
+    let both = vec![[0, 0], [1, 1]];
+    for (version, ports) in [(V2_27, vec![[0, 1]]), (V2_28, both.clone()), (V2_32, both)] {
+        let planned = plan("plain-guids", 2, version);
+        assert_eq!(ring_ports(&planned), ports, "{version}");
+    }
+}
