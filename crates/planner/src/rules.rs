@@ -108,8 +108,9 @@ pub struct Rules {
     /// Between two nodes PAT, and trees on Blackwell, are as fast as their links outside (2.31,
     /// binary). Before, as the links inside.
     pub counts_links_outside: bool,
-    /// Ranks of one host that are in different nodes talk through its memory (until 2.30, source).
-    /// Since then over the network (2.31, binary), unless `NCCL_NET_DISABLE_INTRA` forbids it.
+    /// Ranks of one host that are in different nodes talk through its memory (2.30, source). In
+    /// other versions over the network (to 2.29, source; 2.31, binary), unless
+    /// `NCCL_NET_DISABLE_INTRA` forbids it.
     pub shares_between_nodes: bool,
     /// PAT is there for several ranks of a node, if each is a head of NVLS, but takes forever
     /// (2.31, binary).
@@ -179,7 +180,7 @@ impl Rules {
             slows_power_trees: !v31,
             counts_links_outside: v31,
             corrects_nvls_tree_on_arm: v31,
-            shares_between_nodes: !v31,
+            shares_between_nodes: v30 && !v31,
             gathers_by_heads: v31,
             pat_scales: v31,
             forces_collectives: v31,

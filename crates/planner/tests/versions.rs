@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use planner::{Job, NcclVersion, Planned, Settings};
 
-use NcclVersion::{V2_27, V2_28, V2_32};
-use plan::GraphKind;
+use NcclVersion::{V2_27, V2_28, V2_29, V2_30, V2_31, V2_32};
+use plan::{Connection, GraphKind};
 
 /// Plans equal hosts like a machine of `machines/`, each port a device of its own.
 fn plan(machine: &str, hosts: u32, version: NcclVersion) -> Planned {
@@ -37,5 +37,17 @@ fn guids_without_prefix() {
     for (version, ports) in [(V2_27, vec![[0, 1]]), (V2_28, both.clone()), (V2_32, both)] {
         let planned = plan("plain-guids", 2, version);
         assert_eq!(ring_ports(&planned), ports, "{version}");
+    }
+}
+
+/// GPUs of one host that reach the network better than each other use it, but for 2.30.
+#[test]
+fn nodes_of_one_host() {
+    for version in [V2_27, V2_28, V2_29, V2_30, V2_31, V2_32] {
+        let planned = plan("far-gpus", 1, version);
+        assert_eq!(planned.job.layout().nodes(), 2);
+        let between = planned.job.expansion.connection(0, 1, GraphKind::Ring, 0);
+        let shared = matches!(between, Ok(Connection::SharedMemory { .. }));
+        assert_eq!(shared, version == V2_30, "{version}: {between:?}");
     }
 }
