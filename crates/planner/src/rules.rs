@@ -25,7 +25,8 @@ pub enum FirstPort {
     /// The one with the device's number among the GPUs that share the ports (2.30, source).
     Wrapped,
     /// Whole rails are shared out: as far apart as each GPU has rails, unless the number of rails
-    /// is a power of two (2.32, binary).
+    /// is a power of two (2.32, binary). Of the ports of a rail, those of lower planes come first
+    /// (2.32, binary: ports of one card or two, with planes of the file or derived ones).
     Spread,
 }
 

@@ -51,3 +51,17 @@ fn nodes_of_one_host() {
         assert_eq!(shared, version == V2_30, "{version}: {between:?}");
     }
 }
+
+/// Ports of a rail are taken by plane from 2.32 on, whether the file or the number of the port says
+/// the plane.
+#[test]
+fn planes_of_a_rail() {
+    for (version, ports) in [(V2_31, [0, 1, 2, 3]), (V2_32, [1, 0, 3, 2])] {
+        let planned = plan("planes", 2, version);
+        assert_eq!(
+            ring_ports(&planned),
+            ports.map(|port| [port; 2]),
+            "{version}"
+        );
+    }
+}

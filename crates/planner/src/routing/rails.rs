@@ -59,8 +59,8 @@ impl Routing {
         self.rails[self.system.position(net)]
     }
 
-    /// Ports in the order of their rails' first ports, those of one rail together, with the index
-    /// at which each rail begins.
+    /// Ports in the order of their rails' first ports, those of one rail together by plane, with
+    /// the index at which each rail begins.
     pub(super) fn by_rail(&self, ports: &[NodeId]) -> (Vec<NodeId>, Vec<usize>) {
         let (mut ordered, mut begins) = (Vec::with_capacity(ports.len()), Vec::new());
         for (index, port) in ports.iter().enumerate() {
@@ -69,9 +69,12 @@ impl Routing {
             if ports[..index].iter().any(|other| same(&other)) {
                 continue;
             }
-            begins.push(ordered.len());
+            let begin = ordered.len();
+            begins.push(begin);
             ordered.push(*port);
             ordered.extend(ports[index + 1..].iter().filter(same));
+            // Stable: ports of one plane keep their order.
+            ordered[begin..].sort_by_key(|port| self.rail(*port).plane);
         }
         (ordered, begins)
     }
