@@ -15,7 +15,12 @@ pub struct Sample {
     arguments: &'static [&'static str],
 }
 
-pub const SAMPLES: [Sample; 4] = [
+/// Small machines on which versions differ.
+const GUIDS: &str = "../crates/planner/tests/machines/plain-guids.xml";
+const FAR_GPUS: &str = "../crates/planner/tests/machines/far-gpus.xml";
+const PLANES: &str = "../crates/planner/tests/machines/planes.xml";
+
+pub const SAMPLES: [Sample; 7] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -35,6 +40,21 @@ pub const SAMPLES: [Sample; 4] = [
         name: "sockets",
         machine: "workstation-2gpu",
         arguments: &["--hosts", "2", "--net", "socket"],
+    },
+    Sample {
+        name: "guids_without_prefix",
+        machine: GUIDS,
+        arguments: &["--hosts", "2", "--net", "plugin"],
+    },
+    Sample {
+        name: "nodes_of_one_host",
+        machine: FAR_GPUS,
+        arguments: &["--net", "plugin"],
+    },
+    Sample {
+        name: "planes_of_a_rail",
+        machine: PLANES,
+        arguments: &["--hosts", "2", "--net", "plugin"],
     },
 ];
 
