@@ -47,8 +47,10 @@ unsafe extern "C" fn init_v11(
     _: Logger,
     _: Profiler,
 ) -> Code {
+    // NCCL 2.28 hands the context of a plug-in without ports on to its InfiniBand transport, which
+    // frees it. Nobody reads it here.
     // SAFETY: NCCL gives an address for the context.
-    unsafe { put(context, SOMETHING) }
+    unsafe { put(context, ptr::null_mut()) }
 }
 
 /// Writes a result.
