@@ -4,13 +4,15 @@
 //! memory of the process, kernels do nothing, and network ports connect at once and send nothing.
 //!
 //! In reading order: [`devices`] (what is presented), `context`, `memory`, `driver`, `runtime`,
-//! `nvml`, `network`, `tuner`, `process` (the calls to the C library that are answered).
+//! `nvml`, `network`, `tuner`, `process` (the calls to the C library that are answered), `machine`
+//! (what is hidden of this machine).
 
 use std::ffi::c_void;
 
 mod context;
 pub(crate) mod devices;
 mod driver;
+mod machine;
 mod memory;
 mod network;
 mod nvml;

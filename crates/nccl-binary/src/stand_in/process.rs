@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::devices::devices;
-use super::{Presented, find, memory, network, nvml, presented, tuner};
+use super::machine::is_hidden;
+use super::{Presented, find, machine, memory, network, nvml, presented, tuner};
 
 /// The library under which NCCL finds the net plug-in.
 pub(crate) const NET_PLUGIN: &str = "libnccl-net-topo.so";
@@ -73,7 +74,7 @@ fn segments() -> MutexGuard<'static, BTreeMap<String, OwnedFd>> {
 ///
 /// # Safety
 /// `text` is null or a C string.
-unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
+pub(super) unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
     if text.is_null() {
         return None;
     }
@@ -81,7 +82,7 @@ unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
     unsafe { CStr::from_ptr(text) }.to_str().ok()
 }
 
-fn set_errno(number: c_int) {
+pub(super) fn set_errno(number: c_int) {
     // SAFETY: the address of this thread's error number is always valid.
     unsafe { *libc::__errno_location() = number };
 }
@@ -321,6 +322,8 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_i
     match unsafe { text(path) } {
         Some(name) if name.starts_with(SEGMENTS) => open_segment(name, flags),
         // SAFETY: as the caller of this function.
+        _ if unsafe { is_hidden(path) } => -1,
+        // SAFETY: as the caller of this function.
         _ => unsafe { libc::open(path, flags, mode) },
     }
 }
@@ -357,13 +360,15 @@ unsafe extern "C" fn open_stream(path: *const c_char, mode: *const c_char) -> *m
             ptr::null_mut()
         }
         // SAFETY: as the caller of this function.
+        _ if unsafe { is_hidden(path) } => ptr::null_mut(),
+        // SAFETY: as the caller of this function.
         _ => unsafe { libc::fopen(path, mode) },
     }
 }
 
 /// The functions that are redirected.
 pub(crate) fn functions() -> Vec<Presented> {
-    presented! {
+    let own = presented! {
         "dlopen" => open_library,
         "dlmopen" => open_library_apart,
         "dlsym" => symbol,
@@ -383,5 +388,6 @@ pub(crate) fn functions() -> Vec<Presented> {
         "unlink" => unlink,
         "fopen" => open_stream,
         "fopen64" => open_stream,
-    }
+    };
+    own.into_iter().chain(machine::functions()).collect()
 }

@@ -1,0 +1,86 @@
+//! What NCCL finds out about this machine instead of the file's: nothing. The file says what it
+//! needs, and devices or processors of this machine would mix with those of the file.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+
+use super::process::{set_errno, text};
+use super::{Presented, presented};
+
+/// Where the system describes its devices and processors.
+const DEVICES: &str = "/sys";
+
+/// Whether a path is hidden from NCCL.
+///
+/// # Safety
+/// `path` is null or a C string.
+pub(super) unsafe fn is_hidden(path: *const c_char) -> bool {
+    // SAFETY: the caller says so.
+    let rest = unsafe { text(path) }.and_then(|path| path.strip_prefix(DEVICES));
+    let hidden = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if hidden {
+        set_errno(libc::ENOENT);
+    }
+    hidden
+}
+
+unsafe extern "C" fn real_path(path: *const c_char, to: *mut c_char) -> *mut c_char {
+    // SAFETY: NCCL gives a C string, and null or room for a path.
+    unsafe {
+        match is_hidden(path) {
+            true => ptr::null_mut(),
+            false => libc::realpath(path, to),
+        }
+    }
+}
+
+unsafe extern "C" fn open_folder(path: *const c_char) -> *mut libc::DIR {
+    // SAFETY: NCCL gives a C string.
+    unsafe {
+        match is_hidden(path) {
+            true => ptr::null_mut(),
+            false => libc::opendir(path),
+        }
+    }
+}
+
+unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    // SAFETY: NCCL gives a C string.
+    unsafe {
+        match is_hidden(path) {
+            true => -1,
+            false => libc::access(path, mode),
+        }
+    }
+}
+
+unsafe extern "C" fn read_link(
+    path: *const c_char,
+    to: *mut c_char,
+    bytes: usize,
+) -> libc::ssize_t {
+    // SAFETY: NCCL gives a C string and room for so many bytes.
+    unsafe {
+        match is_hidden(path) {
+            true => -1,
+            false => libc::readlink(path, to, bytes),
+        }
+    }
+}
+
+/// The file's processors are others than this machine's: a thread that asks for them stays where
+/// it is.
+extern "C" fn set_affinity(_: libc::pid_t, _: usize, _: *const c_void) -> c_int {
+    0
+}
+
+/// The functions that are redirected.
+pub(super) fn functions() -> Vec<Presented> {
+    presented! {
+        "realpath" => real_path,
+        "opendir" => open_folder,
+        "access" => access,
+        "readlink" => read_link,
+        "sched_setaffinity" => set_affinity,
+    }
+}
