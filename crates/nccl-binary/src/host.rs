@@ -8,6 +8,7 @@ use std::ptr;
 use plan::cost::Registration;
 use program::Collective;
 
+use crate::crash;
 use crate::error::Unusable;
 use crate::message::{Failure, Report, Request, Said};
 use crate::nccl::{Communicator, ID_BYTES, Id, Nccl, Part};
@@ -145,6 +146,7 @@ unsafe fn answer(
     }
     // SAFETY: the caller says so.
     let library = unsafe { Library::load(&request.library) }?;
+    crash::watch(&request.library);
     let nccl = Nccl::of(&library)?;
     let mut report = Report {
         version: nccl.version(),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use plan::cost::Calls;
 use thiserror::Error;
 
+use crate::crash;
 use crate::message::{Network, Report, Request, Said};
 use crate::nccl::ID_BYTES;
 use crate::process::{self, Process, words};
@@ -327,7 +328,7 @@ impl Job {
                 None => {
                     return Err(NoAnswer::Deadline {
                         seconds: self.deadline.as_secs(),
-                        last: last_words(hosts, 0),
+                        last: last_words(&kill(hosts, 0)),
                     });
                 }
             }
@@ -351,10 +352,15 @@ impl Job {
         let Some((host, status)) = ended else {
             return Ok(());
         };
+        let log = kill(hosts, host);
+        let mut how = how(status);
+        if let Some(whose) = crash::told(&log, &self.library) {
+            how = format!("{how} {whose}");
+        }
         Err(NoAnswer::Ended {
             host,
-            how: how(status),
-            last: last_words(hosts, host),
+            how,
+            last: last_words(&log),
         })
     }
 }
@@ -376,10 +382,16 @@ fn without_memory(answers: &[HostAnswer]) -> Option<NoAnswer> {
     Some(NoAnswer::Memory { host, line })
 }
 
-/// The last line of a host's log, after all hosts were killed.
-fn last_words(hosts: &mut [Host], host: u32) -> Option<String> {
-    let logs = process::logs(hosts.iter_mut().map(|host| &mut host.process));
-    let lines = logs.get(host as usize)?.iter().rev();
+/// Kills all hosts, and returns the log of one.
+fn kill(hosts: &mut [Host], host: u32) -> Vec<String> {
+    let mut logs = process::logs(hosts.iter_mut().map(|host| &mut host.process));
+    let log = logs.get_mut(host as usize);
+    log.map(std::mem::take).unwrap_or_default()
+}
+
+/// The last line of a log that is NCCL's.
+fn last_words(log: &[String]) -> Option<String> {
+    let lines = log.iter().rev().filter(|line| !crash::is_line(line));
     let mut words = lines.map(|line| words(line));
     words.find(|line| !line.is_empty())
 }
@@ -387,6 +399,9 @@ fn last_words(hosts: &mut [Host], host: u32) -> Option<String> {
 fn how(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(9), _) => "was killed (signal 9), perhaps because memory ran out,".to_owned(),
+        (Some(signal), _) if crash::SIGNALS.contains(&signal) => {
+            format!("crashed (signal {signal})")
+        }
         (Some(signal), _) => format!("was ended by signal {signal}"),
         (None, Some(code)) => format!("ended with status {code}"),
         (None, None) => "ended".to_owned(),

@@ -12,9 +12,12 @@
 //! A library is asked on Linux alone.
 //!
 //! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
-//! [`message`], `nccl` (its functions), [`host`] (a child process), [`job`] (its parent),
-//! [`machine`] (its file), [`log`] (its answer), [`package`] (fetching a library).
+//! [`message`], `nccl` (its functions), `crash` (whose code crashed), [`host`] (a child process),
+//! [`job`] (its parent), [`machine`] (its file), [`log`] (its answer), [`package`] (fetching a
+//! library).
 
+#[cfg(target_os = "linux")]
+mod crash;
 #[cfg(target_os = "linux")]
 mod elf;
 #[cfg(target_os = "linux")]

@@ -17,12 +17,29 @@ const MOST_WARNINGS: usize = 20;
 /// Protocols of a table, in the order of its columns.
 const PROTOCOLS: [Protocol; 3] = [Protocol::Ll, Protocol::Ll128, Protocol::Simple];
 
+/// Errors by which NCCL says that a call to the system or to the driver failed, or that another
+/// host is gone. They say nothing about the job.
+const NO_DECISIONS: [&str; 3] = ["unhandled system error", "unhandled cuda error", ECHO];
+
+/// The error of a host after another one has failed.
+const ECHO: &str = "remote process exited";
+
+fn is_echo(refusal: &str) -> bool {
+    refusal.starts_with(ECHO)
+}
+
+/// Whether a refusal is NCCL's decision about the job. Otherwise something failed on this machine.
+pub fn is_decision(refusal: &str) -> bool {
+    !NO_DECISIONS.iter().any(|it| refusal.starts_with(it))
+}
+
 /// Reads what the hosts of a job answered.
 pub fn read(hosts: &[HostAnswer]) -> Answer {
     let mut answer = Answer::default();
     for (number, host) in hosts.iter().enumerate() {
         let report = &host.report;
-        if answer.refusal.is_none() {
+        let only_echoes = answer.refusal.as_deref().is_none_or(is_echo);
+        if only_echoes && report.refusal.is_some() {
             answer.refusal.clone_from(&report.refusal);
         }
         let mut reader = Reader {

@@ -155,6 +155,16 @@ fn check(
     let settings = Settings::with_variables(version, arguments.set.clone());
     let settings = with_graph_file(settings, output)?;
     let (planned, planned_on_dump) = plan(&name, &complete, &answer, arguments, &settings)?;
+    if let (Ok(_), Some(refusal)) = (&planned, &answer.refusal)
+        && !log::is_decision(refusal)
+    {
+        let warning = answer.warnings.first();
+        let warning = warning.map(|it| format!("; its warning: {it}"));
+        bail!(
+            "NCCL failed on this machine, which says nothing about the plan: {refusal}{}",
+            warning.unwrap_or_default()
+        );
+    }
     let compared = match &planned {
         Ok((plan, logged)) => compare(&answer, Planned::Plan(plan, logged)),
         Err(why) => compare(&answer, Planned::Refused(why)),

@@ -61,9 +61,16 @@ int ncclGetVersion(int *version) {
     return 0;
 }
 
-const char *ncclGetErrorString(int code) { return code ? "failed" : "done"; }
+const char *ncclGetErrorString(int code) {
+    return code ? "unhandled system error (run with NCCL_DEBUG=INFO for details)" : "done";
+}
+
+/* What another file does instead of hanging. */
+__attribute__((weak)) int fail_to_start(void);
 
 int ncclCommInitRank(void) {
+    if (fail_to_start)
+        return fail_to_start();
     (void)!write(2, "about to hang\n", 14);
     for (;;)
         pause();

@@ -1,6 +1,9 @@
 /* A library that misbehaves while it is loaded. MODE names how. */
 
+#define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +45,33 @@ static void leave_daemon(void) {
 static void close_streams(int first, int last) {
     for (int stream = first; stream <= last; stream++)
         close(stream);
+}
+
+/* Of this machine nothing is found below /sys, and its processors are not asked. */
+static void expect_another_machine(void) {
+    char path[4096];
+    cpu_set_t far;
+    CPU_ZERO(&far);
+    CPU_SET(CPU_SETSIZE - 1, &far);
+    if (!access("/sys/devices", F_OK) || realpath("/sys/devices", path) || opendir("/sys"))
+        _exit(4);
+    if (fopen("/sys/devices/system/cpu/online", "r") || open("/sys/devices", O_RDONLY) >= 0)
+        _exit(5);
+    if (sched_setaffinity(0, sizeof far, &far))
+        _exit(6);
+    if (access("/proc/self", F_OK) || !realpath("/proc/self", path))
+        _exit(7);
+}
+
+int fail_to_start(void) {
+    if (!strcmp(MODE, "crash"))
+        *(volatile int *)8 = 1;
+    if (!strcmp(MODE, "another-machine"))
+        expect_another_machine();
+    if (!strcmp(MODE, "another-machine") || !strcmp(MODE, "system-error"))
+        return 2;
+    hang();
+    return 0;
 }
 
 __attribute__((constructor)) static void misbehave(void) {

@@ -22,6 +22,9 @@ const MOST_SENTENCE: usize = 1500;
 
 const LATE: &str = "error: NCCL did not answer within 3 s, the time-out";
 
+const FAILED: &str =
+    "error: NCCL failed on this machine, which says nothing about the plan: unhandled system error";
+
 /// How a library misbehaves, and how the sentence begins.
 pub struct Mode {
     pub name: &'static str,
@@ -32,7 +35,7 @@ const fn late(name: &'static str) -> Mode {
     Mode { name, says: LATE }
 }
 
-pub const MODES: [Mode; 18] = [
+pub const MODES: [Mode; 21] = [
     late("hang"),
     late("spin"),
     late("signals"),
@@ -64,7 +67,19 @@ pub const MODES: [Mode; 18] = [
     },
     Mode {
         name: "abort",
-        says: "error: NCCL was ended by signal 6 on host ",
+        says: "error: NCCL crashed (signal 6) on host ",
+    },
+    Mode {
+        name: "crash",
+        says: "error: NCCL crashed (signal 11) in NCCL's own function fail_to_start, on host ",
+    },
+    Mode {
+        name: "system-error",
+        says: FAILED,
+    },
+    Mode {
+        name: "another-machine",
+        says: FAILED,
     },
 ];
 
