@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nccl_compare::Answer;
+use nccl_compare::answer::{Answer, Failure};
 use nccl_log::message::{Level, Message, NoHosts, messages};
 use nccl_log::statement::{self, Connection, End, Statement, Transport};
 use plan::Algorithm;
@@ -103,11 +103,14 @@ fn read_report(report: &Report, answer: &mut Answer) {
     answer.topology.clone_from(&report.topology);
     answer.graphs.clone_from(&report.graphs);
     answer.nvlink_domains = report.nvlink_domains;
-    for failure in &report.failures {
-        let name = collective(failure.collective).map_or("a collective", Collective::name);
-        let bytes = failure.bytes;
-        let said = format!("{name} of {bytes} bytes: {}", failure.error);
-        answer.failures.push(said);
+    for failed in &report.failures {
+        if let Some(collective) = collective(failed.collective) {
+            answer.failures.push(Failure {
+                collective,
+                bytes: failed.bytes,
+                error: failed.error.clone(),
+            });
+        }
     }
     for call in &report.tuner_calls {
         let Some(collective) = collective(call.collective) else {

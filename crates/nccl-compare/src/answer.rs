@@ -21,8 +21,8 @@ pub struct Answer {
     pub refusal: Option<String>,
     /// NCCL's warnings, each once.
     pub warnings: Vec<String>,
-    /// Collectives that failed, in words.
-    pub failures: Vec<String>,
+    /// Collectives that failed.
+    pub failures: Vec<Failure>,
     /// Ranks of the job.
     pub ranks: Option<u32>,
     /// Nodes, as NCCL counts them.
@@ -68,6 +68,17 @@ pub struct Answer {
     pub window_kernels: BTreeMap<(Collective, u64), (String, u32, u32)>,
     /// The NVLink domains that the tuner plug-in was told.
     pub nvlink_domains: Option<NvlinkDomains>,
+}
+
+/// A collective that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The collective.
+    pub collective: Collective,
+    /// Bytes of the whole message.
+    pub bytes: u64,
+    /// NCCL's error.
+    pub error: String,
 }
 
 /// NVLink domains of a job.

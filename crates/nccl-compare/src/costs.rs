@@ -17,6 +17,9 @@ const HALF_DIGIT: f32 = 0.0501;
 /// Relative difference that the order of 32-bit operations may make.
 const ROUNDING: f32 = 1e-4;
 
+/// Why there are neither times nor choices where every collective failed.
+const NONE_STARTS: &str = "NCCL starts no collective";
+
 fn is_near(said: f32, planned: f32, least: f32) -> bool {
     (said - planned).abs() <= least + ROUNDING * planned.abs()
 }
@@ -48,6 +51,9 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     if answer.other_tuner {
         return tally.absent("the tuner plug-in was told the times");
     }
+    if answer.times.is_empty() && !answer.failures.is_empty() {
+        return tally.absent(NONE_STARTS);
+    }
     for ((collective, bytes), said) in &answer.times {
         // The plug-in was told the bytes of all calls together.
         let operation = TunedOperation {
@@ -77,10 +83,31 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     }
 }
 
+/// Collectives that NCCL refuses: the plan must have no choice for them, either.
+pub(super) fn failures(answer: &Answer, plan: &Plan, tally: &mut Tally) {
+    for failure in &answer.failures {
+        let operation = TunedOperation::new(failure.collective, failure.bytes);
+        let costs = plan.costs.as_ref();
+        let planned = match costs.map(|costs| costs.choose_for(&operation)) {
+            Some(Err(_)) => {
+                tally.agree();
+                continue;
+            }
+            Some(Ok(choice)) => format!("{}/{}", choice.algorithm, choice.protocol),
+            None => "a choice".to_owned(),
+        };
+        let what = format!("{} of {} bytes", failure.collective, failure.bytes);
+        tally.differ(what, format!("refused: {}", failure.error), planned);
+    }
+}
+
 pub(super) fn choices(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     let Some(costs) = plan.costs.as_ref() else {
         return;
     };
+    if answer.choices.is_empty() && !answer.failures.is_empty() {
+        return tally.absent(NONE_STARTS);
+    }
     let show = |collective: Collective, bytes: u64| format!("{collective} of {bytes} bytes");
     for ((collective, bytes), said) in &answer.choices {
         let what = show(*collective, *bytes);

@@ -16,7 +16,7 @@ mod transports;
 
 use plan::{CostTable, Plan};
 
-pub use answer::Answer;
+pub use answer::{Answer, Failure};
 pub use tally::{Compared, Difference, Field, NotCompared, Tally};
 
 /// What the planner made of the job.
@@ -51,9 +51,7 @@ pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
     match (planned, &answer.refusal) {
         (Planned::Plan(plan, logged), None) => {
             outcome.agree();
-            for failure in &answer.failures {
-                outcome.differ("collectives", failure, "a choice");
-            }
+            costs::failures(answer, plan, outcome);
             compare_plans(answer, plan, logged, rest);
         }
         (Planned::Refused(_), Some(_)) => {

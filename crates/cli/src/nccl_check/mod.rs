@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nccl_binary::job::{self, Job, NoAnswer};
 use nccl_binary::message::Network;
 use nccl_binary::{host, log, machine};
-use nccl_compare::{Answer, Compared, Planned, compare};
+use nccl_compare::{Answer, Compared, Field, Planned, compare};
 use plan::{CostTable, Plan};
 use planner::{EqualHosts, NcclVersion, Settings};
 use topology::System;
@@ -181,6 +181,11 @@ fn check(
             version.minor()
         ));
     }
+    if let Some(names) = refused_by_both(&answer, &compared) {
+        notes.push(format!(
+            "both refuse {names}: the settings leave no algorithm and protocol"
+        ));
+    }
     if !added.is_empty() {
         let added = added.join(", ");
         notes.push(format!(
@@ -197,6 +202,19 @@ fn check(
         compared,
         notes,
     })
+}
+
+/// The collectives that NCCL refuses, as the plan does.
+fn refused_by_both(answer: &Answer, compared: &[Compared]) -> Option<String> {
+    let outcome = compared.iter().find(|it| it.field == Field::Outcome)?;
+    let mut names: Vec<&str> = answer
+        .failures
+        .iter()
+        .map(|it| it.collective.name())
+        .collect();
+    names.dedup();
+    let agree = outcome.differences.is_empty() && !names.is_empty();
+    agree.then(|| names.join(", "))
 }
 
 /// The message sizes that NCCL is asked about, bytes.
