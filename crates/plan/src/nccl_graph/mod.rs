@@ -30,6 +30,7 @@ use topology::{NcclId, PathType, Warning};
 
 use crate::error::Error;
 use crate::graph::{Graph, GraphKind, Pattern};
+use crate::layout::JobLayout;
 use crate::plan::Plan;
 use crate::version::NcclVersion;
 
@@ -55,13 +56,18 @@ impl GpuAddress {
 }
 
 impl Plan {
-    /// The graphs of the first machine, as NCCL's graph file.
+    /// The graphs of the first rank, as NCCL's graph file.
+    ///
+    /// Where ranks have an order of their own, GPUs are named by device number only, as before
+    /// NCCL 2.30: newer versions believe a rank more than a device number.
     ///
     /// # Errors
     /// NCCL's file has no word for a type of path that a graph uses.
     pub fn graph_file(&self) -> Result<String, Error> {
-        let first = self.machines.first();
-        let gpus = first.iter().flat_map(|machine| &machine.gpus);
+        let layout = JobLayout::of(self)?;
+        let node = layout.rank(0).map(|first| first.node);
+        let machine = node.and_then(|node| self.machines.get(node.machine as usize));
+        let gpus = machine.iter().flat_map(|machine| &machine.gpus);
         let gpus: Vec<GpuAddress> = gpus
             .map(|gpu| GpuAddress {
                 rank: gpu.rank as i32,
@@ -69,8 +75,13 @@ impl Plan {
                 dev: gpu.dev,
             })
             .collect();
-        let group = first.and_then(|machine| machine.groups.first());
+        let groups = machine.map_or(&[][..], |machine| &machine.groups);
+        let group = node.and_then(|node| groups.get(node.index as usize));
         let version = NcclVersion::of_profile(&self.profile).unwrap_or_default();
+        let version = match self.rank_order {
+            Some(_) => version.min(NcclVersion::V2_29),
+            None => version,
+        };
         write_as(version, group.map_or(&[], |group| &group.graphs), &gpus)
     }
 }
