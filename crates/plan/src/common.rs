@@ -158,7 +158,8 @@ impl Nvls {
 pub struct P2pChannels {
     /// Channels, a power of two.
     pub channels: u32,
-    /// Channels between one pair of ranks, a power of two.
+    /// Channels between one pair of ranks, a power of two, as rank 0 counts them. Other nodes may
+    /// count their own ([`Transports::per_peer`](crate::Transports::per_peer)).
     pub per_peer: u32,
     /// Chunk, bytes.
     pub chunk_size: i64,

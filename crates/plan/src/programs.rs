@@ -4,6 +4,7 @@ use program::{Channels, ChannelsError, Tree};
 
 use crate::error::Error;
 use crate::expand::Expansion;
+use crate::layout::NodePlace;
 
 /// Limits of a transfer's part between nodes: at least a chunk divided by the first number, at most
 /// a chunk times the second.
@@ -38,13 +39,22 @@ impl Expansion {
             })
     }
 
+    /// Channels between a rank of a node and any other, as the node's ranks count them.
+    ///
+    /// # Panics
+    /// The place is of another job.
+    pub fn per_peer(&self, node: NodePlace) -> u32 {
+        let own = self.parts(node).transports().per_peer;
+        own.unwrap_or(self.common().p2p.per_peer)
+    }
+
     /// The channels over which NCCL sends `bytes` from one rank to another, for a transfer by
     /// itself.
     ///
     /// # Errors
     /// The job has no such ranks.
     pub fn transfer_channels(&self, from: u32, to: u32, bytes: u64) -> Result<Vec<u16>, Error> {
-        self.place(from)?;
+        let per_peer = self.per_peer(self.place(from)?.node);
         self.place(to)?;
         let p2p = &self.common().p2p;
         let nodes = self.layout().nodes();
@@ -53,14 +63,7 @@ impl Expansion {
             .find(|(_, round)| round.send == to);
         let base = p2p.base_channel(round.map_or(0, |(round, _)| round), nodes);
         let ranks = self.layout().ranks();
-        let parts = parts(
-            p2p.per_peer,
-            p2p.channels,
-            ranks,
-            nodes,
-            p2p.chunk_size,
-            bytes,
-        );
+        let parts = parts(per_peer, p2p.channels, ranks, nodes, p2p.chunk_size, bytes);
         // At most as many parts as channels, and NCCL has at most 64 of these.
         let channel =
             |part: u32| u16::try_from((base + part) % p2p.channels.max(1)).unwrap_or(u16::MAX);

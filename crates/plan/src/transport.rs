@@ -199,6 +199,10 @@ pub struct Transports {
     pub ports: Vec<PortUse>,
     /// Ports for point-to-point transfers, by GPU; those without ports are left out.
     pub p2p: Vec<P2pPorts>,
+    /// Channels between one pair of ranks as the group's ranks count them, if rank 0 counts others:
+    /// before NCCL 2.29 each rank looks at its own host only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_peer: Option<u32>,
 }
 
 impl Transports {

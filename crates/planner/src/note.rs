@@ -48,6 +48,13 @@ pub enum Note {
     },
     /// Processors of several vendors or architectures.
     Processors,
+    /// Channels of point-to-point transfers between two ranks, which nodes count differently.
+    PeerChannels {
+        /// Fewest channels.
+        least: u32,
+        /// Most channels.
+        most: u32,
+    },
 }
 
 impl fmt::Display for Note {
@@ -84,6 +91,12 @@ impl fmt::Display for Note {
             Self::Ranks { least, most } => write!(
                 f,
                 "nodes have between {least} and {most} ranks: NCCL's costs and tree depths take the average"
+            ),
+            Self::PeerChannels { least, most } => write!(
+                f,
+                "ranks count between {least} and {most} channels to a peer: before NCCL 2.29 each looks at its own host \
+                 only, so the sender and the receiver of a transfer may expect different ones \
+                 (NCCL_NCHANNELS_PER_NET_PEER can make them equal)"
             ),
             Self::Processors => {
                 f.write_str("hosts have different processors: NCCL takes their vendor as mixed when it estimates costs")

@@ -6,22 +6,31 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use planner::{Job, NcclVersion, Planned, Settings};
+use planner::{Job, NcclVersion, Note, Planned, Settings};
 
 use NcclVersion::{V2_27, V2_28, V2_29, V2_30, V2_31, V2_32};
 use plan::{Connection, GraphKind};
 
-/// Plans equal hosts like a machine of `machines/`, each port a device of its own.
-fn plan(machine: &str, hosts: u32, version: NcclVersion) -> Planned {
+/// Equal hosts like a machine of `machines/`, each port a device of its own.
+fn job(machine: &str, hosts: u32) -> Job {
     let file = format!("{machine}.xml");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines");
     let text = std::fs::read(folder.join(&file)).unwrap();
     let document = Arc::new(topology::xml::parse(&file, &text).unwrap());
-    let job = Job {
+    Job {
         physical_ports: true,
         ..Job::hosts(document, hosts)
-    };
-    planner::plan(&job, &Settings::with_variables(version, Vec::new())).unwrap()
+    }
+}
+
+fn plan_job(job: &Job, version: NcclVersion, variables: &[(&str, &str)]) -> Planned {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let variables: Vec<_> = variables.iter().map(owned).collect();
+    planner::plan(job, &Settings::with_variables(version, variables)).unwrap()
+}
+
+fn plan(machine: &str, hosts: u32, version: NcclVersion) -> Planned {
+    plan_job(&job(machine, hosts), version, &[])
 }
 
 /// For each channel of the first host's ring the ports by which it enters and leaves.
@@ -64,4 +73,41 @@ fn planes_of_a_rail() {
             "{version}"
         );
     }
+}
+
+/// Before 2.29 the ranks of unequal hosts count different channels to a peer.
+#[test]
+fn peers_of_unequal_hosts() {
+    let (wide, narrow) = (job("two-ports", 1).hosts, job("plain-guids", 2).hosts);
+    // Six ranks crowd two channels, so a peer gets as many as a GPU's own link has ports.
+    let variables = [("NCCL_MAX_NCHANNELS", "2")];
+    let counted = |hosts: Vec<planner::EqualHosts>, version| {
+        let job = Job {
+            physical_ports: true,
+            ..Job::of(hosts)
+        };
+        let planned = plan_job(&job, version, &variables);
+        let expansion = &planned.job.expansion;
+        let nodes = (0..3).map(|node| expansion.layout().node(node).unwrap());
+        let own: Vec<u32> = nodes.map(|node| expansion.per_peer(node)).collect();
+        let said = planned
+            .notes
+            .iter()
+            .any(|note| matches!(note, Note::PeerChannels { .. }));
+        (expansion.common().p2p.per_peer, own, said)
+    };
+    let wide_first = [wide.clone(), narrow.clone()].concat();
+    let narrow_first = [narrow, wide].concat();
+    for version in [V2_27, V2_28] {
+        assert_eq!(
+            counted(wide_first.clone(), version),
+            (2, vec![2, 1, 1], true)
+        );
+        assert_eq!(
+            counted(narrow_first.clone(), version),
+            (1, vec![1, 1, 2], true)
+        );
+    }
+    let (common, own, said) = counted(wide_first, V2_29);
+    assert_eq!((own, said), (vec![common; 3], false));
 }

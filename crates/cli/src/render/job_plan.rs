@@ -55,9 +55,23 @@ pub fn facts(job: &Expansion, look: Look) -> String {
         &format!(
             "{}, {} per peer, chunks of {} KiB",
             count(job.common().p2p.channels as usize, "channel"),
-            job.common().p2p.per_peer,
+            per_peer(job),
             job.common().p2p.chunk_size / 1024
         ),
     );
     text
+}
+
+/// Channels per peer; where nodes count their own, from the fewest to the most.
+fn per_peer(job: &Expansion) -> String {
+    let nodes = job.machines().iter().flatten();
+    let own = nodes.map(|node| node.transports().per_peer);
+    let own = own.map(|own| own.unwrap_or(job.common().p2p.per_peer));
+    let range = own
+        .map(|own| (own, own))
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    match range {
+        Some((least, most)) if least < most => format!("{least} to {most}"),
+        _ => job.common().p2p.per_peer.to_string(),
+    }
 }

@@ -119,6 +119,14 @@ fn check_transports(
             || "a GPU is not in the group, or the machine has no such port".to_owned(),
         )?;
     }
+    require(
+        transports.per_peer.is_none_or(u32::is_power_of_two),
+        &format!("{at}.per_peer"),
+        || {
+            let found = transports.per_peer.unwrap_or_default();
+            format!("it is {found}; expected a power of two")
+        },
+    )?;
     let sorted = transports
         .ports
         .is_sorted_by(|a, b| (a.gpu, a.net) < (b.gpu, b.net))

@@ -23,6 +23,7 @@ use plan::{Buffers, Common, Expansion, GraphKind, JobLayout, NodeParts, NodePlac
 use crate::cluster::ClusterPlan;
 use crate::error::Error;
 use crate::host_plan::HostPlan;
+use crate::rules::NetPeerChannels;
 use crate::settings::{Settings, Tuning};
 
 fn buffers(tuning: &Tuning) -> Buffers {
@@ -71,8 +72,10 @@ impl JobPlan {
         let least = least.unwrap_or(0);
         let channels = channels::channels(&facts, nodes, ranks, collnet, connect, least);
         let buffers = buffers(&settings.tuning);
+        let first = plan.layout.rank(0).ok_or(Error::NoHosts)?;
         let p2p = p2p::p2p_channels(
             &facts,
+            &GatheredGraphs::of(plan.node(first.node), connect),
             &plan.layout,
             channels.count(),
             buffers,
@@ -92,7 +95,12 @@ impl JobPlan {
             });
         for (parts, machine) in parts.iter_mut().zip(&plan.machines) {
             for (part, host) in parts.iter_mut().zip(&machine.nodes) {
-                let found = transports::transports(host, part, &channels.base, merged, paired)?;
+                let mut found = transports::transports(host, part, &channels.base, merged, paired)?;
+                if rules.net_peer_channels == NetPeerChannels::Halved {
+                    let own = GatheredGraphs::of(host, connect);
+                    let own = p2p::halved(&own, &plan.layout, channels.count(), connect);
+                    found.per_peer = (own != p2p.per_peer).then_some(own);
+                }
                 part.set_transports(found);
             }
         }

@@ -25,6 +25,14 @@ impl JobPlan {
         if facts.cpu_arch.is_none() || facts.cpu_vendor.is_none() {
             notes.push(Note::Processors);
         }
+        let nodes = self.expansion.machines().iter().flatten();
+        let common = self.common().p2p.per_peer;
+        let own = || nodes.clone().filter_map(|node| node.transports().per_peer);
+        let least = own().fold(common, u32::min);
+        let most = own().fold(common, u32::max);
+        if least != most {
+            notes.push(Note::PeerChannels { least, most });
+        }
         notes
     }
 }

@@ -16,8 +16,10 @@ const STEPS: i64 = 8;
 /// First compute capability (× 10) whose Arm hosts have few GPUs each, so that chunks are doubled.
 const GRACE_SM: i32 = 100;
 
+/// `first` is what rank 0 finds out by itself.
 pub(super) fn p2p_channels(
     facts: &GatheredGraphs,
+    first: &GatheredGraphs,
     layout: &JobLayout,
     channels: u32,
     buffers: Buffers,
@@ -25,30 +27,12 @@ pub(super) fn p2p_channels(
     rules: Rules,
 ) -> P2pChannels {
     let nodes = layout.nodes();
-    let room = settings.channels_in_arguments().max(1);
-    let most = settings.max_p2p_channels.clamp(1, i64::from(MAX_CHANNELS)) as u32;
-    let least = settings.min_p2p_channels.clamp(1, i64::from(MAX_CHANNELS)) as u32;
-    let wanted = channels.min(most).max(least);
-    let total = wanted.next_power_of_two().min(1 << room.ilog2());
-    let by_bandwidth = rules.net_peer_channels == NetPeerChannels::ByBandwidth;
-    let parts = if by_bandwidth {
-        facts.p2p_parts
+    let total = total(channels, settings);
+    let per_peer = if rules.net_peer_channels == NetPeerChannels::Halved {
+        halved(first, layout, channels, settings)
     } else {
-        halved(facts, layout, wanted, settings)
+        by_bandwidth(facts, layout, total, settings)
     };
-    let mut per_peer = parts.min(1 << 30).next_power_of_two();
-    let ranks = layout.ranks();
-    let peers = settings
-        .p2p_max_peers
-        .map_or(ranks, |peers| peers.min(i64::from(ranks)) as u32);
-    if by_bandwidth && nodes > 1 && settings.channels_per_net_peer.is_none() {
-        let batches = u64::from(peers.div_ceil(PEERS_PER_BATCH));
-        while u64::from(per_peer) * batches > u64::from(total) && per_peer > 1 {
-            per_peer /= 2;
-        }
-    } else {
-        per_peer = per_peer.min(total);
-    }
     let wanted = if nodes > 1 {
         let doubled = rules.doubles_grace_chunks
             && facts.cpu_arch == Some(CpuArch::Arm)
@@ -74,25 +58,65 @@ pub(super) fn p2p_channels(
     }
 }
 
-/// Parallel channels between the worst-connected pair as NCCL decided before 2.29: two to other
-/// nodes, fewer while ranks share channels by four, but one for each port that a GPU keeps busy.
-fn halved(
+/// The channels that the settings leave, before their number becomes a power of two.
+fn wanted(channels: u32, settings: &ConnectSettings) -> u32 {
+    let most = settings.max_p2p_channels.clamp(1, i64::from(MAX_CHANNELS)) as u32;
+    let least = settings.min_p2p_channels.clamp(1, i64::from(MAX_CHANNELS)) as u32;
+    channels.min(most).max(least)
+}
+
+/// Channels of point-to-point transfers.
+fn total(channels: u32, settings: &ConnectSettings) -> u32 {
+    let room = settings.channels_in_arguments().max(1);
+    let wanted = wanted(channels, settings);
+    wanted.next_power_of_two().min(1 << room.ilog2())
+}
+
+/// Parallel channels between two ranks as NCCL decides since 2.29.
+fn by_bandwidth(
     facts: &GatheredGraphs,
+    layout: &JobLayout,
+    total: u32,
+    settings: &ConnectSettings,
+) -> u32 {
+    let mut per_peer = facts.p2p_parts.min(1 << 30).next_power_of_two();
+    let ranks = layout.ranks();
+    let peers = settings
+        .p2p_max_peers
+        .map_or(ranks, |peers| peers.min(i64::from(ranks)) as u32);
+    if layout.nodes() > 1 && settings.channels_per_net_peer.is_none() {
+        let batches = u64::from(peers.div_ceil(PEERS_PER_BATCH));
+        while u64::from(per_peer) * batches > u64::from(total) && per_peer > 1 {
+            per_peer /= 2;
+        }
+        per_peer
+    } else {
+        per_peer.min(total)
+    }
+}
+
+/// Parallel channels between two ranks as NCCL decided before 2.29: two to other nodes, fewer while
+/// ranks share channels by four, but one for each port that a GPU keeps busy. Each rank counts over
+/// the GPUs of its own node, which `own` is about.
+pub(super) fn halved(
+    own: &GatheredGraphs,
     layout: &JobLayout,
     channels: u32,
     settings: &ConnectSettings,
 ) -> u32 {
-    let mut parts = facts.p2p_parts.min(channels);
-    if facts.inter {
+    let total = total(channels, settings);
+    let channels = wanted(channels, settings);
+    let mut parts = own.p2p_parts.min(channels);
+    if own.inter {
         let given = settings.channels_per_net_peer;
         let given = given.map(|given| u32::try_from(given).unwrap_or(u32::MAX));
         parts = parts.min(given.unwrap_or_else(|| {
             let ranks = u64::from(layout.ranks());
             let crowded = 2 * ranks > u64::from(channels) * 4;
-            facts.min_net_count.max(if crowded { 1 } else { 2 })
+            own.min_net_count.max(if crowded { 1 } else { 2 })
         }));
     }
-    parts
+    parts.min(1 << 30).next_power_of_two().min(total)
 }
 
 /// The largest size not above the wanted one that divides every node.

@@ -133,7 +133,7 @@ impl GatheredGraphs {
     }
 
     /// The contribution of the ranks of one view.
-    fn of(plan: &HostPlan, settings: &ConnectSettings) -> Self {
+    pub(super) fn of(plan: &HostPlan, settings: &ConnectSettings) -> Self {
         let view = &plan.view;
         let (system, routing) = (view.system(), view.routing());
         let rules = routing.settings().rules;
