@@ -42,6 +42,7 @@ pub mod routing;
 pub mod rules;
 pub mod search;
 pub mod settings;
+mod sockets;
 mod subset;
 pub mod view;
 pub mod what_if;

@@ -16,6 +16,11 @@ pub enum Note {
         /// The names of its NICs.
         names: String,
     },
+    /// A file without network ports, for a job that needs the network.
+    Sockets {
+        /// The file.
+        file: String,
+    },
     /// A virtual device that no rank uses.
     LostDevice {
         /// The file.
@@ -67,6 +72,11 @@ impl fmt::Display for Note {
             Self::NoNics { file, names } => write!(
                 f,
                 "{file}: NCCL_IB_HCA or NCCL_SOCKET_IFNAME names none of its NICs ({names}): it is planned without any"
+            ),
+            Self::Sockets { file } => write!(
+                f,
+                "{file} has no network port: NCCL opens sockets on the interfaces that it finds, planned here as one of \
+                 10 Gb/s below the first CPU; add the <net> entries of the NICs if there are some"
             ),
             Self::LostDevice { file, name } => write!(
                 f,

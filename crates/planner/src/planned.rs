@@ -45,6 +45,9 @@ pub fn plan(job: &Job, settings: &Settings) -> Result<Planned, Error> {
     let warnings = nodes.flat_map(|node| node.warnings.drain(..));
     notes.extend(warnings.map(Note::GraphFile));
     let joined = JobPlan::new(cluster, &settings)?;
+    if joined.layout().nodes() == 1 {
+        notes.retain(|note| !matches!(note, Note::Sockets { .. }));
+    }
     let built_in;
     let profile = match &job.profile {
         Some(profile) => profile,

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use plan::RankOrder;
 use topology::join;
 use topology::merge::{MergeOptions, merge};
-use topology::xml::Document;
+use topology::xml::{Document, Element};
 
 use crate::domain::nvlink_domain;
 use crate::error::Error;
 use crate::job::{EqualHosts, Job, RankPlacement};
 use crate::note::Note;
 use crate::settings::Settings;
+use crate::sockets::with_interface;
 use crate::subset::nics;
 
 /// Most hosts of an NVLink domain: NCCL has room for 640 GPUs in one, and a host has at least one.
@@ -35,6 +36,9 @@ pub(crate) fn hosts<'a>(
         });
     }
     let mut hosts = with_used_nics(job, settings, notes)?;
+    if !job.as_is {
+        add_interfaces(job, &mut hosts, notes)?;
+    }
     let options = match (job.physical_ports, job.as_is) {
         (false, _) => Some(settings.merge_options()),
         (true, false) => Some(settings.merge_options().without_groups()),
@@ -58,6 +62,9 @@ fn with_used_nics<'a>(
 ) -> Result<Hosts<'a>, Error> {
     let mut hosts = Cow::Borrowed(&job.hosts[..]);
     for (at, whole) in job.hosts.iter().enumerate() {
+        if nics(&whole.document).is_empty() {
+            continue;
+        }
         let Some(used) = settings.with_used_nics(&whole.document) else {
             continue;
         };
@@ -97,6 +104,26 @@ fn change_documents<E>(
         }
     }
     Ok(())
+}
+
+/// Gives hosts without ports the network interface over which NCCL then opens sockets. Hosts whose
+/// ports the settings exclude get none, nor do those of a job in which others have ports: these
+/// would not reach each other.
+fn add_interfaces(job: &Job, hosts: &mut Hosts<'_>, notes: &mut Vec<Note>) -> Result<(), Error> {
+    let is_port = |net: &&Element| net.get("dev").is_some();
+    let has_ports = |host: &EqualHosts| nics(&host.document).iter().any(is_port);
+    if job.hosts.iter().any(has_ports) {
+        return Ok(());
+    }
+    change_documents(hosts, |host| {
+        let changed = with_interface(host);
+        if changed.is_some() {
+            notes.push(Note::Sockets {
+                file: host.name.clone(),
+            });
+        }
+        Ok(changed)
+    })
 }
 
 /// Numbers ports and merges them into virtual devices, as NCCL's InfiniBand transport does.

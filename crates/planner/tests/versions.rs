@@ -6,7 +6,8 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use planner::{Job, NcclVersion, Note, Planned, Settings};
+use planner::{Error, HostEdit, Job, NcclVersion, Note, Planned, Settings};
+use topology::edit::Edit;
 
 use NcclVersion::{V2_27, V2_28, V2_29, V2_30, V2_31, V2_32};
 use plan::{Connection, GraphKind};
@@ -110,4 +111,35 @@ fn peers_of_unequal_hosts() {
     }
     let (common, own, said) = counted(wide_first, V2_29);
     assert_eq!((own, said), (vec![common; 3], false));
+}
+
+/// NCCL hangs its socket below the first CPU of a file without ports, so that CPU comes first,
+/// although the first GPU is below another.
+#[test]
+fn files_without_ports() {
+    let numa = |planned: &Planned| {
+        let cpus = &planned.machines()[0].document.root.children;
+        cpus.iter()
+            .map(|cpu| cpu.get("numaid").unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    for version in [V2_27, V2_32] {
+        let planned = plan("no-ports", 1, version);
+        assert_eq!(numa(&planned), ["0", "1"]);
+        assert!(planned.notes.is_empty());
+        let planned = plan("no-ports", 2, version);
+        assert!(planned.job.common().channels.count() > 0);
+        assert!(matches!(&planned.notes[..], [Note::Sockets { .. }]));
+    }
+    // As it is, and after the failure of a device that may have had ports, there are none.
+    let as_is = Job {
+        as_is: true,
+        ..job("no-ports", 2)
+    };
+    let mut failed = job("no-ports", 2);
+    failed.hosts[0].edits = vec![HostEdit::Failure(Edit::without("mlx5_0").unwrap())];
+    for job in [as_is, failed] {
+        let planned = planner::plan(&job, &Settings::default());
+        assert!(matches!(planned.err(), Some(Error::NoNet { .. })));
+    }
 }

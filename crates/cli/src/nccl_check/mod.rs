@@ -288,8 +288,8 @@ fn merges(document: &Document, settings: &Settings) -> bool {
     merged.is_ok_and(|merged| merged.is_some_and(|merged| !merged.devices.is_empty()))
 }
 
-/// Plans the job on the file, or on NCCL's dump where NCCL took other network ports than the
-/// file's. Returns why there is no plan, and whether it is on the dump.
+/// Plans the job on the file, or on NCCL's dump where NCCL took its sockets although the file has
+/// ports. Returns why there is no plan, and whether it is on the dump.
 fn plan(
     name: &str,
     document: &Document,
@@ -297,8 +297,8 @@ fn plan(
     arguments: &NcclCheckArguments,
     settings: &Settings,
 ) -> Result<(PlanOrWhyNot, bool)> {
-    let own_ports = arguments.net != Net::Socket && machine::has_ports(document);
-    let dumped = answer.topology.as_deref().filter(|_| !own_ports);
+    let ports_unused = arguments.net == Net::Socket && machine::has_ports(document);
+    let dumped = answer.topology.as_deref().filter(|_| ports_unused);
     let dumped = dumped.map(|text| topology::xml::parse("NCCL's dump", text.as_bytes()));
     let dumped = dumped.transpose()?;
     let on_dump = dumped.is_some();

@@ -144,6 +144,13 @@ impl Edit {
         matches!(self.change, Change::Remove)
     }
 
+    /// Whether it can remove a network port: it removes something other than a GPU, a link of one
+    /// or the NVSwitches.
+    pub fn may_remove_ports(&self) -> bool {
+        let others = ["GPU", "NVSwitch"];
+        self.removes() && !others.iter().any(|it| self.target.starts_with(it))
+    }
+
     /// Returns the edited document.
     ///
     /// # Errors
