@@ -19,8 +19,9 @@ pub struct Sample {
 const GUIDS: &str = "../crates/planner/tests/machines/plain-guids.xml";
 const FAR_GPUS: &str = "../crates/planner/tests/machines/far-gpus.xml";
 const PLANES: &str = "../crates/planner/tests/machines/planes.xml";
+const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
 
-pub const SAMPLES: [Sample; 7] = [
+pub const SAMPLES: [Sample; 10] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -55,6 +56,21 @@ pub const SAMPLES: [Sample; 7] = [
         name: "planes_of_a_rail",
         machine: PLANES,
         arguments: &["--hosts", "2", "--net", "plugin"],
+    },
+    Sample {
+        name: "no_ports",
+        machine: NO_PORTS,
+        arguments: &[],
+    },
+    Sample {
+        name: "no_ports_on_two_hosts",
+        machine: NO_PORTS,
+        arguments: &["--hosts", "2"],
+    },
+    Sample {
+        name: "refused_collectives",
+        machine: "workstation-2gpu",
+        arguments: &["--set", "NCCL_ALGO=Tree"],
     },
 ];
 

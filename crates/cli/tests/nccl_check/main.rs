@@ -13,9 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 /// Versions that are asked about the same machines, all in the cache of `cargo xtask fetch nccl`.
-const VERSIONS: [&str; 6] = [
-    "2.27.7", "2.28.9", "2.29.7", "2.30.7", "2.31.2", "2.32.3",
-];
+const VERSIONS: [&str; 6] = ["2.27.7", "2.28.9", "2.29.7", "2.30.7", "2.31.2", "2.32.3"];
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
