@@ -86,7 +86,10 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
 /// Collectives that NCCL refuses: the plan must have no choice for them, either.
 pub(super) fn failures(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     for failure in &answer.failures {
-        let operation = TunedOperation::new(failure.collective, failure.bytes);
+        let operation = TunedOperation {
+            calls: answer.calls,
+            ..TunedOperation::new(failure.collective, failure.bytes)
+        };
         let costs = plan.costs.as_ref();
         let planned = match costs.map(|costs| costs.choose_for(&operation)) {
             Some(Err(_)) => {

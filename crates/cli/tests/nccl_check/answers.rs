@@ -21,7 +21,7 @@ const FAR_GPUS: &str = "../crates/planner/tests/machines/far-gpus.xml";
 const PLANES: &str = "../crates/planner/tests/machines/planes.xml";
 const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
 
-pub const SAMPLES: [Sample; 10] = [
+pub const SAMPLES: [Sample; 14] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -71,6 +71,26 @@ pub const SAMPLES: [Sample; 10] = [
         name: "refused_collectives",
         machine: "workstation-2gpu",
         arguments: &["--set", "NCCL_ALGO=Tree"],
+    },
+    Sample {
+        name: "windows",
+        machine: "dgx-h100",
+        arguments: &["--window", "symmetric", "--sizes", "1K..256M"],
+    },
+    Sample {
+        name: "groups_on_windows",
+        machine: "dgx-a100",
+        arguments: &["--window", "symmetric", "--calls", "60", "--type", "bf16"],
+    },
+    Sample {
+        name: "registered_averages",
+        machine: "dgx-h100",
+        arguments: &["--window", "local", "--op", "avg", "--type", "f16"],
+    },
+    Sample {
+        name: "groups_of_small_numbers",
+        machine: "dgx-h100",
+        arguments: &["--hosts", "2", "--calls", "8", "--type", "fp8_e4m3"],
     },
 ];
 

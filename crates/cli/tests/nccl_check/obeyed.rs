@@ -12,7 +12,7 @@ use nccl_binary::job::{HostAnswer, Job};
 use nccl_binary::log;
 use nccl_binary::message::Network;
 use nccl_compare::Answer;
-use plan::cost::TunedOperation;
+use plan::cost::{Calls, TunedOperation};
 use plan::{Algorithm, CostTable};
 use planner::{EqualHosts, NcclVersion, Settings};
 use program::{Collective, Protocol};
@@ -102,6 +102,7 @@ pub fn job(document: &Document, hosts: u32, library: PathBuf, tuner: Option<Path
         tuner,
         nvlink_domain: false,
         sizes: Vec::new(),
+        calls: Calls::ONE,
         graphs: false,
         variables: Vec::new(),
         deadline: DEADLINE,
