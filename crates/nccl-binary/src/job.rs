@@ -32,7 +32,7 @@ const QUEUE: usize = 4;
 
 /// Variables that are given here, and that nobody else can set: they say where NCCL finds what is
 /// presented, and what it writes.
-pub const RESERVED: [&str; 17] = [
+pub const RESERVED: [&str; 18] = [
     "NCCL_COMM_ID",
     "NCCL_CONF_FILE",
     "NCCL_DEBUG",
@@ -45,6 +45,7 @@ pub const RESERVED: [&str; 17] = [
     "NCCL_NET_PLUGIN",
     "NCCL_RAS_ENABLE",
     "NCCL_RUNTIME_CONNECT",
+    "NCCL_SINGLE_PROC_MEM_REG_ENABLE",
     "NCCL_SOCKET_IFNAME",
     "NCCL_TOPO_DUMP_FILE",
     "NCCL_TOPO_DUMP_FILE_RANK",
@@ -228,6 +229,8 @@ impl Job {
             ),
             ("NCCL_SOCKET_IFNAME", "lo"),
             ("NCCL_RAS_ENABLE", "0"),
+            // The ranks of a host are threads, but register as processes do.
+            ("NCCL_SINGLE_PROC_MEM_REG_ENABLE", "1"),
             // Connections of algorithms that no collective takes are compared, too.
             ("NCCL_RUNTIME_CONNECT", "0"),
         ];

@@ -145,6 +145,7 @@ impl Planned {
         let mut tuning = self.settings.tuning.clone();
         if rules.version() >= NcclVersion::V2_31 {
             tuning.algorithms = None;
+            tuning.windows.kernels = None;
             tuning.protocols = Some(Protocol::ALL.map(Protocol::name).join(","));
         }
         let profile = CostProfile::of(rules.version());

@@ -47,6 +47,7 @@ fn hopper(nodes: u32) -> Inputs {
         }),
         collnet: None,
         direct_nvlink: nodes == 1,
+        spans_hosts: false,
         direct_peers: nodes == 1,
         blocks: [1, 64],
         has_nvswitch: true,

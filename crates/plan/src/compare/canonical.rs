@@ -83,7 +83,17 @@ fn merge_runs(runs: Vec<Value>, number: &[usize]) -> Vec<Value> {
 fn canonical_costs(costs: &mut Value) {
     drop_keys(costs, &["profile"]);
     if let Some(job) = costs.get_mut("job") {
-        drop_keys(job, &["restricted"]);
+        // What these change shows in the choices.
+        drop_keys(
+            job,
+            &[
+                "restricted",
+                "channel_traffic",
+                "direct_peers",
+                "nvls_copies",
+                "pat_scales",
+            ],
+        );
     }
     if let Some(entries) = costs.get_mut("entries").and_then(Value::as_array_mut) {
         entries.retain(|entry| entry["bandwidth"].as_f64() > Some(0.0));

@@ -279,6 +279,7 @@ impl CostTable {
         let (channels, warps) = self.size(operation.all_bytes(), algorithm, protocol);
         let channels = match operation.calls.registration {
             Registration::None => channels,
+            Registration::Symmetric if self.job.windows_off => channels,
             _ => self.registered_channels(operation, (algorithm, protocol), channels),
         };
         let time = f64::from(time_us);

@@ -65,7 +65,8 @@ impl CostTable {
         let all = u64::from(all.max(1));
         let least = job.channel_traffic.max(1);
         let traffic = u64::from(calls).saturating_mul(least.max(own.saturating_mul(per_byte)));
-        let allowed = u64::from(choice.channels) * u64::from(calls);
+        let channels = choice.channels.max(job.fewest_per_call);
+        let allowed = u64::from(channels) * u64::from(calls);
         let share = traffic / allowed.min(all);
         let per_channel = if least >= CHANNEL_TRAFFIC {
             share.next_multiple_of(GRAIN)

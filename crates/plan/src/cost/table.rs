@@ -177,6 +177,15 @@ fn is_blocks(value: &[u32; 2]) -> bool {
     *value == blocks()
 }
 
+const fn one() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_one(value: &u32) -> bool {
+    *value == 1
+}
+
 const fn yes() -> bool {
     true
 }
@@ -297,6 +306,15 @@ pub struct CostJob {
     /// The job is one node, whose GPUs reach each other's memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub direct_peers: bool,
+    /// NVLS does not reach registered buffers: the node has several hosts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nvls_copies: bool,
+    /// Fewest channels that a call may use (NCCL 2.31 and newer).
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub fewest_per_call: u32,
+    /// Symmetric windows cannot be registered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub windows_off: bool,
     /// PAT reduces and scatters averages, too (NCCL 2.31 and newer).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pat_scales: bool,

@@ -49,6 +49,9 @@ impl CostTable {
         let [least, most] = job.blocks;
         let limited = |channels: u32| channels.min(most).max(least);
         if matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree) {
+            if job.nvls_copies {
+                return channels;
+            }
             return limited(match (job.nodes, collective) {
                 (1, Collective::ReduceScatter) => REGISTERED_NVLS[1],
                 (1, _) => REGISTERED_NVLS[0],

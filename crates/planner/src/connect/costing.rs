@@ -80,6 +80,7 @@ impl JobPlan {
                 gathers: true,
                 reduce_scatters: true,
             }),
+            spans_hosts: layout.hosts() > layout.nodes(),
             direct_peers: layout.nodes() == 1 && first.is_some_and(reaches_memory),
             direct_nvlink: layout.nodes() == 1 && first.is_some_and(joins_directly),
             blocks: first.map_or([1, 64], |first| {

@@ -145,6 +145,8 @@ pub struct Inputs {
     pub collnet: Option<CollnetInputs>,
     /// All GPUs are one node, and NVLink joins each two of them without another GPU between.
     pub direct_nvlink: bool,
+    /// A node has several hosts (MNNVL).
+    pub spans_hosts: bool,
     /// All GPUs are one node and reach each other's memory.
     pub direct_peers: bool,
     /// Fewest and most thread blocks of a kernel.

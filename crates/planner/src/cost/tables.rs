@@ -75,6 +75,12 @@ pub fn table(
             },
             blocks: inputs.blocks,
             direct_peers: inputs.direct_peers,
+            nvls_copies: inputs.spans_hosts,
+            fewest_per_call: match rules.forces_collectives {
+                true => inputs.blocks[0],
+                false => 1,
+            },
+            windows_off: !tuning.windows.enabled,
             pat_scales: rules.pat_scales,
             restricted: tuning.algorithms.is_some() || tuning.protocols.is_some(),
         },
@@ -189,7 +195,7 @@ impl<'a> TableModel<'a> {
             blocks: settings.blocks,
             tma,
             engine_elements: settings.engine_elements.unwrap_or(usual),
-            only: self.kernels(),
+            kernels: self.kernels(),
             forced: settings.kernels.is_some(),
         })
     }
