@@ -51,9 +51,7 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     if answer.other_tuner {
         return tally.absent("the tuner plug-in was told the times");
     }
-    if answer.times.is_empty() && !answer.failures.is_empty() {
-        return tally.absent(NONE_STARTS);
-    }
+    let mut are_considered = false;
     for ((collective, bytes), said) in &answer.times {
         // The plug-in was told the bytes of all calls together.
         let operation = TunedOperation {
@@ -68,6 +66,7 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
         };
         let choices = planned.iter().map(|(choice, _)| *choice);
         let choices: BTreeSet<_> = choices.chain(said.keys().copied()).collect();
+        are_considered |= !choices.is_empty();
         for choice in choices {
             let (algorithm, protocol) = choice;
             let what = format!("{collective} of {bytes} bytes, {algorithm}/{protocol}");
@@ -80,6 +79,9 @@ pub(super) fn times(answer: &Answer, plan: &Plan, tally: &mut Tally) {
                 (said, planned) => tally.differ(what, show(said), show(planned)),
             }
         }
+    }
+    if !are_considered && !answer.failures.is_empty() {
+        tally.absent(NONE_STARTS);
     }
 }
 
