@@ -104,6 +104,9 @@ const CONTRADICTIONS: &[Contradiction] = &[
     ("transports.p2p[0]: it names no port", |plan| {
         transports!(plan).p2p[0].rails[0].ports[0].net = 99
     }),
+    ("transports.per_peer: it is 3", |plan| {
+        transports!(plan).per_peer = Some(3)
+    }),
     ("does not hold each of the 8 GPUs once", |plan| {
         let group = &mut plan.machines[0].groups[0];
         group.graphs[0].channels[0].ranks[1] = 0;
