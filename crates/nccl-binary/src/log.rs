@@ -17,8 +17,8 @@ const MOST_WARNINGS: usize = 20;
 /// Protocols of a table, in the order of its columns.
 const PROTOCOLS: [Protocol; 3] = [Protocol::Ll, Protocol::Ll128, Protocol::Simple];
 
-/// Errors by which NCCL says that a call to the system or to the driver failed, or that another
-/// host is gone. They say nothing about the job.
+/// NCCL's errors for a failed call to the system or to the driver, and for another host that is
+/// gone. They say nothing about the job.
 const NO_DECISIONS: [&str; 3] = ["unhandled system error", "unhandled cuda error", ECHO];
 
 /// The error of a host after another one has failed.

@@ -34,7 +34,7 @@ fn plan(machine: &str, hosts: u32, version: NcclVersion) -> Planned {
     plan_job(&job(machine, hosts), version, &[])
 }
 
-/// For each channel of the first host's ring the ports by which it enters and leaves.
+/// For each channel of the first host's ring its ports: where it enters and where it leaves.
 fn ring_ports(planned: &Planned) -> Vec<[i64; 2]> {
     let ring = planned.node(0).graph(GraphKind::Ring).unwrap();
     ring.channels.iter().filter_map(|it| it.nets).collect()

@@ -50,14 +50,14 @@ static void close_streams(int first, int last) {
 /* Of this machine nothing is found below /sys, and its processors are not asked. */
 static void expect_another_machine(void) {
     char path[4096];
-    cpu_set_t far;
-    CPU_ZERO(&far);
-    CPU_SET(CPU_SETSIZE - 1, &far);
+    cpu_set_t last;
+    CPU_ZERO(&last);
+    CPU_SET(CPU_SETSIZE - 1, &last);
     if (!access("/sys/devices", F_OK) || realpath("/sys/devices", path) || opendir("/sys"))
         _exit(4);
     if (fopen("/sys/devices/system/cpu/online", "r") || open("/sys/devices", O_RDONLY) >= 0)
         _exit(5);
-    if (sched_setaffinity(0, sizeof far, &far))
+    if (sched_setaffinity(0, sizeof last, &last))
         _exit(6);
     if (access("/proc/self", F_OK) || !realpath("/proc/self", path))
         _exit(7);

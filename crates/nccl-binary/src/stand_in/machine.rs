@@ -1,14 +1,30 @@
 //! What NCCL finds out about this machine instead of the file's: nothing. The file says what it
 //! needs, and devices or processors of this machine would mix with those of the file.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use super::process::{set_errno, text};
 use super::{Presented, presented};
 
 /// Where the system describes its devices and processors.
 const DEVICES: &str = "/sys";
+
+/// A text of NCCL's.
+///
+/// # Safety
+/// `text` is null or a C string.
+pub(super) unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller says that it is a C string.
+    unsafe { CStr::from_ptr(text) }.to_str().ok()
+}
+
+pub(super) fn set_errno(number: c_int) {
+    // SAFETY: the address of this thread's error number is always valid.
+    unsafe { *libc::__errno_location() = number };
+}
 
 /// Whether a path is hidden from NCCL.
 ///

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::devices::devices;
-use super::machine::is_hidden;
+use super::machine::{is_hidden, set_errno, text};
 use super::{Presented, find, machine, memory, network, nvml, presented, tuner};
 
 /// The library under which NCCL finds the net plug-in.
@@ -68,23 +68,6 @@ pub(crate) fn missing() -> Vec<String> {
 
 fn segments() -> MutexGuard<'static, BTreeMap<String, OwnedFd>> {
     OPEN_SEGMENTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A text of NCCL's.
-///
-/// # Safety
-/// `text` is null or a C string.
-pub(super) unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: the caller says that it is a C string.
-    unsafe { CStr::from_ptr(text) }.to_str().ok()
-}
-
-pub(super) fn set_errno(number: c_int) {
-    // SAFETY: the address of this thread's error number is always valid.
-    unsafe { *libc::__errno_location() = number };
 }
 
 fn library(handle: *mut c_void) -> Option<&'static str> {
