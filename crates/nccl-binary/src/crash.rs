@@ -38,10 +38,12 @@ struct Range {
 }
 
 impl Range {
-    const NOWHERE: Self = Self {
-        begin: AtomicUsize::new(0),
-        end: AtomicUsize::new(0),
-    };
+    const fn nowhere() -> Self {
+        Self {
+            begin: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+        }
+    }
 
     fn set(&self, maps: &str, file: &Path) {
         let of_file = maps.lines().filter(|line| {
@@ -66,8 +68,8 @@ impl Range {
     }
 }
 
-static LIBRARY: Range = Range::NOWHERE;
-static PROGRAM: Range = Range::NOWHERE;
+static LIBRARY: Range = Range::nowhere();
+static PROGRAM: Range = Range::nowhere();
 
 /// Lets crashes from now on tell whose code they are in.
 pub fn watch(library: &Path) {
@@ -102,7 +104,7 @@ unsafe extern "C" fn tell(_: c_int, _: *mut libc::siginfo_t, context: *mut c_voi
     };
     begin.bytes().for_each(&mut push);
     let digits = (0..usize::BITS / 4).rev();
-    let digits = digits.map(|digit| (address >> (4 * digit) & 0xf) as usize);
+    let digits = digits.map(|digit| address >> (4 * digit) & 0xf);
     digits.for_each(|digit| push(b"0123456789abcdef"[digit]));
     push(b'\n');
     // SAFETY: a line of this function.
@@ -191,7 +193,7 @@ mod tests {
         let maps = "7f00-7f10 r--p 00000000 fe:00 12    /a b/libnccl.so.2\n\
                     7f10-7f30 r-xp 00010000 fe:00 12    /a b/libnccl.so.2\n\
                     7f40-7f50 rw-p 00000000 00:00 0 \n";
-        let range = Range::NOWHERE;
+        let range = Range::nowhere();
         range.set(maps, Path::new("/a b/libnccl.so.2"));
         assert_eq!(range.offset(0x7f2f), Some(0x2f));
         assert_eq!((range.offset(0x7f30), range.offset(0x7eff)), (None, None));
