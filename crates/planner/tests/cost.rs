@@ -261,6 +261,8 @@ fn malformed_settings_are_refused_if_they_are_read() {
 
 #[test]
 fn newer_versions_exclude_what_a_forced_collective_does_not_mention() {
+    /// Settings, and the collectives that are refused.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
     let refused = |version, variables: &[(&str, &str)]| {
         let profile = CostProfile::of(version);
         let tuning = &settings(variables).tuning;
@@ -274,7 +276,7 @@ fn newer_versions_exclude_what_a_forced_collective_does_not_mention() {
     let simple = ("NCCL_PROTO", "Simple");
     let others = ["Broadcast", "Reduce", "AllGather", "ReduceScatter"];
     let none = [""; 0];
-    let cases: [(&[(&str, &str)], &[&str]); 6] = [
+    let cases: [Case<'_>; 6] = [
         (&[tree], &none),
         (&[simple], &none),
         (&[tree, simple], &others),

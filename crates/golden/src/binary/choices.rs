@@ -2,7 +2,6 @@
 
 use plan::{Algorithm, CostTable};
 use planner::Planned;
-use planner::cost;
 use program::{Collective, Protocol};
 use serde_json::Value;
 

@@ -69,7 +69,7 @@ impl CostTable {
         let allowed = u64::from(channels) * u64::from(calls);
         let share = traffic / allowed.min(all);
         let per_channel = if least >= CHANNEL_TRAFFIC {
-            share.next_multiple_of(GRAIN)
+            share.checked_next_multiple_of(GRAIN).unwrap_or(u64::MAX)
         } else {
             share.max(least)
         };
@@ -122,7 +122,7 @@ impl Place {
         let rest = cells.number - room;
         let each = cells.per_channel.div_ceil(cells.traffic).max(1);
         let mut further = rest.div_ceil(each);
-        let mut last = rest - further.saturating_sub(1) * each;
+        let mut last = rest - further.saturating_sub(1).saturating_mul(each);
         if self.channel + further > last_channel {
             // Fewer channels carry more each, the last what is left over.
             further = last_channel - self.channel;
@@ -131,8 +131,12 @@ impl Place {
         let first = self.channel;
         self.channel += further;
         match further {
-            0 => self.filled += room * cells.traffic,
-            _ => self.filled = last * cells.traffic,
+            0 => {
+                self.filled = self
+                    .filled
+                    .saturating_add(room.saturating_mul(cells.traffic))
+            }
+            _ => self.filled = last.saturating_mul(cells.traffic),
         }
         let end = self.channel;
         if self.filled >= cells.per_channel && self.channel != last_channel {
