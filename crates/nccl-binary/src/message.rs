@@ -68,7 +68,8 @@ pub struct Report {
     pub refusal: Option<String>,
     /// Calls of each collective and size.
     pub calls: u32,
-    /// Collectives that were carried out: NCCL's number, and bytes of the whole message of all calls.
+    /// Collectives that were carried out: NCCL's number, and bytes of the whole messages of all
+    /// calls.
     pub called: Vec<(i32, u64)>,
     /// Collectives that failed.
     pub failures: Vec<Failure>,

@@ -63,8 +63,8 @@ pub struct Answer {
     pub spread: BTreeMap<(Collective, u64), Vec<[u32; 2]>>,
     /// Collectives and bytes of all calls that NCCL carried out without any kernel.
     pub without_kernel: BTreeSet<(Collective, u64)>,
-    /// By collective and bytes of all calls of a kernel: the kernel for registered windows that NCCL
-    /// took, its thread blocks and calls.
+    /// By collective and bytes of all calls of a kernel: the kernel for registered windows that
+    /// NCCL took, its thread blocks and calls.
     pub window_kernels: BTreeMap<(Collective, u64), (String, u32, u32)>,
     /// The NVLink domains that the tuner plug-in was told.
     pub nvlink_domains: Option<NvlinkDomains>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use plan::cost::{Calls, Registration, TunedOperation, WindowWay};
+use plan::cost::{Calls, Registration, TunedOperation, WindowMethod};
 use plan::{Algorithm, CostTable, Plan};
 use program::{Collective, Protocol};
 
@@ -183,9 +183,9 @@ pub(super) fn windows(answer: &Answer, plan: &Plan, tally: &mut Tally) {
                 ..answer.calls
             },
         });
-        let planned = match planned.map(|choice| choice.way) {
-            Some(WindowWay::Kernel { kernel, blocks }) => format!("{kernel} × {blocks}"),
-            Some(WindowWay::CopyEngines) => "copy engines".to_owned(),
+        let planned = match planned.map(|choice| choice.method) {
+            Some(WindowMethod::Kernel { kernel, blocks }) => format!("{kernel} × {blocks}"),
+            Some(WindowMethod::CopyEngines) => "copy engines".to_owned(),
             None => "an ordinary kernel".to_owned(),
         };
         match said == planned {

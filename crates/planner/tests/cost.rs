@@ -1,60 +1,16 @@
 //! The cost model on machines whose numbers can be computed by hand.
 
-use plan::{Algorithm, Pattern};
+mod hopper;
+
+use hopper::{graph, hopper};
+use plan::Algorithm;
 use planner::cost::{
-    self, AlphaBeta, Calls, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs,
-    Merged, NvlsInputs, Off, Registration, RestrictError, TunedOperation, WindowWay, doubling,
+    self, AlphaBeta, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs, Off,
+    RestrictError, TunedOperation, doubling,
 };
 use planner::{NcclVersion, Rules, Settings};
 use program::{Collective, Protocol, Reduction};
-use topology::{CpuArch, CpuVendor, PathType};
-
-/// A graph over NVLink with a NIC beside each GPU.
-fn graph(channels: u32, bw_intra: f32, bw_inter: f32) -> GraphFigures {
-    GraphFigures {
-        channels,
-        bw_intra,
-        bw_inter,
-        type_intra: PathType::Nvl,
-        type_inter: PathType::Pix,
-        ..GraphFigures::NONE
-    }
-}
-
-/// `nodes` machines with eight H100 and an NVSwitch.
-fn hopper(nodes: u32) -> Inputs {
-    Inputs {
-        ranks: 8 * nodes,
-        nodes,
-        min_local_ranks: 8,
-        max_local_ranks: 8,
-        min_cc: 90,
-        max_cc: 90,
-        cpu_arch: Merged::Same(CpuArch::X86),
-        cpu_vendor: Merged::Same(CpuVendor::Intel),
-        ring: graph(12, 30.0, 30.0),
-        tree: graph(12, 30.0, 30.0),
-        collnet_direct: GraphFigures::NONE,
-        collnet_chain: GraphFigures::NONE,
-        nvls_graph: graph(8, 40.0, 60.0),
-        max_tree_pattern: Pattern::BalancedTree,
-        channels: 24,
-        nvls: Some(NvlsInputs {
-            channels: 16,
-            heads: 8,
-            chunk_bytes: 131_072,
-            tree_chunk_bytes: 131_072,
-        }),
-        collnet: None,
-        direct_nvlink: nodes == 1,
-        spans_hosts: false,
-        direct_peers: nodes == 1,
-        blocks: [1, 64],
-        has_nvswitch: true,
-        net_on_host: true,
-        cuda_11_8: false,
-    }
-}
+use topology::PathType;
 
 fn settings(variables: &[(&str, &str)]) -> Settings {
     Settings::from_variables(
@@ -298,63 +254,6 @@ fn newer_versions_exclude_what_a_forced_collective_does_not_mention() {
             assert_eq!(refused(version, variables), expected, "{variables:?}");
         }
     }
-}
-
-/// What is taken for a sum of floats on windows.
-fn on_windows(
-    table: &CostTable,
-    collective: Collective,
-    bytes: u64,
-) -> Option<(&'static str, u32)> {
-    let choice = table.window_choice(&TunedOperation {
-        collective,
-        bytes,
-        calls: Calls {
-            registration: Registration::Symmetric,
-            ..Calls::ONE
-        },
-    })?;
-    Some(match choice.way {
-        WindowWay::Kernel { kernel, blocks } => (kernel.name(), blocks),
-        WindowWay::CopyEngines => ("copy engines", 0),
-    })
-}
-
-/// The kernels that NCCL 2.30.7 and 2.32.3 logged on 8 H100 with an NVSwitch.
-#[test]
-fn kernels_on_windows_are_those_that_nccl_logged() {
-    use Collective::{AllGather, AllReduce, ReduceScatter};
-    for version in [NcclVersion::V2_30, NcclVersion::V2_32] {
-        let profile = CostProfile::of(version);
-        let tuning = Settings::default().tuning;
-        let table = cost::table(&hopper(1), &tuning, &profile, Rules::of(version));
-        let table = table.expect("no setting can be wrong");
-        for (collective, bytes, kernel, blocks) in [
-            (AllReduce, 1 << 10, "AllReduce_AGxLLMC_R", 1),
-            (AllReduce, 8 << 10, "AllReduce_AGxLLMC_R", 4),
-            (AllReduce, 64 << 10, "AllReduce_RSxLDMC_AGxSTMC", 1),
-            (AllReduce, 32 << 20, "AllReduce_RSxLDMC_AGxSTMC", 2),
-            (AllGather, 8 << 10, "AllGather_LLMC", 1),
-            (AllGather, 64 << 10, "AllGather_LLMC", 8),
-            (AllGather, 512 << 10, "AllGather_STMC", 2),
-            (ReduceScatter, 64 << 10, "ReduceScatter_LL", 8),
-            (ReduceScatter, 32 << 20, "ReduceScatter_LDMC", 2),
-        ] {
-            let taken = on_windows(&table, collective, bytes);
-            let blocks = match (version, kernel, bytes) {
-                // Before 2.31 numbers need not be even.
-                (NcclVersion::V2_30, _, 65_536) if blocks == 8 => taken.map_or(0, |it| it.1),
-                _ => blocks,
-            };
-            assert_eq!(
-                taken,
-                Some((kernel, blocks)),
-                "{version} {collective} {bytes}"
-            );
-        }
-        assert_eq!(on_windows(&table, Collective::Broadcast, 1 << 20), None);
-    }
-    assert_eq!(on_windows(&plain(&hopper(2)), AllReduce, 1024), None);
 }
 
 #[test]

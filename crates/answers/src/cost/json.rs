@@ -1,6 +1,6 @@
 //! Costs as JSON.
 
-use plan::cost::{Calls, WindowChoice, WindowWay};
+use plan::cost::{Calls, WindowChoice, WindowMethod};
 use plan::{Algorithm, CostTable, Setting, SlowHosts};
 use program::{Collective, Protocol};
 use schemars::JsonSchema;
@@ -79,7 +79,7 @@ struct SizeCosts {
     choice: Option<Choice>,
 }
 
-/// A way for symmetric windows.
+/// What is taken for symmetric windows.
 #[derive(Debug, Serialize, JsonSchema)]
 struct WindowReport {
     /// The kernel, under NCCL's name; `copy engines` without one.
@@ -166,9 +166,9 @@ impl CostReport {
 
 impl WindowReport {
     fn of(choice: &WindowChoice) -> Self {
-        let (kernel, blocks) = match choice.way {
-            WindowWay::Kernel { kernel, blocks } => (kernel.name(), blocks),
-            WindowWay::CopyEngines => ("copy engines", 0),
+        let (kernel, blocks) = match choice.method {
+            WindowMethod::Kernel { kernel, blocks } => (kernel.name(), blocks),
+            WindowMethod::CopyEngines => ("copy engines", 0),
         };
         Self {
             kernel: kernel.to_owned(),

@@ -27,7 +27,7 @@ pub struct SettingsReport {
 struct SettingFindingReport {
     /// The variables, most often one.
     names: Vec<String>,
-    /// `refused`, `dangerous`, `unknown`, `misread`, `hidden`, `versions` (others read it otherwise),
+    /// `refused`, `dangerous`, `unknown`, `misread`, `hidden`, `versions` (others differ),
     /// `no effect`, `assumed` (depends on more than the topology) or `decides`.
     verdict: &'static str,
     /// The same in a sentence.

@@ -179,8 +179,8 @@ pub struct CostArguments {
 /// The type of elements, and how they are reduced.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct ElementArguments {
-    /// Type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 fp8_e4m3 fp8_e5m2, or nccl-tests'
-    /// names
+    /// Type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 fp8_e4m3 fp8_e5m2, or the names
+    /// of nccl-tests
     #[arg(long = "type", value_name = "TYPE", default_value = "f32", value_parser = one::<DataType>)]
     pub data_type: DataType,
     /// How elements are reduced: sum prod min max avg mulsum

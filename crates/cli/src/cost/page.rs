@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use answers::cost::forest::ForestCost;
 use answers::cost::{CostAnswer, PricedJob, SizeCost, Sweep};
 use plan::CostTable;
-use plan::cost::{Calls, CostModel, Estimate, WindowWay};
+use plan::cost::{Calls, CostModel, Estimate, WindowMethod};
 use planner::cost::Scheme;
 use program::{Collective, Protocol};
 
@@ -209,8 +209,8 @@ const FEW_BLOCKS: &str = "NCCL's model takes too few CTAs here: on GB200 and GB3
 /// Whether a reduce-scatter on Blackwell leaves most blocks unused for long messages.
 fn takes_few_blocks(job: &PricedJob, sweep: &Sweep) -> bool {
     let long = |size: &&SizeCost| size.bytes / u64::from(job.costs.job.ranks.max(1)) >= 2 << 20;
-    let few = |size: &SizeCost| match size.window.map(|it| it.way) {
-        Some(WindowWay::Kernel { kernel, blocks }) => {
+    let few = |size: &SizeCost| match size.window.map(|it| it.method) {
+        Some(WindowMethod::Kernel { kernel, blocks }) => {
             blocks < 16 && kernel.collective() == Collective::ReduceScatter
         }
         _ => false,
@@ -231,9 +231,9 @@ fn windows(job: &PricedJob, sweep: &Sweep, look: Look) -> String {
     ];
     let mut table = Columns::new(look, &headers).right(&[0, 2, 3, 4, 5]);
     for size in &sweep.sizes {
-        let (kernel, blocks) = match size.window.map(|it| it.way) {
-            Some(WindowWay::Kernel { kernel, blocks }) => (kernel.name(), blocks.to_string()),
-            Some(WindowWay::CopyEngines) => ("copy engines", "0".to_owned()),
+        let (kernel, blocks) = match size.window.map(|it| it.method) {
+            Some(WindowMethod::Kernel { kernel, blocks }) => (kernel.name(), blocks.to_string()),
+            Some(WindowMethod::CopyEngines) => ("copy engines", "0".to_owned()),
             None => ("none", String::new()),
         };
         let time = size.window.and_then(|it| it.time_us);

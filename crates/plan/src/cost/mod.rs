@@ -4,12 +4,14 @@
 //! The planner computes the table once. It holds everything that a choice needs, so that a plan
 //! read from a file chooses as the planner did.
 //!
-//! In reading order: [`table`] (stored values), [`model`] (the interface of cost models),
-//! [`operation`] (what is chosen for), [`choose`] (time and choice), [`threads`] (channels and warps for a size), [`chunk`] (chunk
-//! sizes and steps), [`spread`] (channels that calls use), [`window`] (kernels for registered windows).
+//! In reading order: [`table`] (stored values), [`kernel`] (kernels for registered windows),
+//! [`model`] (the interface of cost models), [`operation`] (what is chosen for), [`choose`] (time
+//! and choice), [`threads`] (channels and warps for a size), [`chunk`] (chunk sizes and steps),
+//! [`spread`] (channels that calls use), [`window`] (kernels and their thread blocks).
 
 pub mod choose;
 pub mod chunk;
+pub mod kernel;
 pub mod model;
 pub mod operation;
 pub mod spread;
@@ -19,10 +21,11 @@ pub mod window;
 
 pub use choose::{NoChoice, OperationChoice};
 pub use chunk::{BufferTooSmall, Chunking};
+pub use kernel::WindowKernel;
 pub use model::{Best, CostModel, Estimate, Range, doubling};
 pub use operation::{Calls, DataType, Registration, TunedOperation};
 pub use table::{
     Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, RingGrowth, Threads,
-    TreeCorrection,
+    TreeCorrection, WindowCosts,
 };
-pub use window::{WindowChoice, WindowCosts, WindowKernel, WindowWay};
+pub use window::{WindowChoice, WindowMethod};

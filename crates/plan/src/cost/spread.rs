@@ -7,12 +7,7 @@ use program::{Collective, Protocol};
 
 use crate::algorithm::Algorithm;
 use crate::cost::choose::OperationChoice;
-use crate::cost::table::CostTable;
-
-/// Traffic of a channel below which fewer channels are used, bytes.
-pub const CHANNEL_TRAFFIC: u64 = 32 << 10;
-/// The same before NCCL 2.29.
-pub const NARROW_CHANNEL_TRAFFIC: u64 = 16 << 10;
+use crate::cost::table::{CHANNEL_TRAFFIC, CostTable};
 
 /// Cells are multiples of this, bytes.
 const GRAIN: u64 = 16;

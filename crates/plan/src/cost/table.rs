@@ -6,9 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
-use crate::cost::spread::CHANNEL_TRAFFIC;
-use crate::cost::window::WindowCosts;
+use crate::cost::kernel::WindowKernel;
+use crate::version::NcclVersion;
 use program::{Collective, Protocol};
+
+/// Traffic of a channel below which fewer channels are used, bytes.
+pub const CHANNEL_TRAFFIC: u64 = 32 << 10;
+/// The same before NCCL 2.29.
+pub const NARROW_CHANNEL_TRAFFIC: u64 = 16 << 10;
 
 /// Bandwidth and latency of every collective, algorithm and protocol, with what the choice needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -271,6 +276,28 @@ impl RingGrowth {
     }
 }
 
+/// What the kernels depend on, beside the job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Windows")]
+pub struct WindowCosts {
+    /// The version of NCCL.
+    #[schemars(with = "String")]
+    pub nccl: NcclVersion,
+    /// Thread blocks of each kernel (`NCCL_SYM_CTAS`); absent: as many as suit the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<u32>,
+    /// Kernels may use the tensor memory accelerator, on Blackwell.
+    pub tma: bool,
+    /// An all-gather of more elements of a rank goes by copy engines, on Blackwell.
+    pub engine_elements: i64,
+    /// Only these kernels; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<Vec<WindowKernel>>,
+    /// `NCCL_SYM_KERNEL` is set, so that kernels are taken for messages that do not suit them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
+}
 /// The communicator, as the choice needs it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

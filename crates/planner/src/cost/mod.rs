@@ -28,7 +28,7 @@ pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 pub use latency::net_overhead_us;
 pub use plan::cost::{
     Best, Calls, Chunking, CostEntry, CostModel, CostTable, DataType, Estimate, NoChoice, Off,
-    OperationChoice, Range, Registration, TunedOperation, WindowWay, doubling,
+    OperationChoice, Range, Registration, TunedOperation, WindowMethod, doubling,
 };
 pub use profile::CostProfile;
 pub use read::CostProfileError;

@@ -1,7 +1,7 @@
 //! The table of a communicator: every collective, algorithm and protocol (NCCL's
 //! `ncclTopoTuneModel`).
 
-use plan::cost::spread::{CHANNEL_TRAFFIC, NARROW_CHANNEL_TRAFFIC};
+use plan::cost::table::{CHANNEL_TRAFFIC, NARROW_CHANNEL_TRAFFIC};
 use plan::cost::{
     Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, TreeCorrection,
     WindowCosts,

@@ -3,20 +3,17 @@
 //!
 //! Ranks read and write each other's windows over NVLink, so the kernels serve one NVLink domain.
 //! Source: NCCL's public source of 2.29 to 2.31; the binaries of 2.27, 2.28 and 2.32. The model of
-//! all-gathers on Blackwell in 2.32 is not public: `model::gathered` fits the choices of its binary.
+//! all-gathers on Blackwell in 2.32 is not public: `model::gathered` fits the choices of its
+//! binary.
 
-mod kernel;
 mod model;
 
 use program::{Collective, Reduction};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
+use crate::cost::kernel::WindowKernel;
 use crate::cost::operation::{Calls, DataType, Registration, TunedOperation};
-use crate::cost::table::CostTable;
+use crate::cost::table::{CostTable, WindowCosts};
 use crate::version::NcclVersion;
-
-pub use kernel::WindowKernel;
 
 /// Pieces of messages are multiples of this, bytes (`NCCL_SYM_KERNEL_CELL_SIZE`).
 const CELL: u64 = 1024;
@@ -35,31 +32,9 @@ const NEARLY: f64 = 1.025;
 const MOST_LL_BYTES: u64 = 2 << 30;
 const MOST_BYTES: u64 = 64 << 30;
 
-/// What the kernels depend on, beside the job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Windows")]
-pub struct WindowCosts {
-    /// The version of NCCL.
-    #[schemars(with = "String")]
-    pub nccl: NcclVersion,
-    /// Thread blocks of each kernel (`NCCL_SYM_CTAS`); absent: as many as suit the message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocks: Option<u32>,
-    /// Kernels may use the tensor memory accelerator, on Blackwell.
-    pub tma: bool,
-    /// An all-gather of more elements of a rank goes by copy engines, on Blackwell.
-    pub engine_elements: i64,
-    /// Only these kernels; absent: all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernels: Option<Vec<WindowKernel>>,
-    /// `NCCL_SYM_KERNEL` is set, so that kernels are taken for messages that do not suit them.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub forced: bool,
-}
 /// How a collective on windows is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WindowWay {
+pub enum WindowMethod {
     /// A kernel.
     Kernel {
         /// Which one.
@@ -74,8 +49,8 @@ pub enum WindowWay {
 /// What NCCL takes for a collective on windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WindowChoice {
-    /// The way.
-    pub way: WindowWay,
+    /// The method.
+    pub method: WindowMethod,
     /// The time of all calls that NCCL's model predicts, µs; unknown for copy engines, and for
     /// all-gathers on Blackwell in 2.32.
     pub time_us: Option<f64>,
@@ -123,7 +98,7 @@ impl CostTable {
             && elements > windows.engine_elements
         {
             return Some(WindowChoice {
-                way: WindowWay::CopyEngines,
+                method: WindowMethod::CopyEngines,
                 time_us: None,
             });
         }
@@ -140,7 +115,7 @@ impl CostTable {
         };
         let known = !self.is_fitted(windows, operation.collective);
         Some(WindowChoice {
-            way: WindowWay::Kernel {
+            method: WindowMethod::Kernel {
                 kernel: taken.kernel,
                 blocks: blocks as u32,
             },

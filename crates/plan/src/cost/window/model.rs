@@ -3,7 +3,7 @@
 use program::Collective;
 
 use super::CELL;
-use super::kernel::WindowKernel;
+use crate::cost::kernel::WindowKernel;
 use crate::version::NcclVersion;
 
 /// Most thread blocks of a kernel (`ncclSymkMaxBlocks`).
@@ -194,7 +194,7 @@ impl KernelModel {
     }
 }
 
-/// The thread blocks that get a piece of a message of so many cells.
+/// The thread blocks that get a piece of a message by its cells.
 pub(super) fn used_blocks(cells: u64, blocks: u32) -> u64 {
     let cells = cells.max(1);
     cells.div_ceil(cells.div_ceil(u64::from(blocks.max(1))))
