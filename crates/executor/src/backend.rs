@@ -153,7 +153,8 @@ pub enum Attempt {
     Moved,
     /// It has not arrived, or there is no room for it. A later attempt may move it.
     NotReady,
-    /// Attempts do not move it: it is long, its connection is new, or its peer is on another host.
+    /// Attempts do not move it: it is long or has no bytes, its connection is new, its peer is on
+    /// another host, an earlier transfer precedes it, or the communicator has failed.
     Refused,
 }
 

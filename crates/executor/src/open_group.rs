@@ -313,8 +313,9 @@ impl<B: Backend> Communicator<B> {
         is_pair && self.expect_tag(tag).is_ok() && bytes <= MOST_TRIED
     }
 
-    /// Moves a short message now, if that takes no wait and no transfer of the group precedes it.
-    /// If it was not moved, the transfer can be added to the group.
+    /// Moves a short message if it can be moved without waiting for its peer, and no transfer of
+    /// the group precedes it. If it was not moved, the transfer can be added to the group. Waits
+    /// for collectives of this rank in the background.
     pub fn try_transfer(
         &mut self,
         group: &OpenGroup<'_>,

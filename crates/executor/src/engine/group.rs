@@ -166,9 +166,16 @@ impl<B: Backend> Engine<B> {
 /// The transfers with their places: the first round last, and in a round by their places.
 ///
 /// Transfers between the same ranks with the same tag share FIFOs, so they keep their order: the
-/// first of each pair and tag run together, then the second of each, and so on. Both ends count
-/// alike, so neither waits for a transfer that the other runs later. In a round no place occurs
-/// twice.
+/// first of each pair and tag run together, then the second of each, and so on. In a round no place
+/// occurs twice.
+///
+/// Ranks may count from different transfers, since each may have moved the first ones of a pair
+/// without waiting. Still they do not wait for each other in a circle: if a rank waits for a
+/// transfer that its peer has in a later round, the peer began its current round first. A round has
+/// one transfer of a pair, so a receiver got the message of the sender's current round before it
+/// began its own round. A sender waits only for room: for the receive that is earlier by the slots
+/// of the FIFO. If all messages of a pair have one length, the sender's message before needed the
+/// receive of the receiver's current round.
 fn in_rounds<'a>(transfers: Vec<(Request, Memory<'a>)>, places: Vec<usize>) -> Vec<Grouped<'a>> {
     let grouped = transfers.into_iter().zip(places);
     let mut all: Vec<Grouped<'a>> = grouped
