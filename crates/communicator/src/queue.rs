@@ -17,6 +17,9 @@ use crate::request::Launch;
 /// Most jobs among which short messages are moved at once: each is compared with all before it.
 pub const MOST_COMPARED: usize = 16;
 
+/// Most messages that are sent between two turns while other jobs are not done.
+const MOST_PASSED: usize = 16;
+
 /// A transfer between this rank and another one, on memory that its caller lends.
 #[derive(Debug, Clone, Copy)]
 pub struct Transfer {
@@ -92,7 +95,8 @@ impl Transfer {
             true => ((self.memory.cast_const(), self.bytes), (null_mut(), 0)),
             false => ((null(), 0), (self.memory, self.bytes)),
         };
-        // SAFETY: it is lent until the transfer has ended (`new`).
+        // SAFETY: it is lent until the transfer has ended (`new`, `Exchange::read`), or belongs to
+        // the part that runs it (headers).
         unsafe { Memory::at(input.0, input.1, output.0, output.1) }
     }
 
@@ -189,8 +193,10 @@ pub struct Queue {
     pub runner: Option<Runner>,
     /// How many turns there were.
     pub turns: u64,
-    /// Whether something is left that has begun.
-    pub has_begun: bool,
+    /// Messages sent since the last turn while other jobs were not done.
+    passed: usize,
+    /// Whether the last turn left jobs that wait for other ranks or have not begun.
+    is_left: bool,
     /// When the first transfer with the own rank that has no other end has waited too long.
     pub self_deadline: Option<Instant>,
     /// Threads that wait for something, whether they run it or sleep.
@@ -220,14 +226,26 @@ impl Queue {
     /// Adds a job that is done. Returns its number.
     pub fn push_done(&mut self) -> u64 {
         self.started += 1;
+        self.passed += usize::from(!self.is_idle());
         self.untold.insert(self.started, Ending::Done(Ok(())));
         self.started
     }
 
-    /// Whether no job that has not begun precedes a transfer; `false` also if there are many.
-    pub fn is_next(&self, transfer: &Transfer) -> bool {
+    /// Whether a message may be sent without a turn: no job that has not begun precedes it, there
+    /// are few of them, and few messages passed other jobs since the last turn. A caller that only
+    /// sends would never run those.
+    pub fn may_pass(&self, transfer: &Transfer) -> bool {
         let mut earlier = self.jobs.iter().flat_map(|(_, job)| job.work.transfers());
-        self.jobs.len() <= MOST_COMPARED && !earlier.any(|it| it.shares_messages(transfer))
+        let are_few = self.jobs.len() <= MOST_COMPARED && self.passed < MOST_PASSED;
+        are_few && !earlier.any(|it| it.shares_messages(transfer))
+    }
+
+    /// Ends a turn. `is_left` says whether it left jobs that wait for other ranks or have not begun.
+    pub fn end_turn(&mut self, is_left: bool) {
+        self.runner = None;
+        self.turns += 1;
+        self.passed = 0;
+        self.is_left = is_left;
     }
 
     /// Whether nothing is left.
@@ -319,7 +337,7 @@ impl Queue {
     pub fn has_work(&self) -> bool {
         let waited = |it| self.drains || it <= Instant::now();
         let waited = self.self_deadline.is_some_and(waited);
-        self.runner.is_none() && (self.has_begun || !self.jobs.is_empty() || waited)
+        self.runner.is_none() && (self.is_left || !self.jobs.is_empty() || waited)
     }
 
     /// The number that was given out last, and how many turns there were.
@@ -403,6 +421,30 @@ mod tests {
     }
 
     #[test]
+    fn few_messages_pass_a_job_between_two_turns() {
+        let mut byte = 0;
+        // SAFETY: nothing is sent.
+        let send = unsafe { Transfer::new(End::To(1), 0, (&raw mut byte, 1), null_mut()) };
+        let mut queue = Queue::default();
+        for _ in 0..3 * MOST_PASSED {
+            assert!(queue.may_pass(&send));
+            queue.push_done();
+        }
+        queue.push(Job {
+            work: Work::Group(Vec::new()),
+            call: call(),
+        });
+        for _ in 0..3 {
+            for _ in 0..MOST_PASSED {
+                assert!(queue.may_pass(&send));
+                queue.push_done();
+            }
+            assert!(!queue.may_pass(&send));
+            queue.end_turn(true);
+        }
+    }
+
+    #[test]
     fn one_thread_at_a_time_has_the_turn_and_waiting_ones_come_first() {
         let group = || Job {
             work: Work::Group(Vec::new()),
@@ -425,9 +467,7 @@ mod tests {
         let mut jobs = VecDeque::new();
         queue.take_jobs(&mut jobs);
         assert_eq!(jobs.len(), 1);
-        queue.runner = None;
-        queue.turns += 1;
-        queue.has_begun = true;
+        queue.end_turn(true);
         assert!(!queue.is_due(seen) && queue.is_due(queue.look()));
     }
 }

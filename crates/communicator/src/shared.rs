@@ -150,7 +150,7 @@ impl Shared {
     /// Sends a message at once, if it is short, nothing precedes it, and no thread runs what was
     /// started. Returns whether it was sent. The caller may start calls.
     pub fn try_send(&self, queue: &Queue, transfer: &Transfer) -> bool {
-        if self.debug || !transfer.sends() || queue.runner.is_some() || !queue.is_next(transfer) {
+        if self.debug || !transfer.sends() || queue.runner.is_some() || !queue.may_pass(transfer) {
             return false;
         }
         let Running { communicator, open } = &mut *lock(&self.running);

@@ -163,9 +163,7 @@ impl Shared {
         queue.self_deadline = open.self_deadline();
         // Calls that start without a turn take it while they hold the queue.
         drop(running);
-        queue.runner = None;
-        queue.turns += 1;
-        queue.has_begun = !is_idle;
+        queue.end_turn(!is_idle);
         if queue.sleeping > 0 {
             self.changed.notify_all();
         }
