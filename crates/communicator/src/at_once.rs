@@ -9,8 +9,8 @@ use crate::open::Open;
 use crate::queue::{Job, MOST_COMPARED, Transfer, Work};
 
 impl Transfer {
-    /// Moves its message if it is short, that takes no wait, and no transfer of the group precedes
-    /// it.
+    /// Moves the message if it is short, can be moved without waiting, and no transfer of the group
+    /// precedes it.
     fn attempt(&self, communicator: &mut Communicator<Cpu>, group: &OpenGroup<'_>) -> Attempt {
         let attempt = communicator.try_transfer(group, (self.end, self.tag), self.lend());
         if let (End::From(peer), Attempt::Moved) = (self.end, attempt) {
@@ -20,19 +20,19 @@ impl Transfer {
     }
 }
 
-/// Moves short messages of a group, and polls a while for them, unless the group has other
-/// transfers: these may be refused, and then none may have begun. Returns the transfers that are
-/// left, in their order.
+/// Moves the messages of a group of short ones, and polls a while for them. Returns the transfers
+/// that are left, in their order. `None` means that the group has other transfers and no message
+/// was moved: the communicator may refuse such a group as a whole.
 ///
 /// # Errors
 /// The communicator is lost.
 pub fn move_short(
     communicator: &mut Communicator<Cpu>,
     transfers: &[Transfer],
-) -> Result<Vec<Transfer>, Fault> {
+) -> Result<Option<Vec<Transfer>>, Fault> {
     let can_try = |it: &Transfer| communicator.can_try((it.end, it.tag), it.bytes);
     if transfers.len() > MOST_COMPARED || !transfers.iter().all(can_try) {
-        return Ok(transfers.to_vec());
+        return Ok(None);
     }
     let nothing = OpenGroup::default();
     let mut is_left = [true; MOST_COMPARED];
@@ -58,25 +58,30 @@ pub fn move_short(
     }
     let all = transfers.iter().zip(is_left);
     let left = all.filter(|(_, is_left)| *is_left);
-    Ok(left.map(|(transfer, _)| *transfer).collect())
+    Ok(Some(left.map(|(transfer, _)| *transfer).collect()))
 }
 
 impl Open {
     /// Moves short messages of [`Self::jobs`]. If there is nothing else to do, polls a while for
-    /// them, until `job` has ended or `stop` returns `true`.
+    /// them, until `job`, or else any, has ended or `stop` returns `true`. Returns `true` if no job
+    /// was refused.
+    ///
+    /// # Errors
+    /// The communicator is lost.
     pub fn move_short(
         &mut self,
         communicator: &mut Communicator<Cpu>,
         job: Option<u64>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         if self.debug || self.jobs.len() > MOST_COMPARED {
-            return Ok(());
+            return Ok(false);
         }
         let mut polls = match self.group.is_empty() && self.collectives.is_empty() {
             true => communicator.spins()?,
             false => 1,
         };
+        let mut none_refused = true;
         while polls > 0 {
             polls -= 1;
             let mut at = 0;
@@ -96,16 +101,18 @@ impl Open {
                         continue;
                     }
                     Attempt::NotReady => {}
-                    Attempt::Refused => polls = 0,
+                    Attempt::Refused => {
+                        none_refused = false;
+                        polls = 0;
+                    }
                 }
                 at += 1;
             }
-            let is_done = job.is_some_and(|it| self.has_ended(it));
-            if is_done || self.jobs.is_empty() || stop() {
-                return Ok(());
+            if self.has_ended(job) || self.jobs.is_empty() || stop() {
+                break;
             }
         }
-        Ok(())
+        Ok(none_refused)
     }
 
     /// Whether none of the first jobs precedes a transfer.
@@ -115,7 +122,8 @@ impl Open {
         !earlier.any(|it| it.shares_messages(transfer))
     }
 
-    /// Sends a short message if that takes no wait and nothing here precedes it.
+    /// Sends a message if it is short, can be sent without waiting, and no other transfer precedes
+    /// it.
     pub fn try_send(&self, communicator: &mut Communicator<Cpu>, transfer: &Transfer) -> Attempt {
         match self.jobs.len() {
             jobs if jobs <= MOST_COMPARED && self.is_next(jobs, transfer) => {

@@ -108,11 +108,12 @@ impl Open {
         job: Option<u64>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<(), Fault> {
-        self.move_short(communicator, job, stop)?;
-        // Younger jobs may wait for the next turn; what is older or has begun moves in each.
+        let none_refused = self.move_short(communicator, job, stop)?;
+        // Short messages may wait for the next turn if they are younger than the job. Every turn
+        // runs older jobs and those that have begun, and begins all others.
         let is_first = |job| self.jobs.front().is_none_or(|(it, _)| *it > job);
         let is_alone = self.group.is_empty() && self.collectives.is_empty();
-        if is_alone && job.is_some_and(|it| self.has_ended(it) && is_first(it)) {
+        if none_refused && is_alone && job.is_some_and(is_first) && self.has_ended(job) {
             return Ok(());
         }
         while let Some((number, Job { work, call })) = self.jobs.pop_front() {
@@ -134,23 +135,23 @@ impl Open {
                 }
             }
         }
-        let has_ended = match job {
-            Some(job) => self.has_ended(job),
-            None => !self.ended.is_empty(),
-        };
+        let has_ended = self.has_ended(job);
         loop {
             self.advance(communicator, &mut || has_ended || stop())?;
             let is_over = self.self_deadline().is_some_and(|it| Instant::now() >= it);
-            if job.is_none_or(|it| self.has_ended(it)) || self.group.is_empty() || is_over || stop()
-            {
+            let is_done = job.is_none() || self.has_ended(job);
+            if is_done || self.group.is_empty() || is_over || stop() {
                 return Ok(());
             }
         }
     }
 
-    /// Whether a job has ended in this turn.
-    pub fn has_ended(&self, job: u64) -> bool {
-        self.ended.iter().any(|(ended, _)| *ended == job)
+    /// Whether `job`, or else any, has ended in this turn.
+    pub fn has_ended(&self, job: Option<u64>) -> bool {
+        match job {
+            Some(job) => self.ended.iter().any(|(ended, _)| *ended == job),
+            None => !self.ended.is_empty(),
+        }
     }
 
     /// Ends all that has begun with an error.

@@ -188,12 +188,13 @@ impl Shared {
                 Ok(communicator.run(&launch.request, launch.memory(), 0)?)
             }
             Work::Transfer(_) | Work::Group(_) => {
-                let left = move_short(communicator, job.work.transfers())?;
-                if left.is_empty() {
+                let transfers = job.work.transfers();
+                let left = move_short(communicator, transfers)?;
+                if left.as_ref().is_some_and(Vec::is_empty) {
                     return Ok(());
                 }
                 let mut group = communicator.group_start();
-                for transfer in &left {
+                for transfer in left.as_deref().unwrap_or(transfers) {
                     let memory = match transfer.bytes {
                         0 => std::ptr::NonNull::dangling().as_ptr(),
                         _ => transfer.memory,
