@@ -169,7 +169,10 @@ impl Comm {
     /// Starts transfers, which run together in the background; returns their number.
     pub fn start_group(&self, transfers: Vec<Transfer>) -> Result<u64, Fault> {
         transfers.iter().try_for_each(|it| self.check_peer(it))?;
-        self.start_work(Work::Group(transfers))
+        self.start_work(match transfers[..] {
+            [transfer] => Work::Transfer(transfer),
+            _ => Work::Group(transfers),
+        })
     }
 
     fn start_work(&self, work: Work) -> Result<u64, Fault> {
