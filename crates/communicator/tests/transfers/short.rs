@@ -1,6 +1,7 @@
 //! Short messages, which may be moved at once.
 
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,44 @@ fn start(comm: &Comm, end: End, tag: u32, buffer: &mut [u8]) -> u64 {
 
 fn wait(comm: &Comm, number: u64) {
     comm.shared.await_job(number, None).expect("it ends");
+}
+
+/// Starts a collective of rank 0 or of all, in place.
+fn start_collective(comm: &Comm, rank: u32, collective: Collective, buffer: &mut [u8]) -> u64 {
+    let arguments = Arguments {
+        collective,
+        input: buffer.as_ptr(),
+        output: buffer.as_mut_ptr(),
+        count: buffer.len(),
+        element: ElementType::U8,
+        operation: Reduction::Sum,
+        root: 0,
+    };
+    // SAFETY: the buffers of this test live until the call has ended.
+    let launch = unsafe { arguments.read(rank, comm.shared.ranks) }.expect("it is right");
+    comm.start(launch).expect("it starts")
+}
+
+/// Makes the ranks prepare messages of 8 bytes.
+fn exchange(comm: &Comm, peer: u32) {
+    for _ in 0..3 {
+        send(comm, peer, 0, message(1, 8));
+        expect(comm, End::From(peer), 0, &message(1, 8));
+    }
+}
+
+/// Only calls that wait run what this rank starts.
+fn without_background_thread(comm: &Comm) {
+    comm.shared.queue().has_worker = true;
+}
+
+/// Waits for another thread, without a call.
+fn yield_until(is_over: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_over() {
+        assert!(Instant::now() < until, "the other thread tells");
+        std::thread::yield_now();
+    }
 }
 
 /// Short messages, which may be moved at once, and longer ones, more than a connection has slots.
@@ -134,18 +173,7 @@ fn short_messages_of_all_kinds_of_calls_match_in_order() {
 fn a_collective_ends_while_short_messages_are_exchanged() {
     on_all(3, |comm, rank| {
         let mut sums = vec![1_u8; 100_000];
-        let arguments = Arguments {
-            collective: Collective::AllReduce,
-            input: sums.as_ptr(),
-            output: sums.as_mut_ptr(),
-            count: sums.len(),
-            element: ElementType::U8,
-            operation: Reduction::Sum,
-            root: 0,
-        };
-        // SAFETY: the buffer lives until the call has ended.
-        let launch = unsafe { arguments.read(rank, 3) }.expect("it is right");
-        let started = comm.start(launch).expect("it starts");
+        let started = start_collective(comm, rank, Collective::AllReduce, &mut sums);
         if rank == 2 {
             wait(comm, started);
             send(comm, 0, 1, message(1, 8));
@@ -171,6 +199,73 @@ fn a_collective_ends_while_short_messages_are_exchanged() {
     });
 }
 
+#[test]
+fn a_collective_ends_while_a_rank_only_sends_short_messages() {
+    let received = Barrier::new(2);
+    on_all(2, |comm, rank| {
+        exchange(comm, 1 - rank);
+        if rank == 0 {
+            without_background_thread(comm);
+        }
+        let mut sums = vec![1_u8; 100_000];
+        let started = start_collective(comm, rank, Collective::AllReduce, &mut sums);
+        let until = Instant::now() + Duration::from_secs(60);
+        let mut ends = false;
+        while !ends {
+            let mut buffer = [0; 8];
+            if rank == 0 {
+                // A look that runs nothing.
+                let ended = comm.shared.queue().ended(started);
+                ends = ended.expect("it was started").is_some();
+                assert!(ends || Instant::now() < until, "the collective ends");
+                buffer = [u8::from(ends); 8];
+                wait(comm, start(comm, End::To(1), 0, &mut buffer));
+            } else {
+                wait(comm, start(comm, End::From(0), 0, &mut buffer));
+                ends = buffer == [1; 8];
+            }
+            // There is room for each message, so no send waits.
+            received.wait();
+        }
+        if rank == 1 {
+            wait(comm, started);
+        }
+        assert_eq!(sums, vec![2; 100_000]);
+    });
+}
+
+/// A rank may compute after the wait.
+#[test]
+fn a_wait_for_a_message_that_has_come_begins_a_younger_collective() {
+    let (is_sent, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    on_all(2, |comm, rank| {
+        let mut data = [1 - rank as u8; 8];
+        exchange(comm, 1 - rank);
+        if rank == 0 {
+            without_background_thread(comm);
+        }
+        let first = start_collective(comm, rank, Collective::Broadcast, &mut data);
+        wait(comm, first);
+        if rank == 0 {
+            data = [2; 8];
+            yield_until(|| is_sent.load(Ordering::Acquire));
+            let mut received = [0; 8];
+            let receive = start(comm, End::From(1), 0, &mut received);
+            let second = start_collective(comm, rank, Collective::Broadcast, &mut data);
+            wait(comm, receive);
+            yield_until(|| is_over.load(Ordering::Acquire));
+            wait(comm, second);
+        } else {
+            send(comm, 0, 0, message(1, 8));
+            is_sent.store(true, Ordering::Release);
+            let second = start_collective(comm, rank, Collective::Broadcast, &mut data);
+            wait(comm, second);
+            assert_eq!(data, [2; 8]);
+            is_over.store(true, Ordering::Release);
+        }
+    });
+}
+
 /// The time limit and an abort end waits for short messages over connections that are known.
 #[test]
 fn waits_for_short_messages_end() {
@@ -182,10 +277,7 @@ fn waits_for_short_messages_end() {
                 let (id, options) = (&id, &options);
                 scope.spawn(move || {
                     let comm = Comm::join(id, rank, 2, options).expect("both join");
-                    for _ in 0..3 {
-                        send(&comm, 1 - rank, 0, message(1, 8));
-                        expect(&comm, End::From(1 - rank), 0, &message(1, 8));
-                    }
+                    exchange(&comm, 1 - rank);
                     let mut received = [0; 8];
                     if rank == 0 {
                         let limit = Duration::from_millis(if aborts { 60_000 } else { 50 });
@@ -234,10 +326,7 @@ fn a_waker_may_send_a_short_message() {
             let (id, options) = (&id, &options);
             scope.spawn(move || {
                 let comm = Arc::new(Comm::join(id, rank, 2, options).expect("both join"));
-                for _ in 0..3 {
-                    send(&comm, 1 - rank, 0, message(1, 8));
-                    expect(&comm, End::From(1 - rank), 0, &message(1, 8));
-                }
+                exchange(&comm, 1 - rank);
                 if rank == 1 {
                     send(&comm, 0, 0, message(2, 8));
                     expect(&comm, End::From(0), 0, &message(3, 8));
@@ -251,11 +340,7 @@ fn a_waker_may_send_a_short_message() {
                     });
                     let waker = Waker::from(Arc::clone(&sends));
                     while comm.shared.poll_job(number, &waker).is_pending() {
-                        let until = Instant::now() + Duration::from_secs(60);
-                        while sends.sent.lock().expect("nobody panicked").is_none() {
-                            assert!(Instant::now() < until, "the task is woken");
-                            std::thread::yield_now();
-                        }
+                        yield_until(|| sends.sent.lock().expect("nobody panicked").is_some());
                     }
                     let sent = *sends.sent.lock().expect("nobody panicked");
                     match sent {
