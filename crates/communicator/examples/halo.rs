@@ -65,16 +65,17 @@ fn run(id: &UniqueId, rank: u32, (bytes, exchanges): (usize, usize), options: &O
         comm.transfer(send).expect("it is added");
         comm.end_group().expect("it ends");
     };
+    let in_batch = exchanges.div_ceil(BATCHES).max(1);
     for (name, exchange) in [("started", &started as &dyn Fn()), ("grouped", &grouped)] {
         let mut times: Vec<f64> = Vec::new();
         for batch in 0..=BATCHES {
             let began = Instant::now();
-            for _ in 0..exchanges / BATCHES {
+            for _ in 0..in_batch {
                 exchange();
             }
             // The first warms up.
             if batch > 0 {
-                times.push(began.elapsed().as_secs_f64() * 1e6 / (exchanges / BATCHES) as f64);
+                times.push(began.elapsed().as_secs_f64() * 1e6 / in_batch as f64);
             }
         }
         times.sort_by(f64::total_cmp);

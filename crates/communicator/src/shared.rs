@@ -24,8 +24,8 @@ pub struct Shared {
     pub ranks: u32,
     /// Whether calls are compared before they run.
     pub debug: bool,
-    /// What runs calls. The thread that is the queue's runner has it, or one that runs a call while
-    /// nothing is started.
+    /// The state of calls that run. The queue's runner locks it, and so does a thread that runs a
+    /// call while nothing is started, or sends a short message.
     pub running: Mutex<Running>,
     /// What wakes the thread that runs what was started.
     pub bell: Bell,
@@ -40,11 +40,11 @@ pub struct Shared {
     aborted: AtomicBool,
 }
 
-/// What runs calls.
+/// The communicator and the calls that it runs.
 pub struct Running {
     /// The communicator.
     pub communicator: Communicator<Cpu>,
-    /// What has begun.
+    /// The calls that have begun.
     pub open: Open,
 }
 
