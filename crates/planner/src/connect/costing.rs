@@ -31,13 +31,16 @@ fn joins_directly(plan: &HostPlan) -> bool {
     })
 }
 
-/// Whether each two GPUs of a node reach each other's memory.
-fn reaches_memory(plan: &HostPlan) -> bool {
+/// Whether each two GPUs of a node reach each other's memory, with or without another GPU between.
+fn reaches_memory(plan: &HostPlan, relayed: bool) -> bool {
     let (system, routing) = (plan.view.system(), plan.view.routing());
     let mut gpus = system.nodes(NodeType::Gpu);
     gpus.all(|from| {
         let mut others = system.nodes(NodeType::Gpu);
-        others.all(|to| routing.p2p(from, to).is_ok_and(|it| it.ok))
+        others.all(|to| {
+            let p2p = routing.p2p(from, to);
+            p2p.is_ok_and(|it| it.ok && (relayed || it.relay.is_none()))
+        })
     })
 }
 
@@ -81,7 +84,8 @@ impl JobPlan {
                 reduce_scatters: true,
             }),
             spans_hosts: layout.hosts() > layout.nodes(),
-            direct_peers: layout.nodes() == 1 && first.is_some_and(reaches_memory),
+            peers: layout.nodes() == 1 && first.is_some_and(|it| reaches_memory(it, true)),
+            direct_peers: layout.nodes() == 1 && first.is_some_and(|it| reaches_memory(it, false)),
             direct_nvlink: layout.nodes() == 1 && first.is_some_and(joins_directly),
             blocks: first.map_or([1, 64], |first| {
                 first.view.routing().settings().connect.ctas().into()

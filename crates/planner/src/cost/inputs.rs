@@ -148,6 +148,8 @@ pub struct Inputs {
     /// A node has several hosts (MNNVL).
     pub spans_hosts: bool,
     /// All GPUs are one node and reach each other's memory.
+    pub peers: bool,
+    /// They do so without another GPU between.
     pub direct_peers: bool,
     /// Fewest and most thread blocks of a kernel.
     pub blocks: [u32; 2],

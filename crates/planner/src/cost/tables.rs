@@ -177,10 +177,16 @@ impl<'a> TableModel<'a> {
     /// that cross the network need a plug-in that GPUs drive, which is not modelled.
     fn windows(&self) -> Option<WindowCosts> {
         let (inputs, settings) = (self.inputs, &self.tuning.windows);
-        if !settings.enabled || !inputs.direct_nvlink {
+        let nccl = self.rules.version();
+        // Source: the binaries; NCCL's public source from 2.29 on.
+        let joined = match nccl {
+            NcclVersion::V2_27 => inputs.direct_peers,
+            NcclVersion::V2_28 => inputs.peers,
+            _ => inputs.direct_nvlink,
+        };
+        if !settings.enabled || !joined {
             return None;
         }
-        let nccl = self.rules.version();
         let tma = nccl >= NcclVersion::V2_30 && settings.tma.unwrap_or(nccl >= NcclVersion::V2_31);
         // Kernels with TMA are faster: without multicast copy engines take over later.
         let multicast = inputs.nvls.is_some() && inputs.ranks > 2;

@@ -43,6 +43,7 @@ pub fn hopper(nodes: u32) -> Inputs {
         collnet: None,
         direct_nvlink: nodes == 1,
         spans_hosts: false,
+        peers: nodes == 1,
         direct_peers: nodes == 1,
         blocks: [1, 64],
         has_nvswitch: true,
