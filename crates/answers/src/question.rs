@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use plan::certificate::LinkSet;
+use plan::cost::spread::MOST_CALLS;
 use plan::cost::{Calls, DataType, Registration, doubling};
 use planner::HostPlan;
 use planner::explain::NodeNames;
@@ -99,7 +100,7 @@ impl<'de> Deserialize<'de> for CollectiveName {
     }
 }
 
-/// A value by its name on the command line; `None` if it is not given.
+/// A value by its name; `None` if it is not given.
 #[derive(Debug, Clone, Copy)]
 pub struct Named<T>(pub Option<T>);
 
@@ -114,6 +115,17 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Named<T> {
         let text = String::deserialize(deserializer)?;
         let value = text.parse().map_err(serde::de::Error::custom)?;
         Ok(Self(Some(value)))
+    }
+}
+
+/// The number of calls in a group; 0: one.
+fn number_of_calls(calls: u32) -> Result<u32, String> {
+    match calls {
+        0 => Ok(1),
+        1..=MOST_CALLS => Ok(calls),
+        more => Err(format!(
+            "{more} calls in a group are too many; expected at most {MOST_CALLS}"
+        )),
     }
 }
 
@@ -161,7 +173,7 @@ impl PlannedJob {
                         false => sizes.clone(),
                     },
                     calls: Calls {
-                        number: (*calls).max(1),
+                        number: number_of_calls(*calls)?,
                         data_type: data_type.0.unwrap_or(Calls::ONE.data_type),
                         reduction: nccl_reduction(reduction.0)?,
                         registration: registration.0.unwrap_or(Calls::ONE.registration),

@@ -373,9 +373,9 @@ pub struct PlanArguments {
     /// Trees for each root, of equal shares [default: the fewest that come near the bound]
     #[arg(long, value_name = "N", value_parser = within::<u64>(1..=16))]
     pub trees: Option<u64>,
-    /// Check NCCL's settings instead: those of the environment, of --set, and of FILE, an nccl.conf
-    /// or what `env` printed; which are refused, hidden, without effect, or read otherwise by other
-    /// versions
+    /// Check NCCL's settings instead: those of the environment, or of FILE (an nccl.conf, or what
+    /// `env` printed), and of --set: which are refused, unknown, misread, hidden by others, without
+    /// effect here, or refused by other versions only
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["explain", "connections", "highlight", "strategy", "output"])]
     pub check_settings: Option<Option<PathBuf>>,
     /// Write the plan (JSON) to a file

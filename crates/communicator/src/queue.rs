@@ -240,7 +240,8 @@ impl Queue {
         are_few && !earlier.any(|it| it.shares_messages(transfer))
     }
 
-    /// Ends a turn. `is_left` says whether it left jobs that wait for other ranks or have not begun.
+    /// Ends a turn. `is_left` says whether it left jobs that wait for other ranks or have not
+    /// begun.
     pub fn end_turn(&mut self, is_left: bool) {
         self.runner = None;
         self.turns += 1;

@@ -289,7 +289,7 @@ impl Ranks {
                 let bytes = count * pieces * width;
                 let collective = collective as i32;
                 match started {
-                    Ok(()) => called.push((collective, bytes * u64::from(calls.number))),
+                    Ok(()) => called.push((collective, bytes.saturating_mul(calls.number.into()))),
                     Err(error) => failures.push(Failure {
                         collective,
                         bytes,

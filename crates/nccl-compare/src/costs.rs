@@ -110,7 +110,7 @@ pub(super) fn choices(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     let Some(costs) = plan.costs.as_ref() else {
         return;
     };
-    if answer.choices.is_empty() && !answer.failures.is_empty() {
+    if starts_none(answer) {
         return tally.absent(NONE_STARTS);
     }
     let show = |collective: Collective, bytes: u64| format!("{collective} of {bytes} bytes");
@@ -138,8 +138,24 @@ pub(super) fn choices(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     }
 }
 
+/// Whether NCCL refused all collectives.
+fn starts_none(answer: &Answer) -> bool {
+    let started = !answer.choices.is_empty()
+        || !answer.window_kernels.is_empty()
+        || !answer.without_kernel.is_empty();
+    !started && !answer.failures.is_empty()
+}
+
 /// The channels of each call.
 fn spread(what: &str, said: &[[u32; 2]], planned: &[RangeInclusive<u32>], tally: &mut Tally) {
+    // Sizes that round to the same bytes were called again.
+    if said.is_empty() || planned.is_empty() {
+        return;
+    }
+    if !said.len().is_multiple_of(planned.len()) {
+        let count = |calls: usize| format!("channels of {calls} calls");
+        return tally.differ(what, count(said.len()), count(planned.len()));
+    }
     for (call, (said, planned)) in said.iter().zip(planned).enumerate() {
         let [first, last] = *said;
         if (first..=last) == *planned {

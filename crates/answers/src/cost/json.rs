@@ -143,7 +143,7 @@ struct SchemeTime {
 
 impl Report for CostReport {
     const FORMAT: &'static str = "topo-cost";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 }
 
 impl CostReport {

@@ -16,7 +16,7 @@ pub struct SettingsReport {
     nccl: String,
     /// The settings that were given.
     given: Vec<Setting>,
-    /// Nobody needs to look at a setting.
+    /// No finding is a fault.
     fine: bool,
     /// The findings, the worst first.
     findings: Vec<SettingFindingReport>,

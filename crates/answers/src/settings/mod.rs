@@ -3,10 +3,10 @@
 
 pub mod json;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Plan, compare};
-use planner::settings::{SettingEffect, effect};
+use planner::settings::{SettingEffect, effect, number, since};
 use planner::{Job, NcclVersion, Settings};
 use program::Collective;
 
@@ -25,13 +25,19 @@ const SIZES: [u64; 8] = [
 ];
 
 /// Bytes of a chunk from which `NCCL_CHUNK_SIZE` gives wrong data. Source: NVIDIA/nccl issue 2408.
-const WRONG_CHUNK: u64 = 1 << 20;
+const WRONG_CHUNK: i64 = 1 << 20;
+
+/// Most settings of which each is tried as the one that hides another.
+const MOST_HIDERS: usize = 16;
 
 /// The variables that leave algorithms, protocols and kernels out.
 const RESTRICTING: [&str; 3] = ["NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL"];
 
 /// How a sentence begins that says why NCCL does not start.
 const NO_START: &str = "does not start";
+
+/// What is said of settings that are not refused.
+const TAKEN: &str = "takes them";
 
 /// A variable and its value.
 pub type Variable = (String, String);
@@ -49,7 +55,7 @@ pub enum Verdict {
     Misread,
     /// Another setting hides it.
     Hidden,
-    /// Another version reads it otherwise.
+    /// Another version refuses it, or takes what this one refuses.
     OtherVersions,
     /// It changes nothing in this job.
     NoEffect,
@@ -124,17 +130,30 @@ struct Checker<'a> {
 /// The plan under some settings, or why NCCL does not start.
 type Outcome = Result<Plan, String>;
 
+/// The job cannot be planned, whatever its settings.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the job cannot be planned without settings, either: {0}")]
+pub struct Unplanned(String);
+
 /// Checks the settings of a job. `name` is the job's name.
-pub fn settings(name: String, job: &Job, settings: &Settings) -> SettingsAnswer {
+///
+/// # Errors
+/// The job cannot be planned without settings.
+pub fn settings(name: String, job: &Job, settings: &Settings) -> Result<SettingsAnswer, Unplanned> {
+    let version = settings.rules.version();
     let checker = Checker { job, settings };
-    let mut findings = checker.findings();
+    let none = checker.plan(version, &[]).map_err(Unplanned)?;
+    let mut findings = match settings.in_force.is_empty() {
+        true => Vec::new(),
+        false => checker.findings(&none),
+    };
     findings.sort_by(|a, b| (a.verdict, &a.names).cmp(&(b.verdict, &b.names)));
-    SettingsAnswer {
+    Ok(SettingsAnswer {
         name,
-        version: settings.rules.version(),
+        version,
         given: settings.in_force.clone(),
         findings,
-    }
+    })
 }
 
 impl Checker<'_> {
@@ -168,32 +187,30 @@ impl Checker<'_> {
         all.filter(|(known, _)| known != name).cloned().collect()
     }
 
-    fn findings(&self) -> Vec<SettingFinding> {
+    fn findings(&self, none: &Plan) -> Vec<SettingFinding> {
         let version = self.settings.rules.version();
         let whole = self.plan(version, &self.settings.in_force);
         let mut findings = self.of_notes();
         let given = self.settings.in_force.iter();
         findings.extend(given.filter_map(|(name, _)| self.danger(name)));
-        let deciding: Vec<&Variable> = self
-            .settings
-            .in_force
-            .iter()
+        let given = self.settings.in_force.iter();
+        let deciding: Vec<&Variable> = given
             .filter(|(name, _)| {
-                let decides = !matches!(
+                !matches!(
                     effect(name),
                     None | Some(SettingEffect::Nothing | SettingEffect::NotModelled(_))
-                );
-                let noted = findings.iter().any(|it| it.names.contains(name));
-                decides && !noted
+                )
             })
             .collect();
+        let noted: BTreeSet<String> = findings.iter().flat_map(|it| it.names.clone()).collect();
         match &whole {
             Err(why) => findings.extend(self.of_refusal(&deciding, why)),
             Ok(plan) => {
                 let refused = refused_collectives(plan);
                 findings.extend(self.of_calls(&refused));
-                for variable in &deciding {
-                    findings.extend(self.of_effect(variable, plan));
+                let quiet = deciding.iter().filter(|(name, _)| !noted.contains(name));
+                for variable in quiet {
+                    findings.extend(self.of_effect(variable, plan, none));
                 }
             }
         }
@@ -201,8 +218,9 @@ impl Checker<'_> {
         findings
     }
 
-    /// What the reader of settings remarked, and variables that are no part of a plan.
+    /// Notes of the reader of settings, and variables that are no part of a plan.
     fn of_notes(&self) -> Vec<SettingFinding> {
+        let version = self.settings.rules.version();
         let mut findings = Vec::new();
         for (name, _) in &self.settings.in_force {
             let notes = self.settings.notes.iter().filter(|note| note.name == *name);
@@ -217,6 +235,9 @@ impl Checker<'_> {
                     Verdict::NoEffect,
                     "is not read by any decision of a plan".to_owned(),
                 ),
+                Some(_) if since(name).is_some_and(|since| version < since) => {
+                    (Verdict::Unknown, texts.join("; "))
+                }
                 Some(_) if !texts.is_empty() => (Verdict::Misread, texts.join("; ")),
                 Some(_) => continue,
             };
@@ -233,8 +254,7 @@ impl Checker<'_> {
     fn danger(&self, name: &str) -> Option<SettingFinding> {
         let mut all = self.settings.in_force.iter();
         let (name, value) = all.find(|(known, _)| known == name && name == "NCCL_CHUNK_SIZE")?;
-        let bytes = value.trim().parse::<u64>().ok()?;
-        (bytes >= WRONG_CHUNK).then(|| SettingFinding {
+        (number(value) >= WRONG_CHUNK).then(|| SettingFinding {
             names: vec![name.clone()],
             verdict: Verdict::Dangerous,
             text: "chunks of 1 MiB and more were seen to give wrong data; leave it unset"
@@ -275,7 +295,12 @@ impl Checker<'_> {
     }
 
     /// What a setting changes.
-    fn of_effect(&self, (name, value): &Variable, plan: &Plan) -> Option<SettingFinding> {
+    fn of_effect(
+        &self,
+        (name, value): &Variable,
+        plan: &Plan,
+        none: &Plan,
+    ) -> Option<SettingFinding> {
         let version = self.settings.rules.version();
         let finding = |verdict, text| {
             Some(SettingFinding {
@@ -295,14 +320,10 @@ impl Checker<'_> {
         if let Some(changes) = changes(&without, plan) {
             return finding(Verdict::Decides, changes);
         }
-        // What it would change alone, another setting hides.
+        // Another setting hides what this one would change alone.
         let variable = (name.clone(), value.clone());
         let alone = self.plan(version, std::slice::from_ref(&variable));
-        let none = self.plan(version, &[]);
-        let works_alone = match (&none, &alone) {
-            (Ok(none), Ok(alone)) => changes(none, alone).is_some(),
-            _ => false,
-        };
+        let works_alone = alone.is_ok_and(|alone| changes(none, &alone).is_some());
         if !works_alone {
             return finding(
                 Verdict::NoEffect,
@@ -322,7 +343,8 @@ impl Checker<'_> {
                 _ => false,
             }
         };
-        let hider = others.iter().find(|(hider, _)| hides(hider));
+        let hider = others.iter().take(MOST_HIDERS);
+        let hider = hider.clone().find(|(hider, _)| hides(hider));
         finding(
             Verdict::Hidden,
             match hider {
@@ -341,7 +363,7 @@ impl Checker<'_> {
                 continue;
             }
             let other = said(&self.plan(version, &self.settings.in_force));
-            if other != own {
+            if other != own && other != said(&self.plan(version, &[])) || is_taken(&other, &own) {
                 others.entry(other).or_default().push(version);
             }
         }
@@ -360,12 +382,17 @@ impl Checker<'_> {
     }
 }
 
+/// Whether another version takes what this one refuses.
+fn is_taken(other: &str, own: &str) -> bool {
+    other == TAKEN && own != TAKEN
+}
+
 /// Whether NCCL starts, and which collectives it refuses.
 fn said(outcome: &Outcome) -> String {
     match outcome {
         Err(why) => format!("{NO_START}: {why}"),
         Ok(plan) => match &refused_collectives(plan)[..] {
-            [] => "takes them".to_owned(),
+            [] => TAKEN.to_owned(),
             refused => format!("refuses {}", list(refused)),
         },
     }

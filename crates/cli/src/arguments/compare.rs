@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use plan::Algorithm;
+use plan::cost::spread::MOST_CALLS;
 use plan::cost::{Calls, DataType, Registration};
 use planner::NcclVersion;
 use program::{Protocol, Reduction};
@@ -204,7 +205,7 @@ pub struct CallArguments {
     #[command(flatten)]
     pub element: ElementArguments,
     /// Equal calls in one group (ncclGroupStart, ncclGroupEnd), each of the size
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<u32>(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<u32>(1..=u64::from(MOST_CALLS)))]
     pub calls: u32,
     /// How the buffers are registered: none, local (ncclCommRegister), or symmetric, as windows of
     /// all ranks (ncclCommWindowRegister)

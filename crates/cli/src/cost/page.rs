@@ -52,15 +52,13 @@ pub fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
 
 /// What was called.
 fn title(calls: &Calls) -> String {
-    let taken = "what NCCL takes for a message of this size";
-    if *calls == Calls::ONE {
-        return taken.to_owned();
+    let mut taken = "what NCCL takes for a message of this size".to_owned();
+    if calls.registration != Calls::ONE.registration {
+        taken.push_str(&format!(", buffers registered ({})", calls.registration));
     }
     let (data_type, reduction) = (calls.data_type, calls.reduction);
     match calls.number {
-        1 if (data_type, reduction) == (Calls::ONE.data_type, Calls::ONE.reduction) => {
-            taken.to_owned()
-        }
+        1 if (data_type, reduction) == (Calls::ONE.data_type, Calls::ONE.reduction) => taken,
         1 => format!("{taken}: {data_type}, {reduction}"),
         number => format!(
             "what NCCL takes for {number} calls of this size in one group: {data_type}, {reduction}"
@@ -208,14 +206,17 @@ const FEW_BLOCKS: &str = "NCCL's model takes too few CTAs here: on GB200 and GB3
 
 /// Whether a reduce-scatter on Blackwell leaves most blocks unused for long messages.
 fn takes_few_blocks(job: &PricedJob, sweep: &Sweep) -> bool {
-    let long = |size: &&SizeCost| size.bytes / u64::from(job.costs.job.ranks.max(1)) >= 2 << 20;
+    let ranks = u64::from(job.costs.job.ranks.max(1));
+    let long = |size: &&SizeCost| (2 << 20..=4 << 20).contains(&(size.bytes / ranks));
+    let windows = job.costs.windows.as_ref();
+    let chosen = windows.is_some_and(|it| it.blocks.is_some() || it.forced);
     let few = |size: &SizeCost| match size.window.map(|it| it.method) {
         Some(WindowMethod::Kernel { kernel, blocks }) => {
             blocks < 16 && kernel.collective() == Collective::ReduceScatter
         }
         _ => false,
     };
-    job.costs.job.min_cc >= 100 && sweep.sizes.iter().filter(long).any(few)
+    !chosen && job.costs.job.min_cc >= 100 && sweep.sizes.iter().filter(long).any(few)
 }
 
 /// What is taken where buffers are symmetric windows.

@@ -5,19 +5,20 @@ use std::path::Path;
 use answers::report;
 use answers::settings::{SettingsAnswer, SettingsReport, settings};
 use anyhow::{Context, Result, bail};
+use planner::Settings;
 
-use crate::arguments::{PlanArguments, Variables};
+use crate::arguments::PlanArguments;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::{Output, PlanFormat};
 use crate::render::{Look, trim_lines, version, wrap};
-use crate::settings::read_settings;
+use crate::settings::{read_settings, with_graph_file};
 use crate::sources::{self, Sources};
 
 /// Largest file with settings that is read, bytes.
 const FILE_LIMIT: u64 = 1 << 20;
 
-/// Below a verdict.
+/// The indent of lines below a verdict.
 const BELOW: &str = "             ";
 
 pub(super) fn run(
@@ -34,20 +35,18 @@ pub(super) fn run(
         }
         Sources::Machines(machines) => machines,
     };
-    let mut variables = Variables {
-        nccl: arguments.job.variables.nccl,
-        set: match file {
-            Some(file) => of_file(file)?,
-            None => Vec::new(),
-        },
+    let given = match file {
+        Some(file) => {
+            let mut variables = of_file(file)?;
+            variables.extend(arguments.job.variables.set.iter().cloned());
+            let version = arguments.job.variables.nccl.unwrap_or_default();
+            with_graph_file(Settings::with_variables(version, variables), output)?
+        }
+        None => read_settings(&arguments.job.variables, environment, output)?,
     };
-    variables
-        .set
-        .extend(arguments.job.variables.set.iter().cloned());
-    let given = read_settings(&variables, environment, output)?;
     let job = job::job(machines, &arguments.job, environment, output)?;
     let names: Vec<&str> = job.hosts.iter().map(|it| it.name.as_str()).collect();
-    let answer = settings(names.join("+"), &job, &given);
+    let answer = settings(names.join("+"), &job, &given)?;
     output.differs = answer.has_faults();
     let format = match arguments.json {
         true => PlanFormat::Json,
@@ -66,15 +65,24 @@ pub(super) fn run(
 fn of_file(file: &Path) -> Result<Vec<(String, String)>> {
     let text = files::read_text(file, FILE_LIMIT)
         .with_context(|| format!("cannot read settings from {}", file.display()))?;
-    let lines = text.split(['\n', '\0']).filter_map(|line| {
-        let line = line.trim();
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let (name, value) = line.split_once('=')?;
-        let value = value.trim_matches(['"', '\'']);
-        name.starts_with("NCCL_")
-            .then(|| (name.to_owned(), value.to_owned()))
-    });
-    let found: Vec<_> = lines.collect();
+    let mut found: Vec<(String, String)> = Vec::new();
+    for line in text.split(['\n', '\0']) {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        // A shell takes quotes off; NCCL and `env` do not know them.
+        let (line, quoted) = match line.strip_prefix("export ") {
+            Some(line) => (line, true),
+            None => (line, false),
+        };
+        let Some((name, value)) = line.split_once('=') else {
+            continue;
+        };
+        let bare = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+        let bare = bare('"').or_else(|| bare('\'')).filter(|_| quoted);
+        // As in NCCL, the first of equal names counts.
+        if name.starts_with("NCCL_") && found.iter().all(|(known, _)| known != name) {
+            found.push((name.to_owned(), bare.unwrap_or(value).to_owned()));
+        }
+    }
     if found.is_empty() {
         bail!(
             "{} has no setting of NCCL; expected lines such as NCCL_CROSS_NIC=0",

@@ -83,7 +83,7 @@ fn merge_runs(runs: Vec<Value>, number: &[usize]) -> Vec<Value> {
 fn canonical_costs(costs: &mut Value) {
     drop_keys(costs, &["profile"]);
     if let Some(job) = costs.get_mut("job") {
-        // What these change shows in the choices.
+        // These change calls that plans are not compared by: groups, averages, registered buffers.
         drop_keys(
             job,
             &[

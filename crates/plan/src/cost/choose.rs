@@ -151,14 +151,14 @@ impl CostTable {
             };
             latency = (f64::from(latency) * factor) as f32;
         }
-        // What each channel carries one after the other, roughly.
+        // Calls of each channel, one after the other, roughly.
         let pipelined = operation.calls.number.div_ceil(job.channels.max(1));
         let turns = match algorithm {
             Algorithm::Ring => pipelined,
             _ => pipelined.div_ceil(OPERATIONS_PER_TURN),
         };
         let mut time = latency * turns as f32 + bytes as f32 / (1000.0 * bandwidth);
-        // What only moves data moves bytes.
+        // Collectives without a reduction move bytes.
         let moves = matches!(
             operation.collective,
             Collective::AllGather | Collective::Broadcast
@@ -217,12 +217,12 @@ impl CostTable {
         if !Collective::TUNED.contains(&operation.collective) {
             return Vec::new();
         }
+        if self.unfit_type(operation).is_some() {
+            return Vec::new();
+        }
         if self.job.ranks <= 1 {
             // A single rank only copies.
             return vec![((Algorithm::Ring, Protocol::Simple), 0.0)];
-        }
-        if self.unfit_type(operation).is_some() {
-            return Vec::new();
         }
         let mut candidates: Vec<(AlgorithmProtocol, f32)> = self
             .entries

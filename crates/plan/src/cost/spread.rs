@@ -15,17 +15,10 @@ const GRAIN: u64 = 16;
 /// LL sends each byte with a flag, in lines that count as so many times the data.
 const LL_TRAFFIC: u64 = 4;
 
-/// Most calls whose channels are listed. More are several kernels.
-const MOST_CALLS: u32 = 4096;
+/// Most calls of a group.
+pub const MOST_CALLS: u32 = 4096;
 
 impl CostTable {
-    /// The number of channels that each call of a chosen operation uses at most.
-    pub fn used_channels(&self, choice: &OperationChoice) -> u32 {
-        let calls = self.spread(choice).into_iter();
-        let most = calls.map(|channels| channels.end() - channels.start() + 1);
-        most.max().unwrap_or(choice.channels)
-    }
-
     /// The channels of each call of a chosen operation. NCCL cuts groups whose description is long
     /// into several kernels; here they are one.
     pub fn spread(&self, choice: &OperationChoice) -> Vec<RangeInclusive<u32>> {
@@ -33,8 +26,11 @@ impl CostTable {
         let calls = choice.operation.calls.number.clamp(1, MOST_CALLS);
         let job = &self.job;
         let ranks = u64::from(job.ranks);
-        if ranks <= 1 || bytes == 0 || choice.channels == 0 || choice.algorithm.is_collnet() {
-            return vec![0..=choice.channels.saturating_sub(1); calls as usize];
+        if choice.channels == 0 {
+            return Vec::new();
+        }
+        if ranks <= 1 || bytes == 0 || choice.algorithm.is_collnet() {
+            return vec![0..=choice.channels - 1; calls as usize];
         }
         let per_byte = match collective {
             Collective::AllReduce => 2,

@@ -29,8 +29,8 @@ fn too_small(bytes: u64, factors: [i32; 4]) -> bool {
 /// buffers are registered.
 const REGISTERED_NVLS: [u32; 3] = [4, 5, 6];
 
-/// Channels of rings and trees that saturate one node where the buffers are registered; up to
-/// [`MANY_CHANNELS`] are reduced to so many.
+/// Channels of rings and trees that saturate one node where the buffers are registered. NCCL takes
+/// them instead of more, up to [`MANY_CHANNELS`].
 const REGISTERED: u32 = 16;
 const MANY_CHANNELS: u32 = 24;
 

@@ -253,6 +253,42 @@ fn check_common(common: &Common) -> Result<(), Error> {
     )
 }
 
+/// Largest traffic of a channel below which fewer are used, bytes.
+const MOST_TRAFFIC: u64 = 1 << 30;
+
+/// Checks what calls are cut by.
+fn check_calls(costs: &CostTable) -> Result<(), Error> {
+    let job = &costs.job;
+    let channels = 1..=MAX_CHANNELS;
+    let fixed = costs.windows.as_ref().and_then(|windows| windows.blocks);
+    let [least, most] = job.blocks;
+    for (name, found) in [
+        ("job.blocks", least),
+        ("job.blocks", most),
+        ("job.fewest_per_call", job.fewest_per_call),
+        ("windows.blocks", fixed.unwrap_or(1)),
+    ] {
+        require(channels.contains(&found), &format!("costs.{name}"), || {
+            format!("it is {found}, but should be 1 to {MAX_CHANNELS}")
+        })?;
+    }
+    require(least <= most, "costs.job.blocks", || {
+        format!("the fewest are {least}, the most {most}")
+    })?;
+    require(job.channels <= MAX_CHANNELS, "costs.job.channels", || {
+        format!(
+            "there are {}, but NCCL has {MAX_CHANNELS} at most",
+            job.channels
+        )
+    })?;
+    let traffic = job.channel_traffic;
+    require(
+        (1..=MOST_TRAFFIC).contains(&traffic),
+        "costs.job.channel_traffic",
+        || format!("it is {traffic}, but should be 1 to {MOST_TRAFFIC}"),
+    )
+}
+
 fn check_costs(
     costs: &CostTable,
     [ranks, nodes]: [u32; 2],
@@ -280,6 +316,7 @@ fn check_costs(
             },
         )?;
     }
+    check_calls(costs)?;
     let mut seen = BTreeSet::new();
     for (index, entry) in costs.entries.iter().enumerate() {
         let at = format!("costs.entries[{index}]");

@@ -12,6 +12,7 @@ mod tuning;
 pub use connect::{ConnectSettings, MAX_CHANNELS};
 pub use merge::MergeSettings;
 pub use names::{SettingEffect, effect, since, variables};
+pub use parse::number;
 pub use tuning::Tuning;
 
 use plan::NcclVersion;

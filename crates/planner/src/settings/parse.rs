@@ -226,6 +226,11 @@ enum Reading {
     Overflow,
 }
 
+/// A number as NCCL reads it: C's `strtoll(text, NULL, 0)`.
+pub fn number(text: &str) -> i64 {
+    integer(text).0
+}
+
 /// Reads a number as C's `strtoll(text, NULL, 0)`.
 fn integer(text: &str) -> (i64, Reading) {
     let trimmed = text.trim_start();

@@ -96,10 +96,10 @@ impl Reader {
                 tuning.windows.blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks > 0);
             }
             "NCCL_SYM_TMA_ENABLE" => {
-                tuning.windows.tma = self.unless_unset(name, value).map(|number| number != 0);
+                tuning.windows.tma = Some(self.number(name, value, 1) != 0);
             }
             "NCCL_SYM_CE_THRESHOLD" => {
-                tuning.windows.engine_elements = self.unless_unset(name, value);
+                tuning.windows.engine_elements = Some(self.number(name, value, 8 << 20));
             }
             "NCCL_LL_BUFFSIZE" => tuning.buffer_bytes[0] = self.unless_unset(name, value),
             "NCCL_LL128_BUFFSIZE" => tuning.buffer_bytes[1] = self.unless_unset(name, value),

@@ -225,7 +225,7 @@ impl CostTable {
                 }
             } else {
                 while most > least && !enough(most) {
-                    most -= if most == 2 { 1 } else { 2 };
+                    most -= if most <= 2 { 1 } else { 2 };
                 }
             }
         }
@@ -300,7 +300,6 @@ fn implements(nccl: NcclVersion, operation: &TunedOperation) -> bool {
 const fn reduces_in_switch(calls: Calls, min_cc: i32) -> bool {
     match calls.data_type {
         DataType::F8E4M3 | DataType::F8E5M2 => min_cc >= 100,
-        DataType::I8 | DataType::U8 => false,
         _ => true,
     }
 }

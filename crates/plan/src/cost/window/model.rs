@@ -224,7 +224,7 @@ pub(super) fn gathered(kernel: WindowKernel, ranks: u32, bytes: u64) -> KernelMo
         ),
         WindowKernel::AllGatherLlMulticast => (
             445.616 + 5.8212 * n,
-            37.206 - 0.345 * n,
+            (37.206 - 0.345 * n).max(0.0),
             1.067,
             0.13971 * n + 0.2323,
         ),
