@@ -5,6 +5,8 @@ use program::{Collective, Reduction, named};
 use serde::{Deserialize, Serialize};
 
 /// The type of a message's elements, as NCCL knows it (`ncclDataType_t`, with its numbers).
+/// [`program::ElementType`] holds those that the runtime can reduce: it has no 8-bit floating-point
+/// numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum DataType {
     /// 8-bit integer.
