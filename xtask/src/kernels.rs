@@ -125,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(exit(problems.is_empty()))
 }
 
-/// What the machine code of all targets has, if the disassembler can be installed.
+/// The machine code of all targets, if the disassembler can be installed.
 #[derive(Default)]
 struct Instructions {
     report: String,

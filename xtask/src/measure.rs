@@ -1,5 +1,6 @@
-//! What the chores that time programs share: building `topo`, measuring processes, medians, tables.
-//! Also `cargo xtask measure -- COMMAND`, which prints the time and peak memory of a process.
+//! The common parts of chores that time programs: building `topo`, measuring processes, medians,
+//! tables. Also `cargo xtask measure -- COMMAND`, which prints the time and peak memory of a
+//! process.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

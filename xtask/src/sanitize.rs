@@ -19,7 +19,7 @@ use crate::workspace::{cargo, exit, repository, target, triple};
 /// Exit status of a sanitizer's finding, unlike that of a failed test.
 const FOUND: i32 = 66;
 
-/// What ThreadSanitizer needs.
+/// The needs of ThreadSanitizer.
 const NO_NIGHTLY: &str = "it needs `rustup toolchain install nightly --component rust-src`";
 
 /// Arguments of `cargo xtask sanitize`.
@@ -73,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// The result of some tests.
 pub struct Finding {
-    /// What was expected.
+    /// The expectation.
     pub what: &'static str,
     /// Whether it happened.
     pub well: bool,

@@ -1,4 +1,4 @@
-//! What the kernels' machine code must be: NVIDIA's disassembler, from a Python wheel, shows it.
+//! The checks of the kernels' machine code: NVIDIA's disassembler, from a Python wheel, shows it.
 //!
 //! - A line of LL or LL128 is stored by 128-bit instructions, or its flag could be seen before its
 //!   data. So every *strong* store, one that other GPUs may wait for, has 128 bits; others are
@@ -124,7 +124,7 @@ pub fn disassemble(disassembler: &Path, target: &Target, image: &[u8]) -> Result
     String::from_utf8(output.stdout).context("the disassembler writes text")
 }
 
-/// What a kernel's machine code has.
+/// A kernel's machine code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Code {
     /// The kernel.
@@ -155,7 +155,7 @@ impl Code {
         )
     }
 
-    /// What is not as it must be.
+    /// The faults of the code.
     pub fn problems(&self, target: &Target) -> Vec<String> {
         let name = format!("sm_{} {}", target.capability, self.kernel);
         let mut problems: Vec<String> = self

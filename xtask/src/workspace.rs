@@ -1,4 +1,4 @@
-//! What chores share: the repository, its build results, cargo, and how a chore ends.
+//! The common parts of chores: the repository, its build results, cargo, and how a chore ends.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

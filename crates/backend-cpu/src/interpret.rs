@@ -167,7 +167,7 @@ fn wait(
     }
 }
 
-/// What unfinished lanes wait for. Data that has arrived is not reported: its sender may have left
+/// The waits of unfinished lanes. Data that has arrived is not reported: its sender may have left
 /// since.
 #[derive(Debug, Clone, Copy)]
 struct Unmet {

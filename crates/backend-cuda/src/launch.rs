@@ -80,7 +80,7 @@ pub struct Launched {
     pub(crate) timed: Vec<Timed>,
     /// Parts that do not fit into the arguments, in device memory.
     pub(crate) more: Vec<Plain>,
-    /// What was submitted, with its graphs.
+    /// The submitted launches, with their graphs.
     pub(crate) submitted: Vec<Ready>,
     /// Threads that still submit launches.
     pub(crate) feeders: Feeders,

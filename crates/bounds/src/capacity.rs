@@ -163,7 +163,7 @@ fn rank_name(system: &System, node: NodeId, ranks_on: &RanksOn) -> String {
     }
 }
 
-/// What a node is in the graph; `None` for devices without a rank and ports that NCCL's
+/// The kind of a node in the graph; `None` for devices without a rank and ports that NCCL's
 /// collectives do not use.
 fn key(system: &System, node: NodeId, ranks_on: &RanksOn) -> Option<Key> {
     let kind = system.kind(node);

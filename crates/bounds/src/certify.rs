@@ -16,7 +16,7 @@ use crate::partition::partition;
 use crate::pieces::pieces;
 use crate::rooted::rooted;
 
-/// What is to be certified.
+/// A certificate that is to be made.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     /// The fingerprint of the plan's input.

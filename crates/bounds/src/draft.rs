@@ -16,7 +16,8 @@ pub(crate) struct Draft {
     pub known: BTreeMap<Key, u32>,
 }
 
-/// What a vertex is. Positions are the same in all views of a machine, which differ in ranks only.
+/// The key of a vertex. Positions are the same in all views of a machine, which differ in ranks
+/// only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// A rank by its number in the machine.

@@ -9,7 +9,7 @@ pub struct FlowGraph {
     arcs: Vec<u32>,
     /// Where each arc ends.
     head: Vec<u32>,
-    /// What each arc can still carry.
+    /// The residual capacity of each arc.
     residual: Vec<i128>,
     level: Vec<u32>,
     next: Vec<u32>,

@@ -24,7 +24,7 @@ const MOST_EXACT_VERTICES: usize = 96;
 /// Most arcs that the flows for the forests of one operation may visit: about half a second.
 const WORK: u64 = 4_000_000;
 
-/// What a search for forests finds.
+/// The result of a search for forests.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The best forests.

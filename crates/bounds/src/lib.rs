@@ -1,5 +1,5 @@
-//! What any schedule of a collective could reach on a machine, with proofs, and trees that reach
-//! it.
+//! Upper bounds of any schedule of a collective on a machine, with proofs, and trees that reach
+//! them.
 //!
 //! [`capacity_graph`] makes the links of a planned job a graph with capacities. [`certify()`] finds
 //! for each operation a cut or a partition that no schedule can beat, and packs trees that come

@@ -1,4 +1,4 @@
-//! What limits an operation, by the names of the links.
+//! The limit of an operation, by the names of the links.
 
 use plan::certificate::{CapacityGraph, Cut, Direction, Lengths, Operation, Proof, UNITS};
 
@@ -10,7 +10,7 @@ const LISTED: usize = 6;
 /// Links that count for more than this share of the one that counts most are listed.
 const LONG: f64 = 0.3;
 
-/// What limits an operation.
+/// The limit of an operation.
 #[derive(Debug)]
 pub struct Limit {
     /// The border that data must cross, such as `into GPU0-3`, or the sets of a partition.
@@ -35,7 +35,7 @@ pub struct LimitLink {
 }
 
 impl Limit {
-    /// What a proof says limits an operation.
+    /// The limit of an operation by a proof.
     pub fn of(graph: &CapacityGraph, operation: Operation, proof: &Proof) -> Result<Self, String> {
         match proof {
             Proof::Cut(cut) => Self::of_cut(graph, operation, cut),

@@ -16,16 +16,16 @@ const MOST_CLASSES: usize = 8;
 /// Most ranks of a host, for the same reason.
 const MOST_RANKS: usize = 128;
 
-/// What limits one operation, and what NCCL's plan reaches.
+/// The limit of one operation, and the bandwidth of NCCL's plan.
 #[derive(Debug)]
 pub struct Optimum {
     /// The operation.
     pub operation: Operation,
     /// No schedule has more bus bandwidth, GB/s.
     pub bound: f64,
-    /// What NCCL's plan reaches, GB/s.
+    /// Bandwidth of NCCL's plan, GB/s.
     pub nccl: f64,
-    /// What limits the operation.
+    /// The limit of the operation.
     pub limit: Limit,
 }
 

@@ -133,7 +133,7 @@ struct Host {
     collapsed: Collapsed,
     /// The other hosts, if they are not in the graph.
     beyond: Vec<(u32, Beyond)>,
-    /// What leaves towards them if the network is inside.
+    /// The bandwidth towards them if the network is inside.
     bandwidth_beyond: i128,
     /// Its vertices with ranks.
     ranks: Vec<usize>,

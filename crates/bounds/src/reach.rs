@@ -1,4 +1,4 @@
-//! What NCCL's plan reaches of a collective.
+//! The bandwidth of a collective by NCCL's plan.
 
 use plan::certificate::Operation;
 use plan::{Algorithm, GraphKind, Plan};
@@ -16,7 +16,7 @@ pub const fn collective(operation: Operation) -> Collective {
     }
 }
 
-/// What NCCL's plan reaches for long messages, GB/s of bus bandwidth: its rings, and for all-reduce
+/// Bandwidth of NCCL's plan for long messages, GB/s of bus bandwidth: its rings, and for all-reduce
 /// its best algorithm.
 pub fn nccl(plan: &Plan, operation: Operation) -> Option<f64> {
     match operation {
@@ -36,7 +36,7 @@ pub fn nccl(plan: &Plan, operation: Operation) -> Option<f64> {
     }
 }
 
-/// What NCCL's plan reaches for long messages of a collective, GB/s of bus bandwidth.
+/// Bandwidth of NCCL's plan for long messages of a collective, GB/s of bus bandwidth.
 pub fn nccl_bandwidth(plan: &Plan, wanted: Collective) -> Option<f64> {
     let all = Operation::ALL
         .into_iter()

@@ -108,7 +108,7 @@ pub(crate) fn place(
 /// Lengths of links that prove a bound.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LinkLengths {
-    /// What the shortest trees need of what the links offer; the more the better the proof.
+    /// The share of the links' offer that the shortest trees need; the more the better the proof.
     share: f64,
     /// The length of each link; none if nothing was found.
     pub lengths: Vec<f64>,

@@ -23,7 +23,7 @@ pub fn call(body: impl FnOnce() -> Result<Code, Fault>) -> c_int {
     code as c_int
 }
 
-/// What a result means, in a few words.
+/// The meaning of a result, in a few words.
 #[unsafe(no_mangle)]
 pub extern "C" fn topo_result_text(result: c_int) -> *const c_char {
     let text = Code::of(result).map(Code::text);

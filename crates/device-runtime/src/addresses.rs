@@ -43,7 +43,7 @@ impl<M: DeviceDriver> DeviceBuffer<M> {
     }
 }
 
-/// What a communicator of devices runs on their memory.
+/// The runner of collectives on the memory of devices.
 pub trait RunOnDevice<M: DeviceDriver> {
     /// Runs a request on the first bytes of buffers of this rank's device, which may be one.
     ///

@@ -62,7 +62,7 @@ pub struct DeviceProgram<M: DeviceDriver> {
     _memory: M::Block,
 }
 
-/// What it takes to flatten a program again after memory of other processes moved.
+/// The data to flatten a program again after memory of other processes moved.
 struct Unflattened {
     bound: BoundProgram,
     protocol: Protocol,
@@ -194,7 +194,7 @@ impl<M: DeviceDriver> Kernels<M> {
         Ok((memory, part))
     }
 
-    /// What the transports between the ranks support.
+    /// The capabilities of the transports between the ranks.
     pub fn capabilities(&self) -> Capabilities {
         let peers = &self.connected.peers;
         Capabilities {

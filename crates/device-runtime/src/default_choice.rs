@@ -60,7 +60,7 @@ pub fn piece_bytes(schedule: Schedule, transfer: Transfer, ranks: u32) -> u32 {
     }
 }
 
-/// What the transports between the ranks support; equal on all ranks.
+/// The capabilities of the transports between the ranks; equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// Whether every rank can access every other rank's memory.

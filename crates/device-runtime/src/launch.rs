@@ -26,7 +26,7 @@ const NAP: Duration = Duration::from_micros(50);
 /// Polls of a launch between two reads of the clock.
 const LOOKS: u32 = 256;
 
-/// What the launches of one rank need.
+/// The parts of a launch of one rank.
 pub(crate) struct Launcher<'a, M: DeviceDriver> {
     pub shared: &'a ProcessRanks<M>,
     pub rank: u32,

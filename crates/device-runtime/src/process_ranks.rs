@@ -1,4 +1,5 @@
-//! What the ranks of this process share: the driver, its memory, and the gang that launches them.
+//! The state that the ranks of this process share: the driver, its memory, and the gang that
+//! launches them.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -107,7 +108,7 @@ impl LaunchOptions {
 /// Device memory and, if it maps host memory, that mapping. Dropped in this order.
 type Kept = (Box<dyn Any + Send + Sync>, Option<Arc<Mapping>>);
 
-/// What the ranks of this process share.
+/// The state that the ranks of this process share.
 pub struct ProcessRanks<M: DeviceDriver> {
     /// Runs the kernels.
     pub driver: M,

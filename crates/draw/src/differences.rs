@@ -1,4 +1,4 @@
-//! What one machine has and another lacks.
+//! Devices and links that one machine has and another lacks.
 
 use std::collections::HashMap;
 

@@ -58,7 +58,7 @@ impl Area {
     }
 }
 
-/// What a box shows.
+/// The content of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A processor.
@@ -78,7 +78,7 @@ pub enum Kind {
 pub struct Placed {
     /// Its node.
     pub node: NodeId,
-    /// What it shows.
+    /// Its content.
     pub kind: Kind,
     /// Where it is.
     pub area: Area,

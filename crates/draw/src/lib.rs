@@ -50,7 +50,7 @@ pub struct Channels<'a> {
     pub graph: &'a Graph,
     /// The numbers of the channels to draw as arrows.
     pub routes: &'a [usize],
-    /// What differs from another machine.
+    /// Differences from another machine.
     pub marks: &'a Marks,
 }
 

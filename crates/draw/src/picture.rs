@@ -42,14 +42,14 @@ pub struct Marks {
     pub links: Vec<LinkId>,
 }
 
-/// What is drawn besides the machine.
+/// Content of a picture besides the machine.
 #[derive(Debug, Clone, Default)]
 pub struct Shown {
     /// The load of each link, GB/s; empty without a plan.
     pub loads: Vec<f32>,
     /// Channels over the machine.
     pub routes: Vec<Route>,
-    /// What differs from another machine.
+    /// Differences from another machine.
     pub marks: Marks,
 }
 
@@ -91,7 +91,7 @@ fn gpu_links(system: &System) -> impl Iterator<Item = LinkId> {
     })
 }
 
-/// What the colors and widths of links mean, as one line.
+/// The meaning of the colors and widths of links, as one line.
 pub fn legend() -> (Elements, (f64, f64)) {
     let mut elements = Elements::default();
     let mut x = 20.0;

@@ -1,4 +1,4 @@
-//! What the channels of a search load on the links of a machine.
+//! The load of a search's channels on the links of a machine.
 
 use plan::{Graph, GraphChannel, Pattern};
 use planner::Routing;

@@ -10,7 +10,7 @@ use tuner_plugin::table::{Choice, Communicator, RingCost, Table};
 /// Sizes from here on are one range, bytes.
 const LARGEST: u64 = 1 << 42;
 
-/// What is taken for a size.
+/// The choice for a size.
 type Taken = (Algorithm, Protocol, Option<u8>);
 
 /// The choices of a communicator.

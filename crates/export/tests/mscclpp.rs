@@ -264,7 +264,7 @@ fn input(rank: usize, at: usize) -> u64 {
     (1 << (4 * rank)) * (at as u64 % 15 + 1)
 }
 
-/// What each rank must have.
+/// The expected program of each rank.
 fn expected(collective: Collective, ranks: usize, rank: usize, length: usize) -> Vec<u64> {
     let sum = |at: usize| (0..ranks).map(|it| input(it, at)).sum();
     match collective {

@@ -113,7 +113,7 @@ fn read_file(file: File, most: u64) -> Result<Vec<u8>, ReadError> {
     }
 }
 
-/// What a thread reads, until the end or an error. The thread ends with the process.
+/// The pieces that a thread reads, until the end or an error. The thread ends with the process.
 fn pieces_of(mut input: File) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
     let (pieces, read) = sync_channel(1);
     thread::Builder::new().spawn(move || {
@@ -134,7 +134,7 @@ fn pieces_of(mut input: File) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
     Ok(read)
 }
 
-/// What a path is for an output.
+/// The kind of a path as an output.
 pub(crate) fn place(path: &Path) -> Place {
     match path.is_dir() {
         _ if is_device(path) => Place::Direct,

@@ -30,7 +30,7 @@ pub enum WriteError {
     Stuck,
 }
 
-/// What a path is for an output.
+/// The kind of a path as an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A file, or nothing yet.

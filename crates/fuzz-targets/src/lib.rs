@@ -1,5 +1,5 @@
-//! What each fuzz target does with its bytes. `xtask/fuzz/` calls these functions under libFuzzer;
-//! the test `seeds` calls them with the inputs in `xtask/fuzz/seeds`, without cargo-fuzz.
+//! The fuzz targets by their names. `xtask/fuzz/` calls these functions under libFuzzer; the test
+//! `seeds` calls them with the inputs in `xtask/fuzz/seeds`, without cargo-fuzz.
 //!
 //! A target panics only if the code under test does, or if one of its invariants does not hold.
 //! Most targets take a document in the form that users write. The bytes after its first NUL choose

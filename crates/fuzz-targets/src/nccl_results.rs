@@ -1,4 +1,4 @@
-//! What nccl-tests, rccl-tests and `topo run` measured. Any bytes are read to their end, as a
+//! Measurements of nccl-tests, rccl-tests and `topo run`. Any bytes are read to their end, as a
 //! table and as JSON, and every row that is kept agrees with itself.
 
 use nccl_results::{Collector, Table, json};

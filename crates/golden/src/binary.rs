@@ -12,7 +12,7 @@ use machines::{Machine, elsewhere};
 use planner::{EqualHosts, Job, NcclVersion, Planned, Settings};
 use serde_json::Value;
 
-/// What is compared of an answer.
+/// A field of an answer that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// Whether NCCL plans the job.

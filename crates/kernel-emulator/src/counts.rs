@@ -1,10 +1,10 @@
-//! What launches cost in accesses: bytes read and written in global memory, in memory of other
-//! devices, through a switch, and, by a model of a cache, between a device's memory and its cache.
+//! Accesses of launches: bytes read and written in global memory, in memory of other devices,
+//! through a switch, and, by a model of a cache, between a device's memory and its cache.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the kernels of one device did. `host/counts.h` has the same structure.
+/// The accesses of one device's kernels. `host/counts.h` has the same structure.
 ///
 /// The fields of the cache belong to the device whose memory it is, all others to the device whose
 /// blocks made the accesses. Program steps are not counted.
@@ -122,7 +122,7 @@ pub struct Home {
     device: u64,
 }
 
-/// What an emulator counts.
+/// The counts of an emulator.
 #[derive(Debug)]
 pub struct Counting {
     /// Bytes of each device's cache.

@@ -29,7 +29,7 @@ pub type Access = extern "C" fn(
 pub type Members =
     extern "C" fn(user: *mut c_void, address: u64, places: *mut u64, room: usize) -> usize;
 
-/// What a run asks. `host/emulator.h` has the same structure.
+/// The checks of a run. `host/emulator.h` has the same structure.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Checks {
@@ -45,7 +45,7 @@ pub struct Checks {
     pub changes: *const u64,
 }
 
-/// What a run counts with. `host/counts.h` has the same structure.
+/// The counters of a run. `host/counts.h` has the same structure.
 #[repr(C)]
 struct Counting {
     homes: *const Home,

@@ -1,4 +1,4 @@
-//! What collectives cost in accesses, compared with `counts.toml`. `TOPO_BLESS=1` rewrites the
+//! Costs of collectives in accesses, compared with `counts.toml`. `TOPO_BLESS=1` rewrites the
 //! numbers in it; its limits stay and are checked.
 
 use std::collections::BTreeMap;

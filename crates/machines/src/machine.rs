@@ -28,7 +28,7 @@ pub enum Kind {
     Generated,
 }
 
-/// What is expected of a machine.
+/// The expectation of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Expectation {
@@ -46,9 +46,9 @@ pub struct Origin {
     pub name: String,
     /// Why it is in the repository, one line.
     pub summary: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What is expected of it.
+    /// Its expectation.
     pub expectation: Expectation,
     /// Each fact with its source, or marked as assumed.
     pub facts: Vec<String>,

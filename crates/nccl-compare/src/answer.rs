@@ -1,4 +1,4 @@
-//! What NCCL decided, as values.
+//! NCCL's decisions, as values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use plan::cost::Calls;
 use program::{Collective, Protocol};
 use serde::{Deserialize, Serialize};
 
-/// What NCCL decided for a job. What it did not say is empty or `None`.
+/// NCCL's decisions for a job. What it did not say is empty or `None`.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// Not all of it is there: what is missing does not differ.
@@ -17,7 +17,7 @@ pub struct Answer {
     pub other_tuner: bool,
     /// NCCL's version as its number, such as 23007.
     pub version: i32,
-    /// What NCCL answered instead of a communicator.
+    /// The answer of NCCL instead of a communicator.
     pub refusal: Option<String>,
     /// NCCL's warnings, each once.
     pub warnings: Vec<String>,
@@ -53,7 +53,7 @@ pub struct Answer {
     pub connections: BTreeMap<(u32, u32, u32), Connected>,
     /// Latency (µs) and bandwidth (GB/s), as rounded in the log.
     pub model: BTreeMap<(Collective, Algorithm, Protocol), [f32; 2]>,
-    /// What was called, for [`Answer::times`] and what follows.
+    /// The calls, for [`Answer::times`] and the fields after it.
     pub calls: Calls,
     /// By collective and bytes of all calls: the time of each choice that NCCL considers, µs.
     pub times: BTreeMap<(Collective, u64), BTreeMap<(Algorithm, Protocol), f32>>,

@@ -168,7 +168,7 @@ fn spread(what: &str, said: &[[u32; 2]], planned: &[RangeInclusive<u32>], tally:
     }
 }
 
-/// What is taken for registered windows.
+/// The choices for registered windows.
 pub(super) fn windows(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     if answer.calls.registration != Registration::Symmetric {
         return tally.absent("no buffer is registered as a window");

@@ -1,4 +1,4 @@
-//! What NCCL decided, as values, and its comparison with a plan, value by value.
+//! NCCL's decisions, as values, and their comparison with a plan, value by value.
 //!
 //! An answer comes from a library that was asked, or from the log of a job.
 //!
@@ -19,7 +19,7 @@ use plan::{CostTable, Plan};
 pub use answer::{Answer, Failure};
 pub use tally::{Compared, Difference, Field, NotCompared, Tally};
 
-/// What the planner made of the job.
+/// The planner's result for the job.
 #[derive(Debug, Clone, Copy)]
 pub enum Planned<'a> {
     /// A plan, and its costs as NCCL logs them.

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// What is compared.
+/// A compared field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     /// Whether there is a communicator.

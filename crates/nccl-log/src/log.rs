@@ -1,4 +1,4 @@
-//! What a log says, as values.
+//! The content of a log, as values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::collect::{BrokenLine, Counts, Warning};
 use crate::decisions::{ChannelCounts, Connected, Neighbors};
 use crate::statement::Stage;
 
-/// What a log says.
+/// The content of a log.
 #[derive(Debug, Default)]
 pub struct Log {
     /// The files, in order.
@@ -20,7 +20,7 @@ pub struct Log {
     pub versions: BTreeMap<String, u64>,
     /// Communicators, in the order in which they begin.
     pub communicators: Vec<Communicator>,
-    /// What each host says.
+    /// The facts of each host.
     pub hosts: BTreeMap<String, HostFacts>,
     /// Collectives that were called, by NCCL's name.
     pub operations: BTreeMap<String, u64>,
@@ -38,11 +38,11 @@ pub struct Log {
     pub is_full: bool,
 }
 
-/// What NCCL took, by number of ranks, collective and size.
+/// NCCL's choices, by number of ranks, collective and size.
 pub type LoggedChoices = BTreeMap<(u32, Collective, u64), (Algorithm, Protocol)>;
 
 impl Log {
-    /// What NCCL took, in all communicators.
+    /// NCCL's choices, in all communicators.
     pub fn choices(&self) -> LoggedChoices {
         let communicators = self.communicators.iter();
         let choices = communicators.flat_map(|communicator| {
@@ -54,7 +54,7 @@ impl Log {
     }
 }
 
-/// What a host's processes say. Processes that differ have several values.
+/// The facts of a host's processes. Processes that differ have several values.
 #[derive(Debug, Clone, Default)]
 pub struct HostFacts {
     /// Processes.
@@ -80,13 +80,13 @@ pub struct Communicator {
     pub nodes: u32,
     /// Its ranks in the log, by rank.
     pub members: Vec<RankFacts>,
-    /// What NCCL decided.
+    /// The decisions of NCCL.
     pub decisions: Decisions,
     /// Ranks that differ from most.
     pub odd_ranks: Vec<Oddity>,
 }
 
-/// What a rank says.
+/// The facts of a rank.
 #[derive(Debug, Clone, Default)]
 pub struct RankFacts {
     /// The rank, if it is known.
@@ -121,7 +121,7 @@ pub struct RankFacts {
     pub view: Vec<String>,
 }
 
-/// What NCCL decided for a communicator.
+/// The decisions of NCCL for a communicator.
 #[derive(Debug, Clone, Default)]
 pub struct Decisions {
     /// By channel the ranks of the ring, from rank 0.
@@ -174,7 +174,7 @@ pub struct Graph {
 /// A value of which some hosts or ranks have another one than most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oddity {
-    /// What differs, such as `NCCL_IB_HCA`.
+    /// The variable or value that differs, such as `NCCL_IB_HCA`.
     pub what: String,
     /// The value of most.
     pub usual: String,

@@ -15,7 +15,7 @@ pub enum Level {
     Other,
 }
 
-/// Who logged a message; the default: nobody knows.
+/// The process that logged a message; the default: nobody knows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Source<'a> {
     /// The host's name.
@@ -31,13 +31,13 @@ pub struct Source<'a> {
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Who logged it; `None` if it has no head.
+    /// The process that logged it; `None` if it has no head.
     pub source: Option<Source<'a>>,
     /// How.
     pub level: Level,
     /// Where in NCCL's sources a warning is: `FILE:LINE`.
     pub place: Option<&'a str>,
-    /// What it says.
+    /// Its text.
     pub text: &'a str,
     /// Another message follows in the same line, so this one may have lost its end.
     pub is_interrupted: bool,

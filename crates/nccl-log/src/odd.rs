@@ -17,7 +17,7 @@ const OWN: [&str; 4] = [
 /// ranks need.
 const SLOW: (f32, f32) = (1.5, 1.0);
 
-/// What was not said.
+/// The words for a missing value.
 const NOTHING: &str = "not said";
 
 /// Compares hosts.

@@ -18,7 +18,7 @@ const MOST_NAME: usize = 200;
 #[derive(Debug, Default)]
 pub struct Collector {
     results: Results,
-    /// What is known of the table that is being read.
+    /// The facts about the table that is being read.
     table: Table,
     layout: Layout,
     /// The next header's only placement is in place.
@@ -224,7 +224,7 @@ impl Collector {
     }
 }
 
-/// What follows some words.
+/// The text after some words.
 fn after<'a>(line: &'a str, words: &str) -> Option<&'a str> {
     line.split_once(words).map(|(_, rest)| rest)
 }

@@ -11,10 +11,10 @@ use crate::ladder::{Choice, ComparedRow, Step, steps};
 use crate::results::{Row, Table};
 use crate::shortfall::{Shortfall, find};
 
-/// What NCCL took, by number of ranks, collective and size.
+/// NCCL's choices, by number of ranks, collective and size.
 pub type LoggedChoices = BTreeMap<(u32, Collective, u64), Choice>;
 
-/// What is predicted for the job of a table.
+/// The prediction for the job of a table.
 #[derive(Debug, Clone)]
 pub struct Prediction<'a> {
     /// The costs with NCCL's own constants, which choose.
@@ -25,14 +25,14 @@ pub struct Prediction<'a> {
     pub bound: Option<Bound>,
 }
 
-/// What no schedule of a collective exceeds on the job's machines.
+/// The upper bound of all schedules of a collective on the job's machines.
 #[derive(Debug, Clone)]
 pub struct Bound {
     /// Bus bandwidth, GB/s.
     pub gbps: f64,
-    /// What NCCL's plan reaches, GB/s.
+    /// Bandwidth of NCCL's plan, GB/s.
     pub nccl_gbps: f64,
-    /// What limits there, in words; empty if nothing does.
+    /// The limit there, in words; empty if there is none.
     pub limit: String,
 }
 
@@ -43,7 +43,7 @@ pub struct ComparedTable {
     pub table: Table,
     /// Its job's number.
     pub job: Option<usize>,
-    /// What a reader must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
     /// The rows that were measured.
     pub rows: Vec<ComparedRow>,
@@ -51,7 +51,7 @@ pub struct ComparedTable {
     pub steps: Vec<Step>,
     /// The bound, GB/s of bus bandwidth.
     pub bound_gbps: Option<f64>,
-    /// What limits there, in words.
+    /// The limit there, in words.
     pub limit: Option<String>,
     /// The share of the bound that the plan reaches.
     pub planned_share: Option<f64>,

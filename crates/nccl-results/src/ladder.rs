@@ -19,11 +19,11 @@ pub struct ComparedRow {
     pub bus_gbps: f64,
     /// Wrong elements, where they were counted.
     pub wrong: Option<u64>,
-    /// What ran.
+    /// The choice that ran.
     pub choice: Option<Choice>,
     /// The file names the choice; otherwise it is the plan's.
     pub is_logged: bool,
-    /// What ran, if it is no algorithm of NCCL's: topo run's words.
+    /// The choice that ran in topo run's words, if it is no algorithm of NCCL's.
     pub ran: Option<String>,
     /// Channels.
     pub channels: Option<u32>,

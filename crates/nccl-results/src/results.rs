@@ -1,10 +1,10 @@
-//! What was measured, as values.
+//! Measurements, as values.
 
 use std::collections::BTreeSet;
 
 use program::{Collective, Protocol};
 
-/// What files say.
+/// The content of files.
 #[derive(Debug, Clone, Default)]
 pub struct Results {
     /// The files, in order.
@@ -17,7 +17,7 @@ pub struct Results {
     pub is_full: bool,
 }
 
-/// What made a table.
+/// The maker of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tool {
     /// nccl-tests.
@@ -47,7 +47,7 @@ pub struct Table {
     pub file: String,
     /// The line of the first row, from 1; 0 in JSON.
     pub line: u64,
-    /// What made it.
+    /// Its maker.
     pub tool: Tool,
     /// The program, such as `all_reduce_perf`.
     pub program: Option<String>,
@@ -108,7 +108,7 @@ pub struct Row {
     pub out_of_place: Option<Measured>,
     /// With one buffer.
     pub in_place: Option<Measured>,
-    /// What ran, if the file says it.
+    /// The choice that ran, if the file has it.
     pub ran: Option<Ran>,
     /// Time that the file predicts, µs.
     pub predicted_us: Option<f64>,
@@ -125,7 +125,7 @@ pub struct Ran {
     pub channels: Option<u32>,
 }
 
-/// What was measured.
+/// A measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// Time, µs.
@@ -139,7 +139,7 @@ pub struct Measured {
 }
 
 impl Row {
-    /// What was measured: with two buffers, else with one.
+    /// The measurement: with two buffers, else with one.
     pub fn measured(&self) -> Option<&Measured> {
         self.out_of_place.as_ref().or(self.in_place.as_ref())
     }

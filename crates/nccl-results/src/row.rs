@@ -56,7 +56,7 @@ impl Default for Layout {
     }
 }
 
-/// What a header line says.
+/// The content of a header line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// The line above the columns; `true` if the only placement is in place.
@@ -250,7 +250,7 @@ impl OpenRow {
     }
 }
 
-/// What stands behind a launcher's prefix in a word: `[1,0]<stdout>:8` is `8`.
+/// The text behind a launcher's prefix in a word: `[1,0]<stdout>:8` is `8`.
 fn after_prefix(word: &str) -> &str {
     match word.rfind([':', '>', ']', '|']) {
         Some(at) => &word[at + 1..],

@@ -1,4 +1,4 @@
-//! What proxies need of a NIC, whether it is TCP ([`crate::tcp`]) or an NCCL net plug-in
+//! The interface of a NIC for proxies, whether it is TCP ([`crate::tcp`]) or an NCCL net plug-in
 //! ([`crate::plugin`]).
 
 use std::io;
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 /// A NIC of this host. It makes connections; a proxy thread drives them.
 pub(crate) trait Nic: Send + Sync {
-    /// What the proxy must know of it.
+    /// Its properties for the proxy.
     fn properties(&self) -> Properties;
 
     /// How an error mentions it, with a space before; may be empty.
@@ -53,7 +53,7 @@ pub(crate) trait Nic: Send + Sync {
 /// The NICs of a rank.
 pub(crate) type Nics = Arc<[Box<dyn Nic>]>;
 
-/// What a proxy must know of a NIC.
+/// The properties of a NIC for a proxy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Properties {
     /// Whether it reads and writes memory of GPUs (GPUDirect RDMA).
@@ -119,7 +119,7 @@ pub trait Incoming: Send {
     }
 }
 
-/// What connections wait for.
+/// The waits of connections.
 #[derive(Default)]
 pub struct Awaited {
     /// Sockets to be read.

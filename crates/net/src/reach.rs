@@ -42,7 +42,7 @@ pub struct Reached {
 /// Ranks that cannot share memory with this one, and why not.
 type Problems = Vec<(u32, String)>;
 
-/// What processes found out together.
+/// The common finding of processes.
 pub(crate) struct Trial {
     /// How the ranks of this process reach each rank.
     transports: Vec<Transport>,

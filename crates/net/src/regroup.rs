@@ -68,8 +68,8 @@ impl Hosts {
         Ok(self.service()?.alarm())
     }
 
-    /// What this rank needs to continue if others fail. To be taken before the communicator is
-    /// made, and kept while it works.
+    /// The data with which this rank continues if others fail. To be taken before the communicator
+    /// is made, and kept while it works.
     ///
     /// # Errors
     /// The system has no descriptor or thread left.

@@ -1,4 +1,4 @@
-//! What every distinct machine of a job decides by itself, and where the machines are in the job.
+//! The decisions of every distinct machine of a job, and the places of the machines in the job.
 //!
 //! A *machine* is what one [`System`] describes: one host, or the hosts of one NVLink domain. Equal
 //! machines are planned once and counted, so a job of many equal hosts costs no more than one host.
@@ -25,12 +25,12 @@ use crate::view::{View, number_ranks};
 /// Most ranks of a job; NCCL numbers them with 32 bits and a sign.
 const MAX_RANKS: u64 = i32::MAX as u64;
 
-/// What one machine's ranks decide by themselves. Ranks count from 0 within the machine.
+/// The decisions of one machine's ranks. Ranks count from 0 within the machine.
 #[derive(Debug, Clone)]
 pub struct MachinePlan {
     /// The machine's name.
     pub name: String,
-    /// What the machine is, in one line, and how it was edited.
+    /// The machine, in one line, and how it was edited.
     pub summary: String,
     /// Its topology.
     pub document: Arc<Document>,
@@ -92,7 +92,7 @@ impl MachinePlan {
     }
 }
 
-/// What every machine of a job decides by itself, and where the machines are in the job.
+/// The decisions of every machine of a job, and the places of the machines in the job.
 #[derive(Debug, Clone)]
 pub struct ClusterPlan {
     /// Where ranks and nodes are.

@@ -133,7 +133,7 @@ pub enum Error {
     OfHost {
         /// The first host that is such a machine, counted over the job.
         host: u32,
-        /// What is wrong with it.
+        /// The fault.
         error: Box<Error>,
     },
     /// The rank order does not fit the job.

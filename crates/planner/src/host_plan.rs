@@ -13,7 +13,7 @@ const MAX_RING_CHANNELS: usize = 32;
 /// Most channels of graphs whose channels are heads.
 const MAX_HEAD_CHANNELS: usize = 64;
 
-/// What one rank decides by itself, before ranks exchange anything.
+/// The decisions of one rank by itself, before ranks exchange anything.
 #[derive(Debug, Clone)]
 pub struct HostPlan {
     /// The machine as the rank sees it.
@@ -22,7 +22,7 @@ pub struct HostPlan {
     pub graphs: Vec<Graph>,
     /// How each search went, in the same order.
     pub trails: Vec<Trail>,
-    /// What was odd about the graph file, if there was one.
+    /// Oddities of the graph file, if there was one.
     pub warnings: Vec<Warning>,
 }
 
@@ -73,7 +73,7 @@ impl HostPlan {
     }
 }
 
-/// What is searched for a kind of graph, once rings have so many channels.
+/// The request for a kind of graph, once rings have so many channels.
 const fn wanted(kind: GraphKind, rings: usize) -> WantedGraph {
     let (pattern, collnet, min_channels, max_channels) = match kind {
         GraphKind::Ring => (Pattern::Ring, false, 1, MAX_RING_CHANNELS),

@@ -1,4 +1,4 @@
-//! What is to be planned: the hosts of a job and how they are joined.
+//! The job to plan: its hosts and how they are joined.
 
 use std::fmt;
 use std::sync::Arc;

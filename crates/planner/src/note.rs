@@ -1,4 +1,4 @@
-//! What is odd about a job, though NCCL accepts it.
+//! Oddities of a job that NCCL accepts.
 
 use std::fmt;
 

@@ -21,11 +21,11 @@ use crate::settings::Settings;
 /// A job and everything that was decided for it.
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// What the machines decided, and how they are joined.
+    /// The decisions of the machines, and how they are joined.
     pub job: JobPlan,
-    /// What collectives cost.
+    /// The costs of collectives.
     pub costs: CostTable,
-    /// What is odd about the job or a graph file, though NCCL accepts it.
+    /// Oddities of the job or a graph file that NCCL accepts.
     pub notes: Vec<Note>,
     /// NCCL's settings.
     pub settings: Arc<Settings>,
@@ -114,7 +114,7 @@ impl Planned {
         &self.job.hosts.machines
     }
 
-    /// What the first node of a machine decided.
+    /// The decisions of a machine's first node.
     ///
     /// # Panics
     /// There is no such machine.

@@ -1,5 +1,5 @@
-//! What NCCL decides differently from version to version: switches, each with its source. Numbers
-//! that changed stand in [`crate::search`]'s speeds and in the cost profiles.
+//! The decisions of NCCL that depend on the version: switches, each with its source. Numbers that
+//! changed stand in [`crate::search`]'s speeds and in the cost profiles.
 //!
 //! "Source" means NCCL's public source (to 2.30.7), "binary" that answers of the published
 //! binaries show it.

@@ -1,4 +1,4 @@
-//! What is left of a job after each single failure of its first host.
+//! The rest of a job after each single failure of its first host.
 //!
 //! [`WhatIf`] plans the job once for each failure, one per step of the iterator, so that the caller
 //! decides how long that may take.
@@ -59,7 +59,7 @@ impl JobFigures {
 pub struct EqualFailures {
     /// The failures.
     pub failures: Vec<Failure>,
-    /// What is left, or why NCCL can no longer start.
+    /// The remaining job, or why NCCL can no longer start.
     pub left: Result<JobFigures, Error>,
     /// How much slower an all-reduce of each size gets, as a share of its speed; negative: faster.
     pub losses: Vec<Option<f64>>,
@@ -84,7 +84,7 @@ impl EqualFailures {
     }
 }
 
-/// What one failure does to a job.
+/// The effect of one failure on a job.
 #[derive(Debug)]
 pub enum FailureOutcome {
     /// Something else is left than after the failures before.

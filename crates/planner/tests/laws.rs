@@ -44,7 +44,7 @@ impl Request {
         planner::plan(&self.job, &self.settings)
     }
 
-    /// What the first rank decides by itself.
+    /// The decisions of the first rank by itself.
     fn plan_first(&self, settings: &Settings) -> Result<HostPlan, Error> {
         let system = System::from_document(&self.job.hosts[0].document)?;
         let ranks = system.count(NodeType::Gpu) * self.job.host_count() as usize;

@@ -17,7 +17,7 @@ fn of(version: NcclVersion, nodes: u32) -> CostTable {
     table.expect("no setting can be wrong")
 }
 
-/// What is taken for a sum of floats on windows.
+/// The choice for a sum of floats on windows.
 fn on_windows(
     table: &CostTable,
     collective: Collective,

@@ -29,7 +29,7 @@ pub struct Sysfs {
     log: Option<RefCell<Log>>,
 }
 
-/// What was read so far.
+/// The files that were read so far.
 #[derive(Debug, Default)]
 struct Log {
     seen: BTreeMap<String, Entry>,

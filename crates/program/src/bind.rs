@@ -44,7 +44,7 @@ pub enum BindError {
         "a rank has {found} {what}; expected at most {MOST_PLACES}: take fewer channels or ranks"
     )]
     TooMany {
-        /// What they are.
+        /// The kind of the counted things.
         what: &'static str,
         /// How many.
         found: usize,

@@ -1,4 +1,4 @@
-//! What each rank does for a collective, in the vocabulary of NCCL's primitives.
+//! The steps of each rank for a collective, in the vocabulary of NCCL's primitives.
 //!
 //! An algorithm ([`lower`]) writes the [`Program`] of every rank, a proof ([`verify`]) checks them
 //! together, and binding gives them a message size. Every backend interprets bound programs, and no

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is no {kind}; expected one of {expected}")]
 pub struct UnknownName {
-    /// What was expected.
+    /// The expected kind.
     pub kind: &'static str,
     /// The text.
     pub found: String,

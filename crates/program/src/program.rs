@@ -4,7 +4,7 @@ use crate::collective::Collective;
 use crate::schedule::Schedule;
 use crate::step::Lane;
 
-/// What one rank does for a collective.
+/// The steps of one rank for a collective.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// The collective.

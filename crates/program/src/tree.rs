@@ -70,7 +70,7 @@ pub enum ChannelsError {
         collective: Collective,
         /// The channel.
         channel: usize,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
 }

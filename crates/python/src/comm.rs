@@ -48,7 +48,7 @@ pub fn call_site(file: &str, line: u32) {
     communicator::call_site::set(file, line);
 }
 
-/// What a communicator's calls share.
+/// The state that a communicator's calls share.
 struct Inner {
     /// The communicator.
     comm: Arc<Held>,
@@ -56,7 +56,7 @@ struct Inner {
     notifier: Arc<Notifier>,
     /// Calls that ran before, so that all ranks are connected for them.
     seen: Mutex<HashSet<Kind>>,
-    /// What owns memory which started work uses.
+    /// The owners of memory which started work uses.
     kept: Mutex<Vec<(Arc<Outcome>, Keep)>>,
 }
 

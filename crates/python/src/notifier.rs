@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Most threads of a communicator, and so most functions that wait for each other.
 const MOST_THREADS: usize = 64;
 
-/// What is done, and the function that gets the text of its error or `None`.
+/// Finished work, and the function that gets the text of its error or `None`.
 type Notice = (Arc<Outcome>, Py<PyAny>);
 
 /// The threads that call, once there is something to call. They end when it is dropped and
@@ -29,7 +29,7 @@ type Notice = (Arc<Outcome>, Py<PyAny>);
 #[derive(Default)]
 pub struct Notifier(Arc<Shared>);
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,

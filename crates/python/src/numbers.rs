@@ -15,7 +15,7 @@ pub type Numbers = (usize, usize, usize, usize, usize, usize, u32);
 /// Without a rank it receives from any; without a tag it is a part of a collective.
 pub type TransferNumbers = (usize, usize, Option<u32>, bool, Option<i64>);
 
-/// What decides which connections a call needs.
+/// The connections that a call needs.
 #[derive(PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Collective, element, root and count.

@@ -17,7 +17,7 @@ pub struct Outcome {
     changed: Condvar,
 }
 
-/// What is known.
+/// The knowledge of the outcome.
 enum State {
     /// Nobody asks the communicator.
     Open,

@@ -1,4 +1,4 @@
-//! What was started, as an object.
+//! Started work, as an object.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};

@@ -62,7 +62,7 @@ pub enum Launchers {
 /// A rank, as its launcher started it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Who says so: the launcher's name, or `hand`.
+    /// The source of these facts: the launcher's name, or `hand`.
     pub by: &'static str,
     /// The rank.
     pub rank: u32,

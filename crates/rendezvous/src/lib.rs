@@ -22,7 +22,7 @@ pub use unknown::JobUnknown;
 /// Environment variables by name.
 pub type Variables = BTreeMap<String, String>;
 
-/// What a person says about the ranks of a job; launchers say the rest.
+/// A person's facts about the ranks of a job; launchers say the rest.
 #[derive(Debug, Clone, Default)]
 pub struct JobOptions {
     /// Launchers whose variables are read.

@@ -1,8 +1,8 @@
-//! What a process does not know of its job.
+//! The facts of its job that a process lacks.
 
 use crate::launcher::Launcher;
 
-/// What neither a launcher nor a person says.
+/// A fact that neither a launcher nor a person gives.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobUnknown {
     /// The rank of this process.

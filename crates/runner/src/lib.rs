@@ -1,4 +1,4 @@
-//! What a plan gives to the ranks that run it.
+//! The parts of a plan for the ranks that run it.
 //!
 //! In reading order: [`planned`] (channels, forests, fingerprint), [`ports`] (the NICs and proxies
 //! of connections between hosts).

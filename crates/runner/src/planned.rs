@@ -28,7 +28,7 @@ pub struct PlannedRun {
     pub transports: Vec<(&'static str, usize)>,
     /// The NICs and proxies of connections between hosts.
     pub ports: Arc<PlanPorts>,
-    /// What all ranks must share: a hash without names ([`fingerprint`]).
+    /// The common hash of all ranks, without names ([`fingerprint`]).
     pub fingerprint: String,
 }
 
@@ -111,7 +111,7 @@ impl PlannedRun {
         Self::of(name, &plan, None)
     }
 
-    /// What a plan gives to its ranks. `collective`: the only one that they run.
+    /// The parts of a plan for its ranks. `collective`: the only one that they run.
     ///
     /// # Errors
     /// The plan holds machines only, or has too many ranks.

@@ -47,7 +47,7 @@ pub enum BuildError {
     },
 }
 
-/// What an end of a lane is.
+/// The kind of a lane's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum End {
     Send(ConnectionEnd),

@@ -229,7 +229,7 @@ impl Flows {
         least.map_or(limit, |least| least.min(limit)).max(1)
     }
 
-    /// What a transfer could have if one of its links had no limit.
+    /// The rate of a transfer if one of its links had no limit.
     fn elsewhere(&self, connection: u32, link: u32) -> u64 {
         let others = self.route(connection).map(|at| self.routes[at].0);
         let others = others.filter(|other| *other != link);
@@ -265,7 +265,7 @@ impl Flows {
         }
     }
 
-    /// What a connection's transfer gets now.
+    /// The current rate of a connection's transfer.
     #[cfg(test)]
     fn rate_of(&self, connection: u32) -> Rate {
         Rate(self.flows[connection as usize].rate)

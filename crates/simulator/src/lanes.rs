@@ -31,7 +31,7 @@ pub(crate) struct LaneState {
 }
 
 impl LaneState {
-    /// What the lane spent its time on.
+    /// The time of the lane by activity.
     pub(crate) const fn times(&self) -> LaneTimes {
         self.times
     }

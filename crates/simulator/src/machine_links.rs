@@ -17,9 +17,9 @@ use crate::units::Rate;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MachineLinks {
     pub gpus: u32,
-    /// What a GPU's NVLinks carry in one direction, GB/s; 0 without NVLink.
+    /// Bandwidth of a GPU's NVLinks in one direction, GB/s; 0 without NVLink.
     pub nvlink: f64,
-    /// What each GPU's PCI Express carries, GB/s.
+    /// Bandwidth of each GPU's PCI Express, GB/s.
     pci: Vec<f64>,
     /// Ports, by their position in the machine: the network side and the host side, GB/s.
     pub nics: Vec<[f64; 2]>,

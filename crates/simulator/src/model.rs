@@ -1,4 +1,4 @@
-//! What is simulated: lanes that pass slots over connections, whose routes share links.
+//! The simulated model: lanes that pass slots over connections, whose routes share links.
 
 use crate::units::{Rate, Time};
 
@@ -22,7 +22,7 @@ pub enum LinkKind {
 pub struct Link {
     /// Its kind.
     pub kind: LinkKind,
-    /// What it carries.
+    /// Its capacity.
     pub capacity: Rate,
 }
 
@@ -58,7 +58,7 @@ pub struct Connection {
     pub transport: Transport,
     /// The links, as a range of [`Model::routes`].
     pub route: (u32, u32),
-    /// What the connection carries alone, whatever its links carry.
+    /// The limit of the connection alone, whatever the capacity of its links.
     pub limit: Rate,
     /// The kind of the link that gives `limit`.
     pub limit_kind: LinkKind,
@@ -80,7 +80,7 @@ impl Connection {
     }
 }
 
-/// What a step does with one of its lane's ends.
+/// The use of one of a lane's ends by a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Use {
     /// Takes a slot.
@@ -184,8 +184,8 @@ impl Model {
         shapes.map(|shape| self.shapes[shape].executed()).sum()
     }
 
-    /// What a connection carries when nothing else is transferred, and the kind of link that
-    /// limits it.
+    /// The rate of a connection when nothing else is transferred, and the kind of link that limits
+    /// it.
     pub fn alone(&self, connection: &Connection) -> (Rate, LinkKind) {
         let links = self.route(connection).iter();
         let links = links.map(|(link, _)| self.links[*link as usize]);

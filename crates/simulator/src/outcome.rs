@@ -1,10 +1,10 @@
-//! What a run of the simulator found.
+//! The result of a run of the simulator.
 
 use crate::model::Model;
 use crate::path::Path;
 use crate::units::Time;
 
-/// What a lane spent its time on.
+/// The time of a lane by activity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneTimes {
     /// When it ended.
@@ -19,7 +19,7 @@ pub struct LaneTimes {
     pub signal: Time,
 }
 
-/// What a span shows.
+/// The content of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transferred {
     /// A lane's step: the lane, and the step's place in its shape.
@@ -31,7 +31,7 @@ pub enum Transferred {
 /// Something that took time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// What it was.
+    /// Its content.
     pub what: Transferred,
     /// When it began.
     pub began: Time,
@@ -41,12 +41,12 @@ pub struct Span {
     pub bytes: u64,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// When the last lane ended.
     pub time: Time,
-    /// What the chain of events that ended last was spent on.
+    /// The causes of the time of the chain of events that ended last.
     pub path: Path,
     /// The lanes, as in the model.
     pub lanes: Vec<LaneTimes>,
@@ -62,7 +62,7 @@ pub struct Outcome {
     pub spans_left_out: u64,
 }
 
-/// What a step lacks to begin. Each names the connection.
+/// The need of a step before it begins. Each names the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// A slot that has not arrived.
@@ -83,7 +83,7 @@ pub struct Stuck {
     pub rank: u32,
     /// Its channel.
     pub channel: u16,
-    /// What it waits for.
+    /// The wait.
     pub what: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the time of a chain of events was spent on.
+//! The causes of the time of a chain of events.
 
 use crate::model::LinkKind;
 use crate::units::Time;

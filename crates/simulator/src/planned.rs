@@ -14,7 +14,7 @@ use crate::switches::{PortPlace, Switches};
 use crate::units::{Rate, Time};
 use crate::wiring::{RankStart, Wire, Wiring, WiringError};
 
-/// What connections over FIFOs have in common.
+/// The common properties of connections over FIFOs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fifos {
     /// The graph whose connections are used; `None` uses those from point to point.

@@ -10,7 +10,7 @@ use crate::outcome::{LaneTimes, Missing, Outcome, Span, Stuck, Transferred};
 use crate::path::{Cause, Path};
 use crate::units::Time;
 
-/// What happens at a time.
+/// An event at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     /// A lane begins.

@@ -27,7 +27,7 @@ pub enum SimulateError {
 /// A simulated job.
 #[derive(Debug, Clone)]
 pub struct Simulated {
-    /// What was run: the job, or one of each class of equal lanes.
+    /// The model that ran: the job, or one of each class of equal lanes.
     pub model: Model,
     /// For each lane of `model` its number in the job, and how many of the job it is.
     pub lanes: Vec<(u32, u32)>,
@@ -37,7 +37,7 @@ pub struct Simulated {
     pub connections: Vec<(u32, u32)>,
     /// Lanes and steps of the whole job.
     pub whole: (u64, u64),
-    /// What was found.
+    /// The result.
     pub outcome: Outcome,
 }
 

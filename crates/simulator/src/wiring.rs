@@ -8,7 +8,7 @@ use crate::units::{Rate, Time};
 pub struct Wire {
     /// The links, as indices into [`Wiring::links`].
     pub links: Vec<u32>,
-    /// What the connection carries alone, whatever its links carry.
+    /// The limit of the connection alone, whatever the capacity of its links.
     pub limit: Rate,
     /// The kind of the link that gives `limit`.
     pub limit_kind: LinkKind,

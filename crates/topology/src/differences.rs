@@ -1,4 +1,4 @@
-//! What two machines differ in, device by device.
+//! Differences between two machines, device by device.
 //!
 //! Devices are compared by name (`GPU0`, `mlx5_3`, `CPU1`), so that a difference says what an
 //! operator looks for. [`canonical`] tells machines that NCCL cannot tell apart.
@@ -46,7 +46,7 @@ pub enum Property {
 pub struct MachineDifference {
     /// The devices that differ alike.
     pub devices: Vec<String>,
-    /// What is different.
+    /// The property that differs.
     pub property: Property,
     /// The value of the reference; `None` if it has none.
     pub expected: Option<String>,

@@ -24,9 +24,9 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// What NCCL's trimming leaves of a topology: `keeps` says for an element, with its parent,
-    /// whether it stays with all below it. CPUs, PCI functions, NICs and ports above none of
-    /// these are left out; other elements stay with their parent.
+    /// The rest of a topology after NCCL's trimming: `keeps` says for an element, with its parent,
+    /// whether it stays with all below it. CPUs, PCI functions, NICs and ports above none of these
+    /// are left out; other elements stay with their parent.
     pub fn trimmed(root: &'a Element, keeps: &impl Fn(&Element, &Element) -> bool) -> Self {
         Self::of(root, None, keeps).0
     }

@@ -1,4 +1,4 @@
-//! What is refused, and that the message says where and why.
+//! Files that are refused, with messages that say where and why.
 
 use topology::xml::{Limits, parse, parse_with};
 

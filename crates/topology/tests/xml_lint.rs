@@ -1,4 +1,4 @@
-//! What NCCL silently makes of odd attributes.
+//! NCCL's silent readings of odd attributes.
 
 use topology::xml::{Document, Element, Tag, lint, parse};
 

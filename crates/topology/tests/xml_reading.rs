@@ -1,4 +1,4 @@
-//! What is read, and the warnings about the form of a file.
+//! Files that are read, and the warnings about their form.
 
 use topology::error::Position;
 use topology::xml::{Document, Tag, parse, write};

@@ -1,4 +1,4 @@
-//! What was written reads the same.
+//! Files that are written read the same.
 
 use std::borrow::Cow;
 

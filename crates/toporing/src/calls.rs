@@ -1,4 +1,4 @@
-//! What ranks call: collectives and transfers on slices.
+//! The calls of ranks: collectives and transfers on slices.
 
 use std::marker::PhantomData;
 use std::ptr;

@@ -9,7 +9,7 @@ use toporing::{Code, Comm, Options, Reduction};
 
 const RANKS: u32 = 3;
 
-/// What rank `rank` gives to block `block`.
+/// The values of rank `rank` for block `block`.
 fn given(rank: u32, block: u32) -> u64 {
     u64::from(100 * rank + block)
 }

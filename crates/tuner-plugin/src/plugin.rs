@@ -1,5 +1,5 @@
-//! What NCCL calls. Every function catches panics, and reports success whatever happens: then NCCL
-//! keeps its own choice, and the job runs.
+//! The functions that NCCL calls. Every function catches panics, and reports success whatever
+//! happens: then NCCL keeps its own choice, and the job runs.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ fn table() -> &'static Result<Table, NoTable> {
     })
 }
 
-/// What is kept for a communicator.
+/// The state of a communicator.
 struct Context {
     logger: Option<Logger>,
     nodes: u64,

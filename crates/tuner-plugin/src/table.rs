@@ -1,4 +1,4 @@
-//! What a file says: communicators, and the choice for each collective and size.
+//! The content of a file: communicators, and the choice for each collective and size.
 
 /// All choices of a file.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Communicator {
     pub choices: Vec<Choice>,
 }
 
-/// What NCCL expects of rings: an operation takes latency + bytes / bandwidth.
+/// NCCL's expectation of rings: an operation takes latency + bytes / bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RingCost {
     /// NCCL's number of the collective.
@@ -35,7 +35,7 @@ pub struct RingCost {
     pub bandwidth: f32,
 }
 
-/// What to take for the messages of a range of sizes.
+/// The choice for the messages of a range of sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
     /// NCCL's number of the collective.

@@ -46,7 +46,7 @@ const CHUNKS: std::ops::RangeInclusive<u32> = 8192..=16_777_216;
 pub struct Malformed {
     /// The line, from 1 on.
     pub line: usize,
-    /// What was expected.
+    /// The expected value.
     pub expected: String,
 }
 

@@ -28,7 +28,7 @@ fn caller(to: &Path) -> PathBuf {
     program
 }
 
-/// What the program prints about a communicator.
+/// The output of the program about a communicator.
 fn call(folder: &Path, nodes: u32, ranks: u32, variable: Option<&Path>) -> Vec<String> {
     let plugin = folder.join(LIBRARY_FILE);
     fs::write(&plugin, LIBRARY).expect("a file");

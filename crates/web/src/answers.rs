@@ -59,7 +59,7 @@ fn machines() -> Value {
     })
 }
 
-/// What differs, as the program says it, beside pictures of both with marks.
+/// The differences, as the program says them, beside pictures of both with marks.
 fn difference(request: &JobRequest, other: &JobRequest) -> Result<String, String> {
     let jobs = [planned(request)?, Rc::new(other.plan()?)];
     let sides = jobs

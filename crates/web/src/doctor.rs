@@ -1,4 +1,4 @@
-//! What is wrong with a machine.
+//! Faults of a machine.
 
 use std::sync::Arc;
 

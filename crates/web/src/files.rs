@@ -7,7 +7,7 @@ use answers::results::read::{no_measurement, read};
 use answers::results::{Against, Notes, ResultsQuestion, ResultsReport, results};
 use nccl_log::Collector;
 
-/// What a log says.
+/// The content of a log.
 ///
 /// # Errors
 /// It cannot be read.
@@ -19,7 +19,7 @@ pub fn log(name: &str, text: &str) -> Result<String, String> {
     report::line(&report).map_err(|why| why.to_string())
 }
 
-/// What nccl-tests, rccl-tests or `topo run` measured, beside what is predicted for a job.
+/// Measurements of nccl-tests, rccl-tests or `topo run`, beside the prediction for a job.
 ///
 /// # Errors
 /// The file has no measurement.

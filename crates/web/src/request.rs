@@ -1,4 +1,4 @@
-//! What the page asks.
+//! The requests of the page.
 
 use answers::question::Question;
 use answers::request::{File, JobRequest};
@@ -17,26 +17,26 @@ pub enum Request {
         /// The question.
         question: Question,
     },
-    /// What differs between two jobs.
+    /// The differences between two jobs.
     Difference {
         /// A job.
         job: JobRequest,
         /// Another job.
         other: JobRequest,
     },
-    /// What is wrong with a machine.
+    /// The faults of a machine.
     Doctor {
         /// The machine, with the version and the variables that price findings.
         job: JobRequest,
     },
-    /// What was measured, beside what is predicted.
+    /// Measurements beside the prediction.
     Results {
-        /// What nccl-tests printed.
+        /// The output of nccl-tests.
         file: File,
         /// The job that was measured; its hosts are those of the file, if it says them.
         job: JobRequest,
     },
-    /// What NCCL's log says.
+    /// The content of NCCL's log.
     Log {
         /// Its name.
         name: String,

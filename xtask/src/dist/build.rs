@@ -11,7 +11,7 @@ use xtask::workspace::{cargo, repository, target};
 /// The version of glibc that the programs need: that of manylinux_2_28.
 const GLIBC: &str = "2.28";
 
-/// What builds, by pip.
+/// The packages that build, by pip.
 const PACKAGES: [&str; 5] = [
     "maturin==1.16.*",
     "ziglang==0.17.*",
@@ -64,7 +64,7 @@ impl Platform {
     }
 }
 
-/// What was built.
+/// The results of a build.
 pub struct Built {
     /// The program.
     pub program: PathBuf,

@@ -11,7 +11,7 @@ const PROGRAMS: [&str; 2] = ["chromium", "chromedriver"];
 /// Other names of the browser.
 const ALSO: [&str; 2] = ["google-chrome", "chrome"];
 
-/// What brings both, by the program that installs packages.
+/// The commands that install both, by the program that installs packages.
 const INSTALLERS: [(&str, &str); 5] = [
     ("apt-get", "apt-get install chromium chromium-driver"),
     ("dnf", "dnf install chromium chromedriver"),
@@ -44,7 +44,7 @@ pub fn fetch() -> Result<ExitCode> {
     Ok(ExitCode::from(2))
 }
 
-/// What a program says of itself.
+/// The version that a program prints.
 fn version(program: &str) -> Option<String> {
     let mut command = Command::new(program);
     let output = command

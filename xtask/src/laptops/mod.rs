@@ -31,7 +31,7 @@ const PURE: [&str; 13] = [
 /// Crates that read and write files, besides `topo`.
 const WITH_FILES: [&str; 4] = ["files", "probe", "machines", "nccl-binary"];
 
-/// What is done for a target.
+/// The work for a target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The program and its crates are compiled, with their tests.
@@ -58,7 +58,7 @@ pub struct Arguments {
     check: bool,
 }
 
-/// What became of a target: a sentence, and whether it is well.
+/// The result for a target: a sentence, and whether it is well.
 struct Done {
     well: bool,
     said: String,
@@ -196,7 +196,7 @@ fn failure(command: &mut Command) -> Result<Option<Done>> {
     Ok((!output.status.success()).then(|| Done::failed(text(&output))))
 }
 
-/// What a program printed.
+/// The output of a program.
 fn text(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
     format!("failed\n{out}{err}")

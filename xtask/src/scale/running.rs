@@ -1,4 +1,4 @@
-//! What ranks of one host cost: starting them, their memory, and the times of an all-reduce.
+//! Costs of ranks on one host: starting them, their memory, and the times of an all-reduce.
 
 use std::path::Path;
 use std::process::Command;

@@ -38,7 +38,7 @@ pub fn table(arguments: &Arguments, topology: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What `topo simulate` says about an all-reduce.
+/// The result of `topo simulate` for an all-reduce.
 fn simulate(
     topo: &Path,
     topology: &Path,

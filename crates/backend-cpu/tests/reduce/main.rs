@@ -11,7 +11,7 @@ use program::{ElementType, Reduction};
 use proptest::prelude::*;
 use reference::reference;
 
-/// What one step does, in numbers.
+/// The work of one step, in numbers.
 #[derive(Debug, Clone)]
 struct Case {
     operation: Reduction,

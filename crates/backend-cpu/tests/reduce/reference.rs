@@ -1,4 +1,4 @@
-//! What reductions should give, computed on wider numbers.
+//! The expected results of reductions, computed on wider numbers.
 
 use std::cmp::Ordering;
 

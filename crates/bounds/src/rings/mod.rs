@@ -35,9 +35,9 @@ const BETTER: u64 = 1001;
 pub struct RingSearch {
     /// Bandwidth that NCCL's plan states for all its rings, 0.1 MB/s.
     pub stated: u64,
-    /// What the links let these rings carry, 0.1 MB/s.
+    /// The bandwidth of these rings on the links, 0.1 MB/s.
     pub carried: u64,
-    /// What the best rings carry, 0.1 MB/s.
+    /// The bandwidth of the best rings, 0.1 MB/s.
     pub best: u64,
     /// No rings over NCCL's paths carry more together, 0.1 MB/s.
     pub bound: Fraction,
@@ -163,7 +163,7 @@ fn of_node(node: &HostPlan, hops: &Hops, used: usize) -> Option<RingSearch> {
     })
 }
 
-/// What each ring carries as a chain in both directions, 0.1 MB/s.
+/// The bandwidth of each ring as a chain in both directions, 0.1 MB/s.
 fn chain_speed(rows: &Rows, hops: &Hops, graph: &Graph) -> Option<u64> {
     if !hops.ports.is_empty() {
         return None;

@@ -94,7 +94,7 @@ pub(super) fn pack(rows: &Rows, relaxed: &Relaxation, fastest: u64) -> Option<Pa
     best
 }
 
-/// What a set of columns carries.
+/// The bandwidth of a set of columns.
 pub(super) fn packing(
     rows: &Rows,
     columns: &[Column],

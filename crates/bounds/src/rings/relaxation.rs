@@ -32,7 +32,7 @@ pub(super) struct Column {
     pub stations: Vec<usize>,
     /// Where the last hop leads: the first station, or another port.
     pub last: usize,
-    /// What a channel takes of each row.
+    /// The load of a channel on each row.
     pub loads: Vec<u64>,
 }
 
@@ -104,7 +104,7 @@ fn whole(prices: &[f64]) -> Vec<u64> {
     prices.iter().map(whole).collect()
 }
 
-/// What links with these lengths offer together, over what one ring takes of it at least.
+/// The sum of the links' offers at these lengths, over the least that one ring takes of it.
 fn of_lengths(rows: &Rows, lengths: &[u64], shortest: u64) -> Option<Fraction> {
     let mut offered = 0u128;
     for (capacity, length) in rows.capacities.iter().zip(lengths) {
@@ -119,7 +119,7 @@ struct Simplex {
     capacities: Vec<f64>,
     /// The inverse of the basis, row by row.
     inverse: Vec<Vec<f64>>,
-    /// What is in the basis.
+    /// The columns of the basis.
     basis: Vec<Basic>,
     values: Vec<f64>,
     pivots: usize,
@@ -153,7 +153,7 @@ impl Simplex {
         }
     }
 
-    /// What one part of each row is worth.
+    /// The price of one part of each row.
     fn prices(&self) -> Vec<f64> {
         let mut prices = vec![0.0; self.basis.len()];
         for (basic, row) in self.basis.iter().zip(&self.inverse) {

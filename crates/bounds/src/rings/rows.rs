@@ -11,7 +11,7 @@ pub(super) struct Rows {
     pub stations: usize,
     /// GPUs.
     pub gpus: usize,
-    /// What each row carries, in parts of 0.1 MB/s.
+    /// Capacity of each row, in parts of 0.1 MB/s.
     pub capacities: Vec<u64>,
     /// For each pair of stations what the hop takes of rows; `None` if there is no such hop.
     legs: Vec<Option<Vec<(u32, u64)>>>,
@@ -53,12 +53,12 @@ impl Rows {
         }
     }
 
-    /// What a hop takes of rows.
+    /// The load of a hop on rows.
     pub(super) fn leg(&self, from: usize, to: usize) -> Option<&[(u32, u64)]> {
         self.legs[from * self.stations + to].as_deref()
     }
 
-    /// What a walk over stations that then goes to a last one takes of each row.
+    /// The load on each row of a walk over stations that then goes to a last one.
     pub(super) fn loads_to(&self, walk: &[usize], last: usize) -> Option<Vec<u64>> {
         let mut loads = vec![0; self.capacities.len()];
         let next = walk.iter().skip(1).chain([&last]);

@@ -1,4 +1,4 @@
-//! What the checker accepts and refuses.
+//! Certificates that the checker accepts and refuses.
 
 use std::cmp::Ordering;
 

@@ -1,9 +1,9 @@
-//! What ranks tell each other about their devices before they connect, as text.
+//! The text that ranks exchange about their devices before they connect.
 
 /// Separates parts of a text. It does not occur in drivers' texts.
 pub(super) const BETWEEN: char = '\u{1f}';
 
-/// What a rank tells about its device.
+/// The information of a rank about its device.
 pub(super) struct DeviceInfo {
     pub device: String,
     /// Thread blocks that it can have resident at once.

@@ -27,7 +27,7 @@ const FIRST: u32 = 0;
 /// process; or why they cannot.
 pub(crate) type Multicasting = Result<Option<String>, String>;
 
-/// What a rank tells about its device.
+/// The information of a rank about its device.
 pub(super) struct Candidate {
     /// The device's identity.
     pub device: String,

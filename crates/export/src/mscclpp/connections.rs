@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use program::{ConnectionEnd, Lane, Operand, Program, Step};
 
-/// What a connection carries.
+/// The data of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Carries {
     /// Messages of a FIFO.
@@ -23,7 +23,7 @@ pub(super) struct Connection {
     pub to: u32,
     channel: u16,
     port: u32,
-    /// What it carries.
+    /// Its data.
     pub carries: Carries,
 }
 

@@ -18,7 +18,7 @@ pub struct ExecutionPlan {
     pub inplace: bool,
     /// Scratch memory is shared by plans.
     pub reuse_resources: bool,
-    /// What each rank does.
+    /// The program of each rank.
     pub gpus: Vec<Gpu>,
     /// Threads of each thread block.
     pub num_threads_per_block: u32,
@@ -32,7 +32,7 @@ pub struct ExecutionPlan {
     pub max_message_size: u64,
 }
 
-/// What a rank does.
+/// The program of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Gpu {
     /// The rank.
@@ -123,7 +123,7 @@ pub struct RemoteBufferRefs {
 /// An operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Op {
-    /// What it does.
+    /// Its operation.
     pub name: &'static str,
     /// Channels that are signaled or awaited.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -131,10 +131,10 @@ pub struct Op {
     /// The kind of channels and accesses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel_type: Option<&'static str>,
-    /// What is read.
+    /// The chunks that are read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub src_buff: Vec<Chunks>,
-    /// What is written.
+    /// The chunks that are written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dst_buff: Vec<Chunks>,
     /// The reduction.

@@ -25,7 +25,7 @@ impl From<Errno> for WriteError {
     }
 }
 
-/// What a path is for an output.
+/// The kind of a path as an output.
 pub(crate) fn place(path: &Path) -> Place {
     match stat(path).map(|found| FileType::from_raw_mode(found.st_mode)) {
         Ok(found @ (FileType::Directory | FileType::Socket)) => Place::No(kind(found)),

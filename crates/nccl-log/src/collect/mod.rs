@@ -71,7 +71,7 @@ pub struct Warning {
     pub text: String,
     /// Where it is in NCCL's sources.
     pub place: Option<String>,
-    /// What it means.
+    /// Its meaning.
     pub meaning: Option<&'static Meaning>,
     /// How many of this kind there are.
     pub count: u64,

@@ -1,4 +1,4 @@
-//! What one rank of one communicator logged.
+//! The log of one rank of one communicator.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::strings::Text;
 use crate::decisions::{ChannelCounts, Connected, Neighbors};
 use crate::statement::Stage;
 
-/// What one rank of one communicator logged. What it did not log is empty or `None`.
+/// The log of one rank of one communicator. What it did not log is empty or `None`.
 #[derive(Debug, Default)]
 pub struct Record {
     /// The host's name.
@@ -137,7 +137,7 @@ impl Record {
     }
 }
 
-/// What one process logged.
+/// The log of one process.
 #[derive(Debug, Default)]
 pub struct Process {
     /// NCCL's version.

@@ -17,7 +17,7 @@ pub struct Connection<'a> {
     pub to: u32,
     /// Which end logs it.
     pub end: End,
-    /// What carries the data.
+    /// The carrier of the data.
     pub transport: Transport<'a>,
 }
 
@@ -32,7 +32,7 @@ pub enum End {
     Receiver,
 }
 
-/// What carries the data of a connection.
+/// The carrier of a connection's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport<'a> {
     /// GPU to GPU or through the host's memory.

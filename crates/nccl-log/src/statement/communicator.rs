@@ -27,7 +27,7 @@ pub struct Member<'a> {
     pub id: Option<&'a str>,
 }
 
-/// What happens to a rank.
+/// A stage in the life of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
     /// Its initialisation begins.

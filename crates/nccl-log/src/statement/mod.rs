@@ -1,4 +1,4 @@
-//! What a message means.
+//! The meaning of a message.
 //!
 //! In reading order: [`Statement`], [`channel`] (rings, trees, connections), [`communicator`]
 //! (beginning and end of a communicator, its times), [`network`], [`topology`] (NCCL's view of the
@@ -22,7 +22,7 @@ pub use communicator::{Member, Stage, Timings};
 pub use network::Gdr;
 pub use topology::Graph;
 
-/// What a message means.
+/// The meaning of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement<'a> {
     /// NCCL's version, such as `2.27.7+cuda12.9`.
@@ -113,7 +113,7 @@ pub enum Statement<'a> {
     },
     /// Sizes at which more threads are used.
     Thresholds(&'a str),
-    /// What NCCL takes for a message.
+    /// NCCL's choice for a message.
     Choice {
         /// The collective.
         collective: Collective,
@@ -281,7 +281,7 @@ fn gpu(text: &str) -> Option<Statement<'_>> {
     })
 }
 
-/// What follows a word and is a number, or is cut.
+/// The text after a word if it begins with a number, or is cut.
 fn numbered<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let rest = text.strip_prefix(word)?;
     let is_number = rest

@@ -46,7 +46,7 @@ const LEAST_NOISE: f64 = 0.002;
 /// A job whose collectives were measured.
 #[derive(Debug, Clone)]
 pub struct FitJob {
-    /// What the cost model takes from its plan.
+    /// The inputs of the cost model from its plan.
     pub inputs: Inputs,
     /// Its settings.
     pub tuning: Tuning,
@@ -63,7 +63,7 @@ pub struct Measurement {
     pub collective: Collective,
     /// Bytes of the whole message.
     pub bytes: u64,
-    /// What NCCL took.
+    /// NCCL's choice.
     pub choice: (Algorithm, Protocol),
     /// Time, µs.
     pub time_us: f64,

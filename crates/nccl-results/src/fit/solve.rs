@@ -6,7 +6,7 @@ const LEAST_APART: f64 = 0.02;
 /// Columns whose squares sum to less have no influence.
 const LEAST_INFLUENCE: f64 = 1e-6;
 
-/// What can be said of a column before a fit.
+/// The verdict on a column before a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Verdict {
     /// It is determined.

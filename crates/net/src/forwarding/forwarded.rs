@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shared_memory::Bell;
 
-/// What a forwarded FIFO has besides its slots.
+/// The parts of a forwarded FIFO besides its slots.
 pub(crate) struct Forwarded {
     control: Arc<TcpStream>,
     sender: Bell,

@@ -43,7 +43,7 @@ pub enum Reply {
     Failed {
         /// The rank to blame.
         rank: u32,
-        /// What happened.
+        /// The event.
         what: String,
     },
 }

@@ -21,7 +21,7 @@ use crate::reach::{Trial, reached};
 /// Ranks on a core beyond which a rank that waits for other hosts sleeps at once, as
 /// [`shared_memory::Patience::new`] has it within a host.
 const CROWDED: usize = 2;
-/// What the ranks of a process have in common when they have met the others.
+/// The common state of the ranks of a process that have met the others.
 pub(super) struct Met<'a> {
     pub base: &'a Arc<Base>,
     pub infos: &'a Arc<[PeerInfo]>,

@@ -80,7 +80,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Between two checks whether other ranks still need this rank's proxies.
 const LOOK: Duration = Duration::from_millis(1);
-/// What all communicators of a job have in common.
+/// The common state of all communicators of a job.
 #[derive(Debug)]
 pub(crate) struct Base {
     interfaces: Vec<Interface>,
@@ -141,7 +141,7 @@ impl Base {
     }
 }
 
-/// What differs between communicators.
+/// The state of one communicator.
 pub(crate) struct Ring {
     /// The first rank of this process.
     pub rank: u32,

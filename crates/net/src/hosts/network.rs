@@ -156,7 +156,7 @@ impl Network for Hosts {
 }
 
 impl Hosts {
-    /// What wakes another rank of this host that sleeps on its connections.
+    /// The alarm of another rank of this host that sleeps on its connections.
     pub(super) fn woken(&self, peer: u32) -> Option<Alarms> {
         let event = *self.sleepers.get(&peer)?;
         let near = |it: &&Transport| **it == Transport::Shm;

@@ -5,7 +5,7 @@ use net_plugin::{Connecting, Handle, Listening, Plugin, Receiving, Sending, Shap
 
 use crate::nic::ConnectionError;
 
-/// What a receiver publishes: its handle, and how it takes messages.
+/// The offer of a receiver: its handle, and how it takes messages.
 pub(super) struct Offered {
     pub handle: Handle,
     pub in_place: bool,

@@ -63,7 +63,7 @@ impl Own {
     }
 }
 
-/// What the ranks agreed on: the plug-in, or why one that was found is not used.
+/// The agreement of the ranks: the plug-in, or why one that was found is not used.
 #[derive(Debug, Default)]
 pub(crate) struct Agreed {
     pub plugin: Option<Plugin>,

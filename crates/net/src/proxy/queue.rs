@@ -47,7 +47,7 @@ pub(super) struct Inbox {
     pub(super) stopping: bool,
 }
 
-/// What a proxy thread shares with those who give it work.
+/// The state that a proxy thread shares with those who give it work.
 pub(super) struct Shared {
     pub(super) inbox: Mutex<Inbox>,
     /// Whether there are connections in it.
@@ -161,7 +161,7 @@ impl ProxyQueues {
     }
 }
 
-/// What the proxy threads of a rank have in common.
+/// The common state of a rank's proxy threads.
 pub(crate) struct Common {
     /// The own rank.
     pub rank: u32,

@@ -113,7 +113,7 @@ impl Readiness {
 /// The sockets of a connection.
 pub(super) type Sockets = Vec<Arc<TcpStream>>;
 
-/// What an engine knows of a connection's sockets.
+/// The knowledge of an engine about a connection's sockets.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// The number of the connection among those of its thread.

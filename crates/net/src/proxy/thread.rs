@@ -173,7 +173,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What a proxy thread does.
+/// The work of a proxy thread.
 struct Driver {
     shared: Arc<Shared>,
     worker: Arc<Mutex<Worker>>,

@@ -319,7 +319,7 @@ impl Worker {
         self.forwarded().next().is_some()
     }
 
-    /// What the connections wait for.
+    /// The waits of the connections.
     pub(super) fn awaited(&self) -> Awaited {
         let mut awaited = self.awaited_of(&|_| true);
         for Received { incoming, .. } in &self.incoming {
@@ -328,7 +328,7 @@ impl Worker {
         awaited
     }
 
-    /// What other ranks' connections wait for.
+    /// The waits of other ranks' connections.
     pub(super) fn awaited_for_forwarded(&self) -> Awaited {
         self.awaited_of(&|sent| sent.forwarded.is_some())
     }

@@ -39,9 +39,9 @@ fn buffers(tuning: &Tuning) -> Buffers {
 /// A job with its hosts joined.
 #[derive(Debug, Clone)]
 pub struct JobPlan {
-    /// What single machines decided, and where ranks are.
+    /// The decisions of single machines, and where ranks are.
     pub hosts: ClusterPlan,
-    /// What holds for all ranks.
+    /// Facts that hold for all ranks.
     pub facts: GatheredGraphs,
     /// The peers and connections of any one rank.
     pub expansion: Arc<Expansion>,
@@ -129,12 +129,12 @@ impl JobPlan {
         &self.hosts.layout
     }
 
-    /// What all ranks have in common.
+    /// The common part of all ranks.
     pub fn common(&self) -> &Common {
         self.expansion.common()
     }
 
-    /// What a node's ranks decided by themselves.
+    /// The decisions of a node's ranks.
     pub fn node_plan(&self, node: NodePlace) -> &HostPlan {
         self.hosts.node(node)
     }

@@ -1,4 +1,4 @@
-//! What ranks exchange about their graphs, and the merged result (NCCL's second all-gather).
+//! The summaries of graphs that ranks exchange, and the merged result (NCCL's second all-gather).
 
 use plan::{Graph, GraphKind, GraphSummary, MAX_CHANNELS, Pattern};
 use topology::{CpuArch, CpuVendor, NodeId, NodeType, PathType, bandwidth};
@@ -47,7 +47,7 @@ fn merge_graph(own: &mut GraphSummary, other: &GraphSummary) {
     own.cross_nic = own.cross_nic.max(other.cross_nic);
 }
 
-/// What holds for all ranks of a job.
+/// The facts that hold for all ranks of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GatheredGraphs {
     /// The graphs in search order, merged.

@@ -1,4 +1,4 @@
-//! What is closest: CPUs, ports and GPUs.
+//! The closest devices: CPUs, ports and GPUs.
 
 use topology::{NodeId, NodeType, PathType, System};
 

@@ -6,7 +6,7 @@ use topology::{NodeId, NodeType, System};
 use super::Routing;
 use crate::rules::Rules;
 
-/// What derived rails and planes begin with.
+/// The first bits of derived rails and planes.
 const DERIVED: i32 = 1 << 16;
 
 /// The rail and the plane of a port; `None` where it has none. Ports of different planes never meet

@@ -20,7 +20,7 @@ pub(super) const FEW_WORDS: usize = 2;
 /// Words that hold the links of almost all attempts.
 pub(super) const MANY_WORDS: usize = 4;
 
-/// What a layout depends on.
+/// The inputs of a layout.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Limits {
     intra: u16,
@@ -79,7 +79,7 @@ pub(super) fn allowed<'a>(
         )
 }
 
-/// What an attempt asks for.
+/// The amounts that an attempt asks for.
 pub(super) fn asked(attempt: &Record) -> Amounts {
     Amounts {
         intra: Thousandths::amount(attempt.bw_intra),

@@ -13,7 +13,7 @@ impl StateFingerprint {
         *self = self.with(weight.times(value));
     }
 
-    /// What a value adds with this weight.
+    /// The addition of a value with this weight.
     pub(super) fn times(self, value: u64) -> Self {
         Self(self.0.wrapping_mul(u128::from(value)))
     }

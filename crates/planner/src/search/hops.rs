@@ -1,4 +1,4 @@
-//! What hops between GPUs and ports take of links, as the search charges them: for searches of
+//! The load of hops between GPUs and ports on links, as the search charges it: for searches of
 //! other rings than NCCL's.
 
 use topology::{LinkId, NodeId, PathType};
@@ -8,8 +8,8 @@ use super::route_map::{NONE, RouteMap, SearchRoute};
 use super::speeds;
 use crate::view::View;
 
-/// What a hop takes of a link, for each bit that it moves, is a whole number of this part: a fifth
-/// more and an eighth are.
+/// The unit of a hop's load on a link, for each bit that it moves: a fifth more and an eighth are
+/// multiples of it.
 pub const PARTS: u64 = 40;
 
 /// A GPU that writes through an Intel host bridge loads PCI links with this much.
@@ -43,7 +43,7 @@ pub struct Hops {
     pub ranks: Vec<i32>,
     /// The ports, if channels leave the machine.
     pub ports: Vec<HopPort>,
-    /// What links and ports carry, 0.1 MB/s; [`Hop::charges`] has their numbers.
+    /// Capacities of links and ports, 0.1 MB/s; [`Hop::charges`] has their numbers.
     pub capacities: Vec<u64>,
     /// The most that NCCL gives one channel on these GPUs, GB/s.
     pub fastest: f32,

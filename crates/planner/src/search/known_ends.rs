@@ -13,7 +13,7 @@ use super::seen::BestSeen;
 /// All that the rest of a walk depends on where a channel begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct WalkState {
-    /// What links and ports have left.
+    /// The remaining bandwidth of links and ports.
     pub left: StateFingerprint,
     pub channel: u32,
     /// The ports of the channel before, where they bind this one.

@@ -1,4 +1,4 @@
-//! What an attempt asks of each link, in units of its own.
+//! The demand of an attempt on each link, in units of its own.
 //!
 //! A link of 12 GB/s carries one channel of 10, 9 or 7 GB/s: what counts is how many amounts fit,
 //! not how large they are. An [`AttemptLayout`] says that for all links. Two attempts whose layouts
@@ -10,7 +10,7 @@ use super::residual::PortsLeft;
 use super::route_map::{RouteMap, SearchRoute};
 use super::thousandths::{Amount, Thousandths};
 
-/// What is asked of a route: one of the bandwidths of an attempt.
+/// The demand on a route: one of the bandwidths of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     Intra,
@@ -26,12 +26,12 @@ const fn kind(which: Which, charge: u8) -> usize {
     which as usize * 3 + charge as usize
 }
 
-/// What the routes that are allowed may ask of each link.
+/// The possible demand of the allowed routes on each link.
 #[derive(Debug)]
 pub(super) struct Uses {
     /// The links that can be the first to lack bandwidth, and those whose bandwidth shows.
     links: Vec<Used>,
-    /// What each route asks of them.
+    /// The demand of each route on them.
     pub asks: Vec<Ask>,
     /// For each GPU its PCI link up and the one back down to it, if GPUs are sorted by what these
     /// have left.
@@ -48,7 +48,7 @@ struct Used {
     shown: bool,
 }
 
-/// What a route asks of a link.
+/// The demand of a route on a link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ask {
     pub route: u32,
@@ -164,7 +164,7 @@ pub(super) struct Amounts {
     pub intra: Amount,
     pub inter: Amount,
     pub half_inter: Amount,
-    /// What is taken from ports, whole GB/s.
+    /// The amount that ports lose, whole GB/s.
     pub of_port: i32,
 }
 
@@ -294,7 +294,7 @@ fn write_order_key(
     amounts: &[(i32, i32); KINDS],
     key: &mut Vec<u64>,
 ) -> bool {
-    /// What shows in whole GB/s, thousandths.
+    /// The least amount that shows in whole GB/s, thousandths.
     const SHOWS: i32 = 1000;
     let ends = || uses.uplinks.iter().flatten().flatten();
     let Some(first) = ends().next() else {

@@ -43,7 +43,7 @@ use route_map::{NONE, RouteMap};
 use thousandths::Thousandths;
 use walk::{AttemptPorts, Scratch};
 
-/// What to search for.
+/// A graph to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WantedGraph {
     /// Which family.
@@ -134,7 +134,7 @@ impl<'a> Searcher<'a> {
         relax::search(self, wanted)
     }
 
-    /// What a graph file says about a search, if there is one.
+    /// The graph file's entry for a search, if there is one.
     fn given(&mut self, kind: GraphKind) -> Result<Option<Graph>, Error> {
         let settings = self.view.routing().settings();
         let Some(file) = &settings.graphs else {
@@ -146,7 +146,7 @@ impl<'a> Searcher<'a> {
         Ok(found.graph)
     }
 
-    /// What was odd about the graph file.
+    /// The oddities of the graph file.
     pub fn into_warnings(self) -> Vec<topology::Warning> {
         self.warnings
     }

@@ -1,4 +1,4 @@
-//! What links have left, many links in one word.
+//! The remaining bandwidth of links, many links in one word.
 //!
 //! Each link has as many bits as its units need, and above them a bit that is always set. Taking an
 //! amount from all links of a route is then one subtraction for each word: where a link has too
@@ -45,7 +45,7 @@ pub(super) struct Packed<const WORDS: usize> {
     left: [u64; WORDS],
     /// The upper bits.
     guards: [u64; WORDS],
-    /// What each route takes.
+    /// The need of each route.
     needs: Vec<[u64; WORDS]>,
     places: Vec<Place>,
     /// For each GPU its PCI link up and the one back down to it, if it has any.
@@ -113,7 +113,7 @@ impl<const WORDS: usize> Packed<WORDS> {
         );
     }
 
-    /// What is left after taking a route, or `None` if there is too little.
+    /// The remaining bandwidth after taking a route, and whether it suffices.
     #[inline]
     fn after(&self, route: u32) -> ([u64; WORDS], bool) {
         let needs = &self.needs[route as usize];

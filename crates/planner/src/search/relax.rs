@@ -42,7 +42,7 @@ pub(super) fn search(
 struct Relaxation<'s, 'a> {
     searcher: &'s mut Searcher<'a>,
     kind: GraphKind,
-    /// What is tried.
+    /// The attempt that is tried.
     tmp: Record,
     /// The best found.
     best: Record,

@@ -12,7 +12,7 @@ use super::route_map::{Charge, NONE, RouteMap, SearchRoute};
 
 /// Where bandwidth is taken from, and given back to.
 pub(super) trait Residual {
-    /// What one reservation takes of a link, by the kind of charge.
+    /// The amount that one reservation takes of a link, by the kind of charge.
     type Amount: Copy;
 
     /// Prepares a bandwidth, GB/s.
@@ -37,7 +37,7 @@ pub(super) trait Residual {
     /// Gives back what [`Residual::take`] took.
     fn give(&mut self, route_map: &RouteMap, route: &SearchRoute, amount: &Self::Amount);
 
-    /// What the PCI link of a GPU has left in both directions, in whole GB/s; -1 if it has none.
+    /// The remaining bandwidth of a GPU's PCI link in both directions, whole GB/s; -1 without one.
     fn uplink(&self, route_map: &RouteMap, gpu: usize) -> i32;
 
     /// A fingerprint of what all links have left, if that comes back exactly when everything is
@@ -48,7 +48,7 @@ pub(super) trait Residual {
     fn begin(&mut self);
 }
 
-/// What links have left, GB/s.
+/// The remaining bandwidth of links, GB/s.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Floats(Vec<f32>);
 
@@ -89,7 +89,7 @@ impl Floats {
     }
 }
 
-/// What a PCI link of a route carries for `bw` GB/s.
+/// The load of a route's PCI link for `bw` GB/s.
 pub(super) fn with_intel_overhead(bw: f32, route: &SearchRoute) -> f32 {
     if route.intel_overhead {
         bw * 6.0 / 5.0
@@ -139,7 +139,7 @@ impl Residual for Floats {
     fn begin(&mut self) {}
 }
 
-/// What ports have left, GB/s.
+/// The remaining bandwidth of ports, GB/s.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PortsLeft {
     left: Vec<f32>,

@@ -10,7 +10,7 @@ use crate::routing::Routing;
 /// "No link", "no port".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What one link of a path costs.
+/// The charge of one link of a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Charge {
     pub link: u32,

@@ -1,4 +1,4 @@
-//! What links have left, in integers: thousandths of GB/s.
+//! The remaining bandwidth of links, in integers: thousandths of GB/s.
 //!
 //! While every link and every amount is a whole number of thousandths, these integers give the same
 //! results as NCCL's rounded 32-bit floats, and taking and giving back is exact. Other links (an
@@ -169,7 +169,7 @@ impl Thousandths {
         self.spans.len()
     }
 
-    /// What the link at a place has left, thousandths of GB/s.
+    /// The remaining bandwidth of the link at a place, thousandths of GB/s.
     pub(super) fn left(&self, place: usize) -> i32 {
         self.left[place]
     }
@@ -187,7 +187,7 @@ impl Thousandths {
             .map(|charge| (usize::from(charge.place), charge.kind))
     }
 
-    /// What a route takes in fingerprints, if they are kept.
+    /// The change of fingerprints by a route, if they are kept.
     #[inline]
     fn change(&self, route: &SearchRoute, amount: &[(i32, i32); 4]) -> StateFingerprint {
         let (weights, plain) = &self.weights[route.number as usize];

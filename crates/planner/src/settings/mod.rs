@@ -40,7 +40,7 @@ pub enum NetDevsPolicy {
 pub struct SettingNote {
     /// The variable.
     pub name: String,
-    /// What NCCL makes of it.
+    /// NCCL's reading of it.
     pub message: String,
 }
 
@@ -108,7 +108,7 @@ pub struct Settings {
     pub tuning: Tuning,
     /// The variables that were given, in the order given.
     pub in_force: Vec<(String, String)>,
-    /// What is odd about them.
+    /// Their oddities.
     pub notes: Vec<SettingNote>,
 }
 

@@ -5,7 +5,7 @@ use plan::NcclVersion;
 /// Least likeness of a name that is offered: a typing error, not another word.
 const LIKENESS: f64 = 0.85;
 
-/// What a variable changes.
+/// The effect of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingEffect {
     /// Paths, and what the search finds.
@@ -283,7 +283,7 @@ pub fn variables() -> impl Iterator<Item = (&'static str, SettingEffect)> {
         .chain(OTHERS.into_iter().map(with(SettingEffect::Nothing)))
 }
 
-/// What a variable changes; `None` if no version of NCCL from 2.27 on has it.
+/// The effect of a variable; `None` if no version of NCCL from 2.27 on has it.
 pub fn effect(name: &str) -> Option<SettingEffect> {
     variables()
         .find(|(known, _)| *known == name)

@@ -5,7 +5,7 @@ use super::parse::{Reader, whitespace_integers};
 /// Most thread blocks of a kernel for windows.
 const MOST_BLOCKS: i64 = 64;
 
-/// What NCCL takes for "not set" in many of its numbers.
+/// NCCL's value for "not set" in many of its numbers.
 const UNSET: i64 = -2;
 
 /// Settings of the cost model. The defaults are NCCL's.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::common::{OnDisk, answers, fake, probe_folder};
 use crate::replayed::Replayed;
 
-/// What stands in a damaged file.
+/// The content of a damaged file.
 const DAMAGES: [&[u8]; 5] = [
     b"",
     b"\n",

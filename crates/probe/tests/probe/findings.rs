@@ -381,7 +381,7 @@ fn no_rule_is_left_out() {
     }
 }
 
-/// What a port that is down costs, and links that are there on one side only, is known.
+/// The costs of a port that is down, and of links that are there on one side only, are known.
 #[test]
 fn mended_machines() {
     let healthy = OnDisk::new(&fake(MACHINE)).probe();

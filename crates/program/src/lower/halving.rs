@@ -64,7 +64,7 @@ fn alternate<T>(first: Vec<T>, second: Vec<T>) -> impl Iterator<Item = T> {
     .flat_map(|(first, second)| first.into_iter().chain(second))
 }
 
-/// What an exchange does with a block.
+/// The action of an exchange on a block.
 enum Exchange {
     Give(u32),
     Take(u32),

@@ -84,7 +84,7 @@ fn between(
     })
 }
 
-/// What a leader does on its host.
+/// The work of a leader on its host.
 struct Inside<'a> {
     place: &'a ChannelMember<'a>,
     hierarchy: &'a Hierarchy,

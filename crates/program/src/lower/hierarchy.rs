@@ -107,7 +107,7 @@ fn leaders(channels: &Channels, channel: u16, members: &[Vec<u32>]) -> Vec<u32> 
     leaders
 }
 
-/// What the leaders do together.
+/// The common work of the leaders.
 pub(super) fn of_leaders<'a>(
     request: &ProgramRequest<'_>,
     between: &'a Channels,

@@ -133,7 +133,7 @@ pub enum LowerError {
         to: u32,
         /// How many channels.
         channels: usize,
-        /// What is wrong.
+        /// The fault.
         problem: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! What to lower.
+//! The request to lower.
 
 use crate::{Channels, Collective, Schedule, Transfer};
 

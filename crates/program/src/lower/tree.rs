@@ -58,7 +58,7 @@ fn all_reduce(
     ChannelLanes::new(1, vec![place.lane(up), place.lane(down)])
 }
 
-/// What a tree moves.
+/// The steps of a tree.
 pub(super) struct TreeSteps {
     /// The pieces of the blocks.
     pub pieces: Pieces,

@@ -61,8 +61,8 @@ pub(super) fn alias(program: &Program, memory: &BlockCounts, block: u32) -> Opti
     }
 }
 
-/// What a block of the output must hold: a block of a rank's input, or of all inputs if the rank is
-/// `None`.
+/// The expected content of a block of the output: a block of a rank's input, or of all inputs if
+/// the rank is `None`.
 pub(super) const fn expected(program: &Program, block: u32) -> (u32, Option<u32>) {
     match program.collective {
         Collective::AllReduce | Collective::Reduce => (0, None),

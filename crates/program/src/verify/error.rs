@@ -11,7 +11,7 @@ use crate::{BufferKind, ConnectionEnd, Operand, Pieces, Program, Schedule, Step}
 pub struct VerifyError {
     /// Where the fault is.
     pub at: Box<Location>,
-    /// What is wrong.
+    /// The fault.
     pub fault: VerifyFault,
 }
 
@@ -53,7 +53,7 @@ pub enum Phase {
     Epilogue,
 }
 
-/// What is wrong.
+/// The fault of a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyFault {
     /// The programs are not those of one communicator and collective.

@@ -1,4 +1,4 @@
-//! What bound programs compute, compared with what each collective is defined to be.
+//! The results of bound programs, compared with the definition of each collective.
 
 use program::Collective;
 use program::verify::{VerifiedProgram, verify};

@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use program::{BoundLane, BoundOperand, BoundProgram, BoundStep, BufferKind, ConnectionEnd};
 
-/// What the operation's first part multiplies by.
+/// The factor of the operation's first part.
 pub const SCALE: u64 = 3;
 
-/// What the operation's last part adds.
+/// The summand of the operation's last part.
 pub const LAST: u64 = 7;
 
 /// A rank with its memory. In place, `output` is part of `input`.

@@ -14,7 +14,7 @@ pub use cables::Cables;
 pub use read::FabricError;
 pub use switch_tree::{SwitchError, SwitchTree};
 
-/// What a simulation assumes beside the plan.
+/// The assumptions of a simulation beside the plan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fabric {
     /// All ports of the network.
@@ -23,7 +23,7 @@ pub struct Fabric {
     pub leaf: Option<Leaf>,
     /// Latencies that replace those of the cost profile, µs.
     pub latency: Latencies<Option<f64>>,
-    /// What ranks do themselves.
+    /// The work of ranks themselves.
     pub ranks: Ranks,
     /// Bytes of FIFO slots.
     pub slots: Slots,
@@ -40,7 +40,7 @@ pub struct Fabric {
 /// The ports of the network.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Network {
-    /// What each port sends, and what it receives, GB/s, instead of the plan's.
+    /// The rate of each port in each direction, GB/s, instead of the plan's.
     pub port_gbps: Option<f64>,
     /// Bytes beside the data of each slot.
     pub header_bytes: u32,
@@ -134,7 +134,7 @@ impl Latencies<f64> {
     }
 }
 
-/// What ranks do themselves.
+/// The work of ranks themselves.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ranks {
     /// Bytes that a rank reduces or copies, GB/s: all its lanes together. `None` takes no time.
@@ -161,9 +161,9 @@ pub struct Port {
     pub host: u32,
     /// Its number on the host; `None` is all of them.
     pub nic: Option<u32>,
-    /// What it sends, GB/s.
+    /// Rate of sending, GB/s.
     pub send_gbps: Option<f64>,
-    /// What it receives, GB/s.
+    /// Rate of receiving, GB/s.
     pub receive_gbps: Option<f64>,
     /// Whether it carries nothing.
     pub failed: bool,

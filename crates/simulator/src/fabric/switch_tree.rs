@@ -21,7 +21,7 @@ pub enum SwitchError {
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong, and what was expected.
+        /// The fault, and the expectation.
         what: String,
     },
     /// The switches do not form trees.
@@ -29,7 +29,7 @@ pub enum SwitchError {
     Tree {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
 }

@@ -9,7 +9,7 @@ use super::options::MergeOptions;
 /// Longest name in a file, characters.
 const LONGEST_NAME: usize = 254;
 
-/// What the plane of a virtual device begins with: a bit for each plane of its ports follows.
+/// The first bits of a virtual device's plane: a bit for each plane of its ports follows.
 const PLANES: i32 = 16_384;
 
 /// Most planes of a host that have a bit.

@@ -66,7 +66,7 @@ impl fmt::Display for MergeLevel {
     }
 }
 
-/// What becomes of link widths above a virtual device whose ports are not of one card.
+/// Link widths above a virtual device whose ports are not of one card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Widths {
     /// They stay (NCCL 2.27, source).
@@ -90,7 +90,7 @@ pub struct MergeOptions {
     pub allowed: bool,
     /// Most ports of a virtual device.
     pub most: usize,
-    /// What becomes of link widths.
+    /// The treatment of link widths.
     pub widths: Widths,
     /// A PCI function is made below a CPU, too, not only below a switch (2.28, source).
     pub inserts_below_cpus: bool,

@@ -47,7 +47,7 @@ pub(super) struct AttemptPorts {
     pub of_gpu: Vec<Option<Vec<u32>>>,
 }
 
-/// What attempts share: what they may use, and their buffers.
+/// The common state of attempts: links that they may use, and buffers.
 #[derive(Debug)]
 pub(super) struct Scratch {
     /// The job leaves the system.
@@ -67,7 +67,7 @@ pub(super) struct Scratch {
 /// How a walk ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walked {
-    /// What is left of the budget, or [`PERFECT`].
+    /// The remaining budget, or [`PERFECT`].
     pub budget_left: i32,
     /// The best solution was replaced.
     pub improved: bool,
@@ -161,7 +161,7 @@ struct Walk<'a, R: Residual> {
     seen: BestSeen,
 }
 
-/// What an attempt asks for, ready to be taken.
+/// The amounts that an attempt asks for, ready to be taken.
 struct Amounts<R: Residual> {
     intra: R::Amount,
     inter: R::Amount,

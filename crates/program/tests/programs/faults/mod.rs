@@ -20,7 +20,7 @@ struct Seed {
     break_it: fn(&mut Vec<Program>),
     /// Whether the reason is the right one.
     refused: fn(&VerifyFault) -> bool,
-    /// What the text names, too.
+    /// The other words of the text.
     names: &'static [&'static str],
 }
 
