@@ -81,6 +81,35 @@ impl<T: Copy> In<T> {
     }
 }
 
+/// `CUlaunchAttribute`
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchAttribute {
+    /// `CUlaunchAttributeID`
+    pub id: u32,
+    padding: u32,
+    /// The value's bytes.
+    pub value: [u32; 16],
+}
+
+/// `CUlaunchConfig`
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchConfig {
+    /// Blocks in three dimensions.
+    pub grid: [u32; 3],
+    /// Threads of a block in three dimensions.
+    pub block: [u32; 3],
+    /// Shared memory of a block, bytes.
+    pub shared: u32,
+    /// `CUstream`
+    pub stream: u64,
+    /// The attributes.
+    pub attributes: In<LaunchAttribute>,
+    /// Their number.
+    pub count: u32,
+}
+
 /// A text that ends with a 0.
 ///
 /// # Errors

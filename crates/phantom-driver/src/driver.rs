@@ -14,11 +14,8 @@ use crate::image::Image;
 use crate::report;
 use crate::space::{Kind, Physical, Space};
 use crate::start;
-use crate::stream::{Item, Stream, Work};
-use crate::table::{Found, Table};
-
-/// The legacy stream's other name, `CU_STREAM_LEGACY`.
-const LEGACY: u64 = 1;
+use crate::stream::{Stream, Work};
+use crate::table::Table;
 
 /// The first handle of contexts.
 const CONTEXTS: u64 = 0x7c00_0000_0000;
@@ -56,6 +53,8 @@ pub struct Graph {
     pub device: usize,
     /// Its nodes, one after the other.
     pub nodes: Vec<Work>,
+    /// What a launch counts against the limit of bytes of a queue.
+    pub bytes: usize,
     /// Of an executable graph: its last launch, which the next one follows.
     pub last: Mutex<Option<(Arc<Stream>, u64)>>,
 }
@@ -84,6 +83,12 @@ pub struct Primary {
     references: AtomicU32,
     /// The error that sticks, and the word that ends running kernels; 0: none.
     pub fault: AtomicU32,
+    /// The error that the next call finds that waits for the GPU; 0: none.
+    pub late: AtomicU32,
+    /// What a blocked launch holds, where the machine file says so.
+    pub(crate) lock: Mutex<()>,
+    /// What a cooperative grid holds, where these do not overlap.
+    pub cooperative: Mutex<()>,
     /// The stream 0.
     pub legacy: Arc<Stream>,
     /// Room for blocks.
@@ -148,6 +153,7 @@ pub fn current() -> Answer<(&'static Driver, usize)> {
         Section::Context,
         "the current context was destroyed",
     )?;
+    driver.pass(device);
     driver.sound(device)?;
     Ok((driver, device))
 }
@@ -157,6 +163,9 @@ impl Driver {
         let primary = |device| Primary {
             references: AtomicU32::new(0),
             fault: AtomicU32::new(0),
+            late: AtomicU32::new(0),
+            lock: Mutex::default(),
+            cooperative: Mutex::default(),
             legacy: Stream::new(device, true),
             residency: Residency::default(),
             launches: AtomicU64::new(0),
@@ -325,6 +334,7 @@ impl Driver {
             .peers
             .retain(|(one, other)| *one != device && *other != device);
         self.contexts[device].fault.store(0, Ordering::Release);
+        self.contexts[device].late.store(0, Ordering::Release);
     }
 
     /// What was not destroyed, of a context or at all.
@@ -385,107 +395,5 @@ impl Driver {
                 .extend(reserved.map(|(base, it)| format!("{it} reserved addresses at {base:#x}")));
         }
         leaks
-    }
-
-    /// A stream of the current context by its handle.
-    ///
-    /// # Errors
-    /// It is no stream, was destroyed, or is of another context.
-    pub fn stream(&self, device: usize, handle: u64) -> Answer<Arc<Stream>> {
-        let invalid =
-            |rule: &str| refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Section::Stream, rule);
-        if handle == 0 || handle == LEGACY {
-            return Ok(Arc::clone(&self.contexts[device].legacy));
-        }
-        match self.objects().streams.find(handle) {
-            Found::Live(stream) if stream.device == device => Ok(Arc::clone(stream)),
-            Found::Live(_) => invalid("the stream is of another context than the current one"),
-            Found::Dead => invalid("the stream was destroyed"),
-            Found::Unknown => invalid("the handle is no stream"),
-        }
-    }
-
-    /// Whether a stream is a legacy stream.
-    pub fn is_legacy(&self, stream: &Arc<Stream>) -> bool {
-        Arc::ptr_eq(stream, &self.contexts[stream.device].legacy)
-    }
-
-    /// Submits work to a stream. Blocking streams and the legacy stream wait for each other.
-    ///
-    /// # Errors
-    /// The host can start no thread.
-    pub fn submit(&self, stream: &Arc<Stream>, work: Work, is_launch: bool) -> Answer<u64> {
-        let legacy = &self.contexts[stream.device].legacy;
-        let after: Vec<(Arc<Stream>, u64)> = if self.is_legacy(stream) {
-            let objects = self.objects();
-            let others = objects.streams.all().map(|(_, it)| it);
-            let others = others.filter(|it| it.device == stream.device && it.blocking);
-            others.map(|it| (Arc::clone(it), it.submitted())).collect()
-        } else if stream.blocking {
-            vec![(Arc::clone(legacy), legacy.submitted())]
-        } else {
-            Vec::new()
-        };
-        let item = Item {
-            work,
-            after,
-            is_launch,
-        };
-        let submitted = stream.submit(item, self.machine.setup.queue);
-        submitted.map_err(|error| Refusal {
-            error: CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32,
-            section: Section::Machine,
-            rule: error.to_string(),
-        })
-    }
-
-    /// Fails if a capture forbids a call that may wait or use the legacy stream implicitly, and
-    /// makes that capture invalid.
-    ///
-    /// # Errors
-    /// A capture with mode `GLOBAL` is under way, or this thread's with mode `THREAD_LOCAL`.
-    pub fn not_while_capturing(&self) -> Answer {
-        const GLOBAL: u32 = 0;
-        const THREAD_LOCAL: u32 = 1;
-        let own = std::thread::current().id();
-        let objects = self.objects();
-        let mut broken = false;
-        for (_, stream) in objects.streams.all() {
-            stream.with_capture(|capture| {
-                let forbids =
-                    capture.mode == GLOBAL || capture.mode == THREAD_LOCAL && capture.thread == own;
-                capture.invalid |= forbids;
-                broken |= forbids;
-            });
-        }
-        ensure(
-            !broken,
-            CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-            Section::Stream,
-            "the call may wait for a stream, and a capture of this thread forbids that",
-        )
-    }
-
-    /// Fails if a blocking stream of a device captures, because work of the legacy stream would
-    /// have to wait for it.
-    ///
-    /// # Errors
-    /// One does.
-    pub fn no_blocking_capture(&self, device: usize) -> Answer {
-        let objects = self.objects();
-        let mut broken = false;
-        for (_, stream) in objects.streams.all() {
-            if stream.device == device && stream.blocking {
-                broken |= stream
-                    .with_capture(|capture| capture.invalid = true)
-                    .is_some();
-            }
-        }
-        ensure(
-            !broken,
-            CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-            Section::Stream,
-            "the legacy stream is used while a blocking stream captures",
-        )
     }
 }

@@ -88,6 +88,7 @@ impl Emulator {
         launch: &Launch,
         asked: &Asked<'_>,
         cancelled: *const u32,
+        spoils: bool,
     ) -> Result<(), (CUresult, String)> {
         let mut report = vec![0_u8; REPORT];
         let run = Run {
@@ -97,6 +98,7 @@ impl Emulator {
             threads: launch.threads,
             seed: launch.seed,
             cancelled,
+            spoil: c_int::from(spoils),
             changes: space::CHANGES.as_ptr(),
             user: std::ptr::from_ref(asked).cast_mut().cast(),
             access,
@@ -131,6 +133,8 @@ pub struct Launch {
     pub threads: u32,
     /// The order in which threads run.
     pub seed: u64,
+    /// Whether all its blocks must be resident at once.
+    pub cooperative: bool,
 }
 
 /// Answers what a run asks.

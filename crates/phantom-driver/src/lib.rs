@@ -9,7 +9,7 @@
 //!
 //! In reading order: `answer`, `arguments`, `table`, `report`, `seccomp`, `start`, `call`,
 //! `memory_file`, `multicast`, `space`, `stream`, `event`, `image`, `execution`, `errors`,
-//! `driver`, `calls`.
+//! `driver`, `submission`, `calls`.
 
 mod answer;
 mod arguments;
@@ -27,4 +27,5 @@ mod seccomp;
 mod space;
 mod start;
 mod stream;
+mod submission;
 mod table;

@@ -15,12 +15,25 @@ pub struct Item {
     pub after: Vec<(Arc<Stream>, u64)>,
     /// Whether it counts against the limit of pending launches.
     pub is_launch: bool,
+    /// What it counts against the limit of bytes.
+    pub bytes: usize,
+}
+
+/// What a stream's queue holds before a launch blocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Pending launches.
+    pub launches: usize,
+    /// Bytes of pending items; 0: any.
+    pub bytes: usize,
 }
 
 /// What a stream captures.
 pub struct Capture {
     /// The captured work.
     pub nodes: Vec<Work>,
+    /// What it counts against the limit of bytes of a queue.
+    pub bytes: usize,
     /// `CUstreamCaptureMode`.
     pub mode: u32,
     /// The thread that began.
@@ -36,9 +49,18 @@ struct Queue {
     submitted: u64,
     done: u64,
     launches: usize,
+    bytes: usize,
     has_thread: bool,
     ends: bool,
     capture: Option<Capture>,
+}
+
+impl Queue {
+    /// Whether another item fits. One that is longer than the whole queue fits an empty one.
+    const fn has_room(&self, item: &Item, limits: Limits) -> bool {
+        let bytes = limits.bytes == 0 || self.bytes == 0 || self.bytes + item.bytes <= limits.bytes;
+        bytes && !(item.is_launch && self.launches > 0 && self.launches >= limits.launches)
+    }
 }
 
 /// A stream.
@@ -78,14 +100,26 @@ impl Stream {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an item. Blocks while `most` launches are pending. Returns the item's number.
+    /// Adds an item. Blocks while the queue is full, and holds what `hold` returns meanwhile.
+    /// Returns the item's number.
     ///
     /// # Errors
     /// The host can start no thread.
-    pub fn submit(self: &Arc<Self>, item: Item, most: usize) -> std::io::Result<u64> {
+    pub fn submit<T>(
+        self: &Arc<Self>,
+        item: Item,
+        limits: Limits,
+        hold: impl FnOnce() -> T,
+    ) -> std::io::Result<u64> {
         let mut queue = self.lock();
-        while item.is_launch && queue.launches >= most.max(1) {
-            queue = self.wait(queue);
+        if !queue.has_room(&item, limits) {
+            // The stream's thread needs the queue while this one waits for what it holds.
+            drop(queue);
+            let _held = hold();
+            queue = self.lock();
+            while !queue.has_room(&item, limits) {
+                queue = self.wait(queue);
+            }
         }
         if !queue.has_thread {
             let own = Arc::clone(self);
@@ -94,6 +128,7 @@ impl Stream {
             queue.has_thread = true;
         }
         queue.launches += usize::from(item.is_launch);
+        queue.bytes += item.bytes;
         queue.submitted += 1;
         let number = queue.submitted;
         queue.items.push_back(item);
@@ -120,6 +155,7 @@ impl Stream {
             queue = self.lock();
             queue.done += 1;
             queue.launches -= usize::from(item.is_launch);
+            queue.bytes -= item.bytes;
             self.changed.notify_all();
         }
     }
@@ -162,6 +198,7 @@ impl Stream {
         }
         queue.capture = Some(Capture {
             nodes: Vec::new(),
+            bytes: 0,
             mode,
             thread: std::thread::current().id(),
             invalid: false,
@@ -170,12 +207,13 @@ impl Stream {
     }
 
     /// Captures a piece of work. Returns `false` if the stream does not capture.
-    pub fn capture(&self, work: &Work) -> bool {
+    pub fn capture(&self, work: &Work, bytes: usize) -> bool {
         let mut queue = self.lock();
         let Some(capture) = &mut queue.capture else {
             return false;
         };
         capture.nodes.push(Arc::clone(work));
+        capture.bytes += bytes;
         true
     }
 
@@ -201,7 +239,14 @@ mod tests {
             work: Arc::new(work),
             after: Vec::new(),
             is_launch,
+            bytes: 1,
         }
+    }
+
+    /// Submits to a queue of some launches.
+    fn submit(stream: &Arc<Stream>, item: Item, launches: usize) -> u64 {
+        let limits = Limits { launches, bytes: 0 };
+        stream.submit(item, limits, || ()).unwrap()
     }
 
     #[test]
@@ -211,7 +256,7 @@ mod tests {
         for number in 0..5 {
             let tell = tell.clone();
             let work = move || tell.send(number).unwrap();
-            assert_eq!(stream.submit(item(work, true), 2).unwrap(), number + 1);
+            assert_eq!(submit(&stream, item(work, true), 2), number + 1);
         }
         stream.wait_for(5);
         assert!(stream.is_idle());
@@ -224,14 +269,13 @@ mod tests {
         let (first, second) = (Stream::new(0, true), Stream::new(0, true));
         let (open, gate) = channel::<()>();
         let gate = Mutex::new(gate);
-        first
-            .submit(item(move || gate.lock().unwrap().recv().unwrap(), true), 1)
-            .unwrap();
+        let waits = move || gate.lock().unwrap().recv().unwrap();
+        submit(&first, item(waits, true), 1);
         let later = Item {
             after: vec![(Arc::clone(&first), 1)],
             ..item(|| {}, true)
         };
-        second.submit(later, 1).unwrap();
+        submit(&second, later, 1);
         assert!(!second.is_idle());
         open.send(()).unwrap();
         second.wait_for(1);
@@ -244,15 +288,40 @@ mod tests {
         let (open, gate) = channel::<()>();
         let gate = Mutex::new(gate);
         let waits = move || gate.lock().unwrap().recv().unwrap();
-        stream.submit(item(waits, true), 2).unwrap();
-        stream.submit(item(|| {}, true), 2).unwrap();
+        submit(&stream, item(waits, true), 2);
+        submit(&stream, item(|| {}, true), 2);
         let own = Arc::clone(&stream);
-        let third = std::thread::spawn(move || own.submit(item(|| {}, true), 2).unwrap());
+        let third = std::thread::spawn(move || submit(&own, item(|| {}, true), 2));
         // What is no launch does not wait.
-        stream.submit(item(|| {}, false), 2).unwrap();
+        submit(&stream, item(|| {}, false), 2);
         assert!(!third.is_finished());
         open.send(()).unwrap();
         third.join().unwrap();
         stream.wait_for(4);
+    }
+
+    #[test]
+    fn a_queue_full_of_bytes_blocks_and_holds() {
+        let stream = Stream::new(0, true);
+        let (open, gate) = channel::<()>();
+        let gate = Mutex::new(gate);
+        let waits = move || gate.lock().unwrap().recv().unwrap();
+        let limits = Limits {
+            launches: 8,
+            bytes: 2,
+        };
+        for work in [item(waits, true), item(|| {}, false)] {
+            stream.submit(work, limits, || unreachable!()).unwrap();
+        }
+        let own = Arc::clone(&stream);
+        let (tell, told) = channel();
+        let third = std::thread::spawn(move || {
+            own.submit(item(|| {}, false), limits, || tell.send(()).unwrap())
+        });
+        told.recv().unwrap();
+        assert!(!third.is_finished());
+        open.send(()).unwrap();
+        third.join().unwrap().unwrap();
+        stream.wait_for(3);
     }
 }

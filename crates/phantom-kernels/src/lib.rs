@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use device_runtime::layout::Launch;
+use device_runtime::layout::{Launch, LaunchPart};
 use kernel_emulator::checked::{self, ARGUMENT_BYTES, Checks, Ended};
 use phantom_machine::emulation::{Outcome, Range, Run};
 
@@ -51,6 +51,35 @@ extern "C" fn members(user: *mut c_void, address: u64, places: *mut u64, room: u
     (run.members)(run.user, address, places, room)
 }
 
+/// Most bytes of an output that are inverted: an element of any type.
+const SPOILED: u64 = 16;
+
+/// Inverts the first bytes of each part's output.
+fn spoil(run: &Run, launch: &Launch) {
+    let parts: &[LaunchPart] = match launch.more {
+        0 => &launch.parts[..launch.count as usize],
+        // SAFETY: the kernel has read as many parts there.
+        more => unsafe {
+            std::slice::from_raw_parts(
+                std::ptr::with_exposed_provenance(more as usize),
+                launch.count as usize,
+            )
+        },
+    };
+    for part in parts {
+        let output = part.buffers[1];
+        let mut found = Range::default();
+        if output == 0 || (run.access)(run.user, output, 1, 1, &raw mut found) == 0 {
+            continue;
+        }
+        for address in output..found.end.min(output + SPOILED) {
+            let byte: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
+            // SAFETY: the driver says that the GPU may store there, and the launch has ended.
+            unsafe { byte.write(!byte.read()) };
+        }
+    }
+}
+
 /// Runs a kernel. Returns the number of an [`Outcome`]; -1: there is no such kernel.
 #[unsafe(no_mangle)]
 extern "C" fn topo_phantom_run(run: *const Run) -> c_int {
@@ -74,6 +103,9 @@ extern "C" fn topo_phantom_run(run: *const Run) -> c_int {
     };
     let size = (own.blocks, own.threads);
     let ended = checked::run(name, &launch, size, own.seed, &checks, report);
+    if own.spoil != 0 && ended == Some(Ended::Whole) {
+        spoil(own, &launch);
+    }
     ended.map_or(-1, |ended| {
         let outcome = match ended {
             Ended::Whole => Outcome::Ended,

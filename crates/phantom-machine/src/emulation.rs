@@ -70,6 +70,8 @@ pub struct Run {
     pub seed: u64,
     /// Not 0: the run must end.
     pub cancelled: *const u32,
+    /// Not 0: after the run, the first bytes of each output are inverted.
+    pub spoil: c_int,
     /// Increases whenever memory that GPUs could access may no longer be accessed.
     pub changes: *const u64,
     /// The first argument of the functions below.

@@ -20,4 +20,4 @@ pub use attachment::Attachment;
 pub use gpu::Gpu;
 pub use machine::Machine;
 pub use open::{VARIABLE, open};
-pub use setup::{Fabric, Setup};
+pub use setup::{Fabric, FaultKind, Setup};

@@ -14,10 +14,15 @@
 //! | `multiprocessors` | multiprocessors of each GPU | by compute capability |
 //! | `gpu` | `NUMBER KEY VALUE`: `memory-mib` or `multiprocessors` of one GPU | |
 //! | `queue` | pending launches that a stream takes before the next one blocks | 1024 |
+//! | `queue-bytes` | bytes of pending work that a stream takes before it blocks; 0: any | 0 |
+//! | `launch-lock` | `yes`, `no`: whether a blocked launch holds its context's lock | `no` |
+//! | `calls-wait` | `yes`, `no`: whether calls for memory and modules wait for kernels | `no` |
+//! | `cooperative-overlap` | `yes`, `no`: whether cooperative grids run side by side | `yes` |
+//! | `mps` | `yes`, `no`: whether MPS shares the GPUs between processes | `no` |
 //! | `patience-ms` | how long a call that can never return blocks before it fails, ms | 10000 |
 //! | `seed` | orders in which threads run; 0: the simplest | 0 |
 //! | `fail` | `FUNCTION NUMBER ERROR`: this call (from 1) fails with CUDA's number | |
-//! | `fault` | `GPU NUMBER`: this launch (from 1) on a GPU reads an address without memory | |
+//! | `fault` | `GPU NUMBER KIND`: a fault of this launch (from 1) on a GPU ([`FaultKind`]) | |
 //! | `emulator` | path of the library that runs kernels; without it no module can be loaded | |
 //! | `report` | path of the file to which calls, refusals and leaks are appended at exit | |
 
@@ -58,13 +63,34 @@ pub struct PlantedFailure {
     pub error: u32,
 }
 
-/// A launch that accesses an address without memory.
+/// What a planted fault does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The launch reads an address without memory.
+    Address,
+    /// The kernel aborts itself.
+    Trap,
+    /// The launch never ends.
+    Hang,
+    /// This launch and all later ones store a wrong element at the begin of the output.
+    Wrong,
+    /// The launch ends well. The next call that waits for the GPU reports an illegal address.
+    Late,
+    /// The process is killed.
+    Kill,
+    /// The process is stopped, with its network proxies.
+    Stop,
+}
+
+/// A launch with a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlantedFault {
     /// The GPU.
     pub gpu: u32,
-    /// The launch's number on this GPU, from 1.
+    /// The launch's number on this GPU and in its process, from 1.
     pub number: u64,
+    /// What it does.
+    pub kind: FaultKind,
 }
 
 /// Sizes of GPUs; `None`: by compute capability.
@@ -101,6 +127,16 @@ pub struct Setup {
     pub gpus: Vec<(u32, Sizes)>,
     /// Pending launches that a stream takes.
     pub queue: usize,
+    /// Bytes of pending work that a stream takes; 0: any.
+    pub queue_bytes: usize,
+    /// Whether a blocked launch holds its context's lock.
+    pub launch_lock: bool,
+    /// Whether calls that manage memory or modules wait for running kernels.
+    pub calls_wait: bool,
+    /// Whether cooperative grids of a GPU run side by side.
+    pub cooperative_overlap: bool,
+    /// Whether MPS shares the GPUs between processes.
+    pub mps: bool,
     /// How long a call that can never return blocks, ms.
     pub patience_ms: u64,
     /// The seed of the orders in which threads run.
@@ -130,6 +166,11 @@ impl Setup {
             sizes: Sizes::default(),
             gpus: Vec::new(),
             queue: 1024,
+            queue_bytes: 0,
+            launch_lock: false,
+            calls_wait: false,
+            cooperative_overlap: true,
+            mps: false,
             patience_ms: 10_000,
             seed: 0,
             failures: Vec::new(),
@@ -199,6 +240,11 @@ impl Setup {
                 self.gpus.push((number(gpu)?, sizes));
             }
             "queue" => self.queue = number(value)?,
+            "queue-bytes" => self.queue_bytes = number(value)?,
+            "launch-lock" => self.launch_lock = yes(value)?,
+            "calls-wait" => self.calls_wait = yes(value)?,
+            "cooperative-overlap" => self.cooperative_overlap = yes(value)?,
+            "mps" => self.mps = yes(value)?,
             "patience-ms" => self.patience_ms = number(value)?,
             "seed" => self.seed = number(value)?,
             "fail" => {
@@ -215,10 +261,16 @@ impl Setup {
                 });
             }
             "fault" => {
-                let (gpu, launch) = value.split_once(' ').unwrap_or((value, ""));
+                let words: Vec<&str> = value.split_whitespace().collect();
+                let (gpu, launch, kind) = match words[..] {
+                    [gpu, launch] => (gpu, launch, "address"),
+                    [gpu, launch, kind] => (gpu, launch, kind),
+                    _ => return Err(format!("`fault {value}`: expected `fault GPU NUMBER KIND`")),
+                };
                 self.faults.push(PlantedFault {
                     gpu: number(gpu)?,
-                    number: number(launch.trim())?,
+                    number: number(launch)?,
+                    kind: choice(kind, &FAULTS)?,
                 });
             }
             "emulator" => self.emulator = Some(value.to_owned()),
@@ -251,6 +303,25 @@ impl Sizes {
     }
 }
 
+/// The kinds of faults by name.
+const FAULTS: [(&str, FaultKind); 7] = [
+    ("address", FaultKind::Address),
+    ("trap", FaultKind::Trap),
+    ("hang", FaultKind::Hang),
+    ("wrong", FaultKind::Wrong),
+    ("late", FaultKind::Late),
+    ("kill", FaultKind::Kill),
+    ("stop", FaultKind::Stop),
+];
+
+impl PlantedFault {
+    /// Whether the launch with this number on a GPU has the fault.
+    pub const fn hits(&self, gpu: usize, number: u64) -> bool {
+        let later = matches!(self.kind, FaultKind::Wrong) && number > self.number;
+        self.gpu as usize == gpu && (number == self.number || later)
+    }
+}
+
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("`{text}` is no number in range"))
@@ -275,8 +346,8 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "topology a b.xml # where\n\ndriver 12040\nfabric half\npeers nvlink\nmulticast no\ndma-buf yes\n\
-                    ipc no\npidfd no\nmemory-mib 64\nmultiprocessors 4\ngpu 1 multiprocessors 2\nqueue 8\n\
-                    patience-ms 5\nseed 3\nfail cuMemCreate 2 800\nfault 1 3\nemulator /e.so\nreport /r\n";
+                    ipc no\npidfd no\nmemory-mib 64\nmultiprocessors 4\ngpu 1 multiprocessors 2\nqueue 8\nqueue-bytes 4096\nlaunch-lock yes\ncalls-wait yes\ncooperative-overlap no\nmps yes\n\
+                    patience-ms 5\nseed 3\nfail cuMemCreate 2 800\nfault 1 3\nfault 0 2 late\nemulator /e.so\nreport /r\n";
         let setup = Setup::parse(text).unwrap();
         let wanted = Setup {
             driver: 12_040,
@@ -298,6 +369,11 @@ mod tests {
                 },
             )],
             queue: 8,
+            queue_bytes: 4096,
+            launch_lock: true,
+            calls_wait: true,
+            cooperative_overlap: false,
+            mps: true,
             patience_ms: 5,
             seed: 3,
             failures: vec![PlantedFailure {
@@ -305,7 +381,18 @@ mod tests {
                 number: 2,
                 error: 800,
             }],
-            faults: vec![PlantedFault { gpu: 1, number: 3 }],
+            faults: vec![
+                PlantedFault {
+                    gpu: 1,
+                    number: 3,
+                    kind: FaultKind::Address,
+                },
+                PlantedFault {
+                    gpu: 0,
+                    number: 2,
+                    kind: FaultKind::Late,
+                },
+            ],
             emulator: Some("/e.so".to_owned()),
             report: Some("/r".to_owned()),
             ..Setup::of("a b.xml")
@@ -321,7 +408,9 @@ mod tests {
             ("fabric some", "line 1", "expected none, refused"),
             ("gpu 1 2", "line 1", "gpu NUMBER KEY VALUE"),
             ("gpu 1 color red", "line 1", "`color`"),
-            ("fault 1", "line 1", "no number"),
+            ("fault 1", "line 1", "GPU NUMBER KIND"),
+            ("fault 1 x", "line 1", "no number"),
+            ("fault 1 1 fire", "line 1", "expected address, trap"),
             ("driver 12000", "topology PATH", ""),
         ] {
             let error = Setup::parse(text).unwrap_err();

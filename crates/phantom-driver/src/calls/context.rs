@@ -30,6 +30,9 @@ entry_points! {
             0 => None,
             context => Some(driver.context(context)?),
         };
+        if let Some(device) = device {
+            driver.pass(device);
+        }
         driver.enter(device);
         Ok(())
     }
@@ -48,16 +51,8 @@ entry_points! {
     fn cuCtxSynchronize() {
         let (driver, device) = current()?;
         driver.not_while_capturing()?;
-        let streams: Vec<_> = {
-            let objects = driver.objects();
-            let own = objects.streams.all().filter(|(_, it)| it.device == device);
-            own.map(|(_, it)| std::sync::Arc::clone(it)).collect()
-        };
-        let legacy = &driver.contexts[device].legacy;
-        for stream in streams.iter().chain([legacy]) {
-            stream.wait_for(stream.submitted());
-        }
-        driver.sound(device)
+        driver.wait_for_all(device);
+        driver.waited(device)
     }
 
     /// Lets the current context access memory of another context.

@@ -79,13 +79,14 @@ fn legacy() -> Answer<(&'static Driver, usize)> {
 
 fn submit(driver: &Driver, device: usize, work: Work) -> Answer<u64> {
     let stream = Arc::clone(&driver.contexts[device].legacy);
-    driver.submit(&stream, work, false)
+    driver.submit(&stream, work, false, 0)
 }
 
 entry_points! {
     /// Sets bytes of a device, in the legacy stream.
     fn cuMemsetD8_v2(to: u64, value: u8, bytes: usize) {
         let (driver, device) = legacy()?;
+        driver.settle(device);
         check(driver, device, to, bytes as u64, true)?;
         let work = move || {
             if still(driver, device, to, bytes as u64, true) {
@@ -132,7 +133,7 @@ entry_points! {
         };
         let number = submit(driver, device, Arc::new(work))?;
         driver.contexts[device].legacy.wait_for(number);
-        driver.sound(device)
+        driver.waited(device)
     }
 
     /// Copies between devices' memories, in the legacy stream, without waiting.
@@ -154,8 +155,8 @@ entry_points! {
         if driver.is_legacy(&stream) {
             driver.no_blocking_capture(device)?;
         }
-        if !stream.capture(&work) {
-            driver.submit(&stream, work, false)?;
+        if !stream.capture(&work, 0) {
+            driver.submit(&stream, work, false, 0)?;
         }
         Ok(())
     }

@@ -84,6 +84,14 @@ fn value(machine: &Machine, number: usize, gpu: &Gpu, attribute: u32) -> i32 {
             i32::from(machine.setup.dma_buf),
         ),
         (
+            Attribute::CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT,
+            if gpu.sm >= 90 { 4 } else { 1 },
+        ),
+        (
+            Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED,
+            i32::from(machine.setup.mps),
+        ),
+        (
             Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
             i32::from(machine.has_multicast(number)),
         ),

@@ -19,6 +19,9 @@ const INVALID_HANDLE: CUresult = CUresult::CUDA_ERROR_INVALID_HANDLE;
 const DISABLE_TIMING: u32 = 2;
 const ALL_FLAGS: u32 = 7;
 
+/// What a record counts against the limit of bytes of a queue.
+const EVENT_BYTES: usize = 64;
+
 fn event(driver: &Driver, handle: u64) -> Answer<Arc<Event>> {
     match driver.objects().events.find(handle) {
         Found::Live(found) => Ok(Arc::clone(found)),
@@ -106,7 +109,7 @@ entry_points! {
         }
         let number = event.record();
         let work: Work = Arc::new(move || event.reach(number));
-        driver.submit(&stream, work, false)?;
+        driver.submit(&stream, work, false, EVENT_BYTES)?;
         Ok(())
     }
 
@@ -115,6 +118,7 @@ entry_points! {
         let driver = driver()?;
         let event = event(driver, handle)?;
         not_captured(&event)?;
+        driver.pass(event.device);
         driver.sound(event.device)?;
         let reached = event.is_reached();
         let not_ready = CUresult::CUDA_ERROR_NOT_READY as u32;
@@ -129,8 +133,9 @@ entry_points! {
         let driver = driver()?;
         let event = event(driver, handle)?;
         not_captured(&event)?;
+        driver.pass(event.device);
         event.wait();
-        driver.sound(event.device)
+        driver.waited(event.device)
     }
 
     /// Milliseconds between two events.

@@ -28,12 +28,12 @@ entry_points! {
         let (driver, device) = current()?;
         ensure(flags == 0, INVALID, SECTION, "the flags are not known of a phantom")?;
         let mut objects = driver.objects();
-        let nodes = match objects.graphs.find(graph) {
-            Found::Live(found) => found.nodes.clone(),
+        let (nodes, bytes) = match objects.graphs.find(graph) {
+            Found::Live(found) => (found.nodes.clone(), found.bytes),
             Found::Dead => return refuse(INVALID, SECTION, "the graph was destroyed"),
             Found::Unknown => return refuse(INVALID, SECTION, "the handle is no graph"),
         };
-        let made = Graph { device, nodes, last: Mutex::default() };
+        let made = Graph { device, nodes, bytes, last: Mutex::default() };
         let number = objects.executables.insert(Arc::new(made));
         result.put(number, SECTION)
     }
@@ -63,7 +63,7 @@ entry_points! {
             }
             own.nodes.iter().for_each(|node| node());
         });
-        let number = driver.submit(&stream, work, true)?;
+        let number = driver.submit(&stream, work, true, graph.bytes)?;
         *last = Some((stream, number));
         Ok(())
     }

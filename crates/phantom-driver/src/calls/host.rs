@@ -25,6 +25,7 @@ entry_points! {
     /// Allocates pinned host memory.
     fn cuMemHostAlloc(address: Out<u64>, bytes: usize, flags: u32) {
         let (driver, device) = current()?;
+        driver.settle(device);
         driver.not_while_capturing()?;
         ensure(bytes > 0, INVALID, SECTION, "0 bytes cannot be allocated")?;
         let known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
@@ -56,7 +57,8 @@ entry_points! {
 
     /// Frees pinned host memory.
     fn cuMemFreeHost(address: u64) {
-        let (driver, _) = current()?;
+        let (driver, device) = current()?;
+        driver.settle(device);
         driver.not_while_capturing()?;
         let mut space = driver.space();
         match space.blocks.get(&address).map(|it| &it.kind) {
@@ -71,6 +73,7 @@ entry_points! {
     /// Registers host memory of the caller.
     fn cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: u32) {
         let (driver, device) = current()?;
+        driver.settle(device);
         let known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | MORE_REGISTER_FLAGS;
         ensure(flags & !known == 0, INVALID, SECTION, "there is no such flag")?;
         let base = address.expose_provenance() as u64;
@@ -99,7 +102,8 @@ entry_points! {
 
     /// Ends a registration.
     fn cuMemHostUnregister(address: *mut c_void) {
-        let (driver, _) = current()?;
+        let (driver, device) = current()?;
+        driver.settle(device);
         let base = address.expose_provenance() as u64;
         let mut space = driver.space();
         match space.blocks.get(&base).map(|it| &it.kind) {

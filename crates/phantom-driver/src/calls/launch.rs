@@ -1,14 +1,16 @@
 //! Launches of kernels.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use cudarc::driver::sys::CUresult;
+use phantom_machine::FaultKind;
 
 use super::module::{MOST_THREADS, function};
-use crate::answer::{Answer, Section, ensure};
-use crate::arguments::{In, bytes};
+use crate::answer::{Answer, Section, ensure, refuse};
+use crate::arguments::{In, LaunchConfig, bytes};
 use crate::call::entry_points;
 use crate::driver::{Driver, Function, current};
 use crate::execution::{Asked, Emulator, Launch, blocks_per_multiprocessor};
@@ -16,6 +18,17 @@ use crate::stream::Work;
 
 const SECTION: Section = Section::Execution;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// What a launch counts against the limit of bytes of a queue besides its argument.
+const LAUNCH_BYTES: usize = 256;
+
+/// `CU_LAUNCH_ATTRIBUTE_IGNORE`, `_COOPERATIVE` and `_MEM_SYNC_DOMAIN`.
+const IGNORE: u32 = 0;
+const COOPERATIVE: u32 = 2;
+const MEM_SYNC_DOMAIN: u32 = 10;
+
+/// Between two looks whether a launch that hangs has been cancelled.
+const HANGING: Duration = Duration::from_millis(20);
 
 /// The arguments of a launch that are checked.
 struct Shape {
@@ -34,10 +47,36 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
         return;
     }
     let mut planted = driver.machine.setup.faults.iter();
-    if planted.any(|it| it.gpu as usize == device && it.number == number) {
-        let why = format!("launch {number} faults, as the machine file says");
-        return driver.fail(device, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &why);
+    let planted = planted.find(|it| it.hits(device, number));
+    let planted = planted.map(|it| it.kind);
+    let why = || format!("launch {number} faults, as the machine file says");
+    match planted {
+        Some(FaultKind::Address) => {
+            return driver.fail(device, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &why());
+        }
+        Some(FaultKind::Trap) => {
+            return driver.fail(device, CUresult::CUDA_ERROR_LAUNCH_FAILED, &why());
+        }
+        Some(FaultKind::Hang) => {
+            while context.fault.load(Ordering::Acquire) == 0 {
+                std::thread::sleep(HANGING);
+            }
+            return;
+        }
+        // SAFETY: signals to the own process.
+        Some(FaultKind::Kill) => unsafe {
+            libc::kill(libc::getpid(), libc::SIGKILL);
+        },
+        // SAFETY: as above.
+        Some(FaultKind::Stop) => unsafe {
+            libc::kill(libc::getpid(), libc::SIGSTOP);
+        },
+        Some(FaultKind::Wrong | FaultKind::Late) | None => {}
     }
+    let setup = &driver.machine.setup;
+    let cooperative = &context.cooperative;
+    let _alone = (launch.cooperative && !setup.cooperative_overlap)
+        .then(|| cooperative.lock().unwrap_or_else(PoisonError::into_inner));
     let gpu = &driver.machine.gpus[device];
     let most =
         blocks_per_multiprocessor(gpu, found.registers, launch.threads) * gpu.multiprocessors;
@@ -55,9 +94,13 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
         access: &access,
         members: &members,
     };
-    let run = || emulator.run(launch, &asked, context.fault.as_ptr());
+    let spoils = planted == Some(FaultKind::Wrong);
+    let run = || emulator.run(launch, &asked, context.fault.as_ptr(), spoils);
     if let Err((error, why)) = context.residency.with(launch.blocks, most, run) {
         driver.fail(device, error, &why);
+    } else if planted == Some(FaultKind::Late) {
+        let late = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as u32;
+        context.late.store(late, Ordering::Release);
     }
 }
 
@@ -124,10 +167,12 @@ fn launch(handle: u64, shape: &Shape, stream: u64, parameters: In<*const c_void>
         blocks,
         threads,
         seed,
+        cooperative,
     };
+    let bytes = LAUNCH_BYTES + launch.argument.len();
     let work: Work = Arc::new(move || execute(driver, emulator, &found, &launch));
-    if !stream.capture(&work) {
-        driver.submit(&stream, work, true)?;
+    if !stream.capture(&work, bytes) {
+        driver.submit(&stream, work, true, bytes)?;
     }
     Ok(())
 }
@@ -149,6 +194,29 @@ entry_points! {
     ) {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         launch(function, &Shape { grid, block, shared, cooperative: false }, stream, parameters)
+    }
+
+    /// Launches a kernel with attributes.
+    fn cuLaunchKernelEx(
+        config: In<LaunchConfig>,
+        function: u64,
+        parameters: In<*const c_void>,
+        _extra: *const c_void,
+    ) {
+        let LaunchConfig { grid, block, shared, stream, attributes, count } = config.get(SECTION)?;
+        let mut cooperative = false;
+        for at in 0..count as usize {
+            let attribute = attributes.nth(at, SECTION)?;
+            let [value, ..] = attribute.value;
+            match attribute.id {
+                IGNORE => {}
+                COOPERATIVE => cooperative = value != 0,
+                // Two logical domains, which a GPU with one domain joins.
+                MEM_SYNC_DOMAIN => ensure(value < 2, INVALID, SECTION, "there is no such domain")?,
+                id => return refuse(INVALID, SECTION, format!("attribute {id} is not known of a phantom")),
+            }
+        }
+        launch(function, &Shape { grid, block, shared, cooperative }, stream, parameters)
     }
 
     /// Launches a kernel whose blocks are all resident at once.

@@ -72,6 +72,7 @@ entry_points! {
     /// Allocates memory of the current device.
     fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) {
         let (driver, device) = current()?;
+        driver.settle(device);
         driver.not_while_capturing()?;
         ensure(bytes > 0, INVALID, SECTION, "0 bytes cannot be allocated")?;
         let whole = (bytes as u64).checked_next_multiple_of(PAGE);
@@ -95,7 +96,8 @@ entry_points! {
 
     /// Frees memory.
     fn cuMemFree_v2(address: u64) {
-        let (driver, _) = current()?;
+        let (driver, device) = current()?;
+        driver.settle(device);
         driver.not_while_capturing()?;
         if address == 0 {
             return Ok(());

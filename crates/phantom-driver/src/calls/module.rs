@@ -33,6 +33,7 @@ entry_points! {
     /// Loads a module.
     fn cuModuleLoadData(module: Out<u64>, pointer: *const u8) {
         let (driver, device) = current()?;
+        driver.settle(device);
         driver.not_while_capturing()?;
         let bytes = image::read(pointer)?;
         let gpu = &driver.machine.gpus[device];
@@ -44,6 +45,7 @@ entry_points! {
     /// Unloads a module with its functions.
     fn cuModuleUnload(module: u64) {
         let (driver, device) = current()?;
+        driver.settle(device);
         let mut objects = driver.objects();
         let invalid = |rule: &str| refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, SECTION, rule);
         match objects.modules.find(module) {

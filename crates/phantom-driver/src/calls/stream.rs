@@ -57,7 +57,7 @@ entry_points! {
             driver.no_blocking_capture(device)?;
         }
         stream.wait_for(stream.submitted());
-        driver.sound(device)
+        driver.waited(device)
     }
 
     /// Whether a stream is idle.
@@ -101,7 +101,7 @@ entry_points! {
             let error = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
             return refuse(error, SECTION, "an earlier call made the capture invalid");
         }
-        let made = Graph { device, nodes: capture.nodes, last: Mutex::default() };
+        let made = Graph { device, nodes: capture.nodes, bytes: capture.bytes, last: Mutex::default() };
         let number = driver.objects().graphs.insert(Arc::new(made));
         graph.put(number, SECTION)
     }

@@ -73,6 +73,26 @@ pub struct MulticastProperties {
     pub flags: u64,
 }
 
+/// `CUlaunchAttribute`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LaunchAttribute {
+    pub id: u32,
+    pub padding: u32,
+    pub value: [u32; 16],
+}
+
+/// `CUlaunchConfig`
+#[repr(C)]
+pub struct LaunchConfig {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    pub stream: u64,
+    pub attributes: *const LaunchAttribute,
+    pub count: u32,
+}
+
 /// Pinned memory of a device with these kinds of handles.
 pub fn properties(device: i32, handles: u32) -> Properties {
     Properties {

@@ -1,7 +1,9 @@
 //! Modules, launches, errors that stick.
 
 use crate::Case;
-use crate::api::{PTX, begin, call, function, module, right, stream};
+use crate::api::{
+    LaunchAttribute, LaunchConfig, PTX, begin, call, event, function, module, right, stream,
+};
 
 const MODULE: &str = "Module Management";
 const EXECUTION: &str = "Execution Control";
@@ -23,10 +25,74 @@ fn launch(function: u64, blocks: u32, threads: u32, stream: u64) -> u32 {
     ))
 }
 
+/// Launches with an attribute.
+fn launch_with(blocks: u32, id: u32, value: u32) -> u32 {
+    let kernel = kernel();
+    let attribute = LaunchAttribute {
+        id,
+        padding: 0,
+        value: [value; 16],
+    };
+    let config = LaunchConfig {
+        grid: [blocks, 1, 1],
+        block: [32, 1, 1],
+        shared: 0,
+        stream: 0,
+        attributes: &raw const attribute,
+        count: 1,
+    };
+    let parameters = [ARGUMENT.as_ptr()];
+    call!(cuLaunchKernelEx(
+        &raw const config,
+        kernel,
+        parameters.as_ptr(),
+        std::ptr::null::<u8>()
+    ))
+}
+
 /// A kernel whose argument has no part ends at once.
 fn kernel() -> u64 {
     begin(0);
     function(module())
+}
+
+/// The result of a call that does not return.
+const BLOCKED: u32 = u32::MAX;
+
+/// The result of a call on another thread, or [`BLOCKED`].
+fn ends(call: std::thread::JoinHandle<u32>) -> u32 {
+    let until = std::time::Instant::now() + std::time::Duration::from_millis(200);
+    while !call.is_finished() {
+        if std::time::Instant::now() > until {
+            return BLOCKED;
+        }
+        std::thread::yield_now();
+    }
+    call.join().unwrap()
+}
+
+/// Behind a kernel that hangs, a launch blocks.
+fn a_query_beside_a_blocked_launch() -> std::thread::JoinHandle<u32> {
+    let (kernel, event) = (kernel(), event(0));
+    assert_eq!(launch(kernel, 1, 96, 0), 0);
+    right!(cuEventRecord(event, 0_u64));
+    let context = begin(0);
+    let blocked = std::thread::spawn(move || {
+        right!(cuCtxSetCurrent(context));
+        launch(kernel, 1, 96, 0)
+    });
+    assert_eq!(ends(blocked), BLOCKED);
+    std::thread::spawn(move || call!(cuEventQuery(event)))
+}
+
+fn an_allocation_beside_a_kernel() -> std::thread::JoinHandle<u32> {
+    assert_eq!(launch(kernel(), 1, 96, 0), 0);
+    let context = begin(0);
+    std::thread::spawn(move || {
+        right!(cuCtxSetCurrent(context));
+        let mut address = 0_u64;
+        call!(cuMemAlloc_v2(&raw mut address, 64_usize))
+    })
 }
 
 pub const CASES: &[Case] = &[
@@ -184,6 +250,91 @@ pub const CASES: &[Case] = &[
             let mut address = 0_u64;
             call!(cuMemAlloc_v2(&raw mut address, 64_usize))
         },
+    ),
+    Case(
+        "a cooperative launch by attribute that is too large",
+        "",
+        "cuLaunchKernelEx",
+        720,
+        EXECUTION,
+        || launch_with(4096, 2, 1),
+    ),
+    Case(
+        "a launch that need not be resident, in the remote domain",
+        "",
+        "cuLaunchKernelEx",
+        0,
+        "",
+        || launch_with(4096, 10, 1),
+    ),
+    Case(
+        "a domain that is none",
+        "",
+        "cuLaunchKernelEx",
+        1,
+        EXECUTION,
+        || launch_with(1, 10, 2),
+    ),
+    Case(
+        "a kernel that aborts itself",
+        "fault 0 1 trap",
+        "cuStreamSynchronize",
+        719,
+        "",
+        || {
+            assert_eq!(launch(kernel(), 1, 96, 0), 0);
+            call!(cuStreamSynchronize(0_u64))
+        },
+    ),
+    Case(
+        "an error that only a wait finds, and that sticks",
+        "fault 0 1 late",
+        "cuMemAlloc_v2",
+        700,
+        "",
+        || {
+            let (kernel, stream, event) = (kernel(), stream(1), event(0));
+            assert_eq!(launch(kernel, 1, 96, stream), 0);
+            right!(cuEventRecord(event, stream));
+            while call!(cuEventQuery(event)) != 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(call!(cuStreamSynchronize(stream)), 700);
+            let mut address = 0_u64;
+            call!(cuMemAlloc_v2(&raw mut address, 64_usize))
+        },
+    ),
+    Case(
+        "a query beside a launch that waits for room",
+        "queue 1; fault 0 1 hang",
+        "cuEventQuery",
+        600,
+        "",
+        || ends(a_query_beside_a_blocked_launch()),
+    ),
+    Case(
+        "a query beside a launch that waits for room and holds the lock",
+        "queue 1; launch-lock yes; fault 0 1 hang",
+        "cuEventQuery",
+        BLOCKED,
+        "",
+        || ends(a_query_beside_a_blocked_launch()),
+    ),
+    Case(
+        "an allocation beside a kernel",
+        "fault 0 1 hang",
+        "cuMemAlloc_v2",
+        0,
+        "",
+        || ends(an_allocation_beside_a_kernel()),
+    ),
+    Case(
+        "an allocation that waits for a kernel",
+        "calls-wait yes; fault 0 1 hang",
+        "cuMemAlloc_v2",
+        BLOCKED,
+        "",
+        || ends(an_allocation_beside_a_kernel()),
     ),
     Case(
         "an illegal address of a kernel",
