@@ -29,7 +29,7 @@ pub struct ProgramReport {
     /// Pieces into which each window of a channel's share is cut.
     pieces: u16,
     /// Scratch blocks of each channel, one window each.
-    scratch_blocks: u16,
+    scratch_blocks: u32,
     /// Least slots of each FIFO for which the program is proved.
     fifo_slots: u32,
     /// They run concurrently.

@@ -30,7 +30,7 @@ pub struct Program {
     /// With the size of a slot it bounds the window, so that all ranks have the same windows.
     pub fifo_pieces: u16,
     /// Scratch blocks of each channel; a scratch block holds one window.
-    pub scratch_blocks: u16,
+    pub scratch_blocks: u32,
     /// The lanes; they run concurrently.
     pub lanes: Vec<Lane>,
 }

@@ -52,7 +52,7 @@ fn head(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> String {
     if program.scratch_blocks > 0 {
         let scratch = format!(
             "{} of one window per channel",
-            count(program.scratch_blocks.into(), "block")
+            count(program.scratch_blocks as usize, "block")
         );
         text.push_str(&look.field("scratch", &scratch));
     }

@@ -34,7 +34,7 @@ impl Layout {
             channels,
             pieces,
             blocks,
-            scratch_blocks: u32::from(program.scratch_blocks) * channels * pieces,
+            scratch_blocks: program.scratch_blocks * channels * pieces,
             fifos: connections.fifo_chunks(program.rank),
             sums: 0,
         }

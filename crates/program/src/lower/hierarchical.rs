@@ -58,7 +58,7 @@ pub(super) fn hierarchical(place: &ChannelMember<'_>, hierarchy: &Hierarchy) -> 
         last.body.extend(inside.after());
         last.epilogue = touch.end(place);
     }
-    let copies = u32::from(written.scratch_blocks) * inside.copies();
+    let copies = written.scratch_blocks * inside.copies();
     ChannelLanes::with_scratch(written.pieces.into(), inside.sums() + copies, lanes)
 }
 

@@ -20,7 +20,7 @@ pub(super) struct ChannelMember<'a> {
 pub(super) struct ChannelLanes {
     /// Pieces of a window; equal on all ranks and channels.
     pub pieces: u16,
-    pub scratch_blocks: u16,
+    pub scratch_blocks: u32,
     pub lanes: Vec<Lane>,
 }
 
@@ -30,11 +30,10 @@ impl ChannelLanes {
     }
 
     pub(super) fn with_scratch(pieces: u32, blocks: u32, lanes: Vec<Lane>) -> Self {
-        // Both are at most the number of ranks, which `Channels` bounds.
-        let small = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
         Self {
-            pieces: small(pieces),
-            scratch_blocks: small(blocks),
+            // At most the number of ranks, which `Channels` bounds.
+            pieces: u16::try_from(pieces).unwrap_or(u16::MAX),
+            scratch_blocks: blocks,
             lanes,
         }
     }

@@ -31,7 +31,7 @@ impl BlockCounts {
         Self {
             input,
             output,
-            scratch: program.scratch_blocks.into(),
+            scratch: program.scratch_blocks,
         }
     }
 

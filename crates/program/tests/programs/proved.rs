@@ -1,9 +1,9 @@
 //! Every algorithm is proved, for every number of ranks.
 
 use program::verify::verify;
-use program::{Channels, Transfer};
+use program::{Channels, Collective, Schedule, Transfer};
 
-use crate::cases;
+use crate::cases::{self, Case};
 
 #[test]
 fn every_algorithm_is_proved() {
@@ -29,4 +29,23 @@ fn every_algorithm_is_proved() {
             }
         }
     }
+}
+
+/// A leader holds what its host's ranks exchange with those of three others: 3 · 148² blocks.
+#[test]
+fn large_hosts_have_room_for_all_blocks() {
+    let (hosts, per_host) = (4, 148);
+    let ranks = hosts * per_host;
+    let of: Vec<u32> = (0..ranks).map(|rank| rank / per_host).collect();
+    let channels = Channels::plain(ranks, 1).expect("not too many ranks");
+    let channels = channels.on_hosts(&of).expect("a host for each");
+    let case = Case {
+        collective: Collective::AllToAll,
+        schedule: Schedule::Bruck,
+        transfer: Transfer::Hierarchical,
+        root: 0,
+        in_place: false,
+    };
+    let programs = case.lower(&channels).expect("it serves all-to-all");
+    assert_eq!(programs[0].scratch_blocks, 3 * per_host * per_host);
 }
