@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use shared_memory::process_memory::ProcessHandle;
 use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place, limits};
 
 use crate::bootstrap::Bootstrap;
@@ -48,8 +49,9 @@ enum Peer {
 struct Elsewhere {
     arena: Handle,
     opened: OnceLock<Result<Arc<Mapping>, String>>,
-    /// Whether it is a thread of this process.
-    here: bool,
+    /// Its process, to tell it from a later one with the same id; `None` for a thread of this
+    /// process.
+    process: Option<Arc<ProcessHandle>>,
 }
 
 impl Elsewhere {
@@ -179,10 +181,11 @@ impl Registered {
             }
             let fail = |source| offered_by(rank, peer, &source);
             let handle: Handle = offer.parse().map_err(fail)?;
+            let is_other = transport == Transport::Shm;
             self.peers.push(Peer::Process(Box::new(Elsewhere {
                 arena: handle,
                 opened: OnceLock::new(),
-                here: transport == Transport::P2p,
+                process: is_other.then(|| ProcessHandle::of(handle.process)),
             })));
         }
         Ok(())
@@ -263,14 +266,17 @@ impl Registered {
             (Peer::Process(peer), Place::Registered { allocation, offset }) => {
                 within(peer.arena()?, allocation, offset)
             }
-            (Peer::Process(peer), Place::Address(address)) if peer.here => Ok(Reach::Here(
-                std::ptr::with_exposed_provenance_mut(address as usize),
-            )),
-            // The kernel checks such addresses.
-            (Peer::Process(peer), Place::Address(address)) => Ok(Reach::Elsewhere {
-                process: peer.arena.process,
-                address,
-            }),
+            // The kernel checks addresses of other processes.
+            (Peer::Process(peer), Place::Address(address)) => match &peer.process {
+                None => Ok(Reach::Here(std::ptr::with_exposed_provenance_mut(
+                    address as usize,
+                ))),
+                Some(process) if process.has_ended() => Err("its process has ended".to_owned()),
+                Some(_) => Ok(Reach::Elsewhere {
+                    process: peer.arena.process,
+                    address,
+                }),
+            },
             (Peer::Remote, _) => Err("it is on another host".to_owned()),
             // A thread of this process lends the memory while the launch lasts.
             (Peer::Thread, Place::Address(address)) => Ok(Reach::Here(

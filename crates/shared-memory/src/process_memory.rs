@@ -4,8 +4,13 @@
 //! must belong to the same user, and a security module or a container may still refuse. So call
 //! [`ProcessMemory::probe`] first, and use FIFOs if it fails.
 
+use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use thiserror::Error;
 
 /// Why the memory of another process was not read or written.
@@ -58,6 +63,41 @@ pub enum ProcessMemoryError {
         /// The kernel's error.
         source: io::Error,
     },
+}
+
+/// The handles that are in use, by process id.
+static HANDLES: LazyLock<Mutex<HashMap<u32, Weak<ProcessHandle>>>> = LazyLock::new(Mutex::default);
+
+/// Another process, to tell it from a later one with the same id.
+#[derive(Debug)]
+pub struct ProcessHandle(Option<OwnedFd>);
+
+impl ProcessHandle {
+    /// The process that has this id now. Its handles of this process share one descriptor.
+    pub fn of(process: u32) -> Arc<Self> {
+        // A thread that panics between two statements leaves a consistent map.
+        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = handles.get(&process).and_then(Weak::upgrade);
+        if let Some(known) = known.filter(|it| !it.has_ended()) {
+            return known;
+        }
+        let id = i32::try_from(process).ok().and_then(Pid::from_raw);
+        let descriptor = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
+        let made = Arc::new(Self(descriptor));
+        handles.retain(|_, it| it.strong_count() > 0);
+        handles.insert(process, Arc::downgrade(&made));
+        made
+    }
+
+    /// Whether the process has ended. Not known, and `false`, if the kernel has no descriptors of
+    /// processes (before Linux 5.3) or this process may open no more.
+    pub fn has_ended(&self) -> bool {
+        let Some(descriptor) = &self.0 else {
+            return false;
+        };
+        let mut ready = [PollFd::new(descriptor, PollFlags::IN)];
+        poll(&mut ready, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
 }
 
 /// The memory of another process.

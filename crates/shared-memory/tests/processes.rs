@@ -2,12 +2,13 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use program::Protocol;
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
-use shared_memory::process_memory::allow_peers;
+use shared_memory::process_memory::{ProcessHandle, allow_peers};
 use shared_memory::{
     Arena, Descriptor, Error, Handle, Interrupted, Item, Mapping, Patience, Place, ProcessMemory,
     ProcessMemoryError, Segment, Waiter,
@@ -16,7 +17,7 @@ use shared_memory::{
 type Test = fn(&str) -> Result<Completion, Failed>;
 
 fn main() -> ExitCode {
-    let tests: [(&str, Test); 3] = [
+    let tests: [(&str, Test); 4] = [
         ("messages_go_there_and_back", messages_go_there_and_back),
         (
             "buffers_are_read_where_they_are",
@@ -25,6 +26,10 @@ fn main() -> ExitCode {
         (
             "a_killed_peer_leaves_nothing_behind",
             a_killed_peer_leaves_nothing_behind,
+        ),
+        (
+            "a_new_process_with_the_same_id_is_another",
+            a_new_process_with_the_same_id_is_another,
         ),
     ];
     let trials = tests.map(|(name, test)| Trial::ignorable_test(name, move || test(name)));
@@ -331,5 +336,44 @@ fn a_killed_peer_leaves_nothing_behind(name: &str) -> Result<Completion, Failed>
     let files = std::fs::read_dir("/dev/shm").into_iter().flatten();
     let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
     assert_eq!(names.filter(|name| name.contains(mark)).count(), 0);
+    Ok(Completion::Completed)
+}
+
+/// How often the kernel is asked for a certain process id. Other processes of the machine may take
+/// it first.
+const ATTEMPTS: u32 = 200;
+
+/// A process with this id. `None` if this user may not choose it.
+fn process_with_id(id: u32) -> Option<Child> {
+    for _ in 0..ATTEMPTS {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (id - 1).to_string()).ok()?;
+        let mut sleep = Command::new("sleep");
+        let mut child = sleep.arg("600").spawn().unwrap();
+        if child.id() == id {
+            return Some(child);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    None
+}
+
+fn a_new_process_with_the_same_id_is_another(_: &str) -> Result<Completion, Failed> {
+    let mut first = Command::new("sleep").arg("600").spawn()?;
+    let handle = ProcessHandle::of(first.id());
+    assert!(!handle.has_ended());
+    assert!(Arc::ptr_eq(&handle, &ProcessHandle::of(first.id())));
+    first.kill()?;
+    first.wait()?;
+    assert!(handle.has_ended());
+    let Some(mut second) = process_with_id(first.id()) else {
+        return Ok(Completion::ignored_with(
+            "not run: this user cannot choose a process id",
+        ));
+    };
+    assert!(handle.has_ended());
+    assert!(!ProcessHandle::of(second.id()).has_ended());
+    second.kill()?;
+    second.wait()?;
     Ok(Completion::Completed)
 }
