@@ -3,6 +3,9 @@
 //!
 //! A job may have several roots, each for a group of ranks. The first rank of a group also checks
 //! in with the previous group's root, whose last rank needs its address.
+//!
+//! The root tells the addresses when all have checked in. Until then, a process that was started
+//! again takes the place of its predecessor.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +28,16 @@ struct Entry {
     open: bool,
 }
 
+/// A process with the rank of another one whose connection is still open. The end of that
+/// connection may be in transit.
+#[derive(Debug)]
+struct Rival {
+    conn: Conn,
+    check_in: CheckIn,
+    /// How long the root waits for that end.
+    until: Duration,
+}
+
 /// A root.
 #[derive(Debug)]
 pub struct Root<B> {
@@ -37,7 +50,14 @@ pub struct Root<B> {
     entries: Vec<Option<Entry>>,
     /// Address of the next group's first rank, if there are several groups.
     beyond: Option<(SocketAddr, Conn)>,
-    come: u32,
+    rivals: Vec<Rival>,
+    /// Ranks whose connection ended before the addresses were told, and when the root abandons
+    /// them.
+    lost: Vec<(Duration, Failure)>,
+    /// Ranks that have checked in and are not lost.
+    present: u32,
+    /// Whether the addresses were told.
+    told: bool,
     done: u32,
     failure: Option<Failure>,
     ends: Option<Duration>,
@@ -59,7 +79,10 @@ impl<B> Root<B> {
             width: 1,
             timing,
             beyond: None,
-            come: 0,
+            rivals: Vec::new(),
+            lost: Vec::new(),
+            present: 0,
+            told: false,
             done: 0,
             failure: None,
             ends: None,
@@ -92,7 +115,11 @@ impl<B> Root<B> {
 
     /// When [`Self::tick`] must be called if nothing else happens.
     pub fn next_deadline(&self) -> Duration {
-        self.ends.unwrap_or(self.timing.join)
+        let rivals = self.rivals.iter().map(|it| it.until);
+        let lost = self.lost.iter().map(|(until, _)| *until);
+        let earlier = || rivals.chain(lost).min();
+        let ends = self.ends.or_else(earlier);
+        ends.unwrap_or(self.timing.join)
     }
 
     /// The failure of the job, if it failed.
@@ -133,25 +160,55 @@ impl<B> Root<B> {
 
     /// Handles the end of a connection.
     pub fn closed(&mut self, conn: Conn, ending: &Ending, now: Duration) {
-        let mut lost = None;
-        for entry in self.entries.iter_mut().flatten() {
-            if entry.conn == conn {
-                entry.open = false;
-                if !entry.done {
-                    let CheckIn { rank, place, .. } = &entry.check_in;
-                    let what = format!("{place}: its connection to the root {ending}");
-                    lost = Some(Failure::new(rank.saturating_mul(self.width), what));
-                }
-            }
+        self.rivals.retain(|it| it.conn != conn);
+        self.beyond.take_if(|(_, it)| *it == conn && !self.told);
+        let mut entries = self.entries.iter_mut().flatten();
+        let Some(entry) = entries.find(|it| it.conn == conn && it.open) else {
+            // It may have been a rival, whose end the others waited for.
+            self.tell();
+            return;
+        };
+        entry.open = false;
+        if entry.done {
+            return;
         }
-        if let Some(failure) = lost {
+        let CheckIn { rank, place, .. } = &entry.check_in;
+        let rank = *rank;
+        let mut failure = Failure::new(
+            rank.saturating_mul(self.width),
+            format!("{place}: its connection to the root {ending} before all ranks had met"),
+        );
+        if self.told || matches!(ending, Ending::Distrusted(_)) {
+            failure.what.push_str("; start all ranks again");
             self.fail(failure, now);
+            return;
+        }
+        failure.what.push_str(", and no process took its place");
+        let until = (now + self.timing.silence).min(self.timing.join);
+        self.lost.push((until, failure));
+        self.present -= 1;
+        if let Some(at) = self.rivals.iter().position(|it| it.check_in.rank == rank) {
+            let Rival { conn, check_in, .. } = self.rivals.remove(at);
+            self.check_in(conn, check_in, now);
         }
     }
 
     /// Handles the passing of time.
     pub fn tick(&mut self, now: Duration) {
-        if self.failure.is_some() || now < self.timing.join || self.is_finished(now) {
+        if self.failure.is_some() || self.is_finished(now) {
+            return;
+        }
+        if let Some(rival) = self.rivals.iter().find(|it| now >= it.until) {
+            let failure = self.two_processes(&rival.check_in);
+            self.fail(failure, now);
+            return;
+        }
+        if let Some((_, failure)) = self.lost.iter().find(|(until, _)| now >= *until) {
+            let failure = failure.clone();
+            self.fail(failure, now);
+            return;
+        }
+        if now < self.timing.join {
             return;
         }
         let missing: Vec<u32> = self
@@ -209,6 +266,7 @@ impl<B> Root<B> {
         // A late rank hears of an earlier failure at once.
         let agreed = match &self.failure {
             Some(failure) => Err(failure.clone()),
+            None if self.told && self.group.contains(&new.rank) => Err(self.two_processes(&new)),
             None => self.agree(&new),
         };
         if let Err(failure) = agreed {
@@ -216,26 +274,28 @@ impl<B> Root<B> {
             self.fail(failure, now);
             return;
         }
-        if !self.group.contains(&new.rank) {
-            self.beyond = Some((new.ring, conn));
-            let last = self.group.end - 1;
-            self.answer(last);
-            return;
-        }
-        let place = (new.rank - self.group.start) as usize;
         let rank = new.rank;
-        self.entries[place] = Some(Entry {
-            conn,
-            check_in: new,
-            done: false,
-            open: true,
-        });
-        self.come += 1;
-        self.answer(rank);
-        let before = (rank + self.ranks - 1) % self.ranks;
-        if before != rank && self.group.contains(&before) {
-            self.answer(before);
+        if !self.group.contains(&rank) {
+            self.beyond = Some((new.ring, conn));
+        } else if self.entry(rank).is_some_and(|before| before.open) {
+            self.rivals.push(Rival {
+                conn,
+                check_in: new,
+                until: (now + self.timing.retry).min(self.timing.join),
+            });
+            return;
+        } else {
+            let first = self.first(rank);
+            self.lost.retain(|(_, failure)| failure.rank != first);
+            self.entries[(rank - self.group.start) as usize] = Some(Entry {
+                conn,
+                check_in: new,
+                done: false,
+                open: true,
+            });
+            self.present += 1;
         }
+        self.tell();
     }
 
     /// Checks that a rank belongs to the same job as the earlier ones.
@@ -262,7 +322,7 @@ impl<B> Root<B> {
                 self.first(end) - 1
             ));
         }
-        let first = self.entries.iter().flatten().next();
+        let first = self.entries.iter().flatten().find(|it| it.open);
         if let Some(Entry { check_in, .. }) = first
             && check_in.version != new.version
         {
@@ -271,31 +331,37 @@ impl<B> Root<B> {
                 new.version, check_in.place, check_in.version
             ));
         }
-        if let Some(before) = self.entry(new.rank) {
-            return Err(Failure::new(
-                self.first(new.rank),
-                format!(
-                    "two processes say that they are this rank: {}, and {}; give each a rank of its own",
-                    before.check_in.place, new.place
-                ),
-            ));
-        }
         Ok(())
     }
 
-    /// Tells a rank the address of the next one, if both are known.
-    fn answer(&mut self, rank: u32) {
-        let Some(entry) = self.entry(rank) else {
+    /// The failure that a process has the rank of another one.
+    fn two_processes(&self, new: &CheckIn) -> Failure {
+        let before = self.entry(new.rank);
+        let before = before.map_or("", |before| &before.check_in.place);
+        Failure::new(
+            self.first(new.rank),
+            format!(
+                "two processes say that they are this rank: {before}, and {}; give each a rank of its own",
+                new.place
+            ),
+        )
+    }
+
+    /// Tells each rank the address of the next one, once all are known.
+    fn tell(&mut self) {
+        let known = self.roots == 1 || self.beyond.is_some();
+        let all_here = self.present as usize == self.entries.len() && self.rivals.is_empty();
+        if self.told || !known || !all_here || self.failure.is_some() {
             return;
-        };
-        let next = (rank + 1) % self.ranks;
-        let ring = match self.group.contains(&next) {
-            true => self.entry(next).map(|it| it.check_in.ring),
-            false => self.beyond.map(|(ring, _)| ring),
-        };
-        let conn = entry.conn;
-        if let Some(ring) = ring {
-            self.send(conn, Message::Next(Box::new(ring)));
+        }
+        self.told = true;
+        let entries = self.entries.iter().flatten();
+        let all: Vec<(Conn, SocketAddr)> = entries.map(|it| (it.conn, it.check_in.ring)).collect();
+        let beyond = self.beyond.map(|(ring, _)| ring);
+        let nexts = all.iter().skip(1).map(|(_, ring)| *ring);
+        let last = beyond.or(all.first().map(|(_, ring)| *ring));
+        for ((conn, _), next) in all.iter().zip(nexts.chain(last)) {
+            self.send(*conn, Message::Next(Box::new(next)));
         }
     }
 
@@ -315,7 +381,9 @@ impl<B> Root<B> {
         }
         let open = self.entries.iter().flatten().filter(|entry| entry.open);
         let conns = open.map(|entry| entry.conn);
-        let conns: Vec<Conn> = conns.chain(self.beyond.map(|(_, conn)| conn)).collect();
+        let rivals = self.rivals.iter().map(|it| it.conn);
+        let beyond = self.beyond.map(|(_, conn)| conn);
+        let conns: Vec<Conn> = conns.chain(rivals).chain(beyond).collect();
         for conn in conns {
             self.send(conn, Message::Failed(Box::new(failure.clone())));
         }

@@ -71,8 +71,12 @@ impl<T: Table> Member<T> {
                     self.retry.push((now + self.timing.retry, Again::Next));
                     return;
                 }
+                let too_early = match self.is_ready() {
+                    true => "",
+                    false => " before all ranks had met; start all ranks again",
+                };
                 let what = format!(
-                    "{}: its connection with rank {rank}, {}, {ending}",
+                    "{}: its connection with rank {rank}, {}, {ending}{too_early}",
                     self.name(neighbor),
                     self.place.name
                 );
@@ -133,7 +137,7 @@ impl<T: Table> Member<T> {
                 let holder = self.first(self.group_of(index).start);
                 let what = format!(
                     "{}: the connection to the root {ending} before all ranks had met; the process that holds the root \
-                     (rank {holder}) may have ended",
+                     (rank {holder}) may have ended; start all ranks again",
                     self.place.name
                 );
                 self.fail_as(Failure::new(holder, what), None);

@@ -13,7 +13,7 @@ impl<T: Traffic> World<T> {
         let soon = self.now + LATENCY;
         let picked = |pipe: u64| (pipe % (self.pipes.len() as u64).max(1)) as usize;
         match fault {
-            Fault::Kill(rank) | Fault::Stop(rank) => {
+            Fault::Kill(rank) | Fault::Stop(rank) | Fault::Restart(rank) => {
                 for node in 0..self.nodes.len() {
                     let it = &mut self.nodes[node];
                     if it.process != rank || it.outcome.is_some() {
@@ -24,6 +24,10 @@ impl<T: Traffic> World<T> {
                     } else {
                         self.end(node);
                     }
+                }
+                if matches!(fault, Fault::Restart(_)) {
+                    let again = self.nodes.iter().rposition(|it| it.rank == rank);
+                    self.at(soon, Event::Start(again.expect("a rank has a process")));
                 }
             }
             Fault::Pause(rank, by) => {

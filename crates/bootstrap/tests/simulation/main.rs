@@ -144,6 +144,58 @@ fn a_rank_killed_or_stopped_before_all_have_met_is_reported() {
     }
 }
 
+/// Rank 2 comes late; until then, another process may take the place of one that was killed.
+#[test]
+fn a_rank_may_be_started_again_while_others_are_missing() {
+    let second = Duration::from_secs;
+    for (ranks, roots, rank) in [(4, 1, 1), (4, 1, 3), (4, 2, 3), (8, 2, 5)] {
+        let scenario = Scenario {
+            ranks,
+            roots,
+            faults: vec![
+                (Duration::ZERO, Fault::Pause(2, 5_000)),
+                (Duration::ZERO, Fault::Pause(6, 5_000)),
+                (second(1), Fault::Restart(rank)),
+                (second(2), Fault::Stranger(rank)),
+            ],
+            seed: 3,
+        };
+        for (outcome, _) in scenario.run().unwrap() {
+            assert_eq!(outcome, Outcome::Done, "{ranks} ranks, rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_cannot_be_started_again_is_named() {
+    // The root is in the process of rank 0.
+    for (rank, words) in [
+        (0, "the process that holds the root (rank 0) may have ended"),
+        (1, "its connection to the root was closed by the other side"),
+    ] {
+        let late = (Duration::ZERO, Fault::Pause(2, 30_000));
+        let fault = match rank {
+            0 => Fault::Restart(rank),
+            _ => Fault::Kill(rank),
+        };
+        let scenario = Scenario {
+            ranks: 4,
+            roots: 1,
+            faults: vec![late, (Duration::from_secs(1), fault)],
+            seed: 3,
+        };
+        let outcomes = scenario.run().unwrap();
+        let Outcome::Failed(failure) = &outcomes[3].0 else {
+            panic!("{outcomes:?}");
+        };
+        assert_eq!(failure.rank, rank);
+        assert!(failure.what.contains(words), "{failure}");
+        // Killed after a second, and abandoned after 15 more.
+        let ended = outcomes[3].1.as_secs();
+        assert_eq!(ended, if rank == 0 { 1 } else { 16 }, "{failure}");
+    }
+}
+
 /// A rank of two that sees its ring closed, at time zero.
 fn in_a_ring() -> (Member<Infos>, Conn) {
     let info = world::info(0, 1);

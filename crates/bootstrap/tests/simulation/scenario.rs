@@ -16,6 +16,8 @@ pub enum Fault {
     Kill(u32),
     /// The process of a rank is stopped for good.
     Stop(u32),
+    /// The process of a rank is killed, and another one is started in its place.
+    Restart(u32),
     /// The process of a rank is stopped for this many milliseconds.
     Pause(u32, u64),
     /// A connection is cut: both ends learn of it.
@@ -80,7 +82,7 @@ impl Scenario {
                 let at = if random.bool() { at / 300 } else { at };
                 let rank = random.u32(..ranks);
                 let pipe = random.u64(..);
-                let fault = match random.u32(..15) {
+                let fault = match random.u32(..16) {
                     0 => Fault::Kill(rank),
                     1 => Fault::Stop(rank),
                     2 => Fault::Cut(pipe),
@@ -95,6 +97,7 @@ impl Scenario {
                     11 => Fault::OtherPlan(rank),
                     12 => Fault::SameDevice(rank.max(1)),
                     13 => Fault::Pause(rank, random.u64(..40_000)),
+                    14 => Fault::Restart(rank),
                     _ => Fault::LateRoots,
                 };
                 (at, fault)
@@ -123,6 +126,10 @@ impl Scenario {
         let deadline = self.deadline();
         let mut world = self.world();
         while world.step(deadline) {}
+        for rank in (0..self.ranks).filter(|rank| self.restarts(*rank)) {
+            let again = world.nodes.iter().rposition(|it| it.rank == rank);
+            world.nodes.swap(rank as usize, again.unwrap_or_default());
+        }
         let members = world.nodes.drain(..).take(self.ranks as usize);
         let outcome = |(rank, node): (usize, Node<Infos>)| match (node.outcome, node.state) {
             (Some((Outcome::Failed(failure), _)), _)
@@ -146,7 +153,8 @@ impl Scenario {
             self.add_member(&mut world, rank, rank);
         }
         world.add_roots(&Key::of_secret(SECRET));
-        for rank in (0..self.ranks).filter(|rank| self.has(Fault::Double(*rank))) {
+        let second = |rank: &u32| self.has(Fault::Double(*rank)) || self.restarts(*rank);
+        for rank in (0..self.ranks).filter(second) {
             self.add_member(&mut world, rank, u32::MAX);
         }
         for node in 0..world.nodes.len() {
@@ -154,12 +162,16 @@ impl Scenario {
             let Node {
                 machine,
                 process,
+                rank,
                 state,
                 ..
             } = &mut world.nodes[node];
             let is_root = matches!(machine, Participant::Root(_));
             if self.has(Fault::Missing(*process)) {
                 *state = State::Gone;
+                continue;
+            }
+            if *process == u32::MAX && self.restarts(*rank) {
                 continue;
             }
             let late = is_root && self.has(Fault::LateRoots);
@@ -189,6 +201,10 @@ impl Scenario {
         let table = Infos::new(info.clone(), self.ranks);
         let own = table.own_block();
         world.add_member(&info, process, key, table, own);
+    }
+
+    fn restarts(&self, rank: u32) -> bool {
+        self.has(Fault::Restart(rank))
     }
 
     fn has(&self, fault: Fault) -> bool {
