@@ -91,7 +91,15 @@ struct BlessArguments {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().chore {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(said) if said.use_stderr() => {
+            eprint!("{}", files::printable(&said.render().to_string()));
+            return ExitCode::from(2);
+        }
+        Err(help) => help.exit(),
+    };
+    let done = match arguments.chore {
         Chore::Bless(arguments) => run_bless(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
         Chore::Dist(arguments) => dist::run(&arguments),
@@ -118,7 +126,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("{}", files::printable(&format!("error: {error:#}")));
             ExitCode::from(2)
         }
     }

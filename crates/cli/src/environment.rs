@@ -68,6 +68,12 @@ pub struct Environment {
     pub width: usize,
 }
 
+/// Whether output may be colored, which goes to a terminal or not.
+pub fn has_colors(terminal: bool) -> bool {
+    let text = |name| std::env::var(name).unwrap_or_default();
+    terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb"
+}
+
 impl Environment {
     /// The value of one of NCCL's variables; the command line overrides the environment.
     pub fn nccl_value(&self, variables: &Variables, name: &str) -> Option<String> {
@@ -110,7 +116,7 @@ impl Environment {
             launcher,
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             blocking_launches: !matches!(text("CUDA_LAUNCH_BLOCKING").as_str(), "" | "0"),
-            color: terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb",
+            color: has_colors(terminal),
             progress: std::io::stderr().is_terminal() && !launched && text("TERM") != "dumb",
             width: columns.unwrap_or(DEFAULT_WIDTH).max(LEAST_WIDTH),
         }

@@ -103,7 +103,10 @@ fn abort_on_panic() {
 }
 
 fn work() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(said) => return exit::without_command(&said),
+    };
     let environment = Environment::read();
     let mut output = Output::default();
     let done = match &arguments.command {

@@ -108,5 +108,23 @@ impl Drop for Steps {
 
 fn print(text: &str) {
     // A closed standard error cannot be reported anywhere.
-    let _ = write!(std::io::stderr(), "\r\u{1b}[K{text}");
+    let _ = write!(std::io::stderr(), "{}", line(text));
+}
+
+/// The text in place of the line before.
+fn line(text: &str) -> String {
+    format!("\r\u{1b}[K{}", files::printable(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_escaped() {
+        assert_eq!(
+            line("reading \u{1b}[2Jlog"),
+            "\r\u{1b}[Kreading \\u001b[2Jlog"
+        );
+    }
 }

@@ -12,8 +12,9 @@
 //! In reading order: [`read`](mod@read) (bounded input), [`stream`] (input that
 //! is never held), `private` (files that only this user can
 //! access; on Linux), [`write`](mod@write) (files that are whole or absent), `unix` and
-//! `windows` (what each system does for them).
+//! `windows` (what each system does for them), [`printable`](mod@printable) (text for terminals).
 
+pub mod printable;
 #[cfg(target_os = "linux")]
 pub mod private;
 pub mod read;
@@ -24,6 +25,7 @@ mod unix;
 mod windows;
 pub mod write;
 
+pub use printable::printable;
 #[cfg(target_os = "linux")]
 pub use private::{Folder, Replaces};
 pub use read::{ReadError, read, read_text, standard_input};

@@ -7,7 +7,6 @@ use plan::Plan;
 
 use crate::arguments::export::ExportArguments;
 use crate::environment::Environment;
-use crate::exit;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::read_settings;
@@ -79,6 +78,6 @@ fn all_subsets(job: &JobSpec) -> Result<Vec<Gpus>> {
 
 /// A set with the name of its job in one line.
 fn named(plan: Plan) -> PlannedSet {
-    let name = exit::printable(&names::job(&plan)).replace('\n', " ");
+    let name = files::printable(&names::job(&plan)).replace('\n', " ");
     PlannedSet::new(name, plan)
 }

@@ -16,6 +16,7 @@ mod ranks;
 mod recordings;
 mod secrets;
 mod strangers;
+mod terminals;
 mod time_limit;
 mod verdict;
 
@@ -79,7 +80,6 @@ fn main() -> std::process::ExitCode {
         plans::no_setting_of_a_plan_loads_a_library,
         plans::no_name_of_a_machine_adds_a_line,
         plans::settings_that_decide_are_exported,
-        plans::escapes_of_strangers_reach_no_terminal,
         recordings::links_to_files_outside_are_not_followed,
         recordings::folders_that_lead_outside_are_not_followed,
         recordings::documents_do_not_lead_outside,
@@ -93,6 +93,9 @@ fn main() -> std::process::ExitCode {
         strangers::strangers_at_every_port_of_rank_0_do_not_keep_others_out,
         strangers::strangers_use_up_neither_the_descriptors_nor_the_processor,
         strangers::strangers_do_not_keep_survivors_apart,
+        terminals::names_in_files_do_not_reach_it,
+        terminals::mistakes_in_the_command_line_do_not_reach_it,
+        terminals::names_of_files_do_not_reach_it,
         time_limit::what_if_ends_with_what_was_done,
         time_limit::progress_is_shown_on_a_terminal_only,
         time_limit::a_long_plan_shows_progress_on_a_terminal,

@@ -151,6 +151,16 @@ impl Drop for Running {
     }
 }
 
+/// Runs `topo` with its standard error on a terminal. Returns `None` without the program `script`.
+pub fn on_terminal(line: &str) -> Option<Said> {
+    Command::new("script").arg("--version").output().ok()?;
+    let mut script = Command::new("script");
+    let line = format!("{} {line}", env!("CARGO_BIN_EXE_topo"));
+    script.args(["-qec", &line, "/dev/null"]);
+    script.current_dir(root()).env("TERM", "xterm");
+    Some(Running::start(&mut script).within(LONG))
+}
+
 /// Runs `topo` to its end.
 pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Said {
     Running::start(topo().args(arguments)).within(LONG)

@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use libtest_mimic::{Completion, Failed};
 
-use crate::program::{LONG, Running, Said, not_run, root, shell, topo};
+use crate::program::{LONG, Running, not_run, on_terminal, shell, topo};
 
 /// A machine of 32 GPUs with irregular NVLinks between most of them, so that each failure takes
 /// long to plan.
@@ -79,16 +78,6 @@ pub fn what_if_ends_with_what_was_done() {
         .map(|it| it["names"].as_array().unwrap().len())
         .sum();
     assert!(left_out > 0 && done > 0, "{done} done, {left_out} left out");
-}
-
-/// Runs `topo` with its standard error on a terminal. Returns `None` without the program `script`.
-fn on_terminal(line: &str) -> Option<Said> {
-    Command::new("script").arg("--version").output().ok()?;
-    let mut script = Command::new("script");
-    let line = format!("{} {line}", env!("CARGO_BIN_EXE_topo"));
-    script.args(["-qec", &line, "/dev/null"]);
-    script.current_dir(root()).env("TERM", "xterm");
-    Some(Running::start(&mut script).within(LONG))
 }
 
 /// A terminal shows progress; a pipe does not.

@@ -1,0 +1,117 @@
+//! Control characters from outside, which must not reach a terminal.
+
+use std::fs;
+
+use libtest_mimic::{Completion, Failed};
+
+use crate::program::{not_run, on_terminal, run};
+
+/// Clears the screen and sets the title.
+const ESCAPES: &str = "\u{1b}[2J\u{1b}]0;title\u{7}";
+
+/// Checks that a text shows the escapes and does not contain them.
+#[track_caller]
+fn harmless(what: &str, text: &str) {
+    assert!(text.contains("\\u001b"), "{what}: {text:?}");
+    let parts = ["\u{1b}[2J", "\u{1b}]", "\u{7}"];
+    assert!(
+        !parts.iter().any(|it| text.contains(it)),
+        "{what}: {text:?}"
+    );
+}
+
+pub fn names_in_files_do_not_reach_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(format!("{ESCAPES}machine.xml"));
+    let text = fs::read_to_string("../../topologies/gh200/topology.xml").unwrap();
+    let text = text.replacen("<net name=\"", "<net name=\"&#27;[2J&#27;]0;title&#7;", 1);
+    fs::write(&file, text).unwrap();
+    let file = file.display().to_string();
+    for command in ["show", "plan"] {
+        let said = run(&[command, &file]);
+        harmless(command, &(said.out + &said.err));
+    }
+}
+
+pub fn mistakes_in_the_command_line_do_not_reach_it() -> Result<Completion, Failed> {
+    for line in [
+        format!("'{ESCAPES}'"),
+        format!("show '--{ESCAPES}'"),
+        format!("plan dgx-a100 --hosts '{ESCAPES}'"),
+        format!("plan dgx-a100 --format '{ESCAPES}'"),
+        format!("completions '{ESCAPES}'"),
+        format!("show dgx-a100 '{ESCAPES}' '{ESCAPES}'"),
+    ] {
+        let Some(said) = on_terminal(&line) else {
+            return not_run("there is no program `script`");
+        };
+        assert_eq!(said.status, Some(2), "{line:?}: {said:?}");
+        harmless(&line, &said.out);
+        // The colors of the message stay.
+        assert!(said.out.contains("\u{1b}[1m"), "{line:?}: {said:?}");
+    }
+    Ok(Completion::Completed)
+}
+
+pub fn names_of_files_do_not_reach_it() {
+    let file = format!("/nowhere/{ESCAPES}");
+    for arguments in [
+        &["show", &file][..],
+        &["plan", &file],
+        &["rank", &file, "--rank", "0"],
+        &["cost", &file],
+        &["bound", &file],
+        &["bound", "dgx-a100", "--check", &file],
+        &["what-if", &file],
+        &["export", &file, "--dir", "/nowhere"],
+        &["diff", &file, "dgx-a100"],
+        &["probe", "--from", &file],
+        &["doctor", &file],
+        &["doctor", "--from", &file],
+        &["matrix", "--from", &file],
+        &["view", &file],
+        &["vm", &file, "--map", &file],
+        &["log", &file],
+        &["results", &file],
+        &["nccl-check", &file, "--nccl", &file],
+        &["nccl-check", "dgx-a100", "--nccl", &file],
+        &["program", &file, "--collective", "all-reduce"],
+        &["run", &file, "all-reduce"],
+        &[
+            "run",
+            "all-reduce",
+            "--rank",
+            "0",
+            "--world",
+            "2",
+            "--rendezvous",
+            &file,
+        ],
+        &["fabric", &file],
+        &[
+            "simulate",
+            &file,
+            "--collective",
+            "all-reduce",
+            "--size",
+            "1M",
+        ],
+        &["id", "127.0.0.1:1", "-o", &file],
+        &["man", &file],
+        &["plan", "dgx-a100", "-o", &file],
+        &["help", &file],
+        &["schema", &file],
+    ] {
+        let said = run(arguments);
+        assert_eq!(said.status, Some(2), "{arguments:?}: {said:?}");
+        harmless(&format!("{arguments:?}"), &(said.out + &said.err));
+    }
+    // JSON has escapes of its own.
+    let folder = tempfile::tempdir().unwrap();
+    let named = folder.path().join(format!("{ESCAPES}.xml"));
+    fs::copy("../../topologies/gh200/topology.xml", &named).unwrap();
+    let named = named.display().to_string();
+    let said = run(&["show", &named, "--format", "json"]);
+    assert_eq!(said.status, Some(0), "{said:?}");
+    harmless("JSON", &said.out);
+}
