@@ -67,6 +67,7 @@ fn main() -> std::process::ExitCode {
         meeting::what_is_no_file_is_given_up_in_time,
         meeting::ranks_of_one_host_meet_in_a_folder_of_their_user,
         meeting::a_file_of_an_earlier_job_is_waited_out,
+        meeting::a_rank_may_be_started_again_while_others_are_missing,
         meeting::a_port_of_another_program_is_waited_out,
         memory::an_offset_beyond_a_peers_buffers_is_named,
         memory::a_buffer_that_ends_beyond_a_peers_memory_is_named,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Completion, Failed};
 
 use crate::program::{LONG, Running, Said, is_root, not_run, shell};
+use crate::ranks;
 
 /// The user nobody.
 const NOBODY: u32 = 65_534;
@@ -267,6 +268,26 @@ pub fn a_file_of_an_earlier_job_is_waited_out() {
         Running::start(&mut by_file(1, 40, &theirs)).within(LONG),
         stranger.within(LONG),
     ]);
+}
+
+/// While rank 2 is missing, rank 1 is killed and started again.
+pub fn a_rank_may_be_started_again_while_others_are_missing() {
+    let root = ranks::address();
+    let id = ranks::id(root);
+    let start = |number| {
+        let mut command = ranks::rank(number, 3);
+        command.args(["all-reduce", "-b", "8", "-e", "8", "-n", "2"]);
+        Running::start(command.env("TOPO_ID", &id))
+    };
+    let first = start(0);
+    let killed = start(1);
+    ranks::until("rank 1 is connected to the root", || {
+        let sockets = ranks::sockets(killed.id());
+        sockets.iter().any(|it| it.remote == root)
+    });
+    assert_eq!(killed.end().signal, Some(9));
+    let others = [start(1), start(2), first];
+    well(&others.map(|it| it.within(LONG)));
 }
 
 /// A program that never answers listens at the port.
