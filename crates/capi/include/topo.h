@@ -131,6 +131,13 @@ int topo_comm_abort(topo_comm *comm);
 int topo_comm_rank(const topo_comm *comm);
 int topo_comm_ranks(const topo_comm *comm);
 
+/* How this rank reaches another, with NCCL's names: "P2P" in its process, "SHM" on its host, "NET"
+ * on others. NULL if there is no such rank. */
+const char *topo_comm_transport(const topo_comm *comm, uint32_t rank);
+
+/* Channels over which collectives may run: those of the plan, if there is one; -1 for NULL. */
+int topo_comm_channels(const topo_comm *comm);
+
 /* Runs a collective and returns when it is done. Operation and root are ignored where there are
  * none; where only the root has an input or output, the others may give NULL.
  *

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use communicator::{Arguments, Code, Comm, Fault, Launch, Reduction, free_id};
+use communicator::{Arguments, Code, Comm, Fault, Launch, Reduction, Transport, free_id};
 
 use communicator::call_site;
 
@@ -124,6 +124,26 @@ pub extern "C" fn topo_comm_rank(comm: *const Comm) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn topo_comm_ranks(comm: *const Comm) -> c_int {
     of(comm).map_or(-1, |it| it.shared.ranks as c_int)
+}
+
+/// How this rank reaches another, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_comm_transport(comm: *const Comm, rank: u32) -> *const c_char {
+    let transport = of(comm)
+        .ok()
+        .and_then(|it| it.transports.get(rank as usize).copied());
+    let name = transport.map(|it| match it {
+        Transport::P2p => c"P2P",
+        Transport::Shm => c"SHM",
+        Transport::Net => c"NET",
+    });
+    name.map_or(std::ptr::null(), std::ffi::CStr::as_ptr)
+}
+
+/// Channels over which collectives may run, or -1.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_comm_channels(comm: *const Comm) -> c_int {
+    of(comm).map_or(-1, |it| c_int::from(it.channels))
 }
 
 /// Runs a collective.

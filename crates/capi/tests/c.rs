@@ -229,8 +229,10 @@ fn ranks_of_a_plan() {
         };
         let job = job.plan().unwrap();
         let file = folder.path().join(format!("{hosts}-{gpus}.json"));
-        std::fs::write(&file, job.planned.plan().to_json().unwrap()).unwrap();
-        file
+        let planned = job.planned.plan();
+        std::fs::write(&file, planned.to_json().unwrap()).unwrap();
+        let joined = planned.common.as_ref().unwrap();
+        (file, joined.channels.base.len().to_string())
     };
     for (name, ranks, hosts) in [
         ("collectives", 2, 1),
@@ -239,23 +241,24 @@ fn ranks_of_a_plan() {
         ("several", 4, 2),
         ("unequal", 4, 2),
     ] {
-        let file = plan(hosts, i64::from(ranks / hosts));
+        let (file, channels) = plan(hosts, i64::from(ranks / hosts));
         let mut command = Command::new(program);
         command.args([name, &ranks.to_string()]);
         if hosts > 1 {
             command.env("TWO_RANKS_A_HOST", "1");
         }
+        command.env("PLAN_CHANNELS", channels);
         let ended = finish(command.env("PLAN_FILE", file));
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success(), "{name} {ranks} {hosts}: {said}");
     }
     for (file, hosts, told) in [
         (
-            plan(1, 2),
+            plan(1, 2).0,
             false,
             "the plan is for 2 ranks, and the communicator has 4",
         ),
-        (plan(1, 4), true, "the plan is for other machines"),
+        (plan(1, 4).0, true, "the plan is for other machines"),
         (
             folder.path().join("none.json"),
             false,

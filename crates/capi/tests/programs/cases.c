@@ -79,6 +79,15 @@ static int finish(void) {
 static void collectives(void) {
     topo_comm *comm = join(0);
     EXPECT(topo_comm_rank(comm) == (int)rank && topo_comm_ranks(comm) == (int)ranks);
+    for (uint32_t other = 0; other < ranks; other++) {
+        int apart = getenv("TWO_RANKS_A_HOST") && other / 2 != rank / 2;
+        const char *expected = other == rank ? "P2P" : apart ? "NET" : "SHM";
+        EXPECT(strcmp(topo_comm_transport(comm, other), expected) == 0);
+    }
+    EXPECT(topo_comm_transport(comm, ranks) == NULL && topo_comm_transport(NULL, 0) == NULL);
+    const char *planned = getenv("PLAN_CHANNELS");
+    EXPECT(topo_comm_channels(comm) > 0 && topo_comm_channels(NULL) == -1);
+    EXPECT(planned == NULL || topo_comm_channels(comm) == atoi(planned));
     enum { N = 5000 };
     int32_t *in = malloc(sizeof *in * N * ranks), *out = malloc(sizeof *out * N * ranks);
     for (int collective = 0; collective < 8; collective++) {
