@@ -1,5 +1,6 @@
 //! Transfers beside other calls.
 
+mod groups;
 mod short;
 
 use std::time::Duration;

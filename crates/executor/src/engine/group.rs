@@ -30,11 +30,14 @@ impl<B: Backend> Engine<B> {
             return Err(self.broken());
         }
         let own = &self.own;
+        let runs_open = !own.backend.wires() && are_unlike(&transfers);
         let place = |(request, _): &(Request, _)| {
             let Request { root, to, tag, .. } = *request;
             let peer = if to == own.bootstrap.rank() { root } else { to };
             let shares = !own.backend.wires() && own.connections.shares_connections(peer, tag);
-            self.prepared.find(request).filter(|_| !shares)
+            self.prepared
+                .find(request)
+                .filter(|_| !shares && !runs_open)
         };
         let places = match transfers.iter().map(place).collect() {
             Some(places) => places,
@@ -163,6 +166,21 @@ impl<B: Backend> Engine<B> {
     }
 }
 
+/// Whether transfers between the same ranks with the same tag have different lengths.
+fn are_unlike(transfers: &[(Request, Memory<'_>)]) -> bool {
+    let pair = |request: &Request| (request.root, request.to, request.tag);
+    let lengths = transfers.iter().map(|(request, _)| {
+        let bytes = request
+            .count
+            .saturating_mul(u64::from(request.element.bytes()));
+        (pair(request), bytes)
+    });
+    let mut lengths: Vec<_> = lengths.collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    lengths.windows(2).any(|it| it[0].0 == it[1].0)
+}
+
 /// The transfers with their places: the first round last, and in a round by their places.
 ///
 /// Transfers between the same ranks with the same tag share FIFOs, so they keep their order: the
@@ -174,8 +192,10 @@ impl<B: Backend> Engine<B> {
 /// transfer that its peer has in a later round, the peer began its current round first. A round has
 /// one transfer of a pair, so a receiver got the message of the sender's current round before it
 /// began its own round. A sender waits only for room: for the receive that is earlier by the slots
-/// of the FIFO. If all messages of a pair have one length, the sender's message before needed the
-/// receive of the receiver's current round.
+/// of the FIFO. As all messages of a pair have one length ([`are_unlike`]), the sender's message
+/// before needed the receive of the receiver's current round. Other lengths have FIFOs of their
+/// own: a receiver could be as many messages behind as all FIFOs have slots, in a round that waits
+/// for this rank. So such transfers run in an open group, where each pair is by itself.
 fn in_rounds<'a>(transfers: Vec<(Request, Memory<'a>)>, places: Vec<usize>) -> Vec<Grouped<'a>> {
     let grouped = transfers.into_iter().zip(places);
     let mut all: Vec<Grouped<'a>> = grouped
