@@ -48,7 +48,8 @@ pub struct PeerBases<'a> {
 }
 
 impl PeerBases<'_> {
-    /// Looks up the peers of a step. Their signals have arrived.
+    /// Looks up the peers of a step. Their signals have arrived. Returns `false` if one withdrew its
+    /// buffers.
     ///
     /// # Errors
     /// A peer's buffer table is invalid, or it runs another request.
@@ -57,18 +58,21 @@ impl PeerBases<'_> {
         &mut self,
         step: &CpuStep,
         buffer_tables: &[BufferTable],
-    ) -> Result<(), Box<Fault>> {
+    ) -> Result<bool, Box<Fault>> {
         for place in step.sources().iter().chain(step.destinations()) {
             if let CpuOperand::Memory { base, .. } = place
                 && *base as usize >= BUFFERS
             {
                 let peer = *base as usize / BUFFERS - 1;
+                if buffer_tables[self.peers[peer] as usize].is_withdrawn() {
+                    return Ok(false);
+                }
                 if self.known[peer] != self.launch.number {
                     self.look_up_peer(peer, buffer_tables)?;
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn look_up_peer(

@@ -300,18 +300,31 @@ fn pass<P: Wired>(
                 done = false;
                 break;
             }
-            if step.reaches {
-                let mut reach = PeerBases {
-                    peers,
-                    bases,
-                    extents,
-                    known,
-                    launch,
-                };
-                reach.look_up(step, wires.buffer_tables)?;
-            }
             let turn = lane.turn as usize;
-            let ran = wires.run(step, turn, bases, reduce);
+            let ran = match step.reaches {
+                false => wires.run(step, turn, bases, reduce),
+                true => {
+                    wires.own_table().begin_access();
+                    let mut reach = PeerBases {
+                        peers,
+                        bases,
+                        extents,
+                        known,
+                        launch,
+                    };
+                    let ran = match reach.look_up(step, wires.buffer_tables) {
+                        Ok(true) => wires.run(step, turn, bases, reduce),
+                        // The failure of that rank ends the wait.
+                        Ok(false) => Ok(false),
+                        Err(fault) => {
+                            wires.own_table().end_access();
+                            return Err(fault);
+                        }
+                    };
+                    wires.own_table().end_access();
+                    ran
+                }
+            };
             if !ran.map_err(|refused| refused_by(*refused, peers))? {
                 done = false;
                 break;

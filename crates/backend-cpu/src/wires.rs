@@ -28,6 +28,8 @@ pub struct Wires<'a, P: FifoProtocol> {
     /// Whether the own proxies are to be woken after the pass.
     pub posted: bool,
     pub buffer_tables: &'a [BufferTable],
+    /// The own rank.
+    rank: u32,
 }
 
 macro_rules! wired {
@@ -44,6 +46,7 @@ macro_rules! wired {
                         wakes_proxies: &connections.wakes_proxies,
                         posted: false,
                         buffer_tables: &connections.buffer_tables,
+                        rank: connections.rank,
                     }
                 }
             }
@@ -58,6 +61,12 @@ wired! {
 }
 
 impl<P: Wired> Wires<'_, P> {
+    /// The own buffer table.
+    #[inline(always)]
+    pub const fn own_table(&self) -> &BufferTable {
+        &self.buffer_tables[self.rank as usize]
+    }
+
     #[inline(always)]
     pub fn is_ready(&mut self, step: &CpuStep) -> bool {
         self.unmet(step).is_none()

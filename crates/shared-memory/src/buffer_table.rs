@@ -4,8 +4,12 @@
 //! that signal; a launch ends only when no peer needs its buffers any more. So the entries that a
 //! peer uses are never read while they are written. Who only compares requests may read an entry
 //! that is being written: its checksum does not fit.
+//!
+//! A launch that fails ends before its peers are done. Then the rank withdraws its buffers, and
+//! waits while a peer accesses any: a peer announces each access, makes a fence, and looks whether
+//! the buffers are withdrawn. So the peer sees that, or the rank sees the access.
 
-use crate::sync::{LINE_WORDS, Ordering, Words};
+use crate::sync::{LINE_WORDS, Ordering, SharedWord, Words, heavy_fence, light_fence};
 
 /// Words of an entry: the launch, three words for each of three buffers, the request, and a
 /// checksum, on a line of its own.
@@ -13,6 +17,10 @@ pub(crate) const ENTRY_WORDS: usize = LINE_WORDS;
 
 /// Buffers of a launch: input, output, scratch.
 pub const BUFFERS: usize = 3;
+
+/// Words behind the entries: whether the buffers are withdrawn, and on a line of its own the
+/// accesses of the rank, since the others read both.
+const STATE_WORDS: usize = 2 * LINE_WORDS;
 
 /// Words that describe the buffers of a launch and its request.
 const WORDS: usize = BUFFERS * 3 + 1;
@@ -92,6 +100,11 @@ pub struct BufferTable {
 }
 
 impl BufferTable {
+    /// Words of a table.
+    pub(crate) fn words(entries: usize) -> usize {
+        entries.max(1) * ENTRY_WORDS + STATE_WORDS
+    }
+
     pub(crate) fn new(words: &Words, entries: usize) -> Self {
         Self {
             words: words.clone(),
@@ -119,6 +132,57 @@ impl BufferTable {
         entry[1 + WORDS].store(checksum(launch, &words), Ordering::Relaxed);
         // Release: the buffers are stored before the launch's number.
         entry[0].store(launch, Ordering::Release);
+    }
+
+    fn withdrawn(&self) -> &SharedWord {
+        &self.words.slice(self.entries * ENTRY_WORDS, 1)[0]
+    }
+
+    /// Counts the begins and ends of accesses.
+    fn accesses(&self) -> &SharedWord {
+        &self.words.slice(self.entries * ENTRY_WORDS + LINE_WORDS, 1)[0]
+    }
+
+    /// Announces that the rank accesses buffers of peers. It must then ask
+    /// [`Self::is_withdrawn`] of their tables.
+    #[inline]
+    pub fn begin_access(&self) {
+        let count = self.accesses();
+        // Only the rank's own thread writes it.
+        let begun = count.load(Ordering::Relaxed).wrapping_add(1);
+        count.store(begun, Ordering::Relaxed);
+        light_fence(false);
+    }
+
+    /// The access has ended.
+    #[inline]
+    pub fn end_access(&self) {
+        let count = self.accesses();
+        let ended = count.load(Ordering::Relaxed).wrapping_add(1);
+        // Release: what was accessed is accessed before.
+        count.store(ended, Ordering::Release);
+    }
+
+    /// Whether peers may not access the rank's buffers any more.
+    #[inline]
+    pub fn is_withdrawn(&self) -> bool {
+        self.withdrawn().load(Ordering::Relaxed) != 0
+    }
+
+    /// Withdraws the rank's buffers, for good. Accesses of peers that have begun may last:
+    /// [`Self::await_access`] of their tables waits for each.
+    pub fn withdraw(&self) {
+        self.withdrawn().store(1, Ordering::Relaxed);
+        heavy_fence(false);
+    }
+
+    /// Waits until the rank's access, if there is one, has ended; calls `pause` meanwhile, until it
+    /// returns `false`.
+    pub fn await_access(&self, mut pause: impl FnMut() -> bool) {
+        let seen = self.accesses().load(Ordering::Acquire);
+        if seen % 2 == 1 {
+            while self.accesses().load(Ordering::Acquire) == seen && pause() {}
+        }
     }
 
     /// The last launch that was published in place of this one or before it; 0 if there was none.

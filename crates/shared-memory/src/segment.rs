@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::bell::{Bell, RING_WORDS};
-use crate::buffer_table::{BufferTable, ENTRY_WORDS};
+use crate::buffer_table::BufferTable;
 use crate::error::Error;
 use program::Protocol;
 
@@ -64,7 +64,7 @@ impl Item {
             },
             Self::Signal => LINE_WORDS,
             Self::Bell => RING_WORDS,
-            Self::BufferTable { entries } => entries.max(1) * ENTRY_WORDS,
+            Self::BufferTable { entries } => BufferTable::words(entries),
             Self::TagTable { entries } => entries,
         };
         words.next_multiple_of(LINE_WORDS)

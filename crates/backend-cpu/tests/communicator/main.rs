@@ -244,6 +244,50 @@ fn equal_calls_of_many_lengths_are_not_told_apart() {
     }
 }
 
+/// Rank 1 still reduces what is in rank 0's memory when rank 0's time is over. What rank 0 writes
+/// there then is not read.
+#[test]
+fn no_peer_accesses_the_buffers_of_a_rank_that_failed() {
+    const BYTES: usize = 128 << 20;
+    let direct = Choice {
+        schedule: Schedule::Mesh,
+        transfer: Transfer::Direct,
+        protocol: Protocol::Simple,
+        channels: 1,
+        piece_bytes: 1 << 20,
+    };
+    let request = Request {
+        collective: Collective::Reduce,
+        // It takes long to add these.
+        element: ElementType::F16,
+        reduction: Reduction::Sum,
+        root: 1,
+        to: 0,
+        tag: 0,
+        in_place: false,
+        count: BYTES as u64 / 2,
+        choice: None,
+    };
+    on_all(local(2, LONG), |mut rank| {
+        rank.set_choice(Some(direct));
+        let mut input = vec![0_u8; BYTES];
+        let mut output = vec![0_u8; if rank.rank() == 1 { BYTES } else { 0 }];
+        for last in [false, true] {
+            if last && rank.rank() == 0 {
+                rank.set_longest_wait(Duration::from_millis(1))
+                    .expect("the communicator works");
+            }
+            let memory = Memory::separate(&input, &mut output);
+            let done = rank.run(&request, memory, 0);
+            if last {
+                input.fill(0xff);
+            }
+            assert!(last || done.is_ok(), "{done:?}");
+            assert!(output.iter().all(|it| *it == 0), "{done:?}");
+        }
+    });
+}
+
 #[test]
 fn a_rank_that_waits_too_long_says_for_whom() {
     let results = on_all(local(2, Duration::from_millis(300)), |mut rank| {

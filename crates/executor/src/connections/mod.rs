@@ -84,7 +84,8 @@ pub struct Connections {
     progress: Option<Arc<dyn Progress>>,
     /// By rank of another host: the ranks of this host whose proxies its bell wakes.
     woken: FxHashMap<u32, Vec<u32>>,
-    rank: u32,
+    /// The own rank.
+    pub rank: u32,
     slot_bytes: SlotBytes,
     longest: Duration,
     made: usize,
@@ -213,6 +214,22 @@ impl Connections {
         peers
             .map(|((rank, _), table)| (rank, table.clone()))
             .collect()
+    }
+
+    /// Withdraws this rank's buffers after a failure. When it returns, no peer accesses them, unless
+    /// one was suspended in the middle of a copy.
+    pub(crate) fn withdraw_buffers(&self) {
+        let Some(own) = self.buffer_tables.get(self.rank as usize) else {
+            return;
+        };
+        own.withdraw();
+        let until = Instant::now() + LONGEST_COPY;
+        for (_, table) in self.tables_of_peers() {
+            table.await_access(|| {
+                std::thread::yield_now();
+                Instant::now() < until
+            });
+        }
     }
 
     /// Whether all ranks are reached by this transport.
@@ -412,6 +429,10 @@ fn push<T>(list: &mut Vec<T>, value: T) -> usize {
 
 /// The name of what a rank offers when it waits for nobody's messages any more.
 const LEAVES: &str = "leaves";
+
+/// Longest wait for a peer that copies from or to buffers of this rank, which failed. A copy takes
+/// milliseconds; a peer that was killed in the middle of one never ends it.
+const LONGEST_COPY: Duration = Duration::from_secs(1);
 
 /// The name of the offer of a connection, one end of which is this one of a rank.
 fn name(rank: u32, end: &End) -> String {

@@ -333,10 +333,11 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Marks the communicator as failed and tells the others, so that they learn of the failure
-    /// before they learn that this rank left.
+    /// before they learn that this rank left. The buffers are the caller's alone from then on.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
         let error = give_up(self.own.bootstrap.as_mut(), error);
+        self.own.connections.withdraw_buffers();
         self.failure = Some(error.failure(self.rank()));
         error
     }
