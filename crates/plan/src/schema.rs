@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use topology::PathType;
 
 /// The version of the format that is written and read.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The names of [`PathType`].
 pub(crate) struct PathTypeName;

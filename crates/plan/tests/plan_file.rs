@@ -63,7 +63,7 @@ fn a_file_reads_line_by_line() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[..3],
-        ["{", "  \"format\": \"topo-plan\",", "  \"version\": 1,"]
+        ["{", "  \"format\": \"topo-plan\",", "  \"version\": 2,"]
     );
     for line in [
         r#"      {"machine": 0, "count": 12500, "first_rank": 0}"#,
@@ -171,16 +171,16 @@ fn files_that_are_no_plans_are_refused() {
 #[test]
 fn other_versions_are_refused_by_name_whatever_they_hold() {
     let error =
-        Plan::from_json("{\"version\": 2, \"format\": \"topo-plan\", \"news\": []}").unwrap_err();
-    assert_eq!(error, Error::NewerVersion { version: 2 });
+        Plan::from_json("{\"version\": 3, \"format\": \"topo-plan\", \"news\": []}").unwrap_err();
+    assert_eq!(error, Error::NewerVersion { version: 3 });
     assert!(
         error
             .to_string()
-            .contains("this program reads version 1; use the newer program"),
+            .contains("this program reads version 2; use the newer program"),
         "{error}"
     );
-    let error = Plan::from_json("{\"version\": 0, \"format\": \"topo-plan\"}").unwrap_err();
-    assert_eq!(error, Error::UnknownVersion { version: 0 });
+    let error = Plan::from_json("{\"version\": 1, \"format\": \"topo-plan\"}").unwrap_err();
+    assert_eq!(error, Error::UnknownVersion { version: 1 });
 }
 
 #[test]

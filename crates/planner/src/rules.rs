@@ -30,6 +30,67 @@ pub enum FirstPort {
     Spread,
 }
 
+/// How the GPUs of a node must reach each other for kernels for symmetric windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowReach {
+    /// Each other's memory, without another GPU between (2.27, binary).
+    DirectPeers,
+    /// Each other's memory (2.28, binary).
+    Peers,
+    /// Over NVLink, without another GPU between (2.29, source).
+    DirectNvlink,
+}
+
+/// Kernels and copy engines for symmetric windows. `true` is how the newer versions decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowRules {
+    /// How the GPUs must reach each other.
+    pub reach: WindowReach,
+    /// Most calls of a group that one kernel carries out; `None` if groups take ordinary kernels
+    /// (all: logs of the binaries).
+    pub most_calls: Option<u32>,
+    /// Messages are cut into cells (2.28, binary).
+    pub cuts: bool,
+    /// Copy engines gather long messages on Blackwell (2.29, source).
+    pub engines: bool,
+    /// Kernels reduce averages (2.30, source).
+    pub averages: bool,
+    /// There are kernels with the tensor memory accelerator (2.30, source), which are on from 2.31.
+    pub has_tma: bool,
+    /// They are on unless `NCCL_SYM_TMA_ENABLE` says otherwise (2.31, source).
+    pub uses_tma: bool,
+    /// The model of costs of 2.31 (source): other constants, even numbers of thread blocks.
+    pub prices_anew: bool,
+    /// All-gathers on Blackwell have a model of their own (2.32, binary).
+    pub fits_gathers: bool,
+}
+
+impl WindowRules {
+    fn of(version: NcclVersion) -> Self {
+        let since = |first: NcclVersion| version >= first;
+        Self {
+            reach: match version {
+                NcclVersion::V2_27 => WindowReach::DirectPeers,
+                NcclVersion::V2_28 => WindowReach::Peers,
+                _ => WindowReach::DirectNvlink,
+            },
+            most_calls: match version {
+                NcclVersion::V2_27 => None,
+                NcclVersion::V2_28 => Some(56),
+                NcclVersion::V2_29 | NcclVersion::V2_30 => Some(55),
+                NcclVersion::V2_31 | NcclVersion::V2_32 => Some(54),
+            },
+            cuts: since(NcclVersion::V2_28),
+            engines: since(NcclVersion::V2_29),
+            averages: since(NcclVersion::V2_30),
+            has_tma: since(NcclVersion::V2_30),
+            uses_tma: since(NcclVersion::V2_31),
+            prices_anew: since(NcclVersion::V2_31),
+            fits_gathers: since(NcclVersion::V2_32),
+        }
+    }
+}
+
 /// The decisions of one version. `true` is how the newer versions decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
@@ -117,7 +178,7 @@ pub struct Rules {
     /// (2.31, binary).
     pub gathers_by_heads: bool,
     /// PAT reduces and scatters averages, too (2.31, source).
-    pub pat_scales: bool,
+    pub pat_averages: bool,
     /// `NCCL_ALGO` and `NCCL_PROTO` restrict the collectives for which one of them lists a name;
     /// there `NCCL_ALGO` excludes whatever it does not mention (2.31, source). Before, what a
     /// variable does not mention stayed allowed.
@@ -128,6 +189,8 @@ pub struct Rules {
     pub derives_rails: bool,
     /// Graph files name ranks (2.30, source).
     pub writes_ranks: bool,
+    /// Kernels for symmetric windows.
+    pub windows: WindowRules,
 }
 
 impl Rules {
@@ -183,9 +246,10 @@ impl Rules {
             corrects_nvls_tree_on_arm: v31,
             shares_between_nodes: v30 && !v31,
             gathers_by_heads: v31,
-            pat_scales: v31,
+            pat_averages: v31,
             forces_collectives: v31,
             single_rank_thresholds: v31,
+            windows: WindowRules::of(version),
         }
     }
 

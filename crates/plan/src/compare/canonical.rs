@@ -82,18 +82,15 @@ fn merge_runs(runs: Vec<Value>, number: &[usize]) -> Vec<Value> {
 /// Drops unavailable entries: the reason does not matter.
 fn canonical_costs(costs: &mut Value) {
     drop_keys(costs, &["profile"]);
+    // These change calls that plans are not compared by: groups, averages, registered buffers.
+    if let Some(pat) = costs.get_mut("pat") {
+        drop_keys(pat, &["averages"]);
+    }
     if let Some(job) = costs.get_mut("job") {
-        // These change calls that plans are not compared by: groups, averages, registered buffers.
-        drop_keys(
-            job,
-            &[
-                "restricted",
-                "channel_traffic",
-                "direct_peers",
-                "nvls_copies",
-                "pat_scales",
-            ],
-        );
+        drop_keys(job, &["restricted", "registered"]);
+        if let Some(calls) = job.get_mut("calls") {
+            drop_keys(calls, &["channel_traffic"]);
+        }
     }
     if let Some(entries) = costs.get_mut("entries").and_then(Value::as_array_mut) {
         entries.retain(|entry| entry["bandwidth"].as_f64() > Some(0.0));

@@ -135,7 +135,7 @@ impl CostTable {
             bandwidth *= factor;
         }
         let factors = &self.latency_factors;
-        if algorithm == Algorithm::Pat && factors.pat_last {
+        if algorithm == Algorithm::Pat && self.pat.last {
             return Some(FOREVER_US);
         }
         let pieces = u64::from(job.channels)
@@ -201,12 +201,10 @@ impl CostTable {
                         || job.max_local_ranks <= MAX_NVLS_LOCAL_RANKS)
                     && (algorithm == Algorithm::NvlsTree || job.nodes == 1 || network)
             }
-            Algorithm::Pat if collective == Collective::ReduceScatter => {
-                match self.latency_factors.pat_last {
-                    true => operation.calls.switch_reduces(),
-                    false => job.pat_scales || !operation.calls.scales(),
-                }
-            }
+            Algorithm::Pat if collective == Collective::ReduceScatter => match self.pat.last {
+                true => operation.calls.switch_reduces(),
+                false => self.pat.averages || !operation.calls.scales(),
+            },
             Algorithm::Pat => true,
             Algorithm::Tree | Algorithm::Ring => true,
         }
@@ -279,7 +277,7 @@ impl CostTable {
         let (channels, warps) = self.size(operation.all_bytes(), algorithm, protocol);
         let channels = match operation.calls.registration {
             Registration::None => channels,
-            Registration::Symmetric if self.job.windows_off => channels,
+            Registration::Symmetric if !self.job.registered.windows => channels,
             _ => self.registered_channels(operation, (algorithm, protocol), channels),
         };
         let time = f64::from(time_us);

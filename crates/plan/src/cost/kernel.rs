@@ -71,7 +71,7 @@ impl WindowKernel {
     }
 
     /// It sends each word with a flag.
-    pub(super) const fn is_ll(self) -> bool {
+    pub const fn is_ll(self) -> bool {
         matches!(
             self,
             Self::AllReduceLl
@@ -83,7 +83,7 @@ impl WindowKernel {
     }
 
     /// It moves data with the tensor memory accelerator.
-    pub(super) const fn is_tma(self) -> bool {
+    pub const fn is_tma(self) -> bool {
         matches!(
             self,
             Self::AllReduceTma
@@ -94,7 +94,7 @@ impl WindowKernel {
     }
 
     /// NVSwitches copy what it writes.
-    pub(super) const fn writes_to_all(self) -> bool {
+    pub const fn writes_to_all(self) -> bool {
         matches!(
             self,
             Self::AllReduceLlMulticast
@@ -106,7 +106,7 @@ impl WindowKernel {
     }
 
     /// NVSwitches reduce what it reads.
-    pub(super) const fn reads_reduced(self) -> bool {
+    pub const fn reads_reduced(self) -> bool {
         matches!(
             self,
             Self::AllReduceMulticast | Self::ReduceScatterMulticast

@@ -25,7 +25,7 @@ pub use kernel::WindowKernel;
 pub use model::{Best, CostModel, Estimate, Range, doubling};
 pub use operation::{Calls, DataType, Registration, TunedOperation};
 pub use table::{
-    Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, RingGrowth, Threads,
-    TreeCorrection, WindowCosts,
+    CallLimits, Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, PatCosts,
+    RegisteredBuffers, RingGrowth, Threads, TreeCorrection,
 };
-pub use window::{WindowChoice, WindowMethod};
+pub use window::{EngineCosts, KernelCosts, KernelTime, WindowChoice, WindowCosts, WindowMethod};

@@ -54,9 +54,9 @@ impl CostTable {
             _ => job.channels,
         };
         let all = u64::from(all.max(1));
-        let least = job.channel_traffic.max(1);
+        let least = job.calls.channel_traffic.max(1);
         let traffic = u64::from(calls).saturating_mul(least.max(own.saturating_mul(per_byte)));
-        let channels = choice.channels.max(job.fewest_per_call);
+        let channels = choice.channels.max(job.calls.fewest_channels);
         let allowed = u64::from(channels) * u64::from(calls);
         let share = traffic / allowed.min(all);
         let per_channel = if least >= CHANNEL_TRAFFIC {

@@ -6,8 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
-use crate::cost::kernel::WindowKernel;
-use crate::version::NcclVersion;
+use crate::cost::window::WindowCosts;
 use program::{Collective, Protocol};
 
 /// Traffic of a channel below which fewer channels are used, bytes.
@@ -32,6 +31,8 @@ pub struct CostTable {
     pub tree_correction: TreeCorrection,
     /// How latency grows with the message.
     pub latency_factors: LatencyFactors,
+    /// How PAT is taken.
+    pub pat: PatCosts,
     /// What kernels for symmetric windows depend on; absent where NCCL has none for the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<WindowCosts>,
@@ -157,47 +158,11 @@ pub struct TreeCorrection {
     /// Protocol Simple.
     pub simple: [f32; 24],
     /// NVLSTree follows the factors, too, on Blackwell with x86 processors (NCCL 2.29 and newer).
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub nvls_tree: bool,
     /// The message size, bytes, below which NVLSTree follows them in hosts of 4 Blackwell GPUs on
     /// Arm with fast ports, too (NCCL 2.31 and newer).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvls_tree_on_arm: Option<u64>,
-}
-
-const fn channel_traffic() -> u64 {
-    CHANNEL_TRAFFIC
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn is_channel_traffic(value: &u64) -> bool {
-    *value == CHANNEL_TRAFFIC
-}
-
-const fn blocks() -> [u32; 2] {
-    [1, 64]
-}
-
-fn is_blocks(value: &[u32; 2]) -> bool {
-    *value == blocks()
-}
-
-const fn one() -> u32 {
-    1
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn is_one(value: &u32) -> bool {
-    *value == 1
-}
-
-const fn yes() -> bool {
-    true
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn is_yes(value: &bool) -> bool {
-    *value
 }
 
 impl TreeCorrection {
@@ -223,10 +188,18 @@ pub struct LatencyFactors {
     /// How rings with Simple grow on one node (NCCL 2.31 and newer).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_growth: Option<RingGrowth>,
-    /// PAT is priced as if it took forever (NCCL 2.31 and newer, several ranks of a node): it is
+}
+
+/// How PAT is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Pat")]
+pub struct PatCosts {
+    /// It is priced as if it took forever (NCCL 2.31 and newer, several ranks of a node): it is
     /// taken only if nothing else is left.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pat_last: bool,
+    pub last: bool,
+    /// It reduces and scatters averages, too (NCCL 2.31 and newer).
+    pub averages: bool,
 }
 
 /// How the latency of rings with Simple grows with their steps, once every rank's piece of a
@@ -276,28 +249,6 @@ impl RingGrowth {
     }
 }
 
-/// What the kernels depend on, beside the job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Windows")]
-pub struct WindowCosts {
-    /// The version of NCCL.
-    #[schemars(with = "String")]
-    pub nccl: NcclVersion,
-    /// Thread blocks of each kernel (`NCCL_SYM_CTAS`); absent: as many as suit the message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocks: Option<u32>,
-    /// Kernels may use the tensor memory accelerator, on Blackwell.
-    pub tma: bool,
-    /// An all-gather of more elements of a rank goes by copy engines, on Blackwell.
-    pub engine_elements: i64,
-    /// Only these kernels; absent: all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernels: Option<Vec<WindowKernel>>,
-    /// `NCCL_SYM_KERNEL` is set, so that kernels are taken for messages that do not suit them.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub forced: bool,
-}
 /// The communicator, as the choice needs it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -321,32 +272,36 @@ pub struct CostJob {
     pub collnet: Option<Collnet>,
     /// Bytes of a channel's buffer per protocol (LL, LL128, Simple).
     pub buffer_bytes: [i64; 3],
-    /// Traffic of a channel below which fewer channels are used, bytes.
-    #[serde(
-        default = "channel_traffic",
-        skip_serializing_if = "is_channel_traffic"
-    )]
-    pub channel_traffic: u64,
-    /// Fewest and most thread blocks of a kernel, one per channel.
-    #[serde(default = "blocks", skip_serializing_if = "is_blocks")]
-    pub blocks: [u32; 2],
-    /// The job is one node, whose GPUs reach each other's memory.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub direct_peers: bool,
-    /// NVLS does not reach registered buffers: the node has several hosts.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub nvls_copies: bool,
-    /// Fewest channels that a call may use (NCCL 2.31 and newer).
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub fewest_per_call: u32,
-    /// Symmetric windows cannot be registered.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub windows_off: bool,
-    /// PAT reduces and scatters averages, too (NCCL 2.31 and newer).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pat_scales: bool,
+    /// How calls are spread over channels.
+    pub calls: CallLimits,
+    /// What registered buffers gain.
+    pub registered: RegisteredBuffers,
     /// The user restricted algorithms or protocols, so there may be none left.
     pub restricted: bool,
+}
+
+/// How calls are spread over channels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallLimits {
+    /// Traffic of a channel below which fewer channels are used, bytes.
+    pub channel_traffic: u64,
+    /// Fewest and most thread blocks of a kernel, one per channel.
+    pub blocks: [u32; 2],
+    /// Fewest channels of a call.
+    pub fewest_channels: u32,
+}
+
+/// How the communicator uses registered buffers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RegisteredBuffers {
+    /// The job is one node, whose GPUs reach each other's memory.
+    pub direct_peers: bool,
+    /// NVLS reaches the buffers: no node has several hosts.
+    pub nvls: bool,
+    /// Symmetric windows can be registered.
+    pub windows: bool,
 }
 
 /// NVSwitches that reduce.

@@ -46,10 +46,10 @@ impl CostTable {
     ) -> u32 {
         let job = &self.job;
         let collective = operation.collective;
-        let [least, most] = job.blocks;
+        let [least, most] = job.calls.blocks;
         let limited = |channels: u32| channels.min(most).max(least);
         if matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree) {
-            if job.nvls_copies {
+            if !job.registered.nvls {
                 return channels;
             }
             return limited(match (job.nodes, collective) {
@@ -73,7 +73,8 @@ impl CostTable {
             _ => false,
         };
         let many = channels > REGISTERED && channels <= MANY_CHANNELS;
-        match reads_directly && protocol == Protocol::Simple && job.direct_peers && many {
+        match reads_directly && protocol == Protocol::Simple && job.registered.direct_peers && many
+        {
             true => REGISTERED,
             false => channels,
         }

@@ -8,7 +8,8 @@ use program::Collective;
 use super::{finite, once};
 use crate::common::{Common, JobChannels, MAX_CHANNELS};
 use crate::content::PlanContent;
-use crate::cost::CostTable;
+use crate::cost::spread::MOST_CALLS;
+use crate::cost::{CostTable, KernelTime, WindowCosts};
 use crate::error::Error;
 use crate::expand::Expansion;
 use crate::graph::GraphKind;
@@ -260,19 +261,18 @@ const MOST_TRAFFIC: u64 = 1 << 30;
 fn check_calls(costs: &CostTable) -> Result<(), Error> {
     let job = &costs.job;
     let channels = 1..=MAX_CHANNELS;
-    let fixed = costs.windows.as_ref().and_then(|windows| windows.blocks);
-    let [least, most] = job.blocks;
+    let [least, most] = job.calls.blocks;
     for (name, found) in [
-        ("job.blocks", least),
-        ("job.blocks", most),
-        ("job.fewest_per_call", job.fewest_per_call),
-        ("windows.blocks", fixed.unwrap_or(1)),
+        ("blocks", least),
+        ("blocks", most),
+        ("fewest_channels", job.calls.fewest_channels),
     ] {
-        require(channels.contains(&found), &format!("costs.{name}"), || {
+        let at = format!("costs.job.calls.{name}");
+        require(channels.contains(&found), &at, || {
             format!("it is {found}, but should be 1 to {MAX_CHANNELS}")
         })?;
     }
-    require(least <= most, "costs.job.blocks", || {
+    require(least <= most, "costs.job.calls.blocks", || {
         format!("the fewest are {least}, the most {most}")
     })?;
     require(job.channels <= MAX_CHANNELS, "costs.job.channels", || {
@@ -281,12 +281,56 @@ fn check_calls(costs: &CostTable) -> Result<(), Error> {
             job.channels
         )
     })?;
-    let traffic = job.channel_traffic;
+    let traffic = job.calls.channel_traffic;
     require(
         (1..=MOST_TRAFFIC).contains(&traffic),
-        "costs.job.channel_traffic",
+        "costs.job.calls.channel_traffic",
         || format!("it is {traffic}, but should be 1 to {MOST_TRAFFIC}"),
     )
+}
+
+/// Largest cell of kernels for windows, bytes.
+const MOST_CELL: u64 = 1 << 20;
+
+/// Checks the costs of kernels for symmetric windows.
+fn check_windows(windows: &WindowCosts) -> Result<(), Error> {
+    let least = |name: &str, found: u64, most: u64| {
+        let at = format!("costs.windows.{name}");
+        require((1..=most).contains(&found), &at, || {
+            format!("it is {found}, but should be 1 to {most}")
+        })
+    };
+    let channels = u64::from(MAX_CHANNELS);
+    least("blocks", windows.blocks.unwrap_or(1).into(), channels)?;
+    least("block_step", windows.block_step.into(), channels)?;
+    least("cell_bytes", windows.cell_bytes.unwrap_or(1), MOST_CELL)?;
+    let most_calls = windows.most_calls.unwrap_or(1);
+    least("most_calls", most_calls.into(), MOST_CALLS.into())?;
+    for (index, costs) in windows.kernels.iter().enumerate() {
+        let name = format!("kernels[{index}]");
+        let most_blocks = format!("{name}.most_blocks");
+        least(&most_blocks, costs.most_blocks.into(), channels)?;
+        let numbers = match costs.time {
+            KernelTime::Smooth {
+                latency,
+                block,
+                fan_out,
+                peak,
+            } => [latency, block, fan_out, peak],
+            KernelTime::Longest {
+                base,
+                block,
+                several,
+                link,
+            } => [base, block, several, link],
+        };
+        let at = format!("costs.windows.{name}");
+        finite(&at, "block_price", costs.block_price)?;
+        for number in numbers {
+            finite(&at, "time", number as f32)?;
+        }
+    }
+    Ok(())
 }
 
 fn check_costs(
@@ -317,6 +361,7 @@ fn check_costs(
         )?;
     }
     check_calls(costs)?;
+    costs.windows.as_ref().map_or(Ok(()), check_windows)?;
     let mut seen = BTreeSet::new();
     for (index, entry) in costs.entries.iter().enumerate() {
         let at = format!("costs.entries[{index}]");

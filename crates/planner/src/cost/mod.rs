@@ -7,7 +7,7 @@
 //!
 //! In reading order: [`inputs`], [`profile`] with its numbers in [`constants`] and its reader in
 //! [`read`], [`restrict`] (`NCCL_ALGO`, `NCCL_PROTO`), [`tables`] with `enable`, `bandwidth`,
-//! `latency` and `threads` for its parts; [`alpha_beta`] judges the algorithms that NCCL does not
+//! `latency`, `threads` and `windows` for its parts; [`alpha_beta`] judges the algorithms that NCCL does not
 //! have.
 
 pub mod alpha_beta;
@@ -22,6 +22,7 @@ pub mod read;
 pub mod restrict;
 pub mod tables;
 mod threads;
+mod windows;
 
 pub use alpha_beta::{AlphaBeta, Scheme};
 pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};

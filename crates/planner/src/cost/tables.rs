@@ -3,8 +3,8 @@
 
 use plan::cost::table::{CHANNEL_TRAFFIC, NARROW_CHANNEL_TRAFFIC};
 use plan::cost::{
-    Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, TreeCorrection,
-    WindowCosts,
+    CallLimits, Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, PatCosts,
+    RegisteredBuffers, TreeCorrection,
 };
 use plan::{Algorithm, NcclVersion};
 use program::{Collective, Protocol};
@@ -20,10 +20,6 @@ use crate::settings::Tuning;
 /// Bytes of a channel's buffer with LL, LL128 and Simple (`NCCL_LL_BUFFSIZE` and so on when unset):
 /// 8 slots of 512 threads × 8 lines × 16 bytes, of 640 threads × 120 words × 8 bytes, and 4 MiB.
 pub const BUFFER_BYTES: [i64; 3] = [524_288, 4_915_200, 4_194_304];
-
-/// Elements of a rank above which an all-gather on windows goes by copy engines on Blackwell
-/// (`NCCL_SYM_CE_THRESHOLD`).
-const ENGINE_ELEMENTS: i64 = 8 << 20;
 
 /// Makes the cost table of a communicator by the rules of a version of NCCL.
 ///
@@ -69,19 +65,22 @@ pub fn table(
                 depth: collnet.depth,
             }),
             buffer_bytes: [buffer(0), buffer(1), buffer(2)],
-            channel_traffic: match rules.wider_channels {
-                true => CHANNEL_TRAFFIC,
-                false => NARROW_CHANNEL_TRAFFIC,
+            calls: CallLimits {
+                channel_traffic: match rules.wider_channels {
+                    true => CHANNEL_TRAFFIC,
+                    false => NARROW_CHANNEL_TRAFFIC,
+                },
+                blocks: inputs.blocks,
+                fewest_channels: match rules.forces_collectives {
+                    true => inputs.blocks[0],
+                    false => 1,
+                },
             },
-            blocks: inputs.blocks,
-            direct_peers: inputs.direct_peers,
-            nvls_copies: inputs.spans_hosts,
-            fewest_per_call: match rules.forces_collectives {
-                true => inputs.blocks[0],
-                false => 1,
+            registered: RegisteredBuffers {
+                direct_peers: inputs.direct_peers,
+                nvls: !inputs.spans_hosts,
+                windows: tuning.windows.enabled,
             },
-            windows_off: !tuning.windows.enabled,
-            pat_scales: rules.pat_scales,
             restricted: tuning.algorithms.is_some() || tuning.protocols.is_some(),
         },
         entries,
@@ -97,7 +96,10 @@ pub fn table(
             ring_simple,
             ring_simple_bytes: profile.latency.ring_simple_bytes,
             ring_growth: plateau::of(inputs, rules),
-            pat_last: rules.gathers_by_heads && inputs.nodes != inputs.ranks,
+        },
+        pat: PatCosts {
+            last: rules.gathers_by_heads && inputs.nodes != inputs.ranks,
+            averages: rules.pat_averages,
         },
         windows,
     })
@@ -170,39 +172,6 @@ impl<'a> TableModel<'a> {
             protocols,
             kernels: kernels.unwrap_or_default(),
             ppn,
-        })
-    }
-
-    /// What kernels for symmetric windows depend on; `None` where NCCL has none for the job. Those
-    /// that cross the network need a plug-in that GPUs drive, which is not modelled.
-    fn windows(&self) -> Option<WindowCosts> {
-        let (inputs, settings) = (self.inputs, &self.tuning.windows);
-        let nccl = self.rules.version();
-        // Source: the binaries; NCCL's public source from 2.29 on.
-        let joined = match nccl {
-            NcclVersion::V2_27 => inputs.direct_peers,
-            NcclVersion::V2_28 => inputs.peers,
-            _ => inputs.direct_nvlink,
-        };
-        if !settings.enabled || !joined {
-            return None;
-        }
-        let tma = nccl >= NcclVersion::V2_30 && settings.tma.unwrap_or(nccl >= NcclVersion::V2_31);
-        // Kernels with TMA are faster: without multicast copy engines take over later.
-        let multicast = inputs.nvls.is_some() && inputs.ranks > 2;
-        let later = nccl >= NcclVersion::V2_31 && tma && !multicast;
-        let usual = if later {
-            4 * ENGINE_ELEMENTS
-        } else {
-            ENGINE_ELEMENTS
-        };
-        Some(WindowCosts {
-            nccl,
-            blocks: settings.blocks,
-            tma,
-            engine_elements: settings.engine_elements.unwrap_or(usual),
-            kernels: self.kernels(),
-            forced: settings.kernels.is_some(),
         })
     }
 

@@ -2,27 +2,18 @@
 //! thread blocks, and the time that its model predicts.
 //!
 //! Ranks read and write each other's windows over NVLink, so the kernels serve one NVLink domain.
-//! Source: NCCL's public source of 2.29 to 2.31; the binaries of 2.27, 2.28 and 2.32. The model of
-//! all-gathers on Blackwell in 2.32 is not public: `model::gathered` fits the choices of its
-//! binary.
+//! Source: NCCL's public source of 2.29 to 2.31; the binaries of 2.27, 2.28 and 2.32.
 
+mod costs;
 mod model;
+
+pub use costs::{EngineCosts, KernelCosts, KernelTime, WindowCosts};
 
 use program::{Collective, Reduction};
 
 use crate::cost::kernel::WindowKernel;
 use crate::cost::operation::{Calls, DataType, Registration, TunedOperation};
-use crate::cost::table::{CostTable, WindowCosts};
-use crate::version::NcclVersion;
-
-/// Pieces of messages are multiples of this, bytes (`NCCL_SYM_KERNEL_CELL_SIZE`).
-const CELL: u64 = 1024;
-
-/// A choice pays this share of its time for each thread block.
-const BLOCK_PENALTY: f32 = 0.025;
-
-/// The same of all-gathers on Blackwell in NCCL 2.32.
-const FITTED_PENALTY: f32 = 0.02;
+use crate::cost::table::CostTable;
 
 /// A time within this factor of that of all blocks is as good.
 const NEARLY: f64 = 1.025;
@@ -57,16 +48,16 @@ pub struct WindowChoice {
 }
 
 /// A kernel that can be taken.
-struct Candidate {
-    kernel: WindowKernel,
+struct Candidate<'a> {
+    costs: &'a KernelCosts,
     blocks: u32,
-    time_us: f32,
+    time: f32,
 }
 
-impl Candidate {
+impl Candidate<'_> {
     /// What is compared: the time, and a price for the thread blocks.
-    fn price(&self, penalty: f32) -> f32 {
-        self.time_us * (1.0 + penalty * self.blocks as f32)
+    fn price(&self) -> f32 {
+        self.time * (1.0 + self.costs.block_price * self.blocks as f32)
     }
 }
 
@@ -76,10 +67,11 @@ impl CostTable {
     pub fn window_choice(&self, operation: &TunedOperation) -> Option<WindowChoice> {
         let windows = self.windows.as_ref()?;
         let job = &self.job;
+        let calls = operation.calls.number.max(1);
         if operation.calls.registration != Registration::Symmetric
             || job.ranks <= 1
-            || windows.nccl == NcclVersion::V2_27 && operation.calls.number > 1
-            || !implements(windows.nccl, operation)
+            || windows.most_calls.is_none() && calls > 1
+            || !windows.implements(operation)
         {
             return None;
         }
@@ -93,88 +85,73 @@ impl CostTable {
         }
         let elements = i64::try_from(bytes / width).unwrap_or(i64::MAX);
         if operation.collective == Collective::AllGather
-            && job.min_cc >= 100
-            && windows.nccl >= NcclVersion::V2_29
-            && elements > windows.engine_elements
+            && let Some(engines) = &windows.engines
+            && elements > engines.above_elements
         {
             return Some(WindowChoice {
                 method: WindowMethod::CopyEngines,
                 time_us: None,
             });
         }
-        let calls = operation.calls.number.max(1);
-        let most = most_calls(windows.nccl);
+        let most = windows.most_calls.unwrap_or(1).max(1);
         let of_kernel = calls.min(most);
         let taken = self.window_kernel(windows, operation, bytes, of_kernel)?;
-        // Blocks without a piece do not start.
-        let all = bytes.next_multiple_of(CELL) * u64::from(of_kernel);
-        let cells = all / CELL;
-        let blocks = match windows.nccl {
-            NcclVersion::V2_27 => taken.blocks.into(),
-            _ => model::used_blocks(cells, taken.blocks),
+        let blocks = match windows.cell_bytes {
+            None => taken.blocks.into(),
+            Some(cell) => {
+                let all = bytes.next_multiple_of(cell) * u64::from(of_kernel);
+                model::used_blocks(all / cell, taken.blocks)
+            }
         };
-        let known = !self.is_fitted(windows, operation.collective);
+        let time = |taken: &Candidate<'_>| f64::from(taken.time);
         Some(WindowChoice {
             method: WindowMethod::Kernel {
-                kernel: taken.kernel,
+                kernel: taken.costs.kernel,
                 blocks: blocks as u32,
             },
-            time_us: known.then(|| match calls {
-                _ if calls <= most => taken.time_us.into(),
+            time_us: (!taken.costs.time.is_fitted()).then(|| match calls {
+                _ if calls <= most => time(&taken),
                 _ => {
                     let rest = self.window_kernel(windows, operation, bytes, calls % most);
                     let rest = rest.filter(|_| !calls.is_multiple_of(most));
-                    let full = f64::from(calls / most) * f64::from(taken.time_us);
-                    full + rest.map_or(0.0, |rest| f64::from(rest.time_us))
+                    let full = f64::from(calls / most) * time(&taken);
+                    full + rest.map_or(0.0, |rest| time(&rest))
                 }
             }),
         })
     }
 
-    fn window_kernel(
+    fn window_kernel<'a>(
         &self,
-        windows: &WindowCosts,
+        windows: &'a WindowCosts,
         operation: &TunedOperation,
         bytes: u64,
         calls: u32,
-    ) -> Option<Candidate> {
+    ) -> Option<Candidate<'a>> {
         let ranks = u64::from(self.job.ranks);
-        let one = match windows.nccl {
-            NcclVersion::V2_27 => bytes,
-            _ => bytes.next_multiple_of(CELL),
-        };
-        let all = one.saturating_mul(calls.into());
+        let one = bytes.next_multiple_of(windows.cell_bytes.unwrap_or(1));
         let on_bus = match operation.collective {
             Collective::AllReduce => one,
             _ => one.saturating_mul(ranks),
         };
-        let multicast = self.job.nvls.is_some() && ranks > 2;
-        let reduces = multicast && reduces_in_switch(operation.calls, self.job.min_cc);
-        let kernels = WindowKernel::ALL.into_iter();
-        let kernels = kernels.filter(|it| {
-            it.collective() == operation.collective
-                && (multicast || !it.writes_to_all())
-                && (reduces || !it.reads_reduced())
-                && !(it.is_ll() && (calls > 1 || on_bus >= MOST_LL_BYTES))
-                && (!it.is_tma() || windows.tma && self.job.min_cc >= 100)
-                && windows.kernels.as_ref().is_none_or(|all| all.contains(it))
+        let reduces = reduces_in_switch(operation.calls, self.job.min_cc);
+        let kernels = windows.kernels.iter().filter(|costs| {
+            let kernel = costs.kernel;
+            kernel.collective() == operation.collective
+                && (reduces || !kernel.reads_reduced())
+                && !(kernel.is_ll() && (calls > 1 || on_bus >= MOST_LL_BYTES))
                 && on_bus < MOST_BYTES
         });
-        let newer = windows.nccl >= NcclVersion::V2_31;
-        let fitted = self.is_fitted(windows, operation.collective);
-        let (all, penalty) = match fitted {
-            true => (bytes.saturating_mul(calls.into()), FITTED_PENALTY),
-            false => (all, BLOCK_PENALTY),
-        };
-        let mut best: Option<Candidate> = None;
-        for kernel in kernels {
-            let Some(candidate) = self.priced_kernel(windows, kernel, all, bytes) else {
+        let mut best: Option<Candidate<'_>> = None;
+        for costs in kernels {
+            let each = if costs.time.is_fitted() { bytes } else { one };
+            let all = each.saturating_mul(calls.into());
+            let Some(candidate) = self.priced_kernel(windows, costs, all, bytes) else {
                 continue;
             };
-            let better = best.as_ref().is_none_or(|best| match newer {
-                // Of equals the last is taken.
-                true => candidate.price(penalty) <= best.price(penalty),
-                false => candidate.price(penalty) < best.price(penalty),
+            let better = best.as_ref().is_none_or(|best| match windows.takes_last {
+                true => candidate.price() <= best.price(),
+                false => candidate.price() < best.price(),
             });
             if better {
                 best = Some(candidate);
@@ -185,114 +162,79 @@ impl CostTable {
 
     /// The thread blocks and the time of a kernel for `bytes` bytes of all calls; `None` if it
     /// cannot be used. `largest` are the bytes of one call.
-    fn priced_kernel(
+    fn priced_kernel<'a>(
         &self,
         windows: &WindowCosts,
-        kernel: WindowKernel,
+        costs: &'a KernelCosts,
         bytes: u64,
         largest: u64,
-    ) -> Option<Candidate> {
-        let model = match self.is_fitted(windows, kernel.collective()) {
-            true => model::gathered(kernel, self.job.ranks, bytes),
-            false => model::smooth(
-                windows.nccl,
-                kernel,
-                (self.job.ranks, self.job.min_cc),
-                bytes,
-            ),
-        };
-        let newer = windows.nccl >= NcclVersion::V2_31;
-        let [least, most] = self.job.blocks;
+    ) -> Option<Candidate<'a>> {
+        let step = windows.block_step.max(1);
+        let [least, most] = self.job.calls.blocks;
         let (mut least, mut most) = match windows.blocks {
             Some(blocks) => (blocks, blocks),
-            None => (least, most.min(model.most_blocks)),
+            None => (least, most.min(costs.most_blocks)),
         };
         least = least.min(most);
-        if newer && least != most {
-            // Even numbers, but for 1.
+        if least != most {
             if least != 1 {
-                least = least.next_multiple_of(2);
+                least = least.next_multiple_of(step);
             }
             if most != 1 {
-                most = most / 2 * 2;
+                most = most / step * step;
             }
         }
-        if kernel.is_tma() && newer {
-            let enough = |blocks: u32| largest >= self.tma_bytes(kernel, blocks);
-            if !enough(least) {
-                if !windows.forced {
-                    return None;
-                }
-            } else {
-                while most > least && !enough(most) {
-                    most -= if most <= 2 { 1 } else { 2 };
-                }
+        let enough = |blocks: u32| {
+            let of_blocks = costs.least_block_bytes.saturating_mul(blocks.into());
+            largest >= costs.least_bytes.max(of_blocks)
+        };
+        if enough(least) {
+            while most > least && !enough(most) {
+                most -= if most <= step { 1 } else { step };
             }
+        } else if !windows.forced {
+            return None;
         }
-        let mut blocks = most;
-        let mut time_us = model.time_us(most) as f32;
+        let time = |blocks: u32| costs.time(self.job.ranks, bytes, blocks);
+        let mut taken = (most, time(most) as f32);
         let mut fewer = least;
         while fewer < most {
-            let time = model.time_us(fewer);
-            if time <= NEARLY * f64::from(time_us) {
-                (blocks, time_us) = (fewer, time as f32);
+            let time_of_fewer = time(fewer);
+            if time_of_fewer <= NEARLY * f64::from(taken.1) {
+                taken = (fewer, time_of_fewer as f32);
                 break;
             }
-            fewer += if newer && fewer > 1 { 2 } else { 1 };
+            fewer = (fewer / step + 1) * step;
         }
+        let (blocks, time) = taken;
         Some(Candidate {
-            kernel,
+            costs,
             blocks,
-            time_us,
+            time,
         })
     }
-
-    /// Whether the model of a collective is a fit to choices.
-    fn is_fitted(&self, windows: &WindowCosts, collective: Collective) -> bool {
-        let newest = windows.nccl >= NcclVersion::V2_32;
-        newest && self.job.min_cc >= 100 && collective == Collective::AllGather
-    }
-
-    /// Bytes of a call from which a kernel uses the tensor memory accelerator at all.
-    fn tma_bytes(&self, kernel: WindowKernel, blocks: u32) -> u64 {
-        let blocks = u64::from(blocks);
-        match kernel {
-            WindowKernel::AllGatherTma => 8192 * blocks,
-            WindowKernel::AllGatherTmaMulticast => 4096,
-            _ => 16_384 * u64::from(self.job.ranks) * blocks,
-        }
-    }
 }
 
-/// Most calls of a group that one kernel carries out. Source: logs of the binaries.
-const fn most_calls(nccl: NcclVersion) -> u32 {
-    match nccl {
-        NcclVersion::V2_27 => 1,
-        NcclVersion::V2_28 => 56,
-        NcclVersion::V2_29 | NcclVersion::V2_30 => 55,
-        NcclVersion::V2_31 | NcclVersion::V2_32 => 54,
-    }
-}
-
-/// Whether there are kernels for a collective, type and operation.
-fn implements(nccl: NcclVersion, operation: &TunedOperation) -> bool {
-    let averages = nccl >= NcclVersion::V2_30;
-    let Calls {
-        data_type,
-        reduction,
-        ..
-    } = operation.calls;
-    match operation.collective {
-        Collective::AllGather => true,
-        Collective::AllReduce | Collective::ReduceScatter => {
-            let sums = match reduction {
-                Reduction::Sum => true,
-                Reduction::Average => averages,
-                _ => false,
-            };
-            sums && !data_type.is_integer() && data_type != DataType::F64
+impl WindowCosts {
+    /// Whether there are kernels for a collective, type and operation.
+    fn implements(&self, operation: &TunedOperation) -> bool {
+        let Calls {
+            data_type,
+            reduction,
+            ..
+        } = operation.calls;
+        match operation.collective {
+            Collective::AllGather => true,
+            Collective::AllReduce | Collective::ReduceScatter => {
+                let sums = match reduction {
+                    Reduction::Sum => true,
+                    Reduction::Average => self.averages,
+                    _ => false,
+                };
+                sums && !data_type.is_integer() && data_type != DataType::F64
+            }
+            _ => false,
         }
-        _ => false,
     }
 }
 

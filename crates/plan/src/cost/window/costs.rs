@@ -1,0 +1,100 @@
+//! The costs of kernels for symmetric windows, as the planner writes them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cost::kernel::WindowKernel;
+
+/// Kernels and copy engines for symmetric windows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Windows")]
+pub struct WindowCosts {
+    /// The kernels that the job may take.
+    pub kernels: Vec<KernelCosts>,
+    /// Of kernels with equal prices, the last is taken; otherwise the first.
+    pub takes_last: bool,
+    /// Thread blocks of each kernel (`NCCL_SYM_CTAS`); absent: as many as suit the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<u32>,
+    /// Numbers of thread blocks are 1 or multiples of this.
+    pub block_step: u32,
+    /// Bytes of the cells into which messages are cut, so that blocks without a cell do not start;
+    /// absent: all blocks start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell_bytes: Option<u64>,
+    /// Most calls of a group that one kernel carries out; absent: groups take ordinary kernels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_calls: Option<u32>,
+    /// Kernels reduce averages, too, not only sums.
+    pub averages: bool,
+    /// `NCCL_SYM_KERNEL` is set, so that kernels are taken for messages that do not suit them.
+    pub forced: bool,
+    /// Copy engines; absent: kernels gather messages of all sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engines: Option<EngineCosts>,
+}
+
+/// All-gathers by copy engines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Engines")]
+pub struct EngineCosts {
+    /// They are taken for more elements of a rank than these.
+    pub above_elements: i64,
+}
+
+/// The costs of one kernel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Kernel")]
+pub struct KernelCosts {
+    /// The kernel.
+    pub kernel: WindowKernel,
+    /// Most thread blocks.
+    pub most_blocks: u32,
+    /// A choice pays this share of its time for each thread block.
+    pub block_price: f32,
+    /// Bytes of a call below which the kernel is not taken.
+    pub least_bytes: u64,
+    /// The same for each thread block.
+    pub least_block_bytes: u64,
+    /// Its time.
+    pub time: KernelTime,
+}
+
+/// The time of a kernel for a message by its thread blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum KernelTime {
+    /// NCCL's model, with soft limits, µs.
+    Smooth {
+        /// Time of an empty message, µs.
+        latency: f64,
+        /// Bandwidth of a thread block, GiB/s.
+        block: f64,
+        /// How often a byte of a block counts on the links.
+        fan_out: f64,
+        /// Bandwidth of the links, GiB/s.
+        peak: f64,
+    },
+    /// The longer of what blocks and what links need. Fitted to choices, which tell ratios only: in
+    /// a unit of its own.
+    Longest {
+        /// Time of an empty message.
+        base: f64,
+        /// Time of one block for a KiB of one rank.
+        block: f64,
+        /// Factor of several blocks.
+        several: f64,
+        /// Time of the links for a KiB of one rank.
+        link: f64,
+    },
+}
+
+impl KernelTime {
+    /// Whether it is in a unit of its own.
+    pub(super) const fn is_fitted(&self) -> bool {
+        matches!(self, Self::Longest { .. })
+    }
+}

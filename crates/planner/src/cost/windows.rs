@@ -1,0 +1,205 @@
+//! Kernels and copy engines for symmetric windows: which of them a job may take, and the constants
+//! of their costs.
+//!
+//! Source: NCCL's public source of 2.29 to 2.31; the binaries of 2.27, 2.28 and 2.32.
+
+use plan::cost::{EngineCosts, KernelCosts, KernelTime, WindowCosts, WindowKernel};
+use program::Collective;
+
+use super::inputs::Inputs;
+use super::tables::TableModel;
+use crate::rules::{Rules, WindowReach};
+
+/// Most thread blocks of a kernel (`ncclSymkMaxBlocks`).
+const MOST_BLOCKS: u32 = 64;
+
+/// Bytes of a cell (`NCCL_SYM_KERNEL_CELL_SIZE`).
+const CELL: u64 = 1024;
+
+/// A choice pays this share of its time for each thread block.
+const BLOCK_PRICE: f32 = 0.025;
+
+/// The same where times are fitted to choices.
+const FITTED_PRICE: f32 = 0.02;
+
+/// Elements of a rank above which an all-gather on windows goes by copy engines on Blackwell
+/// (`NCCL_SYM_CE_THRESHOLD`).
+const ENGINE_ELEMENTS: i64 = 8 << 20;
+
+/// First compute capability × 10 of Blackwell.
+const BLACKWELL: i32 = 100;
+
+impl TableModel<'_> {
+    /// The costs of kernels for symmetric windows; `None` where NCCL has none for the job. Those
+    /// that cross the network need a plug-in that GPUs drive, which is not modelled.
+    pub(super) fn windows(&self) -> Option<WindowCosts> {
+        let (inputs, rules) = (self.inputs, self.rules.windows);
+        let settings = &self.tuning.windows;
+        let joined = match rules.reach {
+            WindowReach::DirectPeers => inputs.direct_peers,
+            WindowReach::Peers => inputs.peers,
+            WindowReach::DirectNvlink => inputs.direct_nvlink,
+        };
+        if !settings.enabled || !joined {
+            return None;
+        }
+        let blackwell = inputs.min_cc >= BLACKWELL;
+        let tma = rules.has_tma && settings.tma.unwrap_or(rules.uses_tma);
+        let multicast = inputs.nvls.is_some() && inputs.ranks > 2;
+        let allowed = self.kernels();
+        let kernels = WindowKernel::ALL.into_iter().filter(|it| {
+            (multicast || !it.writes_to_all() && !it.reads_reduced())
+                && (!it.is_tma() || tma && blackwell)
+                && allowed.as_ref().is_none_or(|all| all.contains(it))
+        });
+        // Kernels with TMA are faster: without multicast copy engines take over later.
+        let later = rules.prices_anew && tma && !multicast;
+        let usual = if later {
+            4 * ENGINE_ELEMENTS
+        } else {
+            ENGINE_ELEMENTS
+        };
+        Some(WindowCosts {
+            kernels: kernels.map(|it| costs(it, inputs, self.rules)).collect(),
+            takes_last: rules.prices_anew,
+            blocks: settings.blocks,
+            block_step: if rules.prices_anew { 2 } else { 1 },
+            cell_bytes: rules.cuts.then_some(CELL),
+            most_calls: rules.most_calls,
+            averages: rules.averages,
+            forced: settings.kernels.is_some(),
+            engines: (rules.engines && blackwell).then(|| EngineCosts {
+                above_elements: settings.engine_elements.unwrap_or(usual),
+            }),
+        })
+    }
+}
+
+/// The costs of a kernel.
+fn costs(kernel: WindowKernel, inputs: &Inputs, rules: Rules) -> KernelCosts {
+    let rules = rules.windows;
+    let blackwell = inputs.min_cc >= BLACKWELL;
+    let fitted = rules.fits_gathers && blackwell && kernel.collective() == Collective::AllGather;
+    let (least_bytes, least_block_bytes) = match kernel {
+        _ if !rules.prices_anew || !kernel.is_tma() => (0, 0),
+        WindowKernel::AllGatherTma => (0, 8192),
+        WindowKernel::AllGatherTmaMulticast => (4096, 0),
+        _ => (0, 16_384 * u64::from(inputs.ranks)),
+    };
+    let switched = !kernel.is_ll() && (kernel.writes_to_all() || kernel.reads_reduced());
+    let all_switched = if blackwell { 32_u32 } else { 16 };
+    KernelCosts {
+        kernel,
+        most_blocks: match switched {
+            true => all_switched.div_ceil(inputs.ranks),
+            false => MOST_BLOCKS,
+        },
+        block_price: if fitted { FITTED_PRICE } else { BLOCK_PRICE },
+        least_bytes,
+        least_block_bytes,
+        time: match fitted {
+            true => gathered(kernel, inputs.ranks),
+            false => smooth(kernel, inputs, rules.prices_anew),
+        },
+    }
+}
+
+/// NCCL's model of a kernel.
+fn smooth(kernel: WindowKernel, inputs: &Inputs, newer: bool) -> KernelTime {
+    let ranks = f64::from(inputs.ranks);
+    let (latency, block, peak) = speed(newer, kernel, inputs.min_cc >= BLACKWELL);
+    let fan_out = match kernel {
+        // A little above 1, so that they are preferred.
+        WindowKernel::AllReduceLlMulticast | WindowKernel::AllGatherLlMulticast => 1.1,
+        WindowKernel::AllReduceMulticast => ranks,
+        WindowKernel::AllGatherTmaMulticast if newer => 0.99 * 0.55 * ranks,
+        WindowKernel::AllGatherTmaMulticast
+        | WindowKernel::AllGatherMulticast
+        | WindowKernel::ReduceScatterMulticast => 0.55 * ranks,
+        _ => 1.0,
+    };
+    KernelTime::Smooth {
+        latency,
+        block,
+        fan_out,
+        peak,
+    }
+}
+
+/// Time of an empty message, µs; bandwidth of a thread block, and of the links, GiB/s.
+fn speed(newer: bool, kernel: WindowKernel, blackwell: bool) -> (f64, f64, f64) {
+    let (is_ll, collective) = (kernel.is_ll(), kernel.collective());
+    let reduces_all = collective == Collective::AllReduce;
+    let in_switch = kernel == WindowKernel::AllReduceMulticast;
+    let (mut latency, block, mut peak) = match blackwell {
+        false => (
+            if is_ll { 4.5 } else { 7.8 },
+            if reduces_all { 65.0 } else { 44.0 },
+            if in_switch { 480.0 } else { 320.0 },
+        ),
+        true => (
+            match (is_ll, collective) {
+                (true, Collective::AllGather) => 8.5,
+                (true, Collective::ReduceScatter) if newer => 10.5,
+                (true, _) => 11.0,
+                (false, Collective::AllReduce) => 19.5,
+                (false, _) => 13.0,
+            },
+            55.0,
+            match collective {
+                _ if in_switch => 1000.0,
+                Collective::ReduceScatter if newer => 650.0,
+                _ => 600.0,
+            },
+        ),
+    };
+    if blackwell && newer && kernel.is_tma() {
+        latency += 4.0;
+        if kernel == WindowKernel::AllGatherTma {
+            peak = 700.0;
+            latency += 19.0;
+        }
+        if kernel != WindowKernel::AllGatherTmaMulticast {
+            peak *= 1.07;
+        }
+    }
+    (latency, block, peak)
+}
+
+/// The model of all-gathers on Blackwell in NCCL 2.32, which is not public: fitted to 12,000 block
+/// counts and 6,800 choices of the binary of 2.32.3 for 2 to 16 ranks. It reproduces all block
+/// counts of the kernels without LL but one, and 95 to 100 % of the free choices; LLMC is
+/// approximate.
+fn gathered(kernel: WindowKernel, ranks: u32) -> KernelTime {
+    let n = f64::from(ranks);
+    let others = n - 1.0;
+    let (base, block, several, link) = match kernel {
+        WindowKernel::AllGatherTma => (
+            629.79 + 4.172 * n,
+            1.0048 * n,
+            1.0,
+            1.0048 * others / 10.4663,
+        ),
+        WindowKernel::AllGatherMulticast => (515.57 + 4.745 * n, 1.2698, 1.0, 0.09029 * n),
+        WindowKernel::AllGatherTmaMulticast => (514.31 + 4.823 * n, 1.0953, 1.1434, 0.09029 * n),
+        WindowKernel::AllGatherLl => (
+            444.651 + 5.1398 * n,
+            25.825 + 4.2166 * n,
+            1.025,
+            0.16868 * n + 0.0897,
+        ),
+        WindowKernel::AllGatherLlMulticast => (
+            445.616 + 5.8212 * n,
+            (37.206 - 0.345 * n).max(0.0),
+            1.067,
+            0.13971 * n + 0.2323,
+        ),
+        _ => (663.51 + 3.4613 * n, n, 1.0, others / 10.0878),
+    };
+    KernelTime::Longest {
+        base,
+        block,
+        several,
+        link,
+    }
+}
