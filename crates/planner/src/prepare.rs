@@ -37,6 +37,8 @@ pub(crate) fn hosts<'a>(
     }
     let mut hosts = with_used_nics(job, settings, notes)?;
     if !job.as_is {
+        let first = |host: &EqualHosts| Ok(join::without_repeated_ports(&host.document));
+        change_documents::<Error>(&mut hosts, first)?;
         add_interfaces(job, &mut hosts, notes)?;
     }
     let options = match (job.physical_ports, job.as_is) {

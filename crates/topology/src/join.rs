@@ -3,7 +3,7 @@
 //!
 //! The order of siblings decides ties, so it matters which rank's part comes first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
@@ -182,6 +182,52 @@ pub fn gpus_by_host(document: &Document) -> Vec<usize> {
 
 fn host_hash(cpu: &Element) -> u64 {
     cpu.get("host_hash").map_or(0, c_unsigned_hexadecimal)
+}
+
+/// Returns a topology without ports that have the name of an earlier port of their host; `None` if
+/// there are none. NCCL looks for each port of its network by name, and takes the first
+/// (`ncclTopoFillNet`).
+pub fn without_repeated_ports(document: &Document) -> Option<Document> {
+    let repeated = repeated_ports(&document.root);
+    (!repeated.is_empty()).then(|| Document {
+        file: Arc::clone(&document.file),
+        version: document.version,
+        root: without(&document.root, &repeated),
+        warnings: document.warnings.clone(),
+    })
+}
+
+/// An element without some of those below it.
+fn without(element: &Element, left_out: &[&Element]) -> Element {
+    let children = element.children.iter();
+    let stays = |child: &&Element| !left_out.iter().any(|it| std::ptr::eq(*it, *child));
+    Element {
+        tag: element.tag,
+        attributes: element.attributes.clone(),
+        children: children
+            .filter(stays)
+            .map(|child| without(child, left_out))
+            .collect(),
+        position: element.position,
+    }
+}
+
+/// Ports with the name of an earlier port of their host.
+fn repeated_ports(root: &Element) -> Vec<&Element> {
+    let mut known = BTreeSet::new();
+    let mut repeated = Vec::new();
+    for cpu in root.children(Tag::Cpu) {
+        let host = host_hash(cpu);
+        let mut below: Vec<&Element> = cpu.children.iter().rev().collect();
+        while let Some(element) = below.pop() {
+            below.extend(element.children.iter().rev());
+            let name = element.get("name").filter(|_| element.tag == Tag::Net);
+            if name.is_some_and(|name| !known.insert((host, name))) {
+                repeated.push(element);
+            }
+        }
+    }
+    repeated
 }
 
 /// The GPUs with a rank, with host and device number.

@@ -44,7 +44,8 @@ pub(crate) struct Port {
 /// Virtual devices in the order in which NCCL made them. They are never freed.
 static VIRTUAL: Mutex<Vec<&'static Port>> = Mutex::new(Vec::new());
 
-/// The ports of a file, numbered in its order of numbers.
+/// The ports of a file, numbered in its order of numbers. NCCL finds an element by its name, so
+/// only the first of a name is a port.
 pub(super) fn of(document: &Document) -> Vec<Port> {
     let mut elements = Vec::new();
     walk(&document.root, None, &mut elements);
@@ -57,7 +58,11 @@ pub(super) fn of(document: &Document) -> Vec<Port> {
         let name = net.get("name").unwrap_or_default();
         name.contains('+') && name.split('+').all(|part| names.contains(part))
     };
-    elements.retain(|(net, _)| net.get("dev").is_some() && !is_virtual(net));
+    let mut known = BTreeSet::new();
+    elements.retain(|(net, _)| {
+        let is_first = net.get("name").is_none_or(|name| known.insert(name));
+        is_first && net.get("dev").is_some() && !is_virtual(net)
+    });
     elements.sort_by_key(|(net, _)| net.get("dev").map_or(0, c_int));
     let numbered = (0..).zip(elements);
     numbered
