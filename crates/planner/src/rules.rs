@@ -35,8 +35,8 @@ pub enum FirstPort {
 pub enum WindowReach {
     /// Each other's memory, without another GPU between (2.27, binary).
     DirectPeers,
-    /// Each other's memory (2.28, binary).
-    Peers,
+    /// In one node, whatever joins them: the driver is taken to allow P2P (2.28, source).
+    OneNode,
     /// Over NVLink, without another GPU between (2.29, source).
     DirectNvlink,
 }
@@ -63,6 +63,10 @@ pub struct WindowRules {
     pub prices_anew: bool,
     /// All-gathers on Blackwell have a model of their own (2.32, binary).
     pub fits_gathers: bool,
+    /// Copy engines have a model of their time (2.31, source; that of 2.32 is not public).
+    pub times_engines: bool,
+    /// `NCCL_CTA_POLICY` knows the policy that leaves all-gathers to copy engines (2.28, source).
+    pub zero_policy: bool,
 }
 
 impl WindowRules {
@@ -71,7 +75,7 @@ impl WindowRules {
         Self {
             reach: match version {
                 NcclVersion::V2_27 => WindowReach::DirectPeers,
-                NcclVersion::V2_28 => WindowReach::Peers,
+                NcclVersion::V2_28 => WindowReach::OneNode,
                 _ => WindowReach::DirectNvlink,
             },
             most_calls: match version {
@@ -87,6 +91,8 @@ impl WindowRules {
             uses_tma: since(NcclVersion::V2_31),
             prices_anew: since(NcclVersion::V2_31),
             fits_gathers: since(NcclVersion::V2_32),
+            times_engines: version == NcclVersion::V2_31,
+            zero_policy: since(NcclVersion::V2_28),
         }
     }
 }
@@ -183,6 +189,11 @@ pub struct Rules {
     /// there `NCCL_ALGO` excludes whatever it does not mention (2.31, source). Before, what a
     /// variable does not mention stayed allowed.
     pub forces_collectives: bool,
+    /// NVLS on several nodes of Blackwell uses more channels for registered buffers where ports are
+    /// fast (2.30, source).
+    pub widens_registered_nvls: bool,
+    /// `NCCL_CTA_POLICY` is a list of names (2.29, source). Before, a number.
+    pub names_policies: bool,
     /// A single rank has thresholds of threads, which it never uses (2.31, binary).
     pub single_rank_thresholds: bool,
     /// A port without rail and plane has those of its card and its number (2.32, binary).
@@ -248,6 +259,8 @@ impl Rules {
             gathers_by_heads: v31,
             pat_averages: v31,
             forces_collectives: v31,
+            widens_registered_nvls: v30,
+            names_policies: v29,
             single_rank_thresholds: v31,
             windows: WindowRules::of(version),
         }

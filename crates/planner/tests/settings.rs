@@ -26,7 +26,7 @@ enum Job {
 use Job::{Domains, Hosts, Mixed, Partitions, Reducing, ReducingMixed};
 
 /// For each variable a value, and a job in which it changes a decision.
-const EXAMPLES: [(&str, &str, Job); 67] = [
+const EXAMPLES: [(&str, &str, Job); 68] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
     ("NCCL_COLLNET_ENABLE", "0", Reducing("dgx-h100-sharp")),
@@ -101,6 +101,7 @@ const EXAMPLES: [(&str, &str, Job); 67] = [
     ("NCCL_P2P_USE_CUDA_MEMCPY", "1", Hosts("dgx-1v", 1)),
     ("NCCL_PAT_ENABLE", "0", Hosts("gh200", 4)),
     ("NCCL_PROTO", "LL", Hosts("dgx-h100", 1)),
+    ("NCCL_CTA_POLICY", "ZERO", Hosts("dgx-h100", 1)),
     ("NCCL_SYM_CE_THRESHOLD", "4096", Hosts("dgx-b200", 1)),
     ("NCCL_SYM_CTAS", "3", Hosts("dgx-h100", 1)),
     (

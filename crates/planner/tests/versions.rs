@@ -50,6 +50,17 @@ fn guids_without_prefix() {
     }
 }
 
+/// Elements with the name of an earlier one are no ports of their own.
+#[test]
+fn ports_of_one_name() {
+    for version in [V2_27, V2_28, V2_29, V2_30, V2_31, V2_32] {
+        let planned = plan("one-name", 2, version);
+        let system = planned.node(0).view.system();
+        assert_eq!(system.count(topology::NodeType::Net), 2, "{version}");
+        assert_eq!(ring_ports(&planned)[..2], [[0, 0], [1, 1]], "{version}");
+    }
+}
+
 /// GPUs of one host that reach the network better than each other use it, but for 2.30.
 #[test]
 fn nodes_of_one_host() {

@@ -3,17 +3,24 @@
 mod hopper;
 
 use hopper::hopper;
+use plan::Algorithm;
 use planner::cost::{
-    self, Calls, CostProfile, CostTable, Registration, TunedOperation, WindowMethod,
+    self, Calls, CostProfile, CostTable, Inputs, Registration, TunedOperation, WindowMethod,
 };
 use planner::{NcclVersion, Rules, Settings};
 use program::Collective;
 
 /// The costs of a version on a number of nodes.
 fn of(version: NcclVersion, nodes: u32) -> CostTable {
+    under(version, &hopper(nodes), &[])
+}
+
+/// The costs of a version under settings.
+fn under(version: NcclVersion, inputs: &Inputs, variables: &[(&str, &str)]) -> CostTable {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let settings = Settings::with_variables(version, variables.iter().map(owned));
     let profile = CostProfile::of(version);
-    let tuning = Settings::default().tuning;
-    let table = cost::table(&hopper(nodes), &tuning, &profile, Rules::of(version));
+    let table = cost::table(inputs, &settings.tuning, &profile, Rules::of(version));
     table.expect("no setting can be wrong")
 }
 
@@ -72,4 +79,101 @@ fn kernels_on_windows_are_those_that_nccl_logged() {
         on_windows(&of(NcclVersion::V2_30, 2), AllReduce, 1024),
         None
     );
+}
+
+/// A call on buffers that each rank registers.
+fn registered(collective: Collective, bytes: u64, number: u32) -> TunedOperation {
+    TunedOperation {
+        collective,
+        bytes,
+        calls: Calls {
+            number,
+            registration: Registration::Local,
+            ..Calls::ONE
+        },
+    }
+}
+
+/// NVLS needs 8 channels for registered buffers of 8 Blackwell GPUs, so that five calls fill 24;
+/// Hopper needs 4, and hosts of 4 GPUs twice as many as those of 8.
+#[test]
+fn registered_calls_of_nvls() {
+    let mut blackwell = hopper(1);
+    (blackwell.min_cc, blackwell.max_cc) = (100, 100);
+    let with_heads = |mut inputs: Inputs, heads: u32| {
+        let nvls = inputs.nvls.as_mut().expect("NVLS");
+        (nvls.heads, nvls.channels) = (heads, 24);
+        inputs
+    };
+    let of_four = with_heads(hopper(1), 4);
+    let (blackwell, hopper) = (with_heads(blackwell, 8), with_heads(hopper(1), 8));
+    for version in [NcclVersion::V2_27, NcclVersion::V2_32] {
+        for (inputs, number, channels) in [
+            (&blackwell, 1, 8),
+            (&blackwell, 5, 24),
+            (&hopper, 1, 4),
+            (&hopper, 5, 20),
+            (&of_four, 1, 8),
+        ] {
+            let table = under(version, inputs, &[("NCCL_ALGO", "NVLS")]);
+            let operation = registered(Collective::AllReduce, 64 << 20, number);
+            let choice = table.choose_for(&operation).expect("NVLS is left");
+            let spread = table.spread(&choice);
+            let last = spread.last().map(|it| it.end() + 1);
+            assert_eq!(last, Some(channels), "{version}: {number} calls");
+        }
+    }
+}
+
+/// `NCCL_CTA_POLICY`: NVLS spares channels, copy engines spare all.
+#[test]
+fn policies_spare_thread_blocks() {
+    let inputs = hopper(1);
+    let gathered = registered(Collective::AllGather, 1 << 20, 1);
+    let chosen = |version, policy: &str| {
+        let table = under(version, &inputs, &[("NCCL_CTA_POLICY", policy)]);
+        let choice = table.choose_for(&gathered).expect("a choice");
+        (choice.algorithm, choice.channels)
+    };
+    for version in NcclVersion::ALL {
+        assert_ne!(chosen(version, "0").0, Algorithm::Nvls, "{version}");
+        assert_eq!(chosen(version, "1"), (Algorithm::Nvls, 4), "{version}");
+        let zero = under(version, &inputs, &[("NCCL_CTA_POLICY", "2")]);
+        let engines = Some(("copy engines", 0));
+        let taken = on_windows(&zero, Collective::AllGather, 1024);
+        assert_eq!(taken == engines, version > NcclVersion::V2_27, "{version}");
+        let taken = on_windows(&zero, Collective::AllReduce, 1024);
+        assert_ne!(taken, engines, "{version}");
+    }
+    // Names are read from 2.29 on, of which ZERO counts first.
+    assert_ne!(chosen(NcclVersion::V2_28, "EFFICIENCY").0, Algorithm::Nvls);
+    assert_eq!(chosen(NcclVersion::V2_29, "efficiency").0, Algorithm::Nvls);
+    assert_ne!(
+        chosen(NcclVersion::V2_29, "EFFICIENCY|ZERO").0,
+        Algorithm::Nvls
+    );
+    assert_ne!(chosen(NcclVersion::V2_29, "bogus").0, Algorithm::Nvls);
+}
+
+/// NCCL 2.31 has a model of copy engines: 8 H100 with x86 processors, out of place.
+#[test]
+fn copy_engines_have_a_time_in_2_31() {
+    let time = |version| {
+        let table = under(version, &hopper(1), &[("NCCL_CTA_POLICY", "2")]);
+        let choice = table.window_choice(&TunedOperation {
+            collective: Collective::AllGather,
+            bytes: 64 << 20,
+            calls: Calls {
+                registration: Registration::Symmetric,
+                ..Calls::ONE
+            },
+        });
+        choice.expect("copy engines").time_us
+    };
+    // Of each rank 8 MiB to 7 others at 392 GB/s, after 17.5 + 8 × 1.957 µs; multicast sends them to
+    // all 8 after 14.9 + 8 × 0.726 µs.
+    let (one, all) = (33.156 + 149.797, 20.708 + 171.196);
+    let found = time(NcclVersion::V2_31).expect("a time");
+    assert!((found - f64::min(one, all)).abs() < 0.01, "{found}");
+    assert_eq!(time(NcclVersion::V2_32), None);
 }

@@ -7,6 +7,7 @@ use plan::Algorithm;
 use plan::cost::spread::MOST_CALLS;
 use plan::cost::{Calls, DataType, Registration};
 use planner::NcclVersion;
+use planner::settings::CtaPolicy;
 use program::{Protocol, Reduction};
 use topology::edit::{Edit, FailureKind};
 
@@ -28,6 +29,7 @@ Examples:
   topo cost topology.xml --op avg --type bf16  averages, as FSDP calls them: NVSwitches do not scale
   topo cost topology.xml --calls 8             eight calls of a size in one group, and their channels
   topo cost topology.xml --window symmetric    kernels for registered windows, and what they gain
+  topo cost topology.xml --window symmetric --cta-policy zero   all-gathers by copy engines
   topo cost topology.xml --alpha-beta          algorithms that NCCL does not have, by the α–β model
 
 Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at
@@ -155,6 +157,10 @@ pub struct CostArguments {
     pub factor: u64,
     #[command(flatten)]
     pub calls: CallArguments,
+    /// What collectives spare, as NCCL_CTA_POLICY and ncclConfig_t::CTAPolicy say: default,
+    /// efficiency (thread blocks; registered buffers) or zero (all of them; symmetric windows)
+    #[arg(long, value_name = "POLICY", value_parser = one::<CtaPolicy>)]
+    pub cta_policy: Option<CtaPolicy>,
     /// Choose among these algorithms only
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub algorithm: Vec<Algorithm>,

@@ -84,12 +84,22 @@ fn read(
                 "{name} is a plan, whose costs were computed when it was made; expected topology files with --profile"
             );
         }
+        Sources::Plan(name, _) if arguments.cta_policy.is_some() => {
+            bail!(
+                "{name} is a plan, whose costs were computed when it was made; expected topology files with --cta-policy"
+            );
+        }
         Sources::Plan(name, plan) => {
             return Ok((PricedJob::of_plan(name, plan)?, Vec::new()));
         }
         Sources::Machines(machines) => machines,
     };
-    let settings = read_settings(&arguments.job.variables, environment, output)?;
+    let mut variables = arguments.job.variables.clone();
+    // Every version reads the number.
+    let policy = arguments.cta_policy.map(|it| (it as u8).to_string());
+    let policy = policy.map(|number| ("NCCL_CTA_POLICY".to_owned(), number));
+    variables.set.extend(policy);
+    let settings = read_settings(&variables, environment, output)?;
     let job = Job {
         profile: own.clone(),
         ..job::job(machines, &arguments.job, environment, output)?

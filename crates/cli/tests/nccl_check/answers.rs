@@ -19,9 +19,10 @@ pub struct Sample {
 const GUIDS: &str = "../crates/planner/tests/machines/plain-guids.xml";
 const FAR_GPUS: &str = "../crates/planner/tests/machines/far-gpus.xml";
 const PLANES: &str = "../crates/planner/tests/machines/planes.xml";
+const ONE_NAME: &str = "../crates/planner/tests/machines/one-name.xml";
 const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
 
-pub const SAMPLES: [Sample; 14] = [
+pub const SAMPLES: [Sample; 15] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -55,6 +56,11 @@ pub const SAMPLES: [Sample; 14] = [
     Sample {
         name: "planes_of_a_rail",
         machine: PLANES,
+        arguments: &["--hosts", "2", "--net", "plugin"],
+    },
+    Sample {
+        name: "ports_of_one_name",
+        machine: ONE_NAME,
         arguments: &["--hosts", "2", "--net", "plugin"],
     },
     Sample {

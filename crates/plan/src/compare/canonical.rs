@@ -87,9 +87,12 @@ fn canonical_costs(costs: &mut Value) {
         drop_keys(pat, &["averages"]);
     }
     if let Some(job) = costs.get_mut("job") {
-        drop_keys(job, &["restricted", "registered"]);
+        drop_keys(job, &["restricted"]);
         if let Some(calls) = job.get_mut("calls") {
             drop_keys(calls, &["channel_traffic"]);
+        }
+        if let Some(registered) = job.get_mut("registered") {
+            drop_keys(registered, &["direct_peers", "nvls"]);
         }
     }
     if let Some(entries) = costs.get_mut("entries").and_then(Value::as_array_mut) {

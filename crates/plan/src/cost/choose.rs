@@ -30,6 +30,9 @@ const FOREVER_US: f32 = f32::MAX / 2.0;
 /// An algorithm with a protocol.
 pub type AlgorithmProtocol = (Algorithm, Protocol);
 
+/// NVLS with its only protocol.
+const NVLS_SIMPLE: AlgorithmProtocol = (Algorithm::Nvls, Protocol::Simple);
+
 /// The choice for an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperationChoice {
@@ -210,6 +213,22 @@ impl CostTable {
         }
     }
 
+    /// The time and the channels of NVLS where the policy of efficiency takes it instead of another
+    /// choice with so many channels (`NCCL_CTA_POLICY`).
+    fn efficient_nvls(&self, operation: &TunedOperation, channels: u32) -> Option<(f32, u32)> {
+        let registered = &self.job.registered;
+        let nvls = registered.nvls.filter(|_| registered.prefers_nvls)?;
+        let splits = matches!(
+            operation.collective,
+            Collective::AllGather | Collective::ReduceScatter
+        );
+        let own = nvls.of(operation.collective);
+        if !splits || own > channels || !self.considers(operation, Algorithm::Nvls) {
+            return None;
+        }
+        Some((self.time_us(operation, NVLS_SIMPLE)?, own))
+    }
+
     /// Every algorithm and protocol that NCCL considers for an operation, in its order.
     pub fn candidates(&self, operation: &TunedOperation) -> Vec<(AlgorithmProtocol, f32)> {
         if !Collective::TUNED.contains(&operation.collective) {
@@ -267,19 +286,31 @@ impl CostTable {
                 second = Some((choice, time));
             }
         }
-        let Some(((algorithm, protocol), time_us)) = best else {
+        let Some(mut best) = best else {
             return Err(NoChoice {
                 collective: operation.collective,
                 restricted: self.job.restricted,
                 unfit_type: None,
             });
         };
-        let (channels, warps) = self.size(operation.all_bytes(), algorithm, protocol);
-        let channels = match operation.calls.registration {
-            Registration::None => channels,
-            Registration::Symmetric if !self.job.registered.windows => channels,
-            _ => self.registered_channels(operation, (algorithm, protocol), channels),
+        let (mut channels, mut warps) = self.size(operation.all_bytes(), best.0.0, best.0.1);
+        let registered = match operation.calls.registration {
+            Registration::None => false,
+            Registration::Local => true,
+            Registration::Symmetric => self.job.registered.windows,
         };
+        if registered {
+            if let Some((time, most)) = self.efficient_nvls(operation, channels) {
+                second = Some(best)
+                    .filter(|(choice, _)| *choice != NVLS_SIMPLE)
+                    .or(second);
+                best = (NVLS_SIMPLE, time);
+                channels = most;
+                warps = self.most_warps(NVLS_SIMPLE);
+            }
+            channels = self.registered_channels(operation, best.0, channels);
+        }
+        let ((algorithm, protocol), time_us) = best;
         let time = f64::from(time_us);
         Ok(OperationChoice {
             operation: *operation,

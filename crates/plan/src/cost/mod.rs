@@ -26,6 +26,8 @@ pub use model::{Best, CostModel, Estimate, Range, doubling};
 pub use operation::{Calls, DataType, Registration, TunedOperation};
 pub use table::{
     CallLimits, Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, PatCosts,
-    RegisteredBuffers, RingGrowth, Threads, TreeCorrection,
+    RegisteredBuffers, RegisteredNvls, RingGrowth, Threads, TreeCorrection,
 };
-pub use window::{EngineCosts, KernelCosts, KernelTime, WindowChoice, WindowCosts, WindowMethod};
+pub use window::{
+    EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowChoice, WindowCosts, WindowMethod,
+};

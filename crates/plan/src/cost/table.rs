@@ -298,10 +298,37 @@ pub struct CallLimits {
 pub struct RegisteredBuffers {
     /// The job is one node, whose GPUs reach each other's memory.
     pub direct_peers: bool,
-    /// NVLS reaches the buffers: no node has several hosts.
-    pub nvls: bool,
+    /// Channels of NVLS; absent where it does not reach the buffers: a node has several hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvls: Option<RegisteredNvls>,
+    /// All-gathers and reduce-scatters take NVLS where that needs no more channels
+    /// (`NCCL_CTA_POLICY`).
+    pub prefers_nvls: bool,
     /// Symmetric windows can be registered.
     pub windows: bool,
+}
+
+/// Channels of NVLS for registered buffers, by collective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RegisteredNvls {
+    /// All-reduce.
+    pub all_reduce: u32,
+    /// All-gather.
+    pub all_gather: u32,
+    /// Reduce-scatter.
+    pub reduce_scatter: u32,
+}
+
+impl RegisteredNvls {
+    /// The channels of a collective.
+    pub const fn of(&self, collective: Collective) -> u32 {
+        match collective {
+            Collective::AllGather => self.all_gather,
+            Collective::ReduceScatter => self.reduce_scatter,
+            _ => self.all_reduce,
+        }
+    }
 }
 
 /// NVSwitches that reduce.

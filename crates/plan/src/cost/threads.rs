@@ -25,10 +25,6 @@ fn too_small(bytes: u64, factors: [i32; 4]) -> bool {
     bytes < i64::from(product) as u64
 }
 
-/// Channels of NVLS that saturate one node, with a reduce-scatter, and several nodes, where the
-/// buffers are registered.
-const REGISTERED_NVLS: [u32; 3] = [4, 5, 6];
-
 /// Channels of rings and trees that saturate one node where the buffers are registered. NCCL takes
 /// them instead of more, up to [`MANY_CHANNELS`].
 const REGISTERED: u32 = 16;
@@ -49,14 +45,8 @@ impl CostTable {
         let [least, most] = job.calls.blocks;
         let limited = |channels: u32| channels.min(most).max(least);
         if matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree) {
-            if !job.registered.nvls {
-                return channels;
-            }
-            return limited(match (job.nodes, collective) {
-                (1, Collective::ReduceScatter) => REGISTERED_NVLS[1],
-                (1, _) => REGISTERED_NVLS[0],
-                _ => REGISTERED_NVLS[2],
-            });
+            let registered = job.registered.nvls;
+            return registered.map_or(channels, |nvls| nvls.of(collective));
         }
         let alone = job.nodes == job.ranks && job.nodes > 1;
         if alone
@@ -78,6 +68,12 @@ impl CostTable {
             true => REGISTERED,
             false => channels,
         }
+    }
+
+    /// Warps of a channel, for messages that need them all.
+    pub(super) fn most_warps(&self, (algorithm, protocol): AlgorithmProtocol) -> u32 {
+        let most = self.threads(algorithm).most[protocol as usize];
+        (most.max(0) / WARP) as u32
     }
 
     /// Channels and warps per channel for a message of `bytes` bytes.

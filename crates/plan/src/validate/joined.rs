@@ -306,6 +306,16 @@ fn check_windows(windows: &WindowCosts) -> Result<(), Error> {
     least("cell_bytes", windows.cell_bytes.unwrap_or(1), MOST_CELL)?;
     let most_calls = windows.most_calls.unwrap_or(1);
     least("most_calls", most_calls.into(), MOST_CALLS.into())?;
+    for copy in windows.engines.iter().flat_map(|it| &it.copies) {
+        let at = "costs.windows.engines.copies";
+        finite(at, "latency", copy.latency)?;
+        for bandwidth in [copy.bandwidth, copy.own_bandwidth.unwrap_or(1.0)] {
+            finite(at, "bandwidth", bandwidth)?;
+            require(bandwidth > 0.0, at, || {
+                format!("a bandwidth is {bandwidth}; expected more than 0 GB/s")
+            })?;
+        }
+    }
     for (index, costs) in windows.kernels.iter().enumerate() {
         let name = format!("kernels[{index}]");
         let most_blocks = format!("{name}.most_blocks");

@@ -31,15 +31,15 @@ fn joins_directly(plan: &HostPlan) -> bool {
     })
 }
 
-/// Whether each two GPUs of a node reach each other's memory, with or without another GPU between.
-fn reaches_memory(plan: &HostPlan, relayed: bool) -> bool {
+/// Whether each two GPUs of a node reach each other's memory, without another GPU between.
+fn reaches_memory(plan: &HostPlan) -> bool {
     let (system, routing) = (plan.view.system(), plan.view.routing());
     let mut gpus = system.nodes(NodeType::Gpu);
     gpus.all(|from| {
         let mut others = system.nodes(NodeType::Gpu);
         others.all(|to| {
             let p2p = routing.p2p(from, to);
-            p2p.is_ok_and(|it| it.ok && (relayed || it.relay.is_none()))
+            p2p.is_ok_and(|it| it.ok && it.relay.is_none())
         })
     })
 }
@@ -84,8 +84,8 @@ impl JobPlan {
                 reduce_scatters: true,
             }),
             spans_hosts: layout.hosts() > layout.nodes(),
-            peers: layout.nodes() == 1 && first.is_some_and(|it| reaches_memory(it, true)),
-            direct_peers: layout.nodes() == 1 && first.is_some_and(|it| reaches_memory(it, false)),
+            direct_peers: layout.nodes() == 1 && first.is_some_and(reaches_memory),
+            min_net_bw: facts.min_net_bw,
             direct_nvlink: layout.nodes() == 1 && first.is_some_and(joins_directly),
             blocks: first.map_or([1, 64], |first| {
                 first.view.routing().settings().connect.ctas().into()

@@ -147,10 +147,10 @@ pub struct Inputs {
     pub direct_nvlink: bool,
     /// A node has several hosts (MNNVL).
     pub spans_hosts: bool,
-    /// All GPUs are one node and reach each other's memory.
-    pub peers: bool,
-    /// They do so without another GPU between.
+    /// All GPUs are one node and reach each other's memory, without another GPU between.
     pub direct_peers: bool,
+    /// Bandwidth of the slowest port, GB/s (NCCL's `minNetBw`); 0 without ports.
+    pub min_net_bw: f32,
     /// Fewest and most thread blocks of a kernel.
     pub blocks: [u32; 2],
     /// The machine of the first rank has an NVSwitch.

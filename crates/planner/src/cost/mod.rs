@@ -19,6 +19,7 @@ mod latency;
 mod plateau;
 pub mod profile;
 pub mod read;
+mod registered;
 pub mod restrict;
 pub mod tables;
 mod threads;

@@ -4,7 +4,7 @@
 use plan::cost::table::{CHANNEL_TRAFFIC, NARROW_CHANNEL_TRAFFIC};
 use plan::cost::{
     CallLimits, Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, PatCosts,
-    RegisteredBuffers, TreeCorrection,
+    TreeCorrection,
 };
 use plan::{Algorithm, NcclVersion};
 use program::{Collective, Protocol};
@@ -13,7 +13,7 @@ use topology::CpuArch;
 use super::inputs::Inputs;
 use super::profile::CostProfile;
 use super::restrict::{RestrictError, Restriction};
-use super::{plateau, threads};
+use super::{plateau, registered, threads};
 use crate::rules::Rules;
 use crate::settings::Tuning;
 
@@ -76,11 +76,7 @@ pub fn table(
                     false => 1,
                 },
             },
-            registered: RegisteredBuffers {
-                direct_peers: inputs.direct_peers,
-                nvls: !inputs.spans_hosts,
-                windows: tuning.windows.enabled,
-            },
+            registered: registered::of(inputs, tuning, rules, &entries),
             restricted: tuning.algorithms.is_some() || tuning.protocols.is_some(),
         },
         entries,

@@ -3,12 +3,14 @@
 //!
 //! Source: NCCL's public source of 2.29 to 2.31; the binaries of 2.27, 2.28 and 2.32.
 
-use plan::cost::{EngineCosts, KernelCosts, KernelTime, WindowCosts, WindowKernel};
+use plan::cost::{EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowCosts, WindowKernel};
 use program::Collective;
+use topology::CpuArch;
 
 use super::inputs::Inputs;
 use super::tables::TableModel;
 use crate::rules::{Rules, WindowReach};
+use crate::settings::CtaPolicy;
 
 /// Most thread blocks of a kernel (`ncclSymkMaxBlocks`).
 const MOST_BLOCKS: u32 = 64;
@@ -26,6 +28,9 @@ const FITTED_PRICE: f32 = 0.02;
 /// (`NCCL_SYM_CE_THRESHOLD`).
 const ENGINE_ELEMENTS: i64 = 8 << 20;
 
+/// Bandwidth of a GPU's two copy engines to the memory of an x86 host, GB/s.
+const HOST_BANDWIDTH: f32 = 106.0;
+
 /// First compute capability × 10 of Blackwell.
 const BLACKWELL: i32 = 100;
 
@@ -37,10 +42,11 @@ impl TableModel<'_> {
         let settings = &self.tuning.windows;
         let joined = match rules.reach {
             WindowReach::DirectPeers => inputs.direct_peers,
-            WindowReach::Peers => inputs.peers,
+            WindowReach::OneNode => inputs.nodes == 1,
             WindowReach::DirectNvlink => inputs.direct_nvlink,
         };
-        if !settings.enabled || !joined {
+        let zero = self.tuning.cta_policy == CtaPolicy::Zero && inputs.nodes == 1;
+        if !settings.enabled || !joined && !zero {
             return None;
         }
         let blackwell = inputs.min_cc >= BLACKWELL;
@@ -48,7 +54,8 @@ impl TableModel<'_> {
         let multicast = inputs.nvls.is_some() && inputs.ranks > 2;
         let allowed = self.kernels();
         let kernels = WindowKernel::ALL.into_iter().filter(|it| {
-            (multicast || !it.writes_to_all() && !it.reads_reduced())
+            joined
+                && (multicast || !it.writes_to_all() && !it.reads_reduced())
                 && (!it.is_tma() || tma && blackwell)
                 && allowed.as_ref().is_none_or(|all| all.contains(it))
         });
@@ -59,6 +66,11 @@ impl TableModel<'_> {
         } else {
             ENGINE_ELEMENTS
         };
+        let above = match zero {
+            true => Some(-1),
+            false => (rules.engines && blackwell && joined)
+                .then(|| settings.engine_elements.unwrap_or(usual)),
+        };
         Some(WindowCosts {
             kernels: kernels.map(|it| costs(it, inputs, self.rules)).collect(),
             takes_last: rules.prices_anew,
@@ -68,11 +80,44 @@ impl TableModel<'_> {
             most_calls: rules.most_calls,
             averages: rules.averages,
             forced: settings.kernels.is_some(),
-            engines: (rules.engines && blackwell).then(|| EngineCosts {
-                above_elements: settings.engine_elements.unwrap_or(usual),
+            engines: above.map(|above_elements| EngineCosts {
+                above_elements,
+                copies: match rules.times_engines {
+                    true => copies(inputs, multicast),
+                    false => Vec::new(),
+                },
             }),
         })
     }
+}
+
+/// How copy engines gather, out of place and not in a captured graph, with a driver before CUDA
+/// 13.4. Source: NCCL's public source of 2.31 (`ce_model.cc`).
+fn copies(inputs: &Inputs, multicast: bool) -> Vec<EngineCopy> {
+    let ranks = inputs.ranks as f32;
+    let (bandwidth, each, shared) = match inputs.min_cc >= BLACKWELL {
+        false => (392.0, (17.5, 1.957), (14.9, 0.726)),
+        true => (779.0, (32.04, 0.13), (29.14, 0.137)),
+    };
+    // Processors on Arm are coherent with their GPUs.
+    let coherent = inputs.cpu_arch.is(CpuArch::Arm);
+    let latency = |(base, of_rank): (f32, f32)| base + of_rank * ranks;
+    let one = EngineCopy {
+        multicast: false,
+        latency: latency(each),
+        bandwidth,
+        own_bandwidth: (!coherent).then_some(HOST_BANDWIDTH),
+    };
+    let all = EngineCopy {
+        multicast: true,
+        latency: latency(shared),
+        bandwidth: match coherent {
+            true => bandwidth,
+            false => HOST_BANDWIDTH.min(bandwidth / ranks) * ranks,
+        },
+        own_bandwidth: None,
+    };
+    if multicast { vec![one, all] } else { vec![one] }
 }
 
 /// The costs of a kernel.

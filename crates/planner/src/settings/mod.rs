@@ -13,7 +13,7 @@ pub use connect::{ConnectSettings, MAX_CHANNELS};
 pub use merge::MergeSettings;
 pub use names::{SettingEffect, effect, since, variables};
 pub use parse::number;
-pub use tuning::Tuning;
+pub use tuning::{CtaPolicy, Tuning};
 
 use plan::NcclVersion;
 use plan::nccl_graph::GraphFile;

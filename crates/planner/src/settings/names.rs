@@ -80,9 +80,10 @@ const JOINING: [&str; 23] = [
 ];
 
 /// Variables that change bandwidths, latencies, threads and choices, but not the search.
-const COST: [&str; 16] = [
+const COST: [&str; 17] = [
     "NCCL_ALGO",
     "NCCL_BUFFSIZE",
+    "NCCL_CTA_POLICY",
     "NCCL_LL128_BUFFSIZE",
     "NCCL_LL128_C2C",
     "NCCL_LL128_NTHREADS",
@@ -146,7 +147,7 @@ const NOT_MODELLED: [(&str, &str); 14] = [
 ];
 
 /// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model.
-const OTHERS: [&str; 72] = [
+const OTHERS: [&str; 71] = [
     "NCCL_CGA_CLUSTER_SIZE",
     "NCCL_CHECKS_DISABLE",
     "NCCL_CHECK_POINTERS",
@@ -156,7 +157,6 @@ const OTHERS: [&str; 72] = [
     "NCCL_COMM_SPLIT_SHARE_RESOURCES",
     "NCCL_CONF_FILE",
     "NCCL_CREATE_THREAD_CONTEXT",
-    "NCCL_CTA_POLICY",
     "NCCL_CUMEM_HOST_ENABLE",
     "NCCL_DEBUG",
     "NCCL_DEBUG_FILE",

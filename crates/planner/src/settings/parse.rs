@@ -53,7 +53,7 @@ impl Settings {
 }
 
 pub(super) struct Reader {
-    version: NcclVersion,
+    pub(super) version: NcclVersion,
     notes: Vec<SettingNote>,
 }
 

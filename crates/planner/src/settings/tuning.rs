@@ -1,6 +1,9 @@
 //! The settings of the cost model.
 
+use program::named;
+
 use super::parse::{Reader, whitespace_integers};
+use crate::rules::Rules;
 
 /// Most thread blocks of a kernel for windows.
 const MOST_BLOCKS: i64 = 64;
@@ -29,6 +32,8 @@ pub struct Tuning {
     pub ll128_c2c: bool,
     /// Settings of kernels for symmetric windows.
     pub windows: WindowSettings,
+    /// `NCCL_CTA_POLICY`.
+    pub cta_policy: CtaPolicy,
     /// `NCCL_LL_BUFFSIZE`, `NCCL_LL128_BUFFSIZE`, `NCCL_BUFFSIZE`, bytes.
     pub buffer_bytes: [Option<i64>; 3],
 }
@@ -45,10 +50,29 @@ impl Default for Tuning {
             pat: 2,
             ll128_c2c: true,
             windows: WindowSettings::default(),
+            cta_policy: CtaPolicy::Default,
             buffer_bytes: [None; 3],
         }
     }
 }
+
+/// What NCCL spares in collectives (`ncclConfig_t::CTAPolicy`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CtaPolicy {
+    /// Nothing: the fastest choice.
+    #[default]
+    Default,
+    /// Thread blocks: NVLS gathers and scatters registered buffers.
+    Efficiency,
+    /// All thread blocks: copy engines gather windows.
+    Zero,
+}
+
+named!(CtaPolicy, "policy", |known, text| known.name().eq_ignore_ascii_case(text), {
+    Default = "default",
+    Efficiency = "efficiency",
+    Zero = "zero",
+});
 
 /// Settings of kernels for symmetric windows. The defaults are NCCL's.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,12 +125,57 @@ impl Reader {
             "NCCL_SYM_CE_THRESHOLD" => {
                 tuning.windows.engine_elements = Some(self.number(name, value, 8 << 20));
             }
+            "NCCL_CTA_POLICY" => tuning.cta_policy = self.cta_policy(name, value),
             "NCCL_LL_BUFFSIZE" => tuning.buffer_bytes[0] = self.unless_unset(name, value),
             "NCCL_LL128_BUFFSIZE" => tuning.buffer_bytes[1] = self.unless_unset(name, value),
             "NCCL_BUFFSIZE" => tuning.buffer_bytes[2] = self.unless_unset(name, value),
             _ => return false,
         }
         true
+    }
+
+    /// Source: NCCL's public source of 2.27 to 2.31.
+    fn cta_policy(&mut self, name: &str, value: &str) -> CtaPolicy {
+        let rules = Rules::of(self.version);
+        let numbered = |number: i64| match number {
+            1 => CtaPolicy::Efficiency,
+            2 if rules.windows.zero_policy => CtaPolicy::Zero,
+            _ => CtaPolicy::Default,
+        };
+        if !rules.names_policies {
+            let number = self.number(name, value, 0);
+            let most = if rules.windows.zero_policy { 2 } else { 1 };
+            if !(0..=most).contains(&number) {
+                let problem = format!("{number} is no policy, 0 to {most}; NCCL takes its default");
+                self.note(name, problem);
+            }
+            return numbered(number);
+        }
+        if let Some(digit) = value.bytes().next().filter(u8::is_ascii_digit) {
+            let number = i64::from(digit - b'0');
+            if value.len() > 1 || number > 2 {
+                self.note(
+                    name,
+                    format!(
+                        "NCCL reads the first digit only, {number}; expected 0, 1, 2 or a name"
+                    ),
+                );
+            }
+            return numbered(number);
+        }
+        let mut found = Vec::new();
+        for text in value.split('|').filter(|text| !text.is_empty()) {
+            match text.parse::<CtaPolicy>() {
+                Ok(policy) => found.push(policy),
+                Err(_) => self.note(
+                    name,
+                    format!("NCCL knows no policy `{text}`; expected DEFAULT, EFFICIENCY or ZERO"),
+                ),
+            }
+        }
+        let taken = |policy: &CtaPolicy| found.contains(policy);
+        let policies = [CtaPolicy::Zero, CtaPolicy::Efficiency];
+        policies.into_iter().find(taken).unwrap_or_default()
     }
 
     fn unless_unset(&mut self, name: &str, value: &str) -> Option<i64> {

@@ -40,8 +40,40 @@ pub struct WindowCosts {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Engines")]
 pub struct EngineCosts {
-    /// They are taken for more elements of a rank than these.
+    /// They are taken for more elements of a rank than these; -1: for all.
     pub above_elements: i64,
+    /// How they copy, the fastest of which is taken; none where the version's model is not public.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<EngineCopy>,
+}
+
+/// One way of copy engines to gather.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EngineCopy {
+    /// NVSwitches copy to all ranks; otherwise each rank copies to each other.
+    pub multicast: bool,
+    /// Time of an empty message, µs.
+    pub latency: f32,
+    /// Bandwidth, GB/s.
+    pub bandwidth: f32,
+    /// Bandwidth of a rank's copy to itself over its host's memory, GB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_bandwidth: Option<f32>,
+}
+
+impl EngineCosts {
+    /// The time for `bytes` bytes of each rank, µs; `None` if the model is not public.
+    pub(super) fn time_us(&self, ranks: u32, bytes: u64) -> Option<f64> {
+        let times = self.copies.iter().map(|copy| {
+            let targets = if copy.multicast { ranks } else { ranks - 1 };
+            let time = |bytes: f64, bandwidth: f32| bytes / f64::from(bandwidth) / 1e3;
+            let own = copy.own_bandwidth.map_or(0.0, |it| time(bytes as f64, it));
+            let all = time(bytes as f64 * f64::from(targets), copy.bandwidth);
+            f64::from(copy.latency) + all.max(own)
+        });
+        times.reduce(f64::min)
+    }
 }
 
 /// The costs of one kernel.

@@ -7,7 +7,7 @@
 mod costs;
 mod model;
 
-pub use costs::{EngineCosts, KernelCosts, KernelTime, WindowCosts};
+pub use costs::{EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowCosts};
 
 use program::{Collective, Reduction};
 
@@ -42,8 +42,8 @@ pub enum WindowMethod {
 pub struct WindowChoice {
     /// The method.
     pub method: WindowMethod,
-    /// The time of all calls that NCCL's model predicts, µs; unknown for copy engines, and for
-    /// all-gathers on Blackwell in 2.32.
+    /// The time of all calls that NCCL's model predicts, µs; unknown for copy engines but in
+    /// 2.31, and for all-gathers on Blackwell in 2.32.
     pub time_us: Option<f64>,
 }
 
@@ -88,9 +88,10 @@ impl CostTable {
             && let Some(engines) = &windows.engines
             && elements > engines.above_elements
         {
+            let one = engines.time_us(job.ranks, bytes);
             return Some(WindowChoice {
                 method: WindowMethod::CopyEngines,
-                time_us: None,
+                time_us: one.map(|one| one * f64::from(calls)),
             });
         }
         let most = windows.most_calls.unwrap_or(1).max(1);
