@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use answers::settings::doubtful;
 use anyhow::{Context, Result};
 use plan::nccl_graph::GraphFile;
-use planner::Settings;
+use planner::{Job, Settings};
 
 use crate::arguments::Variables;
 use crate::environment::Environment;
 use crate::output::Output;
+use crate::render;
 
 /// Largest graph file that is read, bytes.
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
@@ -21,6 +23,19 @@ pub fn read_settings(
 ) -> Result<Settings> {
     let settings = environment.settings(variables, &mut output.warnings);
     with_graph_file(settings, output)
+}
+
+/// Warns of settings that NCCL refuses or misreads, and of those that decide nothing in the job.
+pub fn warn_of_doubtful(job: &Job, settings: &Settings, output: &mut Output) {
+    match doubtful(job, settings) {
+        Ok(findings) => output.warnings.extend(
+            findings
+                .iter()
+                .map(|it| format!("{}: {}", it.names.join(" "), it.text)),
+        ),
+        // The job is refused later.
+        Err(_) => output.warnings.extend(render::settings::warnings(settings)),
+    }
 }
 
 /// Reads the graph file that settings name.

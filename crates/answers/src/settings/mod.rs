@@ -145,7 +145,11 @@ pub fn settings(name: String, job: &Job, settings: &Settings) -> Result<Settings
     let none = checker.plan(version, &[]).map_err(Unplanned)?;
     let mut findings = match settings.in_force.is_empty() {
         true => Vec::new(),
-        false => checker.findings(&none),
+        false => {
+            let (mut findings, whole) = checker.findings(&none);
+            findings.extend(checker.of_versions(&whole));
+            findings
+        }
     };
     findings.sort_by(|a, b| (a.verdict, &a.names).cmp(&(b.verdict, &b.names)));
     Ok(SettingsAnswer {
@@ -154,6 +158,32 @@ pub fn settings(name: String, job: &Job, settings: &Settings) -> Result<Settings
         given: settings.in_force.clone(),
         findings,
     })
+}
+
+/// The settings of a job that somebody should look at: what NCCL refuses, misreads or hides, what
+/// decides nothing here, and what is not modelled.
+///
+/// # Errors
+/// The job cannot be planned without settings.
+pub fn doubtful(job: &Job, settings: &Settings) -> Result<Vec<SettingFinding>, Unplanned> {
+    if settings.in_force.is_empty() {
+        return Ok(Vec::new());
+    }
+    let checker = Checker { job, settings };
+    let none = checker
+        .plan(settings.rules.version(), &[])
+        .map_err(Unplanned)?;
+    let (mut findings, _) = checker.findings(&none);
+    findings.retain(|it| {
+        let deciding = |name: &String| effect(name) != Some(SettingEffect::Nothing);
+        match it.verdict {
+            Verdict::NotModelled => true,
+            Verdict::NoEffect => it.names.iter().all(deciding),
+            verdict => verdict.is_fault(),
+        }
+    });
+    findings.sort_by(|a, b| (a.verdict, &a.names).cmp(&(b.verdict, &b.names)));
+    Ok(findings)
 }
 
 impl Checker<'_> {
@@ -187,7 +217,8 @@ impl Checker<'_> {
         all.filter(|(known, _)| known != name).cloned().collect()
     }
 
-    fn findings(&self, none: &Plan) -> Vec<SettingFinding> {
+    /// What this version makes of the settings, and the plan under them.
+    fn findings(&self, none: &Plan) -> (Vec<SettingFinding>, Outcome) {
         let version = self.settings.rules.version();
         let whole = self.plan(version, &self.settings.in_force);
         let mut findings = self.of_notes();
@@ -214,8 +245,7 @@ impl Checker<'_> {
                 }
             }
         }
-        findings.extend(self.of_versions(&whole));
-        findings
+        (findings, whole)
     }
 
     /// Notes of the reader of settings, and variables that are no part of a plan.

@@ -9,7 +9,7 @@ use crate::arguments::export::ExportArguments;
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::settings::read_settings;
+use crate::settings::{read_settings, warn_of_doubtful};
 use crate::sources::{self, Sources};
 use crate::{complete, job};
 
@@ -47,6 +47,9 @@ pub fn planned(
         };
         let mut said = Output::default();
         let job = job::checked(spec, &job::Options::of(list), &mut said)?;
+        if sets.is_empty() {
+            warn_of_doubtful(&job, &settings, output);
+        }
         let planned = job::plan_job(&job, &settings, &mut said)?;
         let set = named(planned.plan().clone());
         // What is said about each of many sets is said once.

@@ -12,8 +12,8 @@ use crate::edits::option;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
-use crate::render::{Look, settings, what_if};
-use crate::settings::read_settings;
+use crate::render::{Look, what_if};
+use crate::settings::{read_settings, warn_of_doubtful};
 use crate::{sizes, sources};
 
 /// Plans the job once for each failure of its first host.
@@ -24,13 +24,13 @@ pub fn run(
 ) -> Result<()> {
     let given = &arguments.job;
     let settings = read_settings(&given.variables, environment, output)?;
-    output.warnings.extend(settings::warnings(&settings));
     let job = job::job(
         sources::machines(given, output)?,
         given,
         environment,
         output,
     )?;
+    warn_of_doubtful(&job, &settings, output);
     let sizes = sizes::expand(&arguments.sizes, 2).map_err(|problem| anyhow!(problem))?;
     if job.hosts.is_empty() {
         bail!("the job has no hosts; expected at least one");
