@@ -9,7 +9,7 @@ use answers::built_in::MachinesReport;
 use answers::cost::CostReport;
 use answers::diff::DiffReport;
 use answers::doctor::DoctorReport;
-use answers::export::ExportReport;
+use answers::export::{CollConfigs, CrossoversReport, ExportReport};
 use answers::fabric::FabricReport;
 use answers::log::LogReport;
 use answers::matrix::MatrixReport;
@@ -31,7 +31,9 @@ type Kind = (&'static str, fn() -> String);
 const SCHEMAS: &[Kind] = &[
     ("bound", report::schema::<BoundReport>),
     ("certificate", plan::certificate::certificate_schema),
+    ("coll-config", report::schema::<CollConfigs>),
     ("cost", report::schema::<CostReport>),
+    ("custom-all-reduce", report::schema::<CrossoversReport>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
     ("export", report::schema::<ExportReport>),

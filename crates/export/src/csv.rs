@@ -9,7 +9,7 @@ use tuner_plugin::names::{PROTOCOLS, name};
 use tuner_plugin::table::{Communicator, Table};
 
 /// The example's names of collectives, by NCCL's number.
-const COLLECTIVES: [&str; 5] = [
+pub(crate) const COLLECTIVES: [&str; 5] = [
     "broadcast",
     "reduce",
     "allgather",
@@ -18,7 +18,7 @@ const COLLECTIVES: [&str; 5] = [
 ];
 
 /// The example's names of algorithms, by NCCL's number.
-const ALGORITHMS: [&str; 7] = [
+pub(crate) const ALGORITHMS: [&str; 7] = [
     "tree",
     "ring",
     "collnet_direct",

@@ -3,12 +3,14 @@
 //! Pure: nothing is opened, written or printed.
 //!
 //! In reading order: [`graphs`] (NCCL's graph files), [`choices`] (the choice for each size),
-//! [`csv`] (the same for NVIDIA's example of a tuner plug-in), [`mscclpp`] (execution plans of
-//! MSCCL++).
+//! [`csv`] (the same for NVIDIA's example of a tuner plug-in), [`ncclx`] (for Meta's NCCL),
+//! [`coll_config`] (for calls with a configuration), [`mscclpp`] (execution plans of MSCCL++).
 
 #![warn(unreachable_pub)]
 
 pub mod choices;
+pub mod coll_config;
 pub mod csv;
 pub mod graphs;
 pub mod mscclpp;
+pub mod ncclx;

@@ -1,5 +1,6 @@
 //! What was exported, as JSON.
 
+use export::coll_config::CollConfigs;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -50,6 +51,14 @@ pub enum Kind {
     Plugin,
     /// Choices for NVIDIA's example of a tuner plug-in (`NCCL_TUNER_CONFIG_FILE`).
     Csv,
+    /// Choices for NCCLX (`NCCLX_TUNER_CONFIG_FILE`).
+    Ncclx,
+    /// Configurations of calls, in C (`ncclCollConfig_t`).
+    ConfigTable,
+    /// The same as JSON.
+    Configs,
+    /// Sizes at which all-reduces of vLLM and SGLang hand over.
+    Crossovers,
     /// An execution plan of MSCCL++.
     Execution,
     /// NCCL's variables (`NCCL_CONF_FILE`).
@@ -66,6 +75,10 @@ impl Kind {
             Self::Choices => "choices by collective and size, for the plug-in",
             Self::Plugin => "the tuner plug-in, for NCCL_TUNER_PLUGIN",
             Self::Csv => "the choices for NVIDIA's example plug-in",
+            Self::Ncclx => "the choices for NCCLX, Meta's NCCL",
+            Self::ConfigTable => "the choices for ncclCollConfig_t, in C",
+            Self::Configs => "the choices for ncclCollConfig_t, as JSON",
+            Self::Crossovers => "sizes for the all-reduces of vLLM and SGLang",
             Self::Execution => "execution plans of MSCCL++",
             Self::Configuration => "NCCL's variables, for NCCL_CONF_FILE",
             Self::Readme => "how to use each file",
@@ -100,6 +113,11 @@ impl ExportReport {
             left_out: export.left_out,
         }
     }
+}
+
+impl Report for CollConfigs {
+    const FORMAT: &'static str = "topo-coll-config";
+    const VERSION: u32 = 1;
 }
 
 impl Report for ExportReport {

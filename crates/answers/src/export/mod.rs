@@ -1,8 +1,9 @@
 //! A plan as files that NCCL and MSCCL++ obey.
 //!
-//! In reading order: this file, `configuration`, `execution`, `howto`, [`json`].
+//! In reading order: this file, `configuration`, `crossovers`, `execution`, `howto`, [`json`].
 
 mod configuration;
+mod crossovers;
 mod execution;
 mod howto;
 pub mod json;
@@ -10,16 +11,21 @@ pub mod json;
 use std::borrow::Cow;
 use std::path::Path;
 
-use export::{choices, csv, graphs};
-use plan::Plan;
+use export::coll_config;
+pub use export::coll_config::CollConfigs;
+use export::{choices, csv, graphs, ncclx};
 use plan::cost::Calls;
+use plan::{NcclVersion, Plan};
 use planner::explain::ranges;
 use program::ChannelsError;
 use program::verify::VerifyError;
 use topology::xml::Document;
+use tuner_plugin::table::Table;
 use tuner_plugin::{LIBRARY, LIBRARY_FILE, TABLE_FILE};
 
 use crate::gpus::Gpus;
+use crate::report;
+pub use crossovers::{Crossovers, CrossoversReport};
 pub use json::{ExportReport, Kind, LeftOut, WrittenFile};
 
 /// Most GPUs of a machine whose sets can all be exported.
@@ -234,15 +240,55 @@ impl Export {
                 readers: None,
             }),
         }
-        let csv = csv::csv(&table);
-        self.add("nccl_tuner.csv", Kind::Csv, csv.text);
+        self.add_csv("nccl_tuner.csv", Kind::Csv, csv::csv(&table));
+        self.add_csv(ncclx::FILE, Kind::Ncclx, ncclx::csv(&table));
+        self.add_configs(sets, &table);
+        let sets = sets.iter().filter_map(|set| crossovers::of(set, calls));
+        let report = CrossoversReport {
+            sets: sets.collect(),
+        };
+        if report.sets.is_empty() {
+            let why =
+                "kernels of vLLM and SGLang are for 2 to 8 GPUs of one node that NVLink joins";
+            self.leave_out(crossovers::FILE.to_owned(), why.to_owned());
+            return;
+        }
+        match report::json(&report) {
+            Ok(text) => self.add(crossovers::FILE, Kind::Crossovers, text),
+            Err(error) => self.leave_out(crossovers::FILE.to_owned(), error.to_string()),
+        }
+    }
+
+    /// Adds a file that knows communicators by their size.
+    fn add_csv(&mut self, name: &str, kind: Kind, csv: csv::Csv) {
+        self.add(name, kind, csv.text);
         if let [first, rest @ ..] = csv.left_out.as_slice() {
             let what = match rest.len() {
-                0 => format!("GPUs {first} in nccl_tuner.csv"),
-                more => format!("GPUs {first} and {more} other sets in nccl_tuner.csv"),
+                0 => format!("GPUs {first} in {name}"),
+                more => format!("GPUs {first} and {more} other sets in {name}"),
             };
             let why = "this format cannot tell GPU sets of one size apart; the first is in it";
             self.leave_out(what, why.to_owned());
+        }
+    }
+
+    /// Adds the choices as configurations of calls.
+    fn add_configs(&mut self, sets: &[PlannedSet], table: &Table) {
+        let version = sets.first().map(|it| it.plan.profile.as_str());
+        let version = version.and_then(NcclVersion::of_profile);
+        if version.is_none_or(|version| version < NcclVersion::V2_31) {
+            let why = "calls have a configuration from NCCL 2.31 on";
+            self.leave_out(coll_config::HEADER_FILE.to_owned(), why.to_owned());
+            return;
+        }
+        let configs = CollConfigs::of(table);
+        if configs.communicators.is_empty() {
+            return;
+        }
+        self.add(coll_config::HEADER_FILE, Kind::ConfigTable, configs.to_c());
+        match report::json(&configs) {
+            Ok(text) => self.add(coll_config::JSON_FILE, Kind::Configs, text),
+            Err(error) => self.leave_out(coll_config::JSON_FILE.to_owned(), error.to_string()),
         }
     }
 }

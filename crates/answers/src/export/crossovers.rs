@@ -1,0 +1,140 @@
+//! Sizes at which all-reduces of inference servers hand over: vLLM's and SGLang's own kernels read
+//! the memory of all GPUs, in one step (one-shot) or in two (a reduce-scatter and an all-gather).
+//!
+//! With p ranks, α the time of a step and β that of a byte over all of a GPU's links, n bytes take
+//! α + (p - 1) n β in one step, and 2 α + 2 (p - 1) / p · n β in two. α and β are those of
+//! [`AlphaBeta`]. NCCL's own time is that of its model.
+
+use plan::cost::TunedOperation;
+use plan::{GraphKind, NcclVersion, Plan};
+use planner::cost::{AlphaBeta, Calls, CostProfile};
+use program::Collective;
+use schemars::JsonSchema;
+use serde::Serialize;
+use topology::PathType;
+
+use super::PlannedSet;
+use crate::report::Report;
+
+/// The file's name.
+pub(super) const FILE: &str = "custom_all_reduce.json";
+
+/// Most GPUs whose memory these kernels read (vLLM: 2, 4, 6 or 8).
+const MOST_RANKS: u32 = 8;
+
+/// Largest message that is looked at, bytes: the largest of SGLang's thresholds.
+const LARGEST: u64 = 128 << 20;
+
+/// vLLM and SGLang reduce messages of multiples of this, bytes.
+const GRAIN: u64 = 16;
+
+/// The sizes of a set of GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Crossovers {
+    /// The GPUs, such as `0-3,6`.
+    pub gpus: String,
+    /// Ranks.
+    pub ranks: u32,
+    /// One step is fastest below this, bytes.
+    pub one_shot_below: u64,
+    /// Two steps are fastest from there to below this, bytes; NCCL from here on.
+    pub two_shot_below: u64,
+    /// Arguments of vLLM's `CustomAllreduce`.
+    pub vllm: Vllm,
+    /// Fields of SGLang's `Heuristic` (`custom_all_reduce_v2`).
+    pub sglang: Sglang,
+}
+
+/// Arguments of vLLM's `CustomAllreduce`, which takes smaller messages than these.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Vllm {
+    /// Bytes below which it is taken instead of NCCL.
+    pub max_size: u64,
+}
+
+/// Fields of SGLang's `Heuristic`: the largest message of each algorithm, bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Sglang {
+    /// One step that writes.
+    pub one_shot_push_threshold: u64,
+    /// One step that reads.
+    pub one_shot_pull_threshold: u64,
+    /// Two steps.
+    pub two_shot_pull_threshold: u64,
+}
+
+/// The crossovers of all sets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CrossoversReport {
+    /// Those of each set that such kernels serve.
+    pub sets: Vec<Crossovers>,
+}
+
+impl Report for CrossoversReport {
+    const FORMAT: &'static str = "topo-custom-all-reduce";
+    const VERSION: u32 = 1;
+}
+
+/// The first multiple of [`GRAIN`] at which something no longer holds that holds for small
+/// messages; [`LARGEST`] if it always does.
+fn first_without(holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut least, mut most) = (0, LARGEST / GRAIN);
+    while least < most {
+        let middle = least + (most - least) / 2;
+        match holds(middle * GRAIN) {
+            true => least = middle + 1,
+            false => most = middle,
+        }
+    }
+    least * GRAIN
+}
+
+/// The crossovers of a set; `None` if such kernels do not serve it: several nodes, more than eight
+/// GPUs, or GPUs that NVLink does not join.
+pub(super) fn of(set: &PlannedSet, calls: Calls) -> Option<Crossovers> {
+    let plan: &Plan = &set.plan;
+    let costs = plan.costs.as_ref()?;
+    let ring = plan.common.as_ref()?.graph(GraphKind::Ring)?;
+    let (ranks, job) = (costs.job.ranks, &costs.job);
+    let joined = ranks == 2 || ring.type_intra <= PathType::Nvl;
+    if !(2..=MOST_RANKS).contains(&ranks)
+        || job.nodes != 1
+        || !job.registered.direct_peers
+        || !joined
+    {
+        return None;
+    }
+    let version = NcclVersion::of_profile(&plan.profile).unwrap_or_default();
+    let profile = CostProfile::of(version);
+    let model = AlphaBeta::of_ring(ranks, job.nodes, &ring.into(), &profile)?;
+    let (alpha, beta) = (model.alpha_us(), 1.0 / (1000.0 * model.bandwidth()));
+    let others = f64::from(ranks - 1);
+    let once = |bytes: u64| alpha + others * bytes as f64 * beta;
+    let twice = |bytes: u64| 2.0 * alpha + 2.0 * others / f64::from(ranks) * bytes as f64 * beta;
+    let of_nccl = |bytes: u64| {
+        let operation = TunedOperation {
+            collective: Collective::AllReduce,
+            bytes,
+            calls,
+        };
+        let choice = costs.choose_for(&operation).ok();
+        choice.map_or(f64::INFINITY, |choice| f64::from(choice.time_us))
+    };
+    let two_shot_below = first_without(|bytes| once(bytes).min(twice(bytes)) < of_nccl(bytes));
+    let one_shot_below = first_without(|bytes| once(bytes) <= twice(bytes)).min(two_shot_below);
+    let largest = |below: u64| below.saturating_sub(GRAIN);
+    Some(Crossovers {
+        gpus: set.gpus.clone(),
+        ranks,
+        one_shot_below,
+        two_shot_below,
+        vllm: Vllm {
+            max_size: two_shot_below,
+        },
+        sglang: Sglang {
+            one_shot_push_threshold: largest(one_shot_below),
+            one_shot_pull_threshold: largest(one_shot_below),
+            two_shot_pull_threshold: largest(two_shot_below),
+        },
+    })
+}
