@@ -95,9 +95,39 @@ fn canonical_costs(costs: &mut Value) {
             drop_keys(registered, &["direct_peers", "nvls"]);
         }
     }
+    if let Some(kernels) = costs.pointer_mut("/windows/kernels") {
+        *kernels = kernels_by_name(kernels.take());
+    }
     if let Some(entries) = costs.get_mut("entries").and_then(Value::as_array_mut) {
         entries.retain(|entry| entry["bandwidth"].as_f64() > Some(0.0));
     }
+}
+
+/// The costs of each kernel as one short text.
+fn kernels_by_name(kernels: Value) -> Value {
+    let kernels = elements(Some(kernels)).into_iter();
+    let texts = kernels.filter_map(|costs| {
+        let name = costs["kernel"].as_str()?.to_owned();
+        let (smooth, longest) = (&costs["time"]["smooth"], &costs["time"]["longest"]);
+        let time = match smooth.is_null() {
+            false => format!(
+                "{} µs, {} × {} to {} GiB/s",
+                smooth["latency"], smooth["block"], smooth["fan_out"], smooth["peak"]
+            ),
+            true => format!(
+                "fitted {} + {} × {}, {}",
+                longest["base"], longest["block"], longest["several"], longest["link"]
+            ),
+        };
+        let (most, price) = (&costs["most_blocks"], &costs["block_price"]);
+        let least = [&costs["least_bytes"], &costs["least_block_bytes"]];
+        let mut text = format!("{time}, {most} CTAs at {price}");
+        if least.iter().any(|it| it.as_u64() != Some(0)) {
+            text.push_str(&format!(", from {} B, {} B a CTA", least[0], least[1]));
+        }
+        Some((name, json!(text)))
+    });
+    Value::Object(texts.collect())
 }
 
 fn canonical_machine(machine: &mut Value) {
