@@ -18,6 +18,7 @@ use nccl_binary::message::Network;
 use nccl_binary::{host, log, machine};
 use nccl_compare::{Answer, Compared, Field, Planned, compare};
 use plan::{CostTable, Plan};
+use planner::settings::CtaPolicy;
 use planner::{EqualHosts, NcclVersion, Settings};
 use topology::System;
 use topology::xml::Document;
@@ -153,7 +154,12 @@ fn check(
     let (version, other_patch) = version_of(&answer)?;
     // From the command line only: NCCL gets no others.
     let settings = Settings::with_variables(version, arguments.set.clone());
-    let settings = with_graph_file(settings, output)?;
+    let mut settings = with_graph_file(settings, output)?;
+    // NCCL is asked through a tuner plug-in, which switches this policy off.
+    let by_policy = settings.tuning.cta_policy == CtaPolicy::Efficiency;
+    if by_policy {
+        settings.tuning.cta_policy = CtaPolicy::Default;
+    }
     let (planned, planned_on_dump) = plan(&name, &complete, &answer, arguments, &settings)?;
     if let (Ok(_), Some(refusal)) = (&planned, &answer.refusal)
         && !log::is_decision(refusal)
@@ -170,6 +176,12 @@ fn check(
         Err(why) => compare(&answer, Planned::Refused(why)),
     };
     let mut notes = Vec::new();
+    if by_policy {
+        notes.push(
+            "the policy of efficiency has no effect beside a tuner plug-in, such as that through which NCCL is asked"
+                .to_owned(),
+        );
+    }
     if other_patch {
         notes.push(format!("planned as NCCL {version} decides"));
     }
