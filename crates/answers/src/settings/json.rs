@@ -1,4 +1,4 @@
-//! What settings do, as JSON.
+//! Effects of settings, as JSON.
 
 use plan::Setting;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::SettingsAnswer;
 use crate::report::Report;
 
-/// What the settings of a job do to it.
+/// The effects of a job's settings.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SettingsReport {
     /// Names of the machines.
@@ -22,7 +22,7 @@ pub struct SettingsReport {
     findings: Vec<SettingFindingReport>,
 }
 
-/// What is found about a setting.
+/// A finding about a setting.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SettingFindingReport {
     /// The variables, most often one.

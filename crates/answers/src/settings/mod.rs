@@ -1,8 +1,9 @@
-//! What the settings of a job do to it: what NCCL refuses, what hides what, what changes nothing
-//! here, and what another version reads otherwise. Each is found by planning without it.
+//! The effects of a job's settings: refusals by NCCL, settings that hide others or change nothing
+//! here, and other readings in other versions. Each is found by planning without it.
 
 pub mod json;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Plan, compare};
@@ -30,19 +31,22 @@ const WRONG_CHUNK: i64 = 1 << 20;
 /// Most settings of which each is tried as the one that hides another.
 const MOST_HIDERS: usize = 16;
 
+/// Most plans of a job. Settings that may be hidden are no longer searched for others from then on.
+const MOST_PLANS: usize = 400;
+
 /// The variables that leave algorithms, protocols and kernels out.
 const RESTRICTING: [&str; 3] = ["NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL"];
 
 /// How a sentence begins that says why NCCL does not start.
 const NO_START: &str = "does not start";
 
-/// What is said of settings that are not refused.
+/// The word for settings that are not refused.
 const TAKEN: &str = "takes them";
 
 /// A variable and its value.
 pub type Variable = (String, String);
 
-/// What a setting is found to do.
+/// The effect of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// NCCL does not start with it, or refuses collectives.
@@ -90,18 +94,18 @@ impl Verdict {
     }
 }
 
-/// What is found about a setting.
+/// A finding about a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingFinding {
     /// The variables, most often one.
     pub names: Vec<String>,
-    /// What it does.
+    /// Its effect.
     pub verdict: Verdict,
     /// The same in a sentence.
     pub text: String,
 }
 
-/// What the settings of a job do.
+/// The effects of a job's settings.
 #[derive(Debug)]
 pub struct SettingsAnswer {
     /// Names of the machines.
@@ -112,6 +116,8 @@ pub struct SettingsAnswer {
     pub given: Vec<Variable>,
     /// The findings, the worst first.
     pub findings: Vec<SettingFinding>,
+    /// Plans that were made.
+    pub plans: usize,
 }
 
 impl SettingsAnswer {
@@ -125,6 +131,7 @@ impl SettingsAnswer {
 struct Checker<'a> {
     job: &'a Job,
     settings: &'a Settings,
+    plans: Cell<usize>,
 }
 
 /// The plan under some settings, or why NCCL does not start.
@@ -133,16 +140,24 @@ type Outcome = Result<Plan, String>;
 /// The job cannot be planned, whatever its settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the job cannot be planned without settings, either: {0}")]
-pub struct Unplanned(String);
+pub struct PlanRefusal(String);
 
 /// Checks the settings of a job. `name` is the job's name.
 ///
 /// # Errors
 /// The job cannot be planned without settings.
-pub fn settings(name: String, job: &Job, settings: &Settings) -> Result<SettingsAnswer, Unplanned> {
+pub fn settings(
+    name: String,
+    job: &Job,
+    settings: &Settings,
+) -> Result<SettingsAnswer, PlanRefusal> {
     let version = settings.rules.version();
-    let checker = Checker { job, settings };
-    let none = checker.plan(version, &[]).map_err(Unplanned)?;
+    let checker = Checker {
+        job,
+        settings,
+        plans: Cell::new(0),
+    };
+    let none = checker.plan(version, &[]).map_err(PlanRefusal)?;
     let mut findings = match settings.in_force.is_empty() {
         true => Vec::new(),
         false => {
@@ -157,6 +172,7 @@ pub fn settings(name: String, job: &Job, settings: &Settings) -> Result<Settings
         version,
         given: settings.in_force.clone(),
         findings,
+        plans: checker.plans.get(),
     })
 }
 
@@ -187,12 +203,26 @@ pub fn doubtful(job: &Job, settings: &Settings) -> Result<Vec<SettingFinding>, U
 }
 
 impl Checker<'_> {
-    /// The plan of the job under other settings.
-    fn plan(&self, version: NcclVersion, variables: &[Variable]) -> Outcome {
+    /// Other settings of the job.
+    fn settings(&self, version: NcclVersion, variables: &[Variable]) -> Settings {
         let mut other = Settings::with_variables(version, variables.iter().cloned());
         if other.graph_file.is_some() {
             other.graphs.clone_from(&self.settings.graphs);
         }
+        other
+    }
+
+    /// Whether variables decide the same, so that they need no plan of their own.
+    fn decide_alike(&self, one: &[Variable], other: &[Variable]) -> bool {
+        let version = self.settings.rules.version();
+        let [one, other] = [one, other].map(|it| self.settings(version, it));
+        one.decides_as(&other)
+    }
+
+    /// The plan of the job under other settings.
+    fn plan(&self, version: NcclVersion, variables: &[Variable]) -> Outcome {
+        self.plans.update(|it| it + 1);
+        let other = self.settings(version, variables);
         let planned = planner::plan(self.job, &other);
         let planned = planned.map(|planned| planned.plan().clone());
         planned.map_err(|error| error.to_string())
@@ -324,7 +354,7 @@ impl Checker<'_> {
         })
     }
 
-    /// What a setting changes.
+    /// The change by a setting.
     fn of_effect(
         &self,
         (name, value): &Variable,
@@ -340,6 +370,15 @@ impl Checker<'_> {
             })
         };
         let others = self.without(name);
+        let nothing = || {
+            finding(
+                Verdict::NoEffect,
+                "changes nothing in this job: NCCL decides the same without it".to_owned(),
+            )
+        };
+        if self.decide_alike(&others, &self.settings.in_force) {
+            return nothing();
+        }
         let without = match self.plan(version, &others) {
             Ok(without) => without,
             Err(why) => {
@@ -355,10 +394,7 @@ impl Checker<'_> {
         let alone = self.plan(version, std::slice::from_ref(&variable));
         let works_alone = alone.is_ok_and(|alone| changes(none, &alone).is_some());
         if !works_alone {
-            return finding(
-                Verdict::NoEffect,
-                "changes nothing in this job: NCCL decides the same without it".to_owned(),
-            );
+            return nothing();
         }
         let hides = |hider: &str| {
             let rest: Vec<Variable> = others
@@ -373,8 +409,8 @@ impl Checker<'_> {
                 _ => false,
             }
         };
-        let hider = others.iter().take(MOST_HIDERS);
-        let hider = hider.clone().find(|(hider, _)| hides(hider));
+        let mut hiders = others.iter().take(MOST_HIDERS);
+        let hider = hiders.find(|(hider, _)| self.plans.get() < MOST_PLANS && hides(hider));
         finding(
             Verdict::Hidden,
             match hider {
@@ -384,7 +420,7 @@ impl Checker<'_> {
         )
     }
 
-    /// What other versions refuse that this one takes, or take that this one refuses.
+    /// Settings that other versions refuse and this one takes, or the reverse.
     fn of_versions(&self, whole: &Outcome) -> Vec<SettingFinding> {
         let own = said(whole);
         let mut others: BTreeMap<String, Vec<NcclVersion>> = BTreeMap::new();
@@ -443,7 +479,7 @@ fn refused_collectives(plan: &Plan) -> Vec<Collective> {
         .collect()
 }
 
-/// What differs between the plans without and with a setting; `None` if nothing does.
+/// The differences between the plans without and with a setting; `None` if there are none.
 fn changes(without: &Plan, with: &Plan) -> Option<String> {
     let Ok(comparison) = compare::compare(without, with, &SIZES) else {
         return Some("the plans cannot be compared".to_owned());

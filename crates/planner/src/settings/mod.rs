@@ -126,6 +126,16 @@ impl Settings {
         given.into_iter()
     }
 
+    /// Whether they decide what other settings decide, whatever the variables that were given.
+    pub fn decides_as(&self, other: &Self) -> bool {
+        let bare = |settings: &Self| Self {
+            in_force: Vec::new(),
+            notes: Vec::new(),
+            ..settings.clone()
+        };
+        bare(self) == bare(other)
+    }
+
     /// The graph of a machine with the NICs that a job uses.
     ///
     /// # Errors
