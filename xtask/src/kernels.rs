@@ -209,7 +209,7 @@ fn kept() -> PathBuf {
 }
 
 /// A compiled target.
-struct Built {
+struct CompiledTarget {
     target: Target,
     image: Vec<u8>,
     /// The resources of each kernel, one line each; empty for PTX.
@@ -218,7 +218,7 @@ struct Built {
     beyond: Vec<String>,
 }
 
-impl Built {
+impl CompiledTarget {
     /// Whether the committed image is the same.
     fn is_kept(&self) -> bool {
         fs::read(kept().join(self.target.file()))
@@ -228,7 +228,7 @@ impl Built {
     }
 }
 
-fn build(target: &Target, compiler: &Path) -> Result<Built> {
+fn build(target: &Target, compiler: &Path) -> Result<CompiledTarget> {
     let compiler = Compiler::open(Some(compiler)).map_err(|why| anyhow!(why))?;
     let mut options = vec![target.option()];
     options.extend(OPTIONS.map(str::to_owned));
@@ -241,7 +241,7 @@ fn build(target: &Target, compiler: &Path) -> Result<Built> {
     if target.form == Form::Cubin {
         report_resources(target, &compiled.log, &mut report, &mut beyond)?;
     }
-    Ok(Built {
+    Ok(CompiledTarget {
         target: *target,
         image: match target.form {
             Form::Cubin => compiled.cubin,

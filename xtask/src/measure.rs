@@ -20,7 +20,7 @@ pub struct Arguments {
 
 /// Time and memory of a process.
 #[derive(Debug, Clone, Copy)]
-pub struct Measured {
+pub struct ProcessCosts {
     /// From start to end, s.
     pub seconds: f64,
     /// Peak memory, MB.
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 ///
 /// # Errors
 /// The command fails.
-pub fn once(command: &[OsString]) -> Result<Measured> {
+pub fn once(command: &[OsString]) -> Result<ProcessCosts> {
     let output = Command::new(std::env::current_exe()?)
         .args(["measure", "--"])
         .args(command)
@@ -64,7 +64,7 @@ pub fn once(command: &[OsString]) -> Result<Measured> {
     let (Some(Ok(seconds)), Some(Ok(megabytes))) = (numbers.next(), numbers.next()) else {
         bail!("expected seconds and megabytes, found {text:?}");
     };
-    Ok(Measured { seconds, megabytes })
+    Ok(ProcessCosts { seconds, megabytes })
 }
 
 /// A command line: a program, arguments, and a path at the end.

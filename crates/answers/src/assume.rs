@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use findings::complete::{self, Assumptions, Missing};
+use findings::complete::{self, Assumptions, MissingParts};
 use planner::explain::{count, ranges};
 use topology::xml::Document;
 
@@ -15,8 +15,8 @@ const NAMED: usize = 3;
 pub struct Incomplete {
     /// The file.
     pub file: String,
-    /// What it lacks.
-    pub missing: Missing,
+    /// The missing part.
+    pub missing: MissingParts,
     /// A known machine with such GPUs, by the name of its assumptions.
     pub like: &'static str,
 }
@@ -34,8 +34,8 @@ pub struct AssumeError {
 }
 
 impl Incomplete {
-    /// What a document lacks.
-    pub fn of(document: &Document, missing: Missing) -> Option<Self> {
+    /// The missing parts of a document, if there are any.
+    pub fn of(document: &Document, missing: MissingParts) -> Option<Self> {
         let (_, kinds) = complete::without_links(document);
         let known = kinds.iter().find_map(|sm| Assumptions::with_nvswitch(*sm));
         (!missing.is_empty()).then(|| Self {
@@ -91,7 +91,7 @@ pub fn completed(
         let file = document.file.to_string();
         return Err(AssumeError { file, gpu, known });
     }
-    let mut missing = Missing::of(&completed);
+    let mut missing = MissingParts::of(&completed);
     let (_, kinds) = complete::without_links(&completed);
     if assume.gpu.is_some_and(|gpu| kinds.contains(&gpu.sm)) {
         // These GPUs are described, so those without NVLinks have none.

@@ -12,7 +12,7 @@ pub struct BuiltIn {
     pub name: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// What is special about it.
+    /// Its special features.
     pub summary: &'static str,
     /// Its topology file.
     #[serde(skip)]

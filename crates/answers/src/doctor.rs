@@ -1,4 +1,4 @@
-//! What is wrong with machines, and what that costs.
+//! Faults of machines, and their costs.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use topology::xml::Document;
 
 use crate::groups::json::GroupRow;
-use crate::groups::{self, Content, Groups, GroupsError, Planned};
+use crate::groups::{self, Content, Groups, GroupsError, PlanOrReason};
 use crate::report::Report;
 
 /// Findings with what they cost.
@@ -48,7 +48,7 @@ pub struct FindingRow {
     seen: String,
     /// The expected value.
     expected: String,
-    /// What to do.
+    /// Advice.
     advice: String,
     /// Bandwidth lost by it; null if the planner cannot tell.
     cost: Option<Cost>,
@@ -60,7 +60,7 @@ pub struct FindingRow {
     files: Option<Vec<String>>,
 }
 
-/// What is wrong with machines.
+/// Faults of machines.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DoctorReport {
     findings: Vec<FindingRow>,
@@ -74,14 +74,14 @@ pub struct DoctorReport {
     limits: Vec<LimitRow>,
 }
 
-/// What limits a collective far more than the links of the machine do.
+/// A limit of a collective far below that of the machine's links.
 #[derive(Debug, Serialize, JsonSchema)]
 struct LimitRow {
     /// The operation.
     operation: Operation,
     /// No schedule has more bus bandwidth, GB/s.
     bound_gbps: f64,
-    /// What NCCL's plan reaches, GB/s.
+    /// Bandwidth of NCCL's plan, GB/s.
     nccl_gbps: f64,
     /// The border that data must cross.
     border: String,
@@ -129,7 +129,7 @@ impl FindingReport {
     }
 }
 
-/// What a finding costs, if the planner can tell.
+/// The cost of a finding, if the planner can tell.
 fn cost(finding: &Finding, document: &Arc<Document>, settings: &Settings) -> Option<Cost> {
     let (now, mended) = finding.effect.states(document)?;
     rings::cost(&now, &mended, settings)
@@ -153,16 +153,16 @@ pub fn priced(
 
 /// A checked machine.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckedMachine {
     /// The name of its file.
     pub file: String,
     /// The machine, or why its file cannot be read.
     pub content: Result<Arc<Document>, String>,
-    /// What is wrong with it.
+    /// Its faults.
     pub findings: Vec<Finding>,
 }
 
-impl Checked {
+impl CheckedMachine {
     /// The machine with its findings, if it could be read.
     fn machine(&self) -> Option<(&[Finding], &Arc<Document>)> {
         let document = self.content.as_ref().ok()?;
@@ -170,7 +170,7 @@ impl Checked {
     }
 }
 
-/// What is wrong with machines.
+/// Faults of machines.
 #[derive(Debug)]
 pub struct DoctorAnswer {
     /// The findings.
@@ -185,7 +185,10 @@ pub struct DoctorAnswer {
 ///
 /// # Errors
 /// There are several machines, and none can be read.
-pub fn doctor(checked: &[Checked], settings: &Settings) -> Result<DoctorAnswer, GroupsError> {
+pub fn doctor(
+    checked: &[CheckedMachine],
+    settings: &Settings,
+) -> Result<DoctorAnswer, GroupsError> {
     let [only] = checked else {
         return Ok(DoctorAnswer {
             report: findings_of(checked, settings),
@@ -228,7 +231,7 @@ impl DoctorReport {
 }
 
 /// The findings of several machines; equal ones are one finding with its files.
-fn findings_of(all: &[Checked], settings: &Settings) -> FindingReport {
+fn findings_of(all: &[CheckedMachine], settings: &Settings) -> FindingReport {
     let mut found: Vec<PricedFinding> = Vec::new();
     for machine in all {
         let Some((findings, document)) = machine.machine() else {
@@ -260,7 +263,7 @@ fn findings_of(all: &[Checked], settings: &Settings) -> FindingReport {
 }
 
 /// The machines in groups of equal ones, each planned as a job of one host.
-fn groups_of(all: &[Checked], settings: &Settings) -> Result<Groups, GroupsError> {
+fn groups_of(all: &[CheckedMachine], settings: &Settings) -> Result<Groups, GroupsError> {
     let members = all.iter().map(|machine| {
         let content = match &machine.content {
             Ok(document) => Content::Machine(Arc::clone(document)),
@@ -270,7 +273,7 @@ fn groups_of(all: &[Checked], settings: &Settings) -> Result<Groups, GroupsError
     });
     let members: Vec<(String, Content)> = members.collect();
     groups::refuse_unreadable(&members)?;
-    let plan = |content: &Content| -> Planned {
+    let plan = |content: &Content| -> PlanOrReason {
         match content {
             Content::Plan(plan) => Ok(plan.clone()),
             Content::Unreadable(why) => Err(why.clone()),

@@ -58,7 +58,7 @@ pub struct JobSpec {
 pub struct MachineJob {
     /// The job.
     pub job: Job,
-    /// What is odd, though it can be planned.
+    /// Oddities that do not prevent a plan.
     pub notes: Vec<JobNote>,
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::report::Report;
 
-/// What one rank does for a collective, proved together with the programs of all other ranks.
+/// The steps of one rank for a collective, proved together with the programs of all other ranks.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProgramReport {
     /// The collective.
@@ -60,7 +60,7 @@ struct ShownStep {
     first_piece: u16,
     /// Number of pieces.
     pieces: u16,
-    /// What it reduces, in this order.
+    /// The sources that it reduces, in this order.
     sources: Vec<Place>,
     /// Where it stores the result.
     destinations: Vec<Place>,

@@ -35,7 +35,7 @@ pub enum Question {
         #[serde(default)]
         highlight: Option<String>,
     },
-    /// What collectives cost.
+    /// The costs of collectives.
     Cost {
         /// The collectives; none: all that NCCL tunes.
         #[serde(default)]
@@ -48,13 +48,13 @@ pub enum Question {
         calls: u32,
         /// The type of the elements.
         #[serde(default, rename = "type")]
-        data_type: Named<DataType>,
+        data_type: NamedValue<DataType>,
         /// How they are reduced.
         #[serde(default, rename = "op")]
-        reduction: Named<Reduction>,
+        reduction: NamedValue<Reduction>,
         /// How the buffers are registered.
         #[serde(default, rename = "window")]
-        registration: Named<Registration>,
+        registration: NamedValue<Registration>,
         /// Also algorithms that NCCL does not have.
         #[serde(default)]
         alpha_beta: bool,
@@ -62,7 +62,7 @@ pub enum Question {
         #[serde(default)]
         table: bool,
     },
-    /// What no schedule exceeds, and what limits it.
+    /// Upper bounds of all schedules, and their limits.
     Bound {
         /// The links that a schedule may use.
         #[serde(default = "rules")]
@@ -102,15 +102,15 @@ impl<'de> Deserialize<'de> for CollectiveName {
 
 /// A value by its name; `None` if it is not given.
 #[derive(Debug, Clone, Copy)]
-pub struct Named<T>(pub Option<T>);
+pub struct NamedValue<T>(pub Option<T>);
 
-impl<T> Default for Named<T> {
+impl<T> Default for NamedValue<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Named<T> {
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for NamedValue<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let value = text.parse().map_err(serde::de::Error::custom)?;

@@ -1,4 +1,4 @@
-//! What one rank of a planned job does.
+//! The part of one rank in a planned job.
 
 use plan::{RankView, SlowHosts};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::report::Report;
 
-/// What one rank of a planned job does.
+/// The part of one rank in a planned job.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RankReport {
     /// The rank.

@@ -17,14 +17,14 @@ pub trait Report: Serialize + JsonSchema {
 
 /// A report below its head.
 #[derive(Serialize)]
-struct Headed<'a, R> {
+struct ReportWithHead<'a, R> {
     format: &'static str,
     version: u32,
     #[serde(flatten)]
     body: &'a R,
 }
 
-impl<R: Report> JsonSchema for Headed<'_, R> {
+impl<R: Report> JsonSchema for ReportWithHead<'_, R> {
     fn schema_name() -> Cow<'static, str> {
         R::FORMAT.into()
     }
@@ -56,7 +56,7 @@ impl<R: Report> JsonSchema for Headed<'_, R> {
     }
 }
 
-impl<'a, R: Report> Headed<'a, R> {
+impl<'a, R: Report> ReportWithHead<'a, R> {
     const fn of(report: &'a R) -> Self {
         Self {
             format: R::FORMAT,
@@ -71,7 +71,7 @@ impl<'a, R: Report> Headed<'a, R> {
 /// # Errors
 /// A value has no JSON.
 pub fn json<R: Report>(report: &R) -> serde_json::Result<String> {
-    Ok(serde_json::to_string_pretty(&Headed::of(report))? + "\n")
+    Ok(serde_json::to_string_pretty(&ReportWithHead::of(report))? + "\n")
 }
 
 /// A report as JSON in one line.
@@ -79,7 +79,7 @@ pub fn json<R: Report>(report: &R) -> serde_json::Result<String> {
 /// # Errors
 /// A value has no JSON.
 pub fn line<R: Report>(report: &R) -> serde_json::Result<String> {
-    serde_json::to_string(&Headed::of(report))
+    serde_json::to_string(&ReportWithHead::of(report))
 }
 
 /// The schema of a kind of JSON.
@@ -87,7 +87,7 @@ pub fn schema<R: Report>() -> String {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let schema = settings
         .into_generator()
-        .into_root_schema_for::<Headed<'_, R>>();
+        .into_root_schema_for::<ReportWithHead<'_, R>>();
     let mut schema = schema.to_value();
     // The order must not depend on the features of serde_json that other crates enable.
     schema.sort_all_objects();

@@ -60,7 +60,7 @@ const fn one() -> u32 {
 pub struct PlannedJob {
     /// The plan with its machines.
     pub planned: Planned,
-    /// What is odd about the file and the job.
+    /// Oddities of the file and the job.
     pub notes: Vec<String>,
 }
 

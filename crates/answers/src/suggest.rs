@@ -1,4 +1,4 @@
-//! What a mistyped name may have been.
+//! Suggestions for a mistyped name.
 
 /// Less alike than this is another word, not a typing error.
 const LIKENESS: f64 = 0.7;

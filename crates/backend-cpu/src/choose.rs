@@ -14,7 +14,7 @@ use crate::work::{steps, work};
 
 /// A choice for a request, with its expected time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Explained {
+pub struct ExplainedChoice {
     /// The choice.
     pub choice: Choice,
     /// Its expected time, µs.
@@ -33,9 +33,9 @@ impl Profile {
 
     /// The choices for a request with their expected times, from the fastest on, which
     /// [`Self::choose`] takes.
-    pub fn explain(&self, request: &Request, shape: CommunicatorShape) -> Vec<Explained> {
+    pub fn explain(&self, request: &Request, shape: CommunicatorShape) -> Vec<ExplainedChoice> {
         let bytes = request.bytes(shape.ranks);
-        let serving = |mut all: Vec<Explained>| {
+        let serving = |mut all: Vec<ExplainedChoice>| {
             all.retain(|it| serves(request, &it.choice, shape) && pays(&it.choice, shape));
             all
         };
@@ -62,7 +62,7 @@ impl Profile {
             let predicted = self.model.predict(collective, choice, &shape, bytes)?;
             return Some(predicted.time_us());
         }
-        let same = |it: &Explained| {
+        let same = |it: &ExplainedChoice| {
             (it.choice.schedule, it.choice.transfer) == (choice.schedule, choice.transfer)
                 && (!choice.transfer.has_protocol() || it.choice.protocol == choice.protocol)
         };
@@ -75,7 +75,7 @@ impl Profile {
         collective: Collective,
         shape: CommunicatorShape,
         bytes: u64,
-    ) -> Vec<Explained> {
+    ) -> Vec<ExplainedChoice> {
         let measured = self.measured.iter().filter(|it| {
             let measured = (it.collective, it.ranks, it.hosts, it.threads);
             // Hosts of a network differ from hosts as which one machine acted.
@@ -85,7 +85,7 @@ impl Profile {
         });
         let explained = |it: &MeasuredChoice| {
             let choice = it.choice(self.channels.min(shape.channels))?;
-            Some(Explained {
+            Some(ExplainedChoice {
                 choice,
                 time_us: interpolate(&self.sizes, &it.times_us, bytes)?,
                 parts: None,
@@ -101,7 +101,7 @@ impl Profile {
         collective: Collective,
         shape: CommunicatorShape,
         bytes: u64,
-    ) -> Vec<Explained> {
+    ) -> Vec<ExplainedChoice> {
         let leaders = u16::try_from(shape.crowd.cores).unwrap_or(u16::MAX);
         let leaders = leaders.clamp(1, shape.channels.max(1));
         let choices = all_choices(collective).flat_map(|choice| {
@@ -117,7 +117,7 @@ impl Profile {
         });
         let explained = |choice: Choice| {
             let parts = self.model.predict(collective, &choice, &shape, bytes)?;
-            Some(Explained {
+            Some(ExplainedChoice {
                 choice,
                 time_us: parts.time_us(),
                 parts: Some(parts),
@@ -140,13 +140,17 @@ fn messages(
 }
 
 /// Drops the choices with long proofs if any choice has a short one.
-fn quickly_proved(all: &mut Vec<Explained>, collective: Collective, shape: CommunicatorShape) {
+fn quickly_proved(
+    all: &mut Vec<ExplainedChoice>,
+    collective: Collective,
+    shape: CommunicatorShape,
+) {
     // The processes of a machine prove at the same time.
     let processes = match shape.one_process {
         true => 1.0,
         false => f64::from(shape.crowd.ranks) / f64::from(shape.crowd.cores.max(1)),
     };
-    let steps = |it: &Explained| steps(collective, &it.choice, (shape.ranks, shape.hosts));
+    let steps = |it: &ExplainedChoice| steps(collective, &it.choice, (shape.ranks, shape.hosts));
     let fewest = all.iter().map(steps).fold(f64::INFINITY, f64::min);
     let most = STEPS_A_SECOND / processes.max(1.0);
     let most = most.max(MANY_STEPS).max(fewest);

@@ -9,7 +9,7 @@ use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
 
 use crate::bases::{Launch, PeerBases, refused_by};
 use crate::program::{CpuLane, CpuProgram};
-use crate::wires::Wired;
+use crate::wires::WiredProtocol;
 
 /// Prepares a launch.
 pub fn begin(part: &mut Part<'_, CpuProgram>) {
@@ -28,7 +28,7 @@ pub fn try_run(part: &mut Part<'_, CpuProgram>, connections: &mut Connections) -
 }
 
 #[inline]
-fn try_only_step<P: Wired>(
+fn try_only_step<P: WiredProtocol>(
     part: &mut Part<'_, CpuProgram>,
     connections: &mut Connections,
 ) -> Attempt {
@@ -211,7 +211,7 @@ impl Unmet {
 
 /// Calls `add` with the first unmet condition of each lane, and whether a rank of another host ends
 /// it.
-fn unmet_of<P: Wired>(
+fn unmet_of<P: WiredProtocol>(
     program: &CpuProgram,
     connections: &mut Connections,
     add: &mut impl FnMut(Waiting, bool),
@@ -268,7 +268,7 @@ fn listen(program: &mut CpuProgram, connections: &mut Connections) -> Pass {
     Pass::Stuck
 }
 
-fn can_begin<P: Wired>(program: &CpuProgram, connections: &mut Connections) -> bool {
+fn can_begin<P: WiredProtocol>(program: &CpuProgram, connections: &mut Connections) -> bool {
     let mut wires = P::ends(connections);
     let mut first = program.lanes.iter().filter_map(CpuLane::first);
     first.any(|at| wires.is_ready(&program.steps[at]))
@@ -276,7 +276,7 @@ fn can_begin<P: Wired>(program: &CpuProgram, connections: &mut Connections) -> b
 
 /// Runs all ready steps of one program.
 #[inline]
-fn pass<P: Wired>(
+fn pass<P: WiredProtocol>(
     program: &mut CpuProgram,
     connections: &mut Connections,
     launch: Launch<'_>,

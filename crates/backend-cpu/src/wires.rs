@@ -14,7 +14,7 @@ use crate::remote::{self, LocalSide};
 const SHORT: usize = 16 << 10;
 
 /// A protocol with ends in [`Connections`].
-pub trait Wired: FifoProtocol {
+pub trait WiredProtocol: FifoProtocol {
     fn ends(connections: &mut Connections) -> Wires<'_, Self>;
 }
 
@@ -35,7 +35,7 @@ pub struct Wires<'a, P: FifoProtocol> {
 macro_rules! wired {
     ($($protocol:ty, $field:ident;)*) => {
         $(
-            impl Wired for $protocol {
+            impl WiredProtocol for $protocol {
                 #[inline(always)]
                 fn ends(connections: &mut Connections) -> Wires<'_, Self> {
                     Wires {
@@ -60,7 +60,7 @@ wired! {
     LowLatency128, low_latency_128;
 }
 
-impl<P: Wired> Wires<'_, P> {
+impl<P: WiredProtocol> Wires<'_, P> {
     /// The own buffer table.
     #[inline(always)]
     pub const fn own_table(&self) -> &BufferTable {

@@ -21,7 +21,7 @@ pub struct Compiler {
 
 /// The compiler's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compiled {
+pub struct CompilerOutput {
     /// Machine code; empty for a virtual architecture.
     pub cubin: Vec<u8>,
     /// PTX, without the terminating 0.
@@ -82,7 +82,12 @@ impl Compiler {
     ///
     /// # Errors
     /// The compiler's message.
-    pub fn compile(&self, name: &str, text: &str, options: &[String]) -> Result<Compiled, String> {
+    pub fn compile(
+        &self,
+        name: &str,
+        text: &str,
+        options: &[String],
+    ) -> Result<CompilerOutput, String> {
         let text = CString::new(text).map_err(|error| error.to_string())?;
         let name = CString::new(name).map_err(|error| error.to_string())?;
         let options: Result<Vec<CString>, _> = options
@@ -127,7 +132,7 @@ impl Compiler {
             let made = self.check(result, "compile").and_then(|()| {
                 let cubin = self.output(program, b"nvrtcGetCUBINSize\0", b"nvrtcGetCUBIN\0");
                 let ptx = self.output(program, b"nvrtcGetPTXSize\0", b"nvrtcGetPTX\0")?;
-                Ok(Compiled {
+                Ok(CompilerOutput {
                     // A virtual architecture has none.
                     cubin: cubin.unwrap_or_default(),
                     ptx: trim(&ptx).to_vec(),

@@ -38,14 +38,14 @@ const GIVEN: u8 = 1;
 const GONE: u8 = 0;
 
 /// Offered descriptors, by number.
-type Offered = Mutex<HashMap<u64, Arc<OwnedFd>>>;
+type OfferedDescriptors = Mutex<HashMap<u64, Arc<OwnedFd>>>;
 
 /// The socket of this process.
 #[derive(Debug)]
 struct Server {
     name: String,
     secret: [u8; RANDOM],
-    offered: Arc<Offered>,
+    offered: Arc<OfferedDescriptors>,
     next: AtomicU64,
 }
 
@@ -137,7 +137,11 @@ impl Server {
 }
 
 /// Answers one request.
-fn answer(connection: &UnixStream, secret: &[u8], offered: &Offered) -> std::io::Result<()> {
+fn answer(
+    connection: &UnixStream,
+    secret: &[u8],
+    offered: &OfferedDescriptors,
+) -> std::io::Result<()> {
     let peer = sockopt::socket_peercred(connection)?;
     if peer.uid != rustix::process::geteuid() {
         return Ok(());

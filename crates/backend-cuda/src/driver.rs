@@ -15,12 +15,12 @@ use shared_memory::Mapping;
 use crate::device::{self, Device};
 use crate::error::{Error, words};
 use crate::handles::lock;
-use crate::launch::{Launched, Spare};
+use crate::launch::{RunningLaunch, Spare};
 use crate::memory::{Block, Host, MemoryKind, Plain};
 use crate::multicast::{Multicast, Objects};
 use crate::presence;
 use crate::rdma;
-use crate::sharing::Sharing;
+use crate::sharing::MemorySharing;
 
 /// Options for opening GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Cuda {
     pub(crate) spare: Arc<Spare>,
     /// Free staging buffers, with their device.
     staging: Mutex<Vec<(u32, Plain)>>,
-    sharing: Sharing,
+    sharing: MemorySharing,
     multicasts: Objects,
     /// Pairs of GPUs of which the first cannot access the memory of the second, and why.
     apart: Vec<(u32, u32, String)>,
@@ -83,7 +83,7 @@ impl Cuda {
             devices,
             spare: Arc::default(),
             staging: Mutex::default(),
-            sharing: Sharing::new(options.memory),
+            sharing: MemorySharing::new(options.memory),
             multicasts: Objects::default(),
             apart,
         })
@@ -226,7 +226,7 @@ fn pointer_attribute(attribute: sys::CUpointer_attribute, address: u64) -> Optio
 impl DeviceDriver for Cuda {
     type Block = Block;
     type Multicast = Multicast;
-    type Running = Launched;
+    type Running = RunningLaunch;
 
     fn name(&self) -> &'static str {
         "cuda"
@@ -430,7 +430,7 @@ impl DeviceDriver for Cuda {
         Ok(blocks)
     }
 
-    fn start(&self, starts: &[Start<'_>], repeats: Repeats) -> Result<Launched, String> {
+    fn start(&self, starts: &[Start<'_>], repeats: Repeats) -> Result<RunningLaunch, String> {
         self.start_all(starts, repeats)
     }
 }

@@ -16,20 +16,20 @@ use crate::presence;
 #[derive(Default)]
 pub(crate) struct Spare {
     pub(crate) words: Mutex<Vec<AbortWord>>,
-    pub(crate) events: Mutex<Vec<Timed>>,
+    pub(crate) events: Mutex<Vec<LaunchEvents>>,
 }
 
 /// Begin and end events of a launch on one device.
-pub(crate) struct Timed {
+pub(crate) struct LaunchEvents {
     pub(crate) device: Arc<Device>,
     pub(crate) begin: sys::CUevent,
     pub(crate) end: sys::CUevent,
 }
 
 // SAFETY: events are handles that the driver lets any thread use.
-unsafe impl Send for Timed {}
+unsafe impl Send for LaunchEvents {}
 
-impl Drop for Timed {
+impl Drop for LaunchEvents {
     fn drop(&mut self) {
         if self.device.enter().is_ok() {
             for event in [self.begin, self.end] {
@@ -73,11 +73,11 @@ impl Drop for AbortWord {
 }
 
 /// A running launch.
-pub struct Launched {
+pub struct RunningLaunch {
     pub(crate) spare: Arc<Spare>,
     pub(crate) abort: Option<AbortWord>,
     pub(crate) aborted: bool,
-    pub(crate) timed: Vec<Timed>,
+    pub(crate) timed: Vec<LaunchEvents>,
     /// Parts that do not fit into the arguments, in device memory.
     pub(crate) more: Vec<Plain>,
     /// The submitted launches, with their graphs.
@@ -88,7 +88,7 @@ pub struct Launched {
     pub(crate) without_graph: Option<String>,
 }
 
-impl Running for Launched {
+impl Running for RunningLaunch {
     fn poll(&mut self) -> Result<bool, String> {
         match self.feeders.look(&mut self.submitted) {
             Ok(true) => {}
@@ -101,7 +101,7 @@ impl Running for Launched {
         }
         // All GPUs are asked, because one that waits for a failed one never ends.
         let mut ended = true;
-        for Timed { device, end, .. } in &self.timed {
+        for LaunchEvents { device, end, .. } in &self.timed {
             device.enter()?;
             // SAFETY: the event was recorded, and lives until this is dropped.
             match unsafe { result::event::query(*end) } {
@@ -132,7 +132,7 @@ impl Running for Launched {
 
     fn time_us(&mut self) -> Option<f64> {
         let mut longest: Option<f64> = None;
-        for Timed { device, begin, end } in &self.timed {
+        for LaunchEvents { device, begin, end } in &self.timed {
             device.enter().ok()?;
             // Both were recorded on one stream and have come.
             let time = f64::from(presence::elapsed_ms(*begin, *end).ok()?) * 1e3;
@@ -142,7 +142,7 @@ impl Running for Launched {
     }
 }
 
-impl Drop for Launched {
+impl Drop for RunningLaunch {
     fn drop(&mut self) {
         // Kernels use the memory of this launch; those of an unfinished one end by the abort word.
         if !matches!(self.feeders.look(&mut self.submitted), Ok(true)) {
@@ -150,7 +150,7 @@ impl Drop for Launched {
             self.feeders.join_all(&mut self.submitted);
         }
         let mut ended = true;
-        for Timed { device, end, .. } in &self.timed {
+        for LaunchEvents { device, end, .. } in &self.timed {
             // Kernels poll the abort word until they end; only then can it be reused. After an
             // abort, the last event may not have been recorded.
             // SAFETY: the event and the stream are there until this is dropped.

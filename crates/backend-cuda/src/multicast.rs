@@ -59,7 +59,7 @@ impl Drop for Handle {
 
 /// An address range at which a handle is mapped.
 #[derive(Debug)]
-struct Mapped {
+struct MappedRange {
     device: Arc<Device>,
     address: u64,
     bytes: usize,
@@ -67,7 +67,7 @@ struct Mapped {
     filled: bool,
 }
 
-impl Mapped {
+impl MappedRange {
     /// Maps a handle for kernels of one GPU.
     fn new(
         device: &Arc<Device>,
@@ -93,7 +93,7 @@ impl Mapped {
     }
 }
 
-impl Drop for Mapped {
+impl Drop for MappedRange {
     fn drop(&mut self) {
         if self.device.enter().is_err() {
             return;
@@ -110,13 +110,13 @@ impl Drop for Mapped {
 
 /// Memory of a GPU bound to a multicast object.
 #[derive(Debug)]
-struct Bound {
+struct BoundMemory {
     object: Arc<Handle>,
     device: sys::CUdevice,
     bytes: usize,
 }
 
-impl Drop for Bound {
+impl Drop for BoundMemory {
     fn drop(&mut self) {
         // SAFETY: bound once with these values; object and memory are still there.
         let _ = unsafe { sys::cuMulticastUnbind(self.object.0, self.device, 0, self.bytes) };
@@ -126,9 +126,9 @@ impl Drop for Bound {
 /// The bound memory of a GPU. Fields are dropped from first to last.
 #[derive(Debug)]
 struct Part {
-    _all: Mapped,
-    _own: Mapped,
-    _bound: Bound,
+    _all: MappedRange,
+    _own: MappedRange,
+    _bound: BoundMemory,
     _memory: Handle,
 }
 
@@ -328,13 +328,13 @@ impl Multicast {
             let number = device.number;
             format!("binding {bytes} bytes of GPU {number} to a multicast")
         })?;
-        let bound = Bound {
+        let bound = BoundMemory {
             object: Arc::clone(&self.object),
             device: device.ordinal(),
             bytes,
         };
-        let own = Mapped::new(device, &memory, bytes, self.granularity)?;
-        let all = Mapped::new(device, &self.object, bytes, self.granularity)?;
+        let own = MappedRange::new(device, &memory, bytes, self.granularity)?;
+        let all = MappedRange::new(device, &self.object, bytes, self.granularity)?;
         let found = MulticastAddresses {
             all: all.address,
             own: own.address,

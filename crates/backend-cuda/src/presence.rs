@@ -120,14 +120,14 @@ pub fn check() -> Result<(), Error> {
 
 /// Milliseconds between two events that were reached.
 pub(crate) fn elapsed_ms(begin: sys::CUevent, end: sys::CUevent) -> Result<f32, DriverError> {
-    type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+    type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
     let mut milliseconds = 0.0;
     // SAFETY: the driver was found before.
     let library = unsafe { sys::culib() };
     // SAFETY: both functions have this type.
     let mut known = ELAPSED
         .iter()
-        .filter_map(|it| unsafe { library.get::<Elapsed>(it.as_bytes()) }.ok());
+        .filter_map(|it| unsafe { library.get::<ElapsedTime>(it.as_bytes()) }.ok());
     let Some(elapsed) = known.next() else {
         return Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND));
     };

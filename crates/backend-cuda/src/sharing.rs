@@ -23,7 +23,7 @@ const IPC_BLOCK_BYTES: u64 = 2 << 20;
 
 /// Memory that this process shares and has opened.
 #[derive(Debug, Default)]
-pub(crate) struct Sharing {
+pub(crate) struct MemorySharing {
     /// The only kind to use, if one was requested.
     only: Option<MemoryKind>,
     /// The kind in use, once memory was allocated.
@@ -31,17 +31,17 @@ pub(crate) struct Sharing {
     /// Own virtual memory, by address.
     made: Mutex<BTreeMap<u64, Weak<Virtual>>>,
     /// Opened memory, by the number of the GPU that opened it and the handle without the offset.
-    opened: Mutex<HashMap<(u32, String), Opened>>,
+    opened: Mutex<HashMap<(u32, String), OpenedMemory>>,
 }
 
 /// Memory of another process.
 #[derive(Debug)]
-enum Opened {
+enum OpenedMemory {
     Virtual(Virtual),
     Ipc { device: Arc<Device>, base: u64 },
 }
 
-impl Opened {
+impl OpenedMemory {
     /// The address of `bytes` bytes at an offset. The length is not known for CUDA IPC.
     fn at(&self, offset: u64, bytes: u64) -> Result<u64, String> {
         let (base, most) = match self {
@@ -56,7 +56,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedMemory {
     fn drop(&mut self) {
         if let Self::Ipc { device, base } = self
             && device.enter().is_ok()
@@ -67,7 +67,7 @@ impl Drop for Opened {
     }
 }
 
-impl Sharing {
+impl MemorySharing {
     pub(crate) fn new(only: Option<MemoryKind>) -> Self {
         Self {
             only,
@@ -194,19 +194,19 @@ impl Sharing {
             ["fabric", handle, bytes] => {
                 let handle = Shareable::Fabric(bytes_of(handle).ok_or_else(unknown)?);
                 let bytes = bytes.parse().map_err(|_| unknown())?;
-                Opened::Virtual(Virtual::open(device, handle, bytes)?)
+                OpenedMemory::Virtual(Virtual::open(device, handle, bytes)?)
             }
             ["descriptor", word, bytes] => {
                 let descriptor = descriptors::take(word)?;
                 let descriptor = Shareable::Descriptor(descriptor);
                 let bytes = bytes.parse().map_err(|_| unknown())?;
-                Opened::Virtual(Virtual::open(device, descriptor, bytes)?)
+                OpenedMemory::Virtual(Virtual::open(device, descriptor, bytes)?)
             }
             ["ipc", handle] => {
                 let handle = bytes_of(handle).ok_or_else(unknown)?;
                 let base = open_ipc(device, &handle)?;
                 let device = Arc::clone(device);
-                Opened::Ipc { device, base }
+                OpenedMemory::Ipc { device, base }
             }
             _ => return Err(unknown()),
         };

@@ -13,7 +13,7 @@ use crate::error::words;
 use crate::feeder::{Feeders, Ready};
 use crate::graph::Graph;
 use crate::handles::lock;
-use crate::launch::{AbortWord, Launched, Timed};
+use crate::launch::{AbortWord, LaunchEvents, RunningLaunch};
 use crate::memory::Plain;
 
 impl Cuda {
@@ -25,7 +25,7 @@ impl Cuda {
         &self,
         starts: &[Start<'_>],
         repeats: Repeats,
-    ) -> Result<Launched, String> {
+    ) -> Result<RunningLaunch, String> {
         for start in starts {
             let resident = self.resident_blocks(start.device, start.kernel, start.threads)?;
             let blocks = start.blocks();
@@ -47,7 +47,7 @@ impl Cuda {
             Some(abort) => abort,
             None => AbortWord::new()?,
         };
-        let mut launched = Launched {
+        let mut launched = RunningLaunch {
             spare: Arc::clone(&self.spare),
             abort: Some(abort),
             aborted: false,
@@ -83,7 +83,7 @@ impl Cuda {
         &self,
         start: &Start<'_>,
         repeats: Repeats,
-        launched: &mut Launched,
+        launched: &mut RunningLaunch,
     ) -> Result<Ready, String> {
         let mut launch = Box::new(Launch {
             // Pinned memory has the same address on host and devices.
@@ -137,7 +137,7 @@ impl Cuda {
     }
 
     /// Events for a launch, new or reused.
-    pub(crate) fn timed(&self, device: &Arc<Device>) -> Result<Timed, String> {
+    pub(crate) fn timed(&self, device: &Arc<Device>) -> Result<LaunchEvents, String> {
         let mut spare = lock(&self.spare.events);
         let found = spare
             .iter()
@@ -151,7 +151,7 @@ impl Cuda {
                 format!("making an event on GPU {}: {}", device.number, words(error))
             })
         };
-        Ok(Timed {
+        Ok(LaunchEvents {
             device: Arc::clone(device),
             begin: event()?,
             end: event()?,

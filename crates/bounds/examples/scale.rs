@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bounds::{Wanted, capacity_graph, certify};
+use bounds::{CertificateRequest, capacity_graph, certify};
 use machines::Machine;
 use plan::certificate::{CapacityGraph, LinkSet, Operation, check};
 use planner::{Job, Settings};
@@ -16,7 +16,7 @@ fn timed(name: &str, graph: &CapacityGraph, fingerprint: plan::Digest) {
         Operation::AllReduce,
         Operation::Broadcast,
     ] {
-        let wanted = Wanted {
+        let wanted = CertificateRequest {
             fingerprint,
             links: LinkSet::Rules,
             operations: vec![operation],

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bounds::{Wanted, capacity_graph, certify};
+use bounds::{CertificateRequest, capacity_graph, certify};
 use machines::Machine;
 use plan::certificate::{LinkSet, UNITS, check};
 use planner::{Job, Settings};
@@ -38,7 +38,7 @@ fn main() {
             );
             let mut near = true;
             for operation in bounds::planned::BY_TREES {
-                let wanted = Wanted {
+                let wanted = CertificateRequest {
                     fingerprint: planned.plan().fingerprint,
                     links: LinkSet::Rules,
                     operations: vec![operation],
@@ -48,7 +48,7 @@ fn main() {
                 let begin = Instant::now();
                 certify(graph.clone(), &wanted).expect("bounds");
                 let bare = begin.elapsed();
-                let wanted = Wanted {
+                let wanted = CertificateRequest {
                     forests: true,
                     ..wanted
                 };

@@ -105,9 +105,9 @@ fn host_class(machine: &MachinePlan, count: u32, links: LinkSet) -> HostClass {
         draft.vertices[vertex as usize].rank = true;
         draft.known.insert(Key::Rank(rank), vertex);
     }
-    let mut used = Used {
+    let mut used = Usable {
         all: links == LinkSet::All,
-        ..Used::default()
+        ..Usable::default()
     };
     if !used.all {
         views.iter().for_each(|view| used.add_paths(view));
@@ -213,7 +213,7 @@ fn number(draft: &mut Draft, system: &System, node: NodeId, ranks_on: &RanksOn) 
 
 /// Links and turns that may be used, by positions that all views share.
 #[derive(Debug, Default)]
-struct Used {
+struct Usable {
     all: bool,
     /// Ends of links: type and position, ranks by their number.
     links: BTreeSet<(End, End)>,
@@ -229,7 +229,7 @@ fn end(system: &System, node: NodeId) -> End {
     }
 }
 
-impl Used {
+impl Usable {
     /// The links and turns of all paths between ranks and, if the job uses the network, between
     /// ranks and ports.
     fn add_paths(&mut self, view: &View) {
@@ -283,7 +283,7 @@ impl Used {
 
 /// Adds the links of a view that may be used. Parallel links are added up, and links that several
 /// views have are counted once.
-fn add_links(draft: &mut Draft, view: &View, used: &Used, ranks_on: &RanksOn) {
+fn add_links(draft: &mut Draft, view: &View, used: &Usable, ranks_on: &RanksOn) {
     let system = view.system();
     let networked = uses_network(view);
     let mut own: BTreeMap<(u32, u32, String), u64> = BTreeMap::new();
@@ -331,7 +331,7 @@ fn every_link(system: &System) -> impl Iterator<Item = (NodeId, NodeId, topology
 }
 
 /// Splits the PCI switches of which only some turns are used.
-fn allow_turns(draft: &mut Draft, views: &[&View], used: &Used, ranks_on: &RanksOn) {
+fn allow_turns(draft: &mut Draft, views: &[&View], used: &Usable, ranks_on: &RanksOn) {
     let mut switches: BTreeMap<u32, BTreeSet<(u32, u32)>> = BTreeMap::new();
     for view in views {
         let system = view.system();

@@ -18,7 +18,7 @@ use crate::rooted::rooted;
 
 /// A certificate that is to be made.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct CertificateRequest {
     /// The fingerprint of the plan's input.
     pub fingerprint: Digest,
     /// The links that the graph has.
@@ -35,7 +35,10 @@ pub struct Wanted {
 ///
 /// # Errors
 /// The graph has fewer than two ranks, or contradicts itself.
-pub fn certify(graph: CapacityGraph, wanted: &Wanted) -> Result<Certificate, CertificateError> {
+pub fn certify(
+    graph: CapacityGraph,
+    wanted: &CertificateRequest,
+) -> Result<Certificate, CertificateError> {
     graph.validate()?;
     let search = Search::new(&graph);
     let mut bounds = Vec::new();

@@ -8,7 +8,7 @@ use plan::certificate::{CapacityGraph, Cut, Direction, Side};
 
 /// A graph for flows, with what is needed to turn its cuts into cuts of the job.
 #[derive(Debug, Clone)]
-pub struct Collapsed {
+pub struct CollapsedGraph {
     /// Ranks at each vertex. Vertices of the network come first.
     pub ranks: Vec<u32>,
     /// Links as (from, to).
@@ -29,7 +29,7 @@ struct Group {
     vertices: usize,
 }
 
-impl Collapsed {
+impl CollapsedGraph {
     /// One host of each class of `alone` by itself, the other hosts class by class. A class may be
     /// listed as often as it has hosts. With `Direction::In` all links are turned around.
     pub fn new(graph: &CapacityGraph, alone: &[u32], direction: Direction) -> Self {

@@ -8,7 +8,7 @@ use plan::certificate::{
 
 use crate::pack::{Grown, GrownEdge, pack};
 use crate::placed::placed;
-use crate::rank_first::{Packed, RankFirst, by_class, is_enough};
+use crate::rank_first::{PackedForests, RankFirst, by_class, is_enough};
 use crate::units::{Demands, UnitGraph};
 
 /// Units per root that are tried. Odd capacities would need hundreds for the exact optimum.
@@ -26,9 +26,9 @@ const WORK: u64 = 4_000_000;
 
 /// The result of a search for forests.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ForestSearch {
     /// The best forests.
-    pub packed: Option<Packed>,
+    pub packed: Option<PackedForests>,
     /// Lengths of links that may prove a lower bound, if the forests stay below the known one.
     pub lengths: Option<Vec<Lengths>>,
 }
@@ -42,7 +42,7 @@ pub fn forests(
     operation: Operation,
     bound: Fraction,
     units: Option<u64>,
-) -> Option<Found> {
+) -> Option<ForestSearch> {
     let directions: &[Direction] = match operation {
         Operation::AllGather | Operation::Broadcast => &[Direction::Out],
         Operation::ReduceScatter | Operation::Reduce => &[Direction::In],
@@ -52,7 +52,7 @@ pub fn forests(
     let written = graph.written_out(MOST_VERTICES)?;
     let job = RankFirst::new(&written)?;
     let exact = job.ranks <= MOST_EXACT_RANKS && job.vertices.len() <= MOST_EXACT_VERTICES;
-    let mut found = Found::default();
+    let mut found = ForestSearch::default();
     let mut work = WORK;
     let tried = units.map_or_else(|| UNITS_PER_ROOT.to_vec(), |units| vec![units]);
     for units in tried.into_iter().filter(|_| exact) {
@@ -66,7 +66,7 @@ pub fn forests(
         let Ok(value) = reached(graph, &written, operation, &packed) else {
             continue;
         };
-        let better = |(_, known): &Packed| value.compare(*known) == Ordering::Greater;
+        let better = |(_, known): &PackedForests| value.compare(*known) == Ordering::Greater;
         if found.packed.as_ref().is_none_or(better) {
             found.packed = Some((packed, value));
         }

@@ -8,7 +8,7 @@
 
 use plan::certificate::{CapacityGraph, Cut, Direction};
 
-use crate::collapse::Collapsed;
+use crate::collapse::CollapsedGraph;
 use crate::flow::FlowGraph;
 
 /// Shards that must cross a cut, and its bandwidth.
@@ -47,7 +47,7 @@ pub fn gather(graph: &CapacityGraph, direction: Direction) -> Tight {
     };
     let classes = || (0..).zip(&graph.hosts).filter(|(_, it)| it.ranks() > 0);
     for (class, _) in classes() {
-        let collapsed = Collapsed::new(graph, &[class], direction);
+        let collapsed = CollapsedGraph::new(graph, &[class], direction);
         for rank in collapsed.ranks_of(0) {
             let mut others = vec![true; collapsed.vertices()];
             others[rank] = false;
@@ -55,7 +55,7 @@ pub fn gather(graph: &CapacityGraph, direction: Direction) -> Tight {
         }
     }
     for (class, _) in classes() {
-        let collapsed = Collapsed::new(graph, &[class], direction);
+        let collapsed = CollapsedGraph::new(graph, &[class], direction);
         let mut sinks = Sinks::new(&collapsed);
         for rank in collapsed.ranks_of(0) {
             while tight.ratio.bandwidth > 0
@@ -72,7 +72,7 @@ pub fn gather(graph: &CapacityGraph, direction: Direction) -> Tight {
 
 impl Tight {
     /// Takes a set whose ratio is larger. Returns whether it was taken.
-    fn offer(&mut self, collapsed: &Collapsed, inside: &[bool]) -> bool {
+    fn offer(&mut self, collapsed: &CollapsedGraph, inside: &[bool]) -> bool {
         let ratio = Ratio {
             shards: collapsed.ranks_in(inside),
             bandwidth: collapsed.leaving(inside),
@@ -88,13 +88,13 @@ impl Tight {
 
 /// Flows from a source that feeds every rank, towards one rank after the other.
 struct Sinks<'a> {
-    collapsed: &'a Collapsed,
+    collapsed: &'a CollapsedGraph,
     flow: FlowGraph,
     source: usize,
 }
 
 impl<'a> Sinks<'a> {
-    fn new(collapsed: &'a Collapsed) -> Self {
+    fn new(collapsed: &'a CollapsedGraph) -> Self {
         let source = collapsed.vertices();
         let mut ends = collapsed.ends.clone();
         ends.extend((0..source).map(|vertex| (source as u32, vertex as u32)));

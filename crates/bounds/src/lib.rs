@@ -43,6 +43,6 @@ mod turns;
 mod units;
 
 pub use capacity::{capacity_graph, on_rails};
-pub use certify::{Wanted, certify};
+pub use certify::{CertificateRequest, certify};
 pub use planned::planned_forests;
 pub use shortfall::Shortfall;

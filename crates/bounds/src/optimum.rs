@@ -5,7 +5,7 @@ use plan::certificate::{LinkSet, Operation, UNITS};
 use planner::Planned;
 
 use crate::capacity::capacity_graph;
-use crate::certify::{Wanted, certify};
+use crate::certify::{CertificateRequest, certify};
 use crate::limit::Limit;
 use crate::reach::{in_network, nccl};
 use program::Collective;
@@ -80,7 +80,7 @@ fn certified(planned: &Planned, operations: Vec<Operation>) -> Vec<Optimum> {
     if graph.ranks() < 2 || graph.hosts.len() > MOST_CLASSES || large {
         return Vec::new();
     }
-    let wanted = Wanted {
+    let wanted = CertificateRequest {
         fingerprint: plan.fingerprint,
         links: LinkSet::Rules,
         operations,

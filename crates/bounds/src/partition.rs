@@ -12,7 +12,7 @@
 
 use plan::certificate::{CapacityGraph, Cut, Direction, Part, Side};
 
-use crate::collapse::Collapsed;
+use crate::collapse::CollapsedGraph;
 use crate::flow::FlowGraph;
 
 /// Σ f(Pᵢ) and 2(k − 1) of a partition.
@@ -104,7 +104,7 @@ impl Beyond {
     }
 
     fn new(graph: &CapacityGraph, class: u32, direction: Direction) -> Self {
-        let host = Collapsed::only(graph, class, direction);
+        let host = CollapsedGraph::only(graph, class, direction);
         let sink = host.vertices();
         let mut ends = host.ends.clone();
         let ranks = host.ranks_of(0);
@@ -130,7 +130,7 @@ impl Beyond {
 /// One host of a class. The others are collapsed, or what lies beyond the network.
 struct Host {
     count: u32,
-    collapsed: Collapsed,
+    collapsed: CollapsedGraph,
     /// The other hosts, if they are not in the graph.
     beyond: Vec<(u32, Beyond)>,
     /// The bandwidth towards them if the network is inside.
@@ -149,8 +149,8 @@ impl Host {
         beyond: Option<&[Beyond]>,
     ) -> Self {
         let collapsed = match beyond {
-            Some(_) => Collapsed::only(graph, class, direction),
-            None => Collapsed::new(graph, &[class], direction),
+            Some(_) => CollapsedGraph::only(graph, class, direction),
+            None => CollapsedGraph::new(graph, &[class], direction),
         };
         let others = beyond.unwrap_or_default().iter().map(|other| {
             let own = u32::from(other.class == class);

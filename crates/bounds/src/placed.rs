@@ -6,7 +6,7 @@ use plan::certificate::{
     CapacityGraph, Direction, Edge, Forest, Fraction, Operation, Route, Tree, WrittenOut, reached,
 };
 
-use crate::rank_first::{Packed, RankFirst, is_enough};
+use crate::rank_first::{PackedForests, RankFirst, is_enough};
 use crate::reroute::{Kind, LinkLengths, PlacedEdge, PlacedTree, place};
 use crate::routes::Network;
 
@@ -30,7 +30,7 @@ pub(crate) fn placed(
     job: &RankFirst,
     (operation, bound): (Operation, Fraction),
     units: Option<u64>,
-) -> (Option<Packed>, LinkLengths) {
+) -> (Option<PackedForests>, LinkLengths) {
     let network = Network::new(job.ranks, job.vertices.len(), job.links.clone());
     let ranks = job.ranks;
     let all = |kind: fn(usize) -> Kind| (0..ranks).map(kind).collect::<Vec<Kind>>();
@@ -47,7 +47,7 @@ pub(crate) fn placed(
     };
     let mut lengths = LinkLengths::default();
     let bound_value = bound.numerator as f64 / bound.denominator as f64;
-    let mut best: Option<Packed> = None;
+    let mut best: Option<PackedForests> = None;
     for family in families {
         let most = if family.len() == 1 {
             u64::MAX
@@ -75,7 +75,7 @@ pub(crate) fn placed(
             let Ok(value) = reached(graph, written, operation, &forests) else {
                 continue;
             };
-            let better = |(_, known): &Packed| value.compare(*known) == Ordering::Greater;
+            let better = |(_, known): &PackedForests| value.compare(*known) == Ordering::Greater;
             if best.as_ref().is_none_or(better) {
                 best = Some((forests, value));
             }

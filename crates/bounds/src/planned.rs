@@ -5,7 +5,7 @@ use plan::certificate::{Certificate, CertificateError, LinkSet, Operation, check
 use planner::Planned;
 
 use crate::capacity::capacity_graph;
-use crate::certify::{Wanted, certify};
+use crate::certify::{CertificateRequest, certify};
 
 /// The operations that trees serve.
 pub const BY_TREES: [Operation; 5] = [
@@ -25,7 +25,7 @@ pub fn planned_forests(
     planned: &Planned,
     units: Option<u64>,
 ) -> Result<Vec<PlannedForest>, CertificateError> {
-    let wanted = Wanted {
+    let wanted = CertificateRequest {
         fingerprint: planned.plan().fingerprint,
         links: LinkSet::Rules,
         operations: BY_TREES.to_vec(),

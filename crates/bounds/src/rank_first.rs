@@ -14,7 +14,7 @@ const ENOUGH: (u128, u128) = (95, 100);
 const LONGEST: f64 = (1u64 << 40) as f64;
 
 /// The forests of an operation, and the bus bandwidth that they reach.
-pub(crate) type Packed = (Vec<Forest>, Fraction);
+pub(crate) type PackedForests = (Vec<Forest>, Fraction);
 
 /// The lengths of links by class of hosts, those of equal hosts added up, as whole numbers.
 pub(crate) fn by_class(graph: &CapacityGraph, lengths: &[f64]) -> Option<Vec<Lengths>> {

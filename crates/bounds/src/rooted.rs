@@ -2,7 +2,7 @@
 
 use plan::certificate::{CapacityGraph, Cut, Direction};
 
-use crate::collapse::Collapsed;
+use crate::collapse::CollapsedGraph;
 use crate::flow::FlowGraph;
 
 /// The narrowest cut between rank 0 and another rank; rank 0 is in the set. `Direction::Out` is
@@ -11,7 +11,7 @@ pub fn rooted(graph: &CapacityGraph, direction: Direction) -> Option<Cut> {
     let (root_class, _) = graph.root()?;
     let mut least: Option<(i128, Cut)> = None;
     let mut offer = |alone: &[u32]| {
-        let collapsed = Collapsed::new(graph, alone, direction);
+        let collapsed = CollapsedGraph::new(graph, alone, direction);
         let mut flow = FlowGraph::new(collapsed.vertices(), &collapsed.ends);
         let own = collapsed.ranks_of(0);
         let Some(root) = own.first().copied() else {

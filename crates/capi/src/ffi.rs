@@ -164,7 +164,7 @@ pub unsafe extern "C" fn topo_run(
 ) -> c_int {
     call(|| {
         let comm = of(comm)?;
-        let launch = Given {
+        let launch = RunArguments {
             collective,
             input,
             output,
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn topo_start(
 ) -> c_int {
     call(|| {
         let comm = of(comm)?;
-        let launch = Given {
+        let launch = RunArguments {
             collective,
             input,
             output,
@@ -335,7 +335,7 @@ pub unsafe extern "C" fn topo_free(comm: *const Comm, memory: *mut c_void) -> c_
 }
 
 /// The arguments of [`topo_run`].
-struct Given {
+struct RunArguments {
     collective: c_int,
     input: *const c_void,
     output: *mut c_void,
@@ -345,7 +345,7 @@ struct Given {
     root: u32,
 }
 
-impl Given {
+impl RunArguments {
     fn read(&self, comm: &Comm) -> Result<Launch, Fault> {
         let collective = numbers::collective(self.collective)?;
         let arguments = Arguments {

@@ -293,7 +293,7 @@ pub enum NetMerge {
     Off,
 }
 
-/// What becomes of a topology before it is planned.
+/// Changes to a topology before it is planned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct PreparationArguments {
     /// Plan FILE as it is, such as a dump that all ranks of a host joined; otherwise each rank

@@ -75,7 +75,7 @@ fn nothing_added(document: &Document, assumptions: &Assumptions) -> String {
     format!("{}: nothing was added: {why}", document.file)
 }
 
-/// What a file lacks, and the options that say it.
+/// The lack of a file, and the options that fill it.
 pub fn explain(incomplete: &Incomplete) -> String {
     let missing = &incomplete.missing;
     let mut how = Vec::new();

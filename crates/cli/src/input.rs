@@ -156,9 +156,9 @@ pub fn why(file: &Path, problem: &anyhow::Error) -> String {
 }
 
 struct Bytes {
-    /// What the machine or plan is called.
+    /// The name of the machine or plan.
     name: String,
-    /// What the file is called in messages.
+    /// The name of the file in messages.
     label: String,
     bytes: Vec<u8>,
 }

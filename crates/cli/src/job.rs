@@ -50,7 +50,7 @@ pub fn job(
     checked(spec, &options, output)
 }
 
-/// What the arguments ask for.
+/// The job that the arguments ask for.
 pub fn spec(
     machines: Vec<Machine>,
     arguments: &JobArguments,

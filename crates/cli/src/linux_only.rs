@@ -1,4 +1,4 @@
-//! What `topo` says where a command needs Linux.
+//! The words of `topo` where a command needs Linux.
 
 use std::path::Path;
 

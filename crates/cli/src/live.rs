@@ -87,7 +87,7 @@ fn beyond_files(root: Option<&Path>, asks_driver: bool) -> (Answers, Option<Addr
     (answers, addresses)
 }
 
-/// What the environment says about this machine, and the topology file that NCCL starts from.
+/// The environment's facts about this machine, and the topology file that NCCL starts from.
 fn options(root: Option<&Path>, sysfs: &Sysfs, environment: &Environment) -> Result<ProbeOptions> {
     let guests = sysfs.root().join(base::PLACE);
     if root.is_some() {

@@ -1,11 +1,11 @@
-//! What a command prints, and how its files are written.
+//! The output of a command, and how its files are written.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-/// What a command prints at its end.
+/// The output of a command at its end.
 #[derive(Debug, Default)]
 pub struct Output {
     /// For standard output.

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use draw::html::{self, Tab};
-use draw::{Channels, Marks, Shown};
+use draw::{Channels, Marks, Overlay};
 use plan::{Graph, GraphKind};
 use planner::explain::NodeNames;
 use planner::{HostPlan, Planned};
@@ -33,10 +33,10 @@ pub enum PictureFormat {
 pub fn machine(name: &str, system: &System, format: PictureFormat, text: &str) -> String {
     let names = NodeNames::new(system);
     match format {
-        PictureFormat::Svg => draw::machine(name, &names, &Shown::default(), true),
+        PictureFormat::Svg => draw::machine(name, &names, &Overlay::default(), true),
         PictureFormat::Dot => draw::dot(name, &names),
         PictureFormat::Html => {
-            let picture = draw::machine(name, &names, &Shown::default(), false);
+            let picture = draw::machine(name, &names, &Overlay::default(), false);
             let tab = Tab {
                 name: "machine".to_owned(),
                 picture,
@@ -154,9 +154,9 @@ fn picture(
         // One GPU has no channels.
         if highlight.is_none() {
             let names = NodeNames::new(host.view.system());
-            let shown = Shown {
+            let shown = Overlay {
                 marks: marks.clone(),
-                ..Shown::default()
+                ..Overlay::default()
             };
             return Ok(draw::machine(name, &names, &shown, alone));
         }

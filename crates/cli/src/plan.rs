@@ -32,7 +32,7 @@ pub fn run(
     if let Some(file) = &arguments.check_settings {
         return check_settings::run(arguments, file.as_deref(), environment, output);
     }
-    let mut made = Made::default();
+    let mut made = PlanFacts::default();
     let plan = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, plan) => {
             if arguments.strategy != Strategy::Nccl {
@@ -60,13 +60,13 @@ pub fn run(
     show(&plan, &made, arguments, environment, output)
 }
 
-/// What is known of a plan that was made here, beside it.
+/// Facts about a plan that was made here, beside it.
 #[derive(Debug, Default)]
-struct Made {
+struct PlanFacts {
     planned: Option<Planned>,
     /// The graph file with other rings than NCCL's.
     graph_file: Option<String>,
-    /// What rings were found, in one line.
+    /// The rings that were found, in one line.
     rings: Option<String>,
 }
 
@@ -111,7 +111,7 @@ pub fn with_forests(planned: &Planned, units: Option<u64>) -> Result<Plan> {
 
 fn show(
     plan: &Plan,
-    made: &Made,
+    made: &PlanFacts,
     arguments: &PlanArguments,
     environment: &Environment,
     output: &mut Output,

@@ -49,7 +49,7 @@ pub fn run(
     Ok(())
 }
 
-/// What `topo probe` prints as JSON.
+/// The JSON of `topo probe`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProbeReport<'a> {
     /// The topology, as NCCL reads and dumps it (XML).
@@ -60,7 +60,7 @@ pub struct ProbeReport<'a> {
     nets: &'a [ProbedNet],
     /// The machine, as the files of `/sys` and `/proc` describe it.
     machine: &'a Machine,
-    /// What is missing or looks wrong.
+    /// Missing and suspicious values.
     findings: Vec<FindingRow>,
 }
 

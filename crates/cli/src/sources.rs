@@ -27,7 +27,7 @@ pub fn machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Mac
     files.map(|file| input::machine(file, output)).collect()
 }
 
-/// What the files of a job are.
+/// The kinds of a job's files.
 #[derive(Debug)]
 pub enum Sources {
     /// One plan, with what it is called.

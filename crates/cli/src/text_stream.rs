@@ -20,7 +20,7 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// A text that is read in pieces.
 pub struct TextStream {
-    /// What the file is called in messages.
+    /// The name of the file in messages.
     pub label: String,
     /// The text.
     pub text: Box<dyn BufRead>,
@@ -60,7 +60,7 @@ impl TextStream {
                 damage,
             });
         }
-        let decoded = Decoded {
+        let decoded = Decoder {
             decoder: MultiGzDecoder::new(stream),
             damage: Rc::clone(&damage),
         };
@@ -97,12 +97,12 @@ impl TextStream {
 }
 
 /// Text out of compressed bytes. It ends where these are damaged.
-struct Decoded<R> {
+struct Decoder<R> {
     decoder: MultiGzDecoder<R>,
     damage: Rc<RefCell<Option<String>>>,
 }
 
-impl<R: BufRead> Read for Decoded<R> {
+impl<R: BufRead> Read for Decoder<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.damage.borrow().is_some() {
             return Ok(0);

@@ -149,7 +149,7 @@ fn list() -> Result<(Vec<Arc<CaseFile>>, Vec<Trial>), String> {
     }
 }
 
-/// What a script printed.
+/// The output of a script.
 struct Printed {
     out: String,
     err: String,

@@ -175,7 +175,7 @@ fn log(file: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What the log says is as planned.
+/// Compares the log with the plan.
 fn planned(file: &Path, topology: &Path, assume: &[&str], most: usize) -> Result<(), Failed> {
     let topology = topology.to_string_lossy();
     let arguments: Vec<&str> = ["--topology", &topology]

@@ -13,7 +13,7 @@ use executor::{Choice, Error, Memory, Request, Waiting};
 use program::{BoundProgram, Schedule, Transfer};
 use program::{Protocol, Reduction};
 
-use crate::connect::{Connected, Connector, peers, shows_buffers};
+use crate::connect::{Connector, RankConnections, peers, shows_buffers};
 use crate::default_choice::{self, Capabilities};
 use crate::driver::{DeviceDriver, LaunchMemory};
 use crate::entry::Kernel;
@@ -36,7 +36,7 @@ const MOST_CHANNELS: u16 = 64;
 pub struct Kernels<M: DeviceDriver> {
     shared: Arc<ProcessRanks<M>>,
     rank: u32,
-    connected: Connected,
+    connected: RankConnections,
     scratch: Option<(M::Block, u64)>,
     scratch_bytes: u64,
 }
@@ -49,7 +49,7 @@ pub struct DeviceProgram<M: DeviceDriver> {
     /// Whether peers read this rank's buffer table.
     direct: bool,
     /// Set if the program accesses memory of other processes.
-    unflattened: Option<Unflattened>,
+    unflattened: Option<FlattenInput>,
     /// Ranks of other processes among its peers.
     remote: Vec<u32>,
     /// Whether a network connects it to any of them.
@@ -63,7 +63,7 @@ pub struct DeviceProgram<M: DeviceDriver> {
 }
 
 /// The data to flatten a program again after memory of other processes moved.
-struct Unflattened {
+struct FlattenInput {
     bound: BoundProgram,
     protocol: Protocol,
     reduction: Option<Reduction>,
@@ -77,7 +77,7 @@ impl<M: DeviceDriver> Kernels<M> {
         Self {
             shared,
             rank,
-            connected: Connected::default(),
+            connected: RankConnections::default(),
             scratch: None,
             scratch_bytes: 0,
         }
@@ -378,7 +378,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         let peers = &self.connected.peers;
         let by_network = |peer| peers.transport(peer) == Transport::Net;
         Ok(DeviceProgram {
-            unflattened: (direct && !peers.is_alone()).then(|| Unflattened {
+            unflattened: (direct && !peers.is_alone()).then(|| FlattenInput {
                 bound: bound.clone(),
                 protocol: request.protocol,
                 reduction: request.reduction,

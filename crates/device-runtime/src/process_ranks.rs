@@ -106,7 +106,7 @@ impl LaunchOptions {
 }
 
 /// Device memory and, if it maps host memory, that mapping. Dropped in this order.
-type Kept = (Box<dyn Any + Send + Sync>, Option<Arc<Mapping>>);
+type KeptMemory = (Box<dyn Any + Send + Sync>, Option<Arc<Mapping>>);
 
 /// The state that the ranks of this process share.
 pub struct ProcessRanks<M: DeviceDriver> {
@@ -118,7 +118,7 @@ pub struct ProcessRanks<M: DeviceDriver> {
     devices: Vec<u32>,
     /// Memory of connections, kept until the last rank is gone because peers use it. Host memory is
     /// unregistered from its device before it is unmapped.
-    blocks: Mutex<Vec<Kept>>,
+    blocks: Mutex<Vec<KeptMemory>>,
     repeat: AtomicU32,
     graph: AtomicU32,
     without_graph: Mutex<Option<String>>,

@@ -75,7 +75,7 @@ pub enum Kind {
 
 /// A box with its text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Placed {
+pub struct MachineBox {
     /// Its node.
     pub node: NodeId,
     /// Its content.
@@ -105,7 +105,7 @@ pub struct PlacedHost {
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
     /// All boxes, each after its parent.
-    pub boxes: Vec<Placed>,
+    pub boxes: Vec<MachineBox>,
     /// For each node its box.
     pub box_of: Vec<Option<usize>>,
     /// The hosts.
@@ -196,7 +196,7 @@ impl Layout {
         at.1 + height
     }
 
-    fn add(&mut self, placed: Placed) -> usize {
+    fn add(&mut self, placed: MachineBox) -> usize {
         let index = self.boxes.len();
         self.box_of[placed.node.index()] = Some(index);
         self.boxes.push(placed);
@@ -206,7 +206,7 @@ impl Layout {
     fn part(&mut self, part: &Part, kind: Kind, area: Area, parent: Option<usize>, rows: Rows) {
         let fits = |label: &&String| label.chars().count() as f64 * CHARACTER < area.width - 8.0;
         let label = part.labels.iter().find(fits).or(part.labels.last());
-        let own = self.add(Placed {
+        let own = self.add(MachineBox {
             node: part.node,
             kind,
             area,
@@ -257,7 +257,7 @@ impl Layout {
 
     fn leaf(&mut self, leaf: &Leaf, kind: Kind, area: Area, parent: usize) {
         let lines = [&leaf.label, &leaf.detail].into_iter();
-        self.add(Placed {
+        self.add(MachineBox {
             node: leaf.node,
             kind,
             area,

@@ -26,7 +26,7 @@ use planner::Routing;
 use planner::explain::NodeNames;
 
 pub use dot::dot;
-pub use picture::{Marks, Route, Shown};
+pub use picture::{Marks, Overlay, Route};
 use svg::Elements;
 
 /// Left edge and height of a title, pixels.
@@ -36,7 +36,7 @@ const TITLE: (f64, f64) = (20.0, 30.0);
 const ROOM: f64 = 900.0;
 
 /// A picture of a machine alone: an SVG file, or an element of a page if it is not `alone`.
-pub fn machine(title: &str, names: &NodeNames<'_>, shown: &Shown, alone: bool) -> String {
+pub fn machine(title: &str, names: &NodeNames<'_>, shown: &Overlay, alone: bool) -> String {
     let (elements, size) = picture::machine(names, shown);
     elements.picture(size, title, alone)
 }
@@ -73,7 +73,7 @@ pub fn channels(title: &str, channels: Channels<'_>, alone: bool) -> String {
             hops: traffic::hops(system, graph.pattern, channel),
         })
     };
-    let shown = Shown {
+    let shown = Overlay {
         loads: traffic::loads(routing, graph),
         routes: routes.iter().filter_map(route).collect(),
         marks: marks.clone(),

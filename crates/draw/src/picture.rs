@@ -3,7 +3,7 @@
 use planner::explain::NodeNames;
 use topology::{Link, LinkId, LinkType, NodeId, NodeType, System};
 
-use crate::layout::{self, Area, Kind, Layout, Placed, Room};
+use crate::layout::{self, Area, Kind, Layout, MachineBox, Room};
 use crate::parts;
 use crate::svg::{COLORS, Curve, Elements};
 use crate::text::{SMALL_CHARACTER, gbps};
@@ -44,7 +44,7 @@ pub struct Marks {
 
 /// Content of a picture besides the machine.
 #[derive(Debug, Clone, Default)]
-pub struct Shown {
+pub struct Overlay {
     /// The load of each link, GB/s; empty without a plan.
     pub loads: Vec<f32>,
     /// Channels over the machine.
@@ -54,7 +54,7 @@ pub struct Shown {
 }
 
 /// Draws a machine. Returns the elements with the width and height, pixels.
-pub fn machine(names: &NodeNames<'_>, shown: &Shown) -> (Elements, (f64, f64)) {
+pub fn machine(names: &NodeNames<'_>, shown: &Overlay) -> (Elements, (f64, f64)) {
     let system = names.system();
     let hosts = parts::hosts(system, names);
     let most_cpus = hosts.iter().map(|host| host.cpus.len()).max().unwrap_or(0);
@@ -124,12 +124,12 @@ struct Painter<'a> {
     system: &'a System,
     names: &'a NodeNames<'a>,
     layout: &'a Layout,
-    shown: &'a Shown,
+    shown: &'a Overlay,
     elements: Elements,
 }
 
 impl Painter<'_> {
-    fn placed(&self, node: NodeId) -> Option<&Placed> {
+    fn placed(&self, node: NodeId) -> Option<&MachineBox> {
         let index = self.layout.box_of[node.index()]?;
         self.layout.boxes.get(index)
     }
@@ -196,7 +196,7 @@ impl Painter<'_> {
     }
 
     /// The links from a box to the bar above: PCI Express, and a GPU's own to the processor.
-    fn up(&mut self, placed: &Placed, parent: &Placed) {
+    fn up(&mut self, placed: &MachineBox, parent: &MachineBox) {
         let system = self.system;
         let from = parent.area.bottom();
         let x = match placed.kind {
@@ -233,7 +233,7 @@ impl Painter<'_> {
 
     /// The PCI or port link from a box to the bar above. Devices and adapters may be folded away
     /// between them.
-    fn link_up(&self, placed: &Placed, parent: &Placed) -> Option<LinkId> {
+    fn link_up(&self, placed: &MachineBox, parent: &MachineBox) -> Option<LinkId> {
         let system = self.system;
         let wanted = |link: &LinkId| {
             matches!(

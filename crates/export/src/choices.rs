@@ -11,7 +11,7 @@ use tuner_plugin::table::{Choice, Communicator, RingCost, Table};
 const LARGEST: u64 = 1 << 42;
 
 /// The choice for a size.
-type Taken = (Algorithm, Protocol, Option<u8>);
+type SizeChoice = (Algorithm, Protocol, Option<u8>);
 
 /// The choices of a communicator.
 ///
@@ -59,7 +59,7 @@ fn ring_costs(costs: &CostTable, collective: Collective) -> impl Iterator<Item =
         })
 }
 
-fn taken(costs: &CostTable, operation: &TunedOperation, channels: bool) -> Option<Taken> {
+fn taken(costs: &CostTable, operation: &TunedOperation, channels: bool) -> Option<SizeChoice> {
     let choice = costs.choose_for(operation).ok()?;
     let count = channels.then(|| u8::try_from(choice.channels).ok());
     Some((choice.algorithm, choice.protocol, count.flatten()))
@@ -76,7 +76,7 @@ fn ranges(costs: &CostTable, collective: Collective, channels: bool, calls: Call
         };
         taken(costs, &operation, channels)
     };
-    let mut found: Vec<(u64, Option<Taken>)> = vec![(0, of(0))];
+    let mut found: Vec<(u64, Option<SizeChoice>)> = vec![(0, of(0))];
     let mut from = 0;
     for to in plan::cost::doubling(1, LARGEST) {
         changes((from, of(from)), (to, of(to)), &of, &mut found);
@@ -103,10 +103,10 @@ fn ranges(costs: &CostTable, collective: Collective, channels: bool, calls: Call
 }
 
 /// A size, and what is taken for it.
-type At = (u64, Option<Taken>);
+type At = (u64, Option<SizeChoice>);
 
 /// Appends the first size of each new choice after `from`, up to `to`, by halving.
-fn changes(from: At, to: At, of: &impl Fn(u64) -> Option<Taken>, found: &mut Vec<At>) {
+fn changes(from: At, to: At, of: &impl Fn(u64) -> Option<SizeChoice>, found: &mut Vec<At>) {
     if from.1 == to.1 {
         return;
     }

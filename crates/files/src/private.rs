@@ -113,7 +113,7 @@ pub enum Replaces {
 
 /// A file that [`Folder::write`] has written.
 #[derive(Debug)]
-pub struct Written {
+pub struct CreatedFile {
     folder: Folder,
     name: std::ffi::OsString,
     /// Device and inode.
@@ -227,7 +227,7 @@ impl Folder {
         name: &OsStr,
         bytes: &[u8],
         replaces: Replaces,
-    ) -> Result<Written, PrivateError> {
+    ) -> Result<CreatedFile, PrivateError> {
         let path = self.path_of(name);
         let failed = |error: io::Error| system("write", &path, error);
         self.check_replaced(name, replaces)?;
@@ -241,7 +241,7 @@ impl Folder {
             Ok((found.st_dev, found.st_ino))
         })();
         match written {
-            Ok(identity) => Ok(Written {
+            Ok(identity) => Ok(CreatedFile {
                 folder: self,
                 name: name.to_owned(),
                 identity,
@@ -300,7 +300,7 @@ impl Folder {
     }
 }
 
-impl Written {
+impl CreatedFile {
     /// Removes the file unless another one has replaced it.
     pub fn remove(&self) {
         let folder = &self.folder.descriptor;

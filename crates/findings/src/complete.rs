@@ -180,7 +180,7 @@ impl Assumptions {
 
 /// Devices without their elements, by bus id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Missing {
+pub struct MissingParts {
     /// GPUs without `<gpu>`.
     pub gpus: Vec<String>,
     /// NICs without `<net>`.
@@ -189,7 +189,7 @@ pub struct Missing {
     pub nvlinks: Vec<String>,
 }
 
-impl Missing {
+impl MissingParts {
     /// Finds the devices of a document that lack their elements.
     pub fn of(document: &Document) -> Self {
         let mut missing = Self::default();

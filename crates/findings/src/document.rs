@@ -7,7 +7,7 @@ use topology::error::Place;
 use topology::xml::{Document, Element, Tag, c_int};
 use topology::{BusId, NodeType};
 
-use crate::complete::Missing;
+use crate::complete::MissingParts;
 use crate::finding::{AttributeChange, Effect, Selector};
 use crate::finding::{Finding, Rule};
 
@@ -271,7 +271,7 @@ impl<'d> Checks<'d> {
 
     /// Detects vendors' files with only the PCI tree.
     fn incomplete(&mut self) {
-        let missing = Missing::of(self.document);
+        let missing = MissingParts::of(self.document);
         let mut say = |missing: &[String], kind: &str, tag: &str| {
             if !missing.is_empty() {
                 self.findings.push(Finding::of_all(

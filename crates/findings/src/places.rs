@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use topology::bandwidth;
 use topology::xml::{Document, Element, NCCL_ELEMENTS, Tag, c_int, c_unsigned_hexadecimal};
 
-use crate::complete::{Assumptions, Missing, complete, without_links};
+use crate::complete::{Assumptions, MissingParts, complete, without_links};
 use crate::finding::{AttributeChange, Effect, Finding, Rule, Selector};
 use topology::bandwidth::GENERATIONS;
 
@@ -73,7 +73,7 @@ pub(crate) fn mended(root: Element) -> Effect {
 }
 
 /// The NVLinks of a GPU in use.
-struct Linked {
+struct NvlinkGpu {
     host: u64,
     bus_id: String,
     label: String,
@@ -83,7 +83,7 @@ struct Linked {
     links: Vec<(String, i32)>,
 }
 
-fn linked(element: &Element, host: u64, found: &mut Vec<Linked>) {
+fn linked(element: &Element, host: u64, found: &mut Vec<NvlinkGpu>) {
     let host = element
         .get("host_hash")
         .map_or(host, c_unsigned_hexadecimal);
@@ -96,7 +96,7 @@ fn linked(element: &Element, host: u64, found: &mut Vec<Linked>) {
                 .children(Tag::Nvlink)
                 .map(|link| (target(link), count(link)))
                 .collect();
-            found.push(Linked {
+            found.push(NvlinkGpu {
                 host,
                 bus_id: bus_id.to_owned(),
                 label: child
@@ -122,10 +122,10 @@ fn fewer_nvlinks(document: &Document) -> Vec<Finding> {
     for gpu in &gpus {
         *counts.entry((gpu.sm, gpu.count)).or_default() += 1;
     }
-    let finding = |gpu: &Linked| {
+    let finding = |gpu: &NvlinkGpu| {
         let of_kind = counts.iter().filter(|((sm, _), _)| *sm == gpu.sm);
         let ((_, usual), _) = of_kind.max_by_key(|((_, count), gpus)| (**gpus, *count))?;
-        let is_usual = |other: &&Linked| other.sm == gpu.sm && other.count == *usual;
+        let is_usual = |other: &&NvlinkGpu| other.sm == gpu.sm && other.count == *usual;
         let best = gpus.iter().find(is_usual).filter(|_| gpu.count < *usual)?;
         let number = |count: i32| match count {
             0 => "no NVLinks".to_owned(),
@@ -144,7 +144,7 @@ fn fewer_nvlinks(document: &Document) -> Vec<Finding> {
 }
 
 /// The repair of a GPU whose twin has one kind of link: to the same NVSwitches.
-fn as_best(document: &Document, gpu: &Linked, best: &Linked, gpus: &[Linked]) -> Effect {
+fn as_best(document: &Document, gpu: &NvlinkGpu, best: &NvlinkGpu, gpus: &[NvlinkGpu]) -> Effect {
     let to_gpu = |(target, _): &(String, i32)| gpus.iter().any(|gpu| gpu.bus_id == *target);
     if best.links.iter().any(to_gpu) || gpu.host != best.host {
         return Effect::default();
@@ -189,7 +189,7 @@ fn no_nvlinks(document: &Document) -> Option<Finding> {
     if document.is_rccl() {
         return None;
     }
-    let missing = Missing::of(document).nvlinks;
+    let missing = MissingParts::of(document).nvlinks;
     let first = missing.first()?;
     let (_, kinds) = without_links(document);
     let sm = *kinds.first()?;
@@ -395,7 +395,7 @@ fn no_gpu(document: &Document) -> Option<Finding> {
         Rule::NoGpu,
         "the file",
         "no GPU, and no PCI function with the class of one",
-        "GPUs, or <pci class=\"0x030200\" …> for `topo complete` to fill in",
+        "GPUs, or <pci class=\"0x030200\" …> from which they can be completed",
     ))
 }
 

@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use bounds::{Wanted, capacity_graph, certify};
+use bounds::{CertificateRequest, capacity_graph, certify};
 use plan::certificate::{Certificate, CertificateError, LinkSet, Operation, check};
 use planner::Settings;
 
-use crate::input::Reached;
+use crate::input::Depth;
 use crate::jobs;
 
 /// Machines and numbers of hosts whose certificates are small, with cuts, partitions, lengths and
@@ -26,7 +26,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let seed = |(name, hosts): (&str, u32)| {
         let planned = jobs::planned(&jobs::document(name), hosts, false, &Settings::default());
         let planned = planned.unwrap_or_else(|error| panic!("{name}: {error}"));
-        let wanted = Wanted {
+        let wanted = CertificateRequest {
             fingerprint: planned.plan().fingerprint,
             links: LinkSet::Rules,
             operations: Operation::ALL.to_vec(),
@@ -46,21 +46,21 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// A forest that was accepted exceeds its bound.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let text = String::from_utf8_lossy(bytes);
     let certificate = match Certificate::from_json(&text) {
         Ok(certificate) => certificate,
         Err(error) => {
             let _ = error.to_string();
             return match error {
-                CertificateError::NotACertificate { .. } => Reached::Outside,
-                _ => Reached::Inside,
+                CertificateError::NotACertificate { .. } => Depth::Outside,
+                _ => Depth::Inside,
             };
         }
     };
     if let Err(error) = check(&certificate) {
         let _ = error.to_string();
-        return Reached::Inside;
+        return Depth::Inside;
     }
     for bound in &certificate.bounds {
         let exceeds = |reached: plan::certificate::Fraction| {
@@ -68,5 +68,5 @@ pub fn run(bytes: &[u8]) -> Reached {
         };
         assert!(!bound.reached.is_some_and(exceeds), "{bound:?}");
     }
-    Reached::Accepted
+    Depth::Accepted
 }

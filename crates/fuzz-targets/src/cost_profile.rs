@@ -6,7 +6,7 @@ use planner::cost::{AlphaBeta, CostModel, CostProfile, Inputs};
 use planner::{Rules, Settings, cost};
 use program::Collective;
 
-use crate::input::Reached;
+use crate::input::Depth;
 use crate::jobs;
 
 /// Message sizes, bytes.
@@ -36,15 +36,15 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// A predicted time is negative or not a number.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let text = String::from_utf8_lossy(bytes);
     let profile = match CostProfile::from_toml("fuzz.toml", &text) {
         Ok(profile) => profile,
         Err(error) => {
             let _ = error.to_string();
             return match error {
-                cost::CostProfileError::Syntax { .. } => Reached::Outside,
-                _ => Reached::Inside,
+                cost::CostProfileError::Syntax { .. } => Depth::Outside,
+                _ => Depth::Inside,
             };
         }
     };
@@ -67,5 +67,5 @@ pub fn run(bytes: &[u8]) -> Reached {
             }
         }
     });
-    Reached::Accepted
+    Depth::Accepted
 }

@@ -8,7 +8,7 @@ use executor::bootstrap::Crowd;
 use executor::{BufferAccess, Request};
 use program::{Collective, ElementType, Reduction};
 
-use crate::input::{Reached, below, flag, join, one, split};
+use crate::input::{Depth, below, flag, join, one, split};
 
 /// Elements of a message.
 const COUNTS: [u64; 6] = [0, 1, 1000, 1 << 20, 1 << 40, u64::MAX];
@@ -26,7 +26,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// # Panics
 /// An accepted profile cannot be written or reads back differently, or a predicted time is negative
 /// or not a number.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
     let profile = match Profile::from_toml("fuzz.toml", &text) {
@@ -34,9 +34,9 @@ pub fn run(bytes: &[u8]) -> Reached {
         Err(error) => {
             let _ = error.to_string();
             return if error.problem.starts_with("TOML parse error") {
-                Reached::Outside
+                Depth::Outside
             } else {
-                Reached::Inside
+                Depth::Inside
             };
         }
     };
@@ -82,5 +82,5 @@ pub fn run(bytes: &[u8]) -> Reached {
             assert!(time.is_none_or(|time| time >= 0.0), "{choice}: {time:?}");
         }
     }
-    Reached::Accepted
+    Depth::Accepted
 }

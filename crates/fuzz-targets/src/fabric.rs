@@ -7,7 +7,7 @@ use simulator::build::build;
 use simulator::fabric::SwitchTree;
 use simulator::{Fabric, FabricError, PlainHosts, simulate};
 
-use crate::input::Reached;
+use crate::input::Depth;
 
 /// Ranks of the ring.
 const RANKS: u32 = 6;
@@ -72,7 +72,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// The two differ, or the causes of the time do not add up to it.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let text = String::from_utf8_lossy(bytes);
     if SwitchTree::is_one(&text) {
         return switches(&text);
@@ -82,8 +82,8 @@ pub fn run(bytes: &[u8]) -> Reached {
         Err(error) => {
             let _ = error.to_string();
             return match error {
-                FabricError::Syntax { .. } => Reached::Outside,
-                _ => Reached::Inside,
+                FabricError::Syntax { .. } => Depth::Outside,
+                _ => Depth::Inside,
             };
         }
     };
@@ -100,7 +100,7 @@ pub fn run(bytes: &[u8]) -> Reached {
     let port = fabric.network.port_gbps.unwrap_or(1.0);
     let hosts = PlainHosts::new(RANKS, port, &fabric);
     if fabric.check(RANKS, hosts.hosts(), 1).is_err() {
-        return Reached::Inside;
+        return Depth::Inside;
     }
     let message = MessageSize {
         count: 50_000,
@@ -109,19 +109,19 @@ pub fn run(bytes: &[u8]) -> Reached {
         piece_bytes: 0,
     };
     let Ok(model) = build(&lowering, &message, &hosts) else {
-        return Reached::Inside;
+        return Depth::Inside;
     };
     let [one, all] =
         [true, false].map(|collapse| simulate(model.clone(), 0, collapse).expect("rings end"));
     assert_eq!(one.outcome.time, all.outcome.time, "{text}");
     assert_eq!(one.outcome.path.total(), one.outcome.time, "{text}");
-    Reached::Accepted
+    Depth::Accepted
 }
 
 /// Reads switches and orders their hosts.
-fn switches(text: &str) -> Reached {
+fn switches(text: &str) -> Depth {
     let Ok(tree) = SwitchTree::from_topology_conf("fuzz.conf", text) else {
-        return Reached::Inside;
+        return Depth::Inside;
     };
     let hosts = tree.hosts();
     let leaves: Vec<usize> = hosts
@@ -131,5 +131,5 @@ fn switches(text: &str) -> Reached {
     let mut order = tree.best_order(&leaves);
     order.sort_unstable();
     assert!(order.into_iter().eq(0..hosts.len()), "{text}");
-    Reached::Accepted
+    Depth::Accepted
 }

@@ -7,7 +7,7 @@ use planner::Settings;
 use topology::System;
 use topology::xml::Document;
 
-use crate::input::{Reached, below, checked, flag, join, split};
+use crate::input::{Depth, below, checked, flag, join, split};
 use crate::jobs;
 
 const KINDS: [GraphKind; 5] = [
@@ -53,11 +53,11 @@ fn addresses(system: &System) -> Vec<GpuAddress> {
 ///
 /// # Panics
 /// An accepted graph reads back differently after it was written.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
     let Some(file) = checked(GraphFile::parse("fuzz.xml", &text)) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     for warning in file.warnings() {
         let _ = warning.to_string();
@@ -70,7 +70,7 @@ pub fn run(bytes: &[u8]) -> Reached {
         let mut found = Vec::new();
         for kind in KINDS {
             let Some(read) = checked(file.graph(kind, &gpus, cross_nic)) else {
-                return Reached::Inside;
+                return Depth::Inside;
             };
             for warning in &read.warnings {
                 let _ = warning.to_string();
@@ -82,9 +82,9 @@ pub fn run(bytes: &[u8]) -> Reached {
             graphs: Some(file),
             ..Settings::default()
         };
-        Reached::accepted_if(
+        Depth::accepted_if(
             checked(jobs::planned(machine, hosts, false, &settings)).is_some(),
-            Reached::Inside,
+            Depth::Inside,
         )
     })
 }

@@ -4,7 +4,7 @@ use findings::guest::{BusIdMap, guest};
 use topology::System;
 use topology::xml::{Document, parse, write};
 
-use crate::input::{Reached, below, checked, join, split};
+use crate::input::{Depth, below, checked, join, split};
 use crate::jobs;
 
 thread_local! {
@@ -36,11 +36,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// A made file reads back differently.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
     let Some(map) = checked(BusIdMap::parse("map", &text)) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     HOSTS.with(|hosts| {
         let which = below(&mut choices, hosts.len() + 1);
@@ -50,7 +50,7 @@ pub fn run(bytes: &[u8]) -> Reached {
         };
         let host = own.as_ref().unwrap_or(&hosts[which % hosts.len()]);
         let Some(made) = checked(guest(host, &map)) else {
-            return Reached::Inside;
+            return Depth::Inside;
         };
         for document in [&made.file, &made.complete, &made.host] {
             let text = write(document);
@@ -58,6 +58,6 @@ pub fn run(bytes: &[u8]) -> Reached {
             assert!(document.root.same_as(&again.root), "{text}");
             let _ = System::from_document(document);
         }
-        Reached::Accepted
+        Depth::Accepted
     })
 }

@@ -8,7 +8,7 @@ use arbitrary::{Result, Unstructured};
 
 /// How far an input came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reached {
+pub enum Depth {
     /// Its syntax, header, checksum or handshake was refused.
     Outside,
     /// It passed those, and its content was refused.
@@ -17,7 +17,7 @@ pub enum Reached {
     Accepted,
 }
 
-impl Reached {
+impl Depth {
     /// Accepted if this holds.
     pub const fn accepted_if(holds: bool, otherwise: Self) -> Self {
         if holds { Self::Accepted } else { otherwise }

@@ -32,14 +32,14 @@ pub mod xml;
 
 use std::ops::Range;
 
-pub use input::Reached;
+pub use input::Depth;
 
 /// One fuzz target.
 pub struct Target {
     /// Its name in `cargo xtask fuzz NAME` and in `xtask/fuzz/`.
     pub name: &'static str,
     /// Runs one input.
-    pub run: fn(&[u8]) -> Reached,
+    pub run: fn(&[u8]) -> Depth,
     /// Initial inputs, made of files of the repository.
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// The range of a document in an input. Mutations should keep its syntax.
@@ -58,7 +58,7 @@ fn nowhere(_: &[u8]) -> Option<Range<usize>> {
 
 const fn target(
     name: &'static str,
-    run: fn(&[u8]) -> Reached,
+    run: fn(&[u8]) -> Depth,
     seeds: fn() -> Vec<Vec<u8>>,
     document: fn(&[u8]) -> Option<Range<usize>>,
 ) -> Target {

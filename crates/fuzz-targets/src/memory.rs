@@ -18,7 +18,7 @@ use shared_memory::{
     Waiter,
 };
 
-use crate::input::Reached;
+use crate::input::Depth;
 use crate::mutate::Random;
 
 /// Longest sleep of a waiter here.
@@ -44,7 +44,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// A slot is longer than slots can be, or more slots are in use than there are.
-pub fn run(data: &[u8]) -> Reached {
+pub fn run(data: &[u8]) -> Depth {
     let mut input = Input { data, at: 0 };
     let slot_bytes = 1 + usize::from(input.byte()) * 3;
     let first_step = FIRST_STEPS[usize::from(input.byte()) % FIRST_STEPS.len()];
@@ -69,7 +69,7 @@ pub fn run(data: &[u8]) -> Reached {
             _ => host.talk(&mut input),
         }
     }
-    Reached::accepted_if(data.len() > HEAD, Reached::Outside)
+    Depth::accepted_if(data.len() > HEAD, Depth::Outside)
 }
 
 /// The unused bytes, followed by zeros.

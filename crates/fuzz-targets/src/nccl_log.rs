@@ -2,7 +2,7 @@
 
 use nccl_log::Collector;
 
-use crate::input::Reached;
+use crate::input::Depth;
 
 /// Lines of several versions, with launchers' prefixes.
 const LINES: &str = "\
@@ -43,10 +43,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// A line is not counted, or a communicator contradicts itself.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let mut collector = Collector::default();
     if collector.read("log", bytes, |_| {}).is_err() {
-        return Reached::Outside;
+        return Depth::Outside;
     }
     let log = collector.finish();
     let counts = log.counts;
@@ -73,8 +73,8 @@ pub fn run(bytes: &[u8]) -> Reached {
         }
     }
     match (counts.channels, counts.recognized) {
-        (0, 0) => Reached::Outside,
-        (0, _) => Reached::Inside,
-        _ => Reached::Accepted,
+        (0, 0) => Depth::Outside,
+        (0, _) => Depth::Inside,
+        _ => Depth::Accepted,
     }
 }

@@ -3,7 +3,7 @@
 
 use nccl_results::{Collector, Table, json};
 
-use crate::input::Reached;
+use crate::input::Depth;
 
 /// Tables of several years, cut rows, and the lines around them.
 const LINES: &str = "\
@@ -46,7 +46,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// A row that is kept contradicts itself.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let text = String::from_utf8_lossy(bytes);
     let mut collector = Collector::default();
     collector.begin("fuzz");
@@ -66,12 +66,10 @@ pub fn run(bytes: &[u8]) -> Reached {
     results.tables.iter().for_each(check);
     let has_rows = |table: &Table| !table.rows.is_empty();
     match (results.tables.iter().any(has_rows), read) {
-        (true, _) => Reached::Accepted,
-        (false, Ok(table)) if has_rows(&table) => Reached::Accepted,
-        (false, Err(json::JsonError::Syntax { .. })) if results.tables.is_empty() => {
-            Reached::Outside
-        }
-        _ => Reached::Inside,
+        (true, _) => Depth::Accepted,
+        (false, Ok(table)) if has_rows(&table) => Depth::Accepted,
+        (false, Err(json::JsonError::Syntax { .. })) if results.tables.is_empty() => Depth::Outside,
+        _ => Depth::Inside,
     }
 }
 

@@ -11,7 +11,7 @@ use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
 use program::{MessageSize, Program, Schedule, Transfer};
 
-use crate::input::{Reached, below, checked, flag, join, one, split};
+use crate::input::{Depth, below, checked, flag, join, one, split};
 use crate::jobs;
 
 /// Most ranks of a job whose programs are written and proved.
@@ -60,7 +60,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// # Panics
 /// An accepted plan cannot be written or reads back differently, or the proof refuses a written
 /// program.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
     let plan = match Plan::from_json(&text) {
@@ -74,8 +74,8 @@ pub fn run(bytes: &[u8]) -> Reached {
         Err(error) => {
             let _ = error.to_string();
             return match error {
-                Error::Inconsistent { .. } | Error::NotJoined => Reached::Inside,
-                _ => Reached::Outside,
+                Error::Inconsistent { .. } | Error::NotJoined => Depth::Inside,
+                _ => Depth::Outside,
             };
         }
     };
@@ -93,7 +93,7 @@ pub fn run(bytes: &[u8]) -> Reached {
         views(expansion, &mut choices);
         programs(expansion, &mut choices);
     }
-    Reached::Accepted
+    Depth::Accepted
 }
 
 fn price(plan: &Plan, costs: &CostTable) {

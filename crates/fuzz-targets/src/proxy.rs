@@ -21,7 +21,7 @@ use net::tcp::sockets::{SocketsIn, SocketsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 
-use crate::input::{Reached, choose};
+use crate::input::{Depth, choose};
 
 /// Most events of one input.
 const MOST_EVENTS: usize = 200;
@@ -55,16 +55,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// Slots arrive changed, or a connection fails that moved only slots.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let mut choices = Unstructured::new(bytes);
     let Ok(which) = choices.arbitrary::<u8>() else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     if which % 3 == 2 {
         return hello(choices.take_rest());
     }
     let Ok(setup) = Setup::read(&mut choices) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     match setup.protocol {
         0 => carry::<Simple>(which, &setup, &mut choices),
@@ -74,18 +74,18 @@ pub fn run(bytes: &[u8]) -> Reached {
 }
 
 /// Reads the first message of a sender.
-fn hello(bytes: &[u8]) -> Reached {
+fn hello(bytes: &[u8]) -> Depth {
     let Ok(hello) = postcard::from_bytes::<Hello>(bytes) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     match hello.route(1) {
         Some(route) => {
             assert!(hello.socket < hello.sockets && hello.sockets <= MOST_SOCKETS);
             let again = Hello::new(&route, hello.socket, hello.sockets);
             assert_eq!(again, hello);
-            Reached::Accepted
+            Depth::Accepted
         }
-        None => Reached::Inside,
+        None => Depth::Inside,
     }
 }
 
@@ -105,7 +105,7 @@ impl Setup {
     }
 }
 
-fn carry<P: FifoProtocol>(which: u8, setup: &Setup, choices: &mut Unstructured<'_>) -> Reached
+fn carry<P: FifoProtocol>(which: u8, setup: &Setup, choices: &mut Unstructured<'_>) -> Depth
 where
     P::Sender: 'static,
     P::Receiver: 'static,
@@ -331,7 +331,7 @@ where
     }
 
     /// Receives what is left. Returns how far the input came.
-    fn end(mut self) -> Reached {
+    fn end(mut self) -> Depth {
         while !self.over && !self.tampered && !self.honest.is_empty() {
             let before = self.posted;
             self.make_progress();
@@ -341,9 +341,9 @@ where
             self.receive();
         }
         match (self.step, self.over) {
-            (0, _) => Reached::Outside,
-            (_, true) => Reached::Inside,
-            _ => Reached::Accepted,
+            (0, _) => Depth::Outside,
+            (_, true) => Depth::Inside,
+            _ => Depth::Accepted,
         }
     }
 }
@@ -354,13 +354,13 @@ fn pair<P: FifoProtocol>(
     (mut sender, carried): (P::Sender, P::Receiver),
     (into, mut receiver): (P::Sender, P::Receiver),
     choices: &mut Unstructured<'_>,
-) -> Reached
+) -> Depth
 where
     P::Sender: 'static,
     P::Receiver: 'static,
 {
     let Ok((pieces, checks)) = choices.arbitrary::<(u8, bool)>() else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     let piece = 1 + usize::from(pieces) * (setup.slot_bytes / 128).max(1);
     let wires: Vec<Wire> = (0..setup.pipes)
@@ -396,7 +396,7 @@ where
             2 => match incoming.progress(now) {
                 Ok(_) => {}
                 // Pipes that are too slow are abandoned.
-                Err(ConnectionError::Stalled(_)) => return Reached::Inside,
+                Err(ConnectionError::Stalled(_)) => return Depth::Inside,
                 Err(error) => panic!("{error}"),
             },
             _ => {
@@ -411,7 +411,7 @@ where
             }
         }
     }
-    Reached::accepted_if(got > 0, Reached::Inside)
+    Depth::accepted_if(got > 0, Depth::Inside)
 }
 
 fn pattern(length: usize, first: u8) -> Vec<u8> {

@@ -15,7 +15,7 @@ use probe::{Probe, Sysfs};
 use tempfile::TempDir;
 use topology::xml::{parse, write};
 
-use crate::input::{self, Reached, checked};
+use crate::input::{self, Depth, checked};
 
 /// Machines of the repository whose recordings are changed.
 const MACHINES: [&str; 3] = ["workstation-2gpu", "gh200", "pcie-8gpu-broadcom"];
@@ -76,7 +76,7 @@ pub fn document(bytes: &[u8]) -> Option<Range<usize>> {
 /// # Panics
 /// The probed topology cannot be read, a file outside of the recording was read, or a recording of
 /// the recording gives another topology.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let mut choices = Unstructured::new(bytes);
     TREES.with_borrow_mut(|trees| {
         let machine = usize::from(choices.arbitrary::<u8>().unwrap_or(0)) % trees.len();
@@ -90,9 +90,9 @@ pub fn run(bytes: &[u8]) -> Reached {
     })
 }
 
-fn probe(root: &Path, asked: u8) -> Reached {
+fn probe(root: &Path, asked: u8) -> Depth {
     let Some(recording) = checked(Recording::open(root)) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     let records = asked & 1 != 0;
     let sysfs = if records {
@@ -118,9 +118,9 @@ fn probe(root: &Path, asked: u8) -> Reached {
         replay(&sysfs, &probe, addresses, &text);
     }
     if probe.gpus.is_empty() && probe.nets.is_empty() {
-        Reached::Inside
+        Depth::Inside
     } else {
-        Reached::Accepted
+        Depth::Accepted
     }
 }
 

@@ -4,7 +4,7 @@ use planner::Settings;
 use planner::settings::variables;
 use topology::xml::Document;
 
-use crate::input::{Reached, below, flag, join, split};
+use crate::input::{Depth, below, flag, join, split};
 use crate::jobs;
 
 thread_local! {
@@ -28,7 +28,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// The plan contradicts itself.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
     let given = text.lines().filter_map(|line| line.split_once('='));
@@ -46,11 +46,11 @@ pub fn run(bytes: &[u8]) -> Reached {
         let planned = match jobs::planned(machine, hosts, collnet, &settings) {
             Ok(planned) => planned,
             Err(planner::Error::Plan(error)) => panic!("{error}"),
-            Err(_) => return Reached::Inside,
+            Err(_) => return Depth::Inside,
         };
         for note in &planned.notes {
             let _ = note.to_string();
         }
-        Reached::accepted_if(deciding > 0, Reached::Outside)
+        Depth::accepted_if(deciding > 0, Depth::Outside)
     })
 }

@@ -4,7 +4,7 @@ use tuner_plugin::choose::Operation;
 use tuner_plugin::names::{ALGORITHMS, COLLECTIVES, PROTOCOLS};
 use tuner_plugin::table::Table;
 
-use crate::input::{Reached, below, checked, join, split};
+use crate::input::{Depth, below, checked, join, split};
 
 /// Times of an operation that are asked about.
 const ASKED: usize = 4;
@@ -38,11 +38,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// What was written reads back differently, or something is chosen that NCCL does not consider.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let (document, mut choices) = split(bytes);
     let text = String::from_utf8_lossy(document);
     let Some(table) = checked(Table::parse(&text)) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     let again = Table::parse(&table.to_text()).expect("what was written can be read");
     assert_eq!(again, table);
@@ -71,5 +71,5 @@ pub fn run(bytes: &[u8]) -> Reached {
             assert!(chunk.is_none_or(|it| it >= 8192));
         }
     }
-    Reached::Accepted
+    Depth::Accepted
 }

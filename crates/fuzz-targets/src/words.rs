@@ -15,10 +15,10 @@ use topology::edit::Edit;
 use topology::xml::{Document, c_float, c_int, c_unsigned_hexadecimal};
 use topology::{BusId, PathType};
 
-use crate::input::{Reached, checked};
+use crate::input::{Depth, checked};
 use crate::jobs;
 
-type Reader = fn(&str) -> Reached;
+type Reader = fn(&str) -> Depth;
 
 /// Readers of texts.
 const READERS: [Reader; 9] = [
@@ -51,19 +51,19 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// An accepted value reads back differently after it was written.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let Some((which, text)) = bytes.split_first() else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     let text = String::from_utf8_lossy(text);
     READERS[usize::from(*which) % READERS.len()](&text)
 }
 
-fn accepted(holds: bool) -> Reached {
-    Reached::accepted_if(holds, Reached::Outside)
+fn accepted(holds: bool) -> Depth {
+    Depth::accepted_if(holds, Depth::Outside)
 }
 
-fn unique_id(text: &str) -> Reached {
+fn unique_id(text: &str) -> Depth {
     let id = checked(text.parse::<UniqueId>());
     accepted(
         id.inspect(|id| assert_eq!(id.to_string().parse().as_ref(), Ok(id)))
@@ -71,29 +71,28 @@ fn unique_id(text: &str) -> Reached {
     )
 }
 
-fn edit(edit: Result<Edit, topology::edit::EditError>) -> Reached {
+fn edit(edit: Result<Edit, topology::edit::EditError>) -> Depth {
     let Some(edit) = checked(edit) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     let _ = edit.to_string();
-    MACHINE.with(|machine| {
-        Reached::accepted_if(checked(edit.apply(machine)).is_some(), Reached::Inside)
-    })
+    MACHINE
+        .with(|machine| Depth::accepted_if(checked(edit.apply(machine)).is_some(), Depth::Inside))
 }
 
-fn without(text: &str) -> Reached {
+fn without(text: &str) -> Depth {
     edit(Edit::without(text))
 }
 
-fn degrade(text: &str) -> Reached {
+fn degrade(text: &str) -> Depth {
     edit(Edit::degrade(text))
 }
 
-fn plugin(text: &str) -> Reached {
-    accepted(checked(net_plugin::Wanted::parse(text)).is_some())
+fn plugin(text: &str) -> Depth {
+    accepted(checked(net_plugin::PluginChoice::parse(text)).is_some())
 }
 
-fn interfaces(text: &str) -> Reached {
+fn interfaces(text: &str) -> Depth {
     let addresses = [
         "10.0.0.1:0",
         "[fe80::1]:0",
@@ -119,13 +118,13 @@ fn interfaces(text: &str) -> Reached {
         Ok(chosen) => assert!(!chosen.is_empty(), "{empty}"),
         Err(why) => {
             assert!(!why.is_empty(), "{empty}");
-            return Reached::Inside;
+            return Depth::Inside;
         }
     }
-    Reached::Accepted
+    Depth::Accepted
 }
 
-fn handle(text: &str) -> Reached {
+fn handle(text: &str) -> Depth {
     let handle = checked(text.parse::<Handle>());
     let handle = handle.inspect(|handle| {
         let again = handle.to_string().parse::<Handle>().expect("a handle");
@@ -134,26 +133,26 @@ fn handle(text: &str) -> Reached {
     accepted(handle.is_some())
 }
 
-fn rank_order(text: &str) -> Reached {
+fn rank_order(text: &str) -> Depth {
     let Ok(order) = serde_json::from_str::<RankOrder>(text) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     let _ = order.is_plain();
     for ranks in [0, 1, 2, 8, 1 << 16] {
         if let Some(slots) = checked(order.slots(ranks)) {
             assert_eq!(RankOrder::new(slots.clone()).slots(ranks), Ok(slots));
-            return Reached::Accepted;
+            return Depth::Accepted;
         }
     }
-    Reached::Inside
+    Depth::Inside
 }
 
-fn number(text: &str) -> Reached {
+fn number(text: &str) -> Depth {
     let _ = (c_int(text), c_float(text), c_unsigned_hexadecimal(text));
     accepted(BusId::is_well_formed(text))
 }
 
-fn name(text: &str) -> Reached {
+fn name(text: &str) -> Depth {
     let known = text.parse::<Algorithm>().is_ok()
         | text.parse::<Collective>().is_ok()
         | text.parse::<Protocol>().is_ok()

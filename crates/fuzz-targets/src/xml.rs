@@ -1,13 +1,13 @@
 //! Topology files. An accepted file is written, read again and used.
 
-use findings::complete::{Assumptions, Missing, complete, without_links};
+use findings::complete::{Assumptions, MissingParts, complete, without_links};
 use findings::of_document;
 use topology::edit::Edit;
 use topology::edit::failures::failures;
 use topology::xml::{Document, Element, parse, write};
 use topology::{PathTable, System};
 
-use crate::input::{self, Reached, checked};
+use crate::input::{self, Depth, checked};
 
 /// Most elements of a document that is used after it was read and written.
 const MOST_ELEMENTS: usize = 200;
@@ -27,9 +27,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// A written document cannot be read, or reads back differently.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let Some(document) = checked(parse("fuzz.xml", bytes)) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     for warning in &document.warnings {
         let _ = warning.to_string();
@@ -42,11 +42,11 @@ pub fn run(bytes: &[u8]) -> Reached {
     );
     assert_eq!(document.version, again.version);
     if count(&document.root) > MOST_ELEMENTS {
-        return Reached::Inside;
+        return Depth::Inside;
     }
     use_document(&document);
     let system = checked(System::from_document(&document)).inspect(use_system);
-    Reached::accepted_if(system.is_some(), Reached::Inside)
+    Depth::accepted_if(system.is_some(), Depth::Inside)
 }
 
 fn count(element: &Element) -> usize {
@@ -62,10 +62,10 @@ fn use_document(document: &Document) {
         );
         let _ = serde_json::to_string(&finding).expect("a finding can be written");
     }
-    let _ = Missing::of(document).is_empty();
+    let _ = MissingParts::of(document).is_empty();
     let assumed = Assumptions::preset("h100-sxm").expect("a preset");
     let completed = complete(document, &assumed);
-    let missing = Missing::of(&completed);
+    let missing = MissingParts::of(&completed);
     assert!(
         missing.gpus.is_empty() && missing.nics.is_empty(),
         "something is missing after it was completed"

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fuzz_targets::{Reached, TARGETS, Target, input};
+use fuzz_targets::{Depth, TARGETS, Target, input};
 
 /// Committed inputs by file name.
 fn committed(target: &Target) -> Vec<(String, Vec<u8>)> {
@@ -38,7 +38,7 @@ fn seeds_reach_what_is_behind_the_header() {
         assert!(!seeds.is_empty(), "{}", target.name);
         let accepted = seeds
             .iter()
-            .filter(|seed| (target.run)(seed) == Reached::Accepted)
+            .filter(|seed| (target.run)(seed) == Depth::Accepted)
             .count();
         assert!(accepted > 0, "no seed of {} is accepted", target.name);
     }

@@ -18,15 +18,15 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long what a program printed may take to arrive after its end.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What a program printed, and how it ended.
+/// The output of a program, and how it ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProgramOutput {
     pub status: ExitStatus,
     pub out: String,
     errors: String,
 }
 
-impl Ended {
+impl ProgramOutput {
     /// The last line of standard error.
     pub fn last_words(&self) -> &str {
         let mut lines = self.errors.lines().rev();
@@ -37,13 +37,13 @@ impl Ended {
 }
 
 /// A program that ends with this value.
-pub struct Started {
+pub struct RunningProgram {
     child: Child,
     out: Receiver<String>,
     errors: Receiver<String>,
 }
 
-impl Drop for Started {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         // One that has ended already needs neither.
         let _ = self.child.kill();
@@ -51,7 +51,7 @@ impl Drop for Started {
     }
 }
 
-impl Started {
+impl RunningProgram {
     pub fn new(mut command: Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         command
@@ -72,7 +72,7 @@ impl Started {
     ///
     /// # Errors
     /// It did not end within the deadline, and was killed.
-    pub fn wait(mut self, deadline: Duration) -> Result<Ended> {
+    pub fn wait(mut self, deadline: Duration) -> Result<ProgramOutput> {
         let began = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
@@ -84,7 +84,7 @@ impl Started {
             thread::sleep(LOOK);
         };
         let text = |from: &Receiver<String>| from.recv_timeout(LINGER).unwrap_or_default();
-        Ok(Ended {
+        Ok(ProgramOutput {
             status,
             out: text(&self.out),
             errors: text(&self.errors),
@@ -111,9 +111,9 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
 /// Runs a program to its end.
 ///
 /// # Errors
-/// As [`Started::new`] and [`Started::wait`].
-pub fn run(command: Command, deadline: Duration) -> Result<Ended> {
-    Started::new(command)?.wait(deadline)
+/// As [`RunningProgram::new`] and [`RunningProgram::wait`].
+pub fn run(command: Command, deadline: Duration) -> Result<ProgramOutput> {
+    RunningProgram::new(command)?.wait(deadline)
 }
 
 /// Runs a program that prints JSON.

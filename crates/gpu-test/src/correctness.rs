@@ -8,7 +8,7 @@ use crate::{Part, child};
 /// Longest time of one part, s.
 const DEADLINE_S: u64 = 180;
 
-/// What pages say of cases.
+/// The words of pages about cases.
 const NOTE: &str = "Collectives by every algorithm, type and operation, drawn at random; each element was checked.";
 
 /// Cases with a GPU for each rank, and those of NVLS.

@@ -43,7 +43,7 @@ pub enum Subject {
     Sanitizer,
 }
 
-/// What is tested.
+/// The tests to run.
 #[derive(Debug, Clone)]
 pub struct TestOptions {
     /// Numbers of ranks.

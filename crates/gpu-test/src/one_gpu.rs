@@ -11,7 +11,7 @@ use crate::test::Test;
 use crate::{Part, child, test};
 use measurement::{cuda, ranks};
 
-/// What is tried besides what is chosen.
+/// Variants that are tried besides the choice.
 const VARIANTS: [(&str, Option<Transfer>, Option<Protocol>); 5] = [
     ("chosen", None, None),
     ("LL", Some(Transfer::Fifo), Some(Protocol::Ll)),
@@ -141,12 +141,12 @@ fn of_rank(
     for collective in COLLECTIVES {
         for bytes in lengths(end) {
             for (variant, transfer, protocol) in VARIANTS {
-                let wanted = cuda::Wanted {
+                let wanted = cuda::ChoiceLimits {
                     transfer,
                     protocol,
-                    ..cuda::Wanted::default()
+                    ..cuda::ChoiceLimits::default()
                 };
-                let figure = Timed {
+                let figure = TimedFigure {
                     communicator,
                     process_ranks,
                     collective,
@@ -175,7 +175,7 @@ fn of_rank(
 }
 
 /// One figure. All ranks do the same, and read the same times.
-struct Timed<'a> {
+struct TimedFigure<'a> {
     communicator: &'a mut cuda::Gpu,
     process_ranks: &'a ProcessRanks<Cuda>,
     collective: Collective,
@@ -184,9 +184,9 @@ struct Timed<'a> {
     buffers: (&'a DeviceBuffer<Cuda>, &'a DeviceBuffer<Cuda>),
 }
 
-impl Timed<'_> {
+impl TimedFigure<'_> {
     /// The time of a launch, µs.
-    fn time(self, wanted: &cuda::Wanted) -> Result<f64> {
+    fn time(self, wanted: &cuda::ChoiceLimits) -> Result<f64> {
         let Self {
             communicator,
             process_ranks,

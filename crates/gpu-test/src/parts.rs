@@ -12,7 +12,7 @@ use measurement::cuda;
 use crate::report::MachineFacts;
 use crate::{TestOptions, one_gpu, test};
 
-/// What a process of a test does.
+/// The part of a process of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Says what the GPUs are.

@@ -28,7 +28,7 @@ pub struct GpuTestReport {
     pub failed: usize,
     /// Checks that were not run.
     pub not_run: usize,
-    /// What was tested, in order.
+    /// The tests, in order.
     pub sections: Vec<Section>,
 }
 
@@ -37,7 +37,7 @@ impl Report for GpuTestReport {
     const VERSION: u32 = 1;
 }
 
-/// What is known of the machine.
+/// Facts about the machine.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MachineFacts {
     /// A line for each GPU.
@@ -66,7 +66,7 @@ pub struct Section {
 /// A part of the test, in a process of its own.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Check {
-    /// What was run.
+    /// The program or collective that was run.
     pub what: String,
     /// How it ended.
     #[serde(flatten)]
@@ -94,7 +94,7 @@ pub struct Figure {
     pub gpus: u32,
     /// Number of ranks.
     pub ranks: u32,
-    /// What ranks are: `threads` or `processes`.
+    /// The kind of ranks: `threads` or `processes`.
     pub ranks_are: String,
     /// The collective.
     pub collective: String,

@@ -17,7 +17,7 @@ const COLLECTIVES: [Collective; 3] = [
     Collective::ReduceScatter,
 ];
 
-/// What is tried, and the options of `topo run` for it.
+/// Variants, and the options of `topo run` for them.
 const VARIANTS: [(&str, &[&str]); 6] = [
     ("chosen", &[]),
     ("NVLS", &["--algorithm", "nvls"]),
@@ -31,13 +31,13 @@ const VARIANTS: [(&str, &[&str]); 6] = [
 /// bytes.
 const LONGEST_LL: u64 = 4 << 20;
 
-/// What ranks are, and the option of `topo run` for it.
+/// The kinds of ranks, and the option of `topo run` for each.
 const STARTERS: [(&str, &[&str]); 2] = [("threads", &[]), ("processes", &["--processes"])];
 
 /// Longest time of one part, s.
 const DEADLINE_S: u64 = 120;
 
-/// What `topo run --json` prints.
+/// The JSON of `topo run --json`.
 #[derive(Debug, Deserialize)]
 struct Rows {
     rows: Vec<Row>,

@@ -1,4 +1,4 @@
-//! What all parts of a test share: the machine, the time that is left, and this program's own file.
+//! The parts that all tests share: the machine, the time that is left, and this program's own file.
 
 use std::path::PathBuf;
 use std::process::Command;

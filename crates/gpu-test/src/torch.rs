@@ -64,7 +64,7 @@ if __name__ == '__main__':
 "#;
 
 #[derive(Debug, Deserialize)]
-struct Printed {
+struct TorchOutput {
     torch: String,
     nccl: String,
     rows: Vec<Row>,
@@ -109,7 +109,7 @@ pub fn run(
     let path = file.path().to_string_lossy();
     let command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
     let check = test.check(&name, DEADLINE_S, |deadline| {
-        let printed: Printed = child::json(command, deadline)?;
+        let printed: TorchOutput = child::json(command, deadline)?;
         section.figures.extend(figures(&printed, gpus, collectives));
         Ok(Outcome::Right(format!(
             "PyTorch {}, NCCL {}; its elements were not checked",
@@ -132,7 +132,7 @@ fn python(arguments: &[&str]) -> Command {
     command
 }
 
-fn figures(printed: &Printed, gpus: u32, collectives: &[Collective]) -> Vec<Figure> {
+fn figures(printed: &TorchOutput, gpus: u32, collectives: &[Collective]) -> Vec<Figure> {
     let known = |row: &Row| {
         let mut all = collectives.iter();
         all.find(|it| it.command_name() == row.collective)

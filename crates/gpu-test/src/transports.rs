@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::child::{self, Ended, Started};
+use crate::child::{self, ProgramOutput, RunningProgram};
 use crate::report::{Outcome, Section};
 use crate::test::Test;
 
-/// Who starts the ranks.
+/// The starter of the ranks.
 #[derive(Debug, Clone, Copy)]
 enum Starter {
     /// They are threads of one process.
@@ -80,7 +80,7 @@ fn cases() -> impl Iterator<Item = ProcessCase> {
     })
 }
 
-/// What every row runs besides: two ranks, short and middling messages.
+/// The options of every row besides: two ranks, short and middling messages.
 const COMMON: &str = "-b 64 -e 256K -f 64 --channels=2 --timeout 60";
 
 /// Longest time of a row, s.
@@ -150,7 +150,7 @@ fn one(test: &Test<'_>, case: &ProcessCase, deadline: Duration) -> Result<Outcom
 }
 
 /// Two processes that meet by a file. Each takes itself for a host.
-fn by_hand(command: &dyn Fn() -> Command, deadline: Duration) -> Result<Vec<Ended>> {
+fn by_hand(command: &dyn Fn() -> Command, deadline: Duration) -> Result<Vec<ProgramOutput>> {
     let folder = tempfile::tempdir()?;
     let meeting = format!("file:{}", folder.path().join("meeting").display());
     let start = |rank: &str| {
@@ -159,7 +159,7 @@ fn by_hand(command: &dyn Fn() -> Command, deadline: Duration) -> Result<Vec<Ende
             .args(["--rank", rank, "--world", "2", "--rendezvous", &meeting])
             .env("NCCL_HOSTID", format!("host {rank}"))
             .env("NCCL_SOCKET_IFNAME", "=lo");
-        Started::new(command)
+        RunningProgram::new(command)
     };
     let (first, second) = (start("0")?, start("1")?);
     Ok(vec![first.wait(deadline)?, second.wait(deadline)?])

@@ -135,7 +135,7 @@ pub fn for_nics(bytes: u64) -> Result<NicMemory<Block>, String> {
 
 /// Memory that this process shares with others.
 #[derive(Debug, Default)]
-pub struct Shared {
+pub struct SharedMemory {
     /// By address.
     exported: Mutex<BTreeMap<u64, Weak<Mapping>>>,
     imported: Mutex<HashMap<Handle, Arc<Mapping>>>,
@@ -145,7 +145,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl SharedMemory {
     /// Allocates memory that other processes can map.
     pub fn allocate(&self, bytes: u64) -> Result<(Block, u64), String> {
         let size = usize::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many"))?;

@@ -10,7 +10,7 @@ pub const ARGUMENT_BYTES: usize = size_of::<Launch>();
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunEnd {
     /// All threads have ended.
     Whole,
     /// An access was refused.
@@ -35,12 +35,12 @@ pub fn run(
     seed: u64,
     checks: &Checks,
     report: &mut [u8],
-) -> Option<Ended> {
+) -> Option<RunEnd> {
     let outcome = native::emulate_checked(name, launch, size, seed, checks, report)?;
     Some(match outcome {
-        0 => Ended::Whole,
-        3 => Ended::Cancelled,
-        4 => Ended::Refused,
-        _ => Ended::NoMemory,
+        0 => RunEnd::Whole,
+        3 => RunEnd::Cancelled,
+        4 => RunEnd::Refused,
+        _ => RunEnd::NoMemory,
     })
 }

@@ -124,7 +124,7 @@ pub struct Home {
 
 /// The counts of an emulator.
 #[derive(Debug)]
-pub struct Counting {
+pub struct AccessCounter {
     /// Bytes of each device's cache.
     pub cache_bytes: u64,
     /// By begin: the end and the device.
@@ -136,7 +136,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Counting {
+impl AccessCounter {
     /// Counts nothing yet.
     pub fn new(cache_bytes: u64) -> Self {
         Self {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_used_again_has_its_last_device() {
-        let counting = Counting::new(0);
+        let counting = AccessCounter::new(0);
         counting.note(0, 100, 50);
         counting.note(1, 200, 50);
         counting.note(1, 140, 20);

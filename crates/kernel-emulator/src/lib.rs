@@ -34,9 +34,9 @@ use device_runtime::{
 use executor::{Communicator, Error, Memory, Settings};
 use shared_memory::Mapping;
 
-use block::{Block, Multicast, Shared};
-use counts::{Counting, LaunchCounts};
-pub use running::Emulated;
+use block::{Block, Multicast, SharedMemory};
+use counts::{AccessCounter, LaunchCounts};
+pub use running::EmulatedLaunch;
 use running::{Work, Worker};
 
 /// A bug in the kernels. `mutations.rs` has its edits.
@@ -86,9 +86,9 @@ pub struct Emulator {
     fabric: bool,
     multicast_bytes: u64,
     number: u64,
-    shared: Shared,
+    shared: SharedMemory,
     worker: Worker,
-    counting: Option<Counting>,
+    counting: Option<AccessCounter>,
 }
 
 /// Number of emulators of this process.
@@ -108,7 +108,7 @@ impl Emulator {
             fabric: false,
             multicast_bytes: u64::MAX,
             number: MADE.fetch_add(1, Ordering::Relaxed),
-            shared: Shared::default(),
+            shared: SharedMemory::default(),
             worker: Worker::default(),
             counting: None,
         }
@@ -146,7 +146,7 @@ impl Emulator {
     #[must_use]
     pub fn with_counts(self, cache_bytes: u64) -> Self {
         Self {
-            counting: Some(Counting::new(cache_bytes)),
+            counting: Some(AccessCounter::new(cache_bytes)),
             ..self
         }
     }
@@ -154,7 +154,7 @@ impl Emulator {
     /// Takes the counts since the last call.
     pub fn take_counts(&self) -> LaunchCounts {
         let counting = self.counting.as_ref();
-        counting.map(Counting::take).unwrap_or_default()
+        counting.map(AccessCounter::take).unwrap_or_default()
     }
 
     /// Notes whose memory this is.
@@ -227,7 +227,7 @@ pub fn communicators(
 impl DeviceDriver for Emulator {
     type Block = Block;
     type Multicast = Multicast;
-    type Running = Emulated;
+    type Running = EmulatedLaunch;
 
     fn name(&self) -> &'static str {
         "emulator"
@@ -384,7 +384,7 @@ impl DeviceDriver for Emulator {
         Ok(64)
     }
 
-    fn start(&self, starts: &[Start<'_>], repeats: Repeats) -> Result<Emulated, String> {
+    fn start(&self, starts: &[Start<'_>], repeats: Repeats) -> Result<EmulatedLaunch, String> {
         let abort = Arc::new(AtomicU32::new(0));
         let seeds = || (0..repeats.count).map(|_| self.next_seed()).collect();
         let mut work: Vec<Work> = Vec::new();
@@ -404,6 +404,6 @@ impl DeviceDriver for Emulator {
         }
         work.iter()
             .try_for_each(|work| work.run(self.counting.as_ref()))?;
-        Ok(Emulated::ended(abort))
+        Ok(EmulatedLaunch::ended(abort))
     }
 }

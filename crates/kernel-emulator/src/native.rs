@@ -47,7 +47,7 @@ pub struct Checks {
 
 /// The counters of a run. `host/counts.h` has the same structure.
 #[repr(C)]
-struct Counting {
+struct CountingRequest {
     homes: *const Home,
     home_count: usize,
     devices: *const u32,
@@ -76,7 +76,7 @@ pub fn emulate_counted(
         )
     })?;
     let blocks = u32::try_from(devices.len()).unwrap_or(u32::MAX);
-    let counting = Counting {
+    let counting = CountingRequest {
         homes: homes.as_ptr(),
         home_count: homes.len(),
         devices: devices.as_ptr(),
@@ -127,7 +127,7 @@ unsafe extern "C" {
         blocks: u32,
         threads: u32,
         seed: u64,
-        counting: *const Counting,
+        counting: *const CountingRequest,
         report: *mut c_char,
         report_bytes: usize,
     ) -> c_int;

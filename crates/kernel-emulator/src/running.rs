@@ -10,7 +10,7 @@ use device_runtime::driver::Start;
 use device_runtime::layout::{Launch, LaunchPart, MOST_PARTS};
 use device_runtime::{Kernel, Running};
 
-use crate::counts::Counting;
+use crate::counts::AccessCounter;
 use crate::{Bug, native};
 
 /// Longest time of one poll of a launch.
@@ -77,7 +77,7 @@ impl Work {
         devices.len() as u64
     }
 
-    pub fn run(&self, counting: Option<&Counting>) -> Result<(), String> {
+    pub fn run(&self, counting: Option<&AccessCounter>) -> Result<(), String> {
         let mut launch = Launch {
             abort: self.abort.as_ptr().expose_provenance() as u64,
             count: u32::try_from(self.parts.len()).unwrap_or(u32::MAX),
@@ -127,7 +127,7 @@ type Job = (Vec<Work>, Sender<Result<(), String>>);
 pub struct Worker(Mutex<Option<Sender<Job>>>);
 
 impl Worker {
-    pub fn start(&self, work: Vec<Work>, abort: Arc<AtomicU32>) -> Result<Emulated, String> {
+    pub fn start(&self, work: Vec<Work>, abort: Arc<AtomicU32>) -> Result<EmulatedLaunch, String> {
         let mut worker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (told, outcome) = channel();
         let jobs = match &mut *worker {
@@ -148,7 +148,7 @@ impl Worker {
         };
         jobs.send((work, told))
             .map_err(|_| "the emulator's thread has ended".to_owned())?;
-        Ok(Emulated {
+        Ok(EmulatedLaunch {
             progress: LaunchProgress::Running(outcome),
             abort,
         })
@@ -165,13 +165,13 @@ enum LaunchProgress {
 
 /// A running or ended launch.
 #[derive(Debug)]
-pub struct Emulated {
+pub struct EmulatedLaunch {
     progress: LaunchProgress,
     /// Not 0: its kernels must end.
     abort: Arc<AtomicU32>,
 }
 
-impl Emulated {
+impl EmulatedLaunch {
     /// A launch that has ended successfully.
     pub fn ended(abort: Arc<AtomicU32>) -> Self {
         Self {
@@ -196,7 +196,7 @@ impl Emulated {
     }
 }
 
-impl Running for Emulated {
+impl Running for EmulatedLaunch {
     fn poll(&mut self) -> Result<bool, String> {
         self.wait(Some(LOOK));
         match &self.progress {
@@ -218,7 +218,7 @@ impl Running for Emulated {
     }
 }
 
-impl Drop for Emulated {
+impl Drop for EmulatedLaunch {
     fn drop(&mut self) {
         // The kernels use handed-over memory until this is dropped.
         if matches!(self.progress, LaunchProgress::Running(_)) {

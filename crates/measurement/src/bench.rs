@@ -18,17 +18,17 @@ use crate::row::{FigureTiming, Latency, Launches};
 pub struct Bench<'a, T: Sample> {
     pub communicator: &'a mut Communicator<Cpu>,
     pub spec: &'a Spec,
-    pub input: Held<T>,
-    pub output: Held<T>,
+    pub input: MeasuredBuffer<T>,
+    pub output: MeasuredBuffer<T>,
 }
 
 /// A buffer of the communicator or of the program.
-pub enum Held<T: Sample> {
+pub enum MeasuredBuffer<T: Sample> {
     Own(Buffer<T>),
     Caller(Vec<T>),
 }
 
-impl<T: Sample> Held<T> {
+impl<T: Sample> MeasuredBuffer<T> {
     /// Allocates a buffer.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl<T: Sample> Held<T> {
     }
 }
 
-impl<T: Sample> Deref for Held<T> {
+impl<T: Sample> Deref for MeasuredBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -56,7 +56,7 @@ impl<T: Sample> Deref for Held<T> {
     }
 }
 
-impl<T: Sample> DerefMut for Held<T> {
+impl<T: Sample> DerefMut for MeasuredBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::Own(buffer) => buffer,
@@ -144,7 +144,7 @@ impl<T: Sample> Bench<'_, T> {
     }
 }
 
-/// What launches take, on the slowest rank.
+/// The times of launches, on the slowest rank.
 struct Times {
     /// The average of launches in a row, µs.
     mean_us: f64,
@@ -152,7 +152,7 @@ struct Times {
     single: Option<Latency>,
 }
 
-/// What a launch takes.
+/// Times a launch.
 fn time(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,

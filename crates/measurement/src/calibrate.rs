@@ -117,7 +117,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// What is measured. Threads are always on one host.
+/// The shapes to measure. Threads are always on one host.
 fn shapes(wanted: &Calibration) -> Vec<Shape> {
     let of = |ranks: u32| {
         let hosts = wanted.hosts.iter().filter(move |hosts| **hosts <= ranks);

@@ -1,4 +1,4 @@
-//! What one rank tells while the ranks run.
+//! The reports of one rank while the ranks run.
 
 use crate::RunRow;
 

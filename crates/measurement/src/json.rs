@@ -1,8 +1,8 @@
 //! The JSON of `topo run`.
 
-use backend_cpu::choose::Explained;
+use backend_cpu::choose::ExplainedChoice;
 use executor::Choice;
-use net::Reached;
+use net::Reachability;
 use program::Transfer;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::report::{LaunchReport, RunReport};
 use crate::row::{FigureTiming, Launches, RunRow};
 use answers::report::Report;
 
-/// What was run, and what was measured at each size.
+/// The run, and the measurement of each size.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunJson {
     collective: &'static str,
@@ -52,7 +52,7 @@ impl Report for RunJson {
     const VERSION: u32 = 1;
 }
 
-/// What carried data between hosts.
+/// The carrier of data between hosts.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "by")]
 enum NetJson {
@@ -94,7 +94,7 @@ struct InterfaceJson {
     name: String,
 }
 
-/// What was measured at one size.
+/// The measurement of one size.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RowJson {
     /// Size of the message as nccl-tests counts it, bytes.
@@ -143,7 +143,7 @@ struct PartsJson {
     network_us: f64,
 }
 
-/// What was measured with two buffers, or with one.
+/// The measurement with two buffers, or with one.
 #[derive(Debug, Serialize, JsonSchema)]
 struct PlacementJson {
     algorithm: &'static str,
@@ -209,7 +209,7 @@ impl RunJson {
 }
 
 impl NetJson {
-    fn of(reached: &Reached) -> Self {
+    fn of(reached: &Reachability) -> Self {
         let interfaces = reached.interfaces.iter();
         match &reached.plugin {
             Some(plugin) => Self::Plugin {
@@ -256,7 +256,7 @@ impl RowJson {
 }
 
 impl ExplainedJson {
-    fn of(explained: &Explained) -> Self {
+    fn of(explained: &ExplainedChoice) -> Self {
         let choice = explained.choice;
         Self {
             algorithm: choice.schedule.name(),

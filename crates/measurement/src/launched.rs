@@ -11,7 +11,7 @@ use bootstrap::member::Meeting;
 use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Failure, Settings};
 use net::{Host, Hosts, Options, Ports, Survivor};
-use rendezvous::{FoundJob, Launched};
+use rendezvous::{FoundJob, LaunchedRank};
 use sha2::{Digest, Sha256};
 
 use crate::event::Observer;
@@ -23,8 +23,8 @@ use crate::{bind, cuda, measure};
 
 /// How the ranks of a process join those of the others.
 pub struct JoinOptions<'a> {
-    /// What the launcher says.
-    pub launched: &'a Launched,
+    /// The launcher's facts.
+    pub launched: &'a LaunchedRank,
     /// Interfaces that may be used.
     pub interfaces: Wanted,
     /// Longest time until all have met.

@@ -20,7 +20,7 @@ const LEAST_US: i64 = 50_000;
 pub struct CoreTime {
     /// All of it, µs.
     pub all_us: i64,
-    /// What other programs took, µs. It is a difference of counts and may be a little below 0.
+    /// The time of other programs, µs. It is a difference of counts and may be a little below 0.
     pub others_us: i64,
 }
 
@@ -60,11 +60,11 @@ pub(crate) struct Watch {
     spare: usize,
     /// Whether this rank counts the time of its process.
     process: bool,
-    last: Reading,
+    last: LoadReading,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct LoadReading {
     at: Instant,
     /// How long the cores were not idle, together.
     busy: Duration,
@@ -93,7 +93,7 @@ impl Watch {
     }
 
     fn new(cores: Vec<usize>, spare: usize, process: bool) -> Self {
-        let last = Reading::now(&cores);
+        let last = LoadReading::now(&cores);
         Self {
             cores,
             spare,
@@ -104,7 +104,7 @@ impl Watch {
 
     /// The core time of all ranks since the last call. All ranks call it together.
     pub(crate) fn lap(&mut self, communicator: &mut Communicator<Cpu>) -> Result<CoreTime> {
-        let now = Reading::now(&self.cores);
+        let now = LoadReading::now(&self.cores);
         let last = std::mem::replace(&mut self.last, now);
         let us = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
         let elapsed = us(now.at - last.at);
@@ -121,7 +121,7 @@ impl Watch {
     }
 }
 
-impl Reading {
+impl LoadReading {
     fn now(cores: &[usize]) -> Self {
         let own = clock_gettime(ClockId::ProcessCPUTime);
         Self {

@@ -1,4 +1,4 @@
-//! What each rank does: for every size, run and check, then run and time.
+//! The work of each rank: for every size, run and check, then run and time.
 
 use anyhow::Result;
 use backend_cpu::{Cpu, Profile};
@@ -6,7 +6,7 @@ use executor::Communicator;
 use executor::check::{self, ForType, Sample};
 
 use crate::Spec;
-use crate::bench::{Bench, Held};
+use crate::bench::{Bench, MeasuredBuffer};
 use crate::choose::choose;
 use crate::event::{Event, Observer};
 use crate::load::Watch;
@@ -56,7 +56,8 @@ impl ForType for Sweep<'_> {
         let rank = communicator.rank();
         let largest = spec.check::<T>(spec.sizes.iter().copied().max().unwrap_or(1));
         let most_output = largest.output_elements(rank).max(largest.in_place(rank).0);
-        let mut allocate = |elements| Held::<T>::new(communicator, elements, spec.callers_memory);
+        let mut allocate =
+            |elements| MeasuredBuffer::<T>::new(communicator, elements, spec.callers_memory);
         let mut bench = Bench {
             input: allocate(largest.input_elements(rank))?,
             output: allocate(most_output)?,

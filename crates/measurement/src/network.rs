@@ -1,7 +1,7 @@
 //! How hosts are joined: sockets, checksums, a net plug-in.
 
 use anyhow::Result;
-use net::WantedPlugin;
+use net::PluginChoice;
 use net_plugin::log::{Level, read_lines};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ impl NetworkOptions {
     ///
     /// # Errors
     /// There are too many names, or one means a plug-in that is linked into the program.
-    pub fn plugin(&self, print: fn(&str)) -> Result<WantedPlugin> {
+    pub fn plugin(&self, print: fn(&str)) -> Result<PluginChoice> {
         match self.debug.as_str() {
             "WARN" => read_lines(Level::Warning, print),
             "INFO" => read_lines(Level::Information, print),
@@ -31,12 +31,12 @@ impl NetworkOptions {
             _ => {}
         }
         match &self.plugins {
-            Some(names) => Ok(WantedPlugin::parse(names)?),
-            None => Ok(WantedPlugin::Nothing),
+            Some(names) => Ok(PluginChoice::parse(names)?),
+            None => Ok(PluginChoice::Nothing),
         }
     }
 
-    /// What joins the hosts of a rehearsal, for people.
+    /// The network of a rehearsal, for people.
     pub fn in_rehearsal(&self) -> String {
         match &self.plugins {
             Some(names) => format!("by the net plug-in {names}"),

@@ -1,4 +1,4 @@
-//! What ranks take from a plan.
+//! The parts of a plan that ranks take.
 
 use anyhow::{Result, bail};
 use plan::{NcclVersion, Plan};

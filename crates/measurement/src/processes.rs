@@ -38,7 +38,7 @@ const NEWS_TIME: Duration = Duration::from_secs(1);
 /// Between two looks at the other processes.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What a process does, from its standard input.
+/// The work of a process, from its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 struct Instructions {
     id: String,

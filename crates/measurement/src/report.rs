@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::Reached;
+use net::Reachability;
 use runner::PlanPorts;
 
 use crate::load::CoreTime;
 use crate::row::RunRow;
 use crate::spec::Spec;
 
-/// What was run, and what was measured at each size.
+/// The run, and the measurement of each size.
 #[derive(Debug)]
 pub struct RunReport {
-    /// What all ranks do.
+    /// The work of all ranks.
     pub spec: Spec,
     /// The plan whose rings and trees are used.
     pub planned: Option<RunPlan>,
@@ -58,10 +58,10 @@ pub struct RunPlan {
 /// How the ranks of a report came together.
 #[derive(Debug)]
 pub struct LaunchReport {
-    /// Who started them.
+    /// The starter of the ranks.
     pub by: &'static str,
     /// How this rank reaches the others.
-    pub reached: Reached,
+    pub reached: Reachability,
     /// Ranks of each process, which are its threads.
     pub threads: u32,
     /// How long it took until all ranks had met.

@@ -1,13 +1,13 @@
-//! What was measured at one size.
+//! The measurement of one size.
 
-use backend_cpu::choose::Explained;
+use backend_cpu::choose::ExplainedChoice;
 use executor::Choice;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::load::CoreTime;
 
-/// What was measured of one placement.
+/// The measurement of one placement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FigureTiming {
     /// Time of a launch on the slowest rank, µs: the median of batches; in a survey, the least.
@@ -29,7 +29,7 @@ pub struct Launches {
     pub checked: u64,
 }
 
-/// What was measured at one size.
+/// The measurement of one size.
 #[derive(Debug, Clone)]
 pub struct RunRow {
     /// The message, bytes, as nccl-tests counts it.
@@ -47,7 +47,7 @@ pub struct RunRow {
     /// Time that the cost profile predicts, µs.
     pub predicted_us: Option<f64>,
     /// The choices with the least expected times, if they are wanted.
-    pub explained: Vec<Explained>,
+    pub explained: Vec<ExplainedChoice>,
     /// Time of the ranks' cores, and what other programs took of it.
     pub cores: CoreTime,
 }

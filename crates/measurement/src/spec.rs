@@ -1,4 +1,4 @@
-//! What all ranks do.
+//! The work of all ranks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::latency;
 use crate::network::NetworkOptions;
 
-/// What runs the programs.
+/// The runner of the programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunsOn {
     /// The processors of this machine.
@@ -27,7 +27,7 @@ pub enum RunsOn {
     Emulator,
 }
 
-/// What all ranks do. Processes get it as JSON.
+/// The work of all ranks. Processes get it as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
     /// Ranks of the job.
@@ -42,12 +42,12 @@ pub struct Spec {
     /// Whether buffers are not the communicator's.
     #[serde(default)]
     pub callers_memory: bool,
-    /// What runs the programs.
+    /// The runner of the programs.
     pub backend: RunsOn,
     /// Options of ranks on GPUs.
     #[serde(default)]
     pub devices: Devices,
-    /// What is run.
+    /// The collective that runs.
     pub collective: Collective,
     /// Only this algorithm.
     pub algorithm: Option<Schedule>,
@@ -150,7 +150,7 @@ impl Default for Devices {
 /// Buffers begin at multiples of this.
 const PAGE_BYTES: u64 = 4096;
 
-/// What a rank's block loses in a channel to boundaries, at most.
+/// The loss of a rank's block in a channel to boundaries, at most.
 const ROUNDING_BYTES: u64 = 128;
 
 impl Spec {
@@ -262,7 +262,7 @@ impl Spec {
     }
 }
 
-/// What is asked of the communicator for a message, with two buffers.
+/// The request to the communicator for a message, with two buffers.
 pub fn request<T: Sample>(check: &Check) -> Request {
     Request {
         collective: check.collective,

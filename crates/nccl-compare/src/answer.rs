@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use nccl_log::decisions::{ChannelCounts, Connected, Local, Neighbors, Port};
+pub use nccl_log::decisions::{ChannelCounts, ConnectionFacts, Local, Neighbors, Port};
 use plan::Algorithm;
 use plan::cost::Calls;
 use program::{Collective, Protocol};
@@ -50,7 +50,7 @@ pub struct Answer {
     /// By rank its neighbors in the two trees over nodes; the first below is the switch.
     pub nvls_trees: BTreeMap<u32, [Neighbors; 2]>,
     /// Connections of rings and trees, by channel, sender and receiver.
-    pub connections: BTreeMap<(u32, u32, u32), Connected>,
+    pub connections: BTreeMap<(u32, u32, u32), ConnectionFacts>,
     /// Latency (µs) and bandwidth (GB/s), as rounded in the log.
     pub model: BTreeMap<(Collective, Algorithm, Protocol), [f32; 2]>,
     /// The calls, for [`Answer::times`] and the fields after it.

@@ -17,11 +17,11 @@ mod transports;
 use plan::{CostTable, Plan};
 
 pub use answer::{Answer, Failure};
-pub use tally::{Compared, Difference, Field, NotCompared, Tally};
+pub use tally::{ComparisonGap, Difference, Field, FieldComparison, Tally};
 
 /// The planner's result for the job.
 #[derive(Debug, Clone, Copy)]
-pub enum Planned<'a> {
+pub enum PlannerOutcome<'a> {
     /// A plan, and its costs as NCCL logs them.
     Plan(&'a Plan, &'a CostTable),
     /// Why there is none.
@@ -30,7 +30,7 @@ pub enum Planned<'a> {
 
 /// Compares what an answer says with a plan, field by field. A log may be cut, lack subsystems, or
 /// end before connections that NCCL makes late.
-pub fn compare_partly(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
+pub fn compare_partly(answer: &Answer, planned: PlannerOutcome<'_>) -> Vec<FieldComparison> {
     let answer = Answer {
         is_partial: true,
         ..answer.clone()
@@ -39,7 +39,7 @@ pub fn compare_partly(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
 }
 
 /// Compares an answer with a plan, field by field.
-pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
+pub fn compare(answer: &Answer, planned: PlannerOutcome<'_>) -> Vec<FieldComparison> {
     let mut tallies: Vec<Tally> = Field::ALL.map(Tally::new).into();
     let [outcome, rest @ ..] = &mut tallies[..] else {
         return Vec::new();
@@ -49,22 +49,22 @@ pub fn compare(answer: &Answer, planned: Planned<'_>) -> Vec<Compared> {
         None => "a communicator".to_owned(),
     };
     match (planned, &answer.refusal) {
-        (Planned::Plan(plan, logged), None) => {
+        (PlannerOutcome::Plan(plan, logged), None) => {
             outcome.agree();
             costs::failures(answer, plan, outcome);
             compare_plans(answer, plan, logged, rest);
         }
-        (Planned::Refused(_), Some(_)) => {
+        (PlannerOutcome::Refused(_), Some(_)) => {
             outcome.agree();
             rest.iter_mut()
                 .for_each(|it| it.absent("both refuse the job"));
         }
-        (Planned::Plan(..), Some(_)) => {
+        (PlannerOutcome::Plan(..), Some(_)) => {
             outcome.differ("outcome", &said, "a plan");
             rest.iter_mut()
                 .for_each(|it| it.absent("NCCL refuses the job"));
         }
-        (Planned::Refused(why), None) => {
+        (PlannerOutcome::Refused(why), None) => {
             outcome.differ("outcome", &said, format!("refused: {why}"));
             rest.iter_mut()
                 .for_each(|it| it.absent("topo refuses the job"));

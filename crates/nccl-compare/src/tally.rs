@@ -80,7 +80,7 @@ pub struct Difference {
 
 /// A field that was compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compared {
+pub struct FieldComparison {
     /// The field.
     pub field: Field,
     /// Values of the field that were compared.
@@ -88,19 +88,19 @@ pub struct Compared {
     /// Values that differ.
     pub differences: Vec<Difference>,
     /// Why it, or a part of it, was not compared.
-    pub not_compared: Option<NotCompared>,
+    pub not_compared: Option<ComparisonGap>,
 }
 
 /// Why a field, or a part of it, was not compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotCompared {
+pub struct ComparisonGap {
     /// In words.
     pub why: String,
     /// NCCL could have said it. Without it there is no agreement.
     pub is_lacking: bool,
 }
 
-impl Compared {
+impl FieldComparison {
     /// Whether all is equal that NCCL can say.
     pub fn agrees(&self) -> bool {
         let lacking = self.not_compared.as_ref().is_some_and(|it| it.is_lacking);
@@ -111,14 +111,14 @@ impl Compared {
 /// The comparison of a field.
 #[derive(Debug, Clone)]
 pub struct Tally {
-    compared: Compared,
+    compared: FieldComparison,
 }
 
 impl Tally {
     /// Nothing is compared yet.
     pub const fn new(field: Field) -> Self {
         Self {
-            compared: Compared {
+            compared: FieldComparison {
                 field,
                 values: 0,
                 differences: Vec::new(),
@@ -172,7 +172,7 @@ impl Tally {
     }
 
     fn not_compared(&mut self, why: &str, is_lacking: bool) {
-        let new = NotCompared {
+        let new = ComparisonGap {
             why: why.to_owned(),
             is_lacking,
         };
@@ -180,7 +180,7 @@ impl Tally {
     }
 
     /// The result. A field without values is not compared.
-    pub fn finish(mut self) -> Compared {
+    pub fn finish(mut self) -> FieldComparison {
         if self.compared.values == 0 {
             self.lacking("NCCL does not say");
         }

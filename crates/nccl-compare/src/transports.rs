@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
 
-use crate::answer::{Answer, Connected, Local, Port};
+use crate::answer::{Answer, ConnectionFacts, Local, Port};
 use crate::tally::Tally;
 
 /// The connections of rings and trees by channel, sender and receiver. A ring's connection is there
@@ -29,7 +29,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn said(connected: &Connected) -> Self {
+    fn said(connected: &ConnectionFacts) -> Self {
         match connected.local {
             Some(local) => Self::Local(local),
             None if connected.sender.is_some() || connected.receiver.is_some() => Self::Network,

@@ -24,7 +24,7 @@ pub struct Neighbors {
 
 /// How one rank sends to another on a channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Connected {
+pub struct ConnectionFacts {
     /// Directly or through the host's memory.
     pub local: Option<Local>,
     /// The sender's port.

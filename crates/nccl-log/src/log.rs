@@ -6,7 +6,7 @@ use plan::Algorithm;
 use program::{Collective, Protocol};
 
 use crate::collect::{BrokenLine, Counts, Warning};
-use crate::decisions::{ChannelCounts, Connected, Neighbors};
+use crate::decisions::{ChannelCounts, ConnectionFacts, Neighbors};
 use crate::statement::Stage;
 
 /// The content of a log.
@@ -137,7 +137,7 @@ pub struct Decisions {
     /// By rank its neighbors in the two trees of NVLink SHARP over nodes.
     pub nvls_trees: BTreeMap<u32, [Neighbors; 2]>,
     /// Connections of rings and trees, by channel, sender and receiver.
-    pub connections: BTreeMap<(u32, u32, u32), Connected>,
+    pub connections: BTreeMap<(u32, u32, u32), ConnectionFacts>,
     /// Numbers of channels.
     pub counts: Option<ChannelCounts>,
     /// Channels, chunk and largest chunk of trees of NVLink SHARP, bytes.

@@ -263,9 +263,9 @@ fn identity(text: &str) -> Option<(&str, u32, u32)> {
 mod tests {
     use super::*;
 
-    struct Known(&'static str);
+    struct KnownHost(&'static str);
 
-    impl Hosts for Known {
+    impl Hosts for KnownHost {
         fn known_end(&self, text: &str) -> Option<usize> {
             text.ends_with(self.0).then_some(self.0.len())
         }
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn messages_that_run_together_are_parted() {
         let line = "a1:1:2 [0] NCCL INFO Ring 00 : 3 -> 0 -> 1a1:1:5 [3] NCCL INFO Using network";
-        let found = all(line, &Known("a1"));
+        let found = all(line, &KnownHost("a1"));
         assert_eq!(found[0].text, "Ring 00 : 3 -> 0 -> 1");
         assert!(found[0].is_interrupted);
         assert_eq!(found[1].source.unwrap().host, "a1");

@@ -1,13 +1,13 @@
-//! What NCCL's warnings mean, and what to do.
+//! The meaning of NCCL's warnings, and advice.
 
 /// A kind of warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meaning {
     /// Words of the warning; all must be there.
     pub words: &'static [&'static str],
-    /// What it means.
+    /// Its meaning.
     pub means: &'static str,
-    /// What to do.
+    /// Advice.
     pub advice: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub const MEANINGS: [Meaning; 34] = [
     meaning(
         &["does not loop back to start"],
         "the ranks computed different rings: their hosts or settings differ",
-        "compare the hosts' topologies and NCCL_ variables (`topo diff a.xml b.xml`)",
+        "compare the hosts' topologies and NCCL_ variables",
     ),
     meaning(
         &["SHARP coll init error"],
@@ -84,7 +84,7 @@ pub const MEANINGS: [Meaning; 34] = [
     meaning(
         &["peer access is not supported"],
         "the GPUs cannot access each other's memory",
-        "check ACS and IOMMU (`topo doctor`), or set NCCL_P2P_DISABLE=1",
+        "check ACS and IOMMU, or set NCCL_P2P_DISABLE=1",
     ),
     meaning(
         &["invalid device ordinal"],
@@ -169,7 +169,7 @@ pub const MEANINGS: [Meaning; 34] = [
     meaning(
         &["could not find", "in topology"],
         "a device of the job is not in the topology file",
-        "check NCCL_TOPO_FILE against this machine (`topo doctor`)",
+        "check NCCL_TOPO_FILE against this machine",
     ),
     meaning(
         &["CUDA driver version is insufficient"],
@@ -204,7 +204,7 @@ pub fn meaning_of(text: &str) -> Option<&'static Meaning> {
     MEANINGS.iter().find(has_all)
 }
 
-/// What a number of `ncclResult_t` means.
+/// The meaning of a number of `ncclResult_t`.
 pub const fn result_name(code: u32) -> &'static str {
     match code {
         0 => "success",

@@ -1,7 +1,7 @@
 //! Lines of several versions, and what they mean.
 
 use nccl_log::decisions::{Local, Neighbors, Port};
-use nccl_log::statement::{Broken, End, Stage, Statement, Transport, read};
+use nccl_log::statement::{End, LineFault, Stage, Statement, Transport, read};
 use nccl_log::{Collector, Log};
 use plan::Algorithm;
 use program::{Collective, Protocol};
@@ -137,22 +137,25 @@ fn damaged_and_unknown_channels_are_told_apart() {
     for (text, why) in [
         (
             "Channel 14/0 : 8[0] Setting up something",
-            Broken::Interleaved,
+            LineFault::Interleaved,
         ),
         (
             "Channel 15/0 : 4[4] -> 12[4] [seSetting up",
-            Broken::Interleaved,
+            LineFault::Interleaved,
         ),
         (
             "Channel 14/0 : 2[2] -> 10[2] [send] via NET/IB/6/GDSetting up",
-            Broken::Interleaved,
+            LineFault::Interleaved,
         ),
-        ("Channel 14/0 : 2[2] -> 10[2] [se", Broken::Cut),
-        ("Channel 14", Broken::Cut),
-        ("Trees [0] 1/-1/-1->0->-1 [1] 1/-", Broken::Cut),
-        ("Channel 00/0 : 3[3] => 0[0] via P2P/IPC", Broken::Unknown),
-        ("Trees [0] 1/-1/-1=>0=>-1", Broken::Unknown),
-        ("Ring 00 : 1 <- 0", Broken::Unknown),
+        ("Channel 14/0 : 2[2] -> 10[2] [se", LineFault::Cut),
+        ("Channel 14", LineFault::Cut),
+        ("Trees [0] 1/-1/-1->0->-1 [1] 1/-", LineFault::Cut),
+        (
+            "Channel 00/0 : 3[3] => 0[0] via P2P/IPC",
+            LineFault::Unknown,
+        ),
+        ("Trees [0] 1/-1/-1=>0=>-1", LineFault::Unknown),
+        ("Ring 00 : 1 <- 0", LineFault::Unknown),
     ] {
         assert_eq!(read(text), Statement::Broken(why), "{text}");
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::collect::{setting, version_of_code};
 use crate::program_name;
-use crate::results::{Device, Measured, Ran, Row, Table, Tool};
+use crate::results::{Device, Figures, Ran, Row, Table, Tool};
 
 /// Most rows and GPUs of a file.
 const MOST: usize = 1 << 18;
@@ -14,11 +14,11 @@ const MOST: usize = 1 << 18;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// It is no JSON.
-    #[error("{file}: {message}; expected JSON of nccl-tests (-J) or of topo run --json")]
+    #[error("{file}: {message}; expected JSON of nccl-tests (-J) or of topo")]
     Syntax {
         /// The file.
         file: String,
-        /// What the parser says, with the line.
+        /// The parser's message, with the line.
         message: String,
     },
     /// A value is missing or another one.
@@ -28,9 +28,9 @@ pub enum JsonError {
         file: String,
         /// The value's place.
         path: String,
-        /// What is there.
+        /// The value.
         found: String,
-        /// What should be.
+        /// The expected value.
         expected: &'static str,
     },
 }
@@ -191,7 +191,7 @@ impl Reader<'_> {
         path: &str,
         name: &str,
         keys: Keys,
-    ) -> Result<Option<Measured>, JsonError> {
+    ) -> Result<Option<Figures>, JsonError> {
         let Some(placement) = row.get(name).filter(|it| !it.is_null()) else {
             return Ok(None);
         };
@@ -213,7 +213,7 @@ impl Reader<'_> {
                 self.wrong(path, placement.get(key), "a bandwidth in GB/s")
             })
         };
-        Ok(Some(Measured {
+        Ok(Some(Figures {
             time_us,
             algorithm_gbps: bandwidth(keys.algorithm)?,
             bus_gbps: bandwidth(keys.bus)?,
@@ -265,7 +265,7 @@ fn device(value: &Value) -> Option<Device> {
     })
 }
 
-/// What `topo run` says that it ran.
+/// The choice that `topo run` reports.
 fn ran(placement: &Value) -> Option<Ran> {
     let protocol = placement.get("protocol").and_then(Value::as_str);
     Some(Ran {

@@ -38,4 +38,4 @@ pub mod size;
 
 pub use collect::Collector;
 pub use json::JsonError;
-pub use results::{Measured, Results, Row, Table};
+pub use results::{Figures, Results, Row, Table};

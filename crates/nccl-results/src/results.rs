@@ -105,9 +105,9 @@ pub struct Row {
     /// The root; `None` without one.
     pub root: Option<u32>,
     /// With two buffers.
-    pub out_of_place: Option<Measured>,
+    pub out_of_place: Option<Figures>,
     /// With one buffer.
-    pub in_place: Option<Measured>,
+    pub in_place: Option<Figures>,
     /// The choice that ran, if the file has it.
     pub ran: Option<Ran>,
     /// Time that the file predicts, µs.
@@ -127,7 +127,7 @@ pub struct Ran {
 
 /// A measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct Figures {
     /// Time, µs.
     pub time_us: f64,
     /// Message bytes per time, GB/s.
@@ -140,12 +140,12 @@ pub struct Measured {
 
 impl Row {
     /// The measurement: with two buffers, else with one.
-    pub fn measured(&self) -> Option<&Measured> {
+    pub fn measured(&self) -> Option<&Figures> {
         self.out_of_place.as_ref().or(self.in_place.as_ref())
     }
 
     /// Both placements.
-    pub fn placements(&self) -> impl Iterator<Item = &Measured> {
+    pub fn placements(&self) -> impl Iterator<Item = &Figures> {
         self.out_of_place.iter().chain(&self.in_place)
     }
 }

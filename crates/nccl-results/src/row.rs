@@ -5,7 +5,7 @@
 //! has; before 2019 times are in ms. Other programs' output can cut a row; its groups are then in
 //! lines of their own.
 
-use crate::results::{Measured, Row};
+use crate::results::{Figures, Row};
 
 /// Types of elements that nccl-tests and rccl-tests print.
 const TYPES: [&str; 17] = [
@@ -227,7 +227,7 @@ impl OpenRow {
     }
 
     /// Reads a group; `None` if its bandwidth is not its size by its time.
-    fn measured(&self, group: &[Option<f64>]) -> Option<Measured> {
+    fn measured(&self, group: &[Option<f64>]) -> Option<Figures> {
         let &[Some(time), Some(algorithm_gbps), Some(bus_gbps), ..] = group else {
             return None;
         };
@@ -241,7 +241,7 @@ impl OpenRow {
             (algorithm_gbps - expected).abs() <= ROUNDED.0 * expected + ROUNDED.1
         })?;
         let wrong = self.layout.wrong.and_then(|at| *group.get(at)?);
-        Some(Measured {
+        Some(Figures {
             time_us,
             algorithm_gbps,
             bus_gbps,

@@ -37,13 +37,13 @@ pub enum Kind {
 /// Where measurements fall short.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Shortfall {
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: Kind,
     /// The first size, bytes.
     pub from_bytes: u64,
     /// The last size, bytes.
     pub to_bytes: u64,
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub text: String,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use machines::Machine;
-use nccl_results::fit::{Fit, FitError, FitJob, Measurement, Undetermined, fit};
+use nccl_results::fit::{Fit, FitError, FitJob, Measurement, UndeterminedConstant, fit};
 use plan::{Algorithm, NcclVersion};
 use planner::cost::CostProfile;
 use planner::{Job, Rules, Settings, with_gpus};
@@ -156,8 +156,10 @@ fn what_one_table_cannot_tell_apart_is_said() {
         .undetermined
         .iter()
         .filter_map(|it| match it {
-            Undetermined::Like(one, other) => Some((one.name.as_str(), other.name.as_str())),
-            Undetermined::Weak(..) => None,
+            UndeterminedConstant::Like(one, other) => {
+                Some((one.name.as_str(), other.name.as_str()))
+            }
+            UndeterminedConstant::Weak(..) => None,
         })
         .collect();
     let expected = [0, 1, 2].map(|at| {

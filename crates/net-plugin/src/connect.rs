@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::abi::HANDLE_BYTES;
-use crate::connection::{Direction, End, Receiving, Sending, Shape};
+use crate::connection::{Direction, End, ReceiveComm, SendComm, Shape};
 use crate::error::Error;
 use crate::functions::Pointer;
 use crate::instance::{Instance, Seat};
@@ -27,7 +27,7 @@ impl Handle {
 }
 
 /// A rank that waits for a connection.
-pub struct Listening {
+pub struct ListenComm {
     instance: Arc<Instance>,
     object: Pointer,
     /// Until a sender has connected.
@@ -35,9 +35,9 @@ pub struct Listening {
 }
 
 // SAFETY: plug-ins let an object be used by any thread, one at a time, as NCCL's threads do.
-unsafe impl Send for Listening {}
+unsafe impl Send for ListenComm {}
 
-impl Listening {
+impl ListenComm {
     pub(crate) fn new(seat: Seat) -> Result<(Self, Handle), Error> {
         let mut handle = Handle([0; HANDLE_BYTES]);
         let to: Pointer = (&raw mut handle).cast();
@@ -56,7 +56,7 @@ impl Listening {
     ///
     /// # Errors
     /// The plug-in fails, or messages are too long for the device.
-    pub fn accept(&mut self, shape: Shape) -> Result<Option<Receiving>, Error> {
+    pub fn accept(&mut self, shape: Shape) -> Result<Option<ReceiveComm>, Error> {
         if self.seat.is_none() {
             return Ok(None);
         }
@@ -66,11 +66,11 @@ impl Listening {
             return Ok(None);
         };
         let end = End::new(seat, object, shape, Direction::In)?;
-        Ok(Some(Receiving::new(end)))
+        Ok(Some(ReceiveComm::new(end)))
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListenComm {
     fn drop(&mut self) {
         // SAFETY: this is its only user. Nothing can be done about an error.
         let _ = unsafe { self.instance.functions.close_listen(self.object) };
@@ -78,14 +78,14 @@ impl Drop for Listening {
 }
 
 /// A rank that connects.
-pub struct Connecting {
+pub struct ConnectAttempt {
     /// It must not move: the plug-in keeps state in it between calls.
     handle: Box<Handle>,
     /// Until the connection is open.
     seat: Option<Seat>,
 }
 
-impl Connecting {
+impl ConnectAttempt {
     pub(crate) fn new(seat: Seat, handle: &Handle) -> Self {
         Self {
             handle: Box::new(*handle),
@@ -97,7 +97,7 @@ impl Connecting {
     ///
     /// # Errors
     /// The plug-in fails, or messages are too long for the device.
-    pub fn poll(&mut self, shape: Shape) -> Result<Option<Sending>, Error> {
+    pub fn poll(&mut self, shape: Shape) -> Result<Option<SendComm>, Error> {
         let Some(seat) = &self.seat else {
             return Ok(None);
         };
@@ -109,6 +109,6 @@ impl Connecting {
             return Ok(None);
         };
         let end = End::new(seat, object, shape, Direction::Out)?;
-        Ok(Some(Sending { end }))
+        Ok(Some(SendComm { end }))
     }
 }

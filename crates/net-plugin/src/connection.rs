@@ -13,7 +13,7 @@ use crate::abi::{MOST_REQUESTS, POINTER_CUDA, POINTER_HOST};
 use crate::error::Error;
 use crate::functions::Pointer;
 use crate::instance::Seat;
-use crate::memory::{Given, Memory, Owner};
+use crate::memory::{CallerMemory, Memory, Owner};
 
 /// The dimensions of a connection.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub struct Shape {
     /// Tag of all messages, equal on both sides.
     pub tag: i32,
     /// Memory to send from or receive into; `None`: the connection has its own.
-    pub memory: Option<Given>,
+    pub memory: Option<CallerMemory>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Direction {
 enum Region {
     None,
     Own(Memory),
-    Given(Given),
+    Given(CallerMemory),
 }
 
 /// A send or receive in progress.
@@ -108,7 +108,7 @@ impl End {
     }
 
     /// Registers the caller's memory.
-    fn register(&self, given: &Given) -> Result<Pointer, Error> {
+    fn register(&self, given: &CallerMemory) -> Result<Pointer, Error> {
         let (functions, object) = (self.seat.functions(), self.object);
         let (start, bytes) = (given.at(0), given.bytes);
         let device = self.seat.device();
@@ -226,11 +226,11 @@ pub unsafe fn free_left() {
 }
 
 /// A sending end.
-pub struct Sending {
+pub struct SendComm {
     pub(crate) end: End,
 }
 
-impl Sending {
+impl SendComm {
     /// The memory of the next message; `None` if too many are in progress, or the memory is the
     /// caller's.
     pub fn room(&mut self) -> Option<&mut [u8]> {
@@ -284,29 +284,29 @@ impl Sending {
     }
 }
 
-enum Flushing {
+enum FlushState {
     No,
     Begun(Pointer),
     Done,
 }
 
 /// A receiving end.
-pub struct Receiving {
+pub struct ReceiveComm {
     end: End,
     /// Address and length of the oldest message, which has arrived and was not given back.
     arrived: Option<(*mut u8, usize)>,
-    flushing: Flushing,
+    flushing: FlushState,
 }
 
-// SAFETY: as for `Listening`; a flush is a request of the object.
-unsafe impl Send for Receiving {}
+// SAFETY: as for `ListenComm`; a flush is a request of the object.
+unsafe impl Send for ReceiveComm {}
 
-impl Receiving {
+impl ReceiveComm {
     pub(crate) fn new(end: End) -> Self {
         Self {
             end,
             arrived: None,
-            flushing: Flushing::No,
+            flushing: FlushState::No,
         }
     }
 
@@ -393,23 +393,23 @@ impl Receiving {
     pub fn flush(&mut self) -> Result<bool, Error> {
         let (place, bytes) = self.arrived.expect("a message has arrived");
         let functions = self.end.seat.functions();
-        if matches!(self.flushing, Flushing::No) {
+        if matches!(self.flushing, FlushState::No) {
             // SAFETY: the message is in this connection's registered memory.
             let request =
                 unsafe { functions.flush(self.end.object, place, bytes, self.end.registration) }?;
             self.flushing = if request.is_null() {
-                Flushing::Done
+                FlushState::Done
             } else {
-                Flushing::Begun(request)
+                FlushState::Begun(request)
             };
         }
-        if let Flushing::Begun(request) = self.flushing
+        if let FlushState::Begun(request) = self.flushing
             // SAFETY: the request is in progress until its test succeeds.
             && unsafe { functions.test(request) }?.is_some()
         {
-            self.flushing = Flushing::Done;
+            self.flushing = FlushState::Done;
         }
-        Ok(matches!(self.flushing, Flushing::Done))
+        Ok(matches!(self.flushing, FlushState::Done))
     }
 
     /// Gives the oldest message's slot back.
@@ -419,6 +419,6 @@ impl Receiving {
     pub fn give_back(&mut self) {
         assert!(self.arrived.is_some());
         self.arrived = None;
-        self.flushing = Flushing::No;
+        self.flushing = FlushState::No;
     }
 }

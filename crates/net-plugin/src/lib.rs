@@ -4,7 +4,7 @@
 //! The library exports a table of functions for each ABI version that it supports. The newest of
 //! v12 to v8 is used; [`Plugin`] hides the differences. Missing functions, results and devices are
 //! checked. Memory that a NIC accesses belongs to a connection, so that safe code cannot access it
-//! at the same time, or is [`Given`] by a caller who ensures that.
+//! at the same time, or is [`CallerMemory`] by a caller who ensures that.
 //!
 //! This crate starts no thread and does not block: callers poll.
 //!
@@ -24,10 +24,10 @@ pub mod log;
 mod memory;
 mod plugin;
 
-pub use connect::{Connecting, Handle, Listening};
-pub use connection::{Receiving, Sending, Shape, free_left};
+pub use connect::{ConnectAttempt, Handle, ListenComm};
+pub use connection::{ReceiveComm, SendComm, Shape, free_left};
 pub use device::Device;
 pub use error::Error;
-pub use library::Wanted;
-pub use memory::{Given, Owner};
+pub use library::PluginChoice;
+pub use memory::{CallerMemory, Owner};
 pub use plugin::Plugin;

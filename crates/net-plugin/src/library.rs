@@ -15,7 +15,7 @@ const MOST_LIBRARIES: usize = 16;
 
 /// The user's choice of a plug-in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Wanted {
+pub enum PluginChoice {
     /// No plug-in.
     Nothing,
     /// `libnccl-net.so`, if it can be found.
@@ -25,7 +25,7 @@ pub enum Wanted {
     Named(Vec<String>),
 }
 
-impl Wanted {
+impl PluginChoice {
     /// The choice in `NCCL_NET_PLUGIN`: names, suffixes or paths, separated by commas, or `none`.
     ///
     /// # Errors
@@ -172,18 +172,18 @@ mod tests {
 
     #[test]
     fn the_variable_is_read_as_in_nccl() {
-        assert_eq!(Wanted::parse(""), Ok(Wanted::Found));
-        assert_eq!(Wanted::parse("none"), Ok(Wanted::Nothing));
+        assert_eq!(PluginChoice::parse(""), Ok(PluginChoice::Found));
+        assert_eq!(PluginChoice::parse("none"), Ok(PluginChoice::Nothing));
         let named = |names: &[&str]| {
-            Ok(Wanted::Named(
+            Ok(PluginChoice::Named(
                 names.iter().map(|it| (*it).to_owned()).collect(),
             ))
         };
-        assert_eq!(Wanted::parse("aws-ofi"), named(&["aws-ofi"]));
-        assert_eq!(Wanted::parse("a, /b/c.so"), named(&["a", "/b/c.so"]));
-        assert!(Wanted::parse("STATIC_PLUGIN").is_err());
-        assert!(Wanted::parse("none,a").is_err());
-        assert!(Wanted::parse(&["a"; 17].join(",")).is_err());
+        assert_eq!(PluginChoice::parse("aws-ofi"), named(&["aws-ofi"]));
+        assert_eq!(PluginChoice::parse("a, /b/c.so"), named(&["a", "/b/c.so"]));
+        assert!(PluginChoice::parse("STATIC_PLUGIN").is_err());
+        assert!(PluginChoice::parse("none,a").is_err());
+        assert!(PluginChoice::parse(&["a"; 17].join(",")).is_err());
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub enum Owner {
 
 /// The caller's memory that a NIC sends from or receives into. This crate does not access it.
 #[derive(Clone)]
-pub struct Given {
+pub struct CallerMemory {
     /// Its address.
     pub address: u64,
     /// Its size, bytes.
@@ -32,7 +32,7 @@ pub struct Given {
     pub kept: Arc<dyn Any + Send + Sync>,
 }
 
-impl Given {
+impl CallerMemory {
     /// The address `offset` bytes from its start.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut((self.address + offset as u64) as usize)

@@ -3,12 +3,12 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use crate::connect::{Connecting, Handle, Listening};
+use crate::connect::{ConnectAttempt, Handle, ListenComm};
 use crate::device::Device;
 use crate::error::{Error, Place};
 use crate::functions::Functions;
 use crate::instance::Instance;
-use crate::library::{self, Wanted};
+use crate::library::{self, PluginChoice};
 
 /// A started plug-in. Its connections keep it loaded.
 #[derive(Clone)]
@@ -20,14 +20,14 @@ impl Plugin {
     ///
     /// # Errors
     /// It cannot be loaded or started, has no devices, or reports invalid properties.
-    pub fn load(wanted: &Wanted, communicator: u64) -> Result<Option<Self>, Error> {
+    pub fn load(wanted: &PluginChoice, communicator: u64) -> Result<Option<Self>, Error> {
         let names = match wanted {
-            Wanted::Nothing => return Ok(None),
-            Wanted::Found => {
+            PluginChoice::Nothing => return Ok(None),
+            PluginChoice::Found => {
                 let found = library::find()?;
                 return found.map(|it| Self::start(it, communicator)).transpose();
             }
-            Wanted::Named(names) => names,
+            PluginChoice::Named(names) => names,
         };
         let mut problems = Vec::new();
         for name in names {
@@ -97,16 +97,16 @@ impl Plugin {
     /// # Errors
     /// There is no such device, it takes no memory of the host or no more connections, or the
     /// plug-in fails.
-    pub fn listen(&self, device: u32) -> Result<(Listening, Handle), Error> {
-        Listening::new(self.0.seat("listen", device)?)
+    pub fn listen(&self, device: u32) -> Result<(ListenComm, Handle), Error> {
+        ListenComm::new(self.0.seat("listen", device)?)
     }
 
     /// Begins to connect from a device to the rank with this handle.
     ///
     /// # Errors
     /// As [`Self::listen`].
-    pub fn connect(&self, device: u32, handle: &Handle) -> Result<Connecting, Error> {
-        Ok(Connecting::new(self.0.seat("connect", device)?, handle))
+    pub fn connect(&self, device: u32, handle: &Handle) -> Result<ConnectAttempt, Error> {
+        Ok(ConnectAttempt::new(self.0.seat("connect", device)?, handle))
     }
 }
 

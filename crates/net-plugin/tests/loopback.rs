@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use net_plugin::{Error, Given, Owner, Plugin, Receiving, Sending, Shape, Wanted};
+use net_plugin::{CallerMemory, Error, Owner, Plugin, PluginChoice, ReceiveComm, SendComm, Shape};
 use tempfile::TempDir;
 use test_network::loopback;
 
@@ -57,7 +57,7 @@ fn compile(folder: &TempDir, version: u32, settings: &str) -> Result<PathBuf, Fa
 }
 
 fn load(file: &Path) -> Result<Plugin, Error> {
-    let wanted = Wanted::parse(&file.display().to_string())?;
+    let wanted = PluginChoice::parse(&file.display().to_string())?;
     let plugin = Plugin::load(&wanted, 4711)?;
     plugin.ok_or_else(|| Error::Name("nothing was wanted".to_owned()))
 }
@@ -70,7 +70,7 @@ const SHAPE: Shape = Shape {
 };
 
 /// Both ends of a connection from the second device to the first.
-fn connect(plugin: &Plugin, shape: Shape) -> Result<(Sending, Receiving), Error> {
+fn connect(plugin: &Plugin, shape: Shape) -> Result<(SendComm, ReceiveComm), Error> {
     let (mut listening, handle) = plugin.listen(0)?;
     let handle = net_plugin::Handle::of(handle.bytes()).expect("as many bytes");
     let mut connecting = plugin.connect(1, &handle)?;
@@ -92,7 +92,11 @@ fn message(number: usize) -> Vec<u8> {
 }
 
 /// Sends messages, as many at once as fit. Returns how often the plug-in asked to be called again.
-fn exchange(sending: &mut Sending, receiving: &mut Receiving, all: usize) -> Result<usize, Failed> {
+fn exchange(
+    sending: &mut SendComm,
+    receiving: &mut ReceiveComm,
+    all: usize,
+) -> Result<usize, Failed> {
     let (mut sent, mut got, mut refused) = (0, 0, 0);
     while got < all {
         while receiving.has_room() && got + receiving.posted() < all {
@@ -152,10 +156,10 @@ fn messages(version: u32) -> Result<(), Failed> {
 }
 
 /// GPU memory that only its DMA-BUF reaches, with these bytes from an offset on.
-fn device_memory(bytes: usize, offset: u64) -> Result<(File, Given), Failed> {
+fn device_memory(bytes: usize, offset: u64) -> Result<(File, CallerMemory), Failed> {
     let file = tempfile::tempfile()?;
     file.write_all_at(&vec![0xff; bytes], offset)?;
-    let given = Given {
+    let given = CallerMemory {
         // Not a valid address.
         address: 0x10_0000,
         bytes,
@@ -443,7 +447,7 @@ fn a_list_is_tried() -> Result<(), Failed> {
     let good = compile(&good, 9, "")?;
     let list = |files: [&Path; 2]| {
         let names: Vec<String> = files.iter().map(|it| it.display().to_string()).collect();
-        Plugin::load(&Wanted::parse(&names.join(","))?, 1)
+        Plugin::load(&PluginChoice::parse(&names.join(","))?, 1)
     };
     let plugin = list([&bad, &good])?;
     check(plugin.is_some_and(|it| it.version() == 9), || {
@@ -454,6 +458,6 @@ fn a_list_is_tried() -> Result<(), Failed> {
         said.is_some_and(|it| it.starts_with("no net plug-in works: ") && it.contains("; ")),
         || "both are named".to_owned(),
     )?;
-    let none = Plugin::load(&Wanted::Nothing, 1)?;
+    let none = Plugin::load(&PluginChoice::Nothing, 1)?;
     check(none.is_none(), || "nothing was wanted".to_owned())
 }

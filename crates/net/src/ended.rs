@@ -17,14 +17,14 @@ pub(crate) const NEWS_LOOK: Duration = Duration::from_millis(10);
 
 /// A connection that ended, or that broke on the side of the peer. The peer is asked whether
 /// anything happened to it; if not, the connection itself is to blame.
-pub(crate) struct Ended<E> {
+pub(crate) struct EndedConnection<E> {
     /// The connection, and how it ended.
     pub what: E,
     since: Instant,
     asked: u32,
 }
 
-impl<E> Ended<E> {
+impl<E> EndedConnection<E> {
     /// Asks the peer.
     pub fn new(what: E, peer: u32, alarm: &Alarm) -> Self {
         Self {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use shared_memory::fifo::relay::{Inflow, Outflow};
 
-use crate::nic::{Awaited, ConnectionError, Incoming, Outgoing};
+use crate::nic::{ConnectionError, Incoming, Outgoing, Waits};
 
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -67,7 +67,7 @@ pub trait SendFrames: Send {
     fn is_drained(&self) -> bool;
 
     /// Adds what it waits for.
-    fn wait_for(&self, awaited: &mut Awaited);
+    fn wait_for(&self, awaited: &mut Waits);
 
     /// As [`Outgoing::sockets`].
     fn sockets(&self) -> Vec<Arc<TcpStream>> {
@@ -116,7 +116,7 @@ pub trait ReceiveFrames: Send {
     }
 
     /// Adds what it waits for.
-    fn wait_for(&self, awaited: &mut Awaited);
+    fn wait_for(&self, awaited: &mut Waits);
 
     /// As [`Incoming::sockets`].
     fn sockets(&self) -> Vec<Arc<TcpStream>> {
@@ -225,7 +225,7 @@ impl<C: SendFrames> Outgoing for FramedOut<C> {
         !matches!(self.slots.next(), Ok(Some(_))) && self.connection.is_drained()
     }
 
-    fn wait_for(&self, awaited: &mut Awaited) {
+    fn wait_for(&self, awaited: &mut Waits) {
         self.connection.wait_for(awaited);
     }
 
@@ -304,7 +304,7 @@ impl<C: ReceiveFrames> Incoming for FramedIn<C> {
         self.connection.awaits_end()
     }
 
-    fn wait_for(&self, awaited: &mut Awaited) {
+    fn wait_for(&self, awaited: &mut Waits) {
         self.connection.wait_for(awaited);
     }
 

@@ -11,7 +11,7 @@ use bootstrap::socket::blocking::Connection;
 use bootstrap::{Key, Kind, PeerInfo};
 use serde::{Deserialize, Serialize};
 
-use crate::ports::Planned;
+use crate::ports::CommunicatorPorts;
 
 /// How long connecting, and sending an answer, may take.
 pub(crate) const PROOF_TIME: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ pub(crate) struct Home {
     /// The listener of the first communicator.
     pub listener: Arc<TcpListener>,
     /// Their ports in the plan.
-    pub planned: Planned,
+    pub planned: CommunicatorPorts,
 }
 
 impl Home {
@@ -43,9 +43,9 @@ impl Home {
     }
 
     /// The members of a communicator, for ranks that are excluded.
-    pub fn present(&self, members: &[u32], generation: u64) -> Gathered {
+    pub fn present(&self, members: &[u32], generation: u64) -> NewMembers {
         let address = |rank: &u32| (*rank, self.infos[*rank as usize].address);
-        Gathered {
+        NewMembers {
             generation,
             members: members.iter().map(address).collect(),
         }
@@ -64,13 +64,13 @@ pub(crate) struct Candidate {
 
 /// The members of the new communicator, by first rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Gathered {
+pub(crate) struct NewMembers {
     pub generation: u64,
     /// With their new listening addresses.
     pub members: Vec<(u32, SocketAddr)>,
 }
 
-impl Gathered {
+impl NewMembers {
     /// Whether the members are ascending and below `ranks`, the number of ranks that met at first.
     pub fn is_valid(&self, ranks: usize) -> bool {
         let members = &self.members;
@@ -101,7 +101,7 @@ mod tests {
         let valid = |ranks: &[u32]| {
             let address = SocketAddr::from(([127, 0, 0, 1], 1));
             let members = ranks.iter().map(|rank| (*rank, address)).collect();
-            let gathered = Gathered {
+            let gathered = NewMembers {
                 generation: 1,
                 members,
             };

@@ -41,8 +41,8 @@ mod tests {
     use bootstrap::{Key, Kind, PeerInfo};
 
     use super::*;
-    use crate::home::{Candidate, Gathered};
-    use crate::ports::Planned;
+    use crate::home::{Candidate, NewMembers};
+    use crate::ports::CommunicatorPorts;
 
     #[test]
     fn strangers_do_not_keep_a_late_rank_from_hearing_who_survived() {
@@ -67,7 +67,7 @@ mod tests {
             infos: (0..3).map(info).collect(),
             key: Key::of_secret(b"a test"),
             listener: listener.into(),
-            planned: Planned {
+            planned: CommunicatorPorts {
                 ports: None,
                 ranks: vec![0, 1, 2],
             },
@@ -83,7 +83,7 @@ mod tests {
             generation: 0,
         };
         late.send(&postcard::to_allocvec(&own).unwrap()).unwrap();
-        let said: Gathered = postcard::from_bytes(&late.receive(long).unwrap()).unwrap();
+        let said: NewMembers = postcard::from_bytes(&late.receive(long).unwrap()).unwrap();
         let members: Vec<u32> = said.members.iter().map(|(rank, _)| *rank).collect();
         assert_eq!(members, [0, 1]);
         let took = began.elapsed();

@@ -30,8 +30,8 @@ pub mod tcp;
 
 pub use host::Host;
 pub use hosts::{Hosts, MOST_RANKS, Options, loopback_id};
-pub use net_plugin::Wanted as WantedPlugin;
-pub use plugin::agree::Loaded;
-pub use ports::{Arriving, Leaving, Ports};
-pub use reach::Reached;
+pub use net_plugin::PluginChoice;
+pub use plugin::agree::LoadedPlugin;
+pub use ports::{Ports, ReceiverPort, SenderPort};
+pub use reach::Reachability;
 pub use regroup::Survivor;

@@ -80,7 +80,7 @@ pub trait Outgoing: Send {
     fn is_drained(&mut self) -> bool;
 
     /// Adds what the connection waits for.
-    fn wait_for(&self, awaited: &mut Awaited);
+    fn wait_for(&self, awaited: &mut Waits);
 
     /// Its sockets, if it has any.
     fn sockets(&self) -> Vec<Arc<TcpStream>> {
@@ -106,7 +106,7 @@ pub trait Incoming: Send {
     fn awaits_end(&self) -> bool;
 
     /// Adds what the connection waits for.
-    fn wait_for(&self, awaited: &mut Awaited);
+    fn wait_for(&self, awaited: &mut Waits);
 
     /// As [`Outgoing::sockets`]; none before the sender has connected.
     fn sockets(&self) -> Vec<Arc<TcpStream>> {
@@ -121,7 +121,7 @@ pub trait Incoming: Send {
 
 /// The waits of connections.
 #[derive(Default)]
-pub struct Awaited {
+pub struct Waits {
     /// Sockets to be read.
     pub readable: Vec<Arc<TcpStream>>,
     /// Sockets with data left to write.

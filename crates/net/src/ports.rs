@@ -7,7 +7,7 @@ use executor::Route;
 
 /// The sender's NIC, and the rank whose proxy drives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Leaving {
+pub struct SenderPort {
     /// The number of the NIC on its host.
     pub nic: u32,
     /// The rank whose proxy drives it: the sender, or with PXN the rank next to the NIC.
@@ -18,7 +18,7 @@ pub struct Leaving {
 
 /// The receiver's NIC, which its own proxy drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arriving {
+pub struct ReceiverPort {
     /// The number of the NIC on its host.
     pub nic: u32,
     /// Whether the NIC writes the memory of the receiver's GPU.
@@ -28,27 +28,27 @@ pub struct Arriving {
 /// The NICs that a plan names for connections. Ranks are those of the plan.
 pub trait Ports: fmt::Debug + Send + Sync {
     /// The sender's NIC; `None` if the plan names none.
-    fn leaves(&self, from: u32, to: u32, channel: u16) -> Option<Leaving>;
+    fn leaves(&self, from: u32, to: u32, channel: u16) -> Option<SenderPort>;
 
     /// The receiver's NIC; `None` if the plan names none.
-    fn arrives(&self, from: u32, to: u32, channel: u16) -> Option<Arriving>;
+    fn arrives(&self, from: u32, to: u32, channel: u16) -> Option<ReceiverPort>;
 }
 
 /// The ports of a communicator. Its ranks differ from the plan's after ranks were lost, or a split.
 #[derive(Debug, Clone)]
-pub(crate) struct Planned {
+pub(crate) struct CommunicatorPorts {
     pub ports: Option<Arc<dyn Ports>>,
     /// By rank: its rank in the plan.
     pub ranks: Vec<u32>,
 }
 
-impl Planned {
+impl CommunicatorPorts {
     fn ends(&self, route: &Route) -> Option<(&dyn Ports, u32, u32)> {
         let of = |rank: u32| self.ranks.get(rank as usize).copied();
         Some((self.ports.as_deref()?, of(route.from)?, of(route.to)?))
     }
 
-    fn leaving(&self, route: &Route) -> Option<Leaving> {
+    fn leaving(&self, route: &Route) -> Option<SenderPort> {
         let (ports, from, to) = self.ends(route)?;
         ports.leaves(from, to, route.channel)
     }
@@ -59,7 +59,7 @@ impl Planned {
         number(named, route, nics)
     }
 
-    fn arriving(&self, route: &Route) -> Option<Arriving> {
+    fn arriving(&self, route: &Route) -> Option<ReceiverPort> {
         let (ports, from, to) = self.ends(route)?;
         ports.arrives(from, to, route.channel)
     }
@@ -110,17 +110,17 @@ mod tests {
     struct Rails;
 
     impl Ports for Rails {
-        fn leaves(&self, from: u32, to: u32, _: u16) -> Option<Leaving> {
+        fn leaves(&self, from: u32, to: u32, _: u16) -> Option<SenderPort> {
             let host = from / 4 * 4;
-            Some(Leaving {
+            Some(SenderPort {
                 nic: to % 4,
                 proxy: host + to % 4,
                 rdma: to.is_multiple_of(4),
             })
         }
 
-        fn arrives(&self, _: u32, to: u32, _: u16) -> Option<Arriving> {
-            Some(Arriving {
+        fn arrives(&self, _: u32, to: u32, _: u16) -> Option<ReceiverPort> {
+            Some(ReceiverPort {
                 nic: to % 4,
                 rdma: to % 4 == 1,
             })
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn ports_follow_ranks_that_are_left() {
-        let all = Planned {
+        let all = CommunicatorPorts {
             ports: Some(Arc::new(Rails)),
             ranks: (0..8).collect(),
         };
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn without_a_plan_channels_use_nics_in_turn() {
-        let none = Planned {
+        let none = CommunicatorPorts {
             ports: None,
             ranks: (0..2).collect(),
         };

@@ -12,15 +12,15 @@ use executor::{Error, Transport};
 use shared_memory::{Handle, Mapping};
 
 use crate::errors::of_service;
-use crate::plugin::Agreed;
-use crate::plugin::agree::Loaded;
+use crate::plugin::Agreement;
+use crate::plugin::agree::LoadedPlugin;
 
 /// Size of the memory that ranks of a host try to share, bytes.
 const TRIAL_BYTES: usize = 4096;
 
 /// How ranks are reached, for reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reached {
+pub struct Reachability {
     /// Ranks of this host that share memory with this one.
     pub shared: u32,
     /// Ranks of other hosts.
@@ -32,7 +32,7 @@ pub struct Reached {
     /// Interfaces, and where they listen.
     pub interfaces: Vec<(String, SocketAddr)>,
     /// The net plug-in, if one is used.
-    pub plugin: Option<Loaded>,
+    pub plugin: Option<LoadedPlugin>,
     /// Why a net plug-in that was found is not used.
     pub plugin_fallen_back: Option<String>,
     /// Names of all hosts, each once.
@@ -184,9 +184,9 @@ pub(crate) fn reached(
     infos: &[PeerInfo],
     trial: &Trial,
     rank: u32,
-    agreed: &Agreed,
+    agreed: &Agreement,
     chosen: &[Interface],
-) -> Reached {
+) -> Reachability {
     let (transports, fallen_back) = (&trial.transports, trial.fallen_back.clone());
     let count = |wanted: Transport| transports.iter().filter(|it| **it == wanted).count() as u32;
     let mut hosts: Vec<(u64, String)> = Vec::new();
@@ -196,7 +196,7 @@ pub(crate) fn reached(
         }
     }
     let nics = &infos[rank as usize].nics;
-    Reached {
+    Reachability {
         shared: count(Transport::Shm),
         remote: count(Transport::Net) - fallen_back.len() as u32,
         fallen_back,

@@ -26,7 +26,7 @@ use executor::{Error, Failure};
 
 use crate::accept_thread::AcceptThread;
 use crate::errors::{of_job, of_system};
-use crate::home::{Candidate, Gathered, Home, PROOF_TIME, candidate};
+use crate::home::{Candidate, Home, NewMembers, PROOF_TIME, candidate};
 use crate::hosts::{Base, Hosts, Ring};
 use crate::late_joins;
 
@@ -119,7 +119,7 @@ impl Survivor {
                 .map_err(|error| of_system(rank, &error))?;
             let ring = listener.local_addr();
             let ring = ring.map_err(|error| of_system(rank, &error))?;
-            let Gathered {
+            let NewMembers {
                 generation,
                 members,
             } = self.gather(suspect, ring)?;
@@ -166,7 +166,7 @@ impl Survivor {
     }
 
     /// Finds the leader, or leads.
-    fn gather(&self, suspect: Option<u32>, ring: SocketAddr) -> Result<Gathered, Error> {
+    fn gather(&self, suspect: Option<u32>, ring: SocketAddr) -> Result<NewMembers, Error> {
         let rank = self.home.rank;
         // This rank may itself be suspected by others.
         let suspect = suspect.filter(|it| *it != rank);
@@ -188,7 +188,7 @@ impl Survivor {
     }
 
     /// All ranks below this one are lost, or gather without it.
-    fn lead(&self, suspect: Option<u32>, ring: SocketAddr) -> Result<Gathered, Error> {
+    fn lead(&self, suspect: Option<u32>, ring: SocketAddr) -> Result<NewMembers, Error> {
         let own = self.home.rank;
         let refused = |why: String| Error::Bootstrap { rank: own, why };
         let acceptor = self.home.acceptor();
@@ -245,7 +245,7 @@ impl Survivor {
             )));
         }
         let theirs = arrived.iter().map(|(it, _)| it.generation);
-        let mut gathered = Gathered {
+        let mut gathered = NewMembers {
             generation: theirs.fold(self.generation, u64::max).saturating_add(1),
             members: arrived.iter().map(|(it, _)| (it.rank, it.ring)).collect(),
         };
@@ -287,7 +287,7 @@ impl Survivor {
     }
 
     /// Joins a leader; `None` if it is lost too.
-    fn follow(&self, leader: u32, suspected: bool, ring: SocketAddr) -> Option<Gathered> {
+    fn follow(&self, leader: u32, suspected: bool, ring: SocketAddr) -> Option<NewMembers> {
         let now = Instant::now();
         let until = now + self.patience() + PROOF_TIME;
         let answer = if suspected { now + MOMENT } else { until };
@@ -310,7 +310,7 @@ impl Survivor {
         ring: SocketAddr,
         answer: Instant,
         until: Instant,
-    ) -> Result<Gathered, Ending> {
+    ) -> Result<NewMembers, Ending> {
         let address = self.home.infos[leader as usize].address;
         let key = self.home.gather_key();
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
@@ -323,7 +323,7 @@ impl Survivor {
         };
         connection.send(&postcard::to_allocvec(&own).map_err(broken)?)?;
         let said = connection.receive(left(until))?;
-        let gathered: Gathered = postcard::from_bytes(&said).map_err(broken)?;
+        let gathered: NewMembers = postcard::from_bytes(&said).map_err(broken)?;
         // Members are used as indices, so they are checked.
         let ranks = self.home.infos.len();
         if !gathered.is_valid(ranks) {

@@ -13,7 +13,7 @@ use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Error, Reduction, Settings};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use net::{Arriving, Host, Hosts, Leaving, Options, Ports, WantedPlugin};
+use net::{Host, Hosts, Options, PluginChoice, Ports, ReceiverPort, SenderPort};
 use support::{Counting, Neighbours, sweep};
 use test_network::loopback;
 
@@ -56,7 +56,7 @@ fn plugin(folder: &Path, version: u32) -> Result<PathBuf, Failed> {
 fn options(ranks: u32, plugin: &Path) -> Result<Vec<Options>, Failed> {
     let (id, root) = net::loopback_id()?;
     let mut root = Some((0, root));
-    let wanted = WantedPlugin::parse(&plugin.display().to_string())?;
+    let wanted = PluginChoice::parse(&plugin.display().to_string())?;
     let all = (0..ranks).map(|rank| Options {
         roots: root.take().into_iter().collect(),
         host: Host::this(Some(&rank.to_string())),
@@ -73,17 +73,17 @@ fn options(ranks: u32, plugin: &Path) -> Result<Vec<Options>, Failed> {
 struct Crossed;
 
 impl Ports for Crossed {
-    fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<Leaving> {
+    fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<SenderPort> {
         let nic = 1 - u32::from(channel % 2);
-        Some(Leaving {
+        Some(SenderPort {
             nic,
             proxy: from,
             rdma: true,
         })
     }
 
-    fn arrives(&self, _: u32, _: u32, channel: u16) -> Option<Arriving> {
-        Some(Arriving {
+    fn arrives(&self, _: u32, _: u32, channel: u16) -> Option<ReceiverPort> {
+        Some(ReceiverPort {
             nic: 1 - u32::from(channel % 2),
             rdma: true,
         })

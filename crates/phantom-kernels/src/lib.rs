@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use device_runtime::layout::{Launch, LaunchPart};
-use kernel_emulator::checked::{self, ARGUMENT_BYTES, Checks, Ended};
+use kernel_emulator::checked::{self, ARGUMENT_BYTES, Checks, RunEnd};
 use phantom_machine::emulation::{Outcome, Range, Run};
 
 /// The name behind a pointer.
@@ -103,15 +103,15 @@ extern "C" fn topo_phantom_run(run: *const Run) -> c_int {
     };
     let size = (own.blocks, own.threads);
     let ended = checked::run(name, &launch, size, own.seed, &checks, report);
-    if own.spoil != 0 && ended == Some(Ended::Whole) {
+    if own.spoil != 0 && ended == Some(RunEnd::Whole) {
         spoil(own, &launch);
     }
     ended.map_or(-1, |ended| {
         let outcome = match ended {
-            Ended::Whole => Outcome::Ended,
-            Ended::Refused => Outcome::IllegalAddress,
-            Ended::Cancelled => Outcome::Cancelled,
-            Ended::NoMemory => Outcome::OutOfMemory,
+            RunEnd::Whole => Outcome::Ended,
+            RunEnd::Refused => Outcome::IllegalAddress,
+            RunEnd::Cancelled => Outcome::Cancelled,
+            RunEnd::NoMemory => Outcome::OutOfMemory,
         };
         outcome.code()
     })

@@ -9,13 +9,13 @@ use crate::forest::{PlannedForest, PlannedTree, PlannedTrees};
 use crate::layout::JobLayout;
 
 /// A tree of a certificate, over ranks.
-struct Weighted {
+struct WeightedTree {
     weight: u64,
     parents: Vec<Option<u32>>,
 }
 
 /// The trees of each root.
-type ByRoot = BTreeMap<u32, Vec<Weighted>>;
+type ByRoot = BTreeMap<u32, Vec<WeightedTree>>;
 
 impl PlannedForest {
     /// The forest of a bound whose trees were packed; `None` without trees, or if they have more
@@ -106,7 +106,7 @@ fn trees_by_root(
         let weight = tree.weight;
         let root = *ranks.get(&tree.root)?;
         let trees = all.entry(root).or_default();
-        trees.push(Weighted { weight, parents });
+        trees.push(WeightedTree { weight, parents });
     }
     for trees in all.values_mut() {
         trees.sort_by_key(|tree| std::cmp::Reverse(tree.weight));
@@ -118,7 +118,7 @@ fn trees_by_root(
 /// after the other.
 fn channels(up: Option<&ByRoot>, down: Option<&ByRoot>) -> Option<Vec<PlannedTrees>> {
     let either = up.or(down)?;
-    let weight = |trees: &[Weighted]| trees.iter().map(|tree| tree.weight).sum::<u64>();
+    let weight = |trees: &[WeightedTree]| trees.iter().map(|tree| tree.weight).sum::<u64>();
     let weights: BTreeSet<u64> = either.values().map(|trees| weight(trees)).collect();
     let roots: Vec<u32> = either.keys().copied().collect();
     let together = weights.len() == 1;

@@ -1,4 +1,4 @@
-//! What all ranks of a job have in common after its hosts are joined.
+//! The common part of all ranks of a job after its hosts are joined.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,8 @@ pub const MAX_CHANNELS: u32 = 64;
 /// Peers in one batch of point-to-point work.
 const PEERS_PER_BATCH: u32 = 8;
 
-/// What all ranks have in common. With the machines and hosts of the plan it determines every
-/// rank's neighbors ([`Expansion`](crate::Expansion)).
+/// The common part of all ranks. With the machines and hosts of the plan it determines every rank's
+/// neighbors ([`Expansion`](crate::Expansion)).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Common {

@@ -15,14 +15,14 @@ use crate::request::{Producer, RequestSummary, Setting};
 // plans without it keep their bytes: `#[serde(default, skip_serializing_if = "Option::is_none")]`.
 // A change that old readers would misread raises `VERSION`.
 
-/// What the planner decided for a communicator.
+/// The planner's decisions for a communicator.
 ///
 /// What holds for many ranks is stored once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Plan")]
 pub struct PlanContent {
-    /// What made the plan.
+    /// The program that made the plan.
     pub producer: Producer,
     /// The profile of the decisions, such as `nccl-2.30`.
     pub profile: String,
@@ -38,10 +38,10 @@ pub struct PlanContent {
     /// Which rank runs on which GPU, if ranks do not count host after host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank_order: Option<RankOrder>,
-    /// What all ranks have in common after the hosts are joined.
+    /// The common part of all ranks after the hosts are joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common: Option<Common>,
-    /// What collectives cost; it decides the algorithm and protocol for a size.
+    /// The costs of collectives; they decide the algorithm and protocol for a size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostTable>,
     /// Trees that come near the most that any schedule reaches, if they were asked for.

@@ -118,7 +118,7 @@ pub struct GraphChannel {
     pub nets: Option<[i64; 2]>,
 }
 
-/// What one search found.
+/// The result of one search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Graph {

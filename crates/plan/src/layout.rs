@@ -68,7 +68,7 @@ struct Run {
 
 /// The look-up tables of a rank order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Ordered {
+struct OrderTables {
     slot_of: Vec<u32>,
     rank_of: Vec<u32>,
     /// For each node its number if nodes are counted domain after domain.
@@ -87,7 +87,7 @@ pub struct JobLayout {
     ranks: u32,
     nodes: u32,
     hosts: u32,
-    ordered: Option<Box<Ordered>>,
+    ordered: Option<Box<OrderTables>>,
 }
 
 /// Where a rank is.
@@ -163,7 +163,7 @@ impl JobLayout {
         }
         if let Some(order) = order.filter(|order| !order.is_plain()) {
             let slots = order.slots(layout.ranks)?;
-            layout.ordered = Some(Box::new(Ordered::new(&layout, slots)));
+            layout.ordered = Some(Box::new(OrderTables::new(&layout, slots)));
         }
         Ok(layout)
     }
@@ -369,7 +369,7 @@ impl JobLayout {
     }
 }
 
-impl Ordered {
+impl OrderTables {
     fn new(layout: &JobLayout, slot_of: Vec<u32>) -> Self {
         let mut rank_of = vec![0; slot_of.len()];
         let mut plain_of = Vec::with_capacity(layout.nodes as usize);

@@ -72,7 +72,7 @@ pub use channel::{GraphPaths, neighbors};
 pub use common::{
     BaseChannel, Buffers, Common, GraphSummary, JobChannels, MAX_CHANNELS, Nvls, P2pChannels,
 };
-pub use compare::{ChoiceDifference, Chosen, Comparison, PlanDifference, compare};
+pub use compare::{ChoiceDifference, Comparison, PlanDifference, SizeChoice, compare};
 pub use connection::{EndPoint, NeighborPath};
 pub use content::{HostRun, PlanContent};
 pub use cost::CostTable;

@@ -62,7 +62,7 @@ impl Plan {
         })
     }
 
-    /// What any rank does.
+    /// The part of any rank.
     ///
     /// # Errors
     /// The plan holds machines only and not how their hosts are joined.

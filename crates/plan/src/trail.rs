@@ -55,7 +55,7 @@ pub struct Attempt {
     pub improved: bool,
     /// The best graph afterwards.
     pub best: Summary,
-    /// What was done next.
+    /// The next step.
     pub next: Next,
 }
 
@@ -83,7 +83,7 @@ pub struct Summary {
     pub hops: i32,
 }
 
-/// What follows an attempt.
+/// The step after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Next {

@@ -20,7 +20,7 @@ fn ring(channels: Vec<GraphChannel>) -> Graph {
     }
 }
 
-fn read(text: &str, kind: GraphKind) -> Result<nccl_graph::Found, Error> {
+fn read(text: &str, kind: GraphKind) -> Result<nccl_graph::FoundGraph, Error> {
     GraphFile::parse("graph.xml", text)?.graph(kind, &gpus(4), true)
 }
 

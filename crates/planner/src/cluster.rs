@@ -114,7 +114,7 @@ impl ClusterPlan {
         hosts: &[EqualHosts],
         settings: &Arc<Settings>,
     ) -> Result<Self, Error> {
-        let unplanned = Unplanned::new(hosts, settings)?;
+        let unplanned = DistinctMachines::new(hosts, settings)?;
         let gpu_runs = unplanned.gpu_runs();
         let ranks: u64 = gpu_runs
             .iter()
@@ -128,7 +128,7 @@ impl ClusterPlan {
         }
         let order = rank_order(&job.ranks, &gpu_runs, ranks as u32)?;
         let first_hosts = unplanned.first_hosts();
-        let Unplanned {
+        let DistinctMachines {
             machines: systems,
             runs,
         } = unplanned;
@@ -169,14 +169,14 @@ impl ClusterPlan {
 }
 
 /// The distinct machines of a job before they are planned.
-struct Unplanned<'a> {
+struct DistinctMachines<'a> {
     /// In order of first appearance.
     machines: Vec<(&'a EqualHosts, System)>,
     /// Machines in a row: which of `machines`, and how many.
     runs: Vec<(usize, u32)>,
 }
 
-impl<'a> Unplanned<'a> {
+impl<'a> DistinctMachines<'a> {
     fn new(hosts: &'a [EqualHosts], settings: &Settings) -> Result<Self, Error> {
         let mut machines: Vec<(&EqualHosts, System)> = Vec::new();
         let mut runs: Vec<(usize, u32)> = Vec::new();

@@ -99,7 +99,7 @@ impl MachineRings {
 }
 
 impl Cost {
-    /// What is lost between two states of a machine; `None` if the second cannot be planned.
+    /// The loss between two states of a machine; `None` if the second cannot be planned.
     pub fn between(now: MachineRings, mended: MachineRings) -> Option<Self> {
         let total = |rings: Option<Rings>| rings.map_or(0.0, Rings::total);
         let lost = |now, mended: Option<Rings>| Some((mended?.total() - total(now)).max(0.0));
@@ -118,7 +118,7 @@ impl Cost {
     }
 }
 
-/// What a fault costs, if the planner can tell: of the machine as it is, alone and in a job with
+/// The cost of a fault, if the planner can tell: of the machine as it is, alone and in a job with
 /// the repaired machine.
 pub fn cost(now: &Arc<Document>, mended: &Arc<Document>, settings: &Settings) -> Option<Cost> {
     if now.is_rccl() {

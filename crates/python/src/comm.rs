@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error::{CommError, exception};
-use crate::held::Held;
+use crate::held::HeldComm;
 use crate::notifier::Notifier;
 use crate::numbers::{self, Kind, Numbers, TransferNumbers, launch};
 use crate::outcome::Outcome;
@@ -51,7 +51,7 @@ pub fn call_site(file: &str, line: u32) {
 /// The state that a communicator's calls share.
 struct Inner {
     /// The communicator.
-    comm: Arc<Held>,
+    comm: Arc<HeldComm>,
     /// Calls functions of futures.
     notifier: Arc<Notifier>,
     /// Calls that ran before, so that all ranks are connected for them.
@@ -412,7 +412,7 @@ impl Comm {
     fn of(comm: communicator::Comm) -> Self {
         let (rank, ranks) = (comm.shared.rank, comm.shared.ranks);
         let inner = Inner {
-            comm: Arc::new(Held::new(comm)),
+            comm: Arc::new(HeldComm::new(comm)),
             notifier: Arc::default(),
             seen: Mutex::default(),
             kept: Mutex::default(),

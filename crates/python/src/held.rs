@@ -7,16 +7,16 @@ use communicator::Comm;
 
 /// A communicator that is left when nobody holds it any more, unless this is a forked child: there
 /// its threads and connections are the parent's.
-pub struct Held(ManuallyDrop<Comm>);
+pub struct HeldComm(ManuallyDrop<Comm>);
 
-impl Held {
+impl HeldComm {
     /// Holds a communicator.
     pub const fn new(comm: Comm) -> Self {
         Self(ManuallyDrop::new(comm))
     }
 }
 
-impl Deref for Held {
+impl Deref for HeldComm {
     type Target = Comm;
 
     fn deref(&self) -> &Comm {
@@ -24,7 +24,7 @@ impl Deref for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldComm {
     fn drop(&mut self) {
         if self.0.check_process().is_ok() {
             // SAFETY: it is dropped once, here, and not used afterwards.

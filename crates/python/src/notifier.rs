@@ -27,11 +27,11 @@ type Notice = (Arc<Outcome>, Py<PyAny>);
 /// The threads that call, once there is something to call. They end when it is dropped and
 /// everything was called.
 #[derive(Default)]
-pub struct Notifier(Arc<Shared>);
+pub struct Notifier(Arc<NotifierState>);
 
 /// The state that the threads share.
 #[derive(Default)]
-struct Shared {
+struct NotifierState {
     state: Mutex<State>,
     /// Notices came, the turn is free, or a function is called.
     changed: Condvar,
@@ -52,7 +52,7 @@ struct State {
     is_closed: bool,
 }
 
-impl Shared {
+impl NotifierState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,7 +60,7 @@ impl Shared {
 
 thread_local! {
     /// The turn of a thread that calls a function.
-    static TURN: RefCell<Option<(Arc<Shared>, u64)>> = const { RefCell::new(None) };
+    static TURN: RefCell<Option<(Arc<NotifierState>, u64)>> = const { RefCell::new(None) };
 }
 
 /// Lets another thread call the functions behind the one that this thread calls, if it calls one:
@@ -107,7 +107,7 @@ impl Drop for Notifier {
 }
 
 /// Starts a thread. Returns `false` if there are too many or the system has none.
-fn start(shared: &Arc<Shared>, state: &mut State) -> bool {
+fn start(shared: &Arc<NotifierState>, state: &mut State) -> bool {
     if state.threads == MOST_THREADS {
         return false;
     }
@@ -119,7 +119,7 @@ fn start(shared: &Arc<Shared>, state: &mut State) -> bool {
     started
 }
 
-fn serve(shared: &Arc<Shared>) {
+fn serve(shared: &Arc<NotifierState>) {
     while let Some((turn, (outcome, function))) = take_turn(shared) {
         let done = outcome.wait(None);
         let error = done.and_then(Result::err).map(|it| it.text);
@@ -141,7 +141,7 @@ fn serve(shared: &Arc<Shared>) {
 }
 
 /// Waits for the turn and a notice. `None`: this thread is not needed any more.
-fn take_turn(shared: &Shared) -> Option<(u64, Notice)> {
+fn take_turn(shared: &NotifierState) -> Option<(u64, Notice)> {
     let mut state = shared.lock();
     loop {
         // How long the thread with the turn may keep it.
@@ -179,7 +179,7 @@ fn take_turn(shared: &Shared) -> Option<(u64, Notice)> {
 }
 
 /// Says that the thread with the turn is in a function, so that another may take the turn.
-fn begin_call(shared: &Arc<Shared>) {
+fn begin_call(shared: &Arc<NotifierState>) {
     let mut state = shared.lock();
     state.calls_since = Some(Instant::now());
     if state.standby == 0 {

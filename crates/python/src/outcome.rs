@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use communicator::{Code, Fault};
 
-use crate::held::Held;
+use crate::held::HeldComm;
 use crate::signals;
 
 /// How work ended. One thread at a time asks the communicator, which says each error once.
 pub struct Outcome {
-    comm: Weak<Held>,
+    comm: Weak<HeldComm>,
     /// Those whose ends are not known, and the error of the others.
     asked: Mutex<(Vec<u64>, Result<(), Fault>)>,
     state: Mutex<State>,
@@ -29,7 +29,7 @@ enum State {
 
 impl Outcome {
     /// The outcome of these numbers, which are of one communicator.
-    pub fn new(comm: &Arc<Held>, numbers: Vec<u64>) -> Self {
+    pub fn new(comm: &Arc<HeldComm>, numbers: Vec<u64>) -> Self {
         Self {
             comm: Arc::downgrade(comm),
             asked: Mutex::new((numbers, Ok(()))),

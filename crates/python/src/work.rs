@@ -8,7 +8,7 @@ use communicator::{Code, Fault};
 use pyo3::prelude::*;
 
 use crate::error::exception;
-use crate::held::Held;
+use crate::held::HeldComm;
 use crate::notifier::{Notifier, give_turn};
 use crate::outcome::Outcome;
 use crate::signals;
@@ -18,7 +18,7 @@ use crate::signals;
 pub struct Work {
     /// How it ended.
     pub outcome: Arc<Outcome>,
-    comm: Weak<Held>,
+    comm: Weak<HeldComm>,
     notifier: Arc<Notifier>,
     /// The rank from which it received last.
     source: Option<Arc<AtomicU32>>,
@@ -26,7 +26,7 @@ pub struct Work {
 
 impl Work {
     /// The work with these numbers.
-    pub fn new(comm: &Arc<Held>, notifier: &Arc<Notifier>, numbers: Vec<u64>) -> Self {
+    pub fn new(comm: &Arc<HeldComm>, notifier: &Arc<Notifier>, numbers: Vec<u64>) -> Self {
         Self {
             outcome: Arc::new(Outcome::new(comm, numbers)),
             comm: Arc::downgrade(comm),

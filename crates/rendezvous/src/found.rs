@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use bootstrap::UniqueId;
-use files::private::Written;
+use files::private::CreatedFile;
 
 /// Where the ranks of a job meet.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct FoundJob {
     /// The roots that this process holds: place in the id, and the socket that listens.
     pub roots: Vec<(u32, TcpListener)>,
     /// The file to be removed once all have met.
-    pub file: Option<Written>,
+    pub file: Option<CreatedFile>,
     /// Whether the token derives from public data only.
     pub weak: bool,
 }

@@ -61,7 +61,7 @@ pub enum Launchers {
 
 /// A rank, as its launcher started it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Launched {
+pub struct LaunchedRank {
     /// The source of these facts: the launcher's name, or `hand`.
     pub by: &'static str,
     /// The rank.
@@ -84,17 +84,21 @@ const PORT: u16 = 29_400;
 /// # Errors
 /// A variable is no number, the rank is not below the number of ranks, or one of both is missing
 /// ([`JobUnknown`]).
-pub fn detect(given: &JobOptions, variables: &Variables, parent: u32) -> Result<Option<Launched>> {
+pub fn detect(
+    given: &JobOptions,
+    variables: &Variables,
+    parent: u32,
+) -> Result<Option<LaunchedRank>> {
     if given.launchers == Launchers::None {
         return Ok(None);
     }
     let found = if let Some(rank) = given.rank {
         let world = given.world.ok_or(JobUnknown::World { rank })?;
-        Some(Launched {
+        Some(LaunchedRank {
             by: "hand",
             rank,
             world,
-            ..Launched::default()
+            ..LaunchedRank::default()
         })
     } else {
         let mut found = None;
@@ -150,7 +154,7 @@ pub fn number<T: FromStr + PartialOrd + Display>(
     })
 }
 
-type Detect = fn(&Reader<'_>, Option<u32>, u32) -> Result<Option<Launched>>;
+type Detect = fn(&Reader<'_>, Option<u32>, u32) -> Result<Option<LaunchedRank>>;
 
 struct Reader<'a>(&'a Variables);
 
@@ -186,7 +190,7 @@ impl Reader<'_> {
     }
 }
 
-fn torchrun(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched>> {
+fn torchrun(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<LaunchedRank>> {
     let Some(rank) = read.rank("RANK")? else {
         return Ok(None);
     };
@@ -197,7 +201,7 @@ fn torchrun(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched
     let restart = read.text("TORCHELASTIC_RESTART_COUNT").unwrap_or("0");
     let run = read.text("TORCHELASTIC_RUN_ID").unwrap_or_default();
     let world = read.world("WORLD_SIZE", by)?;
-    Ok(Some(Launched {
+    Ok(Some(LaunchedRank {
         by,
         rank,
         world,
@@ -207,14 +211,14 @@ fn torchrun(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched
     }))
 }
 
-fn open_mpi(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Launched>> {
+fn open_mpi(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<LaunchedRank>> {
     let Some(rank) = read.rank("OMPI_COMM_WORLD_RANK")? else {
         return Ok(None);
     };
     let by = "Open MPI";
     let namespace = read.text("PMIX_NAMESPACE").map(str::to_owned);
     let world = read.world("OMPI_COMM_WORLD_SIZE", by)?;
-    Ok(Some(Launched {
+    Ok(Some(LaunchedRank {
         by,
         rank,
         world,
@@ -227,13 +231,13 @@ fn open_mpi(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Lau
     }))
 }
 
-fn mpich(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Launched>> {
+fn mpich(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<LaunchedRank>> {
     let Some(rank) = read.rank("PMI_RANK")? else {
         return Ok(None);
     };
     let by = "MPICH";
     let world = read.world("PMI_SIZE", by)?;
-    Ok(Some(Launched {
+    Ok(Some(LaunchedRank {
         by,
         rank,
         world,
@@ -244,7 +248,7 @@ fn mpich(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Launch
     }))
 }
 
-fn slurm(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched>> {
+fn slurm(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<LaunchedRank>> {
     // A batch script has a rank too, but is no step.
     let Some(step) = read.number("SLURM_STEP_ID", 0..=u32::MAX)? else {
         return Ok(None);
@@ -263,7 +267,7 @@ fn slurm(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched>> 
         .or_else(|| read.text("SLURM_NODELIST"));
     let port = 20_000 + ((u64::from(job) * 16 + u64::from(step)) % 20_000) as u16;
     let one_node = read.number("SLURM_STEP_NUM_NODES", 1..=u32::MAX)? == Some(1);
-    Ok(Some(Launched {
+    Ok(Some(LaunchedRank {
         by,
         rank,
         world,
@@ -289,7 +293,7 @@ fn first_node(list: &str) -> String {
     format!("{prefix}{number}{suffix}")
 }
 
-fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<Launched>> {
+fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<LaunchedRank>> {
     let Some(rank) = read.rank("JOB_COMPLETION_INDEX")? else {
         return Ok(None);
     };
@@ -308,7 +312,7 @@ fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<La
         let domain = domain.map_or_else(String::new, |it| format!(".{it}"));
         (format!("{job}-0{domain}"), PORT)
     });
-    Ok(Some(Launched {
+    Ok(Some(LaunchedRank {
         by,
         rank,
         world,
@@ -337,7 +341,7 @@ mod tests {
         }
     }
 
-    fn found(given: &JobOptions, variables: &[(&str, &str)]) -> Result<Option<Launched>> {
+    fn found(given: &JobOptions, variables: &[(&str, &str)]) -> Result<Option<LaunchedRank>> {
         let variables = variables
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

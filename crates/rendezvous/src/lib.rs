@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 pub use found::FoundJob;
-pub use launcher::{Launched, Launcher, Launchers};
+pub use launcher::{LaunchedRank, Launcher, Launchers};
 pub use unknown::JobUnknown;
 
 /// Environment variables by name.

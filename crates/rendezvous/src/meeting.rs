@@ -12,7 +12,7 @@ use bootstrap::{Key, UniqueId};
 
 use crate::found::FoundJob;
 use crate::id_file;
-use crate::launcher::Launched;
+use crate::launcher::LaunchedRank;
 use crate::meeting_file::{self, RendezvousFile};
 use crate::{JobOptions, JobUnknown, Variables};
 
@@ -33,7 +33,7 @@ enum MeetingPoint {
 pub fn find(
     given: &JobOptions,
     variables: &Variables,
-    launched: &Launched,
+    launched: &LaunchedRank,
     interfaces: &Wanted,
     longest: Duration,
 ) -> Result<FoundJob> {
@@ -44,7 +44,11 @@ pub fn find(
     }
 }
 
-fn choose(given: &JobOptions, variables: &Variables, launched: &Launched) -> Result<MeetingPoint> {
+fn choose(
+    given: &JobOptions,
+    variables: &Variables,
+    launched: &LaunchedRank,
+) -> Result<MeetingPoint> {
     let variable = |name: &str| variables.get(name).filter(|it| !it.is_empty()).cloned();
     if let Some(id) = given.id.clone().or_else(|| variable("TOPO_ID")) {
         return Ok(MeetingPoint::Id(id_file::given(&id)?));
@@ -100,7 +104,7 @@ fn check_address(text: &str) -> Option<()> {
 }
 
 /// Every root is in the process of the first rank that it serves.
-fn by_id(id: UniqueId, launched: &Launched) -> Result<FoundJob> {
+fn by_id(id: UniqueId, launched: &LaunchedRank) -> Result<FoundJob> {
     let count = id.roots.len() as u32;
     if count > launched.world {
         bail!(
@@ -132,7 +136,7 @@ fn taken(rank: u32, address: &SocketAddr) -> String {
 fn by_address(
     text: &str,
     variables: &Variables,
-    launched: &Launched,
+    launched: &LaunchedRank,
     longest: Duration,
 ) -> Result<FoundJob> {
     let until = Instant::now() + longest;

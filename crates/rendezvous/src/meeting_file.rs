@@ -20,7 +20,7 @@ use bootstrap::{Key, UniqueId};
 use files::{Folder, Replaces};
 
 use crate::found::FoundJob;
-use crate::launcher::Launched;
+use crate::launcher::LaunchedRank;
 use crate::{Variables, split};
 
 /// Largest rendezvous file that is read, bytes.
@@ -109,7 +109,7 @@ impl RendezvousFile {
 
 pub fn find(
     place: &RendezvousFile,
-    launched: &Launched,
+    launched: &LaunchedRank,
     interfaces: &Wanted,
     longest: Duration,
 ) -> Result<FoundJob> {

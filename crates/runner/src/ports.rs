@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use net::{Arriving, Leaving, Ports};
+use net::{Ports, ReceiverPort, SenderPort};
 use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
 
 /// The ends of a plan's connections between hosts.
@@ -61,18 +61,18 @@ impl PlanPorts {
 }
 
 impl Ports for PlanPorts {
-    fn leaves(&self, from: u32, to: u32, channel: u16) -> Option<Leaving> {
+    fn leaves(&self, from: u32, to: u32, channel: u16) -> Option<SenderPort> {
         let (sender, _) = self.ends(from, to, channel)?;
-        Some(Leaving {
+        Some(SenderPort {
             nic: self.number(from, &sender)?,
             proxy: sender.proxy,
             rdma: sender.gdr.is_direct(),
         })
     }
 
-    fn arrives(&self, from: u32, to: u32, channel: u16) -> Option<Arriving> {
+    fn arrives(&self, from: u32, to: u32, channel: u16) -> Option<ReceiverPort> {
         let (_, receiver) = self.ends(from, to, channel)?;
-        Some(Arriving {
+        Some(ReceiverPort {
             nic: self.number(to, &receiver)?,
             rdma: receiver.gdr.is_direct(),
         })

@@ -26,7 +26,7 @@ const MOST_ROUNDS: usize = 100;
 
 /// A model with one of each class.
 #[derive(Debug, Clone)]
-pub struct Collapsed {
+pub struct CollapsedModel {
     /// The smaller model.
     pub model: Model,
     /// For each of its lanes, the lane that it was in the whole model, and how many there are.
@@ -165,7 +165,7 @@ struct Partition<'a> {
 
 impl Model {
     /// The model with one of each class; `None` if hardly any are alike.
-    pub fn collapsed(&self) -> Option<Collapsed> {
+    pub fn collapsed(&self) -> Option<CollapsedModel> {
         let mut colors = Colors::new(self);
         let mut count = colors.distinct();
         for _ in 0..MOST_ROUNDS {
@@ -255,7 +255,7 @@ impl Partition<'_> {
         })
     }
 
-    fn collapsed(&self) -> Collapsed {
+    fn collapsed(&self) -> CollapsedModel {
         let mut small = Model {
             links: self.firsts(&self.links, &self.model.links),
             shapes: self.model.shapes.clone(),
@@ -295,7 +295,7 @@ impl Partition<'_> {
                 ..connection
             });
         }
-        Collapsed {
+        CollapsedModel {
             model: small,
             lanes: self.lanes.first.clone(),
             links: self.links.first.clone(),

@@ -35,7 +35,7 @@ struct Flow {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Shared {
+struct SharedLink {
     capacity: u64,
     share: u64,
     /// Active transfers and how often each counts.
@@ -49,7 +49,7 @@ pub(crate) struct Flows {
     flows: Vec<Flow>,
     /// When transfers end, or earlier: an end that moved to a later time is found when it comes.
     ends: Ends,
-    links: Vec<Shared>,
+    links: Vec<SharedLink>,
     /// For each connection its links that can be full, as a range of `routes`.
     route_of: Vec<(u32, u32)>,
     routes: Vec<(u32, u32)>,
@@ -85,10 +85,10 @@ impl Flows {
             scratch: Vec::new(),
         };
         for link in &model.links {
-            flows.links.push(Shared {
+            flows.links.push(SharedLink {
                 capacity: link.capacity.0,
                 share: u64::MAX,
-                ..Shared::default()
+                ..SharedLink::default()
             });
         }
         for connection in &model.connections {

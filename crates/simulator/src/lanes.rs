@@ -1,7 +1,7 @@
 //! Where each lane is in its program, and what it waited for.
 
 use crate::model::{Model, Shape};
-use crate::outcome::{LaneTimes, Missing};
+use crate::outcome::{LaneTimes, Need};
 use crate::path::Path;
 use crate::units::Time;
 
@@ -23,7 +23,7 @@ pub(crate) struct LaneState {
     /// The next step in the shape's list, and the turns that are left.
     at: u32,
     turns: u64,
-    missing: Option<Missing>,
+    missing: Option<Need>,
     /// Since when the lane is in its step, or waits.
     since: Time,
     path: Path,
@@ -101,7 +101,7 @@ impl Lanes {
     }
 
     /// The lane lacks something.
-    pub(crate) fn wait(&mut self, lane: u32, missing: Missing, now: Time) {
+    pub(crate) fn wait(&mut self, lane: u32, missing: Need, now: Time) {
         let state = self.of(lane);
         state.waited(now);
         state.missing = Some(missing);
@@ -180,7 +180,7 @@ impl Lanes {
     }
 
     /// The first lane that is not done, and what it lacks.
-    pub(crate) fn first_stuck(&self) -> Option<(u32, Option<Missing>)> {
+    pub(crate) fn first_stuck(&self) -> Option<(u32, Option<Need>)> {
         let mut lanes = self.0.iter().zip(0..);
         lanes.find_map(|(lane, number)| {
             (lane.state != State::Done).then_some((number, lane.missing))
@@ -200,9 +200,9 @@ impl LaneState {
         self.since = now;
         let total = match self.missing {
             None => return,
-            Some(Missing::Data(_)) => &mut self.times.data,
-            Some(Missing::Slot(_)) => &mut self.times.slot,
-            Some(Missing::Signal(_)) => &mut self.times.signal,
+            Some(Need::Data(_)) => &mut self.times.data,
+            Some(Need::Slot(_)) => &mut self.times.slot,
+            Some(Need::Signal(_)) => &mut self.times.signal,
         };
         *total = *total + time;
     }

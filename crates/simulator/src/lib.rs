@@ -51,6 +51,6 @@ pub use model::{LinkKind, Model};
 pub use outcome::Outcome;
 pub use path::{Cause, Path};
 pub use planned::{Fifos, PlannedWiring};
-pub use simulate::{Simulated, simulate};
+pub use simulate::{Simulation, simulate};
 pub use units::{Rate, Time};
 pub use wiring::{Wiring, WiringError};

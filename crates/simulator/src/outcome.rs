@@ -21,7 +21,7 @@ pub struct LaneTimes {
 
 /// The content of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transferred {
+pub enum SpanContent {
     /// A lane's step: the lane, and the step's place in its shape.
     Step(u32, u32),
     /// A transfer over the network: the connection.
@@ -32,7 +32,7 @@ pub enum Transferred {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Its content.
-    pub what: Transferred,
+    pub what: SpanContent,
     /// When it began.
     pub began: Time,
     /// When it ended.
@@ -64,7 +64,7 @@ pub struct Outcome {
 
 /// The need of a step before it begins. Each names the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum Need {
     /// A slot that has not arrived.
     Data(u32),
     /// A free slot.
@@ -78,7 +78,7 @@ pub(crate) enum Missing {
 #[error(
     "the programs do not end: rank {rank}, channel {channel} waits {what}, which never happens; this is a bug in topo"
 )]
-pub struct Stuck {
+pub struct Deadlock {
     /// The rank of the first lane that waits.
     pub rank: u32,
     /// Its channel.
@@ -87,15 +87,15 @@ pub struct Stuck {
     pub what: String,
 }
 
-impl Stuck {
-    pub(crate) fn of(model: &Model, lane: u32, missing: Option<Missing>) -> Self {
+impl Deadlock {
+    pub(crate) fn of(model: &Model, lane: u32, missing: Option<Need>) -> Self {
         let of_lane = |lane: u32| model.lanes[lane as usize].rank;
         let sender = |at: u32| of_lane(model.connections[at as usize].sender);
         let what = match missing {
             None => "for nothing".to_owned(),
-            Some(Missing::Data(at)) => format!("for data from rank {}", sender(at)),
-            Some(Missing::Signal(at)) => format!("for a signal of rank {}", sender(at)),
-            Some(Missing::Slot(at)) => {
+            Some(Need::Data(at)) => format!("for data from rank {}", sender(at)),
+            Some(Need::Signal(at)) => format!("for a signal of rank {}", sender(at)),
+            Some(Need::Slot(at)) => {
                 let receiver = of_lane(model.connections[at as usize].receiver);
                 format!("for a free slot to rank {receiver}")
             }

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use crate::flows::Flows;
 use crate::lanes::{LaneState, Lanes};
 use crate::model::{Connection, Model, Transport, Use};
-use crate::outcome::{LaneTimes, Missing, Outcome, Span, Stuck, Transferred};
+use crate::outcome::{Deadlock, LaneTimes, Need, Outcome, Span, SpanContent};
 use crate::path::{Cause, Path};
 use crate::units::Time;
 
@@ -21,33 +21,33 @@ enum Event {
 
 /// An event in the order of time; of events at one time, the one that was told first.
 #[derive(Debug, Clone, Copy)]
-struct Timed {
+struct TimedEvent {
     at: Time,
     number: u64,
     event: Event,
 }
 
-impl Timed {
+impl TimedEvent {
     const fn key(&self) -> (Time, u64) {
         (self.at, self.number)
     }
 }
 
-impl PartialEq for Timed {
+impl PartialEq for TimedEvent {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Timed {}
+impl Eq for TimedEvent {}
 
-impl PartialOrd for Timed {
+impl PartialOrd for TimedEvent {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Timed {
+impl Ord for TimedEvent {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
@@ -87,7 +87,7 @@ struct Run<'a> {
     network: Vec<u32>,
     /// The path of the latest transfer over each network connection.
     sent: Vec<Path>,
-    events: BinaryHeap<Reverse<Timed>>,
+    events: BinaryHeap<Reverse<TimedEvent>>,
     numbered: u64,
     now: Time,
     /// Paths of slots that have not arrived, and free places among them.
@@ -108,7 +108,7 @@ impl Model {
     ///
     /// # Errors
     /// Lanes wait for each other for ever.
-    pub fn run(&self, spans: usize) -> Result<Outcome, Stuck> {
+    pub fn run(&self, spans: usize) -> Result<Outcome, Deadlock> {
         let mut run = Run::new(self, spans);
         run.all();
         run.outcome()
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
     fn at(&mut self, at: Time, event: Event) {
         let number = self.numbered;
         self.numbered += 1;
-        self.events.push(Reverse(Timed { at, number, event }));
+        self.events.push(Reverse(TimedEvent { at, number, event }));
     }
 
     fn all(&mut self) {
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
                     self.handled += 1;
                     self.transferred(connection, limit);
                 }
-            } else if let Some(Reverse(Timed { event, .. })) = self.events.pop() {
+            } else if let Some(Reverse(TimedEvent { event, .. })) = self.events.pop() {
                 self.handled += 1;
                 self.handle(event);
             }
@@ -248,15 +248,15 @@ impl<'a> Run<'a> {
             .map(move |(kind, end)| (*kind, ends[*end as usize]))
     }
 
-    fn missing(&self, lane: u32, uses: (u32, u32)) -> Option<Missing> {
+    fn missing(&self, lane: u32, uses: (u32, u32)) -> Option<Need> {
         self.uses(lane, uses).find_map(|(kind, connection)| {
             let slots = &self.slots[connection as usize];
             let (fails, missing) = match kind {
-                Use::Receive => (slots.arrived == 0, Missing::Data(connection)),
-                Use::Wait => (slots.arrived == 0, Missing::Signal(connection)),
+                Use::Receive => (slots.arrived == 0, Need::Data(connection)),
+                Use::Wait => (slots.arrived == 0, Need::Signal(connection)),
                 Use::Send => {
                     let slots_of = self.model.connections[connection as usize].slots;
-                    (slots.filled >= slots_of, Missing::Slot(connection))
+                    (slots.filled >= slots_of, Need::Slot(connection))
                 }
                 Use::Notify | Use::Access => return None,
             };
@@ -322,7 +322,7 @@ impl<'a> Run<'a> {
             let place = self.network[number as usize] as usize;
             let path = self.after_transfer(self.sent[place], connection, &slots, limit);
             self.sent[place] = path;
-            self.span(Transferred::Network(number), slots.since, slots.bytes);
+            self.span(SpanContent::Network(number), slots.since, slots.bytes);
             self.arrive(number, path, connection.latency);
             let state = &mut self.slots[number as usize];
             state.sending = false;
@@ -377,7 +377,7 @@ impl<'a> Run<'a> {
         };
         let path = self.lanes.path(lane);
         self.span(
-            Transferred::Step(lane, step.number),
+            SpanContent::Step(lane, step.number),
             self.lanes.since(lane),
             step.bytes,
         );
@@ -413,7 +413,7 @@ impl<'a> Run<'a> {
         self.ready.push((lane, path));
     }
 
-    fn span(&mut self, what: Transferred, began: Time, bytes: u64) {
+    fn span(&mut self, what: SpanContent, began: Time, bytes: u64) {
         if self.trace_limit == 0 || began == self.now {
             return;
         }
@@ -429,9 +429,9 @@ impl<'a> Run<'a> {
         });
     }
 
-    fn outcome(self) -> Result<Outcome, Stuck> {
+    fn outcome(self) -> Result<Outcome, Deadlock> {
         if let Some((lane, missing)) = self.lanes.first_stuck() {
-            return Err(Stuck::of(self.model, lane, missing));
+            return Err(Deadlock::of(self.model, lane, missing));
         }
         let lanes = self.lanes.states().iter().map(LaneState::times);
         let lanes: Vec<LaneTimes> = lanes.collect();

@@ -1,7 +1,7 @@
 //! The whole way: equal lanes once if that is exact, all of them otherwise.
 
 use crate::model::Model;
-use crate::outcome::{Outcome, Stuck};
+use crate::outcome::{Deadlock, Outcome};
 
 /// Most steps that are executed in a simulation; a million takes about a second.
 const MOST_STEPS: u64 = 1_000_000_000;
@@ -11,7 +11,7 @@ const MOST_STEPS: u64 = 1_000_000_000;
 pub enum SimulateError {
     /// The programs do not end.
     #[error(transparent)]
-    Stuck(#[from] Stuck),
+    Stuck(#[from] Deadlock),
     /// It would take too long.
     #[error(
         "{steps} steps of {lanes} lanes are too many to simulate; expected at most {MOST_STEPS}. Hosts that do the same are simulated once: take equal hosts, and a size that is a multiple of 64 bytes times ranks times channels"
@@ -26,7 +26,7 @@ pub enum SimulateError {
 
 /// A simulated job.
 #[derive(Debug, Clone)]
-pub struct Simulated {
+pub struct Simulation {
     /// The model that ran: the job, or one of each class of equal lanes.
     pub model: Model,
     /// For each lane of `model` its number in the job, and how many of the job it is.
@@ -46,7 +46,7 @@ pub struct Simulated {
 ///
 /// # Errors
 /// The job is too large, or its programs do not end.
-pub fn simulate(model: Model, spans: usize, collapse: bool) -> Result<Simulated, SimulateError> {
+pub fn simulate(model: Model, spans: usize, collapse: bool) -> Result<Simulation, SimulateError> {
     let whole = (model.lanes.len() as u64, model.executed());
     let small = if collapse { model.collapsed() } else { None };
     let ranks = |number: u32| {
@@ -73,7 +73,7 @@ pub fn simulate(model: Model, spans: usize, collapse: bool) -> Result<Simulated,
         return Err(SimulateError::TooManySteps { steps, lanes });
     }
     let outcome = model.run(spans)?;
-    Ok(Simulated {
+    Ok(Simulation {
         model,
         lanes,
         links,

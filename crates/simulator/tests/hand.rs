@@ -3,7 +3,7 @@
 use program::lower::{Lowering, ProgramRequest};
 use program::{Channels, Collective, MessageSize, Schedule, Transfer};
 use simulator::build::build;
-use simulator::{Cause, Fabric, PlainHosts, Simulated, Time, simulate};
+use simulator::{Cause, Fabric, PlainHosts, Simulation, Time, simulate};
 
 /// Bytes of a FIFO slot.
 const SLOT: u32 = 256 << 10;
@@ -30,7 +30,7 @@ impl Job {
         }
     }
 
-    fn try_run(&self, fabric: &str, collapse: bool) -> Result<Simulated, String> {
+    fn try_run(&self, fabric: &str, collapse: bool) -> Result<Simulation, String> {
         let fabric = Fabric::from_toml("fabric.toml", fabric).map_err(|it| it.to_string())?;
         let channels = Channels::plain(self.ranks, self.channels).map_err(|it| it.to_string())?;
         let request = ProgramRequest {

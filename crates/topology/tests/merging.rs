@@ -1,7 +1,7 @@
 //! Virtual network devices, and the parts that ranks join.
 
 use topology::join;
-use topology::merge::{MergeError, MergeLevel, MergeOptions, Merged, merge};
+use topology::merge::{MergeError, MergeLevel, MergeOptions, MergedTopology, merge};
 use topology::xml::{Document, parse, write};
 
 /// Two cards of two ports below a switch, a GPU beside each.
@@ -34,7 +34,7 @@ fn document() -> Document {
     parse("two-cards.xml", TWO_CARDS.as_bytes()).unwrap()
 }
 
-fn merged(options: &MergeOptions) -> Merged {
+fn merged(options: &MergeOptions) -> MergedTopology {
     merge(&document(), options).unwrap().unwrap()
 }
 

@@ -26,7 +26,7 @@ struct Lengths {
 }
 
 /// A call whose lengths fit.
-pub(crate) enum Checked {
+pub(crate) enum CheckedCall {
     Collective(Launch),
     Transfers(Vec<Transfer>),
 }
@@ -126,7 +126,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// A slice has another length than the call needs.
-    pub(crate) fn check(self, rank: u32, ranks: u32) -> Result<Checked, Fault> {
+    pub(crate) fn check(self, rank: u32, ranks: u32) -> Result<CheckedCall, Fault> {
         match self.what {
             What::Collective(arguments, lengths) => {
                 let all = arguments.count.saturating_mul(ranks as usize);
@@ -143,7 +143,7 @@ impl<'a> Call<'a> {
                 // SAFETY: the slices have these lengths and are lent as long as the call, which is
                 // kept until it has ended.
                 let launch = unsafe { arguments.read(rank, ranks) }?;
-                Ok(Checked::Collective(launch))
+                Ok(CheckedCall::Collective(launch))
             }
             What::Exchange(exchange, lengths) => {
                 let sum = |counts: &[usize]| {
@@ -155,7 +155,7 @@ impl<'a> Call<'a> {
                 lengths.expect(Collective::AllToAll, input, output)?;
                 // SAFETY: as above.
                 let transfers = unsafe { exchange.read(rank, ranks) }?;
-                Ok(Checked::Transfers(transfers))
+                Ok(CheckedCall::Transfers(transfers))
             }
             What::Transfer(transfer) if transfer.tag() > Transfer::MOST_TAG => {
                 let (tag, most) = (transfer.tag(), Transfer::MOST_TAG);
@@ -163,7 +163,7 @@ impl<'a> Call<'a> {
                     "tag {tag} is too large, expected at most {most}"
                 )))
             }
-            What::Transfer(transfer) => Ok(Checked::Transfers(vec![transfer])),
+            What::Transfer(transfer) => Ok(CheckedCall::Transfers(vec![transfer])),
         }
     }
 }

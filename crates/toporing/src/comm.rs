@@ -8,7 +8,7 @@ use communicator::{Code, Collective, Fault, Options, Transport, UniqueId, hold_r
 use executor::{Element, End, Reduction};
 use rendezvous::{JobOptions, launcher, meeting};
 
-use crate::calls::{Call, Checked, calls};
+use crate::calls::{Call, CheckedCall, calls};
 
 /// A rank's membership in a communicator. One thread at a time may call; dropped, it waits for what
 /// was started.
@@ -180,8 +180,8 @@ impl Comm {
 
     fn call(&self, call: Call<'_>) -> Result<(), Fault> {
         match call.check(self.rank(), self.ranks())? {
-            Checked::Collective(launch) => self.0.0.run(launch).map(drop),
-            Checked::Transfers(transfers) => self.0.0.run_group(transfers).map(drop),
+            CheckedCall::Collective(launch) => self.0.0.run(launch).map(drop),
+            CheckedCall::Transfers(transfers) => self.0.0.run_group(transfers).map(drop),
         }
     }
 

@@ -34,7 +34,7 @@
 //! # Ok::<(), toporing::Error>(())
 //! ```
 //!
-//! Calls on memory of their own are [`Started`]: they can be waited for, asked, and awaited.
+//! Calls on memory of their own are [`StartedCall`]: they can be waited for, asked, and awaited.
 //!
 //! In reading order: [`comm`], [`calls`] (what all ranks call), [`scope`], [`started`].
 
@@ -47,4 +47,4 @@ pub use comm::Comm;
 pub use communicator::{Code, Fault as Error, Options, PlannedRun, Transport, UniqueId};
 pub use executor::{Element, Reduction};
 pub use scope::Scope;
-pub use started::Started;
+pub use started::StartedCall;

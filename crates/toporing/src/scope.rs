@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use communicator::{Collective, Fault};
 use executor::{Element, End, Reduction};
 
-use crate::calls::{Call, Checked, calls};
+use crate::calls::{Call, CheckedCall, calls};
 use crate::comm::Comm;
 
 /// A place for calls that overlap, of [`Comm::scope`]. A call returns at once; what it borrows is
@@ -121,8 +121,8 @@ impl Comm {
     pub(crate) fn start(&self, call: Call<'_>) -> Result<u64, Fault> {
         let comm = &self.0.0;
         match call.check(self.rank(), self.ranks())? {
-            Checked::Collective(launch) => comm.start(launch),
-            Checked::Transfers(transfers) => comm.start_group(transfers),
+            CheckedCall::Collective(launch) => comm.start(launch),
+            CheckedCall::Transfers(transfers) => comm.start_group(transfers),
         }
     }
 

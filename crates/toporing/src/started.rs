@@ -13,7 +13,7 @@ use crate::comm::Comm;
 /// A started call with its memory `M`: wait for it, ask it, or await it as a future. Dropped, it
 /// waits for the end of the call.
 #[must_use = "a call that is dropped at once is waited for at once"]
-pub struct Started<M> {
+pub struct StartedCall<M> {
     comm: Comm,
     /// Its number, until its end is known.
     number: Option<u64>,
@@ -21,7 +21,7 @@ pub struct Started<M> {
     memory: Result<M, Fault>,
 }
 
-impl<M> Started<M> {
+impl<M> StartedCall<M> {
     /// Waits for the end, and gives the memory back.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl<M> Started<M> {
     }
 }
 
-impl<M: Unpin> Future for Started<M> {
+impl<M: Unpin> Future for StartedCall<M> {
     type Output = Result<M, Fault>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -89,7 +89,7 @@ impl<M: Unpin> Future for Started<M> {
     }
 }
 
-impl<M> Drop for Started<M> {
+impl<M> Drop for StartedCall<M> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             // Its memory is used until then. Nobody asks how it ended.
@@ -111,7 +111,7 @@ impl Comm {
         &self,
         mut buffer: Vec<T>,
         op: Reduction,
-    ) -> Result<Started<Vec<T>>, Fault> {
+    ) -> Result<StartedCall<Vec<T>>, Fault> {
         let call = Call::in_place(Collective::AllReduce, &mut buffer, (op, 0));
         self.keep(self.start(call), buffer)
     }
@@ -124,7 +124,7 @@ impl Comm {
         &self,
         mut buffer: Vec<T>,
         root: u32,
-    ) -> Result<Started<Vec<T>>, Fault> {
+    ) -> Result<StartedCall<Vec<T>>, Fault> {
         let call = Call::in_place(Collective::Broadcast, &mut buffer, (Reduction::Sum, root));
         self.keep(self.start(call), buffer)
     }
@@ -133,7 +133,10 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Self::start_all_reduce`].
-    pub fn start_all_gather<T: Element>(&self, input: Vec<T>) -> Result<Started<Pair<T>>, Fault> {
+    pub fn start_all_gather<T: Element>(
+        &self,
+        input: Vec<T>,
+    ) -> Result<StartedCall<Pair<T>>, Fault> {
         let count = input.len();
         let mut output = vec![T::default(); count * self.ranks() as usize];
         let with = (Reduction::Sum, 0);
@@ -155,7 +158,7 @@ impl Comm {
         &self,
         input: Vec<T>,
         op: Reduction,
-    ) -> Result<Started<Pair<T>>, Fault> {
+    ) -> Result<StartedCall<Pair<T>>, Fault> {
         let count = input.len() / self.ranks() as usize;
         let mut output = vec![T::default(); count];
         let call = Call::collective(
@@ -172,7 +175,10 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Self::start_all_reduce`]; or the input is not a block for each rank.
-    pub fn start_all_to_all<T: Element>(&self, input: Vec<T>) -> Result<Started<Pair<T>>, Fault> {
+    pub fn start_all_to_all<T: Element>(
+        &self,
+        input: Vec<T>,
+    ) -> Result<StartedCall<Pair<T>>, Fault> {
         let count = input.len() / self.ranks() as usize;
         let mut output = vec![T::default(); input.len()];
         let with = (Reduction::Sum, 0);
@@ -195,7 +201,7 @@ impl Comm {
         buffer: Vec<T>,
         to: u32,
         tag: u32,
-    ) -> Result<Started<Vec<T>>, Fault> {
+    ) -> Result<StartedCall<Vec<T>>, Fault> {
         let call = Call::send(&buffer, to, tag);
         self.keep(self.start(call), buffer)
     }
@@ -209,14 +215,14 @@ impl Comm {
         mut buffer: Vec<T>,
         from: u32,
         tag: u32,
-    ) -> Result<Started<Vec<T>>, Fault> {
+    ) -> Result<StartedCall<Vec<T>>, Fault> {
         let call = Call::receive(&mut buffer, End::From(from), tag, None);
         self.keep(self.start(call), buffer)
     }
 
     /// Keeps the memory of a call, whose address does not change when it moves.
-    fn keep<M>(&self, started: Result<u64, Fault>, memory: M) -> Result<Started<M>, Fault> {
-        Ok(Started {
+    fn keep<M>(&self, started: Result<u64, Fault>, memory: M) -> Result<StartedCall<M>, Fault> {
+        Ok(StartedCall {
             comm: self.clone(),
             number: Some(started?),
             memory: Ok(memory),

@@ -16,7 +16,7 @@ const NO_WAIT: c_int = 0x800;
 
 /// `Dl_info` of the C library.
 #[repr(C)]
-struct Loaded {
+struct LibraryInfo {
     file: *const c_char,
     address: *mut c_void,
     symbol: *const c_char,
@@ -24,12 +24,12 @@ struct Loaded {
 }
 
 unsafe extern "C" {
-    fn dladdr(address: *const c_void, to: *mut Loaded) -> c_int;
+    fn dladdr(address: *const c_void, to: *mut LibraryInfo) -> c_int;
 }
 
 /// The folder of the library that holds `address`.
 fn folder_of(address: *const c_void) -> Option<PathBuf> {
-    let mut loaded = Loaded {
+    let mut loaded = LibraryInfo {
         file: std::ptr::null(),
         address: std::ptr::null_mut(),
         symbol: std::ptr::null(),

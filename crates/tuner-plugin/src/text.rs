@@ -43,20 +43,20 @@ const CHUNKS: std::ops::RangeInclusive<u32> = 8192..=16_777_216;
 
 /// A line that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed {
+pub struct LineError {
     /// The line, from 1 on.
     pub line: usize,
     /// The expected value.
     pub expected: String,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: expected {}", self.line, self.expected)
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for LineError {}
 
 /// The words of a line.
 struct Words<'a> {
@@ -65,26 +65,26 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn malformed(&self, expected: &str) -> Malformed {
-        Malformed {
+    fn malformed(&self, expected: &str) -> LineError {
+        LineError {
             line: self.line,
             expected: expected.to_owned(),
         }
     }
 
-    fn keyword(&mut self, word: &str) -> Result<(), Malformed> {
+    fn keyword(&mut self, word: &str) -> Result<(), LineError> {
         match self.rest.next() {
             Some(found) if found == word => Ok(()),
             _ => Err(self.malformed(&format!("`{word}`"))),
         }
     }
 
-    fn one_of(&mut self, names: &[&str]) -> Result<u8, Malformed> {
+    fn one_of(&mut self, names: &[&str]) -> Result<u8, LineError> {
         let found = self.rest.next().and_then(|word| number(names, word));
         found.ok_or_else(|| self.malformed(&format!("one of {}", names.join(", "))))
     }
 
-    fn number(&mut self, range: std::ops::RangeInclusive<u64>) -> Result<u64, Malformed> {
+    fn number(&mut self, range: std::ops::RangeInclusive<u64>) -> Result<u64, LineError> {
         let found = self.rest.next().and_then(|word| word.parse().ok());
         found.filter(|it| range.contains(it)).ok_or_else(|| {
             self.malformed(&format!(
@@ -96,13 +96,13 @@ impl Words<'_> {
     }
 
     /// A number above or equal to `least`.
-    fn real(&mut self, least: f32) -> Result<f32, Malformed> {
+    fn real(&mut self, least: f32) -> Result<f32, LineError> {
         let found: Option<f32> = self.rest.next().and_then(|word| word.parse().ok());
         let found = found.filter(|it| it.is_finite() && *it >= least);
         found.ok_or_else(|| self.malformed("a time in µs and a bandwidth above 0 in GB/s"))
     }
 
-    fn end(mut self) -> Result<(), Malformed> {
+    fn end(mut self) -> Result<(), LineError> {
         match self.rest.next() {
             None => Ok(()),
             Some(_) => Err(self.malformed("the end of the line")),
@@ -115,14 +115,14 @@ impl Table {
     ///
     /// # Errors
     /// A line has another form, there are too many, or the last one is not there.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
+    pub fn parse(text: &str) -> Result<Self, LineError> {
         let mut table = Self::default();
         let mut lines = (1..).zip(text.lines());
         let mut last = 1;
         match lines.next() {
             Some((_, head)) if head.trim_end() == HEAD => {}
             _ => {
-                return Err(Malformed {
+                return Err(LineError {
                     line: 1,
                     expected: format!("`{HEAD}`"),
                 });
@@ -145,13 +145,13 @@ impl Table {
                 Some(word) => table.line(word, words)?,
             }
             if table.communicators.len() > MOST_COMMUNICATORS {
-                return Err(Malformed {
+                return Err(LineError {
                     line,
                     expected: format!("at most {MOST_COMMUNICATORS} communicators"),
                 });
             }
         }
-        Err(Malformed {
+        Err(LineError {
             line: last + 1,
             expected: format!("`{END}`; the file is truncated"),
         })
@@ -161,9 +161,9 @@ impl Table {
     fn finished<'a>(
         self,
         mut rest: impl Iterator<Item = (usize, &'a str)>,
-    ) -> Result<Self, Malformed> {
+    ) -> Result<Self, LineError> {
         match rest.find(|(_, text)| !text.is_empty()) {
-            Some((line, _)) => Err(Malformed {
+            Some((line, _)) => Err(LineError {
                 line,
                 expected: format!("nothing after `{END}`"),
             }),
@@ -172,7 +172,7 @@ impl Table {
     }
 
     /// Reads a line below a communicator.
-    fn line(&mut self, word: &str, words: Words<'_>) -> Result<(), Malformed> {
+    fn line(&mut self, word: &str, words: Words<'_>) -> Result<(), LineError> {
         let communicator = match self.communicators.last_mut() {
             Some(communicator) => communicator,
             None => return Err(words.malformed("`communicator nodes N ranks R` first")),
@@ -194,7 +194,7 @@ impl Table {
                 if let Some(before) = communicator.choices.last()
                     && (before.collective, before.most) >= (choice.collective, choice.least)
                 {
-                    return Err(Malformed {
+                    return Err(LineError {
                         line,
                         expected: format!(
                             "collectives in the order {}, and larger sizes than those before",
@@ -226,7 +226,7 @@ impl Table {
     }
 }
 
-fn communicator(mut words: Words<'_>) -> Result<Communicator, Malformed> {
+fn communicator(mut words: Words<'_>) -> Result<Communicator, LineError> {
     words.keyword("nodes")?;
     let nodes = words.number(1..=MOST_RANKS)?;
     words.keyword("ranks")?;
@@ -239,7 +239,7 @@ fn communicator(mut words: Words<'_>) -> Result<Communicator, Malformed> {
     })
 }
 
-fn cost(mut words: Words<'_>) -> Result<RingCost, Malformed> {
+fn cost(mut words: Words<'_>) -> Result<RingCost, LineError> {
     let cost = RingCost {
         collective: words.one_of(&COLLECTIVES)?,
         protocol: words.one_of(&PROTOCOLS)?,
@@ -250,7 +250,7 @@ fn cost(mut words: Words<'_>) -> Result<RingCost, Malformed> {
     Ok(cost)
 }
 
-fn choice(mut words: Words<'_>) -> Result<Choice, Malformed> {
+fn choice(mut words: Words<'_>) -> Result<Choice, LineError> {
     let collective = words.one_of(&COLLECTIVES)?;
     let least = words.number(0..=u64::MAX)?;
     let most = match words.rest.clone().next() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answers::doctor::{Checked, DoctorReport, doctor};
+use answers::doctor::{CheckedMachine, DoctorReport, doctor};
 use answers::report;
 use answers::request::JobRequest;
 use findings::of_document;
@@ -14,7 +14,7 @@ use findings::of_document;
 pub fn answer(request: &JobRequest) -> Result<String, String> {
     let document = Arc::new(request.file.document()?);
     let settings = request.settings()?;
-    let checked = Checked {
+    let checked = CheckedMachine {
         file: request.file.name.clone(),
         findings: of_document(&document),
         content: Ok(document),

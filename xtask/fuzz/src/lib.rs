@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use fuzz_targets::mutate::{self, Random};
-use fuzz_targets::{Reached, Target};
+use fuzz_targets::{Depth, Target};
 pub use libfuzzer_sys;
 use libfuzzer_sys::Corpus;
 
@@ -96,7 +96,7 @@ pub fn run(bytes: &[u8]) -> Corpus {
     }
     // Otherwise the corpus fills with long documents of broken syntax, which lead to no new code.
     let document = (target.document)(bytes).is_some();
-    if document && reached == Reached::Outside && bytes.len() > LONGEST_BROKEN {
+    if document && reached == Depth::Outside && bytes.len() > LONGEST_BROKEN {
         Corpus::Reject
     } else {
         Corpus::Keep

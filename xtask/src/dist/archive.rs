@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-use super::build::{Built, Platform, run};
+use super::build::{BuildResults, Platform, run};
 use xtask::workspace::repository;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -21,7 +21,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Puts everything in one folder as below a prefix; makes the archive and the package of it.
-pub fn make(folder: &Path, platform: &Platform, built: &Built) -> Result<Vec<PathBuf>> {
+pub fn make(folder: &Path, platform: &Platform, built: &BuildResults) -> Result<Vec<PathBuf>> {
     let name = format!("topo-{VERSION}-{}-linux", platform.arch);
     let prefix = folder.join(&name);
     let _ = fs::remove_dir_all(&prefix);
@@ -52,7 +52,7 @@ pub fn make(folder: &Path, platform: &Platform, built: &Built) -> Result<Vec<Pat
 }
 
 /// Completions and manual pages, which the program itself writes.
-fn pages(platform: &Platform, built: &Built, prefix: &Path) -> Result<()> {
+fn pages(platform: &Platform, built: &BuildResults, prefix: &Path) -> Result<()> {
     if !platform.runs_here() {
         println!(
             "not made: completions and manual pages, because {} does not run here",

@@ -65,7 +65,7 @@ impl Platform {
 }
 
 /// The results of a build.
-pub struct Built {
+pub struct BuildResults {
     /// The program.
     pub program: PathBuf,
     /// The module of the Python package.
@@ -138,7 +138,7 @@ pub fn build(
     platform: &Platform,
     is_quick: bool,
     only_package: bool,
-) -> Result<Built> {
+) -> Result<BuildResults> {
     let profile = if is_quick { "quick" } else { "library" };
     let mut command = tools.cargo(platform);
     command.args(["--profile", profile, "-p", "topo", "-p", "python"]);
@@ -152,7 +152,7 @@ pub fn build(
     command.env(set("PANIC"), "unwind");
     run(&mut command)?;
     let file = |name| target().join(&platform.triple).join(profile).join(name);
-    Ok(Built {
+    Ok(BuildResults {
         program: file("topo"),
         module: file("lib_native.so"),
         shared: file("libtopo_c.so"),
@@ -165,7 +165,7 @@ pub fn package(
     tools: &Tools,
     platform: &Platform,
     folder: &Path,
-    built: &Built,
+    built: &BuildResults,
 ) -> Result<PathBuf> {
     let folder = folder.join("wheels").join(&platform.arch);
     let _ = fs::remove_dir_all(&folder);

@@ -59,12 +59,12 @@ pub struct Arguments {
 }
 
 /// The result for a target: a sentence, and whether it is well.
-struct Done {
+struct TargetResult {
     well: bool,
     said: String,
 }
 
-impl Done {
+impl TargetResult {
     fn well(said: impl Into<String>) -> Self {
         Self {
             well: true,
@@ -146,7 +146,7 @@ fn packages(names: &[&'static str]) -> Vec<&'static str> {
 }
 
 /// Compiles crates, their tests and the program.
-fn compile(name: &str) -> Result<Done> {
+fn compile(name: &str) -> Result<TargetResult> {
     let crates = [PURE.as_slice(), &WITH_FILES].concat();
     let mut check = cargo_for(name, &["check", "--lib"]);
     // The tests of these call what only Linux has.
@@ -162,7 +162,7 @@ fn compile(name: &str) -> Result<Done> {
             return Ok(failed);
         }
     }
-    Ok(Done::well(format!(
+    Ok(TargetResult::well(format!(
         "topo, {} crates and the tests of {} were compiled; nothing was linked or started",
         crates.len(),
         tested.len()
@@ -179,11 +179,11 @@ fn tested() -> Vec<&'static str> {
 }
 
 /// Compiles the pure crates and the page's planner.
-fn compile_page(name: &str) -> Result<Done> {
+fn compile_page(name: &str) -> Result<TargetResult> {
     let mut command = cargo_for(name, &["check", "--lib", "-p", "web"]);
     command.args(packages(&PURE));
     Ok(failure(&mut command)?.unwrap_or_else(|| {
-        Done::well(format!(
+        TargetResult::well(format!(
             "web and {} crates were compiled; cargo xtask web links them",
             PURE.len()
         ))
@@ -191,9 +191,9 @@ fn compile_page(name: &str) -> Result<Done> {
 }
 
 /// Runs cargo. `None` if it did what it should.
-fn failure(command: &mut Command) -> Result<Option<Done>> {
+fn failure(command: &mut Command) -> Result<Option<TargetResult>> {
     let output = command.output().context("starting cargo")?;
-    Ok((!output.status.success()).then(|| Done::failed(text(&output))))
+    Ok((!output.status.success()).then(|| TargetResult::failed(text(&output))))
 }
 
 /// The output of a program.

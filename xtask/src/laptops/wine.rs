@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result, ensure};
 use xtask::workspace::{cargo, repository, target};
 
-use super::{Done, cargo_for, compile, failure, packages, tested, text};
+use super::{TargetResult, cargo_for, compile, failure, packages, tested, text};
 
 pub const TARGET: &str = "x86_64-pc-windows-gnu";
 
@@ -16,7 +16,7 @@ pub const TARGET: &str = "x86_64-pc-windows-gnu";
 const LINKER: (&str, &str) = ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64");
 
 /// Links the program, and runs the tests of crates and the cases of the program.
-pub fn run() -> Result<Done> {
+pub fn run() -> Result<TargetResult> {
     let (linker, package) = LINKER;
     if !starts(linker) {
         let mut done = compile(TARGET)?;
@@ -30,7 +30,7 @@ pub fn run() -> Result<Done> {
         return Ok(failed);
     }
     if !starts("wine") {
-        return Ok(Done::well(format!(
+        return Ok(TargetResult::well(format!(
             "topo was compiled and linked\nnot run: tests for {TARGET}: install wine"
         )));
     }
@@ -48,12 +48,12 @@ pub fn run() -> Result<Done> {
         .context("starting cargo")?;
     for output in [&tests, &program, &cases] {
         if !output.status.success() {
-            return Ok(Done::failed(text(output)));
+            return Ok(TargetResult::failed(text(output)));
         }
     }
     let [passed, inside] = [&tests, &program].map(|it| counts(it)[0]);
     let [printed, linux] = counts(&cases);
-    Ok(Done::well(format!(
+    Ok(TargetResult::well(format!(
         "topo was compiled and linked; under Wine {passed} tests of {} crates, {inside} of topo and {printed} of its cases passed \
          ({linux} cases need Linux)",
         crates.len()

@@ -14,7 +14,7 @@ use planner::{Job, Settings};
 use topology::xml::Document;
 
 use super::Arguments;
-use crate::measure::{self, Measured, Table, cell};
+use crate::measure::{self, ProcessCosts, Table, cell};
 
 /// Number of views that are made to time one.
 const SAMPLE: u32 = 1000;
@@ -42,9 +42,9 @@ pub fn table(arguments: &Arguments, topology: &Path) -> Result<()> {
 }
 
 /// The fastest of several runs.
-fn fastest(arguments: &Arguments, command: &[OsString]) -> Result<Measured> {
+fn fastest(arguments: &Arguments, command: &[OsString]) -> Result<ProcessCosts> {
     let runs = (0..arguments.runs.max(1)).map(|_| measure::once(command));
-    let runs: Vec<Measured> = runs.collect::<Result<_>>()?;
+    let runs: Vec<ProcessCosts> = runs.collect::<Result<_>>()?;
     let fastest = runs
         .into_iter()
         .min_by(|one, other| one.seconds.total_cmp(&other.seconds));

@@ -61,7 +61,7 @@ fn module_of(file: &Path) -> Module {
     parts
 }
 
-/// What a file names by `crate::`, `super::` or `self::`, or by the name of a module that it
+/// The paths of a file by `crate::`, `super::` or `self::`, or by the name of a module that it
 /// imports, but not in its tests.
 fn imports(of: &Module, text: &str, is_module: impl Fn(&Module) -> bool) -> Vec<Module> {
     let text = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();

@@ -31,7 +31,7 @@ pub struct Arguments {
 }
 
 /// How a test ended.
-struct Ended {
+struct TestEnd {
     /// `pass`, `fail` or `skip`.
     state: String,
     /// Why it failed or was skipped.
@@ -39,7 +39,7 @@ struct Ended {
 }
 
 /// The tests of a run, by their names.
-type Tests = BTreeMap<String, Ended>;
+type Tests = BTreeMap<String, TestEnd>;
 
 /// Runs the tests and prints a table and what Gloo passes and topo does not. The tests of each run
 /// are in `target/torch-suite`, a line of JSON for each.
@@ -91,7 +91,7 @@ fn run_on(
         let test: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
         let text = |key: &str| test[key].as_str().unwrap_or_default().to_owned();
         let (state, why) = (text("state"), text("why"));
-        tests.insert(text("test"), Ended { state, why });
+        tests.insert(text("test"), TestEnd { state, why });
     }
     let status = child.wait()?;
     ensure!(status.success(), "{backend}, {ranks} ranks: {status}");
@@ -102,7 +102,7 @@ fn run_on(
 /// A line for each test that Gloo passes and topo does not.
 fn worse(ranks: u32, topo: &Tests, gloo: &Tests) -> Vec<String> {
     let passes = gloo.iter().filter(|(_, ended)| ended.state == "pass");
-    let line = |(name, _): (&String, &Ended)| {
+    let line = |(name, _): (&String, &TestEnd)| {
         let (state, why) = match topo.get(name) {
             Some(ended) if ended.state == "pass" => return None,
             Some(ended) => (ended.state.as_str(), ended.why.as_str()),

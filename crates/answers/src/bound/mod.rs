@@ -6,7 +6,7 @@ pub mod json;
 
 use bounds::limit::Limit;
 use bounds::reach::{collective, in_network, nccl};
-use bounds::{Shortfall, Wanted, capacity_graph, certify, on_rails};
+use bounds::{CertificateRequest, Shortfall, capacity_graph, certify, on_rails};
 use plan::Plan;
 use plan::certificate::{
     CapacityGraph, Certificate, CertificateError, LinkSet, Operation, UNITS, check,
@@ -69,7 +69,7 @@ pub struct BoundRow {
     pub reached: Option<f64>,
     /// Why trees stay more than 5 % below the bound.
     pub shortfall: Option<Shortfall>,
-    /// What limits it.
+    /// The limit.
     pub limit: Limit,
 }
 
@@ -115,7 +115,7 @@ pub fn bound(planned: &Planned, question: &BoundQuestion) -> Result<BoundAnswer,
     if graph.ranks() < 2 {
         return Err(BoundError::OneRank(name));
     }
-    let wanted = Wanted {
+    let wanted = CertificateRequest {
         fingerprint: plan.fingerprint,
         links: question.links,
         operations,

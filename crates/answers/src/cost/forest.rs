@@ -1,4 +1,4 @@
-//! What the trees of a plan cost beside NCCL's algorithms.
+//! Costs of a plan's trees beside NCCL's algorithms.
 
 use plan::certificate::UNITS;
 use plan::{Algorithm, Plan, PlannedForest};

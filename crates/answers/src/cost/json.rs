@@ -24,7 +24,7 @@ pub struct CostReport {
     profile: String,
     /// NCCL's settings that were given and can change a decision.
     settings: Vec<Setting>,
-    /// What was called; absent for a single sum of 32-bit numbers.
+    /// The calls; absent for a single sum of 32-bit numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<CallsReport>,
     /// The collectives that were asked for.
@@ -34,7 +34,7 @@ pub struct CostReport {
     table: Option<CostTable>,
 }
 
-/// What was called.
+/// The calls.
 #[derive(Debug, Serialize, JsonSchema)]
 struct CallsReport {
     /// Equal calls in one group.
@@ -52,14 +52,14 @@ struct CallsReport {
 struct CollectiveCosts {
     /// The collective.
     collective: Collective,
-    /// What is taken for each size; empty if NCCL makes the collective of point-to-point transfers.
+    /// The choice for each size; empty if NCCL makes the collective of point-to-point transfers.
     sizes: Vec<SizeCosts>,
     /// Algorithms that NCCL does not have, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     alpha_beta: Vec<SizeSchemes>,
 }
 
-/// What is taken for a size.
+/// The choice for a size.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SizeCosts {
     /// Size of the whole message.
@@ -72,14 +72,14 @@ struct SizeCosts {
     candidates: Vec<Candidate>,
     /// Why nothing is taken.
     refused: Option<String>,
-    /// What is taken because the buffers are symmetric windows.
+    /// The choice where the buffers are symmetric windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<WindowReport>,
     #[serde(flatten)]
     choice: Option<Choice>,
 }
 
-/// What is taken for symmetric windows.
+/// The choice for symmetric windows.
 #[derive(Debug, Serialize, JsonSchema)]
 struct WindowReport {
     /// The kernel, under NCCL's name; `copy engines` without one.
@@ -101,7 +101,7 @@ struct Candidate {
     time_us: f64,
 }
 
-/// What NCCL takes.
+/// NCCL's choice.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Choice {
     /// The algorithm.

@@ -20,7 +20,7 @@ use crate::names;
 use forest::ForestCost;
 pub use json::CostReport;
 
-/// What to price.
+/// A question about costs.
 #[derive(Debug, Clone, Default)]
 pub struct CostQuestion {
     /// The collectives; each once.
@@ -50,16 +50,16 @@ pub struct PricedJob {
     pub alpha_beta: Option<AlphaBeta>,
 }
 
-/// What is taken for a size.
+/// The choice for a size, with its time.
 #[derive(Debug)]
 pub struct SizeCost {
     /// Size of the whole message, bytes.
     pub bytes: u64,
-    /// What is taken, or why nothing is.
+    /// The choice, or why there is none.
     pub choice: Result<OperationChoice, NoChoice>,
     /// Equal calls of this size in a group.
     pub calls: u32,
-    /// What is taken because the buffers are symmetric windows.
+    /// The choice where the buffers are symmetric windows.
     pub window: Option<WindowChoice>,
     /// The channels that each call really uses.
     pub spread: Vec<RangeInclusive<u32>>,
@@ -72,7 +72,7 @@ pub struct SizeCost {
 pub struct Sweep {
     /// The collective.
     pub collective: Collective,
-    /// What is taken for each size.
+    /// The choice for each size.
     pub sizes: Vec<SizeCost>,
     /// The algorithms of the α–β model for each size, bytes, fastest first.
     pub schemes: Vec<(u64, Vec<Estimate<Scheme>>)>,
@@ -80,12 +80,12 @@ pub struct Sweep {
     pub forest: Option<ForestCost>,
 }
 
-/// What collectives of a job cost.
+/// The costs of a job's collectives.
 #[derive(Debug)]
 pub struct CostAnswer {
     /// The job.
     pub job: PricedJob,
-    /// What was called.
+    /// The calls.
     pub calls: Calls,
     /// The collectives.
     pub sweeps: Vec<Sweep>,

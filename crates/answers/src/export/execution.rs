@@ -11,7 +11,7 @@ use super::{Export, ExportError, Kind};
 /// Least slots of a FIFO in any protocol. A ring needs two: it receives and sends in one step.
 const FIFO_SLOTS: u32 = 2;
 
-/// What is tried: the plan's rings, and every GPU with every other.
+/// The transfers that are tried: the plan's rings, and every GPU with every other.
 const TRIED: [(Collective, Schedule, Transfer); 6] = [
     (Collective::AllReduce, Schedule::Ring, Transfer::Fifo),
     (

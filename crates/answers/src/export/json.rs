@@ -1,4 +1,4 @@
-//! What was exported, as JSON.
+//! Exported files, as JSON.
 
 use export::coll_config::CollConfigs;
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ pub struct ExportReport {
     pub folder: String,
     /// The files, in the order in which they were written.
     pub files: Vec<WrittenFile>,
-    /// What cannot be exported.
+    /// Parts that cannot be exported.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -27,7 +27,7 @@ pub struct ExportReport {
 pub struct WrittenFile {
     /// Its name in the folder.
     pub file: String,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// Its length, bytes.
     pub bytes: u64,
@@ -39,7 +39,7 @@ pub struct WrittenFile {
     pub readers: Option<String>,
 }
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -68,7 +68,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What it is for, in words.
+    /// Its purpose, in words.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Graph => "graphs of one set of GPUs, for NCCL_GRAPH_FILE",
@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// What cannot be exported.
+/// A part that cannot be exported.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LeftOut {
     /// What.

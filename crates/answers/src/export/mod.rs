@@ -62,7 +62,7 @@ pub struct ExportFile {
 pub struct Export {
     /// The files.
     pub files: Vec<ExportFile>,
-    /// What cannot be exported.
+    /// Parts that cannot be exported.
     pub left_out: Vec<LeftOut>,
 }
 

@@ -20,7 +20,7 @@ pub struct FabricReport {
     given: OrderJson,
     /// The best order; null if no ring of cables connects all hosts.
     best: Option<OrderJson>,
-    /// What was simulated.
+    /// The simulated job.
     simulated: Option<String>,
 }
 

@@ -59,7 +59,7 @@ pub enum FabricAnswerError {
 /// Oversubscription that is assumed where nobody says it.
 const USUAL_OVERSUBSCRIPTION: f64 = 2.0;
 
-/// What is known of the network.
+/// The knowledge of a network.
 #[derive(Debug)]
 pub enum Network {
     /// Switches by name, with the switch of each host.
@@ -90,7 +90,7 @@ pub struct FabricView {
     pub file: String,
     /// The hosts' names, in the order that was given.
     pub names: Vec<String>,
-    /// What is known of the network.
+    /// The knowledge of the network.
     pub network: Network,
     /// Pairs of hosts that no switch connects.
     pub apart: Option<(String, String)>,
@@ -98,9 +98,9 @@ pub struct FabricView {
     pub given: Order,
     /// The best order; `None` if there is no ring of cables.
     pub best: Option<Order>,
-    /// What was simulated, in words.
+    /// The simulated job, in words.
     pub simulated: Option<String>,
-    /// What a reader must know about the simulation.
+    /// Notes on the simulation.
     pub notes: Vec<String>,
 }
 
@@ -138,9 +138,9 @@ pub fn fabric(question: &FabricQuestion) -> Result<FabricView, FabricAnswerError
     })
 }
 
-type Read = (Network, Vec<String>, Option<(String, String)>);
+type ReadNetwork = (Network, Vec<String>, Option<(String, String)>);
 
-fn of_tree(tree: SwitchTree, question: &FabricQuestion) -> Result<Read, FabricAnswerError> {
+fn of_tree(tree: SwitchTree, question: &FabricQuestion) -> Result<ReadNetwork, FabricAnswerError> {
     let names = match &question.nodes {
         Some(list) => host_list::names(list).map_err(FabricAnswerError::HostList)?,
         None => tree.hosts(),
@@ -158,7 +158,7 @@ fn of_tree(tree: SwitchTree, question: &FabricQuestion) -> Result<Read, FabricAn
     Ok((Network::Tree(tree, leaves), names, apart))
 }
 
-fn of_toml(fabric: Fabric, question: &FabricQuestion) -> Result<Read, FabricAnswerError> {
+fn of_toml(fabric: Fabric, question: &FabricQuestion) -> Result<ReadNetwork, FabricAnswerError> {
     let listed = fabric.leaf.as_ref().map_or(0, |leaf| leaf.of.len() as u32);
     let cabled = fabric.cables.last_host().map_or(0, |last| last + 1);
     let named = match &question.nodes {
@@ -247,7 +247,7 @@ fn best(network: &Network, given: &[usize]) -> Option<Vec<usize>> {
 }
 
 impl FabricView {
-    /// What is assumed of the leaf switches: bandwidth of their ports over that of their uplinks.
+    /// The assumption about leaf switches: bandwidth of their ports over that of their uplinks.
     ///
     /// # Errors
     /// Hosts that cables connect are not simulated, or the number is wrong.

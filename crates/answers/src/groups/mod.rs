@@ -32,7 +32,7 @@ pub enum GroupsError {
     Plan(#[from] plan::Error),
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone)]
 pub enum Content {
     /// A topology.
@@ -44,7 +44,7 @@ pub enum Content {
 }
 
 /// The plan of a machine, or why there is none.
-pub type Planned = Result<Plan, String>;
+pub type PlanOrReason = Result<Plan, String>;
 
 /// Equal machines.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ struct Equal {
     files: Vec<String>,
     content: Content,
     inventory: Option<Inventory>,
-    planned: Planned,
+    planned: PlanOrReason,
 }
 
 /// Refuses files of which none can be read.
@@ -110,7 +110,7 @@ impl Groups {
     pub fn of(
         members: Vec<(String, Content)>,
         settings: &Settings,
-        mut plan: impl FnMut(&Content) -> Planned,
+        mut plan: impl FnMut(&Content) -> PlanOrReason,
     ) -> Result<Self, GroupsError> {
         let mut known: HashMap<String, usize> = HashMap::new();
         let mut all: Vec<Equal> = Vec::new();

@@ -1,10 +1,10 @@
-//! What NCCL logged, compared with the plan for a machine.
+//! NCCL's log, compared with the plan for a machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use findings::complete::Assumptions;
 use nccl_compare::answer::Answer;
-use nccl_compare::{Compared, Field, Planned, compare_partly};
+use nccl_compare::{Field, FieldComparison, PlannerOutcome, compare_partly};
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
 use planner::{NcclVersion, Settings};
@@ -68,7 +68,7 @@ pub enum LogError {
         machine: String,
         /// Why.
         why: Box<planner::Error>,
-        /// What is odd about the machine and the job.
+        /// Oddities of the machine and the job.
         job_notes: Vec<JobNote>,
     },
 }
@@ -84,11 +84,11 @@ pub struct Comparison {
     pub hosts: u32,
     /// The version as which the plan is made.
     pub version: NcclVersion,
-    /// What was compared; fields that the log does not say are left out.
-    pub compared: Vec<Compared>,
-    /// What a reader must know about the comparison.
+    /// The comparisons; fields that the log lacks are left out.
+    pub compared: Vec<FieldComparison>,
+    /// Notes on the comparison.
     pub notes: Vec<String>,
-    /// What is odd about the machine and the job.
+    /// Oddities of the machine and the job.
     pub job_notes: Vec<JobNote>,
 }
 
@@ -160,7 +160,7 @@ pub fn compare(log: &Log, question: LogQuestion) -> Result<Comparison, LogError>
     let costs = planned.logged_costs();
     let compared = compare_partly(
         &answer(log, communicator),
-        Planned::Plan(planned.plan(), &costs),
+        PlannerOutcome::Plan(planned.plan(), &costs),
     );
     let said = compared
         .into_iter()

@@ -1,4 +1,4 @@
-//! What a log says, as JSON.
+//! The content of a log, as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{Comparison, is_odd, pattern, rebuilt};
 use crate::report::Report;
 
-/// What NCCL logged.
+/// The content of NCCL's log.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LogReport {
     /// The files.
@@ -24,7 +24,7 @@ pub struct LogReport {
     lines: LinesReport,
     /// NCCL's versions.
     versions: Vec<String>,
-    /// What each host says.
+    /// Facts of each host.
     hosts: Vec<HostReport>,
     /// GPUs, as nccl-tests lists them.
     gpus: Vec<GpuReport>,
@@ -70,7 +70,7 @@ struct LinesReport {
     broken_channels: u64,
 }
 
-/// What a host says.
+/// Facts of a host.
 #[derive(Debug, Serialize, JsonSchema)]
 struct HostReport {
     /// Its name.
@@ -231,10 +231,10 @@ struct WarningReport {
     /// In NCCL's sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<String>,
-    /// What it means.
+    /// Its meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
     means: Option<&'static str>,
-    /// What to do.
+    /// Advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<&'static str>,
     /// Hosts and GPUs.
@@ -256,7 +256,7 @@ struct ComparisonReport {
     agrees: bool,
     /// Fields: name, values, and the values that differ with the log's and the plan's.
     fields: Vec<FieldReport>,
-    /// What a reader must know.
+    /// Notes for the reader.
     notes: Vec<String>,
 }
 
@@ -267,7 +267,7 @@ struct FieldReport {
     field: &'static str,
     /// Values that were compared.
     values: u64,
-    /// What differs: the value, the log's and the plan's.
+    /// Differences: the value, the log's and the plan's.
     differences: Vec<(String, String, String)>,
 }
 

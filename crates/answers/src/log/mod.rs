@@ -1,4 +1,4 @@
-//! What a log of NCCL says, and its comparison with the plan for a machine.
+//! The content of NCCL's log, and its comparison with the plan for a machine.
 
 mod against_plan;
 pub mod json;

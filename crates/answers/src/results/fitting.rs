@@ -61,7 +61,7 @@ fn describe(fit: &mut Fit, start: &CostProfile) {
             .count();
         if count > 0 {
             *source = format!(
-                "{count} of them fitted to {} measured times by topo results; the others: {source}",
+                "{count} of them fitted to {} measured times; the others: {source}",
                 fit.used
             );
         }

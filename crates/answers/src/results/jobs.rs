@@ -11,7 +11,7 @@ use planner::{NcclVersion, Planned, Settings};
 use program::Collective;
 use topology::xml::Document;
 
-use super::read::{Logged, ReadTable};
+use super::read::{LoggedFacts, ReadTable};
 use super::{Against, Notes, ResultsError, ResultsQuestion};
 use crate::assume;
 use crate::device::bus_ids;
@@ -37,7 +37,7 @@ pub(super) struct PricedJob {
 }
 
 impl PricedJob {
-    /// What is predicted for tables of a collective.
+    /// The prediction for tables of a collective.
     pub(super) fn prediction(&self, collective: Option<Collective>) -> Prediction<'_> {
         let bound = collective.and_then(|it| self.bounds.get(&it)?.as_ref());
         Prediction {
@@ -61,7 +61,7 @@ pub(super) struct Jobs {
     keys: BTreeMap<Key, usize>,
     /// The jobs.
     pub all: Vec<PricedJob>,
-    /// What is odd about them.
+    /// Their oddities.
     pub notes: Notes,
 }
 
@@ -177,7 +177,7 @@ impl Jobs {
 
 fn version(
     table: &Table,
-    logged: &Logged,
+    logged: &LoggedFacts,
     question: &ResultsQuestion,
     notes: &mut Vec<String>,
 ) -> NcclVersion {
@@ -193,7 +193,7 @@ fn version(
 /// NCCL's variables of the job: logged, of the command, and those that are set besides.
 fn settings(
     table: &Table,
-    logged: &Logged,
+    logged: &LoggedFacts,
     question: &ResultsQuestion,
     notes: &mut Vec<String>,
 ) -> Vec<(String, String)> {

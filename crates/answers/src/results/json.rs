@@ -2,7 +2,7 @@
 
 use nccl_results::compare::ComparedTable;
 use nccl_results::fit::trust::Summary;
-use nccl_results::fit::{Fit, Undetermined};
+use nccl_results::fit::{Fit, UndeterminedConstant};
 use nccl_results::ladder::{ComparedRow, Step};
 use nccl_results::shortfall::Shortfall;
 use plan::Algorithm;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::Results;
 use crate::report::Report;
 
-/// What was measured, beside what is predicted and the bound.
+/// Measurements beside the prediction and the bound.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ResultsReport {
     tables: Vec<TableJson>,
@@ -32,7 +32,7 @@ struct TableJson {
     file: String,
     /// The line of its first row, from 1; 0 in JSON.
     line: u64,
-    /// What made it: nccl-tests, rccl-tests or topo run.
+    /// The program that made it: nccl-tests, rccl-tests or topo run.
     tool: &'static str,
     /// The program, such as `all_reduce_perf`.
     program: Option<String>,
@@ -51,11 +51,11 @@ struct TableJson {
     planned_as: Option<String>,
     /// The cost profile that predicts.
     profile: Option<String>,
-    /// What a reader must know.
+    /// Notes for the reader.
     notes: Vec<String>,
     /// The most bus bandwidth that any schedule reaches, GB/s.
     bound_gbps: Option<f64>,
-    /// What limits there.
+    /// The limit there.
     limit: Option<String>,
     /// The share of the bound that the plan reaches.
     planned_share: Option<f64>,
@@ -86,7 +86,7 @@ struct RowJson {
     protocol: Option<Protocol>,
     /// The file names the choice; otherwise it is the plan's.
     logged: bool,
-    /// What topo run names as its algorithm.
+    /// The algorithm that topo run names.
     ran: Option<String>,
     channels: Option<u32>,
     predicted_us: Option<f64>,
@@ -274,13 +274,13 @@ impl StepJson {
 
 impl FitJson {
     fn of(fit: &Fit, file: &str) -> Self {
-        let undetermined = |it: &Undetermined| match it {
-            Undetermined::Like(constant, other) => UndeterminedJson {
+        let undetermined = |it: &UndeterminedConstant| match it {
+            UndeterminedConstant::Like(constant, other) => UndeterminedJson {
                 constant: constant.name.clone(),
                 like: Some(other.name.clone()),
                 relative_error: None,
             },
-            Undetermined::Weak(constant, error) => UndeterminedJson {
+            UndeterminedConstant::Weak(constant, error) => UndeterminedJson {
                 constant: constant.name.clone(),
                 like: None,
                 relative_error: Some(*error),

@@ -1,4 +1,4 @@
-//! What was measured, beside what is predicted and the bound.
+//! Measurements beside the prediction and the bound.
 
 mod fitting;
 mod jobs;
@@ -19,7 +19,7 @@ use jobs::Jobs;
 pub use json::ResultsReport;
 pub use read::ReadTable;
 
-/// What tables are compared with.
+/// The job with which tables are compared.
 #[derive(Debug, Clone, Default)]
 pub struct ResultsQuestion {
     /// The machine or plan.
@@ -65,7 +65,7 @@ pub struct Results {
     pub fit: Option<(Fit, String)>,
 }
 
-/// What a job is called.
+/// The name of a job.
 #[derive(Debug, Clone)]
 pub struct JobName {
     /// Its machine.
@@ -118,12 +118,12 @@ pub enum ResultsError {
     Fit(#[from] FitError),
 }
 
-/// What is odd about the machine and the jobs, also of those that fail.
+/// Oddities of the machine and the jobs, also of those that fail.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// What the rules of input note.
+    /// Notes of the rules of input.
     pub of_jobs: Vec<JobNote>,
-    /// What the planner notes.
+    /// Notes of the planner.
     pub of_plans: Vec<String>,
 }
 

@@ -8,14 +8,14 @@ use nccl_results::compare::LoggedChoices;
 use nccl_results::json::JsonError;
 use nccl_results::{Collector, Table, json};
 
-/// What NCCL logged in the file of a table.
+/// The part of NCCL's log in the file of a table.
 #[derive(Debug, Default)]
-pub struct Logged {
+pub struct LoggedFacts {
     /// NCCL's version.
     pub version: Option<String>,
     /// NCCL's variables with their values.
     pub settings: BTreeMap<String, BTreeSet<String>>,
-    /// What NCCL took, by number of ranks, collective and size.
+    /// NCCL's choices, by number of ranks, collective and size.
     pub choices: LoggedChoices,
 }
 
@@ -24,8 +24,8 @@ pub struct Logged {
 pub struct ReadTable {
     /// The table.
     pub table: Table,
-    /// What was logged.
-    pub logged: Rc<Logged>,
+    /// The log of the table's file.
+    pub logged: Rc<LoggedFacts>,
 }
 
 /// The tables of a file.
@@ -108,12 +108,11 @@ pub fn read(name: &str, text: &str) -> Result<ReadFile, JsonError> {
 /// The message about a file without measurements.
 pub fn no_measurement(name: &str) -> String {
     format!(
-        "{name}: no measurement; expected a table of nccl-tests or rccl-tests, JSON of nccl-tests (-J), or topo run \
-         --json"
+        "{name}: no measurement; expected a table of nccl-tests or rccl-tests, JSON of nccl-tests (-J), or of topo"
     )
 }
 
-fn logged(log: nccl_log::Log) -> Logged {
+fn logged(log: nccl_log::Log) -> LoggedFacts {
     let choices = log.choices();
     let version = log.versions.iter().max_by_key(|(_, count)| **count);
     let version = version.map(|it| it.0.clone());
@@ -123,7 +122,7 @@ fn logged(log: nccl_log::Log) -> Logged {
             settings.entry(name).or_default().extend(values);
         }
     }
-    Logged {
+    LoggedFacts {
         version,
         settings,
         choices,

@@ -16,8 +16,8 @@ use crate::names::algorithms;
 /// Slots of a connection's buffer (`NCCL_STEPS`).
 const SLOTS: i64 = 8;
 
-/// What is simulated, and what it costs.
-pub(super) struct Chosen {
+/// The simulated choice, with its cost.
+pub(super) struct SimulatedChoice {
     pub schedule: Schedule,
     pub transfer: Transfer,
     pub protocol: Protocol,
@@ -26,7 +26,7 @@ pub(super) struct Chosen {
     pub latencies: Latencies<f64>,
     /// Bytes on the links per byte of data, as a fraction.
     pub expansion: (u32, u32),
-    /// What NCCL's cost model predicts, µs.
+    /// Prediction of NCCL's cost model, µs.
     pub predicted_us: Option<f64>,
 }
 
@@ -47,7 +47,7 @@ fn transfer(schedule: Schedule, run: &SimulateQuestion) -> Transfer {
     run.transfer.or_else(first).unwrap_or(Transfer::Fifo)
 }
 
-impl Chosen {
+impl SimulatedChoice {
     /// As `topo run` does it on processors.
     pub(super) fn without_plan(
         run: &SimulateQuestion,
@@ -70,7 +70,7 @@ impl Chosen {
         })
     }
 
-    /// What NCCL takes for the job, within the limits of the question.
+    /// NCCL's choice for the job, within the limits of the question.
     pub(super) fn of_plan(
         plan: &Plan,
         expansion: &Expansion,

@@ -7,7 +7,7 @@ use simulator::Cause;
 use super::SimulatedJob;
 use crate::report::Report;
 
-/// What a simulation found.
+/// The result of a simulation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SimulateReport {
     collective: String,
@@ -24,7 +24,7 @@ pub struct SimulateReport {
     channels: u16,
     /// Data bytes of a FIFO slot.
     slot_bytes: u32,
-    /// What the network is, in words.
+    /// The network, in words.
     network: String,
     /// From the launch until the last rank has ended, µs.
     time_us: f64,
@@ -32,13 +32,13 @@ pub struct SimulateReport {
     algorithm_bandwidth: Option<f64>,
     /// The bus bandwidth of nccl-tests, GB/s; null if it took no time.
     bus_bandwidth: Option<f64>,
-    /// What NCCL's cost model predicts for the algorithm and protocol, µs; null if it has none.
+    /// Prediction of NCCL's cost model for the algorithm and protocol, µs; null if it has none.
     predicted_us: Option<f64>,
-    /// What the chain of events that ended last was spent on.
+    /// The causes of the time of the chain of events that ended last.
     causes: Vec<CauseRow>,
     /// The part of these causes that transfers would not have taken alone on their links, µs.
     shared_us: f64,
-    /// What lanes did, on average.
+    /// The time of lanes by activity, on average.
     lanes: LaneShares,
     /// The links that carried anything, the busiest first.
     links: Vec<LinkRow>,

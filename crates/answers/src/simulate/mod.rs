@@ -11,12 +11,12 @@ use program::{
     Channels, ChannelsError, Collective, ElementType, MessageSize, Protocol, Schedule, Transfer,
 };
 use simulator::build::{BuildError, build};
-use simulator::{Fabric, FabricError, Fifos, PlainHosts, PlannedWiring, Simulated, Wiring};
+use simulator::{Fabric, FabricError, Fifos, PlainHosts, PlannedWiring, Simulation, Wiring};
 
-use choice::Chosen;
+use choice::SimulatedChoice;
 pub use json::{LaneShares, SimulateReport};
 
-/// What is run on the virtual clock, and how.
+/// A collective to run on the virtual clock.
 #[derive(Debug, Clone)]
 pub struct SimulateQuestion {
     /// The collective.
@@ -118,17 +118,17 @@ pub struct SimulatedJob {
     pub channels: u16,
     /// Data bytes of a FIFO slot.
     pub slot_bytes: u32,
-    /// What the network is, in words.
+    /// The network, in words.
     pub network: String,
     /// The profile of the plan, if there is one.
     pub profile: Option<String>,
-    /// What NCCL's cost model predicts for the algorithm and protocol, µs.
+    /// Prediction of NCCL's cost model for the algorithm and protocol, µs.
     pub predicted_us: Option<f64>,
     /// The links that carried anything, the busiest first.
     pub links: Vec<LinkLoad>,
     /// The model and its outcome.
-    pub simulated: Simulated,
-    /// What a reader must know.
+    pub simulated: Simulation,
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ pub struct LinkLoad {
     pub count: u32,
     /// GB/s; infinite if unlimited.
     pub gbps: f64,
-    /// What it carried, bytes.
+    /// The load, bytes.
     pub bytes: u64,
     /// The share of its capacity that was used over the whole time.
     pub used: f64,
@@ -183,7 +183,7 @@ pub fn without_plan(
     let wiring = PlainHosts::new(ranks, gbps, fabric);
     let hosts = wiring.hosts();
     fabric.check(ranks, hosts, 1)?;
-    let chosen = Chosen::without_plan(question, fabric, &channels)?;
+    let chosen = SimulatedChoice::without_plan(question, fabric, &channels)?;
     simulated(question, &chosen, &channels, &wiring, (hosts, fabric))
 }
 
@@ -199,7 +199,7 @@ pub fn planned(
     expect_collective(question)?;
     let expansion = plan.expansion()?;
     let mut notes = Vec::new();
-    let chosen = Chosen::of_plan(plan, expansion, question, fabric, &mut notes)?;
+    let chosen = SimulatedChoice::of_plan(plan, expansion, question, fabric, &mut notes)?;
     let channels = channels(expansion, &chosen)?;
     let graph = match chosen.schedule {
         Schedule::Ring => Some(GraphKind::Ring),
@@ -228,14 +228,14 @@ const fn expect_collective(question: &SimulateQuestion) -> Result<(), SimulateEr
     }
 }
 
-fn channels(expansion: &Expansion, chosen: &Chosen) -> Result<Channels, ChannelsError> {
+fn channels(expansion: &Expansion, chosen: &SimulatedChoice) -> Result<Channels, ChannelsError> {
     let all = expansion.program_channels()?;
     Ok(all.take(usize::from(chosen.channels)))
 }
 
 fn simulated(
     question: &SimulateQuestion,
-    chosen: &Chosen,
+    chosen: &SimulatedChoice,
     channels: &Channels,
     wiring: &dyn Wiring,
     (hosts, fabric): (u32, &Fabric),
@@ -305,7 +305,7 @@ fn network(hosts: u32, fabric: &Fabric) -> String {
 }
 
 /// The loads of all links that carried anything, the busiest first.
-fn loads(simulated: &Simulated, wiring: &dyn Wiring) -> Vec<LinkLoad> {
+fn loads(simulated: &Simulation, wiring: &dyn Wiring) -> Vec<LinkLoad> {
     let outcome = &simulated.outcome;
     let links = simulated.model.links.iter().zip(&outcome.link_bytes);
     let links = links

@@ -10,7 +10,7 @@ use topology::edit::Edit;
 use super::{RowBounds, WhatIfAnswer};
 use crate::report::Report;
 
-/// What `topo what-if` prints as JSON.
+/// The JSON of `topo what-if`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WhatIfReport {
     /// The job.
@@ -31,14 +31,14 @@ pub struct WhatIfReport {
 struct FailureRow {
     /// The kind: GPU, NIC, PCI switch, NVSwitch, NVLink, all NVLinks of a GPU.
     kind: &'static str,
-    /// What fails, one at a time.
+    /// The failures, one at a time.
     names: Vec<String>,
     /// How each is taken out of the job, in the words of the program that asks.
     options: Vec<String>,
     /// For one NVLink of a pair, the number of links between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<i32>,
-    /// What is left.
+    /// The rest of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<LeftRow>,
     /// How the plan differs from that of the whole job.

@@ -1,4 +1,4 @@
-//! What is left of a job after each single failure of its first host.
+//! The rest of a job after each single failure of its first host.
 //!
 //! In reading order: this file, [`json`].
 

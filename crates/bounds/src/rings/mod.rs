@@ -21,7 +21,7 @@ use topology::PathType;
 
 use packing::{Packing, pack, packing};
 use relaxation::{Column, solve};
-pub use replan::{Replanned, replan};
+pub use replan::{ReplannedJob, replan};
 use rows::Rows;
 
 /// Units of bandwidth in a GB/s.

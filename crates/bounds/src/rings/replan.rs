@@ -11,7 +11,7 @@ const FILE: &str = "the graph file of the rings";
 
 /// A job planned with a set of rings.
 #[derive(Debug)]
-pub struct Replanned {
+pub struct ReplannedJob {
     /// The plan.
     pub planned: Planned,
     /// The graph file that NCCL follows (`NCCL_GRAPH_FILE`).
@@ -24,7 +24,7 @@ pub struct Replanned {
 ///
 /// # Errors
 /// NCCL would refuse the rings.
-pub fn replan(job: &Job, planned: &Planned, search: &RingSearch) -> Result<Replanned, Error> {
+pub fn replan(job: &Job, planned: &Planned, search: &RingSearch) -> Result<ReplannedJob, Error> {
     let rings = std::slice::from_ref(&search.graph);
     let searched = with_graphs((job, planned), rings)?;
     let used = searched.job.common().graph(GraphKind::Ring);
@@ -37,7 +37,7 @@ pub fn replan(job: &Job, planned: &Planned, search: &RingSearch) -> Result<Repla
     // Files have no text for some types of paths, which the other graphs may use.
     let all = &searched.node(0).graphs;
     let file = file(&searched, all).or_else(|_| file(&searched, rings))?;
-    Ok(Replanned {
+    Ok(ReplannedJob {
         planned: with_file(job, &planned.settings, &file)?,
         file,
     })

@@ -1,6 +1,6 @@
 //! Graphs for tests.
 
-use bounds::{Wanted, certify};
+use bounds::{CertificateRequest, certify};
 use fastrand::Rng;
 use plan::Digest;
 use plan::certificate::{
@@ -53,8 +53,8 @@ pub fn random_links(rng: &mut Rng, vertices: u32) -> Vec<(u32, u32, u64)> {
 }
 
 /// All operations, without forests.
-pub fn everything() -> Wanted {
-    Wanted {
+pub fn everything() -> CertificateRequest {
+    CertificateRequest {
         fingerprint: Digest::of(b""),
         links: LinkSet::Rules,
         operations: Operation::ALL.to_vec(),

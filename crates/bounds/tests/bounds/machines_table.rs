@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bounds::{Shortfall, Wanted, capacity_graph, certify};
+use bounds::{CertificateRequest, Shortfall, capacity_graph, certify};
 use machines::Machine;
 use plan::GraphKind;
 use plan::certificate::{LinkSet, Operation, UNITS, check};
@@ -35,7 +35,7 @@ fn line(name: &str, hosts: u32, planned: &Planned) -> Option<String> {
         if graph.ranks() < 2 {
             return None;
         }
-        let wanted = Wanted {
+        let wanted = CertificateRequest {
             fingerprint: planned.plan().fingerprint,
             links,
             operations: Operation::ALL.to_vec(),

@@ -4,7 +4,7 @@
 //! bandwidths, so that no other set of vertices and no other lengths give the same value, and a
 //! forest is changed only where it then is none, or loads some link otherwise than claimed.
 
-use bounds::{Wanted, certify};
+use bounds::{CertificateRequest, certify};
 use fastrand::Rng;
 use plan::certificate::{
     CapacityGraph, Certificate, Cut, Direction, Forest, Fraction, Lengths, Operation, Part, Proof,
@@ -39,7 +39,7 @@ fn odd_machine(rng: &mut Rng) -> CapacityGraph {
 
 /// A certificate of all operations, with forests where they are found.
 fn genuine(rng: &mut Rng) -> Certificate {
-    let wanted = Wanted {
+    let wanted = CertificateRequest {
         forests: true,
         units: Some(rng.u64(1..=2)),
         ..everything()

@@ -64,7 +64,7 @@ settings that change nothing do not count.
 Exit status: 0 when the plans mean the same, 1 when they differ, 2 when something is wrong. Equal
 files print nothing.";
 
-/// What a machine loses before it is planned.
+/// Losses of a machine before it is planned.
 #[derive(Debug, Clone, Default, Args)]
 pub struct EditArguments {
     /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5,
@@ -101,7 +101,7 @@ pub enum TextOrJson {
     Json,
 }
 
-/// What a command prints.
+/// The output of a command.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct FormArguments {
     /// What to print
@@ -205,7 +205,7 @@ impl ElementArguments {
     }
 }
 
-/// What is called.
+/// The calls.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct CallArguments {
     #[command(flatten)]
@@ -238,9 +238,9 @@ fn reduction(text: &str) -> Result<Reduction, String> {
     })
 }
 
-/// What may fail.
+/// Devices that may fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Failing {
+pub enum FailingDevice {
     /// Each GPU
     Gpu,
     /// Each network port
@@ -251,7 +251,7 @@ pub enum Failing {
     Nvlink,
 }
 
-impl Failing {
+impl FailingDevice {
     /// The failures of this class.
     pub const fn kinds(&self) -> &'static [FailureKind] {
         match self {
@@ -270,7 +270,7 @@ pub struct WhatIfArguments {
     pub job: JobArguments,
     /// Only these failures
     #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
-    pub only: Vec<Failing>,
+    pub only: Vec<FailingDevice>,
     /// Stop after this time and report the failures examined so far; the exit status is 1 if some
     /// are missing
     #[arg(long, value_name = "SECONDS", value_parser = within::<u64>(1..=86_400))]

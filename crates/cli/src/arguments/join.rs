@@ -13,7 +13,7 @@ pub const MOST_RANKS: u32 = 65_536;
 
 use clap::{Args, ValueEnum};
 
-/// Who starts the ranks.
+/// The program that starts the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LauncherName {
     /// The launcher whose variables are in the environment

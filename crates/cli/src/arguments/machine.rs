@@ -91,7 +91,7 @@ pub enum ProbeFormat {
     Text,
 }
 
-/// What of a machine is read, and whether that is recorded.
+/// The parts of a machine that are read, and whether they are recorded.
 #[derive(Debug, Default, Args)]
 pub struct SelectionArguments {
     /// Use only these GPUs, by the driver's numbers, in the order of their ranks, such as 0,1

@@ -11,7 +11,7 @@ struct OtherOption {
     long: &'static str,
     /// Values that ask for nothing else than what `topo run` does.
     accepted: &'static [&'static str],
-    /// What to do instead.
+    /// The replacement.
     instead: &'static str,
 }
 

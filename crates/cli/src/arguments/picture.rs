@@ -1,4 +1,4 @@
-//! What pictures show, and the page.
+//! The content of pictures, and the page.
 
 use std::path::PathBuf;
 

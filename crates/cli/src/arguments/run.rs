@@ -79,7 +79,7 @@ pub enum BufferOwner {
     Caller,
 }
 
-/// What runs the programs.
+/// The runner of the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum BackendName {
     /// The processors of this machine
@@ -92,7 +92,7 @@ pub enum BackendName {
     Emulator,
 }
 
-/// What a page has sections on.
+/// The subject of a section of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GpuTestSection {
     /// Collectives by every algorithm, type and operation
@@ -107,7 +107,7 @@ pub enum GpuTestSection {
     Sanitizer,
 }
 
-/// What a process of `topo gpu-test` does.
+/// The part of a process of `topo gpu-test`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GpuTestPart {
     /// Says what the GPUs are

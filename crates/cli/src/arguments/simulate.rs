@@ -46,7 +46,7 @@ pub struct SimulateArguments {
     pub form: FormArguments,
 }
 
-/// What is run on the virtual clock, and how.
+/// A collective to run on the virtual clock.
 #[derive(Debug, Args)]
 pub struct SimulatedRun {
     /// The collective

@@ -1,4 +1,4 @@
-//! What collectives cost, as tables.
+//! Costs of collectives, as tables.
 
 use std::ops::RangeInclusive;
 
@@ -50,7 +50,7 @@ pub fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
     trim_lines(&text)
 }
 
-/// What was called.
+/// The calls.
 fn title(calls: &Calls) -> String {
     let mut taken = "what NCCL takes for a message of this size".to_owned();
     if calls.registration != Calls::ONE.registration {
@@ -87,7 +87,7 @@ fn head(job: &PricedJob, notes: &[String], look: Look) -> String {
     text
 }
 
-/// What the plan's trees cost, if it has any.
+/// The costs of the plan's trees, if it has any.
 fn forest(job: &PricedJob, sweep: &Sweep, look: Look) -> String {
     let Some(forest) = &sweep.forest else {
         return String::new();
@@ -199,7 +199,7 @@ fn choices(sweep: &Sweep, look: Look) -> String {
     table.finish()
 }
 
-/// What was measured where NCCL's model takes too few blocks. Source: NVIDIA/nccl issue 2305.
+/// Measurements where NCCL's model takes too few blocks. Source: NVIDIA/nccl issue 2305.
 const FEW_BLOCKS: &str = "NCCL's model takes too few CTAs here: on GB200 and GB300 reduce-scatters of 2 to \
      4 MiB a rank were measured 1.3 to 2.4 times as fast with NCCL_SYM_KERNEL=ReduceScatter_LD and \
      NCCL_SYM_CTAS=64.";
@@ -219,7 +219,7 @@ fn takes_few_blocks(job: &PricedJob, sweep: &Sweep) -> bool {
     !chosen && job.costs.job.min_cc >= 100 && sweep.sizes.iter().filter(long).any(few)
 }
 
-/// What is taken where buffers are symmetric windows.
+/// The choices where buffers are symmetric windows.
 fn windows(job: &PricedJob, sweep: &Sweep, look: Look) -> String {
     let headers = [
         "size",

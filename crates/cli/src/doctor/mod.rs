@@ -5,7 +5,7 @@ mod page;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use answers::doctor::{Checked, DoctorReport, doctor};
+use answers::doctor::{CheckedMachine, DoctorReport, doctor};
 use answers::report;
 use anyhow::{Result, bail};
 use findings::of_document;
@@ -22,7 +22,7 @@ fn check_all(
     arguments: &DoctorArguments,
     environment: &Environment,
     output: &mut Output,
-) -> Result<(Vec<Checked>, bool)> {
+) -> Result<(Vec<CheckedMachine>, bool)> {
     let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
     if arguments.files.iter().filter(from_input).count() > 1 {
         bail!("standard input (-) can be read once only; expected files for the others");
@@ -51,7 +51,7 @@ fn check_all(
             (Err(problem), Some(file)) if files.len() > 1 => (Vec::new(), Err(why(file, &problem))),
             (Err(problem), _) => return Err(problem),
         };
-        checked.push(Checked {
+        checked.push(CheckedMachine {
             file: name,
             content,
             findings,
@@ -68,7 +68,7 @@ pub fn run(
     let (checked, probed) = check_all(arguments, environment, output)?;
     // The reader's warnings are among the findings.
     output.warnings.clear();
-    let of_amd = |machine: &&Checked| {
+    let of_amd = |machine: &&CheckedMachine| {
         let document = machine.content.as_ref();
         document.is_ok_and(|document| document.is_rccl())
     };

@@ -1,4 +1,4 @@
-//! What was exported, as text.
+//! Exported files, as text.
 
 use answers::export::{ExportReport, Kind, WrittenFile};
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{Check, page};
 use answers::report::Report;
 
-/// What an NCCL library decides on a machine, compared with the plan.
+/// The decisions of an NCCL library on a machine, compared with the plan.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NcclCheckReport {
     /// The machine's name.
@@ -24,11 +24,11 @@ pub struct NcclCheckReport {
     /// The plan was made for the topology that NCCL joined from the ranks' pieces, because it is
     /// another one than the file's.
     planned_on_dump: bool,
-    /// What was compared.
+    /// The compared fields.
     fields: Vec<FieldReport>,
     /// NCCL's warnings.
     warnings: Vec<String>,
-    /// What a reader must know about the comparison.
+    /// Notes on the comparison.
     notes: Vec<String>,
 }
 

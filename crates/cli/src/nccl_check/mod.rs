@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nccl_binary::job::{self, Job, NoAnswer};
 use nccl_binary::message::Network;
 use nccl_binary::{host, log, machine};
-use nccl_compare::{Answer, Compared, Field, Planned, compare};
+use nccl_compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
 use plan::{CostTable, Plan};
 use planner::settings::CtaPolicy;
 use planner::{EqualHosts, NcclVersion, Settings};
@@ -51,7 +51,7 @@ const MOST_RANKS: u64 = 512;
 /// A plan and its costs as NCCL logs them, or why there is none.
 type PlanOrWhyNot = Result<(Plan, CostTable), String>;
 
-/// What was asked and compared.
+/// The question and the comparison.
 #[derive(Debug)]
 pub struct Check {
     pub name: String,
@@ -61,14 +61,14 @@ pub struct Check {
     pub answer: Answer,
     /// The plan was made for the topology that NCCL dumped.
     pub planned_on_dump: bool,
-    pub compared: Vec<Compared>,
-    /// What a reader must know about the comparison.
+    pub compared: Vec<FieldComparison>,
+    /// Notes on the comparison.
     pub notes: Vec<String>,
 }
 
 impl Check {
     pub fn agrees(&self) -> bool {
-        self.compared.iter().all(Compared::agrees)
+        self.compared.iter().all(FieldComparison::agrees)
     }
 
     pub fn version(&self) -> String {
@@ -172,8 +172,8 @@ fn check(
         );
     }
     let compared = match &planned {
-        Ok((plan, logged)) => compare(&answer, Planned::Plan(plan, logged)),
-        Err(why) => compare(&answer, Planned::Refused(why)),
+        Ok((plan, logged)) => compare(&answer, PlannerOutcome::Plan(plan, logged)),
+        Err(why) => compare(&answer, PlannerOutcome::Refused(why)),
     };
     let mut notes = Vec::new();
     if by_policy {
@@ -217,7 +217,7 @@ fn check(
 }
 
 /// The collectives that NCCL refuses, as the plan does.
-fn refused_by_both(answer: &Answer, compared: &[Compared]) -> Option<String> {
+fn refused_by_both(answer: &Answer, compared: &[FieldComparison]) -> Option<String> {
     let outcome = compared.iter().find(|it| it.field == Field::Outcome)?;
     let mut names: Vec<&str> = answer
         .failures

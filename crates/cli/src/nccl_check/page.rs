@@ -1,6 +1,6 @@
 //! The comparison as text.
 
-use nccl_compare::Compared;
+use nccl_compare::FieldComparison;
 
 use super::Check;
 use crate::render::table::Columns;
@@ -40,7 +40,7 @@ pub fn page(check: &Check, look: Look) -> String {
 }
 
 /// Fields of which all or a part was not compared, and why.
-pub fn not_compared(compared: &[Compared]) -> Vec<(&'static str, &str)> {
+pub fn not_compared(compared: &[FieldComparison]) -> Vec<(&'static str, &str)> {
     let all = compared.iter();
     let missing = all.filter_map(|it| Some((it.field.name(), it.not_compared.as_ref()?)));
     missing
@@ -48,7 +48,7 @@ pub fn not_compared(compared: &[Compared]) -> Vec<(&'static str, &str)> {
         .collect()
 }
 
-/// What a reader must know about the comparison.
+/// Notes on the comparison.
 pub fn notes(check: &Check) -> Vec<String> {
     let mut notes = check.notes.clone();
     if check.planned_on_dump {

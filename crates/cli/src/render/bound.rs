@@ -6,11 +6,11 @@ use plan::certificate::{Certificate, LinkSet, Operation, UNITS};
 use super::table::Columns;
 use super::{Look, count, or_dash, trim_lines, version, wrap};
 
-/// What a bound never counts.
+/// Costs that a bound never counts.
 const LEFT_OUT: &str = "Left out, so a real schedule is slower: latency, the overhead of protocols, copies in GPUs that \
 forward, and the memory bandwidth of hosts.";
 
-/// What a bound does not count on machines with Intel CPUs.
+/// A cost that a bound does not count on machines with Intel CPUs.
 const INTEL: &str = "NCCL charges a fifth more for PCIe writes of GPUs through Intel host bridges; the bound does not.";
 
 /// Where the optimum is, and the unit.

@@ -10,7 +10,7 @@ use super::names::{gpu_name, gpu_names, gpu_number, net_name};
 use super::table::Columns;
 use super::{Look, gbps, group, names, ranges};
 
-/// What each group of a machine does, and what holds between hosts.
+/// The work of each group of a machine, and the links between hosts.
 pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
     let Some(machine) = plan.machines.get(machine) else {
         return String::new();

@@ -1,7 +1,7 @@
 //! How two plans differ, as tables.
 
 use answers::differences::words;
-use plan::{ChoiceDifference, Chosen, Comparison, Plan, PlanDifference};
+use plan::{ChoiceDifference, Comparison, Plan, PlanDifference, SizeChoice};
 use serde_json::Value;
 
 use topology::differences::MachineDifference;
@@ -23,7 +23,7 @@ pub fn few(differences: &[MachineDifference]) -> Vec<String> {
     parts
 }
 
-/// What differs; nothing when nothing does. `devices` are differences of the files.
+/// The differences; empty if there are none. `devices` are differences of the files.
 pub fn page(
     plans: [(&str, &Plan); 2],
     devices: &[MachineDifference],
@@ -64,7 +64,7 @@ pub fn page(
     trim_lines(&text)
 }
 
-/// What differs in the devices of two files that are not planned; nothing when nothing does.
+/// The differences between the devices of two files that are not planned; empty if there are none.
 pub fn of_files(names: [&str; 2], devices: &[MachineDifference], look: Look) -> String {
     if devices.is_empty() {
         return String::new();
@@ -347,7 +347,8 @@ struct Stretch<'a> {
 }
 
 fn stretches(rows: &[ChoiceDifference]) -> Vec<Stretch<'_>> {
-    let name = |chosen: Option<Chosen>| chosen.map(|chosen| (chosen.algorithm, chosen.protocol));
+    let name =
+        |chosen: Option<SizeChoice>| chosen.map(|chosen| (chosen.algorithm, chosen.protocol));
     let change = |row: &ChoiceDifference| (row.collective, name(row.first), name(row.second));
     let mut found: Vec<Stretch<'_>> = Vec::new();
     for row in rows {
@@ -414,7 +415,7 @@ fn more((least, most): (f64, f64)) -> String {
 }
 
 /// `Ring LL128, 46.5 to 612 µs on 16 channels`.
-fn chosen(from: Option<Chosen>, to: Option<Chosen>) -> String {
+fn chosen(from: Option<SizeChoice>, to: Option<SizeChoice>) -> String {
     let (Some(from), Some(to)) = (from, to) else {
         return "no way".to_owned();
     };
@@ -425,7 +426,7 @@ fn chosen(from: Option<Chosen>, to: Option<Chosen>) -> String {
             format!("{from}–{to}")
         }
     };
-    let time = |chosen: Chosen| microseconds(f64::from(chosen.time_us));
+    let time = |chosen: SizeChoice| microseconds(f64::from(chosen.time_us));
     let channels = span(from.channels.to_string(), to.channels.to_string());
     format!(
         "{} {} ×{channels}, {} µs",

@@ -8,7 +8,7 @@ use answers::groups::{Group, Groups};
 /// Most files of a group that are all named.
 const NAMED_FILES: usize = 3;
 
-/// What is said of the first group.
+/// The words for the first group.
 const REFERENCE: &str = "the reference";
 
 /// The same where other groups are as large.

@@ -30,7 +30,7 @@ pub fn answer(title: &str, answer: &PathAnswer, look: Look) -> String {
     text
 }
 
-/// What the ports of the switch between two devices do with their traffic; nothing without ports.
+/// The treatment of traffic by the ports of the switch between two devices; nothing without ports.
 pub fn access_control(ports: &[SwitchPort]) -> Option<String> {
     let among = |is_meant: fn(Option<AccessControl>) -> bool| {
         let meant = ports.iter().filter(|port| is_meant(port.access_control));

@@ -23,7 +23,7 @@ pub struct PlanPage<'a> {
     pub expansion: &'a Expansion,
     /// The machines with their paths, unless the plan was read from a file.
     pub live: Option<&'a Planned>,
-    /// What is known of its rings beside NCCL's.
+    /// Facts about its rings beside NCCL's.
     pub rings: Option<&'a str>,
     /// Every attempt of the search is shown.
     pub explain: bool,

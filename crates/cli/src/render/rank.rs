@@ -1,4 +1,4 @@
-//! What one rank does, on a page.
+//! The part of one rank, on a page.
 
 use answers::names::processors;
 use plan::cost::{CostModel, doubling};

@@ -72,7 +72,7 @@ fn ranks_of_hosts(system: &System, look: Look) -> String {
     wrap(&texts.join("; "), "  ", "  ", look.width)
 }
 
-/// What hangs below a node and was not drawn yet.
+/// The nodes below a node that were not drawn yet.
 fn below(system: &System, names: &NodeNames<'_>, node: NodeId, drawn: &mut [bool]) -> Vec<Branch> {
     let mut branches = Vec::new();
     for link in system.links(node) {

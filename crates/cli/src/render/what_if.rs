@@ -1,4 +1,4 @@
-//! What single failures leave, as a table.
+//! The rest of a job after single failures, as a table.
 
 use answers::names::shorten;
 use answers::what_if::WhatIfAnswer;

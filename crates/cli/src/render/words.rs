@@ -1,4 +1,4 @@
-//! What NCCL's kinds of things are called in plain words.
+//! Plain words for NCCL's kinds of things.
 
 use plan::Pattern;
 
@@ -18,7 +18,7 @@ pub const fn pattern(pattern: Pattern) -> &'static str {
     }
 }
 
-/// What a channel may do about NICs (0, 1, 2), in a word.
+/// The use of NICs by a channel (0, 1, 2), in a word.
 pub const fn cross_nic_short(mode: i32) -> &'static str {
     match mode {
         0 => "same",

@@ -3,7 +3,7 @@
 use answers::results::Results;
 use nccl_results::compare::ComparedTable;
 use nccl_results::fit::trust::Summary;
-use nccl_results::fit::{Fit, Undetermined};
+use nccl_results::fit::{Fit, UndeterminedConstant};
 use nccl_results::ladder::ComparedRow;
 use nccl_results::shortfall::{range, words};
 use planner::NcclVersion;
@@ -277,11 +277,11 @@ fn remarks(fit: &Fit, look: Look) -> String {
     let mut remarks = Vec::new();
     for it in fit.undetermined.iter().take(SHOWN) {
         remarks.push(match it {
-            Undetermined::Like(constant, other) => format!(
+            UndeterminedConstant::Like(constant, other) => format!(
                 "{} keeps its value: these times cannot tell it apart from {}",
                 constant.name, other.name
             ),
-            Undetermined::Weak(constant, error) => format!(
+            UndeterminedConstant::Weak(constant, error) => format!(
                 "{} keeps its value: these times would determine it only to {}",
                 constant.name,
                 share(*error)

@@ -10,7 +10,7 @@ use executor::bootstrap::Bootstrap;
 use measurement::launched::{self as member, JoinOptions};
 use measurement::{Event, LaunchReport, RunReport, Spec, threads_of_process};
 use net::{Hosts, Ports};
-use rendezvous::{JobOptions, JobUnknown, Launched, Launcher, Launchers, launcher, meeting};
+use rendezvous::{JobOptions, JobUnknown, LaunchedRank, Launcher, Launchers, launcher, meeting};
 
 use super::live::Live;
 use super::{job, network};
@@ -20,7 +20,7 @@ use crate::environment::Environment;
 use crate::output::Output;
 
 /// The rank of this process, if a launcher started it.
-pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Option<Launched>> {
+pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Option<LaunchedRank>> {
     let parent = std::os::unix::process::parent_id();
     let options = job_options(&arguments.join);
     launcher::detect(&options, &environment.launcher, parent).map_err(with_options)
@@ -67,7 +67,7 @@ fn with_options(error: anyhow::Error) -> anyhow::Error {
 pub fn run(
     arguments: &RunArguments,
     environment: &Environment,
-    launched: &Launched,
+    launched: &LaunchedRank,
     output: &mut Output,
 ) -> Result<()> {
     let threads = job::ranks_of_process(arguments, launched.world)?;
@@ -185,7 +185,7 @@ fn run_threads(
 fn join(
     arguments: &RunArguments,
     environment: &Environment,
-    launched: &Launched,
+    launched: &LaunchedRank,
     spec: &Spec,
     ports: Option<Arc<dyn Ports>>,
     profile: &Profile,

@@ -18,7 +18,7 @@ use crate::render::Look;
 use crate::sizes;
 use answers::report;
 
-/// What the printing rank has learned, and how it prints that.
+/// The knowledge of the printing rank, and how it prints it.
 pub struct Live<'a> {
     report: RunReport,
     json: bool,

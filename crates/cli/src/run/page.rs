@@ -177,7 +177,7 @@ fn last_lines(report: &RunReport, wrong: u64) -> String {
     text
 }
 
-/// What the rows come to.
+/// The summary of the rows.
 pub fn summary(report: &RunReport, look: Look) -> String {
     let rows = &report.rows;
     let mut text = String::new();

@@ -4,7 +4,7 @@ use answers::simulate::SimulatedJob;
 use anyhow::Result;
 use serde::Serialize;
 use simulator::model::Use;
-use simulator::outcome::Transferred;
+use simulator::outcome::SpanContent;
 
 /// The thread of the first network connection of a rank; lanes have lower numbers.
 const FIRST_TRANSFER: u32 = 1000;
@@ -13,13 +13,13 @@ const FIRST_TRANSFER: u32 = 1000;
 #[serde(rename_all = "camelCase")]
 struct Trace {
     display_time_unit: &'static str,
-    /// What was left out.
-    other_data: Left,
+    /// The rest that was left out.
+    other_data: OmittedSpans,
     trace_events: Vec<Event>,
 }
 
 #[derive(Serialize)]
-struct Left {
+struct OmittedSpans {
     spans_left_out: u64,
 }
 
@@ -70,12 +70,12 @@ pub fn perfetto(job: &SimulatedJob) -> Result<String> {
     let mut named_connections = vec![false; model.connections.len()];
     for span in &simulated.outcome.spans {
         let (name, pid, tid) = match span.what {
-            Transferred::Step(lane, step) => {
+            SpanContent::Step(lane, step) => {
                 let own = &model.lanes[lane as usize];
                 let name = step_name(job, own.shape, step);
                 (name.to_owned(), own.rank, lane_of[lane as usize])
             }
-            Transferred::Network(number) => {
+            SpanContent::Network(number) => {
                 let connection = &model.connections[number as usize];
                 let lane = &model.lanes[connection.sender as usize];
                 let (_, to) = simulated.connections[number as usize];
@@ -101,7 +101,7 @@ pub fn perfetto(job: &SimulatedJob) -> Result<String> {
     }
     Ok(serde_json::to_string(&Trace {
         display_time_unit: "ns",
-        other_data: Left {
+        other_data: OmittedSpans {
             spans_left_out: simulated.outcome.spans_left_out,
         },
         trace_events: events,
@@ -120,7 +120,7 @@ fn named(what: &str, pid: u32, tid: u32, name: String) -> Event {
     }
 }
 
-/// What a step does, in a word.
+/// The action of a step, in a word.
 fn step_name(job: &SimulatedJob, shape: u32, step: u32) -> &'static str {
     let shape = &job.simulated.model.shapes[shape as usize];
     let (first, end) = shape.steps[step as usize].uses;

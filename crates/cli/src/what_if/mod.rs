@@ -7,7 +7,7 @@ use std::time::Duration;
 use answers::what_if::{WhatIfQuestion, WhatIfReport, failures_of};
 use anyhow::{Result, anyhow, bail};
 
-use crate::arguments::compare::{Failing, TextOrJson, WhatIfArguments};
+use crate::arguments::compare::{FailingDevice, TextOrJson, WhatIfArguments};
 use crate::edits::option;
 use crate::environment::Environment;
 use crate::job;
@@ -38,7 +38,7 @@ pub fn run(
     let kinds: Vec<_> = arguments
         .only
         .iter()
-        .flat_map(Failing::kinds)
+        .flat_map(FailingDevice::kinds)
         .copied()
         .collect();
     let again = arguments.bound.then(|| job.clone());

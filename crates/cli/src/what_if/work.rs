@@ -19,11 +19,11 @@ const STACK: usize = 16 << 20;
 /// Most results that the thread is ahead, so that the progress shown is true.
 const WAITING: usize = 16;
 
-/// What the thread reports.
+/// A report of the thread.
 enum News {
     /// The job without any failure.
     Whole(Box<WhatIfAnswer>),
-    /// What one failure does.
+    /// The effect of one failure.
     Failed(FailureOutcome),
 }
 

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use super::ranks::{Ranks, address, id, rank, sockets, until};
 
-/// What a busy machine may add. The delays that these tests look for are 2 s and more.
+/// The time that a busy machine may add. The delays that these tests look for are 2 s and more.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// One of three attempts must be in time, because a busy machine may delay one.

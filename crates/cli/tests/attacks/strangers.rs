@@ -19,7 +19,7 @@ const STRANGERS: usize = 5000;
 /// How much longer a job may take because of them.
 const DELAY: Duration = Duration::from_secs(2);
 
-/// What a busy machine may add.
+/// The time that a busy machine may add.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// These tests need most descriptors of the process, and each compares times.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 /// The variable that names the program, or a script that starts it.
 const PROGRAM: &str = "TOPO_PROGRAM";
 
-/// What needs Linux, by what a script has of it.
+/// The needs of scripts that only Linux meets, by their words.
 const NEEDS: [(&str, &str); 14] = [
     ("topo run", "topo run needs Linux"),
     ("topo calibrate", "topo calibrate needs Linux"),
@@ -24,7 +24,7 @@ const NEEDS: [(&str, &str); 14] = [
     ("<(", "pipes with names"),
 ];
 
-/// What the systems say, as Wine has it and as Linux has it.
+/// The systems' words, as Wine has them and as Linux has them.
 const WORDS: [(&str, &str); 2] = [
     (
         "File not found. (os error 2)",
@@ -46,7 +46,7 @@ pub fn program() -> OsString {
     std::env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_topo").into())
 }
 
-/// What a script needs that another system does not have.
+/// The need of a script that another system does not meet.
 pub fn needs(script: &str) -> Option<&'static str> {
     // Where nothing is written to or read from is the script's own.
     let script = script.replace("> /dev/null", "").replace("< /dev/null", "");

@@ -1,4 +1,4 @@
-//! What the other ranks report when a rank fails.
+//! The reports of the other ranks when a rank fails.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;

@@ -165,7 +165,7 @@ pub fn an_oversized_message() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// What a rank does instead of sending its data.
+/// The action of a rank instead of sending its data.
 enum Lie {
     /// Sends a slot that is far too long after its data, once this is set.
     Long(Arc<AtomicBool>),

@@ -1,4 +1,4 @@
-//! What NCCL's libraries decide.
+//! The decisions of NCCL's libraries.
 
 use std::process::Command;
 

@@ -87,7 +87,7 @@ impl Browser {
         )
     }
 
-    /// What the browser shows, as a PNG file in base64.
+    /// The browser's window, as a PNG file in base64.
     pub fn screenshot(&self) -> Result<String, String> {
         let path = format!("{}/screenshot", self.session);
         let picture = self.ask("GET", &path, &json!({}))?;
@@ -95,7 +95,7 @@ impl Browser {
         picture.ok_or_else(|| "the browser takes no screenshot".to_owned())
     }
 
-    /// What the browser's console says.
+    /// The browser's console.
     pub fn errors(&mut self) -> Result<Vec<String>, String> {
         let lines = self.command("/se/log", &json!({ "type": "browser" }))?;
         let lines = lines.as_array().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a page looks like, compared with what it should look like.
+//! The look of a page, compared with the expected look.
 //!
 //! A screenshot becomes a text (`look.js`): a letter for each square of 16 pixels, which says
 //! whether there is text, a line or a color. Two looks are alike if nearly every square has its

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
 
-/// What a reader does, one step after the other; each is a function of the script.
+/// The steps of a reader, one after the other; each is a function of the script.
 const STEPS: [&str; 13] = [
     "opens_and_plans",
     "a_dropped_file",

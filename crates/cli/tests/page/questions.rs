@@ -30,7 +30,7 @@ const SETTINGS: [(&str, &str); 8] = [
 /// Failures; not every machine has the devices.
 const FAILURES: [&str; 4] = ["GPU1", "NIC0", "GPU0:GPU1", "NIC1"];
 
-/// What nccl-tests prints.
+/// The output of nccl-tests.
 const TABLE: &str = "\
 # nThread 1 nGpus 8 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20
 #       size         count      type   redop    root     time   algbw   busbw #wrong
@@ -39,7 +39,7 @@ const TABLE: &str = "\
    134217728      33554432     float     sum      -1   640.10  209.68  366.95      0
 ";
 
-/// What NCCL logs.
+/// A log of NCCL.
 const LOG: &str = "\
 node1:100:200 [0] NCCL INFO NCCL version 2.27.5+cuda12.9
 node1:100:200 [0] NCCL INFO NCCL_ALGO set by environment to Ring.
@@ -94,7 +94,7 @@ fn jobs() -> impl Strategy<Value = Drawn> {
     })
 }
 
-/// What the program prints, or `None` where it refuses.
+/// The output of the program, or `None` where it refuses.
 fn program(arguments: &[String]) -> Option<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_topo"))
         .args(arguments)
@@ -104,7 +104,7 @@ fn program(arguments: &[String]) -> Option<Value> {
     serde_json::from_slice(&output.stdout).ok()
 }
 
-/// What the page's code answers, or `None` where it refuses.
+/// The answer of the page's code, or `None` where it refuses.
 fn page(request: &Value) -> Option<Value> {
     let answer = web::answer(request.to_string().as_bytes());
     let answer: Value = serde_json::from_str(&answer).expect("answers are JSON");

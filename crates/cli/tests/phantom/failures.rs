@@ -38,7 +38,7 @@ fn ends(function: &str) -> bool {
     words.iter().any(|it| function.contains(it))
 }
 
-/// What is wrong with a run on `machine` whose first call of `function` fails.
+/// The fault of a run on `machine` whose first call of `function` fails.
 fn problem(machine: &str, arguments: &str, function: &str, error: u32) -> Option<String> {
     let phantom = Phantom::new(machine, &[&format!("fail {function} 1 {error}")]);
     let began = Instant::now();

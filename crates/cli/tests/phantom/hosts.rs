@@ -7,10 +7,10 @@ use test_network::loopback;
 
 use crate::machine::Phantom;
 
-/// What the page says where NICs access GPU memory.
+/// The page's words where NICs access GPU memory.
 const RDMA: &str = "NICs read and write memory of GPUs";
 
-/// What a run did.
+/// The result of a run.
 struct Run {
     page: String,
     /// Calls of the driver.

@@ -139,7 +139,7 @@ impl Phantom {
         page
     }
 
-    /// What the driver reported of all processes so far.
+    /// The driver's reports of all processes so far.
     pub fn report(&self) -> Report {
         let text = std::fs::read_to_string(self.path("report")).unwrap_or_default();
         let mut report = Report::default();
@@ -157,7 +157,7 @@ impl Phantom {
     }
 }
 
-/// What a driver reported.
+/// The report of a driver.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Calls by function.

@@ -40,7 +40,7 @@ const MACHINES: [(&str, u32, &str); 13] = [
     ("pcie-8gpu-nonet", 0, "peers none"),
 ];
 
-/// What ranks are, and the least number of them.
+/// The kinds of ranks, and the least number of them.
 const STARTERS: [(&str, u32); 4] = [
     ("", 1),
     ("--processes", 1),
@@ -70,7 +70,7 @@ const REASONS: [&str; 8] = [
     "equal numbers of ranks",
 ];
 
-/// What a driver reports because its machine is to refuse it.
+/// The reports of a driver because its machine is to refuse.
 const ASKED_FOR: [&str; 3] = [
     "the device cannot access this memory",
     "the machine file:",

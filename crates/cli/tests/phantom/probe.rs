@@ -8,7 +8,7 @@ use machines::{FakeMachine, Machine, comparable};
 
 use crate::machine::Phantom;
 
-/// What `topo probe` of a machine gives.
+/// The output of `topo probe` for a machine.
 fn probed(phantom: &Phantom, fake: &FakeMachine, folder: &Path) -> String {
     fake.write(folder).unwrap();
     let gpus: Vec<String> = fake.ranks.iter().map(u32::to_string).collect();

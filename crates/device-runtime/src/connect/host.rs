@@ -12,7 +12,7 @@ use super::p2p::ConnectionMemory;
 use crate::driver::DeviceDriver;
 
 /// Memory of other processes, with its address on the own device.
-pub(super) type Opened = FxHashMap<Handle, u64>;
+pub(super) type OpenedMemory = FxHashMap<Handle, u64>;
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
     pub(super) fn memory(&self, source: shared_memory::Error) -> Error {

@@ -36,7 +36,7 @@ use shared_memory::Bell;
 
 use self::buffer_tables::BufferTables;
 pub(crate) use self::buffer_tables::shows_buffers;
-use self::host::Opened;
+use self::host::OpenedMemory;
 use self::multicast::Windows;
 use self::peers::Peers;
 use crate::driver::DeviceDriver;
@@ -70,7 +70,7 @@ struct Key {
 
 /// The connections of a rank.
 #[derive(Debug, Default)]
-pub(crate) struct Connected {
+pub(crate) struct RankConnections {
     /// Addresses of the ends.
     ends: FxHashMap<Key, u64>,
     /// Transports to the peers.
@@ -84,7 +84,7 @@ pub(crate) struct Connected {
     /// Multicast windows of scratch memory.
     pub windows: Windows,
     /// Memory of other processes of this host.
-    opened: Opened,
+    opened: OpenedMemory,
     /// Bells of the PXN proxies that forward for this rank.
     pub proxy_bells: Vec<Bell>,
 }
@@ -115,7 +115,7 @@ fn name(from: u32, to: u32, key: &Key) -> String {
 pub(crate) struct Connector<'a, 'b, M: DeviceDriver> {
     pub shared: &'a ProcessRanks<M>,
     pub own: &'a mut OwnWiring<'b>,
-    pub known: &'a mut Connected,
+    pub known: &'a mut RankConnections,
 }
 
 /// A new end.
@@ -312,7 +312,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
     }
 }
 
-impl Connected {
+impl RankConnections {
     /// The ranks among `ranks` that are in this process (`local`) or in others, sorted.
     pub(crate) fn ranks(&self, ranks: impl Iterator<Item = u32>, local: bool) -> Vec<u32> {
         let found = ranks.filter(|rank| self.peers.is_local(*rank) == local);
@@ -331,7 +331,7 @@ impl Connected {
     }
 }
 
-impl Places for Connected {
+impl Places for RankConnections {
     fn receiver(&self, connection: &ConnectionEnd) -> u64 {
         self.end(connection, self.protocol.map(Kind::Slots), true)
     }

@@ -25,7 +25,7 @@ const FIRST: u32 = 0;
 
 /// The handle type with which all ranks join a multicast, `None` if they are threads of one
 /// process; or why they cannot.
-pub(crate) type Multicasting = Result<Option<String>, String>;
+pub(crate) type MulticastSupport = Result<Option<String>, String>;
 
 /// The information of a rank about its device.
 pub(super) struct Candidate {
@@ -41,7 +41,7 @@ pub(super) fn common(
     candidates: impl Iterator<Item = Candidate>,
     within: bool,
     serves: Option<&dyn Fn(&str) -> bool>,
-) -> Multicasting {
+) -> MulticastSupport {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for (rank, Candidate { device, kinds }) in (0_u32..).zip(candidates) {
         let kinds = kinds.map_err(|why| format!("rank {rank}: {why}"))?;

@@ -11,7 +11,7 @@ use executor::bootstrap::Bootstrap;
 use executor::error::Error;
 
 use super::device_info::{BETWEEN, DeviceInfo, resident_blocks};
-use super::multicast::{Candidate, Multicasting, common};
+use super::multicast::{Candidate, MulticastSupport, common};
 use crate::driver::DeviceDriver;
 use crate::entry::Kernel;
 use crate::process_ranks::ProcessRanks;
@@ -49,7 +49,7 @@ pub(crate) struct Peers {
     /// The first two ranks without P2P, and why; equal on all ranks.
     pub apart: Option<(u32, u32, String)>,
     /// How all ranks can join a multicast, or why they cannot; equal on all ranks.
-    pub multicast: Multicasting,
+    pub multicast: MulticastSupport,
 }
 
 impl Default for Peers {

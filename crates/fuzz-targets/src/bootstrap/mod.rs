@@ -14,7 +14,7 @@ use ::bootstrap::{Conn, Ending, Failure, Kind, LinkError, Message};
 use arbitrary::{Result, Unstructured};
 
 use self::world::{MOST_RANKS, Participant, VERSION, World, address, encoded};
-use crate::input::{Reached, choose};
+use crate::input::{Depth, choose};
 
 /// Most events of one input.
 const MOST_EVENTS: usize = 300;
@@ -44,10 +44,10 @@ const EVENTS: u8 = 10;
 ///
 /// # Panics
 /// It waits beyond all its deadlines, acts without end, or sends frames that its peers cannot read.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let mut choices = Unstructured::new(bytes);
     let Ok(mut world) = World::new(&mut choices) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     for _ in 0..MOST_EVENTS {
         if choices.is_empty() || world.event(&mut choices).is_err() {
@@ -57,9 +57,9 @@ pub fn run(bytes: &[u8]) -> Reached {
     }
     world.end();
     match (world.frames, world.met) {
-        (_, true) => Reached::Accepted,
-        (0, _) => Reached::Outside,
-        _ => Reached::Inside,
+        (_, true) => Depth::Accepted,
+        (0, _) => Depth::Outside,
+        _ => Depth::Inside,
     }
 }
 

@@ -10,14 +10,14 @@ mod table;
 use std::time::Duration;
 
 use net::framing::{FramedIn, FramedOut};
-use net::nic::{Awaited, Incoming, Outgoing};
+use net::nic::{Incoming, Outgoing, Waits};
 use net::plugin::ends::{ReceiveEnd, SendEnd};
 use net::plugin::messages::{MessagesIn, MessagesOut, shape};
-use net_plugin::{Handle, Plugin, Receiving, Sending};
+use net_plugin::{Handle, Plugin, ReceiveComm, SendComm};
 use shared_memory::fifo::{LowLatency, Receiver, Sender, Simple};
 use shared_memory::{Item, Segment};
 
-use crate::input::{Reached, checked};
+use crate::input::{Depth, checked};
 use crate::mutate::Random;
 
 /// Turns of a connection. Each sends and receives if possible.
@@ -66,9 +66,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// A received slot is longer than slots can be.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let Some((version, rest)) = bytes.split_first() else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     let reached = table::run(*version, rest);
     // SAFETY: there is no NIC; memory is written only during calls of the table's functions.
@@ -76,12 +76,12 @@ pub fn run(bytes: &[u8]) -> Reached {
     reached
 }
 
-fn with_table<T>(version: u32, table: &T) -> Reached {
+fn with_table<T>(version: u32, table: &T) -> Depth {
     // SAFETY: callers name the table's version, and it stays until everything made of the plug-in
     // has ended.
     let plugin = unsafe { Plugin::of_table(version, std::ptr::from_ref(table).cast(), 1) };
     let Some(plugin) = checked(plugin) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     for device in plugin.devices() {
         let _ = device.memory();
@@ -89,12 +89,12 @@ fn with_table<T>(version: u32, table: &T) -> Reached {
     }
     match checked(connected(&plugin)).flatten() {
         Some((sending, receiving)) => carry(sending, receiving),
-        None => Reached::Inside,
+        None => Depth::Inside,
     }
 }
 
 /// Both ends of a connection, if the plug-in makes them in time.
-fn connected(plugin: &Plugin) -> Result<Option<(Sending, Receiving)>, net_plugin::Error> {
+fn connected(plugin: &Plugin) -> Result<Option<(SendComm, ReceiveComm)>, net_plugin::Error> {
     let last = plugin.devices().len() as u32 - 1;
     let (mut listening, handle) = plugin.listen(0)?;
     let handle = Handle::of(handle.bytes()).expect("as many bytes as handles have");
@@ -115,7 +115,7 @@ fn connected(plugin: &Plugin) -> Result<Option<(Sending, Receiving)>, net_plugin
 }
 
 /// Sends slots, and posts received ones.
-fn carry(sending: Sending, receiving: Receiving) -> Reached {
+fn carry(sending: SendComm, receiving: ReceiveComm) -> Depth {
     let items = |protocol| {
         [Item::Fifo {
             protocol,
@@ -148,12 +148,12 @@ fn carry(sending: Sending, receiving: Receiving) -> Reached {
             break;
         }
         let _ = (outgoing.is_drained(), incoming.awaits_end());
-        outgoing.wait_for(&mut Awaited::default());
+        outgoing.wait_for(&mut Waits::default());
         // A slot's length is not known here, so the slot is released without reading its data.
         while receiver.is_complete(0) {
             receiver.release();
             came = true;
         }
     }
-    Reached::accepted_if(came, Reached::Inside)
+    Depth::accepted_if(came, Depth::Inside)
 }

@@ -10,7 +10,7 @@ use net_plugin::abi::{
 
 use super::answers::{self, Answers, MOST_DEVICES, Pointer, answer, give};
 use super::{SLOT_BYTES, with_table};
-use crate::input::Reached;
+use crate::input::Depth;
 
 // Up to v10 a process calls `init` once per table, so an answer from the input would shift all
 // others.
@@ -253,7 +253,7 @@ macro_rules! late_table {
 }
 
 /// Loads the plug-in of a version with answers from these bytes.
-pub fn run(version: u8, bytes: &[u8]) -> Reached {
+pub fn run(version: u8, bytes: &[u8]) -> Depth {
     answers::begin(bytes);
     match version % 5 {
         0 => {

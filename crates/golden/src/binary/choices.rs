@@ -9,7 +9,7 @@ use plan::cost::TunedOperation;
 
 use crate::compare::{self, Difference, decimal};
 
-type Compared = Result<(), Difference>;
+type FieldCheck = Result<(), Difference>;
 
 /// Every algorithm with every protocol, with the name that answers have.
 fn columns() -> impl Iterator<Item = (Algorithm, Protocol, String)> {
@@ -20,7 +20,7 @@ fn columns() -> impl Iterator<Item = (Algorithm, Protocol, String)> {
 
 /// Compares latencies and bandwidths, as NCCL logs them. A single rank only copies; its costs mean
 /// nothing.
-pub(super) fn model(planned: &Planned, expected: &Value) -> Compared {
+pub(super) fn model(planned: &Planned, expected: &Value) -> FieldCheck {
     if planned.costs.job.ranks == 1 {
         return Ok(());
     }
@@ -56,8 +56,8 @@ pub(super) fn model(planned: &Planned, expected: &Value) -> Compared {
 fn each(
     planned: &Planned,
     expected: &Value,
-    compare: impl Fn(&CostTable, &TunedOperation, &Value) -> Compared,
-) -> Compared {
+    compare: impl Fn(&CostTable, &TunedOperation, &Value) -> FieldCheck,
+) -> FieldCheck {
     for collective in Collective::TUNED {
         let choices = expected[collective.name()].as_array();
         for theirs in choices.into_iter().flatten() {
@@ -71,7 +71,7 @@ fn each(
 }
 
 /// Compares the predicted times.
-pub(super) fn costs(planned: &Planned, expected: &Value) -> Compared {
+pub(super) fn costs(planned: &Planned, expected: &Value) -> FieldCheck {
     each(planned, expected, |table, operation, theirs| {
         let candidates = table.candidates(operation);
         for (algorithm, protocol, name) in columns() {
@@ -92,7 +92,7 @@ pub(super) fn costs(planned: &Planned, expected: &Value) -> Compared {
 }
 
 /// Compares algorithm and protocol.
-pub(super) fn choices(planned: &Planned, expected: &Value) -> Compared {
+pub(super) fn choices(planned: &Planned, expected: &Value) -> FieldCheck {
     each(planned, expected, |table, operation, theirs| {
         let choice = table
             .choose_for(operation)
@@ -103,7 +103,7 @@ pub(super) fn choices(planned: &Planned, expected: &Value) -> Compared {
 }
 
 /// Compares the channels that a single operation uses.
-pub(super) fn channels(planned: &Planned, expected: &Value) -> Compared {
+pub(super) fn channels(planned: &Planned, expected: &Value) -> FieldCheck {
     each(planned, expected, |table, operation, theirs| {
         let Ok(choice) = table.choose_for(operation) else {
             return Ok(());

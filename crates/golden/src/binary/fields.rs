@@ -11,10 +11,10 @@ use super::{Answer, Field, choices};
 use crate::compare::{self, Difference, decimal};
 use crate::same;
 
-type Compared = Result<(), Difference>;
+type FieldCheck = Result<(), Difference>;
 
 /// Compares a field; `None` if the answer does not have it.
-pub(super) fn check(field: Field, planned: &Planned, answer: &Answer) -> Option<Compared> {
+pub(super) fn check(field: Field, planned: &Planned, answer: &Answer) -> Option<FieldCheck> {
     let value = &answer.value;
     let there = |name: &str| value.get(name);
     Some(match field {
@@ -48,7 +48,7 @@ fn or_none(rank: Option<u32>) -> i64 {
     rank.map_or(-1, i64::from)
 }
 
-fn system(planned: &Planned, expected: &Value) -> Compared {
+fn system(planned: &Planned, expected: &Value) -> FieldCheck {
     let view = &planned.node(0).view;
     decimal("max_bw", view.max_bw, &expected["max_bw"])?;
     decimal("total_bw", view.total_bw, &expected["total_bw"])?;
@@ -103,7 +103,7 @@ fn system(planned: &Planned, expected: &Value) -> Compared {
     Ok(())
 }
 
-fn searched(planned: &Planned, expected: &Value) -> Compared {
+fn searched(planned: &Planned, expected: &Value) -> FieldCheck {
     let graphs = &planned.node(0).graphs;
     let theirs = list(expected);
     compare::integer(
@@ -132,7 +132,7 @@ fn searched(planned: &Planned, expected: &Value) -> Compared {
     Ok(())
 }
 
-fn graph(planned: &Planned, expected: &str) -> Compared {
+fn graph(planned: &Planned, expected: &str) -> FieldCheck {
     let mine = planned
         .graph_file()
         .map_err(|error| Difference::new("graph", error.to_string(), "a file"))?;
@@ -147,7 +147,7 @@ fn graph(planned: &Planned, expected: &str) -> Compared {
     compare::integer("lines", mine as i64, &Value::from(theirs))
 }
 
-fn nodes(planned: &Planned, nodes: &Value, domains: Option<&Value>) -> Compared {
+fn nodes(planned: &Planned, nodes: &Value, domains: Option<&Value>) -> FieldCheck {
     let mine = i64::from(planned.job.layout().nodes());
     compare::integer("nodes", mine, nodes)?;
     let Some(domains) = domains else {
@@ -165,7 +165,7 @@ fn nodes(planned: &Planned, nodes: &Value, domains: Option<&Value>) -> Compared 
     compare::integer(&of("most_ranks"), i64::from(most), &domains["most_ranks"])
 }
 
-fn channels(planned: &Planned, expected: &Value) -> Compared {
+fn channels(planned: &Planned, expected: &Value) -> FieldCheck {
     let common = planned.job.common();
     let numbers = [
         ("coll", common.channels.count()),
@@ -179,7 +179,7 @@ fn channels(planned: &Planned, expected: &Value) -> Compared {
     Ok(())
 }
 
-fn chunks(planned: &Planned, p2p: &Value, nvls: Option<&Value>) -> Compared {
+fn chunks(planned: &Planned, p2p: &Value, nvls: Option<&Value>) -> FieldCheck {
     let common = planned.job.common();
     compare::integer("p2p_chunk_size", common.p2p.chunk_size, p2p)?;
     let (Some(mine), Some(theirs)) = (common.nvls, nvls) else {
@@ -191,7 +191,7 @@ fn chunks(planned: &Planned, p2p: &Value, nvls: Option<&Value>) -> Compared {
     compare::integer(&of("tree_max_chunk_size"), mine.tree_max_chunk_size, tree)
 }
 
-fn threads(planned: &Planned, expected: &Value) -> Compared {
+fn threads(planned: &Planned, expected: &Value) -> FieldCheck {
     let threshold = |algorithm, protocol: Protocol| {
         planned.costs.threads(algorithm).threshold[protocol as usize].to_string()
     };
@@ -209,7 +209,7 @@ fn threads(planned: &Planned, expected: &Value) -> Compared {
     compare::text("thread_thresholds", &mine.join(" | "), expected)
 }
 
-fn rings(planned: &Planned, expected: &Value) -> Compared {
+fn rings(planned: &Planned, expected: &Value) -> FieldCheck {
     let (job, theirs) = (&planned.job, list(expected));
     let count = job.common().channels.count();
     compare::integer("rings.length", i64::from(count), &Value::from(theirs.len()))?;
@@ -220,7 +220,7 @@ fn rings(planned: &Planned, expected: &Value) -> Compared {
     Ok(())
 }
 
-fn trees(planned: &Planned, expected: &Value, cut: bool) -> Compared {
+fn trees(planned: &Planned, expected: &Value, cut: bool) -> FieldCheck {
     let (job, theirs) = (&planned.job, list(expected));
     let count = job.common().channels.count();
     if !cut {
@@ -249,7 +249,7 @@ fn trees(planned: &Planned, expected: &Value, cut: bool) -> Compared {
     Ok(())
 }
 
-fn nvls(planned: &Planned, heads: &Value, trees: &Value) -> Compared {
+fn nvls(planned: &Planned, heads: &Value, trees: &Value) -> FieldCheck {
     let job = &planned.job;
     let ranks = job.layout().ranks();
     let several = job.layout().nodes() > 1;

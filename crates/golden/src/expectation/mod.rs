@@ -18,7 +18,7 @@ use planner::{Job, Settings};
 
 /// One expected file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedFile {
     /// Path in the machine's folder.
     pub path: PathBuf,
     /// Expected content.
@@ -32,9 +32,9 @@ const HOSTS: [u32; 2] = [1, 2];
 ///
 /// # Errors
 /// The topology file cannot be read as a machine.
-pub fn of(machine: &Machine) -> Result<Vec<Expected>> {
+pub fn of(machine: &Machine) -> Result<Vec<ExpectedFile>> {
     let document = Arc::new(machine.document()?);
-    let mut expected = vec![Expected {
+    let mut expected = vec![ExpectedFile {
         path: PathBuf::from("paths.txt"),
         text: paths::text(machine.system()?),
     }];
@@ -43,7 +43,7 @@ pub fn of(machine: &Machine) -> Result<Vec<Expected>> {
             &Job::hosts(Arc::clone(&document), hosts),
             &Settings::default(),
         );
-        expected.push(Expected {
+        expected.push(ExpectedFile {
             path: PathBuf::from(format!("plans/h{hosts}.txt")),
             text: plans::text(hosts, planned),
         });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use device_runtime::LaunchOptions;
 use executor::suite::Case;
 use executor::{Choice, Reduction};
-use net::{Arriving, Leaving, Ports, WantedPlugin};
+use net::{PluginChoice, Ports, ReceiverPort, SenderPort};
 use program::Protocol;
 use program::{Schedule, Transfer};
 use tempfile::TempDir;
@@ -17,11 +17,11 @@ use super::hosts::{Place, each_by, on};
 use super::{every_choice, join, run, small};
 
 /// A plug-in compiled with these settings. It exists as long as the folder.
-fn plugin(version: u32, settings: &str) -> (TempDir, WantedPlugin) {
+fn plugin(version: u32, settings: &str) -> (TempDir, PluginChoice) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("libnccl-net-loopback.so");
     loopback::compile(version, settings, &[], &file).unwrap();
-    let wanted = WantedPlugin::parse(&file.display().to_string()).unwrap();
+    let wanted = PluginChoice::parse(&file.display().to_string()).unwrap();
     (folder, wanted)
 }
 
@@ -62,7 +62,7 @@ fn every(count: usize) -> impl Fn(&Case) -> bool + Sync {
     }
 }
 
-fn by(plugin: &WantedPlugin) -> impl Fn(net::Options) -> net::Options + Sync {
+fn by(plugin: &PluginChoice) -> impl Fn(net::Options) -> net::Options + Sync {
     let net_plugin = plugin.clone();
     move |options| net::Options {
         net_plugin: net_plugin.clone(),
@@ -144,16 +144,16 @@ fn a_registration_that_fails_is_named() {
 struct Neighbors;
 
 impl Ports for Neighbors {
-    fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<Leaving> {
-        Some(Leaving {
+    fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<SenderPort> {
+        Some(SenderPort {
             nic: u32::from(channel),
             proxy: from ^ 1,
             rdma: channel.is_multiple_of(2),
         })
     }
 
-    fn arrives(&self, _: u32, to: u32, channel: u16) -> Option<Arriving> {
-        Some(Arriving {
+    fn arrives(&self, _: u32, to: u32, channel: u16) -> Option<ReceiverPort> {
+        Some(ReceiverPort {
             nic: to,
             rdma: channel.is_multiple_of(2),
         })

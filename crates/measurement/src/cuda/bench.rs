@@ -18,7 +18,7 @@ const BATCHES: usize = 3;
 /// One size on one rank.
 pub(super) struct Bench<'a, M: DeviceDriver> {
     pub(super) communicator: &'a mut Gpu<M>,
-    /// What the ranks of this process share.
+    /// The state that the ranks of this process share.
     pub(super) process_ranks: &'a ProcessRanks<M>,
     pub(super) spec: &'a Spec,
     pub(super) check: Check,

@@ -12,7 +12,7 @@ use crate::Spec;
 
 /// Limits of the run.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wanted {
+pub struct ChoiceLimits {
     /// Only this algorithm.
     pub schedule: Option<Schedule>,
     /// Only this transfer.
@@ -23,7 +23,7 @@ pub struct Wanted {
     pub channels: Option<u16>,
 }
 
-impl Wanted {
+impl ChoiceLimits {
     pub(super) fn of(spec: &Spec) -> Self {
         Self {
             schedule: spec.algorithm,
@@ -40,7 +40,7 @@ impl Wanted {
 /// Nothing fits, or the transports refuse all that does.
 pub fn choose<M: DeviceDriver>(
     communicator: &mut Gpu<M>,
-    wanted: &Wanted,
+    wanted: &ChoiceLimits,
     request: &Request,
 ) -> Result<Choice> {
     communicator.set_choice(None);

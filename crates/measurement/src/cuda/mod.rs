@@ -20,7 +20,7 @@ use executor::{Communicator, Failure, Transport};
 
 use self::bench::Bench;
 pub use self::bench::{TimingLimits, time};
-pub use self::choose::{Wanted, choose};
+pub use self::choose::{ChoiceLimits, choose};
 use self::open::open_place;
 pub use self::open::{
     OpenedRanks, count_for_multicast, describe, open_all, open_on_first, open_one_each,
@@ -115,7 +115,7 @@ fn threads_on<M: DeviceDriver>(
     let process_ranks = &opened.process_ranks;
     words.push_str(&transports(process_ranks, 0));
     observer(Event::Connected(&words));
-    let gathered = Mutex::new(Gathered {
+    let gathered = Mutex::new(GatheredRows {
         rows: Vec::with_capacity(spec.sizes.len()),
         observer,
     });
@@ -141,13 +141,13 @@ fn threads_on<M: DeviceDriver>(
 }
 
 /// The rows that ranks of this process have measured.
-struct Gathered<'a, 'b> {
+struct GatheredRows<'a, 'b> {
     /// Each with the number of ranks whose figures it has.
     rows: Vec<(RunRow, u32)>,
     observer: &'a mut Observer<'b>,
 }
 
-impl Gathered<'_, '_> {
+impl GatheredRows<'_, '_> {
     /// Adds a rank's figures to a row, which is whole when it has those of all `ranks`.
     fn add(&mut self, place: usize, figures: &RunRow, ranks: u32) {
         let Some((row, measured)) = self.rows.get_mut(place) else {
@@ -289,7 +289,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
             spec,
             observer,
         } = self;
-        let wanted = Wanted::of(spec);
+        let wanted = ChoiceLimits::of(spec);
         let mut rows = Vec::with_capacity(spec.sizes.len());
         for bytes in &spec.sizes {
             let check = spec.check::<T>(*bytes);

@@ -21,7 +21,7 @@ const MOST_MEMBERS: u32 = 8;
 
 /// GPUs and the ranks on them.
 pub struct OpenedRanks<M: DeviceDriver = Cuda> {
-    /// What the ranks share.
+    /// The state that the ranks share.
     pub process_ranks: Arc<ProcessRanks<M>>,
     /// One for each rank.
     pub communicators: Vec<Gpu<M>>,

@@ -1,4 +1,4 @@
-//! What the lanes of GPUs did when, as a file.
+//! The actions of GPUs' lanes over time, as a file.
 
 use device_runtime::Span;
 

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::line::Lines;
 use crate::message::{Level, Message, Source, messages};
-use crate::statement::{self, Broken, Statement};
+use crate::statement::{self, LineFault, Statement};
 use crate::warning::{Meaning, meaning_of, shape};
 use record::{Process, Record};
 use strings::{KnownHosts, Strings, Text};
@@ -220,7 +220,7 @@ impl Collector {
                     *self.unknown.entry(shape).or_default() += 1;
                 }
             }
-            Statement::Broken(Broken::Unknown) if !message.is_interrupted => {
+            Statement::Broken(LineFault::Unknown) if !message.is_interrupted => {
                 counts.broken += 1;
                 if self.broken.len() < MOST_EXAMPLES {
                     self.broken.push(BrokenLine {

@@ -6,7 +6,7 @@ use plan::Algorithm;
 use program::{Collective, Protocol};
 
 use super::strings::Text;
-use crate::decisions::{ChannelCounts, Connected, Neighbors};
+use crate::decisions::{ChannelCounts, ConnectionFacts, Neighbors};
 use crate::statement::Stage;
 
 /// The log of one rank of one communicator. What it did not log is empty or `None`.
@@ -49,7 +49,7 @@ pub struct Record {
     /// Its neighbors in the two trees of NVLink SHARP over nodes.
     pub nvls_trees: Option<(u32, [Neighbors; 2])>,
     /// Connections of rings and trees, by channel, sender and receiver.
-    pub connections: BTreeMap<(u32, u32, u32), Connected>,
+    pub connections: BTreeMap<(u32, u32, u32), ConnectionFacts>,
     /// Connections by what carries them: all, and those of point-to-point transfers.
     pub transports: BTreeMap<Text, u64>,
     /// By network and port: connections with GPUDirect RDMA and without.

@@ -1,6 +1,6 @@
 //! Rings, trees, heads of NVLink SHARP, and connections.
 
-use super::{Broken, Statement};
+use super::{LineFault, Statement};
 use crate::cursor::Cursor;
 use crate::decisions::{Local, Neighbors, Port};
 
@@ -58,7 +58,7 @@ pub(super) fn channel(text: &str) -> Statement<'_> {
     let mut cursor = Cursor::new(text);
     match numbered(&mut cursor) {
         Some(statement) => statement,
-        None => Statement::Broken(Broken::of(&cursor, text)),
+        None => Statement::Broken(LineFault::of(&cursor, text)),
     }
 }
 
@@ -273,7 +273,7 @@ pub(super) fn trees(text: &str) -> Statement<'_> {
         }
         match tree_of_channel(&mut cursor) {
             Some(tree) => trees.push(tree),
-            None => return Statement::Broken(Broken::of(&cursor, whole)),
+            None => return Statement::Broken(LineFault::of(&cursor, whole)),
         }
     }
     Statement::Trees {
@@ -359,7 +359,7 @@ pub(super) fn one_tree(text: &str) -> Statement<'_> {
             trees: vec![tree],
             is_cut: false,
         },
-        None => Statement::Broken(Broken::of(&cursor, text)),
+        None => Statement::Broken(LineFault::of(&cursor, text)),
     }
 }
 
@@ -378,7 +378,7 @@ pub(super) fn nvls_head(text: &str) -> Statement<'_> {
     };
     match read() {
         Some(head) => Statement::NvlsHead { head, ranks },
-        None => Statement::Broken(Broken::of(&cursor, text)),
+        None => Statement::Broken(LineFault::of(&cursor, text)),
     }
 }
 
@@ -392,6 +392,6 @@ pub(super) fn nvls_trees(text: &str) -> Statement<'_> {
     };
     match read() {
         Some((rank, trees)) => Statement::NvlsTrees { rank, trees },
-        None => Statement::Broken(Broken::of(&cursor, text)),
+        None => Statement::Broken(LineFault::of(&cursor, text)),
     }
 }

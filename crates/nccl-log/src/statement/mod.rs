@@ -181,14 +181,14 @@ pub enum Statement<'a> {
     /// Known, and of no interest here.
     Ignored,
     /// A ring, tree or channel that cannot be read.
-    Broken(Broken),
+    Broken(LineFault),
     /// Not known.
     Unknown,
 }
 
 /// Why the line of a ring, tree or channel cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum LineFault {
     /// It ends too early.
     Cut,
     /// Another program's text follows.
@@ -197,7 +197,7 @@ pub enum Broken {
     Unknown,
 }
 
-impl Broken {
+impl LineFault {
     /// By the place where reading stopped. Nothing in these lines continues with a capital letter,
     /// other programs' messages mostly do.
     fn of(cursor: &Cursor<'_>, text: &str) -> Self {

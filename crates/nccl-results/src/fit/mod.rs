@@ -19,7 +19,7 @@ use program::{Collective, Protocol};
 
 use constants::{Changeable, Constant};
 use solve::Verdict;
-use trust::{Held, StepError, Summary};
+use trust::{HeldOutErrors, StepError, Summary};
 
 /// Relative change of a constant whose effect on times is looked at.
 const PROBE: f64 = 1e-3;
@@ -71,7 +71,7 @@ pub struct Measurement {
 
 /// A constant that was fitted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fitted {
+pub struct FittedConstant {
     /// The constant.
     pub constant: Constant,
     /// Its value before.
@@ -85,7 +85,7 @@ pub struct Fitted {
 
 /// Why a constant keeps its value, although it has to do with the measurements.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Undetermined {
+pub enum UndeterminedConstant {
     /// It changes times as another one does.
     Like(Constant, Constant),
     /// It would have this relative error.
@@ -98,9 +98,9 @@ pub struct Fit {
     /// The profile with the fitted constants.
     pub profile: CostProfile,
     /// The fitted constants.
-    pub constants: Vec<Fitted>,
+    pub constants: Vec<FittedConstant>,
     /// Constants that keep their value.
-    pub undetermined: Vec<Undetermined>,
+    pub undetermined: Vec<UndeterminedConstant>,
     /// Constants on which no measurement depends.
     pub untouched: usize,
     /// Measurements that were used.
@@ -112,7 +112,7 @@ pub struct Fit {
     /// Errors of the times with the fitted constants.
     pub after: Summary,
     /// Errors of times that the fit had not seen; `None` with too few sizes.
-    pub held: Option<Held>,
+    pub held: Option<HeldOutErrors>,
     /// Errors by collective, algorithm and protocol.
     pub steps: Vec<StepError>,
 }
@@ -209,13 +209,13 @@ fn fitted_constants(
     after: &Model,
     constants: &[&Constant],
     used: &[Measurement],
-) -> Vec<Fitted> {
+) -> Vec<FittedConstant> {
     let owned: Vec<Constant> = constants.iter().map(|it| (*it).clone()).collect();
     let columns = after.columns(&owned, used);
     let noise = after.noise(used).max(LEAST_NOISE);
     let errors = solve::standard_errors(&columns, &vec![1.0; used.len()]);
     let each = owned.into_iter().zip(errors);
-    each.map(|(constant, error)| Fitted {
+    each.map(|(constant, error)| FittedConstant {
         before: before.changeable.get(&constant),
         value: after.changeable.get(&constant),
         error: error.is_finite().then_some(error * noise),
@@ -224,15 +224,19 @@ fn fitted_constants(
     .collect()
 }
 
-fn undetermined(all: &[Constant], verdicts: &[Verdict], free: &[usize]) -> Vec<Undetermined> {
+fn undetermined(
+    all: &[Constant],
+    verdicts: &[Verdict],
+    free: &[usize],
+) -> Vec<UndeterminedConstant> {
     let each = all.iter().zip(verdicts).enumerate();
     each.filter(|(at, _)| !free.contains(at))
         .filter_map(|(_, (constant, verdict))| match verdict {
-            Verdict::Like(other) => Some(Undetermined::Like(
+            Verdict::Like(other) => Some(UndeterminedConstant::Like(
                 constant.clone(),
                 all.get(*other)?.clone(),
             )),
-            Verdict::Weak(error) => Some(Undetermined::Weak(constant.clone(), *error)),
+            Verdict::Weak(error) => Some(UndeterminedConstant::Weak(constant.clone(), *error)),
             Verdict::Free | Verdict::WithoutInfluence => None,
         })
         .collect()

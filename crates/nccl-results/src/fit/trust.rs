@@ -28,7 +28,7 @@ pub struct Summary {
 
 /// Errors of sizes that a fit had not seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Held {
+pub struct HeldOutErrors {
     /// Sizes, each held out once.
     pub sizes: usize,
     /// Fits, each without a part of the sizes.
@@ -89,7 +89,7 @@ impl Summary {
 pub(super) fn held_out<'a>(
     used: &[Measurement],
     fit: impl Fn(&[Measurement]) -> Model<'a>,
-) -> Option<Held> {
+) -> Option<HeldOutErrors> {
     let sizes: BTreeSet<u64> = used.iter().map(|it| it.bytes).collect();
     if sizes.len() < LEAST_SIZES {
         return None;
@@ -103,7 +103,7 @@ pub(super) fn held_out<'a>(
         let unseen = used.iter().filter(is_held);
         errors.extend(unseen.map(|it| (model.error(it), it.bytes)));
     }
-    Some(Held {
+    Some(HeldOutErrors {
         sizes: sizes.len(),
         parts: PARTS,
         errors: Summary::of_errors(errors),

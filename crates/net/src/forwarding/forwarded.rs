@@ -7,7 +7,7 @@ use std::sync::Arc;
 use shared_memory::Bell;
 
 /// The parts of a forwarded FIFO besides its slots.
-pub(crate) struct Forwarded {
+pub(crate) struct ForwardedFifo {
     control: Arc<TcpStream>,
     sender: Bell,
     proxy: Bell,
@@ -17,7 +17,7 @@ pub(crate) struct Forwarded {
     ended: bool,
 }
 
-impl Forwarded {
+impl ForwardedFifo {
     /// A FIFO with its non-blocking connection to the sender, the sender's bell, and the bell on
     /// which the proxy announces its sleep.
     pub fn new(control: TcpStream, sender: Bell, proxy: Bell) -> Self {

@@ -3,7 +3,7 @@
 //!
 //! The sender makes the FIFO in memory that the other rank opens, connects to that rank's
 //! [`HandoverSocket`], and hands the FIFO over ([`hand_over`]). The proxy thread of the NIC there
-//! takes it ([`Forwarded`]). The socket stays open: the sender wakes the thread through it, and
+//! takes it ([`ForwardedFifo`]). The socket stays open: the sender wakes the thread through it, and
 //! tells that it is done; its end tells the sender that everything was sent.
 
 pub(crate) mod forwarded;
@@ -11,7 +11,7 @@ pub(crate) mod hand_over;
 pub(crate) mod request;
 pub(crate) mod socket;
 
-pub(crate) use forwarded::Forwarded;
+pub(crate) use forwarded::ForwardedFifo;
 pub(crate) use hand_over::{HandOver, HandOvers, event_of};
 pub(crate) use request::Request;
-pub(crate) use socket::{HandoverSocket, Refusal, Taken, Woken};
+pub(crate) use socket::{HandedOverFifo, HandoverSocket, Refusal, WakeDescriptor};

@@ -11,7 +11,7 @@ use bootstrap::socket::blocking::Connection;
 use bootstrap::{Failure, Key, Kind};
 use executor::{HandedOver, Route, TakenOver};
 
-use super::forwarded::Forwarded;
+use super::forwarded::ForwardedFifo;
 use super::request::{Reply, Request};
 use crate::accept_thread::AcceptThread;
 use crate::tcp::connect::words;
@@ -20,10 +20,10 @@ use crate::tcp::connect::words;
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
 
 /// A FIFO that was handed over.
-pub(crate) struct Taken {
+pub(crate) struct HandedOverFifo {
     pub route: Route,
     pub slots: shared_memory::fifo::relay::SlotsOut,
-    pub forwarded: Forwarded,
+    pub forwarded: ForwardedFifo,
 }
 
 /// Why a FIFO is not forwarded.
@@ -36,10 +36,11 @@ pub(crate) enum Refusal {
 }
 
 /// Forwards a FIFO from now on. It may wait for the receiver.
-pub(crate) type Take = dyn Fn(&Request, Taken) -> Result<Woken, Refusal> + Send + Sync;
+pub(crate) type Take =
+    dyn Fn(&Request, HandedOverFifo) -> Result<WakeDescriptor, Refusal> + Send + Sync;
 
 /// The descriptor that wakes the proxy thread.
-pub(crate) type Woken = std::os::fd::RawFd;
+pub(crate) type WakeDescriptor = std::os::fd::RawFd;
 
 struct Inside {
     /// Ranks that may hand FIFOs over.
@@ -113,7 +114,12 @@ impl Inside {
         connection.send(&postcard::to_allocvec(&reply).unwrap_or_default())
     }
 
-    fn take(&self, request: &Request, route: Route, control: TcpStream) -> Result<Woken, Refusal> {
+    fn take(
+        &self,
+        request: &Request,
+        route: Route,
+        control: TcpStream,
+    ) -> Result<WakeDescriptor, Refusal> {
         let failed = |why: String| {
             let what = format!(
                 "{} cannot be forwarded for its sender: {why}",
@@ -134,11 +140,11 @@ impl Inside {
         control
             .set_nonblocking(true)
             .map_err(|error| failed(error.to_string()))?;
-        let forwarded = Forwarded::new(control, taken.sender, taken.proxy);
+        let forwarded = ForwardedFifo::new(control, taken.sender, taken.proxy);
         let slots = taken.slots;
         (self.take)(
             request,
-            Taken {
+            HandedOverFifo {
                 route,
                 slots,
                 forwarded,
@@ -160,7 +166,7 @@ mod tests {
     #[test]
     fn strangers_do_not_keep_a_rank_from_handing_over() {
         let (listener, key) = (loopback_listener().unwrap(), Key::of_secret(b"a test"));
-        let take = Box::new(|_: &Request, _: Taken| Err(Refusal::Done));
+        let take = Box::new(|_: &Request, _: HandedOverFifo| Err(Refusal::Done));
         let socket = HandoverSocket::open(listener, &key, vec![1], 3, take).unwrap();
         let held = test_network::strangers::hold(&[socket.address()], 5000).unwrap();
         let route = Route {

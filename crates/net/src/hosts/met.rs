@@ -13,8 +13,8 @@ use super::{Base, Hosts};
 use crate::errors::of_system;
 use crate::forwarding::HandOvers;
 use crate::home::Home;
-use crate::plugin::{Agreed, PluginNic};
-use crate::ports::Planned;
+use crate::plugin::{Agreement, PluginNic};
+use crate::ports::CommunicatorPorts;
 use crate::proxy::{MOST_THREADS, bell};
 use crate::reach::{Trial, reached};
 
@@ -22,19 +22,19 @@ use crate::reach::{Trial, reached};
 /// [`shared_memory::Patience::new`] has it within a host.
 const CROWDED: usize = 2;
 /// The common state of the ranks of a process that have met the others.
-pub(super) struct Met<'a> {
+pub(super) struct MetRanks<'a> {
     pub base: &'a Arc<Base>,
     pub infos: &'a Arc<[PeerInfo]>,
     pub trial: &'a Trial,
-    pub agreed: &'a Agreed,
+    pub agreed: &'a Agreement,
     pub key: &'a Key,
-    pub planned: &'a Planned,
+    pub planned: &'a CommunicatorPorts,
     pub home: &'a Arc<Home>,
     pub members: &'a [u32],
     pub generation: u64,
 }
 
-impl Met<'_> {
+impl MetRanks<'_> {
     /// One of the ranks.
     pub fn rank(&self, service: Service, listeners: Vec<TcpListener>) -> Result<Hosts, Error> {
         let (rank, infos) = (service.rank(), self.infos);

@@ -25,15 +25,15 @@ use crate::errors::{of_job, of_service, of_system};
 use crate::forwarding::{HandOvers, HandoverSocket};
 use crate::home::Home;
 use crate::nic::{Nic, Nics};
-use crate::plugin::{self, Agreed, Own};
-use crate::ports::Planned;
+use crate::plugin::{self, Agreement, Own};
+use crate::ports::CommunicatorPorts;
 use crate::proxy::{Proxies, ProxyQueues};
-use crate::reach::{Reached, agree};
+use crate::reach::{Reachability, agree};
 use crate::tcp::connect::MOST_SOCKETS;
 use crate::tcp::{self, TcpNic};
 
 use crowd::{most_crowded, sharing};
-use met::Met;
+use met::MetRanks;
 pub use options::{MOST_RANKS, Options, loopback_id};
 
 /// The bootstrap of a rank among ranks of several hosts.
@@ -43,7 +43,7 @@ pub struct Hosts {
     infos: Arc<[PeerInfo]>,
     transports: Vec<Transport>,
     hosts: Vec<u32>,
-    reached: Reached,
+    reached: Reachability,
     key: Key,
     /// How often ranks were lost, and how often it was split.
     pub(crate) generation: u64,
@@ -62,7 +62,7 @@ pub struct Hosts {
     asked: HashMap<(u32, String), u32>,
     /// Offers that came and were not fetched yet.
     arrived: HashMap<(u32, String), Vec<u8>>,
-    planned: Planned,
+    planned: CommunicatorPorts,
     bell: Bell,
     alarms: Arc<[OwnedFd]>,
     /// FIFOs that other ranks of the host forward for this one.
@@ -152,7 +152,7 @@ pub(crate) struct Ring {
     pub meeting: Meeting,
     pub roots: Vec<(u32, TcpListener)>,
     pub listener: TcpListener,
-    pub planned: Planned,
+    pub planned: CommunicatorPorts,
     /// Where this rank is found, the members' ranks when all met, and how often ranks were lost
     /// since.
     pub home: Option<(Arc<Home>, Vec<u32>, u64)>,
@@ -205,7 +205,7 @@ impl Hosts {
             meeting: base.options.meeting.clone(),
             roots,
             listener: base.listen().map_err(system)?,
-            planned: Planned {
+            planned: CommunicatorPorts {
                 ports: base.options.ports.clone(),
                 ranks: (0..ranks).collect(),
             },
@@ -261,9 +261,9 @@ impl Hosts {
         let agreed = if trial.any_remote {
             plugin::agree_all(&base.plugin, service, &infos, rank, timing.join)?
         } else {
-            Agreed::default()
+            Agreement::default()
         };
-        let met = Met {
+        let met = MetRanks {
             base,
             infos: &infos,
             trial: &trial,
@@ -330,7 +330,7 @@ impl Hosts {
     }
 
     /// How the other ranks are reached.
-    pub const fn reached(&self) -> &Reached {
+    pub const fn reached(&self) -> &Reachability {
         &self.reached
     }
 

@@ -16,7 +16,9 @@ use shared_memory::{Alarms, Bell};
 use super::Hosts;
 use crate::ended::NEWS_TIME;
 use crate::errors::{of_job, of_service};
-use crate::forwarding::{HandOver, HandoverSocket, Refusal, Request, Taken, Woken, event_of};
+use crate::forwarding::{
+    HandOver, HandedOverFifo, HandoverSocket, Refusal, Request, WakeDescriptor, event_of,
+};
 use crate::proxy::{Common, Proxies, ProxyQueues};
 use crate::tcp::connect::{Hello, words};
 
@@ -215,9 +217,9 @@ impl Hosts {
             return Ok(());
         };
         let nics = self.nics.len().max(1);
-        let events: Vec<Woken> = self.alarms.iter().map(AsRawFd::as_raw_fd).collect();
-        let take = move |request: &Request, taken: Taken| {
-            let Taken {
+        let events: Vec<WakeDescriptor> = self.alarms.iter().map(AsRawFd::as_raw_fd).collect();
+        let take = move |request: &Request, taken: HandedOverFifo| {
+            let HandedOverFifo {
                 route,
                 slots,
                 forwarded,

@@ -8,7 +8,7 @@ use bootstrap::interface::{self, Wanted};
 use bootstrap::member::Meeting;
 use bootstrap::socket::service::loopback_listener;
 use bootstrap::{Key, Timing, UniqueId};
-use net_plugin::Wanted as WantedPlugin;
+use net_plugin::PluginChoice;
 
 use crate::host::Host;
 use crate::ports::Ports;
@@ -58,7 +58,7 @@ pub struct Options {
     /// `NCCL_PXN_DISABLE`).
     pub pxn: bool,
     /// The net plug-in to use between hosts instead of TCP.
-    pub net_plugin: WantedPlugin,
+    pub net_plugin: PluginChoice,
 }
 
 impl Options {
@@ -83,7 +83,7 @@ impl Options {
             checks: false,
             ports: None,
             pxn: true,
-            net_plugin: WantedPlugin::Nothing,
+            net_plugin: PluginChoice::Nothing,
         }
     }
 

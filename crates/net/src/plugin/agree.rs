@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A net plug-in, as a rank reports it to others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loaded {
+pub struct LoadedPlugin {
     /// The name that it reports.
     pub name: String,
     /// The version of the ABI that is used.
@@ -45,7 +45,7 @@ impl From<&Device> for LoadedNic {
     }
 }
 
-impl Loaded {
+impl LoadedPlugin {
     fn words(&self) -> String {
         format!("{} (ABI v{}, {})", self.name, self.version, self.path)
     }
@@ -61,7 +61,7 @@ pub(crate) enum Report {
     /// One was named, and does not work.
     Failed(String),
     /// It is loaded.
-    Loaded(Loaded),
+    Loaded(LoadedPlugin),
 }
 
 /// Decides whether the plug-in is used. Returns why one that was found is not used. The error names
@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn loaded(name: &str, version: u32) -> Report {
-        Report::Loaded(Loaded {
+        Report::Loaded(LoadedPlugin {
             name: name.to_owned(),
             version,
             path: "/l.so".to_owned(),

@@ -1,17 +1,17 @@
 //! The ends of connections of a net plug-in, from the time when they are asked for.
 
 use bootstrap::socket::service::Alarm;
-use net_plugin::{Connecting, Handle, Listening, Plugin, Receiving, Sending, Shape};
+use net_plugin::{ConnectAttempt, Handle, ListenComm, Plugin, ReceiveComm, SendComm, Shape};
 
 use crate::nic::ConnectionError;
 
 /// The offer of a receiver: its handle, and how it takes messages.
-pub(super) struct Offered {
+pub(super) struct ReceiverOffer {
     pub handle: Handle,
     pub in_place: bool,
 }
 
-impl Offered {
+impl ReceiverOffer {
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.handle.bytes().to_vec();
         bytes.push(u8::from(self.in_place));
@@ -38,11 +38,11 @@ pub(super) struct Question {
 }
 
 impl Question {
-    fn answer(&self) -> Result<Option<Connecting>, ConnectionError> {
+    fn answer(&self) -> Result<Option<ConnectAttempt>, ConnectionError> {
         let Some(answer) = self.alarm.answer(self.ticket) else {
             return Ok(None);
         };
-        let offered = Offered::of(&answer).ok_or(ConnectionError::Handle)?;
+        let offered = ReceiverOffer::of(&answer).ok_or(ConnectionError::Handle)?;
         if offered.in_place != self.shape.memory.is_some() {
             return Err(ConnectionError::Form);
         }
@@ -52,8 +52,8 @@ impl Question {
 
 enum SendState {
     Asked(Question),
-    Connecting(Connecting, Shape),
-    Open(Sending),
+    Connecting(ConnectAttempt, Shape),
+    Open(SendComm),
 }
 
 /// A sending end.
@@ -65,7 +65,7 @@ impl SendEnd {
     }
 
     /// One that is open.
-    pub const fn of(sending: Sending) -> Self {
+    pub const fn of(sending: SendComm) -> Self {
         Self(SendState::Open(sending))
     }
 
@@ -87,7 +87,7 @@ impl SendEnd {
     }
 
     /// Connects it if that is possible now. Returns `None` while it is not open.
-    pub(super) fn open(&mut self) -> Result<Option<&mut Sending>, ConnectionError> {
+    pub(super) fn open(&mut self) -> Result<Option<&mut SendComm>, ConnectionError> {
         if let SendState::Asked(question) = &self.0
             && let Some(connecting) = question.answer()?
         {
@@ -106,20 +106,20 @@ impl SendEnd {
 }
 
 enum ReceiveState {
-    Listening(Listening, Shape),
-    Open(Receiving),
+    Listening(ListenComm, Shape),
+    Open(ReceiveComm),
 }
 
 /// A receiving end.
 pub struct ReceiveEnd(ReceiveState);
 
 impl ReceiveEnd {
-    pub(super) const fn listen(listening: Listening, shape: Shape) -> Self {
+    pub(super) const fn listen(listening: ListenComm, shape: Shape) -> Self {
         Self(ReceiveState::Listening(listening, shape))
     }
 
     /// One that is open.
-    pub const fn of(receiving: Receiving) -> Self {
+    pub const fn of(receiving: ReceiveComm) -> Self {
         Self(ReceiveState::Open(receiving))
     }
 
@@ -128,7 +128,7 @@ impl ReceiveEnd {
     }
 
     /// Accepts the sender if it has connected. Returns `None` while it is not open.
-    pub(super) fn open(&mut self) -> Result<Option<&mut Receiving>, ConnectionError> {
+    pub(super) fn open(&mut self) -> Result<Option<&mut ReceiveComm>, ConnectionError> {
         if let ReceiveState::Listening(listening, shape) = &mut self.0
             && let Some(receiving) = listening.accept(shape.clone())?
         {

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use net_plugin::{Given, Owner, Shape};
+use net_plugin::{CallerMemory, Owner, Shape};
 use shared_memory::fifo::in_place::{self, InPlaceInflow, InPlaceOutflow, SlotMemory};
 
 use super::MESSAGES;
 use super::ends::{ReceiveEnd, SendEnd};
-use crate::nic::{Awaited, ConnectionError, Incoming, Outgoing};
+use crate::nic::{ConnectionError, Incoming, Outgoing, Waits};
 
 /// The shape of both ends of a connection. The tag is the sender's rank, as in NCCL.
 pub fn shape(memory: &SlotMemory, from: u32) -> Shape {
@@ -21,7 +21,7 @@ pub fn shape(memory: &SlotMemory, from: u32) -> Shape {
         messages: MESSAGES,
         bytes: memory.stride,
         tag: from as i32,
-        memory: Some(Given {
+        memory: Some(CallerMemory {
             address: memory.address,
             bytes: memory.bytes(),
             owner: match &memory.owner {
@@ -95,7 +95,7 @@ impl Outgoing for InPlaceOut {
         }
     }
 
-    fn wait_for(&self, awaited: &mut Awaited) {
+    fn wait_for(&self, awaited: &mut Waits) {
         awaited.polled |= self.end.is_busy() || !matches!(self.slots.next(), Ok(None));
     }
 }
@@ -176,7 +176,7 @@ impl Incoming for InPlaceIn {
         self.end.is_open() && self.ends < MESSAGES
     }
 
-    fn wait_for(&self, awaited: &mut Awaited) {
+    fn wait_for(&self, awaited: &mut Waits) {
         awaited.polled = true;
     }
 }

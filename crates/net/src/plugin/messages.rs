@@ -14,7 +14,7 @@ use net_plugin::Shape;
 use super::MESSAGES;
 use super::ends::{ReceiveEnd, SendEnd};
 use crate::framing::{HEADER_BYTES, Header, ReceiveFrames, SendFrames};
-use crate::nic::{Awaited, ConnectionError};
+use crate::nic::{ConnectionError, Waits};
 
 /// The shape of both ends of a connection, for slots of `most_bytes`. The tag is the sender's rank,
 /// as in NCCL.
@@ -96,7 +96,7 @@ impl SendFrames for MessagesOut {
         !self.end.is_open() || self.ends == 0 && self.end.in_flight() == 0
     }
 
-    fn wait_for(&self, awaited: &mut Awaited) {
+    fn wait_for(&self, awaited: &mut Waits) {
         awaited.polled |= self.copied || self.end.is_busy();
     }
 }
@@ -162,7 +162,7 @@ impl ReceiveFrames for MessagesIn {
         self.end.is_open() && self.ends < MESSAGES
     }
 
-    fn wait_for(&self, awaited: &mut Awaited) {
+    fn wait_for(&self, awaited: &mut Waits) {
         awaited.polled = true;
     }
 }

@@ -16,11 +16,11 @@ use std::time::Duration;
 use bootstrap::PeerInfo;
 use bootstrap::socket::service::Service;
 use executor::Error;
-use net_plugin::{Plugin, Wanted};
+use net_plugin::{Plugin, PluginChoice};
 use shared_memory::fifo::SLOTS;
 
 use crate::errors::of_service;
-use agree::{Loaded, LoadedNic, Report};
+use agree::{LoadedNic, LoadedPlugin, Report};
 
 pub(crate) use nic::PluginNic;
 
@@ -31,12 +31,12 @@ const MESSAGES: usize = SLOTS as usize;
 /// for all communicators.
 #[derive(Debug)]
 pub(crate) struct Own {
-    wanted: Wanted,
+    wanted: PluginChoice,
     loaded: OnceLock<Result<Option<Plugin>, net_plugin::Error>>,
 }
 
 impl Own {
-    pub const fn new(wanted: Wanted) -> Self {
+    pub const fn new(wanted: PluginChoice) -> Self {
         Self {
             wanted,
             loaded: OnceLock::new(),
@@ -51,13 +51,15 @@ impl Own {
     fn report(&self, communicator: u64) -> Report {
         match self.load(communicator) {
             Ok(None) => Report::Nothing,
-            Ok(Some(plugin)) => Report::Loaded(Loaded {
+            Ok(Some(plugin)) => Report::Loaded(LoadedPlugin {
                 name: plugin.name().to_owned(),
                 version: plugin.version(),
                 path: plugin.path().to_owned(),
                 devices: plugin.devices().iter().map(LoadedNic::from).collect(),
             }),
-            Err(error) if self.wanted == Wanted::Found => Report::FallenBack(error.to_string()),
+            Err(error) if self.wanted == PluginChoice::Found => {
+                Report::FallenBack(error.to_string())
+            }
             Err(error) => Report::Failed(error.to_string()),
         }
     }
@@ -65,9 +67,9 @@ impl Own {
 
 /// The agreement of the ranks: the plug-in, or why one that was found is not used.
 #[derive(Debug, Default)]
-pub(crate) struct Agreed {
+pub(crate) struct Agreement {
     pub plugin: Option<Plugin>,
-    pub loaded: Option<Loaded>,
+    pub loaded: Option<LoadedPlugin>,
     pub fallen_back: Option<String>,
 }
 
@@ -78,7 +80,7 @@ pub(crate) fn agree_all(
     infos: &[PeerInfo],
     rank: u32,
     longest: Duration,
-) -> Result<Agreed, Error> {
+) -> Result<Agreement, Error> {
     let refused = |why: String| Error::Bootstrap { rank, why };
     let report = own.report(number(infos));
     let bytes = postcard::to_allocvec(&report).unwrap_or_default();
@@ -89,12 +91,12 @@ pub(crate) fn agree_all(
         .map_err(|_| refused("another rank sends no valid report of its net plug-in".to_owned()))?;
     let fallen_back = agree::decide(infos, &all).map_err(refused)?;
     let Report::Loaded(loaded) = report else {
-        return Ok(Agreed {
+        return Ok(Agreement {
             fallen_back,
-            ..Agreed::default()
+            ..Agreement::default()
         });
     };
-    Ok(Agreed {
+    Ok(Agreement {
         plugin: own.load(0).clone().ok().flatten(),
         loaded: Some(loaded),
         fallen_back: None,

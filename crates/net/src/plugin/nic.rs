@@ -8,7 +8,7 @@ use executor::Route;
 use net_plugin::{Device, Plugin, Shape};
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 
-use super::ends::{Offered, Question, ReceiveEnd, SendEnd};
+use super::ends::{Question, ReceiveEnd, ReceiverOffer, SendEnd};
 use super::in_place::{self, InPlaceIn, InPlaceOut};
 use super::messages::{self, MessagesIn, MessagesOut};
 use crate::framing::{FramedIn, FramedOut};
@@ -102,7 +102,7 @@ impl Nic for PluginNic {
                 Box::new(InPlaceIn::new(end, slots, self.device().force_flush))
             }
         };
-        let offered = Offered { handle, in_place };
+        let offered = ReceiverOffer { handle, in_place };
         self.alarm.publish(&name(route), offered.bytes());
         Ok(incoming)
     }

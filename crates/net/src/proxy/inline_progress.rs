@@ -15,19 +15,19 @@ use std::time::Duration;
 use executor::network::Progress;
 use shared_memory::Ring;
 
-use super::queue::Shared;
+use super::queue::ProxyState;
 use super::readiness::Readiness;
 use super::worker::{Pass, Worker, lock};
 use crate::ended::NEWS_LOOK;
 
 /// Inline progress on the connections of one proxy thread.
 pub(crate) struct ThreadProgress {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     worker: Arc<Mutex<Worker>>,
 }
 
 impl ThreadProgress {
-    pub(super) const fn new(shared: Arc<Shared>, worker: Arc<Mutex<Worker>>) -> Self {
+    pub(super) const fn new(shared: Arc<ProxyState>, worker: Arc<Mutex<Worker>>) -> Self {
         Self { shared, worker }
     }
 

@@ -15,22 +15,22 @@ use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::{Alarms, Bell, Item, Segment};
 
 use super::readiness::Watch;
-use crate::forwarding::Forwarded;
+use crate::forwarding::ForwardedFifo;
 use crate::nic::{Incoming, Nics, Outgoing};
 
 /// A connection that sends.
-pub(super) struct Sent {
+pub(super) struct SendingConnection {
     pub(super) route: Route,
     /// The number of its NIC.
     pub(super) nic: usize,
     pub(super) outgoing: Box<dyn Outgoing>,
     /// Set if another rank of the host handed it over.
-    pub(super) forwarded: Option<Forwarded>,
+    pub(super) forwarded: Option<ForwardedFifo>,
     pub(super) watch: Watch,
 }
 
 /// A connection that receives.
-pub(super) struct Received {
+pub(super) struct ReceivingConnection {
     pub(super) route: Route,
     /// The number of its NIC.
     pub(super) nic: usize,
@@ -41,14 +41,14 @@ pub(super) struct Received {
 /// Requests that the thread has not taken yet.
 #[derive(Default)]
 pub(super) struct Inbox {
-    pub(super) outgoing: Vec<Sent>,
-    pub(super) incoming: Vec<Received>,
+    pub(super) outgoing: Vec<SendingConnection>,
+    pub(super) incoming: Vec<ReceivingConnection>,
     pub(super) ending: bool,
     pub(super) stopping: bool,
 }
 
 /// The state that a proxy thread shares with those who give it work.
-pub(super) struct Shared {
+pub(super) struct ProxyState {
     pub(super) inbox: Mutex<Inbox>,
     /// Whether there are connections in it.
     pub(super) pending: AtomicBool,
@@ -64,7 +64,7 @@ pub(super) struct Shared {
     pub(super) helped: AtomicU32,
 }
 
-impl Shared {
+impl ProxyState {
     pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,11 +80,11 @@ impl Shared {
 #[derive(Clone)]
 pub(crate) struct ProxyQueues {
     pub(super) nics: Nics,
-    pub(super) threads: Vec<Arc<Shared>>,
+    pub(super) threads: Vec<Arc<ProxyState>>,
 }
 
 impl ProxyQueues {
-    fn thread(&self, nic: usize) -> &Shared {
+    fn thread(&self, nic: usize) -> &ProxyState {
         &self.threads[nic % self.threads.len()]
     }
 
@@ -99,7 +99,7 @@ impl ProxyQueues {
         route: &Route,
         to: SocketAddr,
         slots: SlotsOut,
-        forwarded: Option<Forwarded>,
+        forwarded: Option<ForwardedFifo>,
     ) -> Result<bool, Failure> {
         let outgoing = self.nics[nic].connect(route, to, slots)?;
         let shared = self.thread(nic);
@@ -110,7 +110,7 @@ impl ProxyQueues {
         if forwarded.is_some() {
             shared.forwarding.fetch_add(1, Ordering::AcqRel);
         }
-        inbox.outgoing.push(Sent {
+        inbox.outgoing.push(SendingConnection {
             route: *route,
             nic,
             outgoing,
@@ -131,7 +131,7 @@ impl ProxyQueues {
         let incoming = self.nics[nic].receive(route, slots)?;
         let shared = self.thread(nic);
         let mut inbox = shared.inbox();
-        inbox.incoming.push(Received {
+        inbox.incoming.push(ReceivingConnection {
             route: *route,
             nic,
             incoming,
@@ -145,7 +145,7 @@ impl ProxyQueues {
 
     /// Whether anything is forwarded for other ranks.
     pub fn forwards(&self) -> bool {
-        let forwards = |it: &Arc<Shared>| it.forwarding.load(Ordering::Acquire) > 0;
+        let forwards = |it: &Arc<ProxyState>| it.forwarding.load(Ordering::Acquire) > 0;
         self.threads.iter().any(forwards)
     }
 

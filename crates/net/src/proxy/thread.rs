@@ -11,12 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shared_memory::{Bell, Yielder};
 
 use super::inline_progress::{InlineProgress, ThreadProgress};
-use super::queue::{Common, ProxyQueues, Shared};
+use super::queue::{Common, ProxyQueues, ProxyState};
 use super::readiness::Readiness;
 use super::worker::{Pass, Worker, lock};
 use crate::ended::NEWS_LOOK;
-use crate::forwarding::Forwarded;
-use crate::nic::{Awaited, Nic, Nics};
+use crate::forwarding::ForwardedFifo;
+use crate::nic::{Nic, Nics, Waits};
 
 /// Most proxy threads of a rank; with more NICs each drives several.
 pub(crate) const MOST_THREADS: usize = 16;
@@ -95,7 +95,7 @@ impl Proxies {
 
 /// A proxy thread.
 struct Proxy {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     worker: Arc<Mutex<Worker>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -107,7 +107,7 @@ impl Proxy {
             Some(readiness) => own_bell.with_alarms(readiness.alarms()),
             None => own_bell,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             inbox: Mutex::default(),
             pending: AtomicBool::new(false),
             alarms: Arc::clone(&common.alarms),
@@ -175,7 +175,7 @@ impl Drop for Proxy {
 
 /// The work of a proxy thread.
 struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     worker: Arc<Mutex<Worker>>,
     nics: Nics,
     /// When peers are to be accepted although none has connected.
@@ -229,7 +229,7 @@ impl Driver {
                 looks += 1;
                 continue;
             }
-            let forwarded = worker.forwarded().filter_map(Forwarded::bell);
+            let forwarded = worker.forwarded().filter_map(ForwardedFifo::bell);
             self.bell.announce_sleep(forwarded);
             if worker.progress(Pass::All) {
                 self.own_bell.ring();
@@ -261,7 +261,7 @@ impl Driver {
     fn sleep_while_held(&mut self, mut worker: MutexGuard<'_, Worker>) {
         let forwards = worker.forwards();
         if forwards {
-            for bell in worker.forwarded().filter_map(Forwarded::bell) {
+            for bell in worker.forwarded().filter_map(ForwardedFifo::bell) {
                 bell.announce_sleep(std::iter::empty());
             }
             if worker.progress(Pass::Forwarded) {
@@ -270,7 +270,7 @@ impl Driver {
         }
         let awaited = match forwards {
             true => worker.awaited_for_forwarded(),
-            false => Awaited::default(),
+            false => Waits::default(),
         };
         drop(worker);
         self.sleep(&awaited, HELD_SLEEP);
@@ -285,7 +285,7 @@ impl Driver {
         nics.step_by(self.shared.alarms.len()).map(|it| &**it)
     }
 
-    fn sleep(&mut self, awaited: &Awaited, longest: Duration) {
+    fn sleep(&mut self, awaited: &Waits, longest: Duration) {
         let alarm = &self.shared.alarms[self.shared.own];
         let mut fds = vec![PollFd::from_borrowed_fd(alarm.as_fd(), PollFlags::IN)];
         let arrivals = self.nics().filter_map(|nic| nic.arrivals());

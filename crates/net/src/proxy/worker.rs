@@ -9,11 +9,11 @@ use bootstrap::socket::service::Alarm;
 use executor::Route;
 use shared_memory::Bell;
 
-use super::queue::{Received, Sent, Shared};
+use super::queue::{ProxyState, ReceivingConnection, SendingConnection};
 use super::readiness::{Readiness, Ready, Sockets, Watch};
-use crate::ended::Ended;
-use crate::forwarding::Forwarded;
-use crate::nic::{Awaited, ConnectionError, Nics};
+use crate::ended::EndedConnection;
+use crate::forwarding::ForwardedFifo;
+use crate::nic::{ConnectionError, Nics, Waits};
 use crate::tcp::connect::words;
 
 /// How long the end of a stream may take to arrive.
@@ -48,7 +48,7 @@ pub(super) fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
 
 /// The connections of a proxy thread.
 pub(super) struct Worker {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ProxyState>,
     pub(super) nics: Nics,
     pub(super) rank: u32,
     /// By rank: where it is, in words.
@@ -63,13 +63,13 @@ pub(super) struct Worker {
     pub(super) unwatched: bool,
     /// When the engine last looked at all connections.
     pub(super) looked: Duration,
-    pub(super) outgoing: Vec<Sent>,
-    pub(super) incoming: Vec<Received>,
+    pub(super) outgoing: Vec<SendingConnection>,
+    pub(super) incoming: Vec<ReceivingConnection>,
     /// Connections that failed and are closed with all others.
-    pub(super) unclosed_outgoing: Vec<Sent>,
-    pub(super) unclosed_incoming: Vec<Received>,
+    pub(super) unclosed_outgoing: Vec<SendingConnection>,
+    pub(super) unclosed_incoming: Vec<ReceivingConnection>,
     /// Connections that may have failed because of their peer's failure or end.
-    pub(super) ended: Vec<Ended<Fault>>,
+    pub(super) ended: Vec<EndedConnection<Fault>>,
     /// Whether everything is to be sent now.
     pub(super) ending: bool,
     pub(super) began: Instant,
@@ -87,7 +87,7 @@ impl Pass {
         matches!(self, Self::Ready | Self::Sends)
     }
 
-    const fn sends(self, sent: &Sent) -> bool {
+    const fn sends(self, sent: &SendingConnection) -> bool {
         match self {
             Self::All => true,
             Self::Forwarded => sent.forwarded.is_some(),
@@ -95,7 +95,7 @@ impl Pass {
         }
     }
 
-    const fn receives(self, received: &Received) -> bool {
+    const fn receives(self, received: &ReceivingConnection) -> bool {
         match self {
             Self::All => true,
             Self::Ready => !received.watch.blocked,
@@ -104,10 +104,13 @@ impl Pass {
     }
 }
 
-impl Sent {
+impl SendingConnection {
     /// Whether the rank that handed it over is done, and everything is sent.
     fn is_done(&mut self) -> bool {
-        let ended = self.forwarded.as_ref().is_some_and(Forwarded::has_ended);
+        let ended = self
+            .forwarded
+            .as_ref()
+            .is_some_and(ForwardedFifo::has_ended);
         ended && self.outgoing.is_drained()
     }
 
@@ -266,7 +269,8 @@ impl Worker {
     fn note(&mut self, fault: Fault) {
         if fault.error.may_follow() {
             let peer = self.peer(&fault.route);
-            self.ended.push(Ended::new(fault, peer, &self.alarm));
+            self.ended
+                .push(EndedConnection::new(fault, peer, &self.alarm));
         } else {
             self.report(&fault);
         }
@@ -310,7 +314,7 @@ impl Worker {
     }
 
     /// FIFOs of other ranks.
-    pub(super) fn forwarded(&self) -> impl Iterator<Item = &Forwarded> {
+    pub(super) fn forwarded(&self) -> impl Iterator<Item = &ForwardedFifo> {
         self.outgoing.iter().filter_map(|it| it.forwarded.as_ref())
     }
 
@@ -320,23 +324,25 @@ impl Worker {
     }
 
     /// The waits of the connections.
-    pub(super) fn awaited(&self) -> Awaited {
+    pub(super) fn awaited(&self) -> Waits {
         let mut awaited = self.awaited_of(&|_| true);
-        for Received { incoming, .. } in &self.incoming {
+        for ReceivingConnection { incoming, .. } in &self.incoming {
             incoming.wait_for(&mut awaited);
         }
         awaited
     }
 
     /// The waits of other ranks' connections.
-    pub(super) fn awaited_for_forwarded(&self) -> Awaited {
+    pub(super) fn awaited_for_forwarded(&self) -> Waits {
         self.awaited_of(&|sent| sent.forwarded.is_some())
     }
 
-    fn awaited_of(&self, counts: &dyn Fn(&Sent) -> bool) -> Awaited {
-        let mut awaited = Awaited::default();
+    fn awaited_of(&self, counts: &dyn Fn(&SendingConnection) -> bool) -> Waits {
+        let mut awaited = Waits::default();
         let speaking = self.forwarded().filter(|it| !it.has_ended());
-        awaited.readable.extend(speaking.map(Forwarded::control));
+        awaited
+            .readable
+            .extend(speaking.map(ForwardedFifo::control));
         for sent in self.outgoing.iter().filter(|it| counts(it)) {
             sent.outgoing.wait_for(&mut awaited);
         }

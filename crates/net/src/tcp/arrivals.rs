@@ -18,9 +18,9 @@ struct Socket {
 
 /// The sockets that a NIC accepted.
 #[derive(Default)]
-pub(super) struct Arrived(Arc<Mutex<Vec<Socket>>>);
+pub(super) struct ArrivedSockets(Arc<Mutex<Vec<Socket>>>);
 
-impl Arrived {
+impl ArrivedSockets {
     /// Adds an accepted socket.
     pub fn add(&self, route: Route, hello: &Hello, stream: TcpStream) {
         let mut arrived = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,7 +11,7 @@ use bootstrap::{Failure, Key, Kind, Timing};
 use executor::Route;
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 
-use super::arrivals::{Arrived, pipe};
+use super::arrivals::{ArrivedSockets, pipe};
 use super::connect::{accepted, connect, words};
 use super::sockets::{SocketsIn, SocketsOut};
 use crate::framing::{FramedIn, FramedOut};
@@ -40,7 +40,7 @@ pub(crate) struct TcpNic {
     acceptor: Mutex<Acceptor>,
     /// The descriptor of the acceptor.
     readable: OwnedFd,
-    arrived: Arrived,
+    arrived: ArrivedSockets,
 }
 
 /// Why sockets do not send or receive slots in place.
@@ -62,7 +62,7 @@ impl TcpNic {
             settings: settings.clone(),
             readable: acceptor.as_fd().try_clone_to_owned()?,
             acceptor: Mutex::new(acceptor),
-            arrived: Arrived::default(),
+            arrived: ArrivedSockets::default(),
         })
     }
 }

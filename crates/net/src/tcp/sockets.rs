@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::arrivals::Arrivals;
 use super::pipe::Pipe;
 use crate::framing::{HEADER_BYTES, Header, ReceiveFrames, SendFrames};
-use crate::nic::{Awaited, ConnectionError};
+use crate::nic::{ConnectionError, Waits};
 
 /// Shorter slots use the first pipe only, bytes.
 const LEAST_SPLIT: usize = 64 << 10;
@@ -186,7 +186,7 @@ impl SendFrames for SocketsOut {
         self.ahead.is_empty()
     }
 
-    fn wait_for(&self, awaited: &mut Awaited) {
+    fn wait_for(&self, awaited: &mut Waits) {
         awaited.writable.extend(sockets(&self.pipes, &self.full));
     }
 
@@ -375,7 +375,7 @@ impl ReceiveFrames for SocketsIn {
         Ok(())
     }
 
-    fn wait_for(&self, awaited: &mut Awaited) {
+    fn wait_for(&self, awaited: &mut Waits) {
         awaited.readable.extend(sockets(&self.pipes, &self.wanted));
     }
 

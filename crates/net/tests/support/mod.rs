@@ -11,7 +11,7 @@ use executor::check::Check;
 use executor::{
     Choice, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Transport,
 };
-use net::{Arriving, Hosts, Leaving, Ports};
+use net::{Hosts, Ports, ReceiverPort, SenderPort};
 use program::{Collective, Protocol};
 use program::{Schedule, Transfer};
 use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
@@ -22,16 +22,16 @@ use shared_memory::{Alarms, Bell};
 pub struct Neighbours;
 
 impl Ports for Neighbours {
-    fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<Leaving> {
-        Some(Leaving {
+    fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<SenderPort> {
+        Some(SenderPort {
             nic: u32::from(channel),
             proxy: from ^ 1,
             rdma: true,
         })
     }
 
-    fn arrives(&self, _: u32, to: u32, _: u16) -> Option<Arriving> {
-        Some(Arriving {
+    fn arrives(&self, _: u32, to: u32, _: u16) -> Option<ReceiverPort> {
+        Some(ReceiverPort {
             nic: to,
             rdma: true,
         })

@@ -15,9 +15,9 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    struct Bounded<T>(PhantomData<T>);
+    struct BoundedList<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for BoundedList<T> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,5 +36,5 @@ where
         }
     }
 
-    input.deserialize_seq(Bounded(PhantomData))
+    input.deserialize_seq(BoundedList(PhantomData))
 }

@@ -128,7 +128,7 @@ pub fn tightness(
     }
 }
 
-/// What a set of vertices proves. `ranks` counts all ranks of the job.
+/// The proof of a set of vertices. `ranks` counts all ranks of the job.
 fn of_cut(operation: Operation, ranks: u128, crossing: Crossing) -> Result<Fraction, String> {
     let inside = crossing.ranks;
     if inside == 0 || inside >= ranks {
@@ -157,8 +157,8 @@ fn of_cut(operation: Operation, ranks: u128, crossing: Crossing) -> Result<Fract
     Fraction::new(above, below).ok_or_else(|| "the set has no ranks".to_owned())
 }
 
-/// What a partition of the ranks proves: (N−1)·Σ B/(N·(k−1)), since 2(k−1) messages arrive for each
-/// element.
+/// The proof of a partition of the ranks: (N−1)·Σ B/(N·(k−1)), since 2(k−1) messages arrive for
+/// each element.
 fn of_partition(
     graph: &CapacityGraph,
     direction: Direction,

@@ -47,7 +47,7 @@ pub struct Part {
     pub set: Cut,
 }
 
-/// What a set of vertices holds, and the bandwidth over its border, 0.1 MB/s.
+/// The content of a set of vertices, and the bandwidth over its border, 0.1 MB/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Crossing {
     /// Ranks in the set.

@@ -55,7 +55,7 @@ pub struct Route {
     pub links: Vec<u32>,
 }
 
-/// What forests load: units over each link, and units of each root.
+/// The load of forests: units over each link, and units of each root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
     /// Units over each link.

@@ -34,7 +34,7 @@ pub use json::certificate_schema;
 pub use lengths::Lengths;
 pub use value::Fraction;
 
-/// What a bound is about.
+/// The subject of a bound.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -130,7 +130,7 @@ pub struct Bound {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Proof {
-    /// What must cross these links takes so long.
+    /// The time of the messages that must cross these links.
     Cut(Cut),
     /// Each element must arrive 2(k−1) times in k sets of ranks that have all ranks between them.
     Partition {

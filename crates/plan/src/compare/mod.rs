@@ -56,14 +56,14 @@ pub struct ChoiceDifference {
     /// The whole message, bytes.
     pub bytes: u64,
     /// The first plan's choice; `None` if none is left.
-    pub first: Option<Chosen>,
+    pub first: Option<SizeChoice>,
     /// The second plan's choice; `None` if none is left.
-    pub second: Option<Chosen>,
+    pub second: Option<SizeChoice>,
 }
 
 /// The choice for a size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
-pub struct Chosen {
+pub struct SizeChoice {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// The protocol.
@@ -76,7 +76,7 @@ pub struct Chosen {
     pub time_us: f32,
 }
 
-impl Chosen {
+impl SizeChoice {
     /// The choice of a table for a size; `None` if none is left.
     pub fn of(costs: &CostTable, collective: Collective, bytes: u64) -> Option<Self> {
         let choice = costs.choose(collective, bytes).ok()?;
@@ -101,8 +101,8 @@ pub fn compare(first: &Plan, second: &Plan, sizes: &[u64]) -> Result<Comparison,
         for collective in Collective::TUNED {
             for &bytes in sizes {
                 let (first, second) = (
-                    Chosen::of(one, collective, bytes),
-                    Chosen::of(other, collective, bytes),
+                    SizeChoice::of(one, collective, bytes),
+                    SizeChoice::of(other, collective, bytes),
                 );
                 if first != second {
                     choices.push(ChoiceDifference {

@@ -22,14 +22,14 @@ pub struct RingEdge {
 }
 
 /// Two ranks and their transport, before ports are looked up.
-enum Found {
+enum PairTransport {
     Done(Connection),
     Network(NotDirect, NotShared),
 }
 
 impl Expansion {
     /// The transport that the sender's node decided, or the one between different nodes.
-    fn transport(&self, from: RankPlace, to: RankPlace) -> Result<Found, Error> {
+    fn transport(&self, from: RankPlace, to: RankPlace) -> Result<PairTransport, Error> {
         if from.node.node != to.node.node {
             let same_host = from.host == to.host;
             let not_direct = if same_host {
@@ -38,12 +38,12 @@ impl Expansion {
                 NotDirect::OtherHost
             };
             return Ok(match (same_host, self.common.shared_memory) {
-                (true, true) => Found::Done(Connection::SharedMemory {
+                (true, true) => PairTransport::Done(Connection::SharedMemory {
                     not_direct,
                     path: None,
                 }),
-                (true, false) => Found::Network(not_direct, NotShared::OtherNode),
-                (false, _) => Found::Network(not_direct, NotShared::OtherHost),
+                (true, false) => PairTransport::Network(not_direct, NotShared::OtherNode),
+                (false, _) => PairTransport::Network(not_direct, NotShared::OtherHost),
             });
         }
         let transports = &self.parts(from.node).transports;
@@ -57,7 +57,7 @@ impl Expansion {
                 read,
                 path,
                 bw,
-            }) => Ok(Found::Done(Connection::Direct {
+            }) => Ok(PairTransport::Done(Connection::Direct {
                 via: via.map(|via| self.layout.rank_at(from.node, via)),
                 read: *read,
                 path: *path,
@@ -67,14 +67,14 @@ impl Expansion {
                 not_direct,
                 path,
                 bw,
-            }) => Ok(Found::Done(Connection::SharedMemory {
+            }) => Ok(PairTransport::Done(Connection::SharedMemory {
                 not_direct: *not_direct,
                 path: Some((*path, *bw)),
             })),
             Some(GpuTransport::Network {
                 not_direct,
                 not_shared,
-            }) => Ok(Found::Network(*not_direct, *not_shared)),
+            }) => Ok(PairTransport::Network(*not_direct, *not_shared)),
             None => Err(Error::NoConnections { rank: from.rank }),
         }
     }
@@ -93,8 +93,8 @@ impl Expansion {
     ) -> Result<Connection, Error> {
         let (sender, receiver) = (self.place(from)?, self.place(to)?);
         let (not_direct, not_shared) = match self.transport(sender, receiver)? {
-            Found::Done(connection) => return Ok(connection),
-            Found::Network(not_direct, not_shared) => (not_direct, not_shared),
+            PairTransport::Done(connection) => return Ok(connection),
+            PairTransport::Network(not_direct, not_shared) => (not_direct, not_shared),
         };
         Ok(Connection::Network {
             not_direct,
@@ -116,8 +116,8 @@ impl Expansion {
     pub fn p2p_connection(&self, from: u32, to: u32, channel: u32) -> Result<Connection, Error> {
         let (sender, receiver) = (self.place(from)?, self.place(to)?);
         let (not_direct, not_shared) = match self.transport(sender, receiver)? {
-            Found::Done(connection) => return Ok(connection),
-            Found::Network(not_direct, not_shared) => (not_direct, not_shared),
+            PairTransport::Done(connection) => return Ok(connection),
+            PairTransport::Network(not_direct, not_shared) => (not_direct, not_shared),
         };
         Ok(Connection::Network {
             not_direct,

@@ -85,7 +85,7 @@ impl Expansion {
         &self.layout
     }
 
-    /// What all ranks have in common.
+    /// The common part of all ranks.
     pub const fn common(&self) -> &Common {
         &self.common
     }

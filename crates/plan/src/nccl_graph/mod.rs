@@ -95,7 +95,7 @@ pub struct GraphFile {
 
 /// The graph of one search in a graph file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct FoundGraph {
     /// The graph; `None` if the file has no valid one of this kind. For a graph without channels
     /// NCCL searches, with the file's path types.
     pub graph: Option<Graph>,

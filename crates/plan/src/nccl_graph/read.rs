@@ -4,7 +4,7 @@ use topology::xml::{c_float, c_int, c_unsigned_hexadecimal};
 use topology::{Error as FileError, PathType, Warning};
 
 use super::xml::{self, GraphDocument, GraphElement, GraphTag, MAX_WARNINGS};
-use super::{Found, GpuAddress, GraphFile, MAX_CHANNELS, TYPES};
+use super::{FoundGraph, GpuAddress, GraphFile, MAX_CHANNELS, TYPES};
 use crate::error::{Error, excerpt};
 use crate::graph::{Graph, GraphChannel, GraphKind, Pattern};
 
@@ -45,7 +45,7 @@ impl GraphFile {
         kind: GraphKind,
         gpus: &[GpuAddress],
         cross_nic: bool,
-    ) -> Result<Found, Error> {
+    ) -> Result<FoundGraph, Error> {
         let mut reading = Reading {
             document: &self.document,
             kind,
@@ -76,7 +76,7 @@ impl GraphFile {
             let earlier = graph.take().map(|graph| graph.channels).unwrap_or_default();
             graph = Some(reading.graph(element, earlier)?);
         }
-        Ok(Found {
+        Ok(FoundGraph {
             graph,
             warnings: reading.warnings,
         })

@@ -37,7 +37,7 @@ pub(super) fn channels(
         (true, false) => 24,
         (false, _) => 16,
     };
-    if let Some(tuned) = Tuned::of(facts, nodes, rules) {
+    if let Some(tuned) = BlackwellTuning::of(facts, nodes, rules) {
         channels = tuned.channels.unwrap_or(channels);
     }
     if let Some(given) = settings.nvls_channels {
@@ -61,7 +61,7 @@ pub(super) fn nvls(
         .map(NodeParts::nvls_heads)
         .min()
         .unwrap_or(0) as u32;
-    let tuned = Tuned::of(facts, nodes, rules);
+    let tuned = BlackwellTuning::of(facts, nodes, rules);
     let chunk_size = settings
         .nvls_chunk_size
         .or(tuned.as_ref().map(|tuned| tuned.chunk))
@@ -84,13 +84,13 @@ pub(super) fn nvls(
 }
 
 /// Values for jobs of Blackwell GPUs on several nodes.
-struct Tuned {
+struct BlackwellTuning {
     channels: Option<u32>,
     chunk: i64,
     tree_chunk: Option<i64>,
 }
 
-impl Tuned {
+impl BlackwellTuning {
     fn of(facts: &GatheredGraphs, nodes: u32, rules: Rules) -> Option<Self> {
         let tuned = rules.tunes_nvls_tree && facts.sm_min >= BLACKWELL_SM && nodes > 1;
         tuned.then(|| Self::new(facts, nodes))

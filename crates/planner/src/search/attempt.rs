@@ -35,14 +35,14 @@ struct Limits {
 #[derive(Debug, Default)]
 pub(super) struct AttemptLayouts {
     uses: Vec<(Limits, Uses)>,
-    layouts: Vec<Known>,
+    layouts: Vec<KnownLayout>,
     /// Keys, each once.
     keys: Vec<Vec<u64>>,
 }
 
 /// A layout, and for what.
 #[derive(Debug)]
-struct Known {
+struct KnownLayout {
     limits: Limits,
     bw: (f32, f32),
     /// The place of the uses.
@@ -126,7 +126,7 @@ impl AttemptLayouts {
             let mut layout = AttemptLayout::new(links, ports, uses, &asked);
             let key = layout.as_mut().and_then(|layout| layout.key.take());
             let speed = key.map_or_else(|| Speed::exact(attempt), |key| self.number(key));
-            self.layouts.push(Known {
+            self.layouts.push(KnownLayout {
                 limits,
                 bw,
                 uses: at,

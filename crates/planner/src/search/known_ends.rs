@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use super::fingerprint::StateFingerprint;
-use super::seen::BestSeen;
+use super::seen::BestSolution;
 
 /// All that the rest of a walk depends on where a channel begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ pub(super) struct KnownEnd {
     /// Steps it took.
     pub steps: i32,
     /// The best that was seen; links are counted from the state on.
-    pub seen: BestSeen,
+    pub seen: BestSolution,
 }
 
 /// The states of one attempt.

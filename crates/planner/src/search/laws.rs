@@ -9,11 +9,11 @@ use topology::{NodeType, PathType};
 use super::attempt::{FEW_WORDS, MANY_WORDS};
 use super::layout::{AttemptLayout, Uses};
 use super::memo::Speed;
-use super::packed::{self, Packed};
+use super::packed::{self, PackedLinks};
 use super::record::Record;
 use super::residual::Residual;
 use super::route_map::never_binds;
-use super::walk::{PERFECT, Walked};
+use super::walk::{PERFECT, WalkEnd};
 use super::{Searcher, attempt, speeds};
 use crate::view::View;
 
@@ -72,7 +72,7 @@ struct Bench<'a, 's> {
 }
 
 impl Bench<'_, '_> {
-    fn outcome(&self, walked: Walked, best: &Record, hops: i32) -> WalkOutcome {
+    fn outcome(&self, walked: WalkEnd, best: &Record, hops: i32) -> WalkOutcome {
         let gpus = self.searcher.route_map.gpus;
         (
             walked.budget_left,
@@ -137,7 +137,7 @@ impl Bench<'_, '_> {
 
     fn packed<const WORDS: usize>(&mut self, layout: &AttemptLayout, uses: &Uses) -> WalkOutcome {
         let (outcome, _) = self.walk(|searcher| {
-            let mut links = Packed::<WORDS>::new();
+            let mut links = PackedLinks::<WORDS>::new();
             links.lay_out(layout, uses, &searcher.thousandths);
             links
         });

@@ -3,7 +3,7 @@
 //! A link of 12 GB/s carries one channel of 10, 9 or 7 GB/s: what counts is how many amounts fit,
 //! not how large they are. An [`AttemptLayout`] says that for all links. Two attempts whose layouts
 //! have the same key take the same steps, and each link's bandwidth left fits into a few bits,
-//! which [`Packed`](super::packed::Packed) uses.
+//! which [`PackedLinks`](super::packed::Packed) uses.
 
 use super::fingerprint::{StateFingerprint, weight};
 use super::residual::PortsLeft;
@@ -30,7 +30,7 @@ const fn kind(which: Which, charge: u8) -> usize {
 #[derive(Debug)]
 pub(super) struct Uses {
     /// The links that can be the first to lack bandwidth, and those whose bandwidth shows.
-    links: Vec<Used>,
+    links: Vec<UsedLink>,
     /// The demand of each route on them.
     pub asks: Vec<Ask>,
     /// For each GPU its PCI link up and the one back down to it, if GPUs are sorted by what these
@@ -40,7 +40,7 @@ pub(super) struct Uses {
 
 /// A link that is used.
 #[derive(Debug)]
-struct Used {
+struct UsedLink {
     place: u32,
     /// Kinds of amounts, as bits.
     kinds: u16,
@@ -111,7 +111,7 @@ impl Uses {
         let mut used = Vec::new();
         for place in (0..links.len()).filter(|place| kinds[*place] != 0) {
             fields[place] = Some(used.len() as u16);
-            used.push(Used {
+            used.push(UsedLink {
                 place: place as u32,
                 kinds: kinds[place],
                 shown: shown[place],

@@ -8,7 +8,7 @@ use plan::Pattern;
 use topology::PathType;
 
 use super::record::Record;
-use super::seen::BestSeen;
+use super::seen::BestSolution;
 
 /// Everything that the steps of a walk depend on, apart from the bandwidth that is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,7 +52,7 @@ pub(super) struct WalkOutcome {
     pub hops: i32,
     /// Which state of the links and ports it left.
     state: u32,
-    seen: BestSeen,
+    seen: BestSolution,
 }
 
 /// The walks so far.
@@ -146,7 +146,7 @@ impl Memo {
         changed: bool,
         budget_left: i32,
         hops: i32,
-        seen: BestSeen,
+        seen: BestSolution,
     ) {
         self.changed(changed);
         self.walks.push((

@@ -36,7 +36,7 @@ use known_ends::KnownEnds;
 use memo::Memo;
 use nearby::AllNearby;
 use nets::PortOrder;
-use packed::Packed;
+use packed::PackedLinks;
 use record::Record;
 use residual::{Floats, PortsLeft};
 use route_map::{NONE, RouteMap};
@@ -65,8 +65,8 @@ pub struct Searcher<'a> {
     port_order: PortOrder,
     floats: Floats,
     thousandths: Thousandths,
-    few_words: Packed<FEW_WORDS>,
-    many_words: Packed<MANY_WORDS>,
+    few_words: PackedLinks<FEW_WORDS>,
+    many_words: PackedLinks<MANY_WORDS>,
     layouts: AttemptLayouts,
     scratch: Scratch,
     sm_min: i32,
@@ -96,8 +96,8 @@ impl<'a> Searcher<'a> {
             thousandths: Thousandths::new(&route_map, &floats, |link| {
                 route_map::never_binds(system, link)
             }),
-            few_words: Packed::new(),
-            many_words: Packed::new(),
+            few_words: PackedLinks::new(),
+            many_words: PackedLinks::new(),
             layouts: AttemptLayouts::default(),
             nearby: AllNearby::default(),
             warnings: Vec::new(),

@@ -41,7 +41,7 @@ pub(super) fn words(layout: &AttemptLayout) -> usize {
 
 /// The links of one attempt.
 #[derive(Debug)]
-pub(super) struct Packed<const WORDS: usize> {
+pub(super) struct PackedLinks<const WORDS: usize> {
     left: [u64; WORDS],
     /// The upper bits.
     guards: [u64; WORDS],
@@ -52,7 +52,7 @@ pub(super) struct Packed<const WORDS: usize> {
     uplinks: Vec<Option<[Place; 2]>>,
 }
 
-impl<const WORDS: usize> Packed<WORDS> {
+impl<const WORDS: usize> PackedLinks<WORDS> {
     pub(super) const fn new() -> Self {
         Self {
             left: [0; WORDS],
@@ -133,7 +133,7 @@ impl<const WORDS: usize> Packed<WORDS> {
     }
 }
 
-impl<const WORDS: usize> Residual for Packed<WORDS> {
+impl<const WORDS: usize> Residual for PackedLinks<WORDS> {
     type Amount = ();
 
     fn amount(_: f32) {}

@@ -6,7 +6,7 @@ use super::record::Record;
 
 /// The best solution that an attempt saw, whether or not it was better than the known one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct BestSeen {
+pub(super) struct BestSolution {
     /// Most channels of a solution, 0 when there was none. All have the same bandwidth, so these
     /// are the best.
     pub channels: usize,
@@ -14,7 +14,7 @@ pub(super) struct BestSeen {
     pub hops: i32,
 }
 
-impl BestSeen {
+impl BestSolution {
     pub(super) const NOTHING: Self = Self {
         channels: 0,
         hops: i32::MAX,

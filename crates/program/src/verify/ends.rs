@@ -5,7 +5,7 @@ use super::clocks::Epoch;
 use super::error::{Location, VerifyError, VerifyFault};
 use super::memory::{CellAt, Conflict};
 use super::network::{LaneLink, Network};
-use super::run::{Blocked, SymbolicRun};
+use super::run::{SymbolicRun, Wait};
 use super::value::{Value, ValueState};
 use crate::BufferKind;
 
@@ -132,15 +132,15 @@ impl<'a> SymbolicRun<'a> {
                 (of(link), Network::name(link))
             };
             let ((next, link), what) = match blocked {
-                Blocked::Slot(fifo) => (
+                Wait::Slot(fifo) => (
                     other(&network.fifos, fifo, |link| link.sender),
                     "a slot of the FIFO",
                 ),
-                Blocked::Room(fifo) => (
+                Wait::Room(fifo) => (
                     other(&network.fifos, fifo, |link| link.receiver),
                     "room in the FIFO",
                 ),
-                Blocked::Signal(signal) => (
+                Wait::Signal(signal) => (
                     other(&network.signals, signal, |link| link.sender),
                     "a signal",
                 ),

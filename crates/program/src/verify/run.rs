@@ -28,7 +28,7 @@ pub(super) struct Cursor {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Blocked {
+pub(super) enum Wait {
     Slot(u32),
     Room(u32),
     Signal(u32),
@@ -182,20 +182,20 @@ impl<'a> SymbolicRun<'a> {
         }
     }
 
-    pub(super) fn blocked(&self, step: &NetworkStep<'_>, pieces: u16) -> Option<Blocked> {
+    pub(super) fn blocked(&self, step: &NetworkStep<'_>, pieces: u16) -> Option<Wait> {
         let missing = |signal: &&u32| self.signals[**signal as usize].is_empty();
         if let Some(signal) = step.waits.iter().find(missing) {
-            return Some(Blocked::Signal(*signal));
+            return Some(Wait::Signal(*signal));
         }
         if pieces == 0 {
             return None;
         }
         let empty = |fifo: &u32| self.fifos[*fifo as usize].is_empty();
         if let Some(fifo) = fifos(&step.sources).find(empty) {
-            return Some(Blocked::Slot(fifo));
+            return Some(Wait::Slot(fifo));
         }
         let full = |fifo: &u32| self.fifos[*fifo as usize].len() >= self.depth as usize;
-        fifos(&step.destinations).find(full).map(Blocked::Room)
+        fifos(&step.destinations).find(full).map(Wait::Room)
     }
 
     fn step(

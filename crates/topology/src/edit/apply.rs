@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::names::{Device, DeviceKind, Devices, ElementPath, NVLINKS, NVSWITCH, link_kind};
-use super::{Change, Edit, EditError, Remaining};
+use super::{Change, Edit, EditError, Remainder};
 use crate::build::DEFAULT_NET_SPEED;
 use crate::bus_id::BusId;
 use crate::node::NodeType;
@@ -345,7 +345,7 @@ impl Work<'_> {
     }
 
     /// Lowers the amount of each wire to a whole number, beginning with its last elements.
-    fn scale(&mut self, wires: &[Wire], remaining: Remaining) -> Result<(), EditError> {
+    fn scale(&mut self, wires: &[Wire], remaining: Remainder) -> Result<(), EditError> {
         let mut done: Vec<&[ElementPath]> = Vec::new();
         let (mut changed, mut unchanged) = (false, None);
         for wire in wires {
@@ -368,13 +368,13 @@ impl Work<'_> {
             let values: Vec<i32> = wire.elements.iter().map(value).collect();
             let all: i64 = values.iter().map(|value| i64::from(*value)).sum();
             let (mut left, asked) = match remaining {
-                Remaining::Percent(percent) => (
+                Remainder::Percent(percent) => (
                     (all as f64 * percent / 100.0).floor() as i64,
                     format!("{percent}%"),
                 ),
-                Remaining::Count(count) => (i64::from(count), count.to_string()),
+                Remainder::Count(count) => (i64::from(count), count.to_string()),
             };
-            let enough = matches!(remaining, Remaining::Count(_)) && left >= all;
+            let enough = matches!(remaining, Remainder::Count(_)) && left >= all;
             if left < 1 || enough {
                 let place = self
                     .at(&wire.elements[0])

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::names::{Device, DeviceKind, Devices, NVLINKS, NVSWITCH, link_kind};
-use super::{Change, Edit, Remaining};
+use super::{Change, Edit, Remainder};
 use crate::bus_id::BusId;
 use crate::node::NodeType;
 use crate::xml::{Document, Element, Tag, c_int};
@@ -179,7 +179,7 @@ fn nvlinks(document: &Document, devices: &Devices) -> Vec<Failure> {
         for (other, count) in ends.into_iter().filter(|(_, count)| *count > 0) {
             let change = match count {
                 1 => Change::Remove,
-                _ => Change::Degrade(Remaining::Count(count - 1)),
+                _ => Change::Degrade(Remainder::Count(count - 1)),
             };
             let name = format!("{own}:{other}");
             found.push(failure(

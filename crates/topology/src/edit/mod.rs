@@ -40,7 +40,7 @@ use crate::xml::Document;
 
 /// The remainder of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Remaining {
+pub enum Remainder {
     /// A share in percent, above 0 and below 100. The result is rounded down, because files have
     /// only whole links, lanes and Mb/s.
     Percent(f64),
@@ -52,7 +52,7 @@ pub enum Remaining {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Change {
     Remove,
-    Degrade(Remaining),
+    Degrade(Remainder),
 }
 
 /// A change of a machine, by device names.
@@ -93,12 +93,12 @@ impl Edit {
                 .parse()
                 .ok()
                 .filter(|percent| *percent > 0.0 && *percent < 100.0)
-                .map(Remaining::Percent),
+                .map(Remainder::Percent),
             None => remaining
                 .parse()
                 .ok()
                 .filter(|count| *count > 0)
-                .map(Remaining::Count),
+                .map(Remainder::Count),
         };
         let remaining = remaining.ok_or_else(|| EditError::Malformed {
             text: text.to_owned(),
@@ -169,8 +169,8 @@ impl fmt::Display for Edit {
         write!(f, "{}", self.target)?;
         match self.change {
             Change::Remove => Ok(()),
-            Change::Degrade(Remaining::Percent(percent)) => write!(f, "={percent}%"),
-            Change::Degrade(Remaining::Count(count)) => write!(f, "={count}"),
+            Change::Degrade(Remainder::Percent(percent)) => write!(f, "={percent}%"),
+            Change::Degrade(Remainder::Count(count)) => write!(f, "={count}"),
         }
     }
 }

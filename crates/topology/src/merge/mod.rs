@@ -36,7 +36,7 @@ pub struct VirtualDevice {
 
 /// A topology with virtual network devices.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Merged {
+pub struct MergedTopology {
     /// The topology. Ports that are part of a virtual device are gone.
     pub document: Document,
     /// The virtual devices, host after host.
@@ -47,8 +47,11 @@ pub struct Merged {
 ///
 /// # Errors
 /// NCCL refuses the settings, or the place of a virtual device.
-pub fn merge(document: &Document, options: &MergeOptions) -> Result<Option<Merged>, MergeError> {
-    let mut merged: Option<Merged> = None;
+pub fn merge(
+    document: &Document,
+    options: &MergeOptions,
+) -> Result<Option<MergedTopology>, MergeError> {
+    let mut merged: Option<MergedTopology> = None;
     for host in hosts(&document.root) {
         let current = merged.as_ref().map_or(document, |merged| &merged.document);
         let devices = Devices::of(&current.root, &host);
@@ -64,7 +67,7 @@ pub fn merge(document: &Document, options: &MergeOptions) -> Result<Option<Merge
             found.push(make(&mut root, &devices, group, dev, options)?);
         }
         devices.remove_merged(&mut root, &groups);
-        merged = Some(Merged {
+        merged = Some(MergedTopology {
             document: Document {
                 file: Arc::clone(&document.file),
                 version: document.version,

@@ -1,4 +1,4 @@
-//! What NCCL decided: search, rings, trees, connections, choices.
+//! Decisions of NCCL: search, rings, trees, connections, choices.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What needs attention: GPUDirect RDMA that is off, what is odd, warnings, errors, unknown lines.
+//! Trouble: GPUDirect RDMA that is off, oddities, warnings, errors, unknown lines.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use plan::Pattern;
 use super::super::known_ends::{KnownEnd, WalkState};
 use super::super::residual::Residual;
 use super::super::route_map::NONE;
-use super::super::seen::BestSeen;
+use super::super::seen::BestSolution;
 use super::{NEVER, Order, PERFECT, Walk, Which};
 
 /// Steps for trying the GPUs in PCI order when a channel starts at a port.
@@ -76,7 +76,7 @@ impl<R: Residual> Walk<'_, R> {
                 return;
             }
         }
-        let seen_before = std::mem::replace(&mut self.seen, BestSeen::NOTHING);
+        let seen_before = std::mem::replace(&mut self.seen, BestSolution::NOTHING);
         let budget_before = self.budget;
         go(self);
         let seen = self.seen;

@@ -19,7 +19,7 @@ use super::nearby::Nearby;
 use super::record::Record;
 use super::residual::{PortsLeft, Residual};
 use super::route_map::{RouteMap, SearchRoute};
-use super::seen::BestSeen;
+use super::seen::BestSolution;
 
 /// The value of the budget when nothing better can be found.
 pub(super) const PERFECT: i32 = -1;
@@ -66,12 +66,12 @@ pub(super) struct Scratch {
 
 /// How a walk ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Walked {
+pub(super) struct WalkEnd {
     /// The remaining budget, or [`PERFECT`].
     pub budget_left: i32,
     /// The best solution was replaced.
     pub improved: bool,
-    pub seen: BestSeen,
+    pub seen: BestSolution,
 }
 
 impl Scratch {
@@ -86,7 +86,7 @@ impl Scratch {
         current: &mut Record,
         best: &mut Record,
         budget: i32,
-    ) -> Walked {
+    ) -> WalkEnd {
         // Where a port loses bandwidth by rounding, states do not return exactly.
         let lossless = route_map.closest_gpus.iter().all(|gpus| !gpus.is_empty());
         self.known_ends.clear(lossless && !current.same_channels);
@@ -115,10 +115,10 @@ impl Scratch {
             known_ends: &mut self.known_ends,
             budget,
             improved: false,
-            seen: BestSeen::NOTHING,
+            seen: BestSolution::NOTHING,
         };
         walk.next_channel();
-        Walked {
+        WalkEnd {
             budget_left: walk.budget,
             improved: walk.improved,
             seen: walk.seen,
@@ -158,7 +158,7 @@ struct Walk<'a, R: Residual> {
     /// Steps left.
     budget: i32,
     improved: bool,
-    seen: BestSeen,
+    seen: BestSolution,
 }
 
 /// The amounts that an attempt asks for, ready to be taken.
