@@ -105,7 +105,7 @@ const fn is_one_host(hosts: &u32) -> bool {
 pub struct ProfileError {
     /// The file's name.
     pub file: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
 }
 
@@ -234,7 +234,7 @@ impl Profile {
     fn check(&self) -> Result<(), String> {
         if self.format != FORMAT {
             return Err(format!(
-                "format = {}; expected {FORMAT}, so another version of topo wrote it: run `topo calibrate` again",
+                "format = {}; expected {FORMAT}, so another version of topo wrote it: calibrate again",
                 self.format
             ));
         }

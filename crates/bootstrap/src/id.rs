@@ -97,9 +97,7 @@ pub struct UniqueId {
 
 /// A text that is not a unique id.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "unique id {text:?}: {why}; expected topo1-TOKEN@ADDRESS:PORT[,ADDRESS:PORT…], as `topo id` prints it"
-)]
+#[error("unique id {text:?}: {why}; expected topo1-TOKEN@ADDRESS:PORT[,ADDRESS:PORT…]")]
 pub struct IdError {
     /// The text without its token.
     pub text: String,

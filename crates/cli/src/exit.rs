@@ -8,6 +8,7 @@ use anyhow::Context;
 use files::printable;
 
 use crate::environment;
+use crate::hints;
 use crate::output::Output;
 use crate::render::count;
 
@@ -31,7 +32,8 @@ pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
         Ok(()) if output.differs => ExitCode::from(DIFFERS),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            report(&format!("error: {error:#}\n"));
+            let hint = hints::of(&error).map_or_else(String::new, |it| format!("; {it}"));
+            report(&format!("error: {error:#}{hint}\n"));
             ExitCode::from(FAILED)
         }
     }

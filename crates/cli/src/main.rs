@@ -8,7 +8,8 @@
 //! [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
 //! [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`: not on other systems),
 //! [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
-//! [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`exit`].
+//! [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`],
+//! [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
@@ -25,6 +26,7 @@ mod exit;
 mod export;
 mod fabric;
 mod generate;
+mod hints;
 #[cfg(target_os = "linux")]
 mod id;
 mod input;

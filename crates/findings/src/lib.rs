@@ -1,4 +1,4 @@
-//! What is wrong with a topology file, and what it lacks.
+//! Faults of a topology file, and its missing parts.
 //!
 //! [`of_document`] checks a file. [`complete`] adds devices to files of cloud vendors; [`guest`]
 //! makes files for virtual machines.
@@ -20,7 +20,7 @@ mod virtual_functions;
 
 use topology::xml::Document;
 
-pub use finding::{AttributeChange, Effect, Finding, Rule, Selector};
+pub use finding::{AttributeChange, Effect, Finding, Remedy, Rule, Selector};
 
 /// Checks a topology file. Findings are sorted by id.
 pub fn of_document(document: &Document) -> Vec<Finding> {

@@ -62,7 +62,7 @@ pub enum FetchError {
     /// Python or pip failed.
     #[error(
         "cannot fetch {PACKAGE}=={version}: {why}; where there is a network, run `python3 -m pip download --no-deps \
-         {PACKAGE}=={version}`, unpack the wheel (`python3 -m zipfile -e`), and give its {LIBRARY} to --nccl"
+         {PACKAGE}=={version}`, unpack the wheel (`python3 -m zipfile -e`), and take its {LIBRARY}"
     )]
     Pip {
         /// The version.

@@ -10,11 +10,9 @@ use crate::schema::VERSION;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The file is no plan.
-    #[error(
-        "this is not a plan: found {found}, expected JSON with `\"format\": \"topo-plan\"`; make one with `topo plan`"
-    )]
+    #[error("this is not a plan: found {found}, expected JSON with `\"format\": \"topo-plan\"`")]
     NotAPlan {
-        /// What the file contains instead.
+        /// The content of the file instead.
         found: String,
     },
     /// The file is too large.
@@ -44,7 +42,7 @@ pub enum Error {
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// The plan has a later version of the format.
@@ -74,7 +72,7 @@ pub enum Error {
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// The plan was changed after it was written.
@@ -110,7 +108,7 @@ pub enum Error {
     Inconsistent {
         /// The part, as a path of fields.
         at: String,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// The plan does not say how its hosts are joined.

@@ -36,10 +36,10 @@ pub enum RecordError {
     #[error("{} is not empty; a recording goes into a new or an empty folder", .0.display())]
     NotEmpty(PathBuf),
     /// The folder is no recording.
-    #[error("{} is not a recording: it has neither sys/ nor {NVML}; make one with `topo probe --record DIR`", .0.display())]
+    #[error("{} is not a recording: it has neither sys/ nor {NVML}", .0.display())]
     NoRecording(PathBuf),
     /// A document is invalid.
-    #[error("{}: {why}; expected what `topo probe --record` writes", path.display())]
+    #[error("{}: {why}; expected a document of a recording", path.display())]
     Document {
         /// The file.
         path: PathBuf,

@@ -24,7 +24,7 @@ pub(crate) fn given(text: &str) -> Result<UniqueId> {
     let bytes = folder.read(name, FILE_LIMIT)?;
     let bytes = bytes.with_context(|| {
         format!(
-            "cannot read {}: there is no such file; expected one from topo id -o",
+            "cannot read {}: there is no such file; expected a file with a unique id",
             file.display()
         )
     })?;

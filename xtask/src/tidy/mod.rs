@@ -51,11 +51,13 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
             _ => continue,
         };
         let name = name_of(root, &file);
-        let is_test = name.contains("/tests/") && name.ends_with(".rs");
-        let faults = match is_test {
-            true => [faults, words.in_test(&read(&file)?)].concat(),
-            false => faults,
+        let is_test = name.contains("/tests/") || name.starts_with("tests/");
+        let more = match name.ends_with(".rs") {
+            true if is_test => words.in_test(&read(&file)?),
+            true if is_library(&name) => words.in_library(&read(&file)?),
+            _ => Vec::new(),
         };
+        let faults = [faults, more].concat();
         problems.extend(
             faults
                 .iter()
@@ -63,6 +65,13 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
         );
     }
     Ok(problems)
+}
+
+/// Whether a file is the source of a crate that knows nothing of the program's commands.
+fn is_library(file: &str) -> bool {
+    let name = file.strip_prefix("crates/");
+    let name = name.and_then(|it| it.split_once("/src/")).map(|it| it.0);
+    name.is_some_and(|it| !words::DOORS.contains(&it))
 }
 
 /// Checks the sources of one crate.

@@ -20,6 +20,16 @@ const PHRASES: &str =
 /// Parts of `NAMES` that error texts may have: Python's packages are wheels.
 const IN_ERRORS: [&str; 4] = ["wheel", "far", "way", "ways"];
 
+/// Crates whose texts may name commands and options of `topo`: the program, its commands, chores
+/// and tests of it.
+pub(super) const DOORS: [&str; 5] = ["cli", "xtask", "gpu-test", "measurement", "golden"];
+
+/// Options of other programs that library texts name: nvcc's, Docker's, pip's and Cargo's, and
+/// `--version`, which programs have.
+const OTHER_OPTIONS: &str = "std=|gpu-architecture=|gpus all|shm-size|ipc=host|profile library\
+    |no-deps|hash=|quiet|no-input|disable-pip-version-check|retries=|only-binary=|platform=|dest\
+    |requirement|version";
+
 /// Columns of a comment line, at most.
 const COLUMNS: usize = 100;
 
@@ -31,6 +41,9 @@ pub(super) struct Words {
     errors: Regex,
     word: Regex,
     not_run: Regex,
+    strings: Regex,
+    options: Regex,
+    other_options: Regex,
 }
 
 impl Words {
@@ -50,6 +63,11 @@ impl Words {
                 r#"(?s)(?:print|println|writeln)!\([^;]*?"not"#,
                 " run"
             ))?,
+            strings: Regex::new(
+                r##"(?s)//[^\n]*|'(?:[^'\\]|\\.)'|r#"(?<raw>.*?)"#|"(?<plain>(?:[^"\\]|\\.)*)""##,
+            )?,
+            options: Regex::new(r"(?:^|[^\w-])--[a-z]|`topo ")?,
+            other_options: Regex::new(&format!(r"--(?:{OTHER_OPTIONS})"))?,
             // Comments, strings and characters.
             no_code: Regex::new(r##"(?s)//[^\n]*|r#".*?"#|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)'"##)?,
         })
@@ -86,6 +104,26 @@ impl Words {
             let names = self.names.find_iter(line).map(|it| it.as_str());
             let names = names.filter(|it| !ALLOWED.contains(it));
             faults.extend(names.map(|it| (number, format!("`{it}`: a name that was replaced"))));
+        }
+        faults
+    }
+
+    /// Returns the line number and a description of each fault that only a library has: texts that
+    /// name commands or options of the program, which callers from C, Python and a page lack.
+    pub fn in_library(&self, text: &str) -> Vec<(usize, String)> {
+        let text = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
+        let mut faults = Vec::new();
+        for found in self.strings.captures_iter(text) {
+            let Some(said) = found.name("raw").or_else(|| found.name("plain")) else {
+                continue;
+            };
+            let rest = self.other_options.replace_all(said.as_str(), "");
+            if self.options.is_match(&rest) {
+                let fault = "a library's text names a command or an option of topo; the program's \
+                             `hints` add them";
+                let line = text[..said.start()].lines().count().max(1);
+                faults.push((line, fault.to_owned()));
+            }
         }
         faults
     }
@@ -140,6 +178,17 @@ mod tests {
         assert_eq!(words.in_test(text).len(), 1);
         let text = concat!("say!(1); Completion::ignored_with(\"not", " run\")");
         assert_eq!(words.in_test(text).len(), 0);
+    }
+
+    #[test]
+    fn libraries_do_not_speak_of_options() {
+        let words = Words::new().unwrap();
+        let text =
+            "// `topo plan`\nfn f() {\n \"give --hosts 2\";\n r#\"run `topo doctor`\"#;\n}\n";
+        let lines: Vec<usize> = words.in_library(text).iter().map(|it| it.0).collect();
+        assert_eq!(lines, [3, 4]);
+        let text = "\"start it with --shm-size=1g or --ipc=host\"; \"a--b topo --- x\";";
+        assert!(words.in_library(text).is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use answers::doctor::FindingReport;
 use answers::groups::Groups;
 use bounds::optimum::Optimum;
 
+use crate::hints;
 use crate::render::groups::{self, common_folder, files_of};
 use crate::render::table::Columns;
 use crate::render::{Look, count, or_dash, wrap};
@@ -22,7 +23,7 @@ pub fn page(report: &FindingReport, all: Option<&Groups>, look: Look) -> String 
     }
 }
 
-/// What NCCL's plan leaves of the machine's links, a sentence for each operation.
+/// The rest of the machine's links beside NCCL's plan, a sentence for each operation.
 pub fn limits(all: &[Optimum], look: Look) -> String {
     let mut text = String::new();
     for it in all {
@@ -82,7 +83,7 @@ pub fn table(report: &FindingReport, look: Look) -> String {
     rules.dedup();
     for rule in rules {
         text.push_str(&wrap(
-            rule.advice(),
+            &hints::advice(rule),
             &format!("  {}  ", rule.id()),
             "        ",
             look.width,

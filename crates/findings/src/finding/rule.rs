@@ -153,7 +153,7 @@ impl Rule {
                 "check the slot's speed in the firmware and the card's seat; retrain with `setpci` or reboot"
             }
             Self::Numa => {
-                "update the firmware (ACPI _PXM); in a virtual machine give the guest its NUMA nodes, or use `topo vm`; in a file move the devices below the <cpu> that they belong to"
+                "update the firmware (ACPI _PXM); in a file move the devices below the <cpu> that they belong to; in a virtual machine give the guest its NUMA nodes, or write the file from the host's"
             }
             Self::NvlinkMissing => {
                 "`nvidia-smi nvlink -s` and -e; reset the GPU, then have its bridge or baseboard checked"
@@ -185,15 +185,13 @@ impl Rule {
                 "`nvidia-smi -mig 0` for jobs of several GPUs: parts of GPUs have neither NVLink nor peer access"
             }
             Self::ImpossibleLink => {
-                "an emulated bridge: write the file from the host's with `topo vm`, or correct speed and width by hand"
+                "an emulated bridge: correct speed and width by hand, or write the file from the host's"
             }
             Self::Dangling => "correct the bus id, or remove the link",
             Self::MissingAttribute => {
                 "add the attribute: NCCL fills it in only on the machine itself, and refuses the file anywhere else"
             }
-            Self::Flat => {
-                "a virtual machine hides its switches: write the file from the host's with `topo vm`"
-            }
+            Self::Flat => "a virtual machine hides its switches: write the file from the host's",
             Self::NoPeerAccess => {
                 "look at ACS and IOMMU, and for NVreg_ settings of the driver that switch peer access off"
             }
@@ -202,26 +200,47 @@ impl Rule {
             }
             Self::Garbage => "look at the file; a driver or a hypervisor wrote it",
             Self::Incomplete => {
-                "`topo complete FILE` adds them, or say what they are where the machine is planned"
+                "say what they are where the machine is planned, or complete the file"
             }
             Self::ReadOtherwise => "write what is meant in NCCL's words",
             Self::NoNvlink => {
-                "NCCL asks the driver for them on the machine: add them with `topo complete FILE`, or say what they are where the machine is planned; PCIe cards without bridges have none"
+                "NCCL asks the driver for them on the machine; PCIe cards without bridges have none. Say what they are where the machine is planned, or complete the file"
             }
             Self::NarrowNic => {
                 "move the card to a wider slot; if the hardware is right, correct link_speed and link_width in the file"
             }
             Self::NoGpu => {
-                "NCCL adds the GPUs on the machine: write the file there with `topo probe`. `topo complete` fills in GPUs only where the file has their <pci>"
+                "NCCL adds the GPUs on the machine. A file that has their <pci> can be completed; write any other on the machine"
             }
             Self::TooLarge => {
-                "topo plans it, but a job refuses it: leave out devices that no rank uses, as `topo probe` does"
+                "a job refuses it, although it is planned here: leave out devices that no rank uses, as a probe does"
             }
             Self::Merged => {
                 "look for a port that is down; choose ports with NCCL_IB_HCA, groups with NCCL_NET_FORCE_MERGE, or merge none with NCCL_NET_MERGE_LEVEL=LOC"
             }
         }
     }
+
+    /// How a file without the fault is written, if a program can do it.
+    pub const fn remedy(self) -> Option<Remedy> {
+        match self {
+            Self::Numa | Self::ImpossibleLink | Self::Flat => Some(Remedy::Guest),
+            Self::Incomplete | Self::NoNvlink => Some(Remedy::Complete),
+            Self::NoGpu | Self::TooLarge => Some(Remedy::Probe),
+            _ => None,
+        }
+    }
+}
+
+/// A way to a file without a fault. Each program has its own words for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// The file is written on the machine.
+    Probe,
+    /// The parts that NCCL adds on the machine are filled in.
+    Complete,
+    /// A guest's file is written from its host's.
+    Guest,
 }
 
 /// Serializes a rule as its id.

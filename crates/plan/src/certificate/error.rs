@@ -6,11 +6,9 @@ use super::Operation;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// The file is no certificate.
-    #[error(
-        "this is not a certificate: {found}; make one with `topo bound FILE --certificate FILE`"
-    )]
+    #[error("this is not a certificate: {found}")]
     NotACertificate {
-        /// What the file contains instead.
+        /// The content of the file instead.
         found: String,
     },
     /// There is no bound.
@@ -43,7 +41,7 @@ pub enum CertificateError {
     Graph {
         /// The part, as a path of fields.
         at: String,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// A proof does not hold.
@@ -51,7 +49,7 @@ pub enum CertificateError {
     Proof {
         /// The operation.
         operation: Operation,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// The forest of an operation does not hold.
@@ -59,7 +57,7 @@ pub enum CertificateError {
     Forest {
         /// The operation.
         operation: Operation,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
 }

@@ -16,7 +16,7 @@ enum FormatName {
 /// The whole file.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "Certified bounds of collectives, as topo bound writes them")]
+#[schemars(title = "Certified bounds of collectives")]
 struct CertificateFile {
     format: FormatName,
     /// Version of the format. A reader that knows only lower ones must refuse the file.

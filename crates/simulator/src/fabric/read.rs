@@ -25,7 +25,7 @@ pub enum FabricError {
     Syntax {
         /// The file.
         file: String,
-        /// What the parser says, with the place.
+        /// The parser's message, with the place.
         message: String,
     },
     /// A key that fabric files do not have.
@@ -47,7 +47,7 @@ pub enum FabricError {
         key: String,
         /// The value.
         found: String,
-        /// What it should be.
+        /// The expected value.
         expected: String,
     },
     /// The list of hosts' leaf switches belongs to another job.
@@ -61,14 +61,12 @@ pub enum FabricError {
         hosts: u32,
     },
     /// Cables without a switch are not simulated.
-    #[error(
-        "the fabric file has cables between hosts, which are not simulated; topo fabric says which rings and trees they connect"
-    )]
+    #[error("the fabric file has cables between hosts, which are not simulated")]
     Cables,
     /// The job has no such rank, host or switch.
     #[error("the fabric file names {what} {number}; the job has {count} of them, counted from 0")]
     Absent {
-        /// What it is.
+        /// Its kind.
         what: String,
         /// Its number.
         number: u32,

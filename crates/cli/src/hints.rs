@@ -1,0 +1,36 @@
+//! Advice on an error or a finding of a library, in the commands of this program.
+
+use std::borrow::Cow;
+
+use answers::simulate::SimulateError;
+use findings::{Remedy, Rule};
+use plan::certificate::CertificateError;
+use simulator::FabricError;
+
+/// The advice on an error, if a command of this program helps.
+pub fn of(error: &anyhow::Error) -> Option<&'static str> {
+    error.chain().find_map(|cause| {
+        if let Some(plan::Error::NotAPlan { .. }) = cause.downcast_ref() {
+            Some("make one with `topo plan`")
+        } else if let Some(CertificateError::NotACertificate { .. }) = cause.downcast_ref() {
+            Some("make one with `topo bound FILE --certificate FILE`")
+        } else if let Some(probe::record::RecordError::NoRecording(_)) = cause.downcast_ref() {
+            Some("make one with `topo probe --record DIR`")
+        } else if let Some(SimulateError::Fabric(FabricError::Cables)) = cause.downcast_ref() {
+            Some("`topo fabric` says which rings and trees they connect")
+        } else {
+            None
+        }
+    })
+}
+
+/// The advice about a rule, with the command that writes a file without the fault.
+pub fn advice(rule: Rule) -> Cow<'static, str> {
+    let command = match rule.remedy() {
+        None => return rule.advice().into(),
+        Some(Remedy::Probe) => "topo probe",
+        Some(Remedy::Complete) => "topo complete FILE",
+        Some(Remedy::Guest) => "topo vm",
+    };
+    format!("{} (`{command}`)", rule.advice()).into()
+}
