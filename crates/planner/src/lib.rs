@@ -21,7 +21,8 @@
 //!
 //! In reading order: [`job`], [`planned`] (the whole recipe), `prepare` (the topologies that a job
 //! plans on), [`settings`], [`rules`], [`routing`], [`view`], [`search`], [`host_plan`],
-//! [`cluster`], [`connect`], [`cost`], [`explain`], [`what_if`], [`rings`].
+//! [`cluster`], [`connect`], [`cost`], [`memory`],
+//! [`explain`], [`what_if`], [`rings`].
 
 #![warn(unreachable_pub)]
 
@@ -34,6 +35,7 @@ pub mod error;
 pub mod explain;
 pub mod host_plan;
 pub mod job;
+pub mod memory;
 mod note;
 pub mod planned;
 mod prepare;

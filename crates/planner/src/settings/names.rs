@@ -147,7 +147,8 @@ const NOT_MODELLED: [(&str, &str); 14] = [
 ];
 
 /// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model.
-const OTHERS: [&str; 71] = [
+const OTHERS: [&str; 74] = [
+    "NCCL_ALLOC_P2P_NET_LL_BUFFERS",
     "NCCL_CGA_CLUSTER_SIZE",
     "NCCL_CHECKS_DISABLE",
     "NCCL_CHECK_POINTERS",
@@ -205,6 +206,7 @@ const OTHERS: [&str; 71] = [
     "NCCL_NET_SHARED_BUFFERS",
     "NCCL_NET_SHARED_COMMS",
     "NCCL_NSOCKS_PERTHREAD",
+    "NCCL_NVB_PRECONNECT",
     "NCCL_OOB_NET_ENABLE",
     "NCCL_OOB_NET_IFNAME",
     "NCCL_P2P_DIRECT_DISABLE",
@@ -212,6 +214,7 @@ const OTHERS: [&str; 71] = [
     "NCCL_RAS_ENABLE",
     "NCCL_RUNTIME_CONNECT",
     "NCCL_SET_CPU_NAME",
+    "NCCL_SHM_LOCALITY",
     "NCCL_SHM_USE_CUDA_MEMCPY",
     "NCCL_SOCKET_FAMILY",
     "NCCL_SOCKET_NTHREADS",

@@ -1,0 +1,204 @@
+//! What communicators allocate, as NCCL's libraries did on phantom GPUs.
+
+use std::path::Path;
+
+use plan::Algorithm;
+use planner::memory::{Bytes, MemorySettings, MemoryUse, NodeMemory, Purpose, Stage, of_node};
+use planner::{Job, NcclVersion, Planned, Settings, with_gpus};
+
+const MIB: u64 = 1 << 20;
+
+/// Every algorithm connects at the start.
+const AT_ONCE: (&str, &str) = ("NCCL_RUNTIME_CONNECT", "0");
+
+struct Case<'a> {
+    machine: &'a str,
+    gpus: &'a [i32],
+    hosts: u32,
+    version: NcclVersion,
+    variables: &'a [(&'a str, &'a str)],
+}
+
+impl Case<'_> {
+    const H100: Self = Case {
+        machine: "dgx-h100",
+        gpus: &[],
+        hosts: 1,
+        version: NcclVersion::V2_30,
+        variables: &[],
+    };
+
+    fn plan(&self) -> Planned {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../topologies");
+        let bytes = std::fs::read(folder.join(self.machine).join("topology.xml")).unwrap();
+        let document = topology::xml::parse(self.machine, &bytes).unwrap();
+        let document = match self.gpus {
+            [] => document,
+            gpus => with_gpus(&document, gpus),
+        };
+        let variables = self.variables.iter();
+        let variables = variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let settings = Settings::with_variables(self.version, variables);
+        planner::plan(&Job::hosts(document, self.hosts), &settings).unwrap()
+    }
+
+    fn memory(&self, usage: &MemoryUse) -> NodeMemory {
+        let planned = self.plan();
+        let settings = MemorySettings::of(&planned.settings);
+        let expansion = planned.plan().expansion().unwrap();
+        let node = expansion.layout().node(0).unwrap();
+        of_node(expansion, node, usage, &settings, planned.settings.rules).unwrap()
+    }
+
+    /// MiB on the GPU of each rank: without and with transfers between all.
+    fn mebibytes(&self) -> Vec<[u64; 2]> {
+        let usage = MemoryUse {
+            peers: true,
+            ..MemoryUse::default()
+        };
+        let ranks = self.memory(&usage).ranks;
+        let of = |late: bool| move |stage: Stage| (stage == Stage::Peers) == late;
+        let rows = ranks
+            .values()
+            .map(|ledger| [false, true].map(|late| ledger.total(of(late)).device / MIB));
+        rows.collect()
+    }
+}
+
+/// What the libraries allocated on eight H100 when all connects at the start.
+#[test]
+fn everything_that_nccl_allocates_is_counted() {
+    use NcclVersion::{V2_27, V2_28, V2_30, V2_31, V2_32};
+    for (machine, version, hosts, first, second) in [
+        ("dgx-h100", V2_27, 1, [1286, 2688], [1334, 2688]),
+        ("dgx-h100", V2_28, 1, [1270, 2688], [1318, 2688]),
+        ("dgx-h100", V2_30, 1, [1270, 2688], [1318, 2688]),
+        ("dgx-h100", V2_31, 1, [1272, 2688], [1320, 2688]),
+        ("dgx-h100", V2_32, 1, [1272, 2688], [1320, 2688]),
+        ("dgx-h100", V2_27, 2, [1306, 200], [1322, 200]),
+        ("dgx-h100", V2_30, 2, [1306, 368], [1322, 368]),
+        ("dgx-h100", V2_32, 2, [1308, 368], [1324, 368]),
+        ("dgx-a100", V2_28, 2, [796, 200], [796, 200]),
+    ] {
+        let case = Case {
+            machine,
+            hosts,
+            version,
+            variables: &[AT_ONCE],
+            ..Case::H100
+        };
+        let found = case.mebibytes();
+        assert_eq!(
+            found[..2],
+            [first, second],
+            "{machine} × {hosts}, {version}"
+        );
+    }
+}
+
+/// NCCL 2.32 binds the memory of a communicator to one multicast object, others make two.
+#[test]
+fn multicast_objects_are_counted() {
+    for (version, start, all) in [(NcclVersion::V2_30, 1, 2), (NcclVersion::V2_32, 1, 1)] {
+        let case = Case {
+            version,
+            ..Case::H100
+        };
+        let objects = |algorithms: &[Algorithm]| {
+            let memory = case.memory(&MemoryUse {
+                algorithms: algorithms.to_vec(),
+                peers: false,
+            });
+            memory.multicast_objects.values().sum::<u32>()
+        };
+        assert_eq!(objects(&[]), start);
+        assert_eq!(objects(&[Algorithm::Nvls]), all);
+    }
+}
+
+/// Without algorithms a communicator of NCCL 2.30 took 230 MiB on each GPU.
+#[test]
+fn algorithms_connect_when_they_are_taken() {
+    let memory = Case::H100.memory(&MemoryUse::default());
+    let totals = memory
+        .ranks
+        .values()
+        .map(|ledger| ledger.total(|_| true).device);
+    assert!(totals.into_iter().all(|bytes| bytes == 230 * MIB));
+    let ring = MemoryUse {
+        algorithms: vec![Algorithm::Ring],
+        peers: false,
+    };
+    let ring = Case::H100.memory(&ring);
+    // 24 channels: a buffer of 10 MiB for receiving, and a page of 2 MiB for sending.
+    let bytes = ring.ranks[&0].total(|stage| stage == Stage::Ring).device;
+    assert_eq!(bytes, 24 * 12 * MIB);
+    assert_eq!(ring.ranks[&0].connections[&Stage::Ring], 48);
+}
+
+/// A communicator of one rank failed on a B300 for want of 512 MiB: without virtual memory, NCCL
+/// makes the buffers for transfers over the network at the start.
+#[test]
+fn one_rank_makes_the_shared_buffers_of_the_network() {
+    let case = Case {
+        machine: "dgx-b200",
+        gpus: &[0],
+        version: NcclVersion::V2_28,
+        variables: &[("NCCL_CUMEM_ENABLE", "0")],
+        ..Case::H100
+    };
+    let memory = case.memory(&MemoryUse::default());
+    let pool = memory.ranks[&0].bytes[&(Stage::Start, Purpose::NetworkPool)];
+    assert_eq!(
+        pool,
+        Bytes {
+            device: 512 * MIB,
+            host: 0
+        }
+    );
+}
+
+/// On A100 with NVLink, communicators of four ranks took 144 MiB more than those of two.
+#[test]
+fn trees_of_four_ranks_take_more_connections() {
+    let of = |gpus| {
+        let case = Case {
+            machine: "dgx-a100",
+            gpus,
+            version: NcclVersion::V2_27,
+            ..Case::H100
+        };
+        let usage = MemoryUse {
+            algorithms: vec![Algorithm::Ring, Algorithm::Tree],
+            peers: false,
+        };
+        let memory = case.memory(&usage);
+        let ledgers = memory.ranks.values();
+        let connections = |stage| matches!(stage, Stage::Ring | Stage::Tree);
+        let bytes = ledgers.map(|ledger| ledger.total(connections).device / MIB);
+        bytes.max().unwrap()
+    };
+    assert_eq!(of(&[0, 1]), 288);
+    assert_eq!(of(&[0, 1, 2, 3]), 288 + 144);
+}
+
+/// Buffers follow the settings.
+#[test]
+fn settings_change_buffers() {
+    let simple = |variables| {
+        let case = Case {
+            variables,
+            ..Case::H100
+        };
+        let usage = MemoryUse {
+            algorithms: vec![Algorithm::Ring],
+            peers: false,
+        };
+        let memory = case.memory(&usage);
+        memory.ranks[&0].bytes[&(Stage::Ring, Purpose::Direct(planner::memory::Part::Simple))]
+            .device
+    };
+    assert_eq!(simple(&[]), 24 * 4 * MIB);
+    assert_eq!(simple(&[("NCCL_BUFFSIZE", "8388608")]), 24 * 8 * MIB);
+    assert_eq!(simple(&[("NCCL_MAX_NCHANNELS", "8")]), 8 * 4 * MIB);
+}
