@@ -10,7 +10,7 @@ use program::Collective;
 
 use crate::crash;
 use crate::error::Unusable;
-use crate::message::{Failure, Report, Request, Said};
+use crate::message::{Failure, PEERS_BEGIN, Report, Request, Said, Taken};
 use crate::nccl::{Communicator, ID_BYTES, Id, Nccl, Part};
 use crate::redirect::Library;
 use crate::stand_in;
@@ -155,7 +155,16 @@ unsafe fn answer(
     };
     let made = job_id(&nccl, request, input, output).and_then(|id| {
         let ranks = Ranks::new(&nccl, request, gpus, id)?;
-        Ok(ranks.collectives(&nccl, request))
+        report.memory = ranks.memory.clone();
+        let collectives = ranks.collectives(&nccl, request);
+        if request.peers {
+            let before = stand_in::taken();
+            // What NCCL says from here on is about these transfers.
+            eprintln!("{PEERS_BEGIN}");
+            report.peers_failure = ranks.exchange(&nccl).err();
+            report.peers_memory = stand_in::taken().without(&before);
+        }
+        Ok(collectives)
     });
     match made {
         Ok((called, failures)) => (report.called, report.failures) = (called, failures),
@@ -197,6 +206,8 @@ fn job_id(
 struct Ranks {
     parts: Vec<Part>,
     all: u64,
+    /// What is allocated once there are communicators.
+    memory: Taken,
 }
 
 impl Ranks {
@@ -213,6 +224,7 @@ impl Ranks {
             }
             Ok(())
         })?;
+        let memory = stand_in::taken();
         let largest = request.sizes.iter().copied().max().unwrap_or(0);
         let parts = communicators.iter().enumerate();
         let parts = parts.map(|(gpu, communicator)| {
@@ -231,6 +243,7 @@ impl Ranks {
         let ranks = Self {
             parts: parts.collect::<Result<_, String>>()?,
             all: ranks,
+            memory,
         };
         ranks.register(nccl, request.calls.registration, largest as usize)?;
         Ok(ranks)
@@ -257,6 +270,17 @@ impl Ranks {
             })?;
         }
         Ok(())
+    }
+
+    /// All ranks send to each other, in one group.
+    fn exchange(&self, nccl: &Nccl) -> Result<(), String> {
+        nccl.group(|| {
+            for (gpu, part) in self.parts.iter().enumerate() {
+                stand_in::set_device(gpu as i32);
+                (0..self.all).try_for_each(|peer| nccl.exchange(part, peer as i32))?;
+            }
+            Ok(())
+        })
     }
 
     /// Starts all collectives of all sizes, and returns those that were carried out and those that

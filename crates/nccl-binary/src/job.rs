@@ -77,6 +77,8 @@ pub struct Job {
     pub sizes: Vec<u64>,
     /// What is called.
     pub calls: Calls,
+    /// All ranks then send to each other, so that they connect.
+    pub peers: bool,
     /// NCCL writes its graphs.
     pub graphs: bool,
     /// NCCL's variables; none of [`RESERVED`].
@@ -251,6 +253,7 @@ impl Job {
             nvlink_domain: self.nvlink_domain,
             sizes: self.sizes.clone(),
             calls: self.calls,
+            peers: self.peers,
             graphs: self.graphs,
             variables: self.variables(number),
         };

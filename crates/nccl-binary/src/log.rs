@@ -9,7 +9,7 @@ use plan::Algorithm;
 use program::{Collective, Protocol};
 
 use crate::job::HostAnswer;
-use crate::message::Report;
+use crate::message::{PEERS_BEGIN, Report};
 
 /// Most warnings that are kept.
 const MOST_WARNINGS: usize = 20;
@@ -46,9 +46,22 @@ pub fn read(hosts: &[HostAnswer]) -> Answer {
             answer: &mut answer,
             is_first_host: number == 0,
             columns: Vec::new(),
+            between_peers: false,
         };
         for line in &host.log {
             reader.line(line);
+        }
+        if !reader.between_peers {
+            answer.peers = None;
+        }
+        let gpus = report.memory.devices.len();
+        for (gpu, bytes) in report.memory.devices.iter().enumerate() {
+            let more = report.peers_memory.devices.get(gpu).copied().unwrap_or(0);
+            let rank = (number * gpus + gpu) as u32;
+            answer.gpu_memory.insert(rank, [*bytes, more]);
+        }
+        if answer.peers_failure.is_none() {
+            answer.peers_failure.clone_from(&report.peers_failure);
         }
     }
     if let Some(first) = hosts.first() {
@@ -100,6 +113,7 @@ fn of_whole_messages<T>(
 
 fn read_report(report: &Report, answer: &mut Answer) {
     answer.version = report.version;
+    answer.multicast_objects = report.memory.multicast_objects;
     answer.topology.clone_from(&report.topology);
     answer.graphs.clone_from(&report.graphs);
     answer.nvlink_domains = report.nvlink_domains;
@@ -141,10 +155,13 @@ struct Reader<'a> {
     is_first_host: bool,
     /// The table's columns.
     columns: Vec<(Option<Algorithm>, Option<Protocol>)>,
+    /// All ranks send to each other.
+    between_peers: bool,
 }
 
 impl Reader<'_> {
     fn line(&mut self, line: &str) {
+        self.between_peers |= line == PEERS_BEGIN;
         messages(line, &NoHosts, |message| self.message(&message));
     }
 
@@ -239,7 +256,16 @@ impl Reader<'_> {
 
     /// The second number of a channel is 0 for rings and trees, and left out for shared memory.
     fn connection(&mut self, connection: &Connection<'_>) {
-        if connection.index > 0 {
+        if connection.index > 0 || self.between_peers {
+            let sends = !matches!(
+                (connection.transport, connection.end),
+                (Transport::Network { .. }, End::Receiver) | (Transport::Other(_), _)
+            );
+            if sends {
+                let peers = self.answer.peers.get_or_insert_default();
+                let channels = peers.entry((connection.from, connection.to)).or_default();
+                channels.insert(connection.channel);
+            }
             return;
         }
         let ends = (connection.channel, connection.from, connection.to);

@@ -17,6 +17,9 @@ pub enum Network {
     Socket,
 }
 
+/// The line of a host's log before all ranks send to each other.
+pub(crate) const PEERS_BEGIN: &str = "topo: all ranks send to each other";
+
 /// What one host is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -40,6 +43,8 @@ pub struct Request {
     pub sizes: Vec<u64>,
     /// What is called.
     pub calls: Calls,
+    /// All ranks then send to each other.
+    pub peers: bool,
     /// NCCL writes its graphs. It fails to write a path that it has no word for.
     pub graphs: bool,
     /// NCCL's variables.
@@ -73,6 +78,8 @@ pub struct Report {
     pub called: Vec<(i32, u64)>,
     /// Collectives that failed.
     pub failures: Vec<Failure>,
+    /// NCCL's error when all ranks sent to each other.
+    pub peers_failure: Option<String>,
     /// The topology that rank 0 planned on, in NCCL's words; only of the first host.
     pub topology: Option<String>,
     /// The graphs of rank 0, in NCCL's words; only of the first host.
@@ -81,8 +88,46 @@ pub struct Report {
     pub nvlink_domains: Option<NvlinkDomains>,
     /// What the tuner plug-in was told for each collective and size.
     pub tuner_calls: Vec<TunerCall>,
+    /// What is allocated once there is a communicator.
+    pub memory: Taken,
+    /// What the first point-to-point transfers between all ranks added to it.
+    pub peers_memory: Taken,
     /// Functions that NCCL looked for and that were not presented.
     pub missing: Vec<String>,
+}
+
+/// What is allocated on the GPUs of a host, and on the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// By GPU, bytes of its memory.
+    pub devices: Vec<u64>,
+    /// Bytes of pinned memory of the host.
+    pub host: u64,
+    /// Multicast objects that ranks of the host made.
+    pub multicast_objects: u32,
+}
+
+impl Taken {
+    /// What was allocated since `before`.
+    pub(crate) fn without(mut self, before: &Self) -> Self {
+        for (after, before) in self.devices.iter_mut().zip(&before.devices) {
+            *after = after.saturating_sub(*before);
+        }
+        self.host = self.host.saturating_sub(before.host);
+        self.multicast_objects -= before.multicast_objects.min(self.multicast_objects);
+        self
+    }
+
+    /// Adds memory of a GPU.
+    pub(crate) fn add(&mut self, device: i32, bytes: usize) {
+        let Ok(device) = usize::try_from(device) else {
+            return;
+        };
+        if self.devices.len() <= device {
+            self.devices.resize(device + 1, 0);
+        }
+        self.devices[device] += bytes as u64;
+    }
 }
 
 /// A collective that failed.

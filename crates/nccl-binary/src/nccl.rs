@@ -42,6 +42,7 @@ type WithOperation =
     unsafe extern "C" fn(Buffer, Buffer, usize, c_int, c_int, Communicator, Buffer) -> Code;
 type Reduce =
     unsafe extern "C" fn(Buffer, Buffer, usize, c_int, c_int, c_int, Communicator, Buffer) -> Code;
+type Transfer = unsafe extern "C" fn(Buffer, usize, c_int, c_int, Communicator, Buffer) -> Code;
 type Allocate = unsafe extern "C" fn(*mut Buffer, usize) -> Code;
 type Register = unsafe extern "C" fn(Communicator, Buffer, usize, *mut Buffer) -> Code;
 type RegisterWindow = unsafe extern "C" fn(Communicator, Buffer, usize, *mut Buffer, c_int) -> Code;
@@ -61,6 +62,8 @@ pub struct Nccl {
     all_gather: AllGather,
     broadcast: WithOperation,
     reduce: Reduce,
+    send: Transfer,
+    receive: Transfer,
     allocate: Allocate,
     pre_multiplied: PreMultiplied,
     register: Register,
@@ -104,6 +107,8 @@ impl Nccl {
             all_gather: look_up!(c"ncclAllGather", AllGather),
             broadcast: look_up!(c"ncclBroadcast", WithOperation),
             reduce: look_up!(c"ncclReduce", Reduce),
+            send: look_up!(c"ncclSend", Transfer),
+            receive: look_up!(c"ncclRecv", Transfer),
             allocate: look_up!(c"ncclMemAlloc", Allocate),
             pre_multiplied: look_up!(c"ncclRedOpCreatePreMulSum", PreMultiplied),
             register: look_up!(c"ncclCommRegister", Register),
@@ -295,5 +300,17 @@ impl Nccl {
             }
         };
         self.check(code)
+    }
+
+    /// Starts a rank's transfers of one byte to and from another rank.
+    ///
+    /// # Errors
+    /// NCCL's text.
+    pub fn exchange(&self, part: &Part, peer: c_int) -> Result<(), String> {
+        let (communicator, stream) = (part.communicator, part.stream);
+        // SAFETY: the buffers have a byte, the communicator and stream are live.
+        self.check(unsafe { (self.send)(part.input, 1, 0, peer, communicator, stream) })?;
+        // SAFETY: as above.
+        self.check(unsafe { (self.receive)(part.output, 1, 0, peer, communicator, stream) })
     }
 }

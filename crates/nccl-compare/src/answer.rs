@@ -51,6 +51,16 @@ pub struct Answer {
     pub nvls_trees: BTreeMap<u32, [Neighbors; 2]>,
     /// Connections of rings and trees, by channel, sender and receiver.
     pub connections: BTreeMap<(u32, u32, u32), ConnectionFacts>,
+    /// By sender and receiver the channels of their point-to-point connections; `None` if not all
+    /// ranks send to each other.
+    pub peers: Option<BTreeMap<(u32, u32), BTreeSet<u32>>>,
+    /// NCCL's error when all ranks sent to each other.
+    pub peers_failure: Option<String>,
+    /// By rank the bytes that are allocated on its GPU once there is a communicator, and those that
+    /// the first transfers between all ranks add.
+    pub gpu_memory: BTreeMap<u32, [u64; 2]>,
+    /// Multicast objects that ranks of the first host made for the communicator.
+    pub multicast_objects: u32,
     /// Latency (µs) and bandwidth (GB/s), as rounded in the log.
     pub model: BTreeMap<(Collective, Algorithm, Protocol), [f32; 2]>,
     /// The calls, for [`Answer::times`] and the fields after it.

@@ -70,6 +70,8 @@ pub fn compare(answer: &Answer, planned: PlannerOutcome<'_>) -> Vec<FieldCompari
                 .for_each(|it| it.absent("topo refuses the job"));
         }
     }
+    // Most jobs are not asked to connect all ranks.
+    tallies.retain(|it| it.field() != Field::Peers || answer.peers.is_some());
     tallies.into_iter().map(Tally::finish).collect()
 }
 
@@ -91,6 +93,7 @@ fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut
             Field::Times,
             Field::Choices,
             Field::Windows,
+            Field::Peers,
         ];
         if alone && of_several.contains(&tally.field()) {
             tally.absent("a single rank has no neighbors and chooses nothing");
@@ -109,6 +112,8 @@ fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut
             Field::Times => costs::times(answer, plan, tally),
             Field::Choices => costs::choices(answer, plan, tally),
             Field::Windows => costs::windows(answer, plan, tally),
+            Field::Peers => transports::peers(answer, expansion, tally),
+            Field::Memory => {}
         }
     }
 }

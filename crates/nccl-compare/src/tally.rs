@@ -29,11 +29,15 @@ pub enum Field {
     Choices,
     /// The kernels for registered windows.
     Windows,
+    /// The channels of point-to-point connections between all ranks.
+    Peers,
+    /// The memory on each GPU, and multicast objects. Whoever knows what is planned compares it.
+    Memory,
 }
 
 impl Field {
-    /// All, in the order of a page.
-    pub const ALL: [Self; 12] = [
+    /// Those that a plan alone decides, in the order of a page.
+    pub const ALL: [Self; 13] = [
         Self::Outcome,
         Self::Channels,
         Self::Graphs,
@@ -46,6 +50,7 @@ impl Field {
         Self::Times,
         Self::Choices,
         Self::Windows,
+        Self::Peers,
     ];
 
     /// Its name on pages.
@@ -63,6 +68,8 @@ impl Field {
             Self::Times => "times",
             Self::Choices => "choices",
             Self::Windows => "windows",
+            Self::Peers => "peers",
+            Self::Memory => "memory",
         }
     }
 }

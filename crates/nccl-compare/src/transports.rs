@@ -1,6 +1,6 @@
 //! How neighbors in rings and trees are connected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
 
@@ -125,5 +125,28 @@ pub(super) fn ports(answer: &Answer, plan: &Plan, expansion: &Expansion, tally: 
     }
     if !network {
         tally.absent("no ring or tree uses the network");
+    }
+}
+
+/// The channels on which any two ranks are connected point to point. They follow from the round in
+/// which the ranks meet, so they also show its order.
+pub(super) fn peers(answer: &Answer, expansion: &Expansion, tally: &mut Tally) {
+    let Some(said) = &answer.peers else {
+        return;
+    };
+    if let Some(error) = &answer.peers_failure {
+        tally.differ("outcome", format!("refused: {error}"), "transfers");
+        return;
+    }
+    let none = BTreeSet::new();
+    let show = |channels: &BTreeSet<u32>| {
+        let channels: Vec<String> = channels.iter().map(u32::to_string).collect();
+        channels.join(" ")
+    };
+    for rank in 0..expansion.layout().ranks() {
+        for (peer, planned) in expansion.peer_channels(rank).unwrap_or_default() {
+            let said = said.get(&(rank, peer)).unwrap_or(&none);
+            tally.compare(format!("rank {rank} to {peer}"), said, &planned, show);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The rings, trees and transfer channels over which programs are written.
 
+use std::collections::BTreeSet;
+
 use program::{Channels, ChannelsError, Tree};
 
 use crate::error::Error;
@@ -46,6 +48,25 @@ impl Expansion {
     pub fn per_peer(&self, node: NodePlace) -> u32 {
         let own = self.parts(node).transports().per_peer;
         own.unwrap_or(self.common().p2p.per_peer)
+    }
+
+    /// The channels on which a rank is connected to each other rank that it sends to point to point,
+    /// in the order in which it meets them.
+    ///
+    /// # Errors
+    /// The job has no such rank.
+    pub fn peer_channels(&self, rank: u32) -> Result<Vec<(u32, BTreeSet<u32>)>, Error> {
+        let per_peer = self.per_peer(self.place(rank)?.node);
+        let p2p = &self.common().p2p;
+        let nodes = self.layout().nodes();
+        let rounds = (0..).zip(self.schedule(rank));
+        let others = rounds.filter(|(_, round)| round.send != rank);
+        let channels = others.map(|(number, round)| {
+            let base = p2p.base_channel(number, nodes);
+            let parts = (0..per_peer).map(|part| (base + part) % p2p.channels.max(1));
+            (round.send, parts.collect())
+        });
+        Ok(channels.collect())
     }
 
     /// The channels over which NCCL sends `bytes` from one rank to another, for a transfer by

@@ -66,6 +66,9 @@ pub struct NcclCheckArguments {
     /// Message sizes that NCCL is asked about; ranges double
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K,8K,64K,512K,4M,32M,256M")]
     pub sizes: Vec<Sizes>,
+    /// Let all ranks send to each other, and compare the channels between them
+    #[arg(long)]
+    pub peers: bool,
     #[command(flatten)]
     pub calls: CallArguments,
     /// Set one of NCCL's variables, for NCCL and for the plan (repeatable)

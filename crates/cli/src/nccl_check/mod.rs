@@ -1,5 +1,6 @@
 //! `topo nccl-check`: asks the user's own NCCL what it decides, and compares it with the plan.
 
+mod gpu_memory;
 pub mod json;
 mod library;
 mod memory;
@@ -172,7 +173,14 @@ fn check(
         );
     }
     let compared = match &planned {
-        Ok((plan, logged)) => compare(&answer, PlannerOutcome::Plan(plan, logged)),
+        Ok((plan, logged)) => {
+            let mut compared = compare(&answer, PlannerOutcome::Plan(plan, logged));
+            if answer.refusal.is_none() {
+                let memory = gpu_memory::compare(&answer, plan, &settings, arguments.peers);
+                compared.push(memory?);
+            }
+            compared
+        }
         Err(why) => compare(&answer, PlannerOutcome::Refused(why)),
     };
     let mut notes = Vec::new();
@@ -269,6 +277,7 @@ fn ask(
         nvlink_domain: arguments.nvlink_domain,
         sizes: sizes(arguments)?,
         calls: arguments.calls.calls(),
+        peers: arguments.peers,
         graphs: true,
         variables: arguments.set.clone(),
         deadline: Duration::from_secs(seconds),

@@ -34,6 +34,11 @@ pub const SAMPLES: [Sample; 15] = [
         arguments: &["--hosts", "2"],
     },
     Sample {
+        name: "peers",
+        machine: "workstation-2gpu-nvlink",
+        arguments: &["--hosts", "2", "--peers"],
+    },
+    Sample {
         name: "nvlink_domain",
         machine: "gb200-nvl72-tray",
         arguments: &["--hosts", "2", "--nvlink-domain"],

@@ -103,6 +103,7 @@ pub fn job(document: &Document, hosts: u32, library: PathBuf, tuner: Option<Path
         nvlink_domain: false,
         sizes: Vec::new(),
         calls: Calls::ONE,
+        peers: false,
         graphs: false,
         variables: Vec::new(),
         deadline: DEADLINE,

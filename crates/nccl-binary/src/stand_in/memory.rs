@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::context::{Code, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, device};
+use crate::message::Taken;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
@@ -89,6 +90,17 @@ pub(crate) fn take(begin: usize, wanted: impl Fn(Kind) -> bool) -> Option<Range>
         ranges.by_begin.remove(&begin);
         range
     })
+}
+
+/// Adds the memory that is allocated without handles.
+pub(super) fn count(taken: &mut Taken) {
+    for range in ranges().by_begin.values() {
+        match range.kind {
+            Kind::Device => taken.add(range.device, range.bytes),
+            Kind::Host => taken.host += range.bytes as u64,
+            Kind::Registered | Kind::Mapped(_) => {}
+        }
+    }
 }
 
 /// Rounds up to whole pages.

@@ -9,6 +9,8 @@
 
 use std::ffi::c_void;
 
+use crate::message::Taken;
+
 mod context;
 pub(crate) mod devices;
 mod driver;
@@ -54,6 +56,14 @@ pub(crate) fn new_memory(bytes: usize) -> Result<*mut c_void, String> {
         context::SUCCESS => Ok(memory),
         _ => Err(format!("no room for a buffer of {bytes} bytes")),
     }
+}
+
+/// The memory that is allocated now.
+pub(crate) fn taken() -> Taken {
+    let mut taken = Taken::default();
+    memory::count(&mut taken);
+    virtual_memory::count(&mut taken);
+    taken
 }
 
 /// A new stream.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::context::{Code, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS};
 use super::memory::{self, Kind};
+use crate::message::Taken;
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const LOCATION_DEVICE: i32 = 1;
@@ -50,6 +51,18 @@ pub(crate) struct MulticastProperties {
 struct Memory {
     file: OwnedFd,
     properties: Properties,
+    origin: Origin,
+}
+
+/// The origin of a handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// This process allocated so many bytes.
+    Allocated(usize),
+    /// This process made a multicast object.
+    Multicast,
+    /// Another process, or another rank of this one, exported it.
+    Imported,
 }
 
 static HANDLES: Mutex<Handles> = Mutex::new(Handles {
@@ -109,9 +122,27 @@ pub(super) unsafe extern "C" fn granularity(out: *mut usize, _: *const c_void, _
     unsafe { put(out, GRANULARITY) }
 }
 
-fn create_memory(bytes: usize, properties: Properties) -> Result<u64, Code> {
+fn create_memory(bytes: usize, properties: Properties, origin: Origin) -> Result<u64, Code> {
     let file = new_file(bytes).ok_or(OUT_OF_MEMORY)?;
-    Ok(keep(Memory { file, properties }))
+    Ok(keep(Memory {
+        file,
+        properties,
+        origin,
+    }))
+}
+
+/// Adds the memory that is allocated with handles, and the multicast objects.
+pub(super) fn count(taken: &mut Taken) {
+    for (memory, _) in handles().open.values() {
+        match (memory.origin, memory.properties.location) {
+            (Origin::Allocated(bytes), LOCATION_DEVICE) => {
+                taken.add(memory.properties.location_id, bytes);
+            }
+            (Origin::Allocated(bytes), _) => taken.host += bytes as u64,
+            (Origin::Multicast, _) => taken.multicast_objects += 1,
+            (Origin::Imported, _) => {}
+        }
+    }
 }
 
 pub(super) unsafe extern "C" fn create(
@@ -124,7 +155,7 @@ pub(super) unsafe extern "C" fn create(
     let Some(properties) = (unsafe { properties.as_ref() }) else {
         return INVALID_VALUE;
     };
-    match create_memory(bytes, *properties) {
+    match create_memory(bytes, *properties, Origin::Allocated(bytes)) {
         // SAFETY: CUDA's caller gives an address for the result.
         Ok(handle) => unsafe { put(out, handle) },
         Err(code) => code,
@@ -319,6 +350,7 @@ pub(super) unsafe extern "C" fn import(out: *mut u64, from: *mut c_void, kind: i
             metadata: 0,
             flags: 0,
         },
+        origin: Origin::Imported,
     };
     // SAFETY: CUDA's caller gives an address for the result.
     unsafe { put(out, keep(memory)) }
@@ -342,6 +374,7 @@ pub(super) unsafe extern "C" fn multicast(
             metadata: 0,
             flags: 0,
         },
+        Origin::Multicast,
     );
     match made {
         // SAFETY: CUDA's caller gives an address for the result.

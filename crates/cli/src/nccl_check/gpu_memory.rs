@@ -1,0 +1,58 @@
+//! The memory that NCCL allocated on each GPU, beside what is planned.
+
+use nccl_compare::{Answer, Compared, Field, Tally};
+use plan::{Error, Plan};
+use planner::Settings;
+use planner::memory::{MemorySettings, MemoryUse, Stage, of_node};
+
+/// Compares the bytes on each GPU once there is a communicator, of which all algorithms are
+/// connected, what transfers between all ranks add, and multicast objects.
+///
+/// # Errors
+/// The plan contradicts itself.
+pub fn compare(
+    answer: &Answer,
+    plan: &Plan,
+    settings: &Settings,
+    peers: bool,
+) -> Result<Compared, Error> {
+    let expansion = plan.expansion()?;
+    let memory = MemorySettings {
+        connects_late: false,
+        ..MemorySettings::of(settings)
+    };
+    let usage = MemoryUse {
+        peers,
+        ..MemoryUse::default()
+    };
+    let mut tally = Tally::new(Field::Memory);
+    let layout = expansion.layout();
+    let mut objects = 0;
+    for node in (0..layout.nodes()).filter_map(|node| layout.node(node)) {
+        let planned = of_node(expansion, node, &usage, &memory, settings.rules)?;
+        let begins = layout.ranks_of(node).first().copied();
+        if begins.and_then(|rank| layout.rank(rank)).map(|it| it.host) == Some(0) {
+            objects += planned.multicast_objects.values().sum::<u32>();
+        }
+        for (rank, ledger) in planned.ranks {
+            let said = answer.gpu_memory.get(&rank).copied().unwrap_or_default();
+            let planned = [false, true].map(|late| {
+                let total = ledger.total(|stage| (stage == Stage::Peers) == late);
+                total.device
+            });
+            tally.compare(
+                format!("rank {rank}, bytes at the start"),
+                &said[0],
+                &planned[0],
+                u64::to_string,
+            );
+            if peers {
+                let what = format!("rank {rank}, bytes of transfers");
+                tally.compare(what, &said[1], &planned[1], u64::to_string);
+            }
+        }
+    }
+    let said = answer.multicast_objects;
+    tally.compare("multicast objects", &said, &objects, u32::to_string);
+    Ok(tally.finish())
+}
