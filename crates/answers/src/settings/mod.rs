@@ -181,14 +181,18 @@ pub fn settings(
 ///
 /// # Errors
 /// The job cannot be planned without settings.
-pub fn doubtful(job: &Job, settings: &Settings) -> Result<Vec<SettingFinding>, Unplanned> {
+pub fn doubtful(job: &Job, settings: &Settings) -> Result<Vec<SettingFinding>, PlanRefusal> {
     if settings.in_force.is_empty() {
         return Ok(Vec::new());
     }
-    let checker = Checker { job, settings };
+    let checker = Checker {
+        job,
+        settings,
+        plans: Cell::new(0),
+    };
     let none = checker
         .plan(settings.rules.version(), &[])
-        .map_err(Unplanned)?;
+        .map_err(PlanRefusal)?;
     let (mut findings, _) = checker.findings(&none);
     findings.retain(|it| {
         let deciding = |name: &String| effect(name) != Some(SettingEffect::Nothing);
