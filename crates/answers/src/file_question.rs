@@ -1,0 +1,152 @@
+//! Questions about files, as JSON: those that need no plan, or two.
+
+use std::sync::Arc;
+
+use findings::of_document;
+use nccl_log::Collector;
+use serde::Deserialize;
+use topology::differences::Inventory;
+
+use crate::diff::{DiffReport, diff};
+use crate::doctor::{CheckedMachine, DoctorReport, doctor};
+use crate::log::LogReport;
+use crate::matrix::{MatrixReport, Wiring};
+use crate::question::{shown, sizes};
+use crate::request::{File, JobRequest, PlannedJob};
+use crate::results::read::{no_measurement, read};
+use crate::results::{Against, Notes, ResultsQuestion, ResultsReport, results};
+
+/// A question about files.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum FileQuestion {
+    /// The differences between two jobs.
+    Difference {
+        /// A job.
+        job: JobRequest,
+        /// Another job.
+        other: JobRequest,
+    },
+    /// The faults of a machine.
+    Doctor {
+        /// The machine, with the version and the variables that price findings.
+        job: JobRequest,
+    },
+    /// The connections of GPUs and NICs.
+    Matrix {
+        /// The machine.
+        file: File,
+    },
+    /// Measurements beside the prediction.
+    Results {
+        /// The output of nccl-tests.
+        file: File,
+        /// The job that was measured; its hosts are those of the file, if it says them.
+        job: JobRequest,
+    },
+    /// The content of NCCL's log.
+    Log {
+        /// The log.
+        file: File,
+    },
+}
+
+impl FileQuestion {
+    /// Answers the question, in JSON.
+    ///
+    /// # Errors
+    /// A file cannot be read, or a job cannot be planned; a sentence.
+    pub fn answer(&self) -> Result<String, String> {
+        match self {
+            Self::Difference { job, other } => {
+                difference([job, other], [&job.plan()?, &other.plan()?])
+            }
+            Self::Doctor { job } => machine(job),
+            Self::Matrix { file } => matrix(file),
+            Self::Results { file, job } => measured(file, job),
+            Self::Log { file } => log(file),
+        }
+    }
+}
+
+/// The differences between two jobs that were planned.
+///
+/// # Errors
+/// A file cannot be read, or the plans cannot be compared.
+pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<String, String> {
+    let names = jobs.map(|it| it.planned.name());
+    let sides = [0, 1].map(|side| (names[side].as_str(), jobs[side].planned.plan()));
+    let mut devices = Vec::new();
+    // Edits are known anyway.
+    if !requests.iter().any(|it| it.is_edited()) {
+        let [one, two] = requests.map(|it| it.file.document());
+        devices = Inventory::of(&one?).differences(&Inventory::of(&two?));
+    }
+    let answer = diff(sides, devices, &sizes()).map_err(|why| why.to_string())?;
+    shown(&DiffReport::of(answer))
+}
+
+/// Checks a topology file and plans it as the job's version does, without its faults.
+fn machine(request: &JobRequest) -> Result<String, String> {
+    let document = Arc::new(request.file.document()?);
+    let settings = request.settings()?;
+    let checked = CheckedMachine {
+        file: request.file.name.clone(),
+        findings: of_document(&document),
+        content: Ok(document),
+    };
+    let answer = doctor(&[checked], &settings).map_err(|why| why.to_string())?;
+    shown(&DoctorReport::of(&answer))
+}
+
+fn matrix(file: &File) -> Result<String, String> {
+    let wiring = Wiring::new(&file.document()?);
+    match wiring.devices.is_empty() {
+        true => Err(format!(
+            "{} has no GPU with a rank and no network port with a number: there is nothing to draw",
+            file.name
+        )),
+        false => shown(&MatrixReport::of(&wiring)),
+    }
+}
+
+fn log(file: &File) -> Result<String, String> {
+    let mut collector = Collector::default();
+    let text = file.text.as_deref().unwrap_or_default();
+    let read = collector.read(&file.name, text.as_bytes(), |_| {});
+    read.map_err(|why| format!("{}: {why}", file.name))?;
+    shown(&LogReport::of(&collector.finish(), None))
+}
+
+/// Measurements of nccl-tests, rccl-tests or `topo run`, beside the prediction for a job.
+fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
+    let text = file.text.as_deref().unwrap_or_default();
+    let read = read(&file.name, text).map_err(|why| why.to_string())?;
+    if read.tables.is_empty() {
+        return Err(no_measurement(&file.name));
+    }
+    // Measurements are shown whatever the job is.
+    let (question, why) = match against(job) {
+        Ok(question) => (question, None),
+        Err(why) => (ResultsQuestion::default(), Some(why)),
+    };
+    let mut results =
+        results(read.tables, &question, &mut Notes::default()).map_err(|why| why.to_string())?;
+    if let Some(why) = why {
+        let tables = results.tables.iter_mut();
+        tables.for_each(|it| it.notes.push(format!("not predicted: {why}")));
+    }
+    shown(&ResultsReport::of(&results))
+}
+
+fn against(job: &JobRequest) -> Result<ResultsQuestion, String> {
+    let (spec, _) = job.spec()?;
+    Ok(ResultsQuestion {
+        gpus: (!job.gpus.is_empty()).then(|| spec.gpus.clone()),
+        against: Against::Machine(Box::new(spec)),
+        nccl: job.version()?,
+        set: job.set.clone(),
+        tolerates: true,
+        ..ResultsQuestion::default()
+    })
+}
