@@ -31,7 +31,7 @@ pub enum Field {
     Windows,
     /// The channels of point-to-point connections between all ranks.
     Peers,
-    /// The memory on each GPU, and multicast objects. Whoever knows what is planned compares it.
+    /// The memory on each GPU, and multicast objects. A plan alone does not say it.
     Memory,
 }
 

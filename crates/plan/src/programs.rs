@@ -50,8 +50,8 @@ impl Expansion {
         own.unwrap_or(self.common().p2p.per_peer)
     }
 
-    /// The channels on which a rank is connected to each other rank that it sends to point to point,
-    /// in the order in which it meets them.
+    /// The channels of a rank's point-to-point connections to each other rank, in the order in which
+    /// it meets them.
     ///
     /// # Errors
     /// The job has no such rank.

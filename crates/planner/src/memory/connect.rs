@@ -23,7 +23,7 @@ pub(super) struct Builder<'a> {
     ledgers: BTreeMap<u32, Ledger>,
     /// Ends that exist: rank, peer, channel, point to point, sends.
     connected: BTreeSet<(u32, u32, u32, bool, bool)>,
-    /// Shared buffers that exist: the rank that holds them, whose they are, for sending, on the GPU.
+    /// Shared buffers that exist: the rank that holds them, their owner, for sending, on the GPU.
     pools: BTreeSet<(u32, u32, bool, bool)>,
 }
 
