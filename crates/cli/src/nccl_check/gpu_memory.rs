@@ -1,6 +1,6 @@
 //! The memory that NCCL allocated on each GPU, beside what is planned.
 
-use nccl_compare::{Answer, Compared, Field, Tally};
+use nccl_compare::{Answer, Field, FieldComparison, Tally};
 use plan::{Error, Plan};
 use planner::Settings;
 use planner::memory::{MemorySettings, MemoryUse, Stage, of_node};
@@ -15,7 +15,7 @@ pub fn compare(
     plan: &Plan,
     settings: &Settings,
     peers: bool,
-) -> Result<Compared, Error> {
+) -> Result<FieldComparison, Error> {
     let expansion = plan.expansion()?;
     let memory = MemorySettings {
         connects_late: false,
