@@ -65,6 +65,9 @@ pub fn run_some(
         let launch = Launch::of(context);
         let pass = pass_all(parts, context.connections, launch);
         let pass = pass.map_err(|fault| context.supervisor.fault(*fault))?;
+        if pass == Pass::Done {
+            return Ok(None);
+        }
         progress |= pass != Pass::Stuck;
         if has_ended(parts) || stop() {
             return Ok((!progress).then(|| Unmet::of(parts, context.connections).first));
@@ -89,31 +92,6 @@ pub fn run_some(
             Pass::Done | Pass::Progress => {
                 spins = 0;
                 context.supervisor.restart();
-            }
-        }
-    }
-}
-
-/// Runs programs together until all have ended.
-pub fn run(
-    parts: &mut [Part<'_, CpuProgram>],
-    context: &mut LaunchContext<'_>,
-) -> Result<(), Error> {
-    parts.iter_mut().for_each(begin);
-    let mut spins = 0;
-    loop {
-        let launch = Launch::of(context);
-        let pass = pass_all(parts, context.connections, launch);
-        match pass.map_err(|fault| context.supervisor.fault(*fault))? {
-            Pass::Done => return Ok(()),
-            Pass::Progress => spins = 0,
-            Pass::Stuck if spins < context.spins => {
-                spins += 1;
-                std::hint::spin_loop();
-            }
-            Pass::Stuck => {
-                wait(parts, context, &mut |_| false)?;
-                spins = 0;
             }
         }
     }

@@ -105,12 +105,4 @@ impl Backend for Cpu {
     ) -> Result<Option<Waiting>, Error> {
         interpret::run_some(parts, context, stop)
     }
-
-    fn run(
-        &mut self,
-        parts: &mut [Part<'_, CpuProgram>],
-        context: &mut LaunchContext<'_>,
-    ) -> Result<(), Error> {
-        interpret::run(parts, context)
-    }
 }

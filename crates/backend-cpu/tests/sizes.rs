@@ -78,7 +78,7 @@ fn all_sizes(mut rank: Communicator<Cpu>, sizes: usize, parts: usize) -> Vec<(is
             Memory::at(address, size, address, size)
         };
         let number = 2 * size as u64;
-        let added = rank.add_collective(&mut group, number, &request, memory, LONG);
+        let added = rank.add_collective(&mut group, number, (&request, 0), memory, LONG);
         added.expect("all ranks can");
         run(&mut rank, &mut group, number);
         let (input, output) = if own == 0 { (size, 0) } else { (0, size) };

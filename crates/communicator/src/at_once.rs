@@ -4,7 +4,6 @@
 use backend_cpu::Cpu;
 use executor::{Attempt, Communicator, End, OpenGroup};
 
-use crate::error::Fault;
 use crate::open::Open;
 use crate::queue::{Job, MOST_COMPARED, Transfer, Work};
 
@@ -23,20 +22,17 @@ impl Transfer {
 /// Moves the messages of a group of short ones, and polls a while for them. Returns the transfers
 /// that are left, in their order. `None` means that the group has other transfers and no message
 /// was moved: the communicator may refuse such a group as a whole.
-///
-/// # Errors
-/// The communicator is lost.
 pub fn move_short(
     communicator: &mut Communicator<Cpu>,
     transfers: &[Transfer],
-) -> Result<Option<Vec<Transfer>>, Fault> {
+) -> Option<Vec<Transfer>> {
     let can_try = |it: &Transfer| communicator.can_try((it.end, it.tag), it.bytes);
     if transfers.len() > MOST_COMPARED || !transfers.iter().all(can_try) {
-        return Ok(None);
+        return None;
     }
     let nothing = OpenGroup::default();
     let mut is_left = [true; MOST_COMPARED];
-    let mut polls = communicator.spins()?;
+    let mut polls = communicator.spins();
     // Sends first: other ranks wait for them, and a receive that looks for its message while that
     // is written slows its sender down.
     let mut only_sends = true;
@@ -58,27 +54,24 @@ pub fn move_short(
     }
     let all = transfers.iter().zip(is_left);
     let left = all.filter(|(_, is_left)| *is_left);
-    Ok(Some(left.map(|(transfer, _)| *transfer).collect()))
+    Some(left.map(|(transfer, _)| *transfer).collect())
 }
 
 impl Open {
     /// Moves short messages of [`Self::jobs`]. If there is nothing else to do, polls a while for
     /// them, until `job`, or else any, has ended or `stop` returns `true`. Returns `true` if no job
     /// was refused.
-    ///
-    /// # Errors
-    /// The communicator is lost.
     pub fn move_short(
         &mut self,
         communicator: &mut Communicator<Cpu>,
         job: Option<u64>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, Fault> {
+    ) -> bool {
         if self.debug || self.jobs.len() > MOST_COMPARED {
-            return Ok(false);
+            return false;
         }
         let mut polls = match self.group.is_empty() && self.collectives.is_empty() {
-            true => communicator.spins()?,
+            true => communicator.spins(),
             false => 1,
         };
         let mut none_refused = true;
@@ -112,7 +105,7 @@ impl Open {
                 break;
             }
         }
-        Ok(none_refused)
+        none_refused
     }
 
     /// Whether none of the first jobs precedes a transfer.

@@ -83,9 +83,9 @@ impl Comm {
             callers_memory: !options.allocated_buffers,
             ..Settings::default()
         };
-        let mut communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
-        let channels = communicator.shape()?.channels;
-        let shared = Shared::new(communicator, alarm, options.debug)?;
+        let communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
+        let channels = communicator.shape().channels;
+        let shared = Shared::new(communicator, alarm, options.debug);
         shared.queue().longest_wait = options.longest_wait;
         Ok(Self {
             transports,

@@ -108,7 +108,7 @@ impl Open {
         job: Option<u64>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<(), Fault> {
-        let none_refused = self.move_short(communicator, job, stop)?;
+        let none_refused = self.move_short(communicator, job, stop);
         // Short messages may wait for the next turn if they are younger than the job. Every turn
         // runs older jobs and those that have begun, and begins all others.
         let is_first = |job| self.jobs.front().is_none_or(|(it, _)| *it > job);
@@ -356,7 +356,7 @@ impl Open {
     ) {
         self.last += 1;
         let (number, longest) = (self.last, part.longest);
-        match communicator.add_collective(&mut self.group, number, request, memory, longest) {
+        match communicator.add_collective(&mut self.group, number, (request, 0), memory, longest) {
             Ok(()) => {
                 self.parts.insert(number, part);
             }

@@ -50,17 +50,13 @@ pub struct Running {
 
 impl Shared {
     /// What the threads of this communicator share. `alarm` makes its ranks fail.
-    pub fn new(
-        mut communicator: Communicator<Cpu>,
-        alarm: Alarm,
-        debug: bool,
-    ) -> Result<Self, Fault> {
+    pub fn new(communicator: Communicator<Cpu>, alarm: Alarm, debug: bool) -> Self {
         let (rank, ranks) = (communicator.rank(), communicator.ranks());
-        Ok(Self {
+        Self {
             rank,
             ranks,
             debug,
-            bell: communicator.bell()?,
+            bell: communicator.bell(),
             running: Mutex::new(Running {
                 communicator,
                 open: Open::new(rank, ranks, debug),
@@ -71,7 +67,7 @@ impl Shared {
             started: Condvar::new(),
             alarm,
             aborted: AtomicBool::new(false),
-        })
+        }
     }
 
     /// What was started.
@@ -176,7 +172,7 @@ impl Shared {
     }
 
     fn execute(&self, communicator: &mut Communicator<Cpu>, job: &Job) -> Result<(), Fault> {
-        communicator.set_longest_wait(job.call.longest)?;
+        communicator.set_longest_wait(job.call.longest);
         match &job.work {
             Work::Collective(launch) => {
                 if self.debug {
@@ -189,7 +185,7 @@ impl Shared {
             }
             Work::Transfer(_) | Work::Group(_) => {
                 let transfers = job.work.transfers();
-                let left = move_short(communicator, transfers)?;
+                let left = move_short(communicator, transfers);
                 if left.as_ref().is_some_and(Vec::is_empty) {
                     return Ok(());
                 }

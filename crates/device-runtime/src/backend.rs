@@ -59,6 +59,7 @@ pub struct DeviceProgram<M: DeviceDriver> {
     scratch: Option<u64>,
     /// The channels of its lanes, if their times are recorded.
     channels: Vec<u16>,
+    has_ended: bool,
     _memory: M::Block,
 }
 
@@ -399,15 +400,26 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             },
             scratch,
             channels: flat.channels,
+            has_ended: false,
             _memory: memory,
         })
     }
 
-    fn run(
+    fn begin(&mut self, part: &mut Part<'_, DeviceProgram<M>>) {
+        part.program.has_ended = false;
+    }
+
+    fn has_ended(&self, program: &DeviceProgram<M>) -> bool {
+        program.has_ended
+    }
+
+    /// One launch runs all to their ends.
+    fn run_some(
         &mut self,
         parts: &mut [Part<'_, DeviceProgram<M>>],
         context: &mut LaunchContext<'_>,
-    ) -> Result<(), Error> {
+        _stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Waiting>, Error> {
         let device = self.device();
         let mut staged: Vec<LaunchMemory<M::Block>> = Vec::with_capacity(parts.len());
         let mut deposit = Deposit {
@@ -468,7 +480,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             proxy_bells: &self.connected.proxy_bells,
         };
         launcher.launch(deposit, waiting, context)?;
-        for (own, part) in staged.into_iter().zip(parts.iter()) {
+        for (own, part) in staged.into_iter().zip(parts) {
             if part.program.unflattened.is_some() && self.shared.repeats().count > 1 {
                 self.time_copies(&part.memory)?;
             }
@@ -477,7 +489,8 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             }
             let done = self.shared.driver.copy_back(device, own, &part.memory);
             done.map_err(|why| self.failed(why))?;
+            part.program.has_ended = true;
         }
-        Ok(())
+        Ok(None)
     }
 }

@@ -69,7 +69,7 @@ pub trait Backend: Send + 'static {
     }
 
     /// Whether [`Self::wire`] makes the connections of programs, in the backend's own memory. If
-    /// not, the communicator makes them in the host's memory.
+    /// not, the communicator makes them in the host's memory. Such a backend never listens.
     fn wires(&self) -> bool {
         false
     }
@@ -90,9 +90,7 @@ pub trait Backend: Send + 'static {
     fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<Self::Program, Error>;
 
     /// Begins a program, which [`Self::run_some`] runs.
-    fn begin(&mut self, part: &mut Part<'_, Self::Program>) {
-        let _ = part;
-    }
+    fn begin(&mut self, part: &mut Part<'_, Self::Program>);
 
     /// Makes [`Self::run_some`] look whether a program that only receives could begin: then it has
     /// ended, but runs no step. [`Self::begin`] ends that.
@@ -101,10 +99,7 @@ pub trait Backend: Send + 'static {
     }
 
     /// Whether a program that was begun has ended.
-    fn has_ended(&self, program: &Self::Program) -> bool {
-        let _ = program;
-        false
-    }
+    fn has_ended(&self, program: &Self::Program) -> bool;
 
     /// Runs a program of one step, which was not begun, if that step is ready.
     fn try_run(
@@ -116,34 +111,18 @@ pub trait Backend: Send + 'static {
         Attempt::Refused
     }
 
-    /// Runs programs that were begun until one has ended or `stop` returns `true`. If no step was
-    /// run, returns the reason of the wait.
+    /// Runs programs that were begun, each with its memory, until one has ended or `stop` returns
+    /// `true`. If no step was run, returns the reason of the wait. A backend that cannot stop in
+    /// between runs all to their ends.
     ///
     /// # Errors
-    /// The supervisor ended a wait, or the backend cannot stop in between.
+    /// The supervisor ended a wait.
     fn run_some(
         &mut self,
         parts: &mut [Part<'_, Self::Program>],
         context: &mut LaunchContext<'_>,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Waiting>, Error> {
-        let _ = (parts, stop);
-        Err(Error::Unsupported {
-            collective: Collective::SendRecv,
-            ranks: context.supervisor.ranks(),
-            why: format!("the {} backend runs closed groups only", self.name()),
-        })
-    }
-
-    /// Runs programs together, each with its memory, until all have ended.
-    ///
-    /// # Errors
-    /// The supervisor ended a wait.
-    fn run(
-        &mut self,
-        parts: &mut [Part<'_, Self::Program>],
-        context: &mut LaunchContext<'_>,
-    ) -> Result<(), Error>;
+    ) -> Result<Option<Waiting>, Error>;
 }
 
 /// How an attempt to move a message without waiting ended.

@@ -1,12 +1,10 @@
-//! The collectives: with two buffers, in place, and in the background.
+//! The collectives: with two buffers and in place.
 
 use std::ops::Range;
-use std::sync::mpsc::channel;
 
 use program::{Collective, Reduction};
 
 use crate::backend::Backend;
-use crate::background::Pending;
 use crate::communicator::Communicator;
 use crate::element::Element;
 use crate::error::Error;
@@ -95,7 +93,7 @@ impl<B: Backend> Communicator<B> {
                 (request, scalar, Memory::of_one(buffer, input, output))
             }
         };
-        self.home.engine()?.launch(&request, memory, scalar)
+        self.engine.launch(&request, memory, scalar)
     }
 
     /// The request with reduction and root if the collective has them, and the scalar of the
@@ -310,36 +308,5 @@ impl<B: Backend> Communicator<B> {
         root: u32,
     ) -> Result<(), Error> {
         self.collective(Collective::Scatter, buffers, Reduction::Sum, root)
-    }
-
-    /// Starts a collective in place in the background. Several may be pending; they run in the
-    /// order in which they were started. Otherwise as [`Self::collective`].
-    ///
-    /// # Errors
-    /// The length does not fit, there is no such root, or the background thread cannot be started.
-    pub fn start<T: Element, S>(
-        &mut self,
-        collective: Collective,
-        mut buffer: S,
-        operation: impl Into<Operation<T>>,
-        root: u32,
-    ) -> Result<Pending<S>, Error>
-    where
-        S: AsMut<[T]> + Send + 'static,
-    {
-        let (count, input, output) = self.ranges(collective, buffer.as_mut(), root)?;
-        let (request, scalar) = self.complete(collective, count, operation, root);
-        let request = Request {
-            in_place: true,
-            ..request
-        };
-        let (sender, receiver) = channel();
-        self.home.start(Box::new(move |engine| {
-            let memory = Memory::of_one(buffer.as_mut(), input, output);
-            let done = engine.launch(&request, memory, scalar);
-            // The caller may have dropped its `Pending`.
-            let _ = sender.send(done.map(|()| buffer));
-        }))?;
-        Ok(Pending::new(self.rank, receiver))
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use program::{BoundProgram, Collective};
 
 use crate::backend::{Backend, CommunicatorShape};
-use crate::background::Home;
 use crate::bootstrap::Bootstrap;
 use crate::bootstrap::local::Local;
 use crate::buffer::Buffer;
 use crate::element::Element;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::programs::Programs;
@@ -24,7 +24,7 @@ use crate::starting::Starting;
 pub struct Communicator<B: Backend> {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
-    pub(crate) home: Home<B>,
+    pub(crate) engine: Engine<B>,
     pub(crate) choice: Option<Choice>,
 }
 
@@ -54,7 +54,7 @@ impl<B: Backend> Communicator<B> {
             Ok(Self {
                 rank,
                 ranks,
-                home: Home::new(starting.finish()?),
+                engine: starting.finish()?,
                 choice: None,
             })
         });
@@ -118,7 +118,7 @@ impl<B: Backend> Communicator<B> {
         Ok(Self {
             rank,
             ranks,
-            home: Home::new(starting.finish()?),
+            engine: starting.finish()?,
             choice: None,
         })
     }
@@ -140,20 +140,16 @@ impl<B: Backend> Communicator<B> {
     }
 
     /// Sets the longest wait for another rank of the launches that follow.
-    ///
-    /// # Errors
-    /// The background thread is gone.
-    pub fn set_longest_wait(&mut self, longest: Duration) -> Result<(), Error> {
-        self.home.engine()?.set_longest_wait(longest);
-        Ok(())
+    pub const fn set_longest_wait(&mut self, longest: Duration) {
+        self.engine.set_longest_wait(longest);
     }
 
     /// The choice for a request.
     ///
     /// # Errors
     /// The backend has none, or this communicator does not support it.
-    pub fn choice(&mut self, request: &Request) -> Result<Choice, Error> {
-        self.home.engine()?.choice(request)
+    pub fn choice(&self, request: &Request) -> Result<Choice, Error> {
+        self.engine.choice(request)
     }
 
     /// Runs a request on memory given by its addresses: the general form of all collectives but
@@ -165,7 +161,7 @@ impl<B: Backend> Communicator<B> {
     pub fn run(&mut self, request: &Request, memory: Memory<'_>, scalar: u64) -> Result<(), Error> {
         let request = self.with_choice(request);
         self.expect_collective(&request)?;
-        self.home.engine()?.launch(&request, memory, scalar)
+        self.engine.launch(&request, memory, scalar)
     }
 
     pub(crate) fn with_choice(&self, request: &Request) -> Request {
@@ -176,11 +172,8 @@ impl<B: Backend> Communicator<B> {
     }
 
     /// The inputs of the backend's choice.
-    ///
-    /// # Errors
-    /// The background thread is gone.
-    pub fn shape(&mut self) -> Result<CommunicatorShape, Error> {
-        Ok(self.home.engine()?.shape())
+    pub fn shape(&self) -> CommunicatorShape {
+        self.engine.shape()
     }
 
     /// Allocates a buffer that other ranks can access; its first contents are unspecified.
@@ -188,8 +181,8 @@ impl<B: Backend> Communicator<B> {
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn buffer<T: Element>(&mut self, elements: usize) -> Result<Buffer<T>, Error> {
-        let block = self.home.engine()?.allocate(elements * size_of::<T>())?;
+    pub fn buffer<T: Element>(&self, elements: usize) -> Result<Buffer<T>, Error> {
+        let block = self.engine.allocate(elements * size_of::<T>())?;
         Ok(Buffer::new(block, elements))
     }
 

@@ -177,14 +177,6 @@ pub enum Error {
         /// What went wrong, and what to do.
         why: String,
     },
-    /// The thread that runs collectives in the background is gone.
-    #[error("rank {rank}: the background thread {what}")]
-    Background {
-        /// The rank.
-        rank: u32,
-        /// What happened to it.
-        what: String,
-    },
 }
 
 impl Error {

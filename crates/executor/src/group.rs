@@ -1,13 +1,13 @@
 //! Groups: transfers between pairs of ranks that run together.
 
-use program::{Collective, Reduction};
+use program::Collective;
 
 use crate::backend::Backend;
 use crate::communicator::Communicator;
 use crate::element::Element;
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::request::Request;
+use crate::open_group::{Call, End, OpenGroup};
 
 /// Transfers since [`Communicator::group_start`], which [`Group::group_end`] runs together.
 ///
@@ -16,19 +16,19 @@ use crate::request::Request;
 #[must_use = "nothing is sent before `group_end`"]
 pub struct Group<'a, B: Backend> {
     communicator: &'a mut Communicator<B>,
-    transfers: Vec<(Request, Memory<'a>)>,
-    /// Sends to the own rank, and receives from it.
-    own_sends: Vec<(Request, &'a [u8])>,
-    own_receives: Vec<(Request, &'a mut [u8])>,
+    transfers: OpenGroup<'a>,
+    /// Sends to the own rank, and receives from it, with their tags.
+    own_sends: Vec<(u32, &'a [u8])>,
+    own_receives: Vec<(u32, &'a mut [u8])>,
 }
 
 impl<B: Backend> Communicator<B> {
     /// Begins a group of transfers, which run at the same time. One by one, two ranks that both
     /// send a long message first would wait for each other.
-    pub const fn group_start(&mut self) -> Group<'_, B> {
+    pub fn group_start(&mut self) -> Group<'_, B> {
         Group {
             communicator: self,
-            transfers: Vec::new(),
+            transfers: OpenGroup::default(),
             own_sends: Vec::new(),
             own_receives: Vec::new(),
         }
@@ -57,18 +57,13 @@ impl<B: Backend> Communicator<B> {
 }
 
 impl<'a, B: Backend> Group<'a, B> {
-    fn request<T: Element>(&self, count: usize, from: u32, to: u32, tag: u32) -> Request {
-        Request {
-            collective: Collective::SendRecv,
-            element: T::TYPE,
-            reduction: Reduction::Sum,
-            root: from,
-            to,
-            tag,
-            in_place: false,
-            count: count as u64,
-            choice: self.communicator.choice,
-        }
+    /// Adds a transfer of elements of a type with another rank.
+    fn add<T: Element>(&mut self, end: End, tag: u32, memory: Memory<'a>) {
+        let at = self.transfers.entries.len();
+        let longest = self.communicator.engine.longest_wait();
+        let call = Call::Transfer(end, tag);
+        self.transfers.insert(at, 0, call, memory, longest);
+        self.transfers.entries[at].like = (T::TYPE, self.communicator.choice);
     }
 
     /// Adds a send with tag 0. A send to the own rank needs a receive in the same group.
@@ -91,13 +86,11 @@ impl<'a, B: Backend> Group<'a, B> {
     ) -> Result<(), Error> {
         self.communicator.expect_rank(to)?;
         self.communicator.expect_tag(tag)?;
-        let from = self.communicator.rank;
-        let request = self.request::<T>(input.len(), from, to, tag);
-        if to == from {
-            self.own_sends.push((request, bytemuck::cast_slice(input)));
+        if to == self.communicator.rank {
+            self.own_sends.push((tag, bytemuck::cast_slice(input)));
         } else {
             let memory = Memory::separate::<T>(input, &mut []);
-            self.transfers.push((request, memory));
+            self.add::<T>(End::To(to), tag, memory);
         }
         Ok(())
     }
@@ -122,14 +115,12 @@ impl<'a, B: Backend> Group<'a, B> {
     ) -> Result<(), Error> {
         self.communicator.expect_rank(from)?;
         self.communicator.expect_tag(tag)?;
-        let to = self.communicator.rank;
-        let request = self.request::<T>(output.len(), from, to, tag);
-        if to == from {
+        if from == self.communicator.rank {
             self.own_receives
-                .push((request, bytemuck::cast_slice_mut(output)));
+                .push((tag, bytemuck::cast_slice_mut(output)));
         } else {
             let memory = Memory::separate::<T>(&[], output);
-            self.transfers.push((request, memory));
+            self.add::<T>(End::From(from), tag, memory);
         }
         Ok(())
     }
@@ -148,18 +139,17 @@ impl<'a, B: Backend> Group<'a, B> {
             "each send to the own rank needs a receive in the same group",
         )?;
         // Those of one tag keep their order.
-        self.own_sends.sort_by_key(|(request, _)| request.tag);
-        self.own_receives.sort_by_key(|(request, _)| request.tag);
+        self.own_sends.sort_by_key(|(tag, _)| *tag);
+        self.own_receives.sort_by_key(|(tag, _)| *tag);
         for ((send, input), (receive, output)) in self.own_sends.into_iter().zip(self.own_receives)
         {
-            if send.tag != receive.tag {
+            if send != receive {
                 return Err(Error::Unsupported {
                     collective: Collective::SendRecv,
                     ranks: self.communicator.ranks,
                     why: format!(
-                        "a send to the own rank has tag {} and its receive tag {}; each needs the other in \
-                         the same group",
-                        send.tag, receive.tag
+                        "a send to the own rank has tag {send} and its receive tag {receive}; each needs the \
+                         other in the same group"
                     ),
                 });
             }
@@ -172,9 +162,6 @@ impl<'a, B: Backend> Group<'a, B> {
             )?;
             output.copy_from_slice(input);
         }
-        self.communicator
-            .home
-            .engine()?
-            .launch_group(self.transfers)
+        self.communicator.engine.run_all(&mut self.transfers)
     }
 }

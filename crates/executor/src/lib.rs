@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use backend_cpu::Cpu;
-//! use executor::{Collective, Communicator, Reduction, Settings};
+//! use executor::{Communicator, Reduction, Settings};
 //!
 //! let ranks = Communicator::local(2, &Settings::default(), |_| Cpu::default())?;
 //! std::thread::scope(|scope| {
@@ -18,14 +18,6 @@
 //!             let mut sums = vec![0.0; 1000];
 //!             communicator.all_reduce((&gradients, &mut sums), Reduction::Sum)?;
 //!             assert!(sums.iter().all(|sum| *sum == 3.0));
-//!
-//!             // Two buckets in the background, while this thread does something else.
-//!             let all_reduce = Collective::AllReduce;
-//!             let first = communicator.start(all_reduce, vec![1_i32; 10], Reduction::Sum, 0)?;
-//!             let maximum = Reduction::Maximum;
-//!             let second = communicator.start(all_reduce, vec![2_i32; 10], maximum, 0)?;
-//!             assert_eq!(first.wait()?, [2; 10]);
-//!             assert_eq!(second.wait()?, [2; 10]);
 //!
 //!             // Transfers between pairs of ranks: to the next one, from the one before.
 //!             let (me, mut from_other) = ([communicator.rank()], [0]);
@@ -44,13 +36,11 @@
 //!
 //! These ranks are threads. Ranks that are processes join through `Hosts` of the crate `net`.
 //!
-//! In reading order: `communicator`, `collectives`, `group`, `open_group`, `background`,
-//! `request`, `engine`, [`backend`], [`memory`], [`registered`], `callers_memory`,
-//! [`connections`], [`transport`], [`network`], [`supervisor`], [`interrupt`], [`bootstrap`],
-//! [`check`], [`suite`], [`error`].
+//! In reading order: `communicator`, `collectives`, `group`, `open_group`, `request`, `engine`,
+//! [`backend`], [`memory`], [`registered`], `callers_memory`, [`connections`], [`transport`],
+//! [`network`], [`supervisor`], [`interrupt`], [`bootstrap`], [`check`], [`suite`], [`error`].
 
 pub mod backend;
-mod background;
 pub mod bootstrap;
 mod buffer;
 mod callers_memory;
@@ -80,7 +70,6 @@ pub mod supervisor;
 pub mod transport;
 
 pub use backend::{Attempt, Backend};
-pub use background::Pending;
 pub use buffer::Buffer;
 pub use callers_memory::BufferAccess;
 pub use collectives::Buffers;

@@ -1,10 +1,10 @@
 //! Open groups: transfers and collectives that run at the same time. More can be added while they
 //! run.
 //!
-//! A send and a receive that are started one after the other may both wait for their peers. In a
-//! group that was closed ([`Group`](crate::Group)) the first would keep the second from starting,
-//! and two ranks could wait for each other. A collective may wait for a rank that waits for a
-//! transfer.
+//! A send and a receive that are started one after the other may both wait for their peers. If the
+//! first kept the second from starting, two ranks could wait for each other. A collective may wait
+//! for a rank that waits for a transfer. A [`Group`](crate::Group) is an open group that runs until
+//! all its transfers have ended.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::memory::Memory;
 use crate::request::{Choice, Request};
 
 /// Most bytes of a message that is moved without an entry: the call that starts it copies it.
-const MOST_TRIED: usize = 32 << 10;
+pub(crate) const MOST_TRIED: usize = 32 << 10;
 
 /// What has begun or waits for its turn. Transfers between the same two ranks, in one direction and
 /// with the same tag, run one after the other, and so do collectives.
@@ -77,6 +77,8 @@ pub(crate) struct Entry<'a> {
     pub number: u64,
     pub call: Call,
     pub memory: Memory<'a>,
+    /// The factor of a pre-multiplied sum.
+    pub scalar: u64,
     /// The elements and the choice of a transfer.
     pub like: (ElementType, Option<Choice>),
     pub state: State,
@@ -139,7 +141,7 @@ impl Entry<'_> {
     }
 
     /// Bytes of a transfer.
-    const fn transferred(&self) -> u64 {
+    pub const fn transferred(&self) -> u64 {
         match self.call {
             Call::Transfer(End::To(_), _) => self.memory.input_bytes() as u64,
             _ => self.memory.output_bytes() as u64,
@@ -168,6 +170,7 @@ impl<'a> OpenGroup<'a> {
             number,
             call,
             memory,
+            scalar: 0,
             like: (ElementType::U8, None),
             state: State::Waits { offered: false },
             connections: Vec::new(),
@@ -288,6 +291,9 @@ impl<B: Backend> Communicator<B> {
             End::FromAny => {
                 let why = match memory.output_bytes() {
                     _ if ranks == 1 => Some("there is no other rank to receive from"),
+                    _ if !self.engine.listens() => {
+                        Some("the backend receives from one rank at a time; name the sender")
+                    }
                     0 => Some("a receive of no bytes from any rank would not know whose they are"),
                     _ => None,
                 };
@@ -322,23 +328,24 @@ impl<B: Backend> Communicator<B> {
         (end, tag): (End, u32),
         memory: Memory<'_>,
     ) -> Attempt {
-        let bytes = memory.input_bytes().max(memory.output_bytes());
+        let (ends, bytes) = match end {
+            End::To(peer) => ((self.rank, peer), memory.input_bytes()),
+            End::From(peer) => ((peer, self.rank), memory.output_bytes()),
+            End::FromAny => return Attempt::Refused,
+        };
         if !self.can_try((end, tag), bytes) || group.precedes(end, tag) {
             return Attempt::Refused;
         }
-        let engine = self.home.engine();
-        engine.map_or(Attempt::Refused, |it| it.try_transfer((end, tag), memory))
+        let request = Request::transfer(ends, tag, bytes as u64);
+        self.engine.try_transfer(&request, memory)
     }
 
     /// How often to poll before waiting, which costs more.
-    ///
-    /// # Errors
-    /// The background thread is gone.
-    pub fn spins(&mut self) -> Result<u32, Error> {
-        Ok(self.home.engine()?.spins())
+    pub const fn spins(&self) -> u32 {
+        self.engine.spins()
     }
 
-    /// Adds a collective. `request` and `memory` are as for [`Self::run`].
+    /// Adds a collective. `request`, `scalar` and `memory` are as for [`Self::run`].
     ///
     /// # Errors
     /// The memory is too short, which the other ranks do not learn; or as [`Self::choice`], which
@@ -347,16 +354,17 @@ impl<B: Backend> Communicator<B> {
         &mut self,
         group: &mut OpenGroup<'a>,
         number: u64,
-        request: &Request,
+        (request, scalar): (&Request, u64),
         memory: Memory<'a>,
         longest: Duration,
     ) -> Result<(), Error> {
         let request = self.with_choice(request);
         self.expect_collective(&request)?;
         memory.expect(&request, request.lengths(self.rank, self.ranks))?;
-        self.home.engine()?.expect_possible(&request)?;
+        self.engine.expect_possible(&request)?;
         let at = group.entries.len();
         group.insert(at, number, Call::Collective(request), memory, longest);
+        group.entries[at].scalar = scalar;
         Ok(())
     }
 
@@ -370,14 +378,11 @@ impl<B: Backend> Communicator<B> {
         group: &mut OpenGroup<'_>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Ended>, Error> {
-        self.home.engine()?.advance(group, stop)
+        self.engine.advance(group, stop)
     }
 
     /// What wakes this rank while it waits.
-    ///
-    /// # Errors
-    /// The background thread is gone.
-    pub fn bell(&mut self) -> Result<Bell, Error> {
-        Ok(self.home.engine()?.bell())
+    pub fn bell(&self) -> Bell {
+        self.engine.bell()
     }
 }

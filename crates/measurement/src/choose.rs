@@ -17,7 +17,7 @@ pub fn choose(
     profile: &Profile,
     request: &Request,
 ) -> Result<Choice> {
-    let shape = communicator.shape()?;
+    let shape = communicator.shape();
     communicator.set_choice(None);
     let usual = communicator.choice(request);
     let channels = match (spec.channels, &usual) {

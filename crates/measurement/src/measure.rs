@@ -77,7 +77,7 @@ impl ForType for Sweep<'_> {
             }
             let choice = choose(bench.communicator, spec, profile, &request)?;
             observer(Event::Size(*bytes));
-            let shape = bench.communicator.shape()?;
+            let shape = bench.communicator.shape();
             let predicted_us = profile.predict(&request, &choice, shape);
             let mut explained = match spec.explained {
                 0 => Vec::new(),

@@ -35,7 +35,7 @@ impl Survey {
         let choices = match self.choices.take() {
             Some(choices) => choices,
             None => {
-                let shape = bench.communicator.shape()?;
+                let shape = bench.communicator.shape();
                 let mut all = choose::choices(request, shape);
                 all.retain(|choice| choose::pays(choice, shape));
                 all

@@ -1,4 +1,4 @@
-//! Communicators from outside: mistakes, failures, and collectives in the background.
+//! Communicators from outside: mistakes, failures, and groups.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -80,9 +80,36 @@ fn requests_longer_than_their_memory_are_refused() {
         assert!(is_refused(&refused), "{refused}");
         let mut group = OpenGroup::default();
         let memory = Memory::separate(&input, &mut output);
-        let refused = rank.add_collective(&mut group, 1, &request, memory, LONG);
+        let refused = rank.add_collective(&mut group, 1, (&request, 0), memory, LONG);
         assert!(refused.as_ref().is_err_and(is_refused), "{refused:?}");
     }
+}
+
+#[test]
+fn a_pre_multiplied_sum_of_an_open_group_has_its_factor() {
+    on_all(local(2, LONG), |mut rank| {
+        let (input, mut output) = ([1 + rank.rank()], [0_u32]);
+        let request = Request {
+            collective: Collective::AllReduce,
+            element: ElementType::U32,
+            reduction: Reduction::PreMultipliedSum,
+            root: 0,
+            to: 0,
+            tag: 0,
+            in_place: false,
+            count: 1,
+            choice: None,
+        };
+        let mut group = OpenGroup::default();
+        let memory = Memory::separate(&input, &mut output);
+        let added = rank.add_collective(&mut group, 0, (&request, 5), memory, LONG);
+        added.expect("it is possible");
+        while !group.is_empty() {
+            rank.advance(&mut group, &mut || false).expect("it ends");
+        }
+        drop(group);
+        assert_eq!(output, [5 * 3]);
+    });
 }
 
 /// Runs these calls of rank 0 and rank 1, which differ, between two that are equal.
@@ -375,47 +402,13 @@ fn a_rank_that_is_done_may_leave() {
     assert!(results[0].iter().all(|sum| *sum == 3));
 }
 
-#[test]
-fn several_in_the_background_come_in_order_and_mix_with_others() {
-    on_all(local(3, LONG), |mut rank| {
-        let own = rank.rank();
-        for round in 0..20_u32 {
-            let buckets: Vec<_> = (0..4_usize)
-                .map(|bucket| {
-                    let values = vec![own + round; 100 << (2 * bucket)];
-                    rank.start(Collective::AllReduce, values, Reduction::Sum, 0)
-                })
-                .collect();
-            let mut gathered = [0_u32; 3];
-            // Waits for its turn behind those that were started.
-            rank.all_gather((&[own], &mut gathered))
-                .expect("all gather");
-            assert_eq!(gathered, [0, 1, 2]);
-            for bucket in buckets {
-                let values = bucket
-                    .and_then(executor::Pending::wait)
-                    .expect("all reduce");
-                assert!(values.iter().all(|value| *value == 3 + 3 * round));
-            }
-        }
-        let mut buffer = rank.buffer::<u16_of::Half>(6).expect("memory");
-        buffer.fill(u16_of::one());
-        let pending = rank
-            .start(Collective::AllReduce, buffer, Reduction::Sum, 0)
-            .expect("started");
-        let buffer = pending.wait().expect("done");
-        assert!(buffer.iter().all(|value| value.to_f32() == 3.0));
-    });
-}
-
-/// 16-bit floats, so that buffers of types that Rust does not know are used too.
 /// A transfer that has not begun is not polled, so that a bell ends the sleep, and soon.
 #[test]
 fn another_thread_ends_the_wait_for_a_peer_that_is_not_ready() {
     const TURNS: usize = 31;
     let mut ranks = local(2, LONG);
     let rank = &mut ranks[0];
-    let bell = rank.bell().expect("nothing failed");
+    let bell = rank.bell();
     let mut received = [0_u8; 8];
     let mut group = OpenGroup::default();
     let memory = Memory::separate(&[0_u8; 0], &mut received);
@@ -442,14 +435,6 @@ fn another_thread_ends_the_wait_for_a_peer_that_is_not_ready() {
     late.sort();
     assert_eq!(late.len(), TURNS);
     assert!(late[TURNS / 2] < Duration::from_millis(1), "{late:?}");
-}
-
-mod u16_of {
-    pub type Half = half::f16;
-
-    pub const fn one() -> Half {
-        Half::ONE
-    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl<B: Backend> Engine<B> {
         advanced.map_err(|error| self.fail(error))
     }
 
-    pub(super) fn try_advance(
+    fn try_advance(
         &mut self,
         group: &mut OpenGroup<'_>,
         stop: &mut dyn FnMut() -> bool,
@@ -202,7 +202,7 @@ impl<B: Backend> Engine<B> {
         };
         for peer in peers.filter(|it| *it != rank) {
             let request = entry.transfer(rank, peer);
-            if !self.own.connections.shares_connections(peer, request.tag) {
+            if !self.shares_connections(peer, request.tag) {
                 can_hear(self.is_ready(&request))?;
             }
         }
@@ -230,7 +230,7 @@ impl<B: Backend> Engine<B> {
     }
 
     pub(super) fn run_from_start(&mut self, entry: &mut Entry<'_>, place: usize) {
-        let memory = entry.memory.lend();
+        let memory = (entry.memory.lend(), entry.scalar);
         self.prepared.hold(place);
         let part = part(self.prepared.get(place), memory, &self.own.registered);
         self.own.backend.begin(&mut { part });
@@ -244,12 +244,12 @@ impl<B: Backend> Engine<B> {
         entry: &mut Entry<'_>,
         peer: u32,
     ) -> Result<Option<Request>, Error> {
-        let own = &mut self.own;
-        let rank = own.bootstrap.rank();
+        let rank = self.rank();
         let request = entry.transfer(rank, peer);
-        if !own.connections.shares_connections(peer, request.tag) {
+        if !self.shares_connections(peer, request.tag) {
             return Ok(Some(request));
         }
+        let own = &mut self.own;
         let known = entry.connections.iter().find(|(it, _)| *it == peer);
         let tag = match known {
             Some((_, number)) => Some(*number),
@@ -265,9 +265,16 @@ impl<B: Backend> Engine<B> {
         Ok(tag.map(|tag| Request { tag, ..request }))
     }
 
-    /// Whether a request can be prepared without waiting for its peers.
+    /// Whether messages with this tag have no connection of their own.
+    pub(super) fn shares_connections(&self, peer: u32, tag: u32) -> bool {
+        let own = &self.own;
+        !own.backend.wires() && own.connections.shares_connections(peer, tag)
+    }
+
+    /// Whether a request can be prepared without waiting for its peers, or the backend waits for
+    /// them.
     pub(super) fn is_ready(&mut self, request: &Request) -> Result<bool, Error> {
-        if self.prepared.find(request).is_some() {
+        if self.own.backend.wires() || self.prepared.find(request).is_some() {
             return Ok(true);
         }
         let choice = self.choice(request)?;
@@ -292,20 +299,20 @@ impl<B: Backend> Engine<B> {
         let since = since.fold(group.since, |one, other| Some(one?.max(other?)));
         let longest = group.entries.iter().map(|it| it.longest).max();
         let (mut bytes, mut collective) = (0, None);
-        let mut begun: Vec<(usize, Memory<'_>)> = Vec::with_capacity(group.entries.len());
+        let mut begun: Vec<(usize, (Memory<'_>, u64))> = Vec::with_capacity(group.entries.len());
         for entry in group.entries.iter_mut().filter(|it| it.has_begun()) {
             bytes += entry.bytes(ranks);
             match &entry.state {
                 State::Waits { .. } | State::Refused => {}
                 State::Listens(sources) => {
                     let sources = sources.iter().map(|(_, place)| *place);
-                    begun.extend(sources.map(|place| (place, Memory::nothing())));
+                    begun.extend(sources.map(|place| (place, (Memory::nothing(), 0))));
                 }
                 State::Runs(place) => {
                     if let Call::Collective(request) = &entry.call {
                         collective = Some((request.collective, self.prepared.get(*place).request));
                     }
-                    begun.push((*place, entry.memory.lend()));
+                    begun.push((*place, (entry.memory.lend(), entry.scalar)));
                 }
             }
         }

@@ -3,28 +3,23 @@
 use super::{Engine, part};
 use crate::backend::{Attempt, Backend};
 use crate::memory::Memory;
-use crate::open_group::End;
 use crate::request::Request;
 use crate::transport::Transport;
 
 impl<B: Backend> Engine<B> {
     /// Moves a message between two ranks of this host if its program was prepared, its tag has a
     /// connection, and the message has arrived or there is room for it.
-    pub fn try_transfer(&mut self, (end, tag): (End, u32), memory: Memory<'_>) -> Attempt {
+    pub fn try_transfer(&mut self, request: &Request, memory: Memory<'_>) -> Attempt {
         let (rank, connections) = (self.own.bootstrap.rank(), &mut self.own.connections);
-        let (peer, ends, bytes, incoming) = match end {
-            End::To(peer) => (peer, (rank, peer), memory.input_bytes(), false),
-            End::From(peer) => (peer, (peer, rank), memory.output_bytes(), true),
-            End::FromAny => return Attempt::Refused,
-        };
+        let (incoming, tag) = (request.to == rank, request.tag);
+        let peer = if incoming { request.root } else { request.to };
         let transport = connections.transports.get(peer as usize);
         let is_local = transport.is_some_and(|it| *it != Transport::Net);
         if !is_local || self.failure.is_some() {
             return Attempt::Refused;
         }
-        let mut request = Request::transfer(ends, tag, bytes as u64);
         if !connections.shares_connections(peer, tag) {
-            return self.try_run(&request, memory);
+            return self.try_run(request, memory);
         }
         let Some(number) = connections.hold_tag((peer, tag), incoming) else {
             // The sender of a message may give its tag a connection at any time.
@@ -34,7 +29,10 @@ impl<B: Backend> Engine<B> {
                 false => Attempt::Refused,
             };
         };
-        request.tag = number;
+        let request = Request {
+            tag: number,
+            ..*request
+        };
         let attempt = self.try_run(&request, memory);
         let moved = attempt == Attempt::Moved;
         let connections = &mut self.own.connections;
@@ -49,7 +47,7 @@ impl<B: Backend> Engine<B> {
             return Attempt::Refused;
         };
         let (own, prepared) = (&mut self.own, self.prepared.get(place));
-        let mut part = part(prepared, memory, &own.registered);
+        let mut part = part(prepared, (memory, 0), &own.registered);
         let attempt = own.backend.try_run(&mut part, &mut own.connections);
         if attempt == Attempt::Moved {
             prepared.note_run(&own.waiter);

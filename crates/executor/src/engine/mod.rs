@@ -4,7 +4,7 @@ mod advance;
 mod any_rank;
 mod attempt;
 mod choice;
-mod group;
+mod closed;
 mod prepared;
 
 use std::borrow::Cow;
@@ -98,8 +98,18 @@ impl<B: Backend> Engine<B> {
         self.own.bootstrap.rank()
     }
 
+    /// Whether it can look for messages of all ranks.
+    pub fn listens(&self) -> bool {
+        !self.own.backend.wires()
+    }
+
+    /// The longest wait for another rank.
+    pub const fn longest_wait(&self) -> Duration {
+        self.own.longest
+    }
+
     /// Sets the longest wait for another rank.
-    pub fn set_longest_wait(&mut self, longest: Duration) {
+    pub const fn set_longest_wait(&mut self, longest: Duration) {
         self.own.longest = longest;
         self.own.connections.set_longest_wait(longest);
     }
@@ -117,7 +127,7 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Runs one collective.
+    /// Runs one collective alone, which needs no entry in a group.
     #[inline]
     pub fn launch(
         &mut self,
@@ -175,7 +185,10 @@ impl<B: Backend> Engine<B> {
                 comparison: Some(launched),
             },
         };
-        let ran = own.backend.run(&mut part, &mut context).and_then(|()| {
+        own.backend.begin(&mut part[0]);
+        // Nothing stops it, so it has ended.
+        let ran = own.backend.run_some(&mut part, &mut context, &mut || false);
+        let ran = ran.and_then(|_| {
             if let Some(progress) = &progress {
                 progress.finish();
             }
@@ -363,13 +376,13 @@ fn slot_bytes<B: Backend>(backend: &B, bound: &BoundProgram, message: &MessageSi
 /// A program with its memory.
 fn part<'a, P>(
     prepared: &'a mut Prepared<P>,
-    memory: Memory<'a>,
+    (memory, scalar): (Memory<'a>, u64),
     registered: &Registered,
 ) -> Part<'a, P> {
     Part {
         program: &mut prepared.program,
         memory,
         scratch: registered.scratch(),
-        scalar: 0,
+        scalar,
     }
 }

@@ -45,7 +45,7 @@ pub fn choose<M: DeviceDriver>(
 ) -> Result<Choice> {
     communicator.set_choice(None);
     let chosen = communicator.choice(request)?;
-    let place = communicator.shape()?;
+    let place = communicator.shape();
     let channels = wanted
         .channels
         .unwrap_or(chosen.channels)
