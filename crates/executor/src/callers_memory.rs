@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shared_memory::ProcessMemory;
 
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, exchange};
 use crate::error::Error;
 use crate::transport::Transport;
 
@@ -33,21 +33,15 @@ pub(crate) fn try_kernel(
     longest: Duration,
 ) -> Result<BufferAccess, Error> {
     let address = (&raw const WORD).expose_provenance();
-    let own = format!("{} {address}", std::process::id());
-    let all = bootstrap.exchange("word", own, longest)?;
-    let reads = |(text, peer): (&String, u32)| {
-        if bootstrap.transport(peer) != Transport::Shm {
-            return true;
-        }
-        let (process, address) = text.split_once(' ').unwrap_or_default();
-        let (Ok(process), Ok(address)) = (process.parse(), address.parse()) else {
-            return false;
-        };
-        ProcessMemory::new(process).probe(address, WORD).is_ok()
+    let own = (std::process::id(), address as u64);
+    let all = exchange(bootstrap, "word", &own, longest)?;
+    let reads = |((process, address), peer): ((u32, u64), u32)| {
+        let is_other = bootstrap.transport(peer) == Transport::Shm;
+        !is_other || ProcessMemory::new(process).probe(address, WORD).is_ok()
     };
-    let reads_all = all.iter().zip(0..).all(reads);
-    let all = bootstrap.exchange("reads words", reads_all.to_string(), longest)?;
-    Ok(match all.iter().all(|it| it == "true") {
+    let reads_all = all.into_iter().zip(0..).all(reads);
+    let all = exchange(bootstrap, "reads words", &reads_all, longest)?;
+    Ok(match all.iter().all(|it| *it) {
         true => BufferAccess::Kernel,
         false => BufferAccess::Refused,
     })

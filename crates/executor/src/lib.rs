@@ -38,7 +38,8 @@
 //!
 //! In reading order: `communicator`, `collectives`, `group`, `open_group`, `request`, `engine`,
 //! [`backend`], [`memory`], [`registered`], `callers_memory`, [`connections`], [`transport`],
-//! [`network`], [`supervisor`], [`interrupt`], [`bootstrap`], [`check`], [`suite`], [`error`].
+//! [`network`], [`offered`], [`supervisor`], [`interrupt`], [`bootstrap`], [`check`], [`suite`],
+//! [`error`].
 
 pub mod backend;
 pub mod bootstrap;
@@ -56,7 +57,7 @@ mod group;
 pub mod interrupt;
 pub mod memory;
 pub mod network;
-mod offered;
+pub mod offered;
 mod open_group;
 mod operation;
 mod programs;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use program::ConnectionEnd;
 use program::Protocol;
+use serde::{Deserialize, Serialize};
 use shared_memory::fifo::device::{DeviceFifo, DeviceOutflow};
 use shared_memory::fifo::in_place::InPlaceOutflow;
 use shared_memory::fifo::relay::{Outflow, SlotsIn, SlotsOut};
@@ -17,7 +18,7 @@ use shared_memory::fifo::{LowLatency, LowLatency128, Simple};
 use shared_memory::{Alarms, Bell, Handle, Item, Mapping, Segment};
 
 use crate::error::Error;
-use crate::offered::{self, BASE_BELL, PROXY_BELL};
+use crate::offered::{BASE_BELL, OfferedSegment, PROXY_BELL};
 
 /// A FIFO between hosts, as both ends name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,41 +60,55 @@ impl Route {
 }
 
 /// The end of a FIFO that another rank of the host forwards.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HandedOver {
-    /// How another process opens the sender's bells.
-    pub base: String,
-    /// How it opens the FIFO and the bell that the sender rings.
-    pub fifo: String,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HandedOver {
+    /// A FIFO in memory of the sender's process.
+    Host {
+        /// The sender's bells.
+        base: OfferedSegment,
+        /// The FIFO and the bell that the sender rings.
+        fifo: OfferedSegment,
+    },
+    /// A FIFO that kernels fill.
+    Device {
+        /// The sender's bell, which wakes no kernel, and the proxy's.
+        bells: OfferedSegment,
+        /// The memory of the FIFO.
+        memory: Handle,
+        /// Its layout there.
+        fifo: DeviceFifo,
+        /// Whether a NIC reads its slots where they are.
+        in_place: bool,
+    },
 }
 
-/// The prefix in the text of a device's FIFO.
-const OF_DEVICE: &str = "device";
-
-/// The bells of a device's FIFO that is handed over: the sender's, which wakes no kernel, and the
-/// proxy's.
+/// The bells of a device's FIFO that is handed over.
 const DEVICE_BELLS: [Item; 2] = [Item::Bell; 2];
 
 impl HandedOver {
-    /// A FIFO that kernels fill, in memory that other processes open; and the bell to ring when
-    /// something may have been posted. `in_place`: a NIC reads its slots where they are.
+    /// A FIFO that kernels fill; and the bell to ring when something may have been posted.
+    /// `in_place`: a NIC reads its slots where they are. `None` if other processes cannot open its
+    /// memory.
     ///
     /// # Errors
-    /// There is no memory for bells, or other processes cannot open the memory of the FIFO.
+    /// There is no memory for bells, or the kernel gives no handle.
     pub fn of_device(
         mapping: &Mapping,
-        fifo: &DeviceFifo,
+        fifo: DeviceFifo,
         in_place: bool,
-    ) -> Result<(Self, Bell), shared_memory::Error> {
-        let bells = Segment::shared("bells of a device's FIFO", &DEVICE_BELLS)?;
-        let handle = mapping.handle()?.map(|handle| handle.to_string());
-        let handle = handle.unwrap_or_default();
-        let how = if in_place { "in-place" } else { "copied" };
-        let handed = Self {
-            base: offered::text(&bells, &DEVICE_BELLS)?,
-            fifo: format!("{OF_DEVICE} {how} {handle} {fifo}"),
+    ) -> Result<Option<(Self, Bell)>, shared_memory::Error> {
+        let segment = Segment::shared("bells of a device's FIFO", &DEVICE_BELLS)?;
+        let bells = OfferedSegment::of(&segment, &DEVICE_BELLS)?;
+        let Some((bells, memory)) = bells.zip(mapping.handle()?) else {
+            return Ok(None);
         };
-        Ok((handed, bells.bell(PROXY_BELL)?))
+        let handed = Self::Device {
+            bells,
+            memory,
+            fifo,
+            in_place,
+        };
+        Ok(Some((handed, segment.bell(PROXY_BELL)?)))
     }
 }
 
@@ -109,65 +124,48 @@ pub struct TakenOver {
 }
 
 impl TakenOver {
-    /// Opens a FIFO that was handed over. Returns `None` if this version does not know its form.
+    /// Opens a FIFO that was handed over.
     ///
     /// # Errors
     /// The memory cannot be opened, or holds no FIFO of this protocol.
-    pub fn open(
-        handed: &HandedOver,
-        protocol: Protocol,
-    ) -> Result<Option<Self>, shared_memory::Error> {
-        let Some((base, bells)) = offered::parse(&handed.base) else {
-            return Ok(None);
-        };
-        if let Some(text) = handed.fifo.strip_prefix(OF_DEVICE) {
-            let Some(slots) = of_device(text, protocol)? else {
-                return Ok(None);
-            };
-            let bells = Segment::open(&base, &bells)?;
-            return Ok(Some(Self {
-                slots,
-                sender: bells.bell(BASE_BELL)?,
-                proxy: bells.bell(PROXY_BELL)?,
-            }));
+    pub fn open(handed: &HandedOver, protocol: Protocol) -> Result<Self, shared_memory::Error> {
+        match handed {
+            HandedOver::Host { base, fifo } => {
+                let (base, fifo) = (base.open()?, fifo.open()?);
+                let slots: Box<dyn Outflow> = match protocol {
+                    Protocol::Simple => Box::new(fifo.receiver::<Simple>(0)?),
+                    Protocol::Ll => Box::new(fifo.receiver::<LowLatency>(0)?),
+                    Protocol::Ll128 => Box::new(fifo.receiver::<LowLatency128>(0)?),
+                };
+                Ok(Self {
+                    slots: SlotsOut::Copied(slots),
+                    sender: base.bell(BASE_BELL)?,
+                    proxy: fifo.bell(PROXY_BELL)?,
+                })
+            }
+            HandedOver::Device {
+                bells,
+                memory,
+                fifo,
+                in_place,
+            } => {
+                if fifo.protocol != protocol {
+                    return Err(shared_memory::Error::Device { fifo: *fifo });
+                }
+                let mapping = Arc::new(Mapping::open(memory)?);
+                let slots = match in_place {
+                    true => SlotsOut::InPlace(InPlaceOutflow::within(&mapping, *fifo)?),
+                    false => SlotsOut::Copied(Box::new(DeviceOutflow::new(&mapping, *fifo)?)),
+                };
+                let bells = bells.open()?;
+                Ok(Self {
+                    slots,
+                    sender: bells.bell(BASE_BELL)?,
+                    proxy: bells.bell(PROXY_BELL)?,
+                })
+            }
         }
-        let Some((fifo, items)) = offered::parse(&handed.fifo) else {
-            return Ok(None);
-        };
-        let base = Segment::open(&base, &bells)?;
-        let fifo = Segment::open(&fifo, &items)?;
-        let slots: Box<dyn Outflow> = match protocol {
-            Protocol::Simple => Box::new(fifo.receiver::<Simple>(0)?),
-            Protocol::Ll => Box::new(fifo.receiver::<LowLatency>(0)?),
-            Protocol::Ll128 => Box::new(fifo.receiver::<LowLatency128>(0)?),
-        };
-        Ok(Some(Self {
-            slots: SlotsOut::Copied(slots),
-            sender: base.bell(BASE_BELL)?,
-            proxy: fifo.bell(PROXY_BELL)?,
-        }))
     }
-}
-
-/// Opens a device's FIFO that was handed over.
-fn of_device(text: &str, protocol: Protocol) -> Result<Option<SlotsOut>, shared_memory::Error> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let [how, handle, fifo] = words[..] else {
-        return Ok(None);
-    };
-    let (handle, fifo): (Handle, DeviceFifo) = (handle.parse()?, fifo.parse()?);
-    if fifo.protocol != protocol {
-        return Ok(None);
-    }
-    let mapping = Arc::new(Mapping::open(&handle)?);
-    Ok(match how {
-        "in-place" => Some(SlotsOut::InPlace(InPlaceOutflow::within(&mapping, fifo)?)),
-        "copied" => {
-            let slots = DeviceOutflow::new(&mapping, fifo)?;
-            Some(SlotsOut::Copied(Box::new(slots)))
-        }
-        _ => None,
-    })
 }
 
 /// Inline progress: an engine that waits drives the network in place of the proxy threads, so that

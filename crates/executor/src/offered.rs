@@ -1,110 +1,63 @@
-//! The text with which other processes of the host open a segment: its handle, and a word for each
-//! item.
+//! The messages with which other processes open the memory of a rank. Each is read within its
+//! bytes: what it claims about lengths allocates nothing.
 
-use program::Protocol;
-use shared_memory::{Handle, Item, Segment};
+use serde::{Deserialize, Serialize};
+use shared_memory::{Error, Handle, Item, Segment};
+
+use crate::connections::SlotBytes;
 
 /// The first segment that every rank offers: its bell and its buffer table.
-pub const BASE: [Item; 2] = [Item::Bell, Item::BufferTable { entries: 2 }];
+pub(crate) const BASE: [Item; 2] = [Item::Bell, Item::BufferTable { entries: 2 }];
 
 /// The index of the bell in it.
-pub const BASE_BELL: usize = 0;
+pub(crate) const BASE_BELL: usize = 0;
 
 /// The index of its buffer table.
-pub const BASE_TABLE: usize = 1;
+pub(crate) const BASE_TABLE: usize = 1;
 
 /// The index of the proxy's bell, behind a FIFO that another rank forwards.
-pub const PROXY_BELL: usize = 1;
+pub(crate) const PROXY_BELL: usize = 1;
 
-/// The text of a segment; empty if other processes cannot open it.
-///
-/// # Errors
-/// The kernel gives no handle.
-pub fn text(segment: &Segment, items: &[Item]) -> Result<String, shared_memory::Error> {
-    let mut text = String::new();
-    if let Some(handle) = segment.mapping().handle()? {
-        text = handle.to_string();
-        for item in items {
-            text.push(' ');
-            text.push_str(&item_text(*item));
-        }
+/// How another process opens a segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedSegment {
+    /// Its memory.
+    pub handle: Handle,
+    /// Its items.
+    pub items: Vec<Item>,
+}
+
+impl OfferedSegment {
+    /// The offer of a segment; `None` if other processes cannot open it.
+    pub(crate) fn of(segment: &Segment, items: &[Item]) -> Result<Option<Self>, Error> {
+        let handle = segment.mapping().handle()?;
+        Ok(handle.map(|handle| Self {
+            handle,
+            items: items.to_vec(),
+        }))
     }
-    Ok(text)
-}
 
-/// The handle and the items of a segment; `None` if this version does not know the form of the
-/// text.
-pub fn parse(text: &str) -> Option<(Handle, Vec<Item>)> {
-    let mut words = text.split(' ');
-    let handle = words.next()?.parse().ok()?;
-    let items = words.map(item_of).collect::<Option<_>>()?;
-    Some((handle, items))
-}
-
-fn item_text(item: Item) -> String {
-    match item {
-        Item::Fifo {
-            protocol,
-            slot_bytes,
-        } => {
-            let protocol = match protocol {
-                Protocol::Simple => 's',
-                Protocol::Ll => 'l',
-                Protocol::Ll128 => 'm',
-            };
-            format!("{protocol}{slot_bytes}")
-        }
-        Item::Signal => "n".to_owned(),
-        Item::Bell => "b".to_owned(),
-        Item::BufferTable { entries } => format!("d{entries}"),
-        Item::TagTable { entries } => format!("t{entries}"),
+    pub(crate) fn open(&self) -> Result<Segment, Error> {
+        Segment::open(&self.handle, &self.items)
     }
 }
 
-fn item_of(text: &str) -> Option<Item> {
-    let (kind, number) = text.split_at_checked(1)?;
-    let fifo = |protocol| {
-        Some(Item::Fifo {
-            protocol,
-            slot_bytes: number.parse().ok()?,
-        })
-    };
-    match kind {
-        "s" => fifo(Protocol::Simple),
-        "l" => fifo(Protocol::Ll),
-        "m" => fifo(Protocol::Ll128),
-        "n" => Some(Item::Signal),
-        "b" => Some(Item::Bell),
-        "d" => Some(Item::BufferTable {
-            entries: number.parse().ok()?,
-        }),
-        "t" => Some(Item::TagTable {
-            entries: number.parse().ok()?,
-        }),
-        _ => None,
-    }
+/// The memory that every rank offers when all meet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedMemory {
+    /// Its bell and its buffer table; `None` if no other process opens them.
+    pub base: Option<OfferedSegment>,
+    /// The arena of its buffers, alike.
+    pub arena: Option<Handle>,
+    /// The lengths of its FIFO slots.
+    pub slot_bytes: SlotBytes,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_survive_as_text() {
-        for item in [
-            Item::Signal,
-            Item::Bell,
-            Item::BufferTable { entries: 2 },
-            Item::TagTable { entries: 8 },
-            Item::Fifo {
-                protocol: Protocol::Ll128,
-                slot_bytes: 640,
-            },
-        ] {
-            assert_eq!(item_of(&item_text(item)), Some(item));
-        }
-        assert_eq!(item_of("x1"), None);
-        assert_eq!(item_of("s"), None);
-        assert_eq!(item_of(""), None);
-    }
+/// The end of a connection that a rank offers to its peer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedConnection {
+    /// The index of the connection in the segment.
+    pub item: u32,
+    /// The segment; `None` if no other process opens it.
+    pub segment: Option<OfferedSegment>,
 }

@@ -9,7 +9,7 @@ use shared_memory::process_memory::ProcessHandle;
 use shared_memory::{Arena, ArenaBuffer, Descriptor, Handle, Mapping, Place, limits};
 
 use crate::bootstrap::Bootstrap;
-use crate::connections::offered_by;
+use crate::connections::offers_none;
 use crate::error::Error;
 use crate::transport::Transport;
 
@@ -80,8 +80,8 @@ impl Elsewhere {
 #[derive(Debug)]
 pub struct Registered {
     arena: Arena,
-    /// The text with which other processes open the arena; empty if they do not.
-    offer: String,
+    /// The arena for other processes; `None` if they do not open it.
+    offer: Option<Handle>,
     peers: Vec<Peer>,
     shared: bool,
     scratch: Option<ArenaBuffer>,
@@ -138,11 +138,10 @@ impl Registered {
             None => make_largest(most_bytes(near, shared), make),
         };
         let arena = Arena::new(made.map_err(memory)?);
-        let mut offer = String::new();
+        let mut offer = None;
         if shared {
             shared_memory::process_memory::allow_peers();
-            let handle = arena.mapping().handle().map_err(memory)?;
-            offer = handle.map_or_else(String::new, |handle| handle.to_string());
+            offer = arena.mapping().handle().map_err(memory)?;
         }
         Ok(Self {
             offer,
@@ -154,22 +153,22 @@ impl Registered {
         })
     }
 
-    /// The text with which other processes open the own arena.
-    pub(crate) fn offer(&self) -> &str {
-        &self.offer
+    /// The own arena for other processes.
+    pub(crate) const fn offer(&self) -> Option<Handle> {
+        self.offer
     }
 
-    /// Takes the offers of the others' arenas, in rank order.
-    pub(crate) fn meet<'a>(
+    /// Takes the arenas of the others, in rank order.
+    pub(crate) fn meet(
         &mut self,
         bootstrap: &dyn Bootstrap,
-        offers: impl Iterator<Item = &'a str>,
+        arenas: impl Iterator<Item = Option<Handle>>,
     ) -> Result<(), Error> {
         let rank = bootstrap.rank();
-        for (peer, offer) in (0..bootstrap.ranks()).zip(offers) {
+        for (peer, arena) in (0..bootstrap.ranks()).zip(arenas) {
             let transport = bootstrap.transport(peer);
             match transport {
-                Transport::P2p if offer.is_empty() || peer == rank => {
+                Transport::P2p if arena.is_none() || peer == rank => {
                     self.peers.push(Peer::Thread);
                     continue;
                 }
@@ -179,11 +178,9 @@ impl Registered {
                 }
                 Transport::P2p | Transport::Shm => {}
             }
-            let fail = |source| offered_by(rank, peer, &source);
-            let handle: Handle = offer.parse().map_err(fail)?;
             let is_other = transport == Transport::Shm;
             self.peers.push(Peer::Process(Box::new(Elsewhere {
-                arena: handle,
+                arena: arena.ok_or_else(|| offers_none(rank, peer))?,
                 opened: OnceLock::new(),
                 process: is_other.then(|| ProcessHandle::of(handle.process)),
             })));

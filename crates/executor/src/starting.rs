@@ -11,13 +11,13 @@ use crate::callers_memory::{BufferAccess, try_kernel};
 use crate::connections::Connections;
 use crate::engine::{Engine, Parts};
 use crate::error::Error;
+use crate::offered::OfferedMemory;
 use crate::programs::Programs;
 use crate::registered::Registered;
 use crate::settings::Settings;
 use crate::transport::Transport;
 
-/// The name of what every rank offers, in three lines: how to open its bell and its buffer table,
-/// how to open its arena, and the lengths of its FIFO slots.
+/// The name of what every rank offers: an [`OfferedMemory`].
 const MEMORY: &str = "memory";
 
 /// Channels of a communicator without a plan: both trees of a double binary tree.
@@ -63,9 +63,16 @@ impl<B: Backend> Starting<B> {
         let offered = Connections::begin(bootstrap.as_mut(), backend.slot_bytes(), longest)
             .and_then(|connections| {
                 let registered = Registered::begin(bootstrap.as_mut(), settings.buffer_bytes)?;
-                let Offer { text, segment } = connections.base().clone();
-                let text = format!("{text}\n{}\n{}", registered.offer(), backend.slot_bytes());
-                let offer = Offer { text, segment };
+                let (base, segment) = connections.base();
+                let memory = OfferedMemory {
+                    base,
+                    arena: registered.offer(),
+                    slot_bytes: backend.slot_bytes(),
+                };
+                let offer = Offer {
+                    segment,
+                    ..Offer::of(&memory)
+                };
                 bootstrap.publish(MEMORY, offer.clone())?;
                 Ok((connections, registered, offer))
             });
@@ -117,26 +124,24 @@ impl<B: Backend> Starting<B> {
 
     fn meet(&mut self) -> Result<BufferAccess, Error> {
         let bootstrap = self.bootstrap.as_mut();
-        let mut bases = bootstrap.gather(MEMORY, &self.offer, self.longest)?;
-        let (rank, own) = (bootstrap.rank(), self.backend.slot_bytes().to_string());
-        let mut arenas = Vec::with_capacity(bases.len());
-        for (offer, peer) in bases.iter_mut().zip(0_u32..) {
-            let text = std::mem::take(&mut offer.text);
-            let (base, rest) = text.split_once('\n').unwrap_or((&text, ""));
-            // An offer without these lines is refused where its arena is taken.
-            let (arena, slots) = rest.split_once('\n').unwrap_or((rest, &own));
+        let offers = bootstrap.gather(MEMORY, &self.offer, self.longest)?;
+        let (rank, own) = (bootstrap.rank(), self.backend.slot_bytes());
+        let mut bases = Vec::with_capacity(offers.len());
+        let mut arenas = Vec::with_capacity(offers.len());
+        for (offer, peer) in offers.into_iter().zip(0_u32..) {
+            let memory: OfferedMemory = offer.read(MEMORY, (rank, peer))?;
+            let slots = memory.slot_bytes;
             if slots != own {
                 let why = format!(
                     "rank {peer} has FIFOs of {slots}, but rank {rank} of {own}; give all ranks the same cost profile"
                 );
                 return Err(Error::Bootstrap { rank, why });
             }
-            offer.text = base.to_owned();
-            arenas.push(arena.to_owned());
+            bases.push((offer.segment, memory.base));
+            arenas.push(memory.arena);
         }
-        self.connections.meet(bootstrap, &bases)?;
-        let arenas = arenas.iter().map(String::as_str);
-        self.registered.meet(bootstrap, arenas)?;
+        self.connections.meet(bootstrap, bases)?;
+        self.registered.meet(bootstrap, arenas.into_iter())?;
         self.backend.meet(bootstrap, self.longest)?;
         match self.callers_memory && !self.connections.all_by(Transport::P2p) {
             true => try_kernel(bootstrap, self.longest),

@@ -1,16 +1,22 @@
-//! Short texts from the command line, the environment and other ranks. The first byte chooses the
-//! reader.
+//! Short texts from the command line, the environment and other ranks, and messages with which
+//! ranks of a host offer memory. The first byte chooses the reader.
 
 use std::net::SocketAddr;
 
 use bootstrap::UniqueId;
 use bootstrap::interface::{Interface, Wanted, choose};
+use executor::HandedOver;
+use executor::bootstrap::Offer;
+use executor::connections::SlotBytes;
+use executor::offered::{OfferedConnection, OfferedMemory, OfferedSegment};
 use findings::complete::Assumptions;
 use plan::Digest;
 use plan::{Algorithm, RankOrder};
 use program::{Collective, ElementType, Protocol, Reduction};
 use program::{Schedule, Transfer};
-use shared_memory::Handle;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use shared_memory::{Handle, Item};
 use topology::edit::Edit;
 use topology::xml::{Document, c_float, c_int, c_unsigned_hexadecimal};
 use topology::{BusId, PathType};
@@ -21,8 +27,15 @@ use crate::jobs;
 type Reader = fn(&str) -> Depth;
 
 /// Readers of texts.
-const READERS: [Reader; 9] = [
-    unique_id, without, degrade, plugin, interfaces, handle, rank_order, number, name,
+const READERS: [Reader; 8] = [
+    unique_id, without, degrade, plugin, interfaces, rank_order, number, name,
+];
+
+/// Readers of offers.
+const OFFERS: [fn(&Offer) -> Depth; 3] = [
+    offered::<OfferedMemory>,
+    offered::<OfferedConnection>,
+    offered::<HandedOver>,
 ];
 
 thread_local! {
@@ -38,13 +51,45 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "GPU0:NVSwitch=50%".to_owned(),
         "aws-ofi, /lib/libnccl-net.so".to_owned(),
         "^=eth0,ib:1".to_owned(),
-        "123:4:5:6:4096".to_owned(),
         r#"[{"first": 0, "count": 2, "step": -1}]"#.to_owned(),
         "-0x1f.8e+3".to_owned(),
         "all-reduce".to_owned(),
     ];
     let seed = |(number, text): (usize, &String)| [&[number as u8], text.as_bytes()].concat();
-    texts.iter().enumerate().map(seed).collect()
+    let texts = texts.iter().enumerate().map(seed);
+    let memory = OfferedSegment {
+        handle: Handle {
+            process: 123,
+            descriptor: 4,
+            device: 5,
+            inode: 6,
+            bytes: 4096,
+        },
+        items: vec![Item::Bell, Item::BufferTable { entries: 2 }],
+    };
+    let slot_bytes = SlotBytes {
+        ll: 256,
+        ll128: 640,
+        simple: 4096,
+    };
+    let offers = [
+        Offer::of(&OfferedMemory {
+            base: Some(memory.clone()),
+            arena: Some(memory.handle),
+            slot_bytes,
+        }),
+        Offer::of(&OfferedConnection {
+            item: 1,
+            segment: Some(memory.clone()),
+        }),
+        Offer::of(&HandedOver::Host {
+            base: memory.clone(),
+            fifo: memory,
+        }),
+    ];
+    let seed = |(number, offer): (u8, &Offer)| [&[number], &offer.message[..]].concat();
+    let offers = (READERS.len() as u8..).zip(&offers).map(seed);
+    texts.chain(offers).collect()
 }
 
 /// Reads a text.
@@ -55,8 +100,14 @@ pub fn run(bytes: &[u8]) -> Depth {
     let Some((which, text)) = bytes.split_first() else {
         return Depth::Outside;
     };
-    let text = String::from_utf8_lossy(text);
-    READERS[usize::from(*which) % READERS.len()](&text)
+    let which = usize::from(*which) % (READERS.len() + OFFERS.len());
+    match READERS.get(which) {
+        Some(reader) => reader(&String::from_utf8_lossy(text)),
+        None => OFFERS[which - READERS.len()](&Offer {
+            message: text.to_vec(),
+            segment: None,
+        }),
+    }
 }
 
 fn accepted(holds: bool) -> Depth {
@@ -124,13 +175,17 @@ fn interfaces(text: &str) -> Depth {
     Depth::Accepted
 }
 
-fn handle(text: &str) -> Depth {
-    let handle = checked(text.parse::<Handle>());
-    let handle = handle.inspect(|handle| {
-        let again = handle.to_string().parse::<Handle>().expect("a handle");
-        assert_eq!(again.to_string(), handle.to_string());
+/// Reads an offer of rank 1.
+fn offered<T: Serialize + DeserializeOwned>(offer: &Offer) -> Depth {
+    let read = checked(offer.read::<T>("memory", (0, 1)));
+    let read = read.inspect(|read| {
+        let again = Offer::of(read);
+        let shorter = again.message.len() <= offer.message.len();
+        assert!(shorter, "it is longer when it is written again");
+        let again = again.read::<T>("memory", (0, 1)).expect("it is read again");
+        assert_eq!(Offer::of(&again).message, Offer::of(read).message);
     });
-    accepted(handle.is_some())
+    accepted(read.is_some())
 }
 
 fn rank_order(text: &str) -> Depth {

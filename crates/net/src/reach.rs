@@ -77,28 +77,22 @@ pub(crate) fn agree(
     let here = |peer: u32| infos[peer as usize].host == host && !own.contains(&peer);
     // The memory is kept until all have tried to open it.
     let trial = made(share);
-    let handle = offered(&trial);
-    let handles = service.exchange_alike(handle.into_bytes(), longest);
+    let handle = postcard::to_allocvec(&offered(&trial)).unwrap_or_default();
+    let handles = service.exchange_alike(handle, longest);
     let handles = handles.map_err(of)?;
     let mut problems: Problems = Vec::new();
     // One rank of each process stands in for all of it.
     let width = own.end - own.start;
     let firsts = (0..infos.len() as u32).step_by(width as usize);
     for peer in firsts.clone().filter(|peer| here(*peer)) {
-        let text = String::from_utf8_lossy(&handles[peer as usize]).into_owned();
         if let Err(why) = &trial {
             problems.push((peer, format!("rank {rank} cannot share memory: {why}")));
             continue;
         }
-        let opened = match text.strip_prefix('+') {
-            Some(handle) => handle
-                .parse::<Handle>()
-                .and_then(|handle| Mapping::open(&handle))
-                .map_err(|error| error.to_string()),
-            None => Err(format!(
-                "rank {peer} cannot share memory: {}",
-                text.trim_start_matches('-')
-            )),
+        let opened = match postcard::from_bytes::<Result<Handle, String>>(&handles[peer as usize]) {
+            Ok(Ok(handle)) => Mapping::open(&handle).map_err(|error| error.to_string()),
+            Ok(Err(why)) => Err(format!("rank {peer} cannot share memory: {why}")),
+            Err(_) => Err(format!("rank {peer} offers no valid handle of its memory")),
         };
         problems.extend(opened.err().map(|why| (peer, why)));
     }
@@ -147,16 +141,11 @@ fn made(share: bool) -> Result<Mapping, String> {
     made.map_err(|error| error.to_string())
 }
 
-/// How others open it: a handle after a plus sign, or why there is none after a minus sign.
-fn offered(trial: &Result<Mapping, String>) -> String {
-    match trial {
-        Ok(mapping) => match mapping.handle() {
-            Ok(Some(handle)) => format!("+{handle}"),
-            Ok(None) => "-its memory has no handle".to_owned(),
-            Err(error) => format!("-{error}"),
-        },
-        Err(why) => format!("-{why}"),
-    }
+/// How others open it, or why they cannot.
+fn offered(trial: &Result<Mapping, String>) -> Result<Handle, String> {
+    let handle = trial.as_ref().map_err(String::clone)?.handle();
+    let handle = handle.map_err(|error| error.to_string())?;
+    handle.ok_or_else(|| "its memory has no handle".to_owned())
 }
 
 /// By rank: its host, by its first rank. `all` are the problems of each process, of `width` ranks.

@@ -1,14 +1,19 @@
 //! Ranks that share memory of one host, one of which receives other offers than its peer made.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use backend_cpu::{Cpu, Profile};
 use executor::bootstrap::{Bootstrap, Crowd, Offer};
+use executor::offered::{OfferedConnection, OfferedMemory, OfferedSegment};
 use executor::{Choice, Communicator, Error, Failure, Reduction, Settings, Transport};
 use net::{Hosts, Options};
 use program::Protocol;
 use program::{Schedule, Transfer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use shared_memory::Item;
 
 /// How long a rank waits for another.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,7 +24,7 @@ struct Altered<F> {
     alter: F,
 }
 
-impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
+impl<F: Fn(&str, Vec<u8>) -> Vec<u8> + Send> Bootstrap for Altered<F> {
     fn rank(&self) -> u32 {
         self.hosts.rank()
     }
@@ -51,7 +56,7 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
         let offer = self.hosts.fetch(from, name, longest)?;
         Ok(Offer {
-            text: (self.alter)(name, offer.text),
+            message: (self.alter)(name, offer.message),
             ..offer
         })
     }
@@ -64,7 +69,7 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
         let mut offers = self.hosts.gather(name, own, longest)?;
         for (peer, offer) in (0..).zip(&mut offers) {
             if peer != self.rank() {
-                offer.text = (self.alter)(name, std::mem::take(&mut offer.text));
+                offer.message = (self.alter)(name, std::mem::take(&mut offer.message));
             }
         }
         Ok(offers)
@@ -82,7 +87,7 @@ impl<F: Fn(&str, String) -> String + Send> Bootstrap for Altered<F> {
 /// Runs two ranks and returns their results. Rank 0 receives `alter` of what rank 1 offers.
 fn run(
     profiles: [&Profile; 2],
-    alter: impl Fn(&str, String) -> String + Send + Clone + 'static,
+    alter: impl Fn(&str, Vec<u8>) -> Vec<u8> + Send + Clone + 'static,
     transfer: Transfer,
 ) -> Vec<Result<(), Error>> {
     let (id, root) = net::loopback_id().unwrap();
@@ -137,49 +142,127 @@ fn run(
 fn offers_that_are_not_what_they_should_be_are_refused() {
     let profile = Profile::default();
     for transfer in [Transfer::Fifo, Transfer::Direct] {
-        let results = run([&profile, &profile], |_, text| text, transfer);
+        let results = run([&profile, &profile], |_, message| message, transfer);
         for (place, result) in results.iter().enumerate() {
             assert!(result.is_ok(), "rank {place}: {result:?}");
         }
     }
-    // What is offered, what of it is replaced, and by what.
-    let cases = [
-        ("memory", " b d2", " b d18446744073709551615"),
-        ("memory", " b d2", " b d144115188075855872"),
-        ("memory", " b d2", " d2 b"),
-        ("memory", " b d2", " b"),
-        ("memory", " b d2", ""),
-        ("memory", "\n", ""),
-        ("memory", ":", ": "),
-        ("memory", "\n", "\n1"),
-        ("memory", "\n", "\n:"),
-        ("1", " ", "1 "),
-        ("1", "0 ", "18446744073709551616 "),
-        ("1", " s", " s1"),
-        ("1", " s", " l"),
-        ("1", " s", " x"),
+    let memory: [fn(&mut OfferedMemory); 10] = [
+        |it| entries_of(it, u64::MAX as usize),
+        |it| entries_of(it, 1 << 57),
+        |it| items_of(it).reverse(),
+        |it| items_of(it).truncate(1),
+        |it| items_of(it).clear(),
+        |it| it.base = None,
+        |it| it.arena = None,
+        |it| base_of(it).handle.inode += 1,
+        |it| base_of(it).handle.bytes = u64::MAX,
+        |it| base_of(it).handle.process = u32::MAX,
     ];
-    let threads = cases.map(|case| {
+    let connections: [fn(&mut OfferedConnection); 5] = [
+        |it| it.item = 1,
+        |it| it.item = u32::MAX,
+        |it| it.segment = None,
+        |it| *fifo_of(it).1 += 1,
+        |it| *fifo_of(it).0 = Protocol::Ll,
+    ];
+    let bytes: [fn(&mut Vec<u8>); 4] = [
+        Vec::clear,
+        |it| it.truncate(it.len() - 1),
+        |it| it.push(0),
+        |it| it.splice(.., [0xff; 4096]).for_each(drop),
+    ];
+    let mut cases: Vec<Case> = Vec::new();
+    cases.extend(memory.map(|alter| Case::new("memory", Transfer::Fifo, alter)));
+    cases.extend(connections.map(|alter| Case::new("0>1/", Transfer::Fifo, alter)));
+    for name in ["memory", "0>1/"] {
+        let alters = bytes.map(|alter| Case {
+            name,
+            transfer: Transfer::Fifo,
+            alter: Arc::new(move |mut message| {
+                alter(&mut message);
+                message
+            }),
+        });
+        cases.extend(alters);
+    }
+    // An arena is opened when it is used.
+    let other_arena = |it: &mut OfferedMemory| {
+        it.arena.as_mut().expect("it has one").device += 1;
+    };
+    cases.push(Case::new("memory", Transfer::Direct, other_arena));
+    let threads = cases.into_iter().zip(0..).map(|(case, at)| {
         thread::spawn(move || {
-            let (offered, from, to) = case;
-            let alter = move |name: &str, text: String| match name.contains(offered) {
-                true => text.replacen(from, to, 1),
-                false => text,
-            };
-            // An arena is opened when it is used.
-            let transfer = match to {
-                "\n1" => Transfer::Direct,
-                _ => Transfer::Fifo,
+            let Case {
+                name,
+                transfer,
+                alter,
+            } = case;
+            let alter = move |offered: &str, message: Vec<u8>| match offered.contains(name) {
+                true => alter(message),
+                false => message,
             };
             let profile = Profile::default();
             let results = run([&profile, &profile], alter, transfer);
             let error = results[0].as_ref().expect_err("it is refused").to_string();
-            assert!(error.contains("rank 1"), "{case:?}: {error}");
+            assert!(error.contains("rank 1"), "case {at} of {name}: {error}");
             assert!(results[1].is_err());
         })
     });
+    let threads: Vec<_> = threads.collect();
     for thread in threads {
         thread.join().unwrap();
+    }
+}
+
+/// An offer that is altered on its way.
+struct Case {
+    /// A part of its name.
+    name: &'static str,
+    transfer: Transfer,
+    alter: Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>,
+}
+
+impl Case {
+    fn new<T: Serialize + DeserializeOwned>(
+        name: &'static str,
+        transfer: Transfer,
+        alter: impl Fn(&mut T) + Send + Sync + 'static,
+    ) -> Self {
+        let alter = move |message: Vec<u8>| {
+            let mut offered = postcard::from_bytes(&message).expect("an offer of this type");
+            alter(&mut offered);
+            postcard::to_allocvec(&offered).expect("it can be written")
+        };
+        Self {
+            name,
+            transfer,
+            alter: Arc::new(alter),
+        }
+    }
+}
+
+fn base_of(memory: &mut OfferedMemory) -> &mut OfferedSegment {
+    memory.base.as_mut().expect("it is offered")
+}
+
+fn items_of(memory: &mut OfferedMemory) -> &mut Vec<Item> {
+    &mut base_of(memory).items
+}
+
+/// Claims so many entries of the buffer table.
+fn entries_of(memory: &mut OfferedMemory, entries: usize) {
+    items_of(memory)[1] = Item::BufferTable { entries };
+}
+
+fn fifo_of(connection: &mut OfferedConnection) -> (&mut Protocol, &mut usize) {
+    let segment = connection.segment.as_mut().expect("it is offered");
+    match &mut segment.items[0] {
+        Item::Fifo {
+            protocol,
+            slot_bytes,
+        } => (protocol, slot_bytes),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -190,7 +273,7 @@ fn slots_of_another_length_are_refused() {
     let other = text.replace("simple = 262144", "simple = 4096");
     assert_ne!(text, other);
     let other = Profile::from_toml("other", &other).unwrap();
-    let results = run([&own, &other], |_, text| text, Transfer::Fifo);
+    let results = run([&own, &other], |_, message| message, Transfer::Fifo);
     let told = |result: &Result<(), Error>| {
         let error = result
             .as_ref()

@@ -4,6 +4,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::fifo::device::DeviceFifo;
+
 /// An error of mappings and their contents.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -82,21 +84,13 @@ pub enum Error {
         /// What was expected.
         expected: String,
     },
-    /// A handle's text is malformed.
+    /// The description of a device's FIFO does not fit its memory.
     #[error(
-        "handle of shared memory {text:?}: expected PROCESS:DESCRIPTOR:DEVICE:INODE:BYTES, all in numbers"
-    )]
-    Handle {
-        /// The text.
-        text: String,
-    },
-    /// The description of a device's FIFO is malformed, or does not fit its memory.
-    #[error(
-        "FIFO of a device {text:?}: expected its protocol and seven numbers, offsets in multiples of 128 within its memory"
+        "FIFO of a device: expected the protocol of its route, and offsets in multiples of 128 bytes within its memory; found {fifo:?}"
     )]
     Device {
         /// The description.
-        text: String,
+        fifo: DeviceFifo,
     },
     /// An arena is full.
     #[error(

@@ -5,16 +5,15 @@
 //! last process that maps it, even if that is killed.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::str::FromStr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::limits::{address_error, check_file, check_size};
@@ -253,9 +252,8 @@ impl Drop for Mapping {
 /// Size of a huge page on x86 and most Arm machines, bytes.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A handle of shared memory, for another process of the same user. Its text travels through the
-/// bootstrap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// A handle of shared memory, for another process of the same user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Handle {
     /// The process that made it.
     pub process: u32,
@@ -272,41 +270,6 @@ pub struct Handle {
 impl Handle {
     fn path(&self) -> String {
         format!("/proc/{}/fd/{}", self.process, self.descriptor)
-    }
-}
-
-impl fmt::Display for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            process,
-            descriptor,
-            device,
-            inode,
-            bytes,
-        } = self;
-        write!(f, "{process}:{descriptor}:{device}:{inode}:{bytes}")
-    }
-}
-
-impl FromStr for Handle {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let fail = || Error::Handle {
-            text: text.to_owned(),
-        };
-        let numbers: Result<Vec<u64>, _> = text.split(':').map(str::parse).collect();
-        let [process, descriptor, device, inode, bytes] = numbers
-            .map_err(|_| fail())?
-            .try_into()
-            .map_err(|_| fail())?;
-        Ok(Self {
-            process: u32::try_from(process).map_err(|_| fail())?,
-            descriptor: u32::try_from(descriptor).map_err(|_| fail())?,
-            device,
-            inode,
-            bytes,
-        })
     }
 }
 

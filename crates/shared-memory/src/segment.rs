@@ -7,6 +7,7 @@ use crate::bell::{Bell, RING_WORDS};
 use crate::buffer_table::BufferTable;
 use crate::error::Error;
 use program::Protocol;
+use serde::{Deserialize, Serialize};
 
 use crate::fifo::{FifoProtocol, LowLatency, LowLatency128, Simple};
 use crate::mapping::{Handle, Mapping};
@@ -15,7 +16,7 @@ use crate::sync::{LINE_BYTES, LINE_WORDS, Ordering, Words};
 use crate::tag_table::{TagReceiver, TagSender};
 
 /// An item of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Item {
     /// A FIFO.
     Fifo {

@@ -31,10 +31,9 @@ fn memory_is_zeroed_and_can_be_taken_at_once() {
 }
 
 #[test]
-fn a_handle_is_text_and_names_one_memory() {
+fn a_handle_names_one_memory() {
     let mapping = Mapping::shared("test", 5000).unwrap();
     let handle = mapping.handle().unwrap().unwrap();
-    assert_eq!(handle.to_string().parse::<Handle>().unwrap(), handle);
     let again = Mapping::open(&handle).unwrap();
     assert!(again.file().is_none(), "it holds a descriptor");
     // SAFETY: both are the same memory, used by this thread alone.
@@ -56,18 +55,6 @@ fn a_handle_is_text_and_names_one_memory() {
         Mapping::open(&none).unwrap_err(),
         Error::Open { .. }
     ));
-    for text in [
-        "",
-        "1:2:3:4",
-        "1:2:3:4:5:6",
-        "1:2:3:4:x",
-        "99999999999:2:3:4:5",
-    ] {
-        assert!(matches!(
-            text.parse::<Handle>().unwrap_err(),
-            Error::Handle { .. }
-        ));
-    }
     assert_eq!(Mapping::private("test", 1).unwrap().handle().unwrap(), None);
 }
 

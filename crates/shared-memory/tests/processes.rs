@@ -158,20 +158,28 @@ fn exchange(own: &Segment, peers: &Segment, begins: bool) {
     there_and_back::<LowLatency128>(2, own, peers, begins);
 }
 
+fn text(handle: &Handle) -> String {
+    serde_json::to_string(handle).unwrap()
+}
+
+fn read(text: &str) -> Handle {
+    serde_json::from_str(text).unwrap()
+}
+
 fn messages_go_there_and_back(name: &str) -> Result<Completion, Failed> {
     let own = Segment::shared("own", &items()).unwrap();
     own.mapping().populate().unwrap();
     let handle = own.mapping().handle().unwrap().unwrap();
     if is_peer(name) {
-        let peers: Handle = listen().parse().unwrap();
-        say(&handle.to_string());
+        let peers: Handle = read(&listen());
+        say(&text(&handle));
         let peers = Segment::open(&peers, &items()).unwrap();
         exchange(&own, &peers, false);
         return Ok(Completion::Completed);
     }
     let mut peer = Peer::start(name);
-    peer.tell(&handle.to_string());
-    let handle: Handle = peer.hear().parse().unwrap();
+    peer.tell(&text(&handle));
+    let handle: Handle = read(&peer.hear());
     let peers = Segment::open(&handle, &items()).unwrap();
     let wrong = Segment::open(&handle, &items()[..2]).unwrap_err();
     assert!(matches!(wrong, Error::Layout { .. }), "{wrong}");
@@ -211,7 +219,7 @@ fn publish_buffers() {
     let buffers = [input, output_place, Descriptor::EMPTY];
     own.buffer_table(5).unwrap().publish(1, 7, &buffers);
     for mapping in [own.mapping(), arena.mapping()] {
-        say(&mapping.handle().unwrap().unwrap().to_string());
+        say(&text(&mapping.handle().unwrap().unwrap()));
     }
     assert_eq!(listen(), "written");
     let first: [u8; 4] = std::hint::black_box(&output)[..4].try_into().unwrap();
@@ -225,8 +233,8 @@ fn buffers_are_read_where_they_are(name: &str) -> Result<Completion, Failed> {
         return Ok(Completion::Completed);
     }
     let mut peer = Peer::start(name);
-    let segment = Segment::open(&peer.hear().parse().unwrap(), &items()).unwrap();
-    let handle: Handle = peer.hear().parse().unwrap();
+    let segment = Segment::open(&read(&peer.hear()), &items()).unwrap();
+    let handle: Handle = read(&peer.hear());
     let arena = Mapping::open(&handle).unwrap();
     let buffer_table = segment.buffer_table(5).unwrap();
     assert_eq!(buffer_table.read(2), None);
@@ -295,13 +303,13 @@ fn a_killed_peer_leaves_nothing_behind(name: &str) -> Result<Completion, Failed>
     let mark = "left-behind";
     if is_peer(name) {
         let own = Segment::shared(mark, &items()).unwrap();
-        say(&own.mapping().handle().unwrap().unwrap().to_string());
+        say(&text(&own.mapping().handle().unwrap().unwrap()));
         // Waits to be killed.
         assert_eq!(listen(), "");
         return Ok(Completion::Completed);
     }
     let mut peer = Peer::start(name);
-    let handle: Handle = peer.hear().parse().unwrap();
+    let handle: Handle = read(&peer.hear());
     let peers = Segment::open(&handle, &items()).unwrap();
     let own = Segment::shared("own", &items()).unwrap();
     let mut count = own.signal_count(3).unwrap();

@@ -11,6 +11,8 @@ use executor::bootstrap::Offer;
 use executor::error::Error;
 use program::BoundProgram;
 use rustc_hash::FxHashMap;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::Connector;
 use crate::driver::DeviceDriver;
@@ -69,8 +71,8 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             let bytes = size_of::<DeviceBufferTable>() as u64;
             let address = self.allocate(bytes, alone)?;
             self.known.buffer_tables.own = Some(address);
-            let text = self.word(address, alone)?;
-            self.say("device/buffer-table", text)?;
+            let offered = self.offered(address, alone)?;
+            self.say("device/buffer-table", &offered)?;
         }
         for peer in &bound.peers {
             if !self.known.buffer_tables.of_peers.contains_key(peer) {
@@ -97,8 +99,8 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             self.known.buffer_tables.window = Some((address, bytes));
         }
         let (address, _) = self.known.buffer_tables.window.unwrap_or_default();
-        let word = self.word(address, false)?;
-        self.say(&format!("device/window/{number}"), word)?;
+        let offered = self.offered(address, false)?;
+        self.say(&format!("device/window/{number}"), &offered)?;
         self.known.buffer_tables.programs += 1;
         let known = self.known.buffer_tables.windows.keys().chain(&bound.peers);
         let mut peers: Vec<u32> = known.copied().collect();
@@ -114,8 +116,14 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         Ok(())
     }
 
-    pub(super) fn say(&mut self, name: &str, text: String) -> Result<(), Error> {
-        let segment = None;
-        self.own.bootstrap.publish(name, Offer { text, segment })
+    pub(super) fn say<T: Serialize>(&mut self, name: &str, message: &T) -> Result<(), Error> {
+        self.own.bootstrap.publish(name, Offer::of(message))
+    }
+
+    /// Waits for the message of a peer.
+    pub(super) fn hear<T: DeserializeOwned>(&mut self, peer: u32, name: &str) -> Result<T, Error> {
+        let bootstrap = &mut self.own.bootstrap;
+        let offer = bootstrap.fetch(peer, name, self.own.longest)?;
+        offer.read(name, (bootstrap.rank(), peer))
     }
 }

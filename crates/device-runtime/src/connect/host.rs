@@ -38,17 +38,13 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         let handle = mapping.handle().map_err(|source| self.memory(source))?;
         Ok(ConnectionMemory {
             address: self.register(&mapping)?,
-            handle: handle.map(|handle| handle.to_string()),
+            handle,
         })
     }
 
     /// Opens `bytes` bytes that a peer shares. Returns their address on the own device.
     pub(super) fn open_shared(&mut self, peer: u32, name: &str, bytes: u64) -> Result<u64, Error> {
-        let offer = self.own.bootstrap.fetch(peer, name, self.own.longest)?;
-        let wrong = || self.failed(format!("rank {peer} offers `{name}` in an unknown form"));
-        let (handle, offset) = offer.text.split_once(' ').ok_or_else(wrong)?;
-        let handle: Handle = handle.parse().map_err(|source| self.memory(source))?;
-        let offset: u64 = offset.parse().map_err(|_| wrong())?;
+        let (handle, offset): (Handle, u64) = self.hear(peer, name)?;
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > handle.bytes) {
             return Err(self.failed(format!(

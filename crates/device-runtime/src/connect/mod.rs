@@ -225,16 +225,14 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         for new in &mut own {
             new.put(memory.address + offset);
             self.begin_slots(new)?;
-            let text = match &memory.handle {
-                Some(handle) => format!("{handle} {offset}"),
-                None => self.word(memory.address + offset, alone)?,
-            };
-            let peer = new.key.connection.peer;
-            let segment = None;
-            let offer = executor::bootstrap::Offer { text, segment };
-            self.own
-                .bootstrap
-                .publish(&name(peer, rank, &new.key), offer)?;
+            let name = name(new.key.connection.peer, rank, &new.key);
+            match memory.handle {
+                Some(handle) => self.say(&name, &(handle, offset))?,
+                None => {
+                    let offered = self.offered(memory.address + offset, alone)?;
+                    self.say(&name, &offered)?;
+                }
+            }
             offset += new.bytes();
         }
         Ok(())

@@ -12,9 +12,10 @@
 
 use executor::error::Error;
 use rustc_hash::FxHashMap;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::Connector;
-use super::device_info::{decode, encode};
 use crate::driver::{DeviceDriver, MulticastAddresses, Team};
 
 /// Bytes of the smallest window.
@@ -125,41 +126,40 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         let begun = name("begun");
         let joined = if rank == FIRST {
             let part = driver.begin_multicast(device, &team);
-            self.say(&begun, told(part.as_ref().map(|(_, word)| word.as_str())))?;
+            self.say(&begun, &part.as_ref().map(|(_, word)| word))?;
             part
         } else {
-            let offer = self.own.bootstrap.fetch(FIRST, &begun, self.own.longest)?;
-            match decode(&offer.text).ok_or_else(|| self.unknown_form(FIRST))? {
+            match self.hear::<Result<String, String>>(FIRST, &begun)? {
                 Ok(word) => driver.join_multicast(device, &team, &word),
                 // Rank 0 repeats it once all have joined.
                 Err(why) => Err(why),
             }
         };
-        let word = told(joined.as_ref().map(|(_, word)| word.as_str()));
-        let words = self.exchange_outcomes(&name("joined"), word, bytes)?;
+        let word = joined.as_ref().map(|(_, word)| word.clone());
+        let word = word.map_err(String::clone);
+        let words = self.exchange_outcomes(&name("joined"), &word, bytes)?;
         let (mut part, _) = joined.map_err(|why| self.failed(why))?;
         let window = driver.bind_multicast(device, &mut part, &words);
-        let word = told(window.as_ref().map(|_| ""));
-        self.exchange_outcomes(&name("bound"), word, bytes)?;
+        let outcome = window.as_ref().map(|_| ()).map_err(String::clone);
+        self.exchange_outcomes(&name("bound"), &outcome, bytes)?;
         let window = window.map_err(|why| self.failed(why))?;
         shared.keep(part, None);
         Ok(window)
     }
 
     /// Exchanges the outcome of a step. Fails alike on all ranks if any rank failed.
-    fn exchange_outcomes(
+    fn exchange_outcomes<T: Serialize + DeserializeOwned>(
         &mut self,
         name: &str,
-        own: String,
+        own: &Result<T, String>,
         bytes: u64,
-    ) -> Result<Vec<String>, Error> {
+    ) -> Result<Vec<T>, Error> {
         let ranks = self.own.bootstrap.ranks();
         let mut words = Vec::with_capacity(ranks as usize);
         self.say(name, own)?;
         // One after the other, so that the wait for a rank ends if it leaves.
         for peer in 0..ranks {
-            let offer = self.own.bootstrap.fetch(peer, name, self.own.longest)?;
-            match decode(&offer.text).ok_or_else(|| self.unknown_form(peer))? {
+            match self.hear::<Result<T, String>>(peer, name)? {
                 Ok(word) => words.push(word),
                 Err(why) => {
                     return Err(Error::Unsupported {
@@ -174,16 +174,6 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         }
         Ok(words)
     }
-
-    fn unknown_form(&self, peer: u32) -> Error {
-        self.failed(format!(
-            "rank {peer} describes a multicast in an unknown form"
-        ))
-    }
-}
-
-fn told(result: Result<&str, &String>) -> String {
-    encode(result.map_err(String::as_str))
 }
 
 #[cfg(test)]

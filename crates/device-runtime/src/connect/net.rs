@@ -172,8 +172,11 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             return self.network(peer)?.receive(route, slots);
         }
         if let Some(carrier) = net.carrier {
-            let handed = HandedOver::of_device(mapping, &fifo, net.in_place);
-            let (handed, bell) = handed.map_err(|source| self.memory(source))?;
+            let handed = HandedOver::of_device(mapping, fifo, net.in_place);
+            let handed = handed.map_err(|source| self.memory(source))?;
+            let (handed, bell) = handed.ok_or_else(|| {
+                self.failed("its FIFOs are in memory that no other process opens".to_owned())
+            })?;
             if let Some(alarms) = self.network(peer)?.hand_over(route, carrier, handed)? {
                 self.known.proxy_bells.push(bell.with_alarms(alarms));
                 return Ok(());

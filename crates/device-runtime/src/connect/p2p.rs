@@ -2,6 +2,8 @@
 //! exchange addresses; processes export and open memory (IPC).
 
 use executor::error::Error;
+use serde::{Deserialize, Serialize};
+use shared_memory::Handle;
 
 use super::Connector;
 use crate::driver::DeviceDriver;
@@ -11,7 +13,16 @@ pub(super) struct ConnectionMemory {
     /// The address on the own device.
     pub address: u64,
     /// The handle that peers open, if they do not use the address.
-    pub handle: Option<String>,
+    pub handle: Option<Handle>,
+}
+
+/// How peers find memory of a device.
+#[derive(Serialize, Deserialize)]
+pub(super) enum OfferedAddress {
+    /// Its address, for ranks of the process.
+    Here(u64),
+    /// What the driver of another process imports.
+    Exported(String),
 }
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
@@ -39,13 +50,14 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         })
     }
 
-    /// The text with which peers find memory of the own device: an address or an exported handle.
-    pub(super) fn word(&self, address: u64, alone: bool) -> Result<String, Error> {
+    /// How peers find memory of the own device.
+    pub(super) fn offered(&self, address: u64, alone: bool) -> Result<OfferedAddress, Error> {
         if alone {
-            return Ok(format!("{address:x}"));
+            return Ok(OfferedAddress::Here(address));
         }
         let exported = self.shared.driver.export(self.device(), address);
-        exported.map_err(|why| self.failed(why))
+        let exported = exported.map_err(|why| self.failed(why))?;
+        Ok(OfferedAddress::Exported(exported))
     }
 
     /// Fetches and opens `bytes` bytes that a peer offers. Returns their address.
@@ -55,14 +67,16 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         name: &str,
         bytes: u64,
     ) -> Result<u64, Error> {
-        let offer = self.own.bootstrap.fetch(peer, name, self.own.longest)?;
-        if self.known.peers.is_local(peer) {
-            let address = u64::from_str_radix(&offer.text, 16);
-            return address.map_err(|_| {
-                self.failed(format!("rank {peer} offers `{name}` in an unknown form"))
-            });
-        }
-        let imported = self.shared.driver.import(self.device(), &offer.text, bytes);
+        let word = match (self.hear(peer, name)?, self.known.peers.is_local(peer)) {
+            (OfferedAddress::Here(address), true) => return Ok(address),
+            (OfferedAddress::Exported(word), false) => word,
+            (OfferedAddress::Here(_) | OfferedAddress::Exported(_), _) => {
+                return Err(self.failed(format!(
+                    "rank {peer} offers `{name}` to ranks of another process or host than this one"
+                )));
+            }
+        };
+        let imported = self.shared.driver.import(self.device(), &word, bytes);
         imported.map_err(|why| self.failed(format!("memory of rank {peer}: {why}")))
     }
 }

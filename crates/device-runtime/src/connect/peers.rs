@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use executor::Transport;
-use executor::bootstrap::Bootstrap;
+use executor::bootstrap::{Bootstrap, exchange};
 use executor::error::Error;
 
-use super::device_info::{BETWEEN, DeviceInfo, resident_blocks};
+use super::device_info::{DeviceInfo, resident_blocks};
 use super::multicast::{Candidate, MulticastSupport, common};
 use crate::driver::DeviceDriver;
 use crate::entry::Kernel;
@@ -175,15 +175,7 @@ pub(crate) fn meet<M: DeviceDriver>(
         },
         multicast: shared.driver.multicast_kinds(device),
     };
-    let all_told = bootstrap.exchange("device/is", info.text(), longest)?;
-    let mut infos = Vec::new();
-    for (peer, text) in (0_u32..).zip(&all_told) {
-        infos.push(DeviceInfo::parse(text).ok_or_else(|| {
-            failed(format!(
-                "rank {peer} describes its device in an unknown form"
-            ))
-        })?);
-    }
+    let infos = exchange(bootstrap, "device/is", &info, longest)?;
     let own = try_peers(shared, bootstrap, &info.memory, &infos);
     let problems = exchange_problems(bootstrap, &own, longest)?;
     // Peers have opened the memory until now; a driver may keep it open longer.
@@ -241,21 +233,7 @@ fn exchange_problems(
     own: &Problems,
     longest: Duration,
 ) -> Result<Vec<Problems>, Error> {
-    let lines = own
-        .iter()
-        .map(|(peer, why)| format!("{peer}{BETWEEN}{why}"));
-    let tried = lines.collect::<Vec<_>>().join(&BETWEEN.to_string());
-    let tried = format!("tried{BETWEEN}{tried}").replace('\n', " ");
-    let parse = |text: String| {
-        let mut words = text.split(BETWEEN).skip(1);
-        let mut problems = Problems::new();
-        while let (Some(peer), Some(why)) = (words.next(), words.next()) {
-            problems.extend(peer.parse().ok().map(|peer: u32| (peer, why.to_owned())));
-        }
-        problems
-    };
-    let of_all = bootstrap.exchange("device/tried", tried, longest)?;
-    Ok(of_all.into_iter().map(parse).collect())
+    exchange(bootstrap, "device/tried", own, longest)
 }
 
 /// Tells all ranks whether LL128 lines to any device of this host may be split. Returns the first
@@ -268,20 +246,19 @@ fn exchange_split_lines<M: DeviceDriver>(
     longest: Duration,
 ) -> Result<Option<(u32, u32)>, Error> {
     let (rank, device) = (bootstrap.rank(), shared.device(bootstrap.rank()));
-    let mut own = "-".to_owned();
+    let mut own = None;
     for (peer, info) in (0_u32..).zip(infos) {
         let by_p2p = peers.transport(peer) == Transport::P2p;
         let near = peer != rank && bootstrap.same_host(peer) && by_p2p;
         let keeps = || shared.driver.keeps_lines_to(device, &info.device);
         if near && !keeps().map_err(|why| Error::Device { rank, why })? {
-            own = peer.to_string();
+            own = Some(peer);
             break;
         }
     }
-    let all = bootstrap.exchange("device/lines", own, longest)?;
-    let split = (0_u32..).zip(&all);
-    let mut split = split.filter_map(|(rank, text)| Some((rank, text.parse().ok()?)));
-    Ok(split.next())
+    let all = exchange(bootstrap, "device/lines", &own, longest)?;
+    let mut split = (0_u32..).zip(all);
+    Ok(split.find_map(|(rank, peer)| Some((rank, peer?))))
 }
 
 /// Allocates test memory with the rank's value in it.

@@ -9,6 +9,8 @@ pub mod local;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use shared_memory::{Alarms, Segment};
 
 use crate::error::{Error, Failure};
@@ -24,10 +26,42 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A named offer of a rank to the others.
 #[derive(Debug, Clone, Default)]
 pub struct Offer {
-    /// For other processes.
-    pub text: String,
+    /// A message, whose type depends on the name.
+    pub message: Vec<u8>,
     /// For ranks of the same process.
     pub segment: Option<Arc<Segment>>,
+}
+
+impl Offer {
+    /// The offer of a message.
+    pub fn of<T: Serialize>(message: &T) -> Self {
+        Self {
+            // Everything that is offered can be written.
+            message: postcard::to_allocvec(message).unwrap_or_default(),
+            segment: None,
+        }
+    }
+
+    /// The message that rank `peer` offers to rank `rank`.
+    ///
+    /// # Errors
+    /// It is not of this type, or something follows it.
+    pub fn read<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        (rank, peer): (u32, u32),
+    ) -> Result<T, Error> {
+        match postcard::take_from_bytes(&self.message) {
+            Ok((message, [])) => Ok(message),
+            _ => Err(Error::Bootstrap {
+                rank,
+                why: format!(
+                    "rank {peer} offers `{name}` in a form that this version does not know; give all ranks the same \
+                     version"
+                ),
+            }),
+        }
+    }
 }
 
 /// Ranks of one machine, which share its cores.
@@ -51,7 +85,7 @@ pub trait Bootstrap: Send {
     /// Whether a rank is a thread of this process.
     fn shares_memory(&self, peer: u32) -> bool;
 
-    /// Whether offers reach ranks of this process with their segment, so that they need no text.
+    /// Whether offers reach ranks of this process with their segment, so that they open none.
     fn passes_segments(&self) -> bool {
         false
     }
@@ -136,30 +170,31 @@ pub trait Bootstrap: Send {
         ranks.map(fetch).collect()
     }
 
-    /// Exchanges a text with all ranks; returns them in rank order. All ranks call it together, in
-    /// the same order of names.
-    ///
-    /// # Errors
-    /// It times out, or a rank failed or left.
-    fn exchange(
-        &mut self,
-        name: &str,
-        text: String,
-        longest: Duration,
-    ) -> Result<Vec<String>, Error> {
-        let segment = None;
-        let own = Offer { text, segment };
-        self.publish(name, own.clone())?;
-        let all = self.gather(name, &own, longest)?;
-        Ok(all.into_iter().map(|offer| offer.text).collect())
-    }
-
     /// Tells all others of a failure, so that they stop waiting.
     fn fail(&mut self, failure: &Failure);
 
     /// The failure of the communicator, if there is one. That the rank `waiting_for` has left
     /// counts as one too.
     fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure>;
+}
+
+/// Exchanges a message with all ranks; returns them in rank order. All ranks call it together, in
+/// the same order of names.
+///
+/// # Errors
+/// It times out, a rank failed or left, or its message is not of this type.
+pub fn exchange<T: Serialize + DeserializeOwned>(
+    bootstrap: &mut dyn Bootstrap,
+    name: &str,
+    own: &T,
+    longest: Duration,
+) -> Result<Vec<T>, Error> {
+    let (rank, own) = (bootstrap.rank(), Offer::of(own));
+    bootstrap.publish(name, own.clone())?;
+    let all = bootstrap.gather(name, &own, longest)?;
+    let all = all.iter().zip(0..);
+    all.map(|(offer, peer)| offer.read(name, (rank, peer)))
+        .collect()
 }
 
 /// Tells the others of an error. Returns the failure of another rank in its place if it may be a

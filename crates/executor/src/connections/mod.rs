@@ -24,7 +24,7 @@ use shared_memory::{Bell, BufferTable, Handle, Item, Segment, Signal, SignalCoun
 use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
 use crate::network::Progress;
-use crate::offered::{self, BASE, BASE_BELL, BASE_TABLE};
+use crate::offered::{BASE, BASE_BELL, BASE_TABLE, OfferedConnection, OfferedSegment};
 use crate::transport::Transport;
 
 pub use slots::SlotBytes;
@@ -77,7 +77,8 @@ pub struct Connections {
     /// with the FIFO's place in it.
     unreceived: Vec<(u32, usize, Arc<Segment>)>,
     /// The segment with this rank's bell and buffer table, and how others open it.
-    base: Offer,
+    base: Option<Arc<Segment>>,
+    offered_base: Option<OfferedSegment>,
     /// The bell of this rank's own proxies.
     proxies: Option<Bell>,
     /// Progress in place of the proxies while this rank waits.
@@ -140,7 +141,8 @@ impl Connections {
             tags: tags::Tags::default(),
             segments: FxHashMap::default(),
             unreceived: Vec::new(),
-            base: Offer::default(),
+            base: None,
+            offered_base: None,
             proxies: None,
             progress: None,
             woken: FxHashMap::default(),
@@ -150,7 +152,8 @@ impl Connections {
             made: 0,
         };
         let segment = connections.make(bootstrap, "base", &BASE)?;
-        connections.base = connections.offer(bootstrap, &segment, &BASE)?;
+        connections.offered_base = connections.offer(bootstrap, &segment, &BASE)?;
+        connections.base = Some(Arc::clone(&segment));
         if let Some(network) = bootstrap.network() {
             let bell = segment.bell(BASE_BELL);
             let bell = network.begin(bell.map_err(|source| connections.memory(source))?)?;
@@ -165,9 +168,9 @@ impl Connections {
         self.longest = longest;
     }
 
-    /// The offer of this rank's bell and buffer table.
-    pub(crate) const fn base(&self) -> &Offer {
-        &self.base
+    /// This rank's bell and buffer table: how others open them, and their segment.
+    pub(crate) fn base(&self) -> (Option<OfferedSegment>, Option<Arc<Segment>>) {
+        (self.offered_base.clone(), self.base.clone())
     }
 
     /// Opens the bells and buffer tables of the other ranks.
@@ -177,9 +180,9 @@ impl Connections {
     pub(crate) fn meet(
         &mut self,
         bootstrap: &mut dyn Bootstrap,
-        offers: &[Offer],
+        bases: Vec<(Option<Arc<Segment>>, Option<OfferedSegment>)>,
     ) -> Result<(), Error> {
-        for (peer, offer) in (0..bootstrap.ranks()).zip(offers) {
+        for (peer, (segment, offered)) in (0..bootstrap.ranks()).zip(bases) {
             let transport = bootstrap.transport(peer);
             self.transports.push(transport);
             self.wakes_proxies.push(false);
@@ -187,9 +190,9 @@ impl Connections {
                 self.meet_remote()?;
                 continue;
             }
-            let segment = match &self.base.segment {
+            let segment = match &self.base {
                 Some(own) if peer == self.rank => Arc::clone(own),
-                _ => self.open(peer, offer)?,
+                _ => self.open(peer, segment, offered)?,
             };
             let fail = |source| offered_by(self.rank, peer, &source);
             for (index, item) in BASE.into_iter().enumerate() {
@@ -245,7 +248,7 @@ impl Connections {
         let items: Vec<Item> = new.iter().map(|end| Self::item(end.kind)).collect();
         self.made += 1;
         let segment = self.make(bootstrap, &format!("connections {}", self.made), &items)?;
-        let offer = self.offer(bootstrap, &segment, &items)?;
+        let offered = self.offer(bootstrap, &segment, &items)?;
         for (place, end) in new.iter().enumerate() {
             let index = self.take(&segment, place, end);
             let index = index.map_err(|source| self.memory(source))?;
@@ -254,9 +257,12 @@ impl Connections {
                 self.unreceived
                     .push((end.connection.peer, place, Arc::clone(&segment)));
             }
-            let mut offer = offer.clone();
-            offer.text = format!("{place} {}", offer.text);
-            bootstrap.publish(&name(self.rank, end), offer)?;
+            let offer = Offer::of(&OfferedConnection {
+                item: place as u32,
+                segment: offered.clone(),
+            });
+            let segment = Some(Arc::clone(&segment));
+            bootstrap.publish(&name(self.rank, end), Offer { segment, ..offer })?;
         }
         Ok(())
     }
@@ -265,16 +271,11 @@ impl Connections {
     fn fetch_end(&mut self, bootstrap: &mut dyn Bootstrap, end: End) -> Result<(), Error> {
         let peer = end.connection.peer;
         let name = name(self.rank, &end);
-        let mut offer = bootstrap.fetch(peer, &name, self.longest)?;
-        let wrong = || Error::Bootstrap {
-            rank: self.rank,
-            why: format!("rank {peer} offers `{name}` in a form that this version does not know"),
-        };
-        let (place, rest) = offer.text.split_once(' ').ok_or_else(wrong)?;
-        let place: usize = place.parse().map_err(|_| wrong())?;
-        offer.text = rest.to_owned();
-        let segment = self.open(peer, &offer)?;
+        let offer = bootstrap.fetch(peer, &name, self.longest)?;
         let rank = self.rank;
+        let offered: OfferedConnection = offer.read(&name, (rank, peer))?;
+        let place = offered.item as usize;
+        let segment = self.open(peer, offer.segment, offered.segment)?;
         let fail = |source| offered_by(rank, peer, &source);
         segment.expect(place, Self::item(end.kind)).map_err(fail)?;
         let index = self.take(&segment, place, &end).map_err(fail)?;
@@ -364,34 +365,33 @@ impl Connections {
         Ok(segment)
     }
 
-    /// The offer of a segment.
+    /// The offer of a segment; `None` if no other process opens it.
     fn offer(
         &self,
         bootstrap: &dyn Bootstrap,
-        segment: &Arc<Segment>,
+        segment: &Segment,
         items: &[Item],
-    ) -> Result<Offer, Error> {
-        let text = match is_alone(bootstrap) {
-            true => String::new(),
-            false => offered::text(segment, items).map_err(|source| self.memory(source))?,
-        };
-        Ok(Offer {
-            text,
-            segment: Some(Arc::clone(segment)),
-        })
+    ) -> Result<Option<OfferedSegment>, Error> {
+        match is_alone(bootstrap) {
+            true => Ok(None),
+            false => OfferedSegment::of(segment, items).map_err(|source| self.memory(source)),
+        }
     }
 
-    fn open(&mut self, peer: u32, offer: &Offer) -> Result<Arc<Segment>, Error> {
-        if let Some(segment) = &offer.segment {
-            return Ok(Arc::clone(segment));
+    /// The segment of a peer: of this process, or opened by its offer.
+    fn open(
+        &mut self,
+        peer: u32,
+        segment: Option<Arc<Segment>>,
+        offered: Option<OfferedSegment>,
+    ) -> Result<Arc<Segment>, Error> {
+        if let Some(segment) = segment {
+            return Ok(segment);
         }
-        let (handle, items) = offered::parse(&offer.text).ok_or_else(|| Error::Bootstrap {
-            rank: self.rank,
-            why: format!("rank {peer} offers memory in a form that this version does not know"),
-        })?;
-        let segment = opened::open(&handle, &items);
+        let offered = offered.ok_or_else(|| offers_none(self.rank, peer))?;
+        let segment = opened::open(&offered);
         let segment = segment.map_err(|source| offered_by(self.rank, peer, &source))?;
-        self.segments.insert(handle, Arc::clone(&segment));
+        self.segments.insert(offered.handle, Arc::clone(&segment));
         Ok(segment)
     }
 
@@ -411,7 +411,15 @@ pub(crate) fn offered_by(rank: u32, peer: u32, source: &shared_memory::Error) ->
     }
 }
 
-/// Whether nobody opens memory of this rank by the text of its offer.
+/// The error for a peer of another process that offers no memory.
+pub(crate) fn offers_none(rank: u32, peer: u32) -> Error {
+    Error::Bootstrap {
+        rank,
+        why: format!("rank {peer} offers no memory that other processes can open"),
+    }
+}
+
+/// Whether nobody opens memory of this rank by its offer.
 fn is_alone(bootstrap: &dyn Bootstrap) -> bool {
     let own = bootstrap.rank();
     let mut others = (0..bootstrap.ranks()).filter(|peer| *peer != own);

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
-use shared_memory::{Error, Handle, Item, Segment};
+use shared_memory::{Error, Handle, Segment};
+
+use crate::offered::OfferedSegment;
 
 /// The segments of this process and of others that are in use.
 static OPENED: Mutex<Option<Known>> = Mutex::new(None);
@@ -49,14 +51,15 @@ pub fn keep(segment: &Arc<Segment>) -> Result<(), Error> {
 ///
 /// # Errors
 /// As [`Segment::open`]; or the segment has other items.
-pub fn open(handle: &Handle, items: &[Item]) -> Result<Arc<Segment>, Error> {
+pub fn open(offered: &OfferedSegment) -> Result<Arc<Segment>, Error> {
     with(|known| {
-        if let Some(segment) = known.by_handle.get(handle).and_then(Weak::upgrade) {
-            segment.expect_all(items)?;
+        let segment = known.by_handle.get(&offered.handle);
+        if let Some(segment) = segment.and_then(Weak::upgrade) {
+            segment.expect_all(&offered.items)?;
             return Ok(segment);
         }
-        let segment = Arc::new(Segment::open(handle, items)?);
-        known.insert(*handle, &segment);
+        let segment = Arc::new(offered.open()?);
+        known.insert(offered.handle, &segment);
         Ok(segment)
     })
 }

@@ -8,11 +8,11 @@ use shared_memory::fifo::relay::{SlotsIn, SlotsOut};
 use shared_memory::fifo::{FifoProtocol, LowLatency, LowLatency128, Sender, Simple};
 use shared_memory::{Bell, Item, Segment};
 
-use super::{Connections, End, Ends, Kind, push};
+use super::{Connections, End, Ends, Kind, offers_none, push};
 use crate::bootstrap::Bootstrap;
 use crate::error::{Error, Waiting};
 use crate::network::{HandedOver, Progress, Route};
-use crate::offered::{self, BASE_TABLE, PROXY_BELL};
+use crate::offered::{BASE_TABLE, OfferedSegment, PROXY_BELL};
 use crate::transport::Transport;
 
 /// Longer messages between hosts are left to proxies that have cores of their own, bytes.
@@ -26,7 +26,7 @@ impl Connections {
         let nobody = nobody.and_then(|it| it.bell(0));
         self.bells
             .push(nobody.map_err(|source| self.memory(source))?);
-        let own = self.base.segment.as_ref();
+        let own = self.base.as_ref();
         let own = own.ok_or_else(|| self.no_network())?;
         let buffer_table = own
             .buffer_table(BASE_TABLE)
@@ -131,10 +131,10 @@ impl Connections {
             let segment = Segment::shared(&name, &items).map_err(fail)?;
             let mut sender = segment.sender::<P>(0).map_err(fail)?;
             sender.announce_lengths();
-            let handed = HandedOver {
-                base: self.base.text.clone(),
-                fifo: offered::text(&segment, &items).map_err(fail)?,
-            };
+            let fifo = OfferedSegment::of(&segment, &items).map_err(fail)?;
+            let handed = self.offered_base.clone().zip(fifo);
+            let handed = handed.map(|(base, fifo)| HandedOver::Host { base, fifo });
+            let handed = handed.ok_or_else(|| offers_none(self.rank, self.rank))?;
             if let Some(alarms) = network.hand_over(&route, proxy, handed)? {
                 let bell = segment.bell(PROXY_BELL).map_err(fail)?;
                 self.also_ring(to, proxy, bell.with_alarms(alarms));

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use program::Protocol;
+use serde::{Deserialize, Serialize};
 
 /// Data bytes of a FIFO slot, by protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SlotBytes {
     /// LL.
     pub ll: u32,

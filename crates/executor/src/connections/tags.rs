@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use shared_memory::{Item, TagReceiver, TagSender};
 
 use super::{Connections, offered_by};
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, Offer};
 use crate::error::Error;
 use crate::transport::Transport;
 
@@ -103,11 +103,15 @@ impl Connections {
     ) -> Result<Option<&mut TagSender>, Error> {
         if !self.tags.sent.contains_key(&peer) {
             let segment = self.make(bootstrap, "tags", &TABLE)?;
-            let offer = self.offer(bootstrap, &segment, &TABLE)?;
+            let offered = self.offer(bootstrap, &segment, &TABLE)?;
             let sender = segment.tag_sender(0);
             let sender = sender.map_err(|source| self.memory(source))?;
+            let offer = Offer {
+                segment: Some(Arc::clone(&segment)),
+                ..Offer::of(&offered)
+            };
             bootstrap.publish(&name(self.rank, peer), offer)?;
-            self.unreceived.push((peer, 0, Arc::clone(&segment)));
+            self.unreceived.push((peer, 0, segment));
             self.tags.sent.insert(peer, sender);
         }
         Ok(self.tags.sent.get_mut(&peer))
@@ -124,7 +128,8 @@ impl Connections {
                 return Ok(None);
             }
             let offer = bootstrap.fetch(peer, &name, self.longest)?;
-            let receiver = self.open(peer, &offer)?.tag_receiver(0);
+            let offered = offer.read(&name, (self.rank, peer))?;
+            let receiver = self.open(peer, offer.segment, offered)?.tag_receiver(0);
             let receiver = receiver.map_err(|source| offered_by(self.rank, peer, &source))?;
             self.tags.received.insert(peer, receiver);
         }

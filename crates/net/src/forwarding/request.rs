@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use executor::Route;
+use executor::{HandedOver, Route};
 use serde::{Deserialize, Serialize};
 
 use crate::tcp::connect::Hello;
@@ -16,10 +16,8 @@ pub struct Request {
     pub nic: u32,
     /// Where the receiver listens, if it uses TCP.
     pub to: SocketAddr,
-    /// How to open the sender's bells.
-    pub base: String,
-    /// How to open the FIFO.
-    pub fifo: String,
+    /// How to open it.
+    pub handed: HandedOver,
 }
 
 impl Request {

@@ -9,7 +9,7 @@ use bootstrap::machine::Ending;
 use bootstrap::socket::accept::{Acceptor, Arrived, Until};
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Failure, Key, Kind};
-use executor::{HandedOver, Route, TakenOver};
+use executor::{Route, TakenOver};
 
 use super::forwarded::ForwardedFifo;
 use super::request::{Reply, Request};
@@ -127,16 +127,8 @@ impl Inside {
             );
             Refusal::Failed(Failure::new(route.from, what))
         };
-        let handed = HandedOver {
-            base: request.base.clone(),
-            fifo: request.fifo.clone(),
-        };
-        let opened = TakenOver::open(&handed, route.protocol);
-        let taken = opened
-            .map_err(|error| failed(error.to_string()))?
-            .ok_or_else(|| {
-                failed("its memory has a form that this version does not know".into())
-            })?;
+        let taken = TakenOver::open(&request.handed, route.protocol);
+        let taken = taken.map_err(|error| failed(error.to_string()))?;
         control
             .set_nonblocking(true)
             .map_err(|error| failed(error.to_string()))?;
@@ -158,7 +150,10 @@ mod tests {
     use std::time::Instant;
 
     use bootstrap::socket::service::loopback_listener;
+    use executor::HandedOver;
+    use executor::offered::OfferedSegment;
     use program::Protocol;
+    use shared_memory::Handle;
 
     use super::*;
     use crate::tcp::connect::Hello;
@@ -176,12 +171,24 @@ mod tests {
             port: 0,
             protocol: Protocol::Simple,
         };
+        let nothing = OfferedSegment {
+            handle: Handle {
+                process: u32::MAX / 2,
+                descriptor: 0,
+                device: 0,
+                inode: 0,
+                bytes: 0,
+            },
+            items: Vec::new(),
+        };
         let request = Request {
             hello: Hello::new(&route, 0, 1),
             nic: 0,
             to: socket.address(),
-            base: "no memory".to_owned(),
-            fifo: "no memory".to_owned(),
+            handed: HandedOver::Host {
+                base: nothing.clone(),
+                fifo: nothing,
+            },
         };
         let (began, long) = (Instant::now(), Duration::from_secs(60));
         let mut connection = Connection::open(socket.address(), &key, Kind::Net, long).unwrap();

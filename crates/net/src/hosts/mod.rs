@@ -80,6 +80,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Between two checks whether other ranks still need this rank's proxies.
 const LOOK: Duration = Duration::from_millis(1);
+
 /// The common state of all communicators of a job.
 #[derive(Debug)]
 pub(crate) struct Base {
@@ -413,7 +414,7 @@ impl Bootstrap for Hosts {
     }
 
     fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
-        self.service()?.publish(name, offer.text.into_bytes());
+        self.service()?.publish(name, offer.message);
         Ok(())
     }
 
@@ -425,27 +426,8 @@ impl Bootstrap for Hosts {
         self.look_for_offer(from, name)
     }
 
-    /// Around the ring: with a question to each rank there would be a connection for each pair. The
-    /// descriptor that wakes a rank goes with its offer.
-    fn gather(&mut self, _name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
-        let inline = self.proxies.as_ref().and_then(Proxies::inline);
-        let alarm = inline.map_or(-1, |it| it.alarm());
-        let own = format!("{alarm} {}", own.text).into_bytes();
-        let all = self.service()?.exchange(own, longest);
-        let all = all.map_err(|error| of_service(self.rank, error))?;
-        let mut offers = Vec::with_capacity(all.len());
-        for (rank, text) in (0..).zip(all.iter()) {
-            let text = String::from_utf8_lossy(text);
-            let (alarm, text) = text.split_once(' ').unwrap_or(("", &text));
-            if let Some(alarm) = alarm.parse().ok().filter(|it| *it >= 0) {
-                self.sleepers.insert(rank, alarm);
-            }
-            offers.push(Offer {
-                text: text.to_owned(),
-                segment: None,
-            });
-        }
-        Ok(offers)
+    fn gather(&mut self, name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
+        self.gather_offers(name, own, longest)
     }
 
     fn fail(&mut self, failure: &Failure) {

@@ -103,16 +103,14 @@ impl Network for Hosts {
             hello: Hello::new(route, 0, 1),
             nic: self.planned.near(route, usize::MAX) as u32,
             to: self.receiver(route),
-            base: handed.base,
-            fifo: handed.fifo,
+            handed,
         };
         let socket = match self.handover_sockets.get(&proxy) {
             Some(socket) => *socket,
             None => {
                 let said = self.service()?.fetch(proxy, HANDOVER, longest);
                 let said = said.map_err(|error| of_service(self.rank, error))?;
-                let said = String::from_utf8_lossy(&said).into_owned();
-                let socket = said.parse().map_err(|_| Error::Bootstrap {
+                let socket = postcard::from_bytes(&said).map_err(|_| Error::Bootstrap {
                     rank: self.rank,
                     why: format!("rank {proxy} publishes no valid address of its handover socket"),
                 })?;
@@ -238,8 +236,8 @@ impl Hosts {
         let listener = self.base.listen().map_err(failed)?;
         let socket = HandoverSocket::open(listener, &self.key, near, self.ranks, Box::new(take));
         let socket = socket.map_err(failed)?;
-        self.service()?
-            .publish(HANDOVER, socket.address().to_string().into_bytes());
+        let address = postcard::to_allocvec(&socket.address()).unwrap_or_default();
+        self.service()?.publish(HANDOVER, address);
         self.handover = Some(socket);
         Ok(())
     }

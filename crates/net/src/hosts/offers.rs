@@ -1,13 +1,24 @@
 //! Offers of other ranks: asked for, arrived, fetched.
 
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use bootstrap::socket::service;
 use executor::Error;
 use executor::bootstrap::Offer;
+use serde::{Deserialize, Serialize};
 
 use super::Hosts;
 use crate::errors::of_service;
+use crate::proxy::Proxies;
+
+/// An offer that goes around the ring.
+#[derive(Serialize, Deserialize)]
+struct Gathered<'a> {
+    /// The descriptor, in the rank's process, that wakes it while it sleeps on its connections.
+    alarm: Option<RawFd>,
+    offer: &'a [u8],
+}
 
 impl Hosts {
     /// Asks for offers, which [`Self::await_offer`] takes.
@@ -42,7 +53,7 @@ impl Hosts {
             }
         };
         Ok(Offer {
-            text: String::from_utf8_lossy(&value).into_owned(),
+            message: value,
             segment: None,
         })
     }
@@ -64,5 +75,39 @@ impl Hosts {
             Err(service::Error::NoOffer { .. }) => Ok(false),
             Err(error) => Err(of_service(self.rank, error)),
         }
+    }
+
+    /// The offers of all ranks, around the ring: with a question to each rank there would be a
+    /// connection for each pair.
+    pub(super) fn gather_offers(
+        &mut self,
+        name: &str,
+        own: &Offer,
+        longest: Duration,
+    ) -> Result<Vec<Offer>, Error> {
+        let inline = self.proxies.as_ref().and_then(Proxies::inline);
+        let own = Gathered {
+            alarm: inline.map(|it| it.alarm()),
+            offer: &own.message,
+        };
+        let own = postcard::to_allocvec(&own).unwrap_or_default();
+        let all = self.service()?.exchange(own, longest);
+        let all = all.map_err(|error| of_service(self.rank, error))?;
+        let mut offers = Vec::with_capacity(all.len());
+        for (rank, bytes) in (0..).zip(all.iter()) {
+            let Gathered { alarm, offer } =
+                postcard::from_bytes(bytes).map_err(|_| Error::Bootstrap {
+                    rank: self.rank,
+                    why: format!("rank {rank} sends no valid `{name}`"),
+                })?;
+            if let Some(alarm) = alarm.filter(|it| *it >= 0) {
+                self.sleepers.insert(rank, alarm);
+            }
+            offers.push(Offer {
+                message: offer.to_vec(),
+                segment: None,
+            });
+        }
+        Ok(offers)
     }
 }

@@ -1,10 +1,9 @@
 //! The layout of a kernel's FIFO in memory, and the lengths that the sending kernel stores.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use program::Protocol;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::fifo::flow::Oversized;
@@ -16,8 +15,8 @@ use crate::sync::{Ordering, Word, Words};
 const BOUNDARY: usize = 128;
 
 /// The layout of a FIFO in a mapping that both the host and a device access, in bytes. Offsets are
-/// from the mapping's start and multiples of 128. Its text is sent to the process of the proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// from the mapping's start and multiples of 128.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFifo {
     /// The protocol.
     pub protocol: Protocol,
@@ -61,9 +60,7 @@ impl DeviceFifo {
     }
 
     fn wrong(&self) -> Error {
-        Error::Device {
-            text: self.to_string(),
-        }
+        Error::Device { fifo: *self }
     }
 
     /// Checks that counts and lengths are within a mapping.
@@ -110,60 +107,6 @@ impl DeviceFifo {
     /// The first word of a slot.
     pub(in crate::fifo) const fn start(&self, step: u64) -> usize {
         (step % SLOTS) as usize * (self.stride / 8)
-    }
-}
-
-impl fmt::Display for DeviceFifo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocol = match self.protocol {
-            Protocol::Simple => 's',
-            Protocol::Ll => 'l',
-            Protocol::Ll128 => 'm',
-        };
-        let Self {
-            tail,
-            head,
-            lengths,
-            slots,
-            stride,
-            slot_bytes,
-            first_step,
-            ..
-        } = self;
-        write!(
-            f,
-            "{protocol}:{tail}:{head}:{lengths}:{slots}:{stride}:{slot_bytes}:{first_step}"
-        )
-    }
-}
-
-impl FromStr for DeviceFifo {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::Device {
-            text: text.to_owned(),
-        };
-        let (protocol, rest) = text.split_once(':').ok_or_else(wrong)?;
-        let numbers: Result<Vec<u64>, _> = rest.split(':').map(str::parse).collect();
-        let numbers = numbers.map_err(|_| wrong())?;
-        let [tail, head, lengths, slots, stride, slot_bytes, first_step] =
-            <[u64; 7]>::try_from(numbers).map_err(|_| wrong())?;
-        Ok(Self {
-            protocol: match protocol {
-                "s" => Protocol::Simple,
-                "l" => Protocol::Ll,
-                "m" => Protocol::Ll128,
-                _ => return Err(wrong()),
-            },
-            tail: tail as usize,
-            head: head as usize,
-            lengths: lengths as usize,
-            slots: slots as usize,
-            stride: stride as usize,
-            slot_bytes: slot_bytes as usize,
-            first_step,
-        })
     }
 }
 

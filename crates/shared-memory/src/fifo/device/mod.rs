@@ -258,20 +258,6 @@ mod tests {
     }
 
     #[test]
-    fn fifos_survive_as_text() {
-        let (_, whole) = fifo(Protocol::Ll128, 1 << 40);
-        assert_eq!(whole.to_string().parse::<DeviceFifo>().unwrap(), whole);
-        for wrong in [
-            "",
-            "s:1",
-            "x:0:128:256:384:1024:100:0",
-            "s:0:128:256:384:1024:100:-1",
-        ] {
-            assert!(wrong.parse::<DeviceFifo>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn lines_are_those_of_the_kernels() {
         let (mapping, fifo_ll) = fifo(Protocol::Ll, 5);
         let mut into = DeviceInflow::new(&mapping, fifo_ll).unwrap();
