@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use cudarc::driver::{DriverError, result};
@@ -72,6 +73,10 @@ pub struct Device {
     pub(crate) module: Module,
     stream: Stream,
     context: PrimaryContext,
+    /// Whether it has several memory synchronization domains.
+    pub(crate) has_domains: bool,
+    /// Whether a kernel does not end although it was told to. Nothing can be freed then.
+    stuck: AtomicBool,
     /// Known numbers of resident blocks, by kernel and threads per block.
     pub(crate) resident: Mutex<Vec<(Kernel, u32, u32)>>,
     /// Its properties.
@@ -155,21 +160,16 @@ impl Device {
             kernels,
             kernels_ms: began.elapsed().as_secs_f64() * 1e3,
         };
-        if attribute(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? == 0 {
-            return Err(Error::NoKernels {
-                device: properties.name,
-                major,
-                minor,
-                why: "it cannot run all blocks of a kernel at the same time by promise (cooperative launch); take another GPU"
-                    .to_owned(),
-            });
-        }
+        // Drivers before CUDA 12.0 do not know the attribute.
+        let domains = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT);
         Ok(Self {
             number,
             device,
             module,
             stream,
             context,
+            has_domains: domains.is_ok_and(|domains| domains > 1),
+            stuck: AtomicBool::new(false),
             resident: Mutex::default(),
             properties,
         })
@@ -190,6 +190,13 @@ impl Device {
         // SAFETY: the device is one that the driver gave.
         let value = unsafe { result::device::get_attribute(self.device, attribute) };
         value.to(|| format!("asking GPU {} for {attribute:?}", self.number))
+    }
+
+    /// Whether MPS shares the GPU between processes; `None` if the driver does not say, as those
+    /// before CUDA 12.2.
+    pub fn mps(&self) -> Option<bool> {
+        let mps = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
+        mps.ok().map(|value| value != 0)
     }
 
     /// The driver's ordinal of the device.
@@ -227,8 +234,19 @@ impl Device {
         Ok(false)
     }
 
+    /// Notes that a kernel does not end. From now on nobody can use this GPU or free its memory.
+    pub(crate) fn give_up(&self) {
+        self.stuck.store(true, Ordering::Release);
+    }
+
     /// Makes this GPU's context current on this thread.
     pub(crate) fn enter(&self) -> Result<(), String> {
+        if self.stuck.load(Ordering::Acquire) {
+            let number = self.number;
+            return Err(format!(
+                "GPU {number}: a kernel does not end although it was told to; end this process"
+            ));
+        }
         // SAFETY: the context is retained until this device is dropped.
         let entered = unsafe { result::ctx::set_current(self.context.context) };
         Ok(entered.to(|| format!("using GPU {}", self.number))?)

@@ -110,6 +110,12 @@ impl Cuda {
         Ok(device)
     }
 
+    /// Whether MPS shares the GPUs in use between processes; `None` if the driver does not say.
+    pub fn mps(&self) -> Option<bool> {
+        let said = self.devices.iter().map(|device| device.mps());
+        said.reduce(|all, one| Some(all? && one?)).flatten()
+    }
+
     /// Bandwidth of copies of `bytes` bytes within a GPU's memory, GB/s: the best of ten copies.
     ///
     /// # Errors
@@ -142,6 +148,27 @@ impl Cuda {
             best = best.max(bytes as f64 / (f64::from(time) * 1e6));
         }
         Ok(best)
+    }
+
+    /// Copies `bytes` bytes within a GPU's memory and compares them.
+    ///
+    /// # Errors
+    /// There is not enough memory, or a byte is wrong.
+    pub fn check_copy(&self, place: u32, bytes: u64) -> Result<(), String> {
+        let (_from_block, from) = self.allocate(place, bytes)?;
+        let (_to_block, to) = self.allocate(place, bytes)?;
+        let pattern: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+        self.write(place, from, &pattern)?;
+        self.copy_within(place, from, to, pattern.len())?;
+        let mut copied = vec![0; pattern.len()];
+        self.read(place, to, &mut copied)?;
+        let wrong = copied.iter().zip(&pattern).filter(|(it, of)| it != of);
+        match wrong.count() {
+            0 => Ok(()),
+            wrong => Err(format!(
+                "{wrong} of {bytes} bytes that GPU {place} copied within its memory are wrong"
+            )),
+        }
     }
 
     /// Returns a staging buffer of at least `bytes` bytes, new or reused.
@@ -428,6 +455,13 @@ impl DeviceDriver for Cuda {
         let blocks = u32::try_from(blocks).unwrap_or_default() * device.properties.multiprocessors;
         known.push((kernel, threads, blocks));
         Ok(blocks)
+    }
+
+    fn synchronize(&self, place: u32) -> Result<(), String> {
+        let device = self.device(place)?;
+        // SAFETY: the stream is the device's.
+        let waited = unsafe { result::stream::synchronize(device.stream()) };
+        waited.map_err(|error| format!("GPU {}: a kernel failed: {}", device.number, words(error)))
     }
 
     fn start(&self, starts: &[Start<'_>], repeats: Repeats) -> Result<RunningLaunch, String> {

@@ -1,5 +1,7 @@
 //! Errors of this crate.
 
+use std::path::PathBuf;
+
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
@@ -32,6 +34,8 @@ pub enum Error {
     TwoDrivers {
         /// The library's name.
         library: &'static str,
+        /// The file that the loader finds by that name, without links; `None` if nobody knows.
+        file: Option<PathBuf>,
     },
     /// The driver finds no GPU.
     #[error(

@@ -1,15 +1,17 @@
-//! Submits the launches of a GPU. If several GPUs launch several times each, every GPU has a thread
-//! for it, a *feeder*.
+//! Submits the launches of a GPU. If it launches several times, a GPU has a thread for it, a
+//! *feeder*.
 //!
-//! A stream takes about 1,000 pending launches; the next one blocks until a kernel has ended. A
-//! thread that submitted all launches of one GPU before those of the next would block for ever,
-//! because kernels of the first wait for those of the next, and nobody could abort them. Feeders
-//! also begin together, so that the time of a GPU does not contain the launches of others.
+//! The driver's queue of a stream is bounded, and a launch that finds it full blocks until a kernel
+//! has ended, perhaps with a lock that other calls need. The thread that polls a launch must not
+//! block so: it moves network data for which the kernels wait, and aborts them when a peer fails.
+//! Feeders submit few launches ahead and never fill a queue. They also begin together, so that the
+//! time of a GPU does not contain the launches of others.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::{DriverError, result, sys};
 use device_runtime::Repeats;
@@ -18,6 +20,21 @@ use device_runtime::layout::Launch;
 use crate::device::Device;
 use crate::error::words;
 use crate::graph::Graph;
+
+/// Events between launches, *marks*, that tell how far a GPU is.
+pub(crate) const MARKS: usize = 4;
+
+/// Most submissions between two marks. [`MARKS`] times as many are pending.
+const MOST_BETWEEN: u32 = 16;
+
+/// Submissions that take longer than this have a mark each.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// Polls of a mark before a feeder sleeps between two of them.
+const SPINS: u32 = 100;
+
+/// That sleep.
+const NAP: Duration = Duration::from_micros(20);
 
 /// A launch on one GPU, prepared.
 pub(crate) struct Ready {
@@ -29,6 +46,7 @@ pub(crate) struct Ready {
     /// Recorded before and after the launches; the running launch owns them.
     pub begin: sys::CUevent,
     pub end: sys::CUevent,
+    pub marks: [sys::CUevent; MARKS],
     pub graph: Option<Graph>,
 }
 
@@ -36,56 +54,159 @@ pub(crate) struct Ready {
 unsafe impl Send for Ready {}
 
 impl Ready {
-    /// Submits the kernel to the GPU's stream once.
+    /// Submits the kernel to the GPU's stream once: in the remote memory synchronization domain, so
+    /// that its fences for other GPUs do not wait for stores of other kernels.
+    ///
+    /// Its blocks wait for each other, so all must be resident at once, which [`Cuda::start_all`]
+    /// has checked. A cooperative launch would promise it, but is slower and need not overlap with
+    /// those of other communicators.
+    ///
+    /// [`Cuda::start_all`]: crate::Cuda::start_all
     pub fn launch(&mut self) -> Result<(), DriverError> {
         let mut arguments = [(&raw mut *self.launch).cast::<c_void>()];
+        let mut remote = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                memSyncDomain: sys::CUlaunchMemSyncDomain::CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE,
+            },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: self.blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: self.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: self.device.stream(),
+            attrs: &raw mut remote,
+            numAttrs: u32::from(self.device.has_domains),
+        };
         // SAFETY: the function takes one `Launch` by value. Its addresses are of memory that the
-        // ranks keep until the launch has ended. The driver refuses a cooperative launch unless all
-        // blocks can be resident at once.
+        // ranks keep until the launch has ended.
         unsafe {
-            result::launch_cooperative_kernel(
+            sys::cuLaunchKernelEx(
+                &raw const config,
                 self.function,
-                (self.blocks, 1, 1),
-                (self.threads, 1, 1),
-                0,
-                self.device.stream(),
-                &mut arguments,
+                arguments.as_mut_ptr(),
+                std::ptr::null_mut(),
             )
+        }
+        .result()
+    }
+
+    /// Submits one launch between the events.
+    ///
+    /// # Errors
+    /// The driver refuses it.
+    pub fn submit(&mut self) -> Result<(), String> {
+        self.device.enter()?;
+        self.record(self.begin)
+            .and_then(|()| self.launch())
+            .and_then(|()| self.record(self.end))
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Submits all launches between the events, few ahead of those that have ended. Returns when
+    /// all have ended, or early once the gate is stopped.
+    ///
+    /// # Errors
+    /// The driver refuses a launch, or a kernel failed.
+    fn feed(&mut self, repeats: Repeats, gate: &Gate) -> Result<(), String> {
+        self.device.enter()?;
+        self.feed_marked(repeats, gate)
+            .map_err(|error| self.failed(error))
+    }
+
+    fn feed_marked(&mut self, repeats: Repeats, gate: &Gate) -> Result<(), DriverError> {
+        let together = repeats.graph.min(repeats.count).max(1);
+        let mut graphs = self.graph.as_ref().map_or(0, |_| repeats.count / together);
+        let mut launches = repeats.count - graphs * together;
+        let (mut marked, mut ended, mut between) = (0, 0, 1);
+        self.record(self.begin)?;
+        loop {
+            let began = Instant::now();
+            while marked - ended < MARKS && graphs + launches > 0 && !gate.is_stopped() {
+                for _ in 0..between {
+                    if graphs > 0 {
+                        self.graph.as_ref().map_or(Ok(()), Graph::launch)?;
+                        graphs -= 1;
+                    } else if launches > 0 {
+                        self.launch()?;
+                        launches -= 1;
+                    }
+                }
+                let all = graphs + launches == 0;
+                let mark = if all {
+                    self.end
+                } else {
+                    self.marks[marked % MARKS]
+                };
+                self.record(mark)?;
+                marked += 1;
+                gate.advance();
+            }
+            if gate.is_stopped() {
+                // The event tells when kernels have ended, and by now they are told to.
+                return self.record(self.end);
+            }
+            if ended == marked {
+                return Ok(());
+            }
+            let last = ended + 1 == marked && graphs + launches == 0;
+            let mark = if last {
+                self.end
+            } else {
+                self.marks[ended % MARKS]
+            };
+            if !self.wait(mark, gate)? {
+                continue;
+            }
+            ended += 1;
+            gate.advance();
+            between = match began.elapsed() > SLOW * between {
+                true => 1,
+                false => (2 * between).min(MOST_BETWEEN),
+            };
         }
     }
 
-    /// Submits all launches between the events. Ends early once `stops` returns `true`.
-    ///
-    /// # Errors
-    /// The driver refuses a launch.
-    pub fn submit_all(&mut self, repeats: Repeats, stops: impl Fn() -> bool) -> Result<(), String> {
-        self.device.enter()?;
-        let (blocks, number) = (self.blocks, self.device.number);
-        let failed = |error| format!("starting {blocks} blocks on GPU {number}: {}", words(error));
-        let together = repeats.graph.min(repeats.count).max(1);
-        let runs = self.graph.as_ref().map_or(0, |_| repeats.count / together);
-        let left = repeats.count - runs * together;
-        let stream = self.device.stream();
-        // SAFETY: the events were created with the device's context, and the stream is its own.
-        unsafe { result::event::record(self.begin, stream) }.map_err(failed)?;
-        if let Some(graph) = &self.graph {
-            let mut runs = (0..runs).take_while(|_| !stops());
-            runs.try_for_each(|_| graph.launch()).map_err(failed)?;
+    /// Waits until an event was reached. Returns `false` if the gate is stopped before.
+    fn wait(&self, event: sys::CUevent, gate: &Gate) -> Result<bool, DriverError> {
+        for looks in 0_u32.. {
+            // SAFETY: the event was recorded, and lives as long as the launch.
+            match unsafe { result::event::query(event) } {
+                Ok(()) => return Ok(true),
+                Err(error) if error.0 != sys::CUresult::CUDA_ERROR_NOT_READY => return Err(error),
+                Err(_) if gate.is_stopped() => return Ok(false),
+                Err(_) if looks < SPINS => std::thread::yield_now(),
+                Err(_) => std::thread::sleep(NAP),
+            }
         }
-        let mut launches = (0..left).take_while(|_| !stops());
-        launches.try_for_each(|_| self.launch()).map_err(failed)?;
-        // SAFETY: as above.
-        unsafe { result::event::record(self.end, stream) }.map_err(failed)
+        Ok(false)
+    }
+
+    fn record(&self, event: sys::CUevent) -> Result<(), DriverError> {
+        // SAFETY: the event was created with the device's context, and the stream is its own.
+        unsafe { result::event::record(event, self.device.stream()) }
+    }
+
+    fn failed(&self, error: DriverError) -> String {
+        let (blocks, number) = (self.blocks, self.device.number);
+        format!("running {blocks} blocks on GPU {number}: {}", words(error))
     }
 }
 
-/// Whether feeders may begin.
+/// Whether feeders may begin, and how far they are.
 #[derive(Debug, Default)]
 struct Gate {
     open: Mutex<bool>,
     changed: Condvar,
     /// Whether feeders must end early.
     stopped: AtomicBool,
+    /// Changes when launches are submitted or have ended.
+    progress: AtomicU64,
 }
 
 impl Gate {
@@ -97,6 +218,14 @@ impl Gate {
                 .wait(open)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn advance(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
     fn open(&self) {
@@ -124,9 +253,8 @@ impl Feeders {
             let thread = std::thread::Builder::new().name("feeder".to_owned());
             let started = thread.spawn(move || {
                 gate.wait();
-                let stops = || gate.stopped.load(Ordering::Relaxed);
-                let submitted = ready.submit_all(repeats, stops);
-                (ready, submitted)
+                let fed = ready.feed(repeats, &gate);
+                (ready, fed)
             });
             match started {
                 Ok(thread) => feeders.threads.push(thread),
@@ -139,6 +267,11 @@ impl Feeders {
         }
         feeders.gate.open();
         Ok(feeders)
+    }
+
+    /// A number that changes when launches are submitted or have ended.
+    pub fn progress(&self) -> u64 {
+        self.gate.progress.load(Ordering::Relaxed)
     }
 
     /// Lets feeders end early.

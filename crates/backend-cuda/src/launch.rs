@@ -7,7 +7,7 @@ use device_runtime::Running;
 
 use crate::device::Device;
 use crate::error::{Driver, Error, words};
-use crate::feeder::{Feeders, Ready};
+use crate::feeder::{Feeders, MARKS, Ready};
 use crate::handles::lock;
 use crate::memory::Plain;
 use crate::presence;
@@ -19,11 +19,13 @@ pub(crate) struct Spare {
     pub(crate) events: Mutex<Vec<LaunchEvents>>,
 }
 
-/// Begin and end events of a launch on one device.
+/// Events of a launch on one device.
 pub(crate) struct LaunchEvents {
     pub(crate) device: Arc<Device>,
     pub(crate) begin: sys::CUevent,
     pub(crate) end: sys::CUevent,
+    /// Recorded between launches, without times.
+    pub(crate) marks: [sys::CUevent; MARKS],
 }
 
 // SAFETY: events are handles that the driver lets any thread use.
@@ -32,7 +34,8 @@ unsafe impl Send for LaunchEvents {}
 impl Drop for LaunchEvents {
     fn drop(&mut self) {
         if self.device.enter().is_ok() {
-            for event in [self.begin, self.end] {
+            let all = [self.begin, self.end].into_iter().chain(self.marks);
+            for event in all.filter(|event| !event.is_null()) {
                 // SAFETY: created by `Cuda::timed`, destroyed once.
                 let _ = unsafe { result::event::destroy(event) };
             }
@@ -118,6 +121,19 @@ impl Running for RunningLaunch {
         Ok(ended)
     }
 
+    fn progress(&self) -> u64 {
+        self.feeders.progress()
+    }
+
+    fn abandon(self) {
+        for LaunchEvents { device, .. } in &self.timed {
+            device.give_up();
+            // Its module, stream and context stay, too.
+            std::mem::forget(Arc::clone(device));
+        }
+        std::mem::forget(self);
+    }
+
     fn abort(&mut self) {
         self.aborted = true;
         self.feeders.stop();
@@ -132,7 +148,10 @@ impl Running for RunningLaunch {
 
     fn time_us(&mut self) -> Option<f64> {
         let mut longest: Option<f64> = None;
-        for LaunchEvents { device, begin, end } in &self.timed {
+        for timed in &self.timed {
+            let LaunchEvents {
+                device, begin, end, ..
+            } = timed;
             device.enter().ok()?;
             // Both were recorded on one stream and have come.
             let time = f64::from(presence::elapsed_ms(*begin, *end).ok()?) * 1e3;

@@ -1,6 +1,8 @@
 //! Checks that the driver is present. The bindings panic if the library or a function is missing,
 //! so nothing else may call them before [`check`] has succeeded.
 
+use std::path::PathBuf;
+
 use cudarc::driver::{DriverError, sys};
 
 use crate::error::Error;
@@ -8,7 +10,7 @@ use crate::error::Error;
 /// The driver's library.
 const LIBRARY: &str = "libcuda.so.1";
 
-/// Functions that this crate calls; drivers since 11.4 have them.
+/// Functions that this crate calls; drivers since 11.6 have them.
 pub const SYMBOLS: [&str; 65] = [
     "cuInit",
     "cuDriverGetVersion",
@@ -74,7 +76,7 @@ pub const SYMBOLS: [&str; 65] = [
     "cuModuleGetFunction",
     "cuFuncGetAttribute",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-    "cuLaunchCooperativeKernel",
+    "cuLaunchKernelEx",
 ];
 
 /// Names of the function that measures the time between two events, newest first. Drivers since
@@ -112,10 +114,27 @@ pub fn check() -> Result<(), Error> {
     // The bindings try `libcuda.so` first, which in images for compiling is a stub.
     // SAFETY: the library was found above under one of the names that the bindings try.
     let bound = unsafe { sys::culib() };
-    match find(bound, SYMBOLS[0]) == find(&library, SYMBOLS[0]) {
+    let found = find(&library, SYMBOLS[0]);
+    match find(bound, SYMBOLS[0]) == found {
         true => Ok(()),
-        false => Err(Error::TwoDrivers { library: LIBRARY }),
+        false => Err(Error::TwoDrivers {
+            library: LIBRARY,
+            file: found.and_then(file_of),
+        }),
     }
+}
+
+/// The file that is mapped at an address.
+fn file_of(address: usize) -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let (range, _) = line.split_once(' ')?;
+        let (begin, end) = range.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let holds = (number(begin)?..number(end)?).contains(&address);
+        let path = &line[line.find('/')?..];
+        holds.then(|| PathBuf::from(path))
+    })
 }
 
 /// Milliseconds between two events that were reached.

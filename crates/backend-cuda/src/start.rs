@@ -1,4 +1,4 @@
-//! Starts kernels on GPUs: one cooperative launch on each, or a graph of launches.
+//! Starts kernels on GPUs: one launch on each, or a graph of launches.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use device_runtime::{DeviceDriver, Repeats, Running};
 use crate::device::Device;
 use crate::driver::Cuda;
 use crate::error::words;
-use crate::feeder::{Feeders, Ready};
+use crate::feeder::{Feeders, MARKS, Ready};
 use crate::graph::Graph;
 use crate::handles::lock;
 use crate::launch::{AbortWord, LaunchEvents, RunningLaunch};
@@ -63,12 +63,12 @@ impl Cuda {
             .map(|start| self.make_ready(start, repeats, &mut launched))
             .collect();
         let ready = ready?;
-        if ready.len() > 1 && repeats.count > 1 {
+        if repeats.count > 1 {
             launched.feeders = Feeders::start(ready, repeats)?;
             return Ok(launched);
         }
         for mut ready in ready {
-            let submitted = ready.submit_all(repeats, || false);
+            let submitted = ready.submit();
             launched.submitted.push(ready);
             if submitted.is_err() {
                 // Kernels that already run wait for this one and must end before drop frees memory.
@@ -121,6 +121,7 @@ impl Cuda {
             threads: start.threads,
             begin: timed.begin,
             end: timed.end,
+            marks: timed.marks,
             graph: None,
         };
         launched.timed.push(timed);
@@ -146,15 +147,24 @@ impl Cuda {
             return Ok(spare.swap_remove(found));
         }
         drop(spare);
-        let event = || {
-            result::event::create(sys::CUevent_flags_enum::CU_EVENT_DEFAULT).map_err(|error| {
+        let event = |flags| {
+            result::event::create(flags).map_err(|error| {
                 format!("making an event on GPU {}: {}", device.number, words(error))
             })
         };
-        Ok(LaunchEvents {
+        let timed = || event(sys::CUevent_flags_enum::CU_EVENT_DEFAULT);
+        let untimed = || event(sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING);
+        // What was made before an error is destroyed.
+        let mut made = LaunchEvents {
             device: Arc::clone(device),
-            begin: event()?,
-            end: event()?,
-        })
+            begin: timed()?,
+            end: std::ptr::null_mut(),
+            marks: [std::ptr::null_mut(); MARKS],
+        };
+        made.end = timed()?;
+        for mark in &mut made.marks {
+            *mark = untimed()?;
+        }
+        Ok(made)
     }
 }

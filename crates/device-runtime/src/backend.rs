@@ -202,7 +202,7 @@ impl<M: DeviceDriver> Kernels<M> {
             direct: peers.all_p2p,
             ll128: peers.splits_lines.is_none()
                 && (!peers.any_shm || self.shared.driver.keeps_lines()),
-            blocks: u16::try_from(peers.blocks)
+            blocks: u16::try_from(self.shared.usual_blocks(peers.blocks))
                 .unwrap_or(u16::MAX)
                 .min(MOST_CHANNELS),
             nvls_from: self
@@ -251,6 +251,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                     true => Ok(()),
                     false => Err(peers.no_rdma.clone()),
                 },
+                shares_device: peers.shares_device(peer),
             }));
         Ok(())
     }

@@ -67,7 +67,7 @@ pub struct Capabilities {
     pub direct: bool,
     /// Whether LL128 lines arrive whole on every connection.
     pub ll128: bool,
-    /// Thread blocks that each rank can have resident at once.
+    /// Thread blocks of each rank, resident at once.
     pub blocks: u16,
     /// Bytes of a message from which a switch reduces and multicasts (NVLS); `None`: never.
     pub nvls_from: Option<u64>,

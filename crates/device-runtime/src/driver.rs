@@ -184,6 +184,14 @@ pub trait DeviceDriver: Send + Sync + 'static {
         Ok(0.0)
     }
 
+    /// Waits for a device, so that errors of its kernels show that no call has reported yet.
+    ///
+    /// # Errors
+    /// A kernel failed.
+    fn synchronize(&self, _device: u32) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Blocks of a kernel that a device can have resident at once.
     ///
     /// # Errors
@@ -288,8 +296,21 @@ pub trait Running {
     /// The kernels failed.
     fn poll(&mut self) -> Result<bool, String>;
 
+    /// A number that changes while kernels that run several times make progress.
+    fn progress(&self) -> u64 {
+        0
+    }
+
     /// Tells the kernels to end early.
     fn abort(&mut self);
+
+    /// Leaves kernels that do not end, although they were told to. Their devices and the memory in
+    /// use stay as they are until the process ends.
+    fn abandon(self)
+    where
+        Self: Sized,
+    {
+    }
 
     /// Why no graph was used although one was requested.
     fn without_graph(&mut self) -> Option<String>;

@@ -44,6 +44,8 @@ pub struct Gang {
     ended: Vec<AtomicU32>,
     /// Not 0 when the kernels must end early.
     aborted: AtomicU32,
+    /// Changes while launches make progress.
+    progress: AtomicU32,
 }
 
 impl Gang {
@@ -53,6 +55,7 @@ impl Gang {
             state: Mutex::default(),
             ended: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
             aborted: AtomicU32::new(0),
+            progress: AtomicU32::new(0),
         }
     }
 
@@ -105,6 +108,16 @@ impl Gang {
     /// Tells the leading rank to abort. A communicator does not recover from this.
     pub fn abort(&self) {
         self.aborted.store(1, Ordering::Release);
+    }
+
+    /// Tells the ranks that their launches make progress.
+    pub fn advance(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number that changes while launches make progress.
+    pub fn progress(&self) -> u32 {
+        self.progress.load(Ordering::Relaxed)
     }
 
     /// Whether a rank aborted.

@@ -15,13 +15,19 @@ use crate::layout::LaunchPart;
 use crate::process_ranks::ProcessRanks;
 use crate::remote::RemoteRanks;
 
-/// How long the host polls a launch without sleeping. Later the supervisor's sleep adds its length
-/// to the measured end, which does not matter for long launches.
+/// How long the host polls a launch without sleeping. Later a sleep adds its length to the measured
+/// end, which does not matter for long launches.
 const WATCHING: Duration = Duration::from_secs(2);
 
 /// Sleep between two polls of kernels that wait for other processes, if a busy program needs the
 /// core.
 const NAP: Duration = Duration::from_micros(50);
+
+/// Sleep between two polls of a long launch of one process.
+const LONG_NAP: Duration = Duration::from_millis(1);
+
+/// How long kernels may take to end after they were told to.
+const ABORTING: Duration = Duration::from_secs(5);
 
 /// Polls of a launch between two reads of the clock.
 const LOOKS: u32 = 256;
@@ -94,10 +100,17 @@ impl<M: DeviceDriver> Launcher<'_, M> {
                 Waiting::Signal { from, channel }
             })
         };
-        if let Err(error) = context
+        let mut progress = gang.progress();
+        while let Err(error) = context
             .supervisor
             .wait(&mut ended, missing, || WaitsFor::Any)
         {
+            if matches!(error, Error::Timeout { .. }) && progress != gang.progress() {
+                // The leader counts the time from the last launch, and ends this wait.
+                progress = gang.progress();
+                context.supervisor.restart();
+                continue;
+            }
             gang.abort();
             if !gang.withdraw(self.rank) {
                 // Kernels use this launch's buffers, so they must end first. They do, because
@@ -136,19 +149,17 @@ impl<M: DeviceDriver> Launcher<'_, M> {
         let starts: Vec<Start<'_>> = starts.collect();
         let started = shared.driver.start(&starts, shared.repeats());
         let mut running = started.map_err(|why| self.failed(why))?;
+        remote.restart();
         let began = Instant::now();
         let mut looks = 0_u32;
-        let mut told = false;
-        let mut poll = |told: &mut bool| {
-            if shared.gang.is_aborted() && !*told {
+        let (mut told, mut long, mut progress) = (false, false, 0);
+        while !running.poll().map_err(|why| self.failed(why))? {
+            if shared.gang.is_aborted() && !told {
                 running.abort();
-                *told = true;
+                told = true;
             }
-            running.poll()
-        };
-        while !poll(&mut told).map_err(|why| self.failed(why))? {
             looks += 1;
-            let outcome = if remote.waits() {
+            if remote.waits() {
                 // Kernels cannot wake proxies, so this thread does, or runs their work inline.
                 if uses_network && !context.supervisor.make_progress() {
                     context.connections.ring_proxies();
@@ -159,20 +170,21 @@ impl<M: DeviceDriver> Launcher<'_, M> {
                     // Nothing wakes this thread when kernels end.
                     std::thread::sleep(NAP);
                 }
-                remote.look(&mut context.supervisor)
-            } else if looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING {
-                let mut ended = || !matches!(poll(&mut told), Ok(false));
-                context
-                    .supervisor
-                    .wait(&mut ended, || waiting, || WaitsFor::Any)
+            } else if long {
+                std::thread::sleep(LONG_NAP);
+            } else if looks.is_multiple_of(LOOKS) {
+                long = began.elapsed() > WATCHING;
             } else {
-                Ok(())
-            };
-            if let Err(error) = outcome {
+                continue;
+            }
+            if progress != running.progress() {
+                progress = running.progress();
+                shared.gang.advance();
+                remote.restart();
+            }
+            if let Err(error) = remote.look(&mut context.supervisor, waiting) {
                 shared.gang.abort();
-                while matches!(poll(&mut told), Ok(false)) {
-                    std::thread::yield_now();
-                }
+                end(running);
                 return Err(error);
             }
         }
@@ -204,5 +216,17 @@ impl<M: DeviceDriver> Launcher<'_, M> {
             }
         }
         Ok(launches)
+    }
+}
+
+/// Waits until kernels have ended that are told to, but not for ever.
+fn end(mut running: impl Running) {
+    running.abort();
+    let began = Instant::now();
+    while matches!(running.poll(), Ok(false)) {
+        if began.elapsed() > ABORTING {
+            return running.abandon();
+        }
+        std::thread::yield_now();
     }
 }

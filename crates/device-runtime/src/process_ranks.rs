@@ -28,6 +28,9 @@ pub struct LaunchOptions {
     /// Most blocks per lane, 1 to 4. More blocks keep more bytes in flight, which a GPU with few
     /// ranks needs to saturate its memory. Lanes that use FIFOs have one block.
     pub most_shares: u32,
+    /// Most blocks of a rank, unless a request names more channels; 0: all that are resident at
+    /// once. The rest of a GPU is for other kernels and communicators.
+    pub most_blocks: u32,
     /// Bytes of a message from which switches reduce and multicast (NVLS) where they can; `None`:
     /// only if a request chooses that.
     pub nvls_from: Option<u64>,
@@ -76,6 +79,8 @@ pub struct PeerTransport {
     /// For NET: whether NICs can access the memory of both devices. The error has the reason if
     /// only this rank's device is out of their reach.
     pub rdma: Result<(), Option<String>>,
+    /// Whether the peer is in another process and on the same device.
+    pub shares_device: bool,
 }
 
 /// Most spans that are stored.
@@ -94,6 +99,7 @@ impl LaunchOptions {
             first_step: 0,
             stale_flag: 0,
             most_shares: MOST_SHARES,
+            most_blocks: 32,
             nvls_from: None,
             trace: false,
             p2p: true,
@@ -159,11 +165,34 @@ impl<M: DeviceDriver> ProcessRanks<M> {
         devices.get(rank as usize).copied().unwrap_or_default()
     }
 
+    /// Waits for all devices, so that errors of kernels show that no call has reported yet.
+    ///
+    /// # Errors
+    /// A kernel failed.
+    pub fn synchronize(&self) -> Result<(), String> {
+        let mut devices = self.devices.clone();
+        devices.sort_unstable();
+        devices.dedup();
+        devices
+            .into_iter()
+            .try_for_each(|device| self.driver.synchronize(device))
+    }
+
     /// The number of ranks on this rank's device, itself included.
     pub fn ranks_beside(&self, rank: u32) -> u32 {
         let own = self.device(rank);
         let beside = self.devices.iter().filter(|device| **device == own);
         u32::try_from(beside.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Blocks of a rank of which `resident` are resident at once, where nobody asks for more: at
+    /// most [`LaunchOptions::most_blocks`], and a quarter, so that kernels of several communicators
+    /// never wait for each other's room.
+    pub(crate) fn usual_blocks(&self, resident: u32) -> u32 {
+        match self.options.most_blocks {
+            0 => resident,
+            most => most.min(resident / 4).max(1),
+        }
     }
 
     /// Blocks per lane, if each rank can have `blocks` resident blocks. FIFO slots and their counts
@@ -174,7 +203,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
             return 1;
         }
         let lanes = u32::try_from(bound.lanes.len()).unwrap_or(u32::MAX);
-        let room = blocks / lanes.max(1);
+        let room = self.usual_blocks(blocks) / lanes.max(1);
         room.min(self.options.most_shares).clamp(1, MOST_SHARES)
     }
 

@@ -1,4 +1,4 @@
-//! Watches the ranks of other processes that a launch waits for.
+//! Watches the ranks that a launch waits for.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long a launch may continue after a rank left: its last data may still be on the way.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The ranks of other processes that a launch waits for.
+/// The ranks of other processes that a launch waits for, and the launch's deadline.
 pub(crate) struct RemoteRanks {
     rank: u32,
     peers: Vec<u32>,
+    /// When the kernels last made progress.
     began: Instant,
     looked: Instant,
     /// When a departure was first noticed.
@@ -42,16 +43,25 @@ impl RemoteRanks {
         !self.peers.is_empty()
     }
 
-    /// Checks the remote ranks, at most once per interval.
+    /// Begins the time anew: a launch was submitted or has ended just now.
+    pub fn restart(&mut self) {
+        self.began = Instant::now();
+    }
+
+    /// Checks the remote ranks, at most once per interval. `waiting` is the reason of a wait
+    /// without them.
     ///
     /// # Errors
     /// A remote rank failed or left more than 10 s ago, or the launch timed out.
-    pub fn look(&mut self, supervisor: &mut Supervisor<'_>) -> Result<(), Error> {
+    pub fn look(&mut self, supervisor: &mut Supervisor<'_>, waiting: Waiting) -> Result<(), Error> {
         let now = Instant::now();
         if now < self.looked + LOOK {
             return Ok(());
         }
         self.looked = now;
+        if self.peers.is_empty() {
+            return supervisor.look(self.began, waiting);
+        }
         let channel = 0;
         let own = Waiting::Signal {
             from: self.rank,

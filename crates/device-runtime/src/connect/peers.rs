@@ -44,6 +44,8 @@ pub(crate) struct Peers {
     rdma: Vec<bool>,
     /// Why NICs cannot access the own device, if the network supports it.
     pub no_rdma: Option<String>,
+    /// Ranks of other processes on the own device.
+    beside: Vec<u32>,
     /// Resident blocks per rank, the minimum of all ranks.
     pub blocks: u32,
     /// The first two ranks without P2P, and why; equal on all ranks.
@@ -63,6 +65,7 @@ impl Default for Peers {
             splits_lines: None,
             rdma: Vec::new(),
             no_rdma: None,
+            beside: Vec::new(),
             blocks: 0,
             apart: None,
             multicast: Ok(None),
@@ -87,6 +90,11 @@ impl Peers {
     /// Whether NICs can access the memory of a rank's device.
     pub fn rdma(&self, rank: u32) -> bool {
         self.rdma.get(rank as usize).copied().unwrap_or(false)
+    }
+
+    /// Whether a rank is in another process and on the own device.
+    pub fn shares_device(&self, peer: u32) -> bool {
+        self.beside.contains(&peer)
     }
 
     /// Whether a rank is in this process.
@@ -189,7 +197,11 @@ pub(crate) fn meet<M: DeviceDriver>(
         kinds: it.multicast.clone(),
     });
     let within = shared.driver.multicasts_within_devices();
+    let others = (0..bootstrap.ranks()).filter(|peer| !local[*peer as usize]);
+    let beside = others
+        .filter(|peer| bootstrap.same_host(*peer) && infos[*peer as usize].device == info.device);
     let mut peers = Peers {
+        beside: beside.collect(),
         local,
         multicast: common(candidates, within, Some(&serves)),
         blocks: resident_blocks(&infos),
