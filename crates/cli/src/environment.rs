@@ -1,6 +1,7 @@
 //! The only place where the environment and the terminal are asked.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -59,6 +60,8 @@ pub struct Environment {
     pub visible_devices: Option<String>,
     /// `CUDA_LAUNCH_BLOCKING` is set and not 0.
     pub blocking_launches: bool,
+    /// `LD_LIBRARY_PATH`: folders of the loader, before its own.
+    pub library_path: Option<OsString>,
     /// The folder for what can be fetched again: `topo` in `XDG_CACHE_HOME` or `~/.cache`.
     pub cache: Option<PathBuf>,
     /// Standard output may be colored.
@@ -115,6 +118,7 @@ impl Environment {
             nccl: nccl.collect(),
             launcher,
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
+            library_path: std::env::var_os("LD_LIBRARY_PATH"),
             blocking_launches: !matches!(text("CUDA_LAUNCH_BLOCKING").as_str(), "" | "0"),
             color: has_colors(terminal),
             progress: std::io::stderr().is_terminal() && !launched && text("TERM") != "dumb",

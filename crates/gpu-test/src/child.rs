@@ -126,6 +126,14 @@ pub fn json<T: DeserializeOwned>(command: Command, deadline: Duration) -> Result
     if !matches!(ended.status.code(), Some(0 | 1)) {
         bail!("{} ({})", ended.last_words(), ended.status);
     }
+    parse(&ended)
+}
+
+/// The JSON that a program printed.
+///
+/// # Errors
+/// It printed something else.
+pub fn parse<T: DeserializeOwned>(ended: &Ended) -> Result<T> {
     serde_json::from_str(&ended.out)
         .map_err(|error| anyhow!("it printed no result ({error}): {}", ended.last_words()))
 }

@@ -1,12 +1,13 @@
 //! Every check that needs GPUs, without compiler or network. Each part is a process of its own with
 //! a deadline, so that a fault or a hang ends that part alone.
 //!
-//! In reading order: [`report`], `test`, `child`, [`parts`], `correctness`, `transports`,
+//! In reading order: [`report`], `test`, `child`, `page`, [`parts`], `correctness`, `transports`,
 //! `several_gpus`, `torch`, `one_gpu`, `sanitizer`.
 
 mod child;
 mod correctness;
 mod one_gpu;
+mod page;
 pub mod parts;
 pub mod report;
 mod sanitizer;
@@ -16,17 +17,14 @@ mod torch;
 mod transports;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use self::report::{GpuTestReport, MachineFacts, Section};
-use self::test::Test;
+use self::page::Page;
+use self::report::GpuTestReport;
 
 pub use parts::Part;
-
-/// Longest time of asking the driver what the GPUs are.
-const MACHINE: Duration = Duration::from_secs(120);
 
 /// The subject of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +48,18 @@ pub struct TestOptions {
     pub ranks: Vec<u32>,
     /// Only these subjects; empty: all.
     pub only: Vec<Subject>,
+    /// Only parts with this text in their names.
+    pub matching: Option<String>,
     /// Cases of collectives, types and algorithms for each number of ranks.
     pub cases: usize,
     /// Largest message that is timed, bytes.
     pub end: u64,
     /// When no part begins any more.
     pub limit: Duration,
+    /// How long ranks wait for each other. A part may take three times as long.
+    pub timeout: Duration,
+    /// How long launches warm the GPUs' clocks up before a part's first figure.
+    pub warm: Duration,
     /// Folder of the page and the results.
     pub folder: Option<PathBuf>,
 }
@@ -77,94 +81,22 @@ pub fn run<'a>(options: &'a TestOptions, output: TestOutput<'a>) -> Result<GpuTe
     let mut page = Page::begin(options, output)?;
     let runs = |subject| options.only.is_empty() || options.only.contains(&subject);
     if runs(Subject::Correctness) {
-        page.add(correctness::several_gpus)?;
-        page.add(correctness::one_gpu)?;
+        correctness::several_gpus(&mut page)?;
+        correctness::one_gpu(&mut page)?;
     }
     if runs(Subject::Transports) {
-        page.add(transports::run)?;
+        transports::run(&mut page)?;
     }
     if runs(Subject::Bandwidth) {
         for gpus in options.ranks.iter().filter(|gpus| **gpus > 1) {
-            page.add(|test| several_gpus::run(test, *gpus))?;
+            several_gpus::run(&mut page, *gpus)?;
         }
     }
     if runs(Subject::OneGpu) {
-        page.add(one_gpu::run)?;
+        one_gpu::run(&mut page)?;
     }
     if runs(Subject::Sanitizer) {
-        page.add(sanitizer::run)?;
+        sanitizer::run(&mut page)?;
     }
-    (page.say)(&page.report.foot());
-    Ok(page.report)
-}
-
-/// The page so far.
-struct Page<'a> {
-    test: Test<'a>,
-    report: GpuTestReport,
-    say: &'a mut dyn FnMut(&str),
-}
-
-impl<'a> Page<'a> {
-    fn begin(options: &'a TestOptions, output: TestOutput<'a>) -> Result<Self> {
-        backend_cuda::Cuda::count().context(
-            "nothing was run: every check of this command needs an NVIDIA GPU; copy this program \
-             to a machine that has one and run `topo gpu-test` there",
-        )?;
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let mut test = Test {
-            options,
-            running: output.running,
-            machine: MachineFacts {
-                gpus: Vec::new(),
-                memory_bytes: 0,
-                multicast_gpus: None,
-                multicast_problem: None,
-            },
-            program,
-            began: Instant::now(),
-        };
-        test.machine = child::json(test.part(Part::Machine, 1), MACHINE)
-            .context("nothing was run: the GPUs of this machine cannot be opened")?;
-        let report = GpuTestReport {
-            topo: env!("CARGO_PKG_VERSION"),
-            machine: test.machine.clone(),
-            seconds: 0.0,
-            failed: 0,
-            not_run: 0,
-            sections: Vec::new(),
-        };
-        // At once, for a run takes long.
-        (output.page)(&report.head());
-        Ok(Self {
-            test,
-            report,
-            say: output.page,
-        })
-    }
-
-    fn add(&mut self, section: impl FnOnce(&Test<'_>) -> Section) -> Result<()> {
-        let section = section(&self.test);
-        (self.say)(&section.in_markdown());
-        self.report.sections.push(section);
-        self.report.seconds = self.test.began.elapsed().as_secs_f64();
-        self.report.count();
-        self.keep()
-    }
-
-    /// Writes the files after each section, so that a machine that goes away leaves what it did.
-    fn keep(&self) -> Result<()> {
-        let Some(folder) = &self.test.options.folder else {
-            return Ok(());
-        };
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
-        let json = answers::report::json(&self.report)?;
-        for (name, text) in [("gpu-test.md", self.report.page()), ("gpu-test.json", json)] {
-            let file = folder.join(name);
-            files::write(&file, text.as_bytes())
-                .with_context(|| format!("cannot write {}", file.display()))?;
-        }
-        Ok(())
-    }
+    Ok(page.end())
 }

@@ -1,15 +1,20 @@
 //! Times of collectives with all ranks on one GPU, beside what its memory allows.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use anyhow::{Context, Result, anyhow};
 use backend_cuda::Cuda;
-use device_runtime::{DeviceBuffer, ProcessRanks, RunOnDevice};
-use executor::Request;
-use program::{Collective, ElementType, Protocol, Reduction, Transfer};
-
-use crate::report::{Figure, Outcome, Section};
-use crate::test::Test;
-use crate::{Part, child, test};
+use device_runtime::{DeviceBuffer, DeviceDriver, ProcessRanks, RunOnDevice};
+use executor::check::Check;
 use measurement::{cuda, ranks};
+use program::{Collective, Protocol, Reduction, Transfer};
+use serde::{Deserialize, Serialize};
+
+use crate::page::Page;
+use crate::report::{Figure, Outcome};
+use crate::test::Test;
+use crate::{Part, TestOptions, child, test};
 
 /// Variants that are tried besides the choice.
 const VARIANTS: [(&str, Option<Transfer>, Option<Protocol>); 5] = [
@@ -72,150 +77,191 @@ pub fn bound_us(collective: Collective, ranks: u32, bytes: u64, copy_gbs: f64) -
 }
 
 /// Times with all ranks on one GPU, beside what its memory allows.
-pub fn run(test: &Test<'_>) -> Section {
-    let mut section = Section {
-        title: "Speed on one GPU".to_owned(),
-        note: "Times of launches by the device's clock, buffers in its memory, f32. The bound is \
-               that of reading every input and writing every output once, at the rate of the copy; \
-               long messages show their share of it."
-            .to_owned(),
-        ..Section::default()
-    };
-    let longest = |ranks| longest(test.options.end, ranks, test.machine.memory_bytes);
-    let mut copy = None;
-    let check = test.check("copy within memory", COPY_S, |deadline| {
-        let mut part = test.part(Part::Copy, 1);
+pub fn run(page: &mut Page<'_>) -> Result<()> {
+    page.section(
+        "Speed on one GPU",
+        "Times of launches by the device's clock, buffers in its memory, f32; each element of \
+         every figure was checked. The bound is that of reading every input and writing every \
+         output once, at the rate of the copy; long messages show their share of it.",
+    );
+    let options = page.test.options;
+    let memory_bytes = page.test.machine.memory_bytes;
+    let part = |test: &Test<'_>, part, ranks| {
+        let mut command = test.part(part, ranks);
         // The last one counts.
-        part.args(["--end", &longest(1).to_string()]);
-        let bandwidth: f64 = child::json(part, deadline)?;
+        command.args([
+            "--end",
+            &longest(options.end, ranks, memory_bytes).to_string(),
+        ]);
+        command
+    };
+    let mut copy = None;
+    page.check("copy within memory", COPY_S, |test, deadline, _| {
+        let bandwidth: f64 = child::json(part(test, Part::Copy, 1), deadline)?;
         copy = Some(bandwidth);
         Ok(Outcome::Right(format!(
             "{bandwidth:.0} GB/s of bytes copied"
         )))
-    });
-    section.checks.push(check);
-    for ranks in test.options.ranks.iter().copied() {
+    })?;
+    for ranks in options.ranks.iter().copied() {
         let name = format!("times of {ranks} ranks");
-        let check = test.check(&name, TIMES_S, |deadline| {
-            let mut part = test.part(Part::OneGpu, ranks);
-            part.args(["--end", &longest(ranks).to_string()]);
-            let mut figures: Vec<Figure> = child::json(part, deadline)?;
-            let count = figures.len();
-            for figure in &mut figures {
+        page.check(&name, TIMES_S, |test, deadline, figures| {
+            let mut times: Times = child::json(part(test, Part::OneGpu, ranks), deadline)?;
+            for figure in &mut times.figures {
                 let timed = self::collective(&figure.collective);
                 let bound = |(copy, collective): (f64, Collective)| {
                     bound_us(collective, ranks, figure.bytes, copy)
                 };
                 figure.bound_us = copy.zip(timed).map(bound);
             }
-            section.figures.extend(figures);
-            Ok(Outcome::Right(format!("{count} figures")))
-        });
-        section.checks.push(check);
+            let count = times.figures.len();
+            figures.append(&mut times.figures);
+            Ok(match times.problem {
+                Some(problem) => Outcome::Failed(format!("{problem} ({count} figures before)")),
+                None => Outcome::Right(format!("{count} figures")),
+            })
+        })?;
     }
-    section
+    Ok(())
+}
+
+/// The figures of a part.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Times {
+    figures: Vec<Figure>,
+    /// The first figure that is wrong or missing.
+    problem: Option<String>,
 }
 
 /// Measures all figures for a number of ranks, in memory of the GPU, without the bound.
-pub fn measure(count: u32, end: u64) -> Result<Vec<Figure>> {
-    let opened = cuda::open_on_first(count, &test::settings())?;
+pub fn measure(count: u32, options: &TestOptions) -> Result<Times> {
+    let opened = cuda::open_on_first(count, &test::settings(options))?;
     let process_ranks = &opened.process_ranks;
-    let figures = ranks::run(opened.communicators, |communicator| {
-        of_rank(communicator, process_ranks, end)
-    })?;
-    // All ranks read the same times.
-    figures.into_iter().next().context("there is no rank 0")
+    let times = Mutex::default();
+    let ended = ranks::run(opened.communicators, |communicator| {
+        let mut rank = Rank::new(communicator, process_ranks, options)?;
+        rank.measure(&times)
+    });
+    // Errors of kernels may show late.
+    let ended = ended.and_then(|_| process_ranks.synchronize().map_err(|why| anyhow!(why)));
+    let mut times = times.into_inner().unwrap_or_else(PoisonError::into_inner);
+    times.problem = times.problem.or(ended.err().map(|why| format!("{why:#}")));
+    Ok(times)
 }
 
-fn of_rank(
-    communicator: &mut cuda::Gpu,
-    process_ranks: &ProcessRanks<Cuda>,
-    end: u64,
-) -> Result<Vec<Figure>> {
-    let allocate = || {
-        let buffer = DeviceBuffer::new(&process_ranks.driver, 0, end);
-        buffer.map_err(|why| anyhow!(why))
-    };
-    let (input, output) = (allocate()?, allocate()?);
-    let mut figures = Vec::new();
-    for collective in COLLECTIVES {
-        for bytes in lengths(end) {
-            for (variant, transfer, protocol) in VARIANTS {
-                let wanted = cuda::ChoiceLimits {
-                    transfer,
-                    protocol,
-                    ..cuda::ChoiceLimits::default()
-                };
-                let figure = TimedFigure {
-                    communicator,
-                    process_ranks,
-                    collective,
-                    bytes,
-                    buffers: (&input, &output),
-                };
-                // Not every choice exists for every message.
-                let Ok(time_us) = figure.time(&wanted) else {
-                    continue;
-                };
-                figures.push(Figure {
-                    gpus: 1,
-                    ranks: communicator.ranks(),
-                    ranks_are: "threads".to_owned(),
-                    collective: collective.command_name().to_owned(),
-                    variant: variant.to_owned(),
-                    bytes,
-                    time_us,
-                    bus_bandwidth_gbps: None,
-                    bound_us: None,
-                });
-            }
-        }
-    }
-    Ok(figures)
-}
-
-/// One figure. All ranks do the same, and read the same times.
-struct TimedFigure<'a> {
+/// One rank. All ranks do the same, and read the same times.
+struct Rank<'a> {
     communicator: &'a mut cuda::Gpu,
     process_ranks: &'a ProcessRanks<Cuda>,
-    collective: Collective,
-    bytes: u64,
+    end: u64,
+    /// How long launches go before the first figure.
+    warm: Duration,
     /// Input and output in memory of the GPU.
-    buffers: (&'a DeviceBuffer<Cuda>, &'a DeviceBuffer<Cuda>),
+    buffers: [DeviceBuffer<Cuda>; 2],
 }
 
-impl TimedFigure<'_> {
-    /// The time of a launch, µs.
-    fn time(self, wanted: &cuda::ChoiceLimits) -> Result<f64> {
-        let Self {
+impl<'a> Rank<'a> {
+    fn new(
+        communicator: &'a mut cuda::Gpu,
+        process_ranks: &'a ProcessRanks<Cuda>,
+        options: &TestOptions,
+    ) -> Result<Self> {
+        let allocate = || {
+            let buffer = DeviceBuffer::new(&process_ranks.driver, 0, options.end);
+            buffer.map_err(|why| anyhow!(why))
+        };
+        Ok(Self {
+            buffers: [allocate()?, allocate()?],
             communicator,
             process_ranks,
-            collective,
-            bytes,
-            buffers: (input, output),
-        } = self;
-        let (rank, all) = (communicator.rank(), u64::from(communicator.ranks()));
-        let (count, input_bytes, output_bytes) = match collective {
-            Collective::AllGather => (bytes / 4 / all, bytes / all, bytes),
-            Collective::Broadcast if rank != 0 => (bytes / 4, 0, bytes),
-            _ => (bytes / 4, bytes, bytes),
-        };
-        let mut request = Request {
-            collective,
-            element: ElementType::F32,
-            reduction: Reduction::Sum,
-            root: 0,
-            to: 0,
-            tag: 0,
-            in_place: false,
-            count,
-            choice: None,
-        };
-        request.choice = Some(cuda::choose(communicator, wanted, &request)?);
-        let (input, output) = ((input, input_bytes), (output, output_bytes));
-        cuda::time(process_ranks, &cuda::TimingLimits::default(), &mut || {
-            communicator.run_on_device(&request, input, output)
+            end: options.end,
+            warm: options.warm,
         })
+    }
+
+    fn measure(&mut self, times: &Mutex<Times>) -> Result<()> {
+        let (rank, ranks) = (self.communicator.rank(), self.communicator.ranks());
+        for collective in COLLECTIVES {
+            for bytes in lengths(self.end) {
+                for (variant, transfer, protocol) in VARIANTS {
+                    let wanted = cuda::ChoiceLimits {
+                        transfer,
+                        protocol,
+                        ..cuda::ChoiceLimits::default()
+                    };
+                    let what = || {
+                        let name = collective.command_name();
+                        format!("{name}, {variant}, {bytes} bytes, rank {rank}")
+                    };
+                    let (time_us, wrong) =
+                        self.figure(collective, bytes, &wanted).with_context(what)?;
+                    let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+                    if wrong > 0 {
+                        // The other ranks do not know it, and wait for this one at the next figure.
+                        let problem = format!("{}: {wrong} wrong elements", what());
+                        times.problem = times.problem.take().or(Some(problem));
+                    }
+                    if rank == 0 {
+                        times.figures.push(Figure {
+                            gpus: 1,
+                            ranks,
+                            ranks_are: "threads".to_owned(),
+                            collective: collective.command_name().to_owned(),
+                            variant: variant.to_owned(),
+                            bytes,
+                            time_us,
+                            bus_bandwidth_gbps: None,
+                            bound_us: None,
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The time of a launch, µs, and the number of wrong elements after the last one.
+    fn figure(
+        &mut self,
+        collective: Collective,
+        bytes: u64,
+        wanted: &cuda::ChoiceLimits,
+    ) -> Result<(f64, usize)> {
+        let (rank, ranks) = (self.communicator.rank(), self.communicator.ranks());
+        let check = Check {
+            collective,
+            reduction: Reduction::Sum,
+            ranks,
+            root: 0,
+            count: (bytes / 4 / collective.blocks(ranks)) as usize,
+            seed: bytes,
+        };
+        let mut request = measurement::spec::request::<f32>(&check);
+        request.choice = Some(cuda::choose(self.communicator, wanted, &request)?);
+        let mut input = vec![0.0_f32; check.input_elements(rank)];
+        check.fill(rank, 0, &mut input);
+        // No result of an earlier launch may pass as one of these.
+        let mut output = vec![f32::NAN; check.output_elements(rank)];
+        let driver = &self.process_ranks.driver;
+        let [from, to] = &self.buffers;
+        for (buffer, values) in [(from, &input), (to, &output)] {
+            let bytes = bytemuck::cast_slice(values);
+            let written = driver.write(0, buffer.address(), bytes);
+            written.map_err(|why| anyhow!(why))?;
+        }
+        let limits = cuda::TimingLimits {
+            warm: std::mem::take(&mut self.warm),
+            ..cuda::TimingLimits::default()
+        };
+        let bytes = |values: &[f32]| size_of_val(values) as u64;
+        let buffers = ((from, bytes(&input)), (to, bytes(&output)));
+        let time_us = cuda::time(self.process_ranks, &limits, &mut || {
+            self.communicator
+                .run_on_device(&request, buffers.0, buffers.1)
+        })?;
+        let read = driver.read(0, to.address(), bytemuck::cast_slice_mut(&mut output));
+        read.map_err(|why| anyhow!(why))?;
+        Ok((time_us, check.wrong(rank, &output)))
     }
 }
 

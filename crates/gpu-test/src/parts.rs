@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use measurement::cuda;
 
-use crate::report::MachineFacts;
+use crate::report::{MachineFacts, Outcome};
 use crate::{TestOptions, one_gpu, test};
 
 /// The part of a process of a test.
@@ -54,24 +54,35 @@ pub(crate) struct Cases {
     pub(crate) problem: Option<String>,
 }
 
+impl Cases {
+    /// How the part came out.
+    pub(crate) fn outcome(self) -> Outcome {
+        match self.problem {
+            Some(problem) => Outcome::Failed(problem),
+            None => Outcome::Right(format!("{} cases", self.cases)),
+        }
+    }
+}
+
 /// Runs a part with the first number of ranks. Returns its result as JSON.
 ///
 /// # Errors
 /// The GPUs cannot be opened, or the part failed.
 pub fn run(part: Part, options: &TestOptions) -> Result<String> {
     let ranks = options.ranks.first().copied().context("no ranks")?;
+    let settings = test::settings(options);
     match part {
         Part::Machine => json(&machine()?),
         Part::Shared => {
-            let opened = cuda::open_on_first(ranks, &test::settings())?;
+            let opened = cuda::open_on_first(ranks, &settings)?;
             cases(opened, ranks, false, options.cases)
         }
         Part::Each | Part::Nvls => {
-            let opened = cuda::open_one_each(ranks, &test::settings())?;
+            let opened = cuda::open_one_each(ranks, &settings)?;
             cases(opened, ranks, part == Part::Nvls, options.cases)
         }
         Part::Copy => json(&copy_bandwidth(options.end)?),
-        Part::OneGpu => json(&one_gpu::measure(ranks, options.end)?),
+        Part::OneGpu => json(&one_gpu::measure(ranks, options)?),
     }
 }
 
@@ -91,6 +102,7 @@ fn machine() -> Result<MachineFacts> {
         memory_bytes: memory.min().unwrap_or_default(),
         multicast_gpus,
         multicast_problem,
+        mps: opened.mps(),
     })
 }
 
@@ -100,6 +112,8 @@ fn cases(opened: cuda::OpenedRanks, ranks: u32, nvls: bool, size: usize) -> Resu
     all.retain(|case| (case.choice.schedule == Schedule::Nvls) == nvls);
     let drawn = suite::sample(&all, size, u64::from(ranks));
     let result = suite::run(opened.communicators, &drawn);
+    // Errors of kernels may show late.
+    let result = result.and_then(|()| opened.process_ranks.synchronize());
     json(&Cases {
         cases: drawn.len(),
         problem: result.err(),
@@ -110,6 +124,8 @@ fn cases(opened: cuda::OpenedRanks, ranks: u32, nvls: bool, size: usize) -> Resu
 fn copy_bandwidth(bytes: u64) -> Result<f64> {
     let opened = cuda::open_on_first(1, &Settings::default())?;
     let driver = &opened.process_ranks.driver;
-    let bandwidth = driver.copy_bandwidth(0, bytes.max(1 << 20));
-    bandwidth.map_err(|why| anyhow!(why))
+    let bytes = bytes.max(1 << 20);
+    let bandwidth = driver.copy_bandwidth(0, bytes);
+    let checked = bandwidth.and_then(|bandwidth| Ok((bandwidth, driver.check_copy(0, bytes)?)));
+    Ok(checked.map_err(|why| anyhow!(why))?.0)
 }

@@ -26,6 +26,8 @@ pub struct GpuTestReport {
     pub seconds: f64,
     /// Checks that failed.
     pub failed: usize,
+    /// Checks by tools that reported what may be a false alarm.
+    pub noted: usize,
     /// Checks that were not run.
     pub not_run: usize,
     /// The tests, in order.
@@ -48,6 +50,9 @@ pub struct MachineFacts {
     pub multicast_gpus: Option<u32>,
     /// Why no GPU can be a member of a multicast.
     pub multicast_problem: Option<String>,
+    /// Whether MPS shares the GPUs between processes, which otherwise take turns; null if the
+    /// driver does not say.
+    pub mps: Option<bool>,
 }
 
 /// Checks and measurements on one subject.
@@ -81,8 +86,10 @@ pub struct Check {
 pub enum Outcome {
     /// Each element was right; what was run.
     Right(String),
-    /// An element was wrong, or the part did not end well.
+    /// An element was wrong, a figure is missing, or the part did not end well.
     Failed(String),
+    /// A tool reported what may be a false alarm.
+    Noted(String),
     /// It was not run; why.
     NotRun(String),
 }
@@ -149,10 +156,11 @@ impl Figure {
 }
 
 impl Check {
-    fn in_markdown(&self) -> String {
+    pub(crate) fn in_markdown(&self) -> String {
         let (word, detail) = match &self.outcome {
             Outcome::Right(detail) => ("right", detail),
             Outcome::Failed(detail) => ("**FAILED**", detail),
+            Outcome::Noted(detail) => ("noted", detail),
             Outcome::NotRun(detail) => ("not run", detail),
         };
         let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
@@ -166,11 +174,29 @@ impl Check {
 }
 
 impl GpuTestReport {
+    /// A report without sections.
+    pub(crate) const fn new(machine: MachineFacts) -> Self {
+        Self {
+            topo: env!("CARGO_PKG_VERSION"),
+            machine,
+            seconds: 0.0,
+            failed: 0,
+            noted: 0,
+            not_run: 0,
+            sections: Vec::new(),
+        }
+    }
+
     pub(crate) fn count(&mut self) {
-        let checks = || self.sections.iter().flat_map(|section| &section.checks);
-        let failed = checks().filter(|it| matches!(it.outcome, Outcome::Failed(_)));
-        let not_run = checks().filter(|it| matches!(it.outcome, Outcome::NotRun(_)));
-        (self.failed, self.not_run) = (failed.count(), not_run.count());
+        (self.failed, self.noted, self.not_run) = (0, 0, 0);
+        for check in self.sections.iter().flat_map(|section| &section.checks) {
+            match check.outcome {
+                Outcome::Right(_) => {}
+                Outcome::Failed(_) => self.failed += 1,
+                Outcome::Noted(_) => self.noted += 1,
+                Outcome::NotRun(_) => self.not_run += 1,
+            }
+        }
     }
 
     /// The whole page.
@@ -186,6 +212,13 @@ impl GpuTestReport {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "- {gpu}");
         }
+        text.push_str(match self.machine.mps {
+            Some(true) => "- processes that share a GPU run side by side: MPS runs\n",
+            Some(false) => {
+                "- processes that share a GPU take turns in time slices: no MPS runs; times of such ranks are those of the slices\n"
+            }
+            None => "- the driver does not say whether MPS runs; without it, processes that share a GPU take turns\n",
+        });
         text
     }
 
@@ -193,9 +226,10 @@ impl GpuTestReport {
     pub(crate) fn foot(&self) -> String {
         let checks: usize = self.sections.iter().map(|it| it.checks.len()).sum();
         format!(
-            "\n{checks} checks: {} right, {} failed, {} not run; {:.1} minutes\n",
-            checks - self.failed - self.not_run,
+            "\n{checks} checks: {} right, {} failed, {} noted, {} not run; {:.1} minutes\n",
+            checks - self.failed - self.noted - self.not_run,
             self.failed,
+            self.noted,
             self.not_run,
             self.seconds / 60.0
         )
@@ -203,12 +237,20 @@ impl GpuTestReport {
 }
 
 impl Section {
-    pub(crate) fn in_markdown(&self) -> String {
-        let mut text = format!("\n## {}\n\n{}\n", self.title, self.note);
-        if !self.checks.is_empty() {
-            text.push_str("\n| what | outcome | | s |\n|---|---|---|---|\n");
-            text.extend(self.checks.iter().map(Check::in_markdown));
-        }
+    fn in_markdown(&self) -> String {
+        let rows: String = self.checks.iter().map(Check::in_markdown).collect();
+        format!("{}{rows}{}", self.head(), self.tables())
+    }
+
+    /// The title, and the head of the table of parts.
+    pub(crate) fn head(&self) -> String {
+        let (title, note) = (&self.title, &self.note);
+        format!("\n## {title}\n\n{note}\n\n| what | outcome | | s |\n|---|---|---|---|\n")
+    }
+
+    /// The tables of figures.
+    pub(crate) fn tables(&self) -> String {
+        let mut text = String::new();
         let mut rest: Vec<&Figure> = self.figures.iter().collect();
         while let Some(first) = rest.first().copied() {
             let (table, others): (Vec<&Figure>, Vec<&Figure>) =

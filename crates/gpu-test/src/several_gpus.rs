@@ -3,13 +3,14 @@
 
 use std::process::Command;
 
+use anyhow::Result;
 use program::Collective;
 use serde::Deserialize;
 
-use crate::child;
-use crate::report::{Check, Figure, Outcome, Section};
+use crate::page::Page;
+use crate::report::{Figure, Outcome};
 use crate::test::Test;
-use crate::{one_gpu, torch};
+use crate::{child, one_gpu, torch};
 
 const COLLECTIVES: [Collective; 3] = [
     Collective::AllReduce,
@@ -17,11 +18,15 @@ const COLLECTIVES: [Collective; 3] = [
     Collective::ReduceScatter,
 ];
 
-/// Variants, and the options of `topo run` for them.
-const VARIANTS: [(&str, &[&str]); 6] = [
+/// What is tried, and the options of `topo run` for it.
+const VARIANTS: [(&str, &[&str]); 7] = [
     ("chosen", &[]),
     ("NVLS", &["--algorithm", "nvls"]),
     ("direct", &["--transfer", "direct"]),
+    (
+        "direct, all blocks",
+        &["--transfer", "direct", "--blocks", "0"],
+    ),
     ("Simple", &["--transfer", "fifo", "--protocol", "simple"]),
     ("LL128", &["--protocol", "ll128"]),
     ("LL", &["--protocol", "ll"]),
@@ -83,7 +88,9 @@ impl Variant<'_> {
         let mut command = test.own();
         command
             .args(["run", self.collective.command_name(), "--backend", "cuda"])
-            .args(["--json", "--no-in-place", "--timeout", "60", "-b", "1K"])
+            .args(["--json", "--no-in-place", "-b", "1K"])
+            .args(["--timeout", &test.options.timeout.as_secs().to_string()])
+            .args(["--warm", &test.options.warm.as_millis().to_string()])
             .args(["-e", &end.to_string(), "-f", "4"])
             .args(["--ranks", &self.gpus.to_string()])
             .args(self.starter.1)
@@ -127,24 +134,18 @@ fn outcome(rows: &Rows) -> Outcome {
 }
 
 /// Runs everything on `gpus` GPUs, and PyTorch's NCCL beside it.
-pub fn run(test: &Test<'_>, gpus: u32) -> Section {
-    let mut section = Section {
-        title: format!("Bandwidth on {gpus} GPUs"),
-        note:
-            "Times of launches on the slowest rank below 1 MiB, bus bandwidth from there on, out \
-               of place, f32; each element of every size was checked."
-                .to_owned(),
-        ..Section::default()
-    };
-    let found = test.machine.gpus.len() as u32;
+pub fn run(page: &mut Page<'_>, gpus: u32) -> Result<()> {
+    page.section(
+        &format!("Bandwidth on {gpus} GPUs"),
+        "Times of launches on the slowest rank below 1 MiB, bus bandwidth from there on, out of \
+         place, f32; each element of every size was checked.",
+    );
+    let found = page.test.machine.gpus.len() as u32;
     if gpus > found {
         let why = format!("this machine has {found} GPUs");
-        section
-            .checks
-            .push(test.left_out(&format!("{gpus} GPUs"), &why));
-        return section;
+        return page.leave_out(&format!("{gpus} GPUs"), &why);
     }
-    let end = one_gpu::longest(test.options.end, 1, test.machine.memory_bytes);
+    let end = one_gpu::longest(page.test.options.end, 1, page.test.machine.memory_bytes);
     for starter in STARTERS {
         for collective in COLLECTIVES {
             for variant in VARIANTS {
@@ -154,31 +155,27 @@ pub fn run(test: &Test<'_>, gpus: u32) -> Section {
                     starter,
                     variant,
                 };
-                one(test, &variant, end, &mut section);
+                one(page, &variant, end)?;
             }
         }
         if starter.0 == "threads" {
-            torch::run(test, gpus, end, &COLLECTIVES, &mut section);
+            torch::run(page, gpus, end, &COLLECTIVES)?;
         }
     }
-    section
+    Ok(())
 }
 
-fn one(test: &Test<'_>, variant: &Variant<'_>, end: u64, section: &mut Section) {
+fn one(page: &mut Page<'_>, variant: &Variant<'_>, end: u64) -> Result<()> {
     if variant.variant.0 == "NVLS"
-        && let Err(why) = test.multicast(variant.gpus)
+        && let Err(why) = page.test.multicast(variant.gpus)
     {
-        let check: Check = test.left_out(&variant.name(), &why);
-        section.checks.push(check);
-        return;
+        return page.leave_out(&variant.name(), &why);
     }
-    let command = variant.command(test, end);
-    let check = test.check(&variant.name(), DEADLINE_S, |deadline| {
-        let rows: Rows = child::json(command, deadline)?;
-        section.figures.extend(variant.figures(&rows));
+    page.check(&variant.name(), DEADLINE_S, |test, deadline, figures| {
+        let rows: Rows = child::json(variant.command(test, end), deadline)?;
+        figures.extend(variant.figures(&rows));
         Ok(outcome(&rows))
-    });
-    section.checks.push(check);
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The parts that all tests share: the machine, the time that is left, and this program's own file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,9 @@ use crate::{Part, TestOptions};
 
 /// A part is not begun with less time than this.
 const LEAST: Duration = Duration::from_secs(5);
+
+/// Waits of ranks that a part may take.
+const PATIENCE: u32 = 3;
 
 pub struct Test<'a> {
     pub options: &'a TestOptions,
@@ -30,19 +33,37 @@ impl Test<'_> {
 
     /// A part of this program.
     pub fn part(&self, part: Part, ranks: u32) -> Command {
-        let mut command = self.own();
+        Self::part_of(&self.program, self.options, part, ranks)
+    }
+
+    /// A part of a program.
+    pub fn part_of(program: &Path, options: &TestOptions, part: Part, ranks: u32) -> Command {
+        let mut command = Command::new(program);
         command
             .args(["gpu-test", "--part", part.name()])
             .args(["--ranks", &ranks.to_string()])
-            .args(["--cases", &self.options.cases.to_string()])
-            .args(["--end", &self.options.end.to_string()]);
+            .args(["--cases", &options.cases.to_string()])
+            .args(["--end", &options.end.to_string()])
+            .args(["--timeout", &options.timeout.as_secs().to_string()])
+            .args(["--warm", &options.warm.as_millis().to_string()]);
         command
+    }
+
+    /// Whether a part with this name is asked for.
+    pub fn wants(&self, what: &str) -> bool {
+        let text = self.options.matching.as_ref();
+        text.is_none_or(|text| what.contains(text))
+    }
+
+    /// The time that is left for the test.
+    fn left(&self) -> Duration {
+        self.options.limit.saturating_sub(self.began.elapsed())
     }
 
     /// The time that a part may take.
     pub fn deadline(&self, seconds: u64) -> Duration {
-        let left = self.options.limit.saturating_sub(self.began.elapsed());
-        left.min(Duration::from_secs(seconds))
+        let most = Duration::from_secs(seconds).min(PATIENCE * self.options.timeout);
+        self.left().min(most)
     }
 
     /// Why `gpus` GPUs cannot run NVLS.
@@ -62,7 +83,7 @@ impl Test<'_> {
         run: impl FnOnce(Duration) -> Result<Outcome>,
     ) -> Check {
         let deadline = self.deadline(seconds);
-        if deadline < LEAST {
+        if self.left() < LEAST {
             let minutes = self.options.limit.as_secs() / 60;
             return self.left_out(what, &format!("the {minutes} minutes of the test are over"));
         }
@@ -87,10 +108,10 @@ impl Test<'_> {
     }
 }
 
-/// How long ranks wait for each other.
-pub fn settings() -> Settings {
+/// Settings of the ranks of a part.
+pub fn settings(options: &TestOptions) -> Settings {
     Settings {
-        longest_wait: Duration::from_secs(60),
+        longest_wait: options.timeout,
         ..Settings::default()
     }
 }

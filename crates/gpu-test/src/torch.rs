@@ -2,11 +2,12 @@
 
 use std::process::Command;
 
+use anyhow::{Context, Result};
 use program::Collective;
 use serde::Deserialize;
 
-use crate::report::{Figure, Outcome, Section};
-use crate::test::Test;
+use crate::page::Page;
+use crate::report::{Figure, Outcome};
 use crate::{child, one_gpu};
 
 /// Longest time, s.
@@ -31,6 +32,21 @@ def rank(number, ranks, port, sizes, results):
             ('all-gather', lambda: d.all_gather_into_tensor(gathered, part)),
             ('reduce-scatter', lambda: d.reduce_scatter_tensor(part, gathered)),
         ):
+            whole.fill_(1)
+            part.fill_(number)
+            run()
+            if name == 'all-reduce':
+                wrong = whole != ranks
+            elif name == 'all-gather':
+                wrong = gathered != torch.arange(ranks, device='cuda').repeat_interleave(part.numel())
+            else:
+                gathered.fill_(1)
+                run()
+                wrong = part != ranks
+            wrong = wrong.sum()
+            d.all_reduce(wrong)
+            if wrong.item():
+                sys.exit(f'{wrong.item()} wrong elements of {name} at {size} bytes')
             times = 20 if size >= 1 << 24 else 100
             for _ in range(5):
                 run()
@@ -78,45 +94,29 @@ struct Row {
 }
 
 /// Measures these collectives by NCCL on `gpus` GPUs.
-pub fn run(
-    test: &Test<'_>,
-    gpus: u32,
-    end: u64,
-    collectives: &[Collective],
-    section: &mut Section,
-) {
+pub fn run(page: &mut Page<'_>, gpus: u32, end: u64, collectives: &[Collective]) -> Result<()> {
     let name = format!("PyTorch's NCCL, {gpus} GPUs");
-    let installed = child::run(python(&["-c", "import torch"]), test.deadline(DEADLINE_S));
-    let why = match installed {
+    let deadline = page.test.deadline(DEADLINE_S);
+    let why = match child::run(python(&["-c", "import torch"]), deadline) {
         Ok(ended) if ended.status.success() => None,
         Ok(ended) => Some(ended.last_words().to_owned()),
         Err(error) => Some(format!("{error:#}")),
     };
     if let Some(why) = why {
-        section.checks.push(test.left_out(&name, &why));
-        return;
+        return page.leave_out(&name, &why);
     }
-    let file = match script() {
-        Ok(file) => file,
-        Err(error) => {
-            section
-                .checks
-                .push(test.left_out(&name, &error.to_string()));
-            return;
-        }
-    };
-    let sizes: Vec<String> = one_gpu::lengths(end).map(|it| it.to_string()).collect();
-    let path = file.path().to_string_lossy();
-    let command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
-    let check = test.check(&name, DEADLINE_S, |deadline| {
-        let printed: TorchOutput = child::json(command, deadline)?;
-        section.figures.extend(figures(&printed, gpus, collectives));
+    page.check(&name, DEADLINE_S, |_, deadline, figures| {
+        let file = script().context("cannot write a program for PyTorch")?;
+        let sizes: Vec<String> = one_gpu::lengths(end).map(|it| it.to_string()).collect();
+        let path = file.path().to_string_lossy();
+        let command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
+        let printed: Printed = child::json(command, deadline)?;
+        figures.extend(self::figures(&printed, gpus, collectives));
         Ok(Outcome::Right(format!(
-            "PyTorch {}, NCCL {}; its elements were not checked",
+            "PyTorch {}, NCCL {}",
             printed.torch, printed.nccl
         )))
-    });
-    section.checks.push(check);
+    })
 }
 
 /// PyTorch starts its processes from a file.

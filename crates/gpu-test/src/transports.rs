@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::child::{self, ProgramOutput, RunningProgram};
-use crate::report::{Outcome, Section};
+use crate::child::{self, Ended, Started};
+use crate::page::Page;
+use crate::report::Outcome;
 use crate::test::Test;
 
 /// The starter of the ranks.
@@ -80,32 +81,29 @@ fn cases() -> impl Iterator<Item = ProcessCase> {
     })
 }
 
-/// The options of every row besides: two ranks, short and middling messages.
-const COMMON: &str = "-b 64 -e 256K -f 64 --channels=2 --timeout 60";
+/// What every row runs besides: two ranks, short and middling messages.
+const COMMON: &str = "-b 64 -e 256K -f 64 --channels=2 --warm 0";
 
 /// Longest time of a row, s.
 const DEADLINE_S: u64 = 90;
 
 /// Runs all rows.
-pub fn run(test: &Test<'_>) -> Section {
-    let checks = cases().map(|case| {
+pub fn run(page: &mut Page<'_>) -> Result<()> {
+    page.section(
+        "Transports",
+        "Two ranks as threads, processes and hosts, and graphs, by the transport of the row; each \
+         element was checked.",
+    );
+    for case in cases() {
         let name = format!("{}, {}", case.name, case.collective);
-        if case.arguments.contains(&NVLS)
-            && let Err(why) = test.multicast(2)
-        {
-            return test.left_out(&name, &why);
+        match page.test.multicast(2) {
+            Err(why) if case.arguments.contains(&NVLS) => page.leave_out(&name, &why)?,
+            _ => page.check(&name, DEADLINE_S, |test, deadline, _| {
+                one(test, &case, deadline)
+            })?,
         }
-        test.check(&name, DEADLINE_S, |deadline| one(test, &case, deadline))
-    });
-    Section {
-        title: "Transports".to_owned(),
-        note:
-            "Two ranks as threads, processes and hosts, and graphs, by the transport of the row; \
-               each element was checked."
-                .to_owned(),
-        checks: checks.collect(),
-        figures: Vec::new(),
     }
+    Ok(())
 }
 
 /// How a row came out.
@@ -115,6 +113,7 @@ fn one(test: &Test<'_>, case: &ProcessCase, deadline: Duration) -> Result<Outcom
         command
             .args(["run", case.collective, "--backend", "cuda"])
             .args(COMMON.split_whitespace())
+            .args(["--timeout", &test.options.timeout.as_secs().to_string()])
             .args(&case.arguments);
         if !case.arguments.contains(&"-n") {
             command.args(["-n", "2"]);

@@ -123,6 +123,12 @@ pub struct Devices {
     pub blocking_launches: bool,
     /// Timed launches in a graph; 0 is no graph.
     pub graph: u32,
+    /// Most thread blocks of a rank, unless channels are asked for; 0: all that are resident.
+    #[serde(default)]
+    pub most_blocks: Option<u32>,
+    /// Time of launches before the first figure, so that the GPUs' clocks are up, ms.
+    #[serde(default)]
+    pub warm_ms: u64,
     /// Print when the channels of the last launch began and ended.
     pub timeline: bool,
     /// Where a trace of the channels is written.
@@ -141,6 +147,8 @@ impl Default for Devices {
             nvls_from: None,
             blocking_launches: false,
             graph: 0,
+            most_blocks: None,
+            warm_ms: 0,
             timeline: false,
             trace: None,
         }

@@ -13,6 +13,9 @@ use xtask::workspace::repository;
 const USES: &str = "import toporing; plan = toporing.plan('dgx-h100', hosts=2); \
                     assert plan.cost('all-reduce', 1 << 20).time_us > 0; print(plan.name, plan.ranks)";
 
+/// Most bytes of the program, which people copy to machines with GPUs.
+const MOST_BYTES: u64 = 30_000_000;
+
 /// Returns a sentence for each fault.
 pub fn all(
     tools: &Tools,
@@ -21,6 +24,14 @@ pub fn all(
     package: &Path,
 ) -> Result<Vec<String>> {
     let mut problems = Vec::new();
+    let bytes = std::fs::metadata(program)?.len();
+    println!("{}: {bytes} bytes", program.display());
+    if bytes > MOST_BYTES {
+        problems.push(format!(
+            "{} has {bytes} bytes; at most {MOST_BYTES} are expected",
+            program.display()
+        ));
+    }
     if !platform.is_native {
         let said = tools
             .command("auditwheel")

@@ -138,11 +138,20 @@ pub struct GpuTestArguments {
     /// Largest message that is timed; shorter ones where the GPUs have little memory
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M", overrides_with = "end")]
     pub end: u64,
+    /// Only parts with this text in their names, such as IPC or "8 ranks"
+    #[arg(long = "match", value_name = "TEXT")]
+    pub matching: Option<String>,
     /// No part begins after this time, minutes
-    #[arg(long, value_name = "N", default_value_t = 14, value_parser = within::<u64>(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = within::<u64>(1..=10_000))]
     pub minutes: u64,
+    /// How long ranks wait for each other, s; a part may take three times as long
+    #[arg(short = 'T', long, value_name = "S", default_value_t = 60, value_parser = within::<u64>(1..=86_400))]
+    pub timeout: u64,
+    /// Launch for this long before the first figure of a part, so that the GPUs' clocks are up, ms
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = within::<u64>(0..=60_000))]
+    pub warm: u64,
     /// Also write the page (gpu-test.md) and the results (gpu-test.json) to this folder, after each
-    /// section
+    /// part
     #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -185,6 +194,13 @@ pub struct RunArguments {
     /// Print when each channel of the last launch began and ended on the GPUs
     #[arg(long)]
     pub profile: bool,
+    /// On GPUs: launch for this long before the first figure, so that their clocks are up, ms
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = within::<u64>(0..=60_000))]
+    pub warm: u64,
+    /// Most thread blocks of each rank on a GPU, unless --channels asks for more; 0: all that fit
+    /// [default: 32, and a quarter of those that fit]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(0..=65_536))]
+    pub blocks: Option<u32>,
     /// Launch N timed launches at once, as a CUDA graph
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=16384))]
     pub graph: Option<u32>,

@@ -13,6 +13,7 @@ use crate::environment::Environment;
 use crate::exit;
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::run::driver;
 
 /// Runs the test, or one part of it.
 ///
@@ -23,12 +24,16 @@ pub fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
+    driver::only_one(environment)?;
     let options = TestOptions {
         ranks: arguments.ranks.clone(),
         only: arguments.only.iter().map(|it| subject(*it)).collect(),
+        matching: arguments.matching.clone(),
         cases: arguments.cases,
         end: arguments.end,
         limit: Duration::from_secs(60 * arguments.minutes),
+        timeout: Duration::from_secs(arguments.timeout),
+        warm: Duration::from_millis(arguments.warm),
         folder: arguments.output.clone(),
     };
     if let Some(part) = arguments.part {

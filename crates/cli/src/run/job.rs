@@ -307,6 +307,11 @@ fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
         // A plan may say it.
         blocking_launches: environment.blocking_launches,
         graph: arguments.graph.unwrap_or(0),
+        most_blocks: arguments.blocks,
+        warm_ms: match arguments.backend {
+            BackendName::Cuda => arguments.warm,
+            _ => 0,
+        },
         timeline: arguments.profile,
         trace: arguments.trace.clone(),
         nvls_from: None,

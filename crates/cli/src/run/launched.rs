@@ -156,10 +156,13 @@ pub fn run(
 /// Options that are not in the fingerprint and that all ranks must share.
 fn alike(given: &JoinArguments, spec: &Spec) -> Vec<(String, String)> {
     let on = |it: bool| if it { "on" } else { "off" }.to_owned();
+    let blocks = spec.devices.most_blocks.map(|blocks| blocks.to_string());
     [
         ("--checksums", on(given.checksums)),
         ("--survive", on(given.survive)),
         ("--graph", spec.devices.graph.to_string()),
+        ("--blocks", blocks.unwrap_or_else(|| "default".to_owned())),
+        ("--warm", spec.devices.warm_ms.to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()

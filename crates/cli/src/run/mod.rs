@@ -1,10 +1,11 @@
 //! `topo run`: runs a collective on ranks of this host or several, checks and times it.
 //!
-//! In reading order: [`job`] (the checked command line: ranks and plan), [`launched`] (ranks of a
-//! launcher), [`network`], [`live`] (what is printed while ranks run), [`page`](mod@page),
-//! [`table`], [`explain`]; [`calibrate`], [`gpu_test`].
+//! In reading order: [`driver`] (one library of the driver), [`job`] (the checked command line: ranks
+//! and plan), [`launched`] (ranks of a launcher), [`network`], [`live`] (what is printed while ranks
+//! run), [`page`](mod@page), [`table`], [`explain`]; [`calibrate`], [`gpu_test`].
 
 pub mod calibrate;
+mod driver;
 mod explain;
 pub mod gpu_test;
 mod job;
@@ -56,6 +57,9 @@ pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Out
     }
     if arguments.trace.as_deref() == Some(Path::new("-")) {
         bail!("cannot write `-`: --trace expects a file's name");
+    }
+    if arguments.backend == BackendName::Cuda {
+        driver::only_one(environment)?;
     }
     if let Some(launched) = launched::detect(arguments, environment)? {
         return launched::run(arguments, environment, &launched, output);

@@ -1,5 +1,6 @@
 //! Machines on which the backend once failed.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::machine::Phantom;
@@ -18,6 +19,64 @@ fn refused(phantom: &Phantom, arguments: &str) -> String {
 fn more_launches_than_a_stream_takes() {
     let phantom = Phantom::new("dgx-h100", &["queue 16"]);
     phantom.right("--ranks 2 all-reduce -n 100");
+}
+
+/// Runs an all-reduce of two processes on short messages.
+fn short_messages(phantom: &Phantom, arguments: &str) -> std::process::Output {
+    let mut command = phantom.topo();
+    command.args("run all-reduce --ranks 2 --backend cuda --processes --no-in-place".split(' '));
+    command.args("-b 64 -e 64 --channels=2 --warm 0".split(' '));
+    command.args(arguments.split(' ')).output().unwrap()
+}
+
+/// With one GPU per process the thread that watches peers submitted all launches itself. It blocked
+/// at a full queue for ever once a peer was gone.
+#[test]
+fn a_peer_is_killed_among_many_launches() {
+    for lines in [
+        &["queue 16", "fault 1 40 kill"][..],
+        &["queue-bytes 65536", "launch-lock yes", "fault 1 90 kill"],
+    ] {
+        let phantom = Phantom::new("dgx-h100", lines);
+        let began = Instant::now();
+        let output = short_messages(&phantom, "-n 200 --timeout 5");
+        let took = began.elapsed();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(
+            errors.contains("rank 1: its process ended with signal: 9"),
+            "{errors}"
+        );
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    }
+}
+
+/// That thread also moves network data, so kernels waited for the proxies' own timers. The time of
+/// a launch counted from the first one of a batch.
+#[test]
+fn many_launches_between_hosts() {
+    let phantom = Phantom::new("dgx-h100", &["queue 16"]);
+    let output = short_messages(&phantom, "--hosts 2 -n 60 --timeout 4");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+/// A kernel that does not obey keeps its GPU, and not the program.
+#[test]
+fn a_kernel_that_never_ends() {
+    for (starter, launches) in [("", 2), ("--processes", 30)] {
+        let phantom = Phantom::new("dgx-h100", &["calls-wait yes", "fault 1 2 hang"]);
+        let mut command = phantom.topo();
+        command.args("run all-reduce --ranks 2 --backend cuda -b 64 -e 64 --warm 0".split(' '));
+        command.args(["-T", "2", "-n", &launches.to_string()]);
+        command.args(starter.split_whitespace());
+        let began = Instant::now();
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("waited"), "{errors}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{errors}");
+    }
 }
 
 /// Drivers before 12.8 lack `cuEventElapsedTime_v2`, those before 13.0 do not load cubins of CUDA
@@ -121,7 +180,16 @@ fn blocking_launches() {
         let mut command = phantom.topo();
         command.args(["run", "--ranks", "2", "all-reduce", "--backend", "cuda"]);
         command
-            .args(["-b", "64", "-e", "64", "-n", "1", "--channels=2"])
+            .args([
+                "-b",
+                "64",
+                "-e",
+                "64",
+                "-n",
+                "1",
+                "--channels=2",
+                "--warm=0",
+            ])
             .args(more);
         command.env("CUDA_LAUNCH_BLOCKING", "1").output().unwrap()
     };
@@ -145,8 +213,20 @@ fn memory_by_descriptors() {
 fn two_libraries() {
     let phantom = Phantom::new("dgx-h100", &[]);
     std::fs::copy(phantom.path("libcuda.so.1"), phantom.path("libcuda.so")).unwrap();
-    let errors = refused(&phantom, "--ranks 2 all-reduce");
-    assert!(errors.contains("another library as libcuda.so"), "{errors}");
+    let run = |cache: &Path| {
+        let mut command = phantom.topo();
+        command.args("run --ranks 2 all-reduce --backend cuda -e 64 -n 1 --warm 0".split(' '));
+        command.env("XDG_CACHE_HOME", cache).output().unwrap()
+    };
+    for _ in 0..2 {
+        let output = run(&phantom.path("cache"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+    }
+    // No folder can be made there.
+    let output = run(&phantom.path("machine"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("cannot make links in"), "{errors}");
 }
 
 /// Each process compared its blocks with the whole GPU, and under MPS all must fit together.
@@ -155,7 +235,8 @@ fn processes_that_share_a_gpu() {
     let phantom = Phantom::new("gh200", &["multiprocessors 2"]);
     let run = |channels: &str| {
         let mut command = phantom.topo();
-        let arguments = "run --ranks 4 all-reduce --processes --backend cuda -b 64K -e 64K -n 1";
+        let arguments =
+            "run --ranks 4 all-reduce --processes --backend cuda -b 64K -e 64K -n 1 --warm 0";
         command
             .args(arguments.split(' '))
             .args(["--channels", channels]);

@@ -29,6 +29,7 @@ fn run(machine: &str, lines: &[&str], settings: &str) -> Run {
     let mut command = phantom.topo();
     command.env("TOPO_LOOPBACK_REPORT", &report);
     command.args(["run", "all-reduce", "--backend", "cuda", "--ranks", "4"]);
+    command.args(["--warm", "0"]);
     command.args(["--hosts", "2", "--processes", "--net-plugin"]);
     command
         .arg(&plugin)

@@ -3,6 +3,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backend_cuda::{Cuda, MemoryKind, Options};
 use device_runtime::{
@@ -132,4 +133,42 @@ fn memory_opened_by_two_gpus() {
         cuda.read(0, address, &mut read).unwrap();
         assert_eq!(read, value);
     }
+}
+
+/// The launches of two communicators filled their GPUs. One GPU ran the first one's kernel and
+/// another GPU the second one's, and both waited for ever.
+#[test]
+fn communicators_that_share_gpus() {
+    let machine = || Phantom::new("dgx-h100", &["cooperative-overlap no"]);
+    if !inside("communicators_that_share_gpus", machine) {
+        return;
+    }
+    const COUNT: usize = 64 << 10;
+    const ROUNDS: i32 = 12;
+    let settings = Settings {
+        longest_wait: Duration::from_secs(20),
+        ..Settings::default()
+    };
+    // They launch in opposite orders.
+    let communicators = [[0, 1, 2, 3], [3, 2, 1, 0]].map(|devices| {
+        let options = Options {
+            devices: devices.to_vec(),
+            ..Options::default()
+        };
+        let cuda = Cuda::open(&options).unwrap();
+        let process_ranks = ProcessRanks::new(cuda, LaunchOptions::nccl(), vec![0, 1, 2, 3]);
+        let kernels = |rank| Kernels::new(Arc::clone(&process_ranks), rank);
+        Communicator::local(4, &settings, kernels).unwrap()
+    });
+    std::thread::scope(|scope| {
+        for mut rank in communicators.into_iter().flatten() {
+            scope.spawn(move || {
+                for round in 1..=ROUNDS {
+                    let mut numbers = vec![round; COUNT];
+                    rank.all_reduce(&mut numbers, Reduction::Sum).unwrap();
+                    assert!(numbers.iter().all(|sum| *sum == 4 * round));
+                }
+            });
+        }
+    });
 }

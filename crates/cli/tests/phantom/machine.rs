@@ -111,7 +111,7 @@ impl Phantom {
 
     /// Runs a collective. Small messages, because a thread runs all threads of a GPU.
     pub fn run(&self, arguments: &str) -> Output {
-        let small = "--backend cuda -b 64 -e 64K -f 1024 --channels=2 --timeout 60";
+        let small = "--backend cuda -b 64 -e 64K -f 1024 --channels=2 --warm 0";
         let mut command = self.topo();
         command.arg("run").args(arguments.split_whitespace());
         if !arguments.contains("-n ") {

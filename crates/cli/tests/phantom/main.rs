@@ -3,6 +3,7 @@
 
 mod defects;
 mod failures;
+mod gpu_test;
 mod hosts;
 mod library;
 mod machine;
@@ -22,7 +23,7 @@ fn threads() {
     assert!(page.contains("channels of the last launch"), "{page}");
     let calls = phantom.report().calls;
     assert_eq!(calls["cuCtxEnablePeerAccess"], 6);
-    assert!(calls["cuLaunchCooperativeKernel"] > 0, "{calls:?}");
+    assert!(calls["cuLaunchKernelEx"] > 0, "{calls:?}");
 }
 
 #[test]
@@ -162,45 +163,4 @@ fn functions_that_are_called() {
         .filter(|it| !elsewhere.contains(**it))
         .collect();
     assert!(missed.is_empty(), "named and not called: {missed:?}");
-}
-
-/// The whole of `topo gpu-test`, on small sizes.
-#[test]
-fn gpu_test() {
-    let phantom = Phantom::new("gb200-nvl72-tray", &["fabric whole"]);
-    let mut command = phantom.topo();
-    command.args("gpu-test --cases 1 --end 1K --ranks 2,5 --json -o".split(' '));
-    let output = command.arg(phantom.path("results")).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let page = fs::read_to_string(phantom.path("results/gpu-test.md")).unwrap();
-    assert!(output.status.success(), "{page}\n{errors}");
-    let kept = fs::read_to_string(phantom.path("results/gpu-test.json")).unwrap();
-    assert_eq!(kept, String::from_utf8_lossy(&output.stdout));
-    let rows = |outcome: &str| {
-        let outcome = format!("| {outcome} |");
-        page.lines().filter(|line| line.contains(&outcome)).count()
-    };
-    // Cases, transports, 3 collectives × 6 variants × 2 kinds of ranks, one GPU.
-    assert_eq!(rows("right"), 4 + 22 + 36 + 3, "{page}");
-    assert!(
-        page.contains("| 5 GPUs | not run | this machine has 4 GPUs |"),
-        "{page}"
-    );
-    let report = phantom.report();
-    assert_eq!(report.problems, [] as [&str; 0]);
-    assert!(report.calls.contains_key("cuMemcpyDtoDAsync_v2"));
-}
-
-/// A GPU whose kernel faults ends its own part and no other.
-#[test]
-fn gpu_test_with_a_broken_gpu() {
-    let phantom = Phantom::new("dgx-h100", &["fault 1 1"]);
-    let mut command = phantom.topo();
-    command.args("gpu-test --cases 1 --ranks 2 --only correctness".split(' '));
-    let output = command.output().unwrap();
-    let page = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{page}");
-    let lines = |what: &str| page.lines().filter(|line| line.contains(what)).count();
-    assert_eq!(lines("**FAILED**"), 2, "{page}");
-    assert_eq!(lines("2 ranks on GPU 0 | right"), 1, "{page}");
 }

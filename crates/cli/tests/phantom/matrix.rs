@@ -40,6 +40,16 @@ const MACHINES: [(&str, u32, &str); 13] = [
     ("pcie-8gpu-nonet", 0, "peers none"),
 ];
 
+/// Lines of the machine file for what drivers may do.
+const SWITCHES: [&str; 6] = [
+    "",
+    "queue 1",
+    "queue-bytes 9000",
+    "calls-wait yes",
+    "queue 2\nlaunch-lock yes",
+    "cooperative-overlap no",
+];
+
 /// The kinds of ranks, and the least number of them.
 const STARTERS: [(&str, u32); 4] = [
     ("", 1),
@@ -81,6 +91,7 @@ const ASKED_FOR: [&str; 3] = [
 #[derive(Debug)]
 struct Run {
     machine: (&'static str, u32, &'static str),
+    switch: &'static str,
     arguments: String,
 }
 
@@ -141,6 +152,7 @@ fn draw(number: usize, cases: &[Case]) -> Run {
     }
     Run {
         machine: draw.of(&MACHINES),
+        switch: draw.of(&SWITCHES),
         arguments: words.join(" "),
     }
 }
@@ -155,15 +167,15 @@ enum Ended {
 
 fn run(run: &Run) -> Ended {
     let (machine, version, line) = run.machine;
-    let lines: &[&str] = if line.is_empty() { &[] } else { &[line] };
+    let lines = [line, run.switch];
     let phantom = match version {
-        0 => Phantom::new(machine, lines),
-        version => Phantom::with_driver(machine, version, lines),
+        0 => Phantom::new(machine, &lines),
+        version => Phantom::with_driver(machine, version, &lines),
     };
     let mut command = phantom.topo();
-    command.args(["run", "--backend", "cuda", "--timeout", "60", "-w", "0"]);
+    command.args(["run", "--backend", "cuda", "-w", "0", "--warm", "0"]);
     if !run.arguments.contains("-n ") {
-        command.args(["-n", "1"]);
+        command.args(["-n", "2"]);
     }
     let output = command
         .args(run.arguments.split_whitespace())

@@ -1,6 +1,6 @@
 //! Checking and timing one size on GPUs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use device_runtime::{DeviceDriver, ProcessRanks};
@@ -22,6 +22,8 @@ pub(super) struct Bench<'a, M: DeviceDriver> {
     pub(super) process_ranks: &'a ProcessRanks<M>,
     pub(super) spec: &'a Spec,
     pub(super) check: Check,
+    /// Launches go for this long before the next figure.
+    pub(super) warm: Duration,
 }
 
 impl<M: DeviceDriver> Bench<'_, M> {
@@ -101,6 +103,7 @@ impl<M: DeviceDriver> Bench<'_, M> {
             iterations: self.spec.iterations,
             warmup: self.spec.warmup,
             time_ms: self.spec.time_ms,
+            warm: std::mem::take(&mut self.warm),
         };
         let (process_ranks, processes) = (self.process_ranks, self.spec.processes);
         let communicator = &mut *self.communicator;
@@ -142,6 +145,8 @@ pub struct TimingLimits {
     pub warmup: u32,
     /// Time to fill, ms.
     pub time_ms: u64,
+    /// Time of untimed launches before all of these, so that the GPUs' clocks are up.
+    pub warm: Duration,
 }
 
 impl Default for TimingLimits {
@@ -150,6 +155,7 @@ impl Default for TimingLimits {
             iterations: None,
             warmup: 3,
             time_ms: 20,
+            warm: Duration::ZERO,
         }
     }
 }
@@ -192,6 +198,11 @@ fn batch<M: DeviceDriver>(
 
 /// The median time of a launch over some batches; `batch` times that many launches.
 fn repeat(limits: &TimingLimits, batch: &mut dyn FnMut(u32) -> Result<f64>) -> Result<f64> {
+    let (mut warm_us, mut launches) = (0.0, 1);
+    while warm_us < limits.warm.as_secs_f64() * 1e6 {
+        warm_us += batch(launches)?.max(1.0) * f64::from(launches);
+        launches = (2 * launches).min(MOST_LAUNCHES);
+    }
     let launches = match limits.iterations {
         Some(iterations) => iterations,
         None => {

@@ -10,8 +10,9 @@ mod trace;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use backend_cuda::Cuda;
 use device_runtime::{DeviceDriver, Kernels, PeerTransport, ProcessRanks};
 use executor::bootstrap::Bootstrap;
@@ -187,6 +188,13 @@ fn transports<M: DeviceDriver>(process_ranks: &ProcessRanks<M>, rank: u32) -> St
         return String::new();
     }
     let mut text = format!("rank {rank} reaches {}\n", counts.join(", "));
+    let beside = own.iter().filter(|it| it.shares_device).count();
+    if beside > 0 {
+        text.push_str(&format!(
+            "processes of {beside} other ranks share rank {rank}'s GPU: without MPS they take turns in time slices of \
+             milliseconds, and the times are those of the slices\n"
+        ));
+    }
     let remote = own
         .iter()
         .copied()
@@ -221,12 +229,14 @@ fn transports<M: DeviceDriver>(process_ranks: &ProcessRanks<M>, rank: u32) -> St
     text
 }
 
-/// Writes the trace; returns notes on graphs and the timeline.
+/// Waits for the devices and writes the trace. Returns notes on graphs and the timeline.
 fn finish<M: DeviceDriver>(
     process_ranks: &ProcessRanks<M>,
     spec: &Spec,
     rank: Option<u32>,
 ) -> Result<String> {
+    // Errors of kernels may show late.
+    process_ranks.synchronize().map_err(|why| anyhow!(why))?;
     let mut text = String::new();
     if let Some(why) = process_ranks.take_without_graph() {
         text.push_str(&format!("launches are no graph: {why}\n"));
@@ -291,6 +301,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
         } = self;
         let wanted = ChoiceLimits::of(spec);
         let mut rows = Vec::with_capacity(spec.sizes.len());
+        let mut warm = Duration::from_millis(spec.devices.warm_ms);
         for bytes in &spec.sizes {
             let check = spec.check::<T>(*bytes);
             let mut request = request::<T>(&check);
@@ -301,6 +312,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
                 process_ranks,
                 spec,
                 check,
+                warm: std::mem::take(&mut warm),
             };
             let separate = bench.measure::<T>(choice, false)?;
             let (mut choice_in_place, mut in_place) = (None, None);

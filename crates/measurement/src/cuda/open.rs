@@ -49,12 +49,16 @@ pub fn open_all() -> Result<Cuda> {
     open_devices((0..Cuda::count()?).collect(), &Devices::default())
 }
 
-/// Opens the first GPU, with all ranks on it.
+/// [`LaunchOptions::most_blocks`](device_runtime::LaunchOptions::most_blocks) of ranks that have a
+/// GPU for themselves.
+const ALL_BLOCKS: u32 = 0;
+
+/// Opens the first GPU, with all ranks on it, which fill it.
 ///
 /// # Errors
 /// There is no GPU.
 pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
-    open_at(vec![0; ranks as usize], vec![0], settings)
+    open_at(vec![0; ranks as usize], vec![0], settings, ALL_BLOCKS)
 }
 
 /// Opens as many GPUs as ranks, one for each.
@@ -62,14 +66,25 @@ pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
 /// # Errors
 /// There are fewer.
 pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
-    open_at((0..ranks).collect(), (0..ranks).collect(), settings)
+    let gpus = || (0..ranks).collect();
+    let usual = device_runtime::LaunchOptions::nccl().most_blocks;
+    open_at(gpus(), gpus(), settings, usual)
 }
 
 /// Opens these GPUs, with a rank at each of the places among them.
-fn open_at(places: Vec<u32>, gpus: Vec<u32>, settings: &Settings) -> Result<OpenedRanks> {
+fn open_at(
+    places: Vec<u32>,
+    gpus: Vec<u32>,
+    settings: &Settings,
+    most_blocks: u32,
+) -> Result<OpenedRanks> {
     let cuda = open_devices(gpus, &Devices::default())?;
     let ranks = places.len() as u32;
-    let process_ranks = ProcessRanks::new(cuda, device_runtime::LaunchOptions::nccl(), places);
+    let options = device_runtime::LaunchOptions {
+        most_blocks,
+        ..device_runtime::LaunchOptions::nccl()
+    };
+    let process_ranks = ProcessRanks::new(cuda, options, places);
     let communicators = communicators(&process_ranks, ranks, settings.clone())?;
     Ok(OpenedRanks {
         process_ranks,
@@ -167,6 +182,7 @@ pub(super) fn options(spec: &Spec) -> device_runtime::LaunchOptions {
         rdma_read: devices.rdma_read,
         force_flush: devices.force_flush,
         nvls_from: devices.nvls_from,
+        most_blocks: devices.most_blocks.unwrap_or(nccl.most_blocks),
         threads: match spec.backend {
             RunsOn::Cpu | RunsOn::Cuda => nccl.threads,
             // The emulator runs threads one after another.
@@ -190,7 +206,7 @@ pub fn describe(cuda: &Cuda) -> String {
         let facts = &device.properties;
         text.push_str(&format!(
             "GPU {}: {}, compute capability {}.{}, {} multiprocessors, up to {} MHz, memory up to {} MHz, driver for \
-             CUDA {}.{}; kernels {}, loaded in {:.1} ms\n",
+             CUDA {}.{}{}; kernels {}, loaded in {:.1} ms\n",
             device.number(),
             facts.name,
             facts.major,
@@ -200,6 +216,10 @@ pub fn describe(cuda: &Cuda) -> String {
             facts.memory_clock_mhz,
             facts.driver / 1000,
             facts.driver % 1000 / 10,
+            match device.mps() {
+                Some(true) => ", MPS",
+                Some(false) | None => "",
+            },
             facts.kernels,
             facts.kernels_ms,
         ));
