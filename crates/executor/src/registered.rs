@@ -178,11 +178,12 @@ impl Registered {
                 }
                 Transport::P2p | Transport::Shm => {}
             }
+            let arena = arena.ok_or_else(|| offers_none(rank, peer))?;
             let is_other = transport == Transport::Shm;
             self.peers.push(Peer::Process(Box::new(Elsewhere {
-                arena: arena.ok_or_else(|| offers_none(rank, peer))?,
+                arena,
                 opened: OnceLock::new(),
-                process: is_other.then(|| ProcessHandle::of(handle.process)),
+                process: is_other.then(|| ProcessHandle::of(arena.process)),
             })));
         }
         Ok(())
