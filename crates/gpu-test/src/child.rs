@@ -133,7 +133,7 @@ pub fn json<T: DeserializeOwned>(command: Command, deadline: Duration) -> Result
 ///
 /// # Errors
 /// It printed something else.
-pub fn parse<T: DeserializeOwned>(ended: &Ended) -> Result<T> {
+pub fn parse<T: DeserializeOwned>(ended: &ProgramOutput) -> Result<T> {
     serde_json::from_str(&ended.out)
         .map_err(|error| anyhow!("it printed no result ({error}): {}", ended.last_words()))
 }

@@ -110,7 +110,7 @@ pub fn run(page: &mut Page<'_>, gpus: u32, end: u64, collectives: &[Collective])
         let sizes: Vec<String> = one_gpu::lengths(end).map(|it| it.to_string()).collect();
         let path = file.path().to_string_lossy();
         let command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
-        let printed: Printed = child::json(command, deadline)?;
+        let printed: TorchOutput = child::json(command, deadline)?;
         figures.extend(self::figures(&printed, gpus, collectives));
         Ok(Outcome::Right(format!(
             "PyTorch {}, NCCL {}",

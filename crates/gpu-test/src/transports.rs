@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::child::{self, Ended, Started};
+use crate::child::{self, ProgramOutput, RunningProgram};
 use crate::page::Page;
 use crate::report::Outcome;
 use crate::test::Test;

@@ -169,15 +169,14 @@ impl SharedMemory {
             .ok_or("only memory that was allocated for peers can be opened by them")?;
         let handle = mapping.handle().map_err(|error| error.to_string())?;
         let handle = handle.ok_or("the memory is of no file")?;
-        Ok(format!("{handle}+{offset}"))
+        serde_json::to_string(&(handle, offset)).map_err(|error| error.to_string())
     }
 
     /// Maps such memory of another process. Returns the address of its `bytes` bytes.
     pub fn import(&self, word: &str, bytes: u64) -> Result<u64, String> {
-        let unknown = || format!("`{word}` names no memory of an emulated device");
-        let (handle, offset) = word.split_once('+').ok_or_else(unknown)?;
-        let handle: Handle = handle.parse().map_err(|_| unknown())?;
-        let offset: u64 = offset.parse().map_err(|_| unknown())?;
+        let read = serde_json::from_str::<(Handle, u64)>(word);
+        let unknown = |_| format!("`{word}` names no memory of an emulated device");
+        let (handle, offset) = read.map_err(unknown)?;
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > handle.bytes) {
             return Err(format!(

@@ -22,7 +22,7 @@ const PLANES: &str = "../crates/planner/tests/machines/planes.xml";
 const ONE_NAME: &str = "../crates/planner/tests/machines/one-name.xml";
 const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
 
-pub const SAMPLES: [Sample; 15] = [
+pub const SAMPLES: [Sample; 16] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
