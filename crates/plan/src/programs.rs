@@ -50,8 +50,8 @@ impl Expansion {
         own.unwrap_or(self.common().p2p.per_peer)
     }
 
-    /// The channels of a rank's point-to-point connections to each other rank, in the order in which
-    /// it meets them.
+    /// The channels of a rank's point-to-point connections to each other rank, in the order of the
+    /// rounds in which they meet.
     ///
     /// # Errors
     /// The job has no such rank.
