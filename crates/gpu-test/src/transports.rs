@@ -131,6 +131,10 @@ fn one(test: &Test<'_>, case: &ProcessCase, deadline: Duration) -> Result<Outcom
         Starter::Hosts => by_hand(&command, deadline),
     }?;
     if let Some(failed) = ended.iter().find(|it| !it.status.success()) {
+        // This status says so.
+        if failed.status.code() == Some(1) {
+            bail!("elements are wrong");
+        }
         bail!("{} ({})", failed.last_words(), failed.status);
     }
     let said = ended.first().map_or("", |it| it.out.as_str());

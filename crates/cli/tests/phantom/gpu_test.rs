@@ -57,8 +57,8 @@ const SANITIZER: &str = r#"#!/bin/sh
 while [ "$1" != --log-file ]; do shift; done
 echo "========= ERROR SUMMARY: some" > "$2"
 shift 2
-"$@" || exit
-exit ${FOUND:-0}
+[ -n "$FOUND" ] || exec "$@"
+"$@" && exit $FOUND
 "#;
 
 fn with_sanitizer(phantom: &Phantom) -> String {
@@ -124,7 +124,18 @@ const PARTS: [(&str, &str, &str); 9] = [
 /// What is wrong with the page of a part with a fault.
 fn problem(part: (&str, &str, &str), fault: (&str, &[&str])) -> Option<String> {
     let ((section, text, place), (kind, causes)) = (part, fault);
-    let phantom = Phantom::new("dgx-a100", &[&format!("fault {place} {kind}")]);
+    let (gpu, launch) = place.split_once(' ').unwrap();
+    let gpus = match kind {
+        // Processes agree by messages on the number of launches, so these are wrong for all.
+        "wrong" => vec!["0", "1"],
+        _ => vec![gpu],
+    };
+    let lines = gpus
+        .into_iter()
+        .map(|gpu| format!("fault {gpu} {launch} {kind}"));
+    let lines: Vec<String> = lines.collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let phantom = Phantom::new("dgx-a100", &lines);
     let mut command = phantom.topo();
     command.args("gpu-test --warm 0 --cases 3 --end 1K --ranks 2 --only".split(' '));
     command.args([section, "--match", text]);
