@@ -8,7 +8,7 @@
 //! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
 //! [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`], [`doctor`], [`log`],
 //! [`results`], [`simulate`], [`what_if`], [`settings`], [`fabric`],
-//! [`mod@export`]; [`report`] (answers as JSON).
+//! [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
 
 #![warn(unreachable_pub)]
 
@@ -23,6 +23,7 @@ pub mod differences;
 pub mod doctor;
 pub mod export;
 pub mod fabric;
+pub mod file_question;
 pub mod gpus;
 pub mod groups;
 pub mod job;

@@ -11,14 +11,19 @@ use planner::HostPlan;
 use planner::explain::NodeNames;
 use program::{Collective, Reduction};
 use serde::{Deserialize, Deserializer};
+use simulator::Fabric;
 
 use crate::bound::{BoundQuestion, BoundReport, bound};
 use crate::cost::{CostQuestion, CostReport, PricedJob};
 use crate::names::collective;
 use crate::overview::overview;
 use crate::path::{PathReport, path};
+use crate::rank::RankReport;
 use crate::report;
 use crate::request::PlannedJob;
+use crate::settings::{SettingsReport, settings};
+use crate::simulate::{self, SimulateQuestion, SimulateReport};
+use crate::what_if::{WhatIfQuestion, WhatIfReport, failures_of};
 
 /// Sizes that are priced and compared if none are named, bytes: 1 KiB to 8 GiB.
 pub fn sizes() -> Vec<u64> {
@@ -81,6 +86,31 @@ pub enum Question {
         /// Another device's name.
         to: String,
     },
+    /// The part of one rank.
+    Rank {
+        /// The rank.
+        rank: u32,
+    },
+    /// A collective on a virtual clock.
+    Simulate {
+        /// The collective.
+        collective: CollectiveName,
+        /// The size of the whole message, bytes.
+        size: u64,
+    },
+    /// The rest of the job after each single failure of its first host.
+    WhatIf {
+        /// Sizes of all-reduces, bytes; the last one decides the order.
+        #[serde(default = "sizes_after_failures")]
+        sizes: Vec<u64>,
+    },
+    /// The effects of the job's settings.
+    Settings,
+}
+
+/// Sizes of all-reduces after failures if none are named, bytes.
+fn sizes_after_failures() -> Vec<u64> {
+    vec![64 << 10, 1 << 30]
 }
 
 const fn rules() -> LinkSet {
@@ -206,7 +236,44 @@ impl PlannedJob {
                 let found = found.map_err(|why| why.to_string())?;
                 shown(&PathReport::of(&found, &names))
             }
+            Question::Rank { rank } => self.rank(*rank),
+            Question::Simulate { collective, size } => {
+                let question = SimulateQuestion::of(collective.0, *size);
+                let fabric = Fabric::default();
+                let job = simulate::planned(self.planned.plan(), &question, &fabric);
+                shown(&SimulateReport::of(&job.map_err(|why| why.to_string())?))
+            }
+            Question::WhatIf { sizes } => self.after_failures(sizes),
+            Question::Settings => {
+                let answer = settings(&self.job, &self.planned.settings);
+                shown(&SettingsReport::of(&answer.map_err(|why| why.to_string())?))
+            }
         }
+    }
+
+    fn rank(&self, rank: u32) -> Result<String, String> {
+        let plan = self.planned.plan();
+        let view = plan.expansion().and_then(|it| it.rank_view(rank));
+        shown(&RankReport {
+            view: view.map_err(|why| why.to_string())?,
+            slow_hosts: plan.slow_hosts(),
+        })
+    }
+
+    fn after_failures(&self, sizes: &[u64]) -> Result<String, String> {
+        let question = WhatIfQuestion {
+            failures: failures_of(&self.job, &[]),
+            job: self.job.clone(),
+            settings: self.planned.settings.as_ref().clone(),
+            sizes: sizes.to_vec(),
+            differences: true,
+        };
+        let (mut answer, outcomes) = question.begin().map_err(|why| why.to_string())?;
+        for outcome in outcomes {
+            answer.add(outcome.map_err(|why| why.to_string())?);
+        }
+        answer.finish(None);
+        shown(&WhatIfReport::of(&answer))
     }
 
     /// The first host: one that differs is asked about alone.
@@ -220,6 +287,6 @@ impl PlannedJob {
     }
 }
 
-fn shown<R: report::Report>(answer: &R) -> Result<String, String> {
+pub(crate) fn shown<R: report::Report>(answer: &R) -> Result<String, String> {
     report::line(answer).map_err(|why| why.to_string())
 }

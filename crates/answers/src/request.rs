@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use planner::{NcclVersion, Planned, Settings};
+use planner::{Job, NcclVersion, Planned, Settings};
 use serde::Deserialize;
 use topology::edit::Edit;
 use topology::xml::{self, Document};
@@ -58,6 +58,8 @@ const fn one() -> u32 {
 /// A planned job, which answers questions.
 #[derive(Debug)]
 pub struct PlannedJob {
+    /// The job.
+    pub job: Job,
     /// The plan with its machines.
     pub planned: Planned,
     /// Oddities of the file and the job.
@@ -167,6 +169,10 @@ impl JobRequest {
         notes.extend(made.notes.iter().map(ToString::to_string));
         let planned = planner::plan(&made.job, &settings).map_err(|why| why.to_string())?;
         notes.extend(planned.notes.iter().map(ToString::to_string));
-        Ok(PlannedJob { planned, notes })
+        Ok(PlannedJob {
+            job: made.job,
+            planned,
+            notes,
+        })
     }
 }

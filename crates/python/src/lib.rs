@@ -34,6 +34,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(notifier::give_turn, module)?)?;
     module.add("PlanError", py.get_type::<plan::PlanError>())?;
     module.add_class::<plan::Planned>()?;
+    module.add_function(wrap_pyfunction!(plan::ask, module)?)?;
     module.add_function(wrap_pyfunction!(plan::machines, module)?)?;
     module.add_function(wrap_pyfunction!(plan::versions, module)?)?;
     module.add_function(wrap_pyfunction!(plan::read, module)?)

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use answers::file_question::FileQuestion;
 use answers::question::Question;
 use answers::request::{JobRequest, PlannedJob};
 use answers::{built_in, report};
@@ -45,6 +46,14 @@ impl Planned {
 
 fn parse<T: DeserializeOwned>(json: &[u8]) -> PyResult<T> {
     serde_json::from_slice(json).map_err(|why| PlanError::new_err(why.to_string()))
+}
+
+/// Answers a question about files as JSON.
+#[pyfunction]
+pub fn ask(py: Python<'_>, question: &[u8]) -> PyResult<String> {
+    let question: FileQuestion = parse(question)?;
+    let answer = py.detach(|| question.answer());
+    answer.map_err(PlanError::new_err)
 }
 
 /// The machines that are built in, as JSON.

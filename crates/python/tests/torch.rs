@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
+use support::answered::answered;
 use support::{Package, plain_python, torch_python};
 
 /// Cases of `failures.py`, and whether rank 1 ends by a signal.
@@ -32,7 +33,10 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Ranks of several programs at once would wait for each other's cores.
     arguments.test_threads = Some(1);
-    let mut trials = vec![with_python("plan", &["plan.py"], 1)];
+    let mut trials = vec![
+        with_python("plan", &["plan.py"], 1),
+        Trial::ignorable_test("answers", answers),
+    ];
     for ranks in [2, 4] {
         trials.push(with_python("arrays", &["arrays.py"], ranks));
         trials.push(with_python("plans", &["plans.py"], ranks));
@@ -89,6 +93,19 @@ fn with_python(name: &str, arguments: &'static [&'static str], ranks: u32) -> Tr
         Package::make()?.run(&python, &arguments)?;
         Ok(Completion::Completed)
     })
+}
+
+/// Answers about drawn jobs are those of the library.
+fn answers() -> Result<Completion, Failed> {
+    let Some(python) = plain_python() else {
+        let why = "not run: there is no Python 3.9 or newer";
+        return Ok(Completion::ignored_with(why));
+    };
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), answered()?)?;
+    let path = file.path().display().to_string();
+    Package::make()?.run(&python, &["answers.py", &path, "700"])?;
+    Ok(Completion::Completed)
 }
 
 /// Trains on two hosts, which are network namespaces.

@@ -187,13 +187,13 @@ function plot(label, bytes, lines, broad) {
   return svg;
 }
 async function doctorView(view) {
-  const { findings } = await ask({ do: "doctor", job: job() });
+  const { findings } = await ask({ do: "files", question: { ask: "doctor", job: job() } });
   view.append(element("h2", {}, state.file.name), element("p", {}, findings.length === 0 ? "No findings." : `${findings.length} finding${findings.length > 1 ? "s" : ""}`),
     table(["id", "device", "what", "seen", "expected", "costs", "what to do"], findings.map((it) => [it.id, element("span", { title: it.devices.join(" ") }, it.device), it.title, it.seen, it.expected, it.costs, it.advice])));
 }
 async function resultsView(view) {
   if (!state.results) return view.append(element("p", {}, "Drop what nccl-tests printed, and choose the machine that was measured."));
-  const { tables } = await ask({ do: "results", file: state.results, job: job() });
+  const { tables } = await ask({ do: "files", question: { ask: "results", file: state.results, job: job() } });
   view.append(element("h2", {}, state.results.name));
   const percent = (it) => (it === null ? null : `${(100 * it).toFixed(0)} %`);
   for (const it of tables) {
@@ -221,7 +221,7 @@ async function compareView(view) {
     $("without").value ? element("button", { type: "button", onclick: () => { state.other = state.file; update(); } }, "or with all devices") : null));
   if (!state.other) return;
   if (!state.other.text) choose.value = state.other.name;
-  const { report: found, pictures } = await ask({ do: "difference", job: job(), other: { ...job(state.other), without: [] } });
+  const { report: found, pictures } = await ask({ do: "files", question: { ask: "difference", job: job(), other: { ...job(state.other), without: [] } } });
   const show = (it) => (it === null || it === undefined ? "–" : typeof it === "string" ? it : JSON.stringify(it));
   view.append(element("p", {}, found.equal ? "A job would notice no difference." : `${found.facts.length} values differ, and the choice or time of ${found.choices.length} sizes.`),
     ...pictures.map((it) => picture(it)), ...found.devices.map((it) => element("p", {}, it.text)),
@@ -229,7 +229,7 @@ async function compareView(view) {
 }
 async function logView(view) {
   if (!state.log) return view.append(element("p", {}, "Drop a log of NCCL (NCCL_DEBUG=INFO)."));
-  const log = await ask({ do: "log", ...state.log });
+  const log = await ask({ do: "files", question: { ask: "log", file: state.log } });
   view.append(element("h2", {}, log.files.join(", ")), element("p", {}, `NCCL ${log.versions.join(", ") || "of an unknown version"}; ${log.hosts.length} hosts; ${log.lines.read} lines read, ${log.lines.ignored} of no interest, ${log.lines.unknown} unknown`),
     ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} nodes`), table(["ring", "ranks"], Object.entries(it.rings).map(([channel, ranks]) => [channel, ranks.join(" → ")])))),
     table(["odd", "usual", "others"], [log.odd_hosts, ...log.communicators.map((it) => it.odd_ranks)].flat().map((it) => [it.what, it.usual, it.others.map(([value, who]) => `${value}: ${who.join(", ")}`).join("; ")])),

@@ -3,17 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use answers::diff::{DiffReport, diff};
+use answers::built_in;
+use answers::file_question::{FileQuestion, difference};
 use answers::overview::picture;
-use answers::question::sizes;
-use answers::request::{File, JobRequest, PlannedJob};
-use answers::{built_in, report};
+use answers::request::{JobRequest, PlannedJob};
 use planner::explain::NodeNames;
 use serde_json::{Value, json};
-use topology::differences::Inventory;
 
 use crate::request::Request;
-use crate::{doctor, files};
 
 /// Answers a request.
 ///
@@ -23,10 +20,10 @@ pub fn answer(request: &Request) -> Result<String, String> {
     match request {
         Request::Machines => Ok(machines().to_string()),
         Request::Ask { job, question } => planned(job)?.ask(question),
-        Request::Difference { job, other } => difference(job, other),
-        Request::Doctor { job } => doctor::answer(job),
-        Request::Results { file, job } => files::measured(file, job),
-        Request::Log { name, text } => files::log(name, text),
+        Request::Files {
+            question: FileQuestion::Difference { job, other },
+        } => with_pictures(job, other),
+        Request::Files { question } => question.answer(),
     }
 }
 
@@ -60,20 +57,9 @@ fn machines() -> Value {
 }
 
 /// The differences, as the program says them, beside pictures of both with marks.
-fn difference(request: &JobRequest, other: &JobRequest) -> Result<String, String> {
-    let jobs = [planned(request)?, Rc::new(other.plan()?)];
-    let sides = jobs
-        .each_ref()
-        .map(|it| (it.planned.name(), it.planned.plan()));
-    let [one, two] = sides.each_ref().map(|(name, plan)| (name.as_str(), *plan));
-    let mut devices = Vec::new();
-    // Edits are known anyway.
-    if !request.is_edited() && !other.is_edited() {
-        let [one, two] = [&request.file, &other.file].map(File::document);
-        devices = Inventory::of(&one?).differences(&Inventory::of(&two?));
-    }
-    let answer = diff([one, two], devices, &sizes()).map_err(|why| why.to_string())?;
-    let report = report::line(&DiffReport::of(answer)).map_err(|why| why.to_string())?;
+fn with_pictures(job: &JobRequest, other: &JobRequest) -> Result<String, String> {
+    let jobs = [planned(job)?, Rc::new(other.plan()?)];
+    let report = difference([job, other], [&jobs[0], &jobs[1]])?;
     let hosts = [jobs[0].host()?, jobs[1].host()?];
     let names = hosts.map(|host| NodeNames::new(host.view.system()));
     let marks = [

@@ -4,12 +4,9 @@
 //! costs, bounds, differences, findings, what a log says, what was measured. It is the same code as
 //! the program's; the page only shows it. `cargo xtask web` builds the page.
 //!
-//! In reading order: [`request`], [`answers`](mod@answers), [`doctor`], [`files`], [`memory`] (the
-//! border to JavaScript).
+//! In reading order: [`request`], [`answers`](mod@answers), [`memory`] (the border to JavaScript).
 
 pub mod answers;
-pub mod doctor;
-pub mod files;
 pub mod memory;
 pub mod request;
 

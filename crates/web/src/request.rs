@@ -1,7 +1,8 @@
 //! The requests of the page.
 
+use answers::file_question::FileQuestion;
 use answers::question::Question;
-use answers::request::{File, JobRequest};
+use answers::request::JobRequest;
 use serde::Deserialize;
 
 /// A request.
@@ -17,30 +18,9 @@ pub enum Request {
         /// The question.
         question: Question,
     },
-    /// The differences between two jobs.
-    Difference {
-        /// A job.
-        job: JobRequest,
-        /// Another job.
-        other: JobRequest,
-    },
-    /// The faults of a machine.
-    Doctor {
-        /// The machine, with the version and the variables that price findings.
-        job: JobRequest,
-    },
-    /// Measurements beside the prediction.
-    Results {
-        /// The output of nccl-tests.
-        file: File,
-        /// The job that was measured; its hosts are those of the file, if it says them.
-        job: JobRequest,
-    },
-    /// The content of NCCL's log.
-    Log {
-        /// Its name.
-        name: String,
-        /// Its text.
-        text: String,
+    /// A question about files.
+    Files {
+        /// The question.
+        question: FileQuestion,
     },
 }

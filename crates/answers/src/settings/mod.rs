@@ -142,15 +142,11 @@ type Outcome = Result<Plan, String>;
 #[error("the job cannot be planned without settings, either: {0}")]
 pub struct PlanRefusal(String);
 
-/// Checks the settings of a job. `name` is the job's name.
+/// Checks the settings of a job.
 ///
 /// # Errors
 /// The job cannot be planned without settings.
-pub fn settings(
-    name: String,
-    job: &Job,
-    settings: &Settings,
-) -> Result<SettingsAnswer, PlanRefusal> {
+pub fn settings(job: &Job, settings: &Settings) -> Result<SettingsAnswer, PlanRefusal> {
     let version = settings.rules.version();
     let checker = Checker {
         job,
@@ -167,8 +163,9 @@ pub fn settings(
         }
     };
     findings.sort_by(|a, b| (a.verdict, &a.names).cmp(&(b.verdict, &b.names)));
+    let names: Vec<&str> = job.hosts.iter().map(|it| it.name.as_str()).collect();
     Ok(SettingsAnswer {
-        name,
+        name: names.join("+"),
         version,
         given: settings.in_force.clone(),
         findings,

@@ -33,8 +33,8 @@ struct FailureRow {
     kind: &'static str,
     /// The failures, one at a time.
     names: Vec<String>,
-    /// How each is taken out of the job, in the words of the program that asks.
-    options: Vec<String>,
+    /// How each is taken out of the job.
+    edits: Vec<EditRow>,
     /// For one NVLink of a pair, the number of links between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<i32>,
@@ -47,6 +47,27 @@ struct FailureRow {
     /// Why NCCL cannot start.
     #[serde(skip_serializing_if = "Option::is_none")]
     cannot_be_planned: Option<String>,
+}
+
+/// A change of a machine.
+#[derive(Debug, Serialize, JsonSchema)]
+struct EditRow {
+    /// `without`: a device or link is gone; `degrade`: a link is slower.
+    kind: &'static str,
+    /// The device or link, for `degrade` with what is left of it.
+    of: String,
+}
+
+impl EditRow {
+    fn of(edit: &Edit) -> Self {
+        Self {
+            kind: match edit.removes() {
+                true => "without",
+                false => "degrade",
+            },
+            of: edit.to_string(),
+        }
+    }
 }
 
 /// A job in figures.
@@ -90,7 +111,7 @@ struct TimedRow {
 
 impl Report for WhatIfReport {
     const FORMAT: &'static str = "topo-what-if";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 }
 
 fn left(
@@ -120,18 +141,13 @@ fn left(
     }
 }
 
-fn failure(
-    row: &EqualFailures,
-    sizes: &[u64],
-    bounds: Option<&RowBounds>,
-    option: impl Fn(&Edit) -> String,
-) -> FailureRow {
+fn failure(row: &EqualFailures, sizes: &[u64], bounds: Option<&RowBounds>) -> FailureRow {
     let first = &row.failures[0];
     let failures = || row.failures.iter();
     FailureRow {
         kind: first.kind.name(),
         names: failures().map(|failure| failure.name.clone()).collect(),
-        options: failures().map(|failure| option(&failure.edit)).collect(),
+        edits: failures().map(|it| EditRow::of(&it.edit)).collect(),
         links: first.of,
         left: row
             .left
@@ -144,12 +160,12 @@ fn failure(
 }
 
 impl WhatIfReport {
-    /// The answer. `option`: the option of a program that plans without a device.
-    pub fn of(answer: &WhatIfAnswer, option: impl Fn(&Edit) -> String) -> Self {
+    /// The answer.
+    pub fn of(answer: &WhatIfAnswer) -> Self {
         let whole = answer.bounds.as_ref().map(|(whole, _)| whole);
         let rows = answer.rows.iter().enumerate().map(|(at, row)| {
             let bounds = answer.bounds.as_ref().and_then(|(_, rows)| rows.get(at));
-            failure(row, &answer.sizes, bounds, &option)
+            failure(row, &answer.sizes, bounds)
         });
         let left_out = answer.left_out.iter().map(|failure| failure.name.clone());
         Self {

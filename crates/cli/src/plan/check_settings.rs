@@ -45,8 +45,7 @@ pub(super) fn run(
         None => read_settings(&arguments.job.variables, environment, output)?,
     };
     let job = job::job(machines, &arguments.job, environment, output)?;
-    let names: Vec<&str> = job.hosts.iter().map(|it| it.name.as_str()).collect();
-    let answer = settings(names.join("+"), &job, &given)?;
+    let answer = settings(&job, &given)?;
     output.differs = answer.has_faults();
     let format = match arguments.json {
         true => PlanFormat::Json,

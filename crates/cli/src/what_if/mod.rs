@@ -8,7 +8,6 @@ use answers::what_if::{WhatIfQuestion, WhatIfReport, failures_of};
 use anyhow::{Result, anyhow, bail};
 
 use crate::arguments::compare::{FailingDevice, TextOrJson, WhatIfArguments};
-use crate::edits::option;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
@@ -59,7 +58,7 @@ pub fn run(
     };
     output.text = match arguments.form.format() {
         TextOrJson::Text => what_if::page(&answer, arguments.time_limit, look),
-        TextOrJson::Json => answers::report::json(&WhatIfReport::of(&answer, option))?,
+        TextOrJson::Json => answers::report::json(&WhatIfReport::of(&answer))?,
     };
     Ok(())
 }

@@ -50,6 +50,12 @@ fn edits_equal_edited_files() {
     }
 }
 
+/// The option that asks for an edit, and its value.
+fn option(edit: &Value) -> (String, &str) {
+    let kind = edit["kind"].as_str().unwrap();
+    (format!("--{kind}"), edit["of"].as_str().unwrap())
+}
+
 #[test]
 fn each_failure_is_the_difference_of_two_whole_plans() {
     for (machine, hosts) in [("dgx-1v", "1"), ("dgx-h100", "2"), ("pcie-8gpu-nicsw", "2")] {
@@ -60,10 +66,10 @@ fn each_failure_is_the_difference_of_two_whole_plans() {
         let mut before = f64::INFINITY;
         for row in rows {
             // Some of each group, as users type them.
-            for options in row["options"].as_array().unwrap().iter().step_by(5) {
-                let (option, text) = options.as_str().unwrap().split_once(' ').unwrap();
+            for edit in row["edits"].as_array().unwrap().iter().step_by(5) {
+                let (option, text) = option(edit);
                 let arguments = [
-                    "cost", &folder, "--hosts", hosts, option, text, "--sizes", "64K,1G",
+                    "cost", &folder, "--hosts", hosts, &option, text, "--sizes", "64K,1G",
                     "--format", "json",
                 ];
                 if let Some(problem) = row["cannot_be_planned"].as_str() {
@@ -80,12 +86,12 @@ fn each_failure_is_the_difference_of_two_whole_plans() {
                 {
                     // Both are 32-bit numbers, which JSON may write with more digits.
                     let time = |row: &Value| row["time_us"].as_f64().map(|time| time as f32);
-                    assert_eq!(time(&sizes[at]), time(left), "{machine} {options}");
+                    assert_eq!(time(&sizes[at]), time(left), "{machine} {edit}");
                 }
-                assert_eq!(cost["ranks"], row["left"]["ranks"], "{machine} {options}");
+                assert_eq!(cost["ranks"], row["left"]["ranks"], "{machine} {edit}");
             }
             if row["cannot_be_planned"].is_null() {
-                let (option, text) = row["options"][0].as_str().unwrap().split_once(' ').unwrap();
+                let (option, text) = option(&row["edits"][0]);
                 let side = format!("{option}-b");
                 let said = run(&[
                     "diff", &folder, "--hosts", hosts, &side, text, "--format", "json",

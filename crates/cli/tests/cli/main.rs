@@ -8,6 +8,7 @@ mod pages;
 mod renumber;
 mod run;
 mod schemas;
+mod tasks;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 /// Jobs that are drawn.
 const JOBS: usize = 200;
 
-/// Bounds take long: every sixteenth job is asked for them.
-const BOUNDS: usize = 16;
+/// Some answers take long: every sixteenth job is asked for them.
+const LONG: usize = 16;
 
 /// Settings that change decisions.
 const SETTINGS: [(&str, &str); 8] = [
@@ -148,13 +148,13 @@ impl Drawn {
     }
 }
 
+/// A question about files.
+fn files(question: Value) -> Value {
+    json!({ "do": "files", "question": question })
+}
+
 /// The questions about one job, each with the arguments that ask the program.
-fn questions(
-    drawn: &Drawn,
-    name: &str,
-    job: &Value,
-    asks_bounds: bool,
-) -> Vec<(Value, Vec<String>)> {
+fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Value, Vec<String>)> {
     let about = |question: Value| json!({ "do": "ask", "job": job, "question": question });
     let ask = |command: &str, more: &[&str]| {
         let mut arguments = drawn.arguments(command, name);
@@ -170,16 +170,37 @@ fn questions(
         about(json!({ "ask": "cost", "collectives": drawn.collectives })),
         ask("cost", &cost),
     )];
-    if asks_bounds {
+    if asks_long {
         all.push((about(json!({ "ask": "bound" })), ask("bound", &[])));
+        all.push((
+            about(json!({ "ask": "what-if", "sizes": [1 << 20] })),
+            ask("what-if", &["--sizes", "1M"]),
+        ));
+        all.push((
+            about(json!({ "ask": "settings" })),
+            ask("plan", &["--check-settings"]),
+        ));
+        all.push((
+            about(json!({ "ask": "simulate", "collective": "all-reduce", "size": 1 << 20 })),
+            ask("simulate", &["--collective", "all-reduce", "--size", "1M"]),
+        ));
     }
     // Paths and findings are those of the machine as it is.
     if drawn.hosts == 1 && drawn.gpus.is_empty() && drawn.without.is_empty() {
-        all.push((json!({ "do": "doctor", "job": job }), ask("doctor", &[])));
+        all.push((
+            files(json!({ "ask": "doctor", "job": job })),
+            ask("doctor", &[]),
+        ));
+        let machine = super::repository().join("topologies").join(name);
+        let machine = machine.display().to_string();
+        all.push((
+            files(json!({ "ask": "matrix", "file": job["file"] })),
+            ["matrix", &machine, "--json"].map(str::to_owned).to_vec(),
+        ));
         let mut other = job.clone();
         other["without"] = json!(["GPU1"]);
         all.push((
-            json!({ "do": "difference", "job": job, "other": other }),
+            files(json!({ "ask": "difference", "job": job, "other": other })),
             ask("diff", &["--without-b", "GPU1"]),
         ));
         let devices = page(&about(json!({ "ask": "overview" }))).map(|it| it["devices"].clone());
@@ -209,7 +230,7 @@ fn of_files(
     };
     let log = file("nccl.log", LOG)?;
     let mut all = vec![(
-        json!({ "do": "log", "name": log, "text": LOG }),
+        files(json!({ "ask": "log", "file": { "name": log, "text": LOG } })),
         ["log", &log, "--json"].map(str::to_owned).to_vec(),
     )];
     // Elsewhere failures are no part of the job.
@@ -221,7 +242,7 @@ fn of_files(
         arguments.push("--json".to_owned());
         let measured = json!({ "name": table, "text": TABLE });
         all.push((
-            json!({ "do": "results", "file": measured, "job": job }),
+            files(json!({ "ask": "results", "file": measured, "job": job })),
             arguments,
         ));
     }
@@ -241,8 +262,8 @@ pub fn answers_of_the_program() -> Result<(), String> {
             .map_err(|why| why.to_string())?;
         let ((name, text), drawn) = drawn.current();
         let job = drawn.job(&name, &text);
-        let mut asked = questions(&drawn, &name, &job, number % BOUNDS == 0);
-        if number % BOUNDS == 0 {
+        let mut asked = questions(&drawn, &name, &job, number % LONG == 0);
+        if number % LONG == 0 {
             asked.extend(of_files(&drawn, &name, &job, folder.path())?);
         }
         for (request, arguments) in asked {

@@ -24,10 +24,14 @@ from toporing.planning import (
     PlanError,
     Search,
     bound,
+    doctor,
     explain,
+    log,
     machines,
+    matrix,
     nccl_versions,
     plan,
+    results,
 )
 
 __version__: str = _native.__version__
@@ -51,10 +55,14 @@ __all__ = [
     "Search",
     "__version__",
     "bound",
+    "doctor",
     "explain",
+    "log",
     "machines",
+    "matrix",
     "nccl_versions",
     "plan",
+    "results",
     "free_unique_id",
     "unique_id",
 ]

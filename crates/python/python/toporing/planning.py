@@ -186,13 +186,15 @@ class Plan:
     #: A picture of a host.
     svg: str = field(repr=False)
     _planned: _native.Planned = field(repr=False, compare=False)
+    _job: Mapping[str, Any] = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as Python values."""
         return json.loads(self.json)
 
     def ask(self, question: str, **details: Any) -> dict[str, Any]:
-        """An answer as the program prints it with `--json`: `cost`, `bound`, `path`.
+        """An answer as the program prints it with `--json`: `cost`, `bound`, `path`, `rank`,
+        `simulate`, `what-if`, `settings`.
 
         `plan.ask("cost", collectives=["all-reduce"], sizes=[1 << 20])` has the values of
         `topo cost --collective all-reduce --sizes 1M --json`; `docs/schemas` describes them.
@@ -217,6 +219,10 @@ class Plan:
         """What no schedule exceeds on this job."""
         bounds = self.ask("bound")["bounds"]
         return [_made(Bound, it, tight_links=_links(it["tight_links"])) for it in bounds]
+
+    def difference(self, other: Plan) -> dict[str, Any]:
+        """How another job differs, as `topo diff --json` prints it."""
+        return _ask("difference", job=self._job, other=other._job)
 
     def explain(self, source: str, to: str) -> Explanation:
         """Why two devices are as far apart as they are: `plan.explain("GPU0", "NIC1")`."""
@@ -252,16 +258,16 @@ def plan(
     host, all if empty; `nvlink_domain` says that all hosts form one NVLink domain; `without` names
     devices and links that are taken away, and `degrade` slower links as `LINK=SHARE`.
     """
-    job = {
-        "file": _file(topology),
-        "hosts": hosts,
-        "nvlink_domain": nvlink_domain,
-        "gpus": list(gpus),
-        "nccl": nccl_version,
-        "set": [[name, str(value)] for name, value in (settings or {}).items()],
-        "without": list(without),
-        "degrade": list(degrade),
-    }
+    job = _job(
+        topology,
+        hosts=hosts,
+        nvlink_domain=nvlink_domain,
+        gpus=list(gpus),
+        nccl=nccl_version,
+        set=settings or {},
+        without=list(without),
+        degrade=list(degrade),
+    )
     planned = _native.Planned(json.dumps(job).encode())
     answer = json.loads(planned.ask(b'{"ask": "overview"}'))
     return Plan(
@@ -277,6 +283,7 @@ def plan(
         graph_xml=answer["graph"],
         svg=answer["picture"],
         _planned=planned,
+        _job=job,
     )
 
 
@@ -285,9 +292,45 @@ def bound(topology: Topology, **options: Any) -> list[Bound]:
     return plan(topology, **options).bound()
 
 
+def doctor(
+    topology: Topology,
+    *,
+    settings: Mapping[str, str] | None = None,
+    nccl_version: str | None = None,
+) -> dict[str, Any]:
+    """The faults of a topology file, as `topo doctor --json` prints them."""
+    return _ask("doctor", job=_job(topology, nccl=nccl_version, set=settings or {}))
+
+
+def matrix(topology: Topology) -> dict[str, Any]:
+    """The connections of GPUs and NICs, as `topo matrix --json` prints them."""
+    return _ask("matrix", file=_file(topology))
+
+
+def log(text: str, name: str = "log") -> dict[str, Any]:
+    """The content of NCCL's log, as `topo log --json` prints it."""
+    return _ask("log", file={"name": name, "text": text})
+
+
+def results(text: str, measured: Plan, name: str = "results") -> dict[str, Any]:
+    """Measurements of nccl-tests beside the prediction for a job, as `topo results --json` prints
+    them."""
+    return _ask("results", file={"name": name, "text": text}, job=measured._job)
+
+
 def explain(topology: Topology, source: str, to: str, **options: Any) -> Explanation:
     """Why two devices are as far apart as they are; options are those of `plan`."""
     return plan(topology, **options).explain(source, to)
+
+
+def _job(topology: Topology, *, set: Mapping[str, str], **details: Any) -> dict[str, Any]:
+    variables = [[name, str(value)] for name, value in set.items()]
+    return {"file": _file(topology), "set": variables, **details}
+
+
+def _ask(question: str, **details: Any) -> dict[str, Any]:
+    asked = json.dumps({"ask": question, **details})
+    return json.loads(_native.ask(asked.encode()))
 
 
 def _file(topology: Topology) -> dict[str, str]:
