@@ -51,6 +51,9 @@ pub struct WindowRules {
     pub most_calls: Option<u32>,
     /// Messages are cut into cells (2.28, binary).
     pub cuts: bool,
+    /// A call that registers a window registers nothing where ranks of several nodes have none
+    /// (2.29, source, binary). Before, it registered the buffer locally.
+    pub needs_one_node: bool,
     /// Copy engines gather long messages on Blackwell (2.29, source).
     pub engines: bool,
     /// Kernels reduce averages (2.30, source).
@@ -85,6 +88,7 @@ impl WindowRules {
                 NcclVersion::V2_31 | NcclVersion::V2_32 => Some(54),
             },
             cuts: since(NcclVersion::V2_28),
+            needs_one_node: since(NcclVersion::V2_29),
             engines: since(NcclVersion::V2_29),
             averages: since(NcclVersion::V2_30),
             has_tma: since(NcclVersion::V2_30),

@@ -94,6 +94,34 @@ fn registered(collective: Collective, bytes: u64, number: u32) -> TunedOperation
     }
 }
 
+/// One GPU in each of two nodes needs one channel for registered buffers. From 2.29 on a window
+/// between nodes registers nothing.
+#[test]
+fn windows_between_nodes() {
+    let mut inputs = hopper(2);
+    inputs.ranks = 2;
+    (inputs.min_local_ranks, inputs.max_local_ranks) = (1, 1);
+    for version in NcclVersion::ALL {
+        let table = under(
+            version,
+            &inputs,
+            &[("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "Simple")],
+        );
+        let channels = |registration| {
+            let mut operation = registered(Collective::AllGather, 8 << 20, 1);
+            operation.calls.registration = registration;
+            table.choose_for(&operation).expect("a ring").channels
+        };
+        assert_eq!(channels(Registration::Local), 1, "{version}");
+        let registers = version < NcclVersion::V2_29;
+        assert_eq!(
+            channels(Registration::Symmetric) == 1,
+            registers,
+            "{version}"
+        );
+    }
+}
+
 /// NVLS needs 8 channels for registered buffers of 8 Blackwell GPUs, so that five calls fill 24;
 /// Hopper needs 4, and hosts of 4 GPUs twice as many as those of 8.
 #[test]

@@ -33,7 +33,7 @@ pub(super) fn of(
         direct_peers: inputs.direct_peers,
         nvls: nvls.map(|nvls| channels(nvls, inputs, rules, entries)),
         prefers_nvls: tuning.cta_policy == CtaPolicy::Efficiency && !restricted,
-        windows: tuning.windows.enabled,
+        windows: tuning.windows.enabled && (inputs.nodes == 1 || !rules.windows.needs_one_node),
     }
 }
 
