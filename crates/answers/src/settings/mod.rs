@@ -2,6 +2,7 @@
 //! here, and other readings in other versions. Each is found by planning without it.
 
 pub mod json;
+mod verdict;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use planner::{Job, NcclVersion, Settings};
 use program::Collective;
 
 pub use json::SettingsReport;
+pub use verdict::Verdict;
 
 /// Sizes for which choices are compared, bytes.
 const SIZES: [u64; 8] = [
@@ -45,54 +47,6 @@ const TAKEN: &str = "takes them";
 
 /// A variable and its value.
 pub type Variable = (String, String);
-
-/// The effect of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// NCCL does not start with it, or refuses collectives.
-    Refused,
-    /// Data can be wrong with it.
-    Dangerous,
-    /// NCCL has no such variable.
-    Unknown,
-    /// NCCL reads the value as something else.
-    Misread,
-    /// Another setting hides it.
-    Hidden,
-    /// Another version refuses it, or takes what this one refuses.
-    OtherVersions,
-    /// It changes nothing in this job.
-    NoEffect,
-    /// It changes decisions that depend on more than the topology.
-    NotModelled,
-    /// It changes the plan.
-    Decides,
-}
-
-impl Verdict {
-    /// Its name on pages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::Dangerous => "dangerous",
-            Self::Unknown => "unknown",
-            Self::Misread => "misread",
-            Self::Hidden => "hidden",
-            Self::OtherVersions => "versions",
-            Self::NoEffect => "no effect",
-            Self::NotModelled => "assumed",
-            Self::Decides => "decides",
-        }
-    }
-
-    /// Whether somebody should look at it.
-    pub const fn is_fault(self) -> bool {
-        matches!(
-            self,
-            Self::Refused | Self::Dangerous | Self::Unknown | Self::Misread | Self::Hidden
-        )
-    }
-}
 
 /// A finding about a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
