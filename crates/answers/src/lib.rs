@@ -5,9 +5,9 @@
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
-//! the answers: [`overview`], [`cost`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
-//! [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`], [`doctor`], [`log`],
-//! [`results`], [`simulate`], [`what_if`], [`settings`], [`fabric`],
+//! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
+//! [`matrix`], [`rank`], [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`],
+//! [`doctor`], [`log`], [`results`], [`simulate`], [`what_if`], [`settings`], [`fabric`],
 //! [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
 
 #![warn(unreachable_pub)]
@@ -16,6 +16,7 @@ pub mod assume;
 pub mod better_rings;
 pub mod bound;
 pub mod built_in;
+pub mod communicators;
 pub mod cost;
 pub mod device;
 pub mod diff;

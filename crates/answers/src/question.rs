@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use simulator::Fabric;
 
 use crate::bound::{BoundQuestion, BoundReport, bound};
+use crate::communicators::{MemoryQuestion, MemoryReport, communicators};
 use crate::cost::{CostQuestion, CostReport, PricedJob};
 use crate::names::collective;
 use crate::overview::overview;
@@ -66,6 +67,24 @@ pub enum Question {
         /// Also bandwidth and latency of every algorithm and protocol.
         #[serde(default)]
         table: bool,
+    },
+    /// What the job's communicators allocate, and what runs out first.
+    Memory {
+        /// The collectives that are called; none: all that NCCL tunes.
+        #[serde(default)]
+        collectives: Vec<CollectiveName>,
+        /// Sizes of the whole message, bytes; none: 1 KiB to 8 GiB, doubled.
+        #[serde(default)]
+        sizes: Vec<u64>,
+        /// All ranks of a communicator also send to each other.
+        #[serde(default)]
+        peers: bool,
+        /// The communicators, as `SIZE` or `SIZE:STRIDE`; none: one of all ranks.
+        #[serde(default)]
+        groups: Vec<String>,
+        /// Bytes that each GPU has for communicators; 0: unknown.
+        #[serde(default)]
+        gpu_memory: u64,
     },
     /// Upper bounds of all schedules, and their limits.
     Bound {
@@ -173,6 +192,14 @@ fn nccl_reduction(reduction: Option<Reduction>) -> Result<Reduction, String> {
     }
 }
 
+/// The collectives; all that NCCL tunes if there are none.
+fn tuned_if_none(collectives: &[CollectiveName]) -> Vec<Collective> {
+    match collectives.is_empty() {
+        true => Collective::TUNED.into_iter().rev().collect(),
+        false => collectives.iter().map(|it| it.0).collect(),
+    }
+}
+
 impl PlannedJob {
     /// Answers a question, in JSON.
     ///
@@ -194,10 +221,7 @@ impl PlannedJob {
                 table,
             } => {
                 let question = CostQuestion {
-                    collectives: match collectives.is_empty() {
-                        true => Collective::TUNED.into_iter().rev().collect(),
-                        false => collectives.iter().map(|it| it.0).collect(),
-                    },
+                    collectives: tuned_if_none(collectives),
                     sizes: match sizes.is_empty() {
                         true => self::sizes(),
                         false => sizes.clone(),
@@ -214,6 +238,30 @@ impl PlannedJob {
                 let answer = PricedJob::of(&self.planned, None).ask(&question);
                 let answer = answer.map_err(|why| why.to_string())?;
                 shown(&CostReport::of(&answer, *table))
+            }
+            Question::Memory {
+                collectives,
+                sizes,
+                peers,
+                groups,
+                gpu_memory,
+            } => {
+                let groups = groups.iter().map(|text| text.parse());
+                let question = MemoryQuestion {
+                    calls: CostQuestion {
+                        collectives: tuned_if_none(collectives),
+                        sizes: match sizes.is_empty() {
+                            true => self::sizes(),
+                            false => sizes.clone(),
+                        },
+                        ..CostQuestion::default()
+                    },
+                    peers: *peers,
+                    groups: groups.collect::<Result<_, String>>()?,
+                    room: *gpu_memory,
+                };
+                let answer = communicators(&self.job, &self.planned, &question);
+                shown(&MemoryReport::of(&answer.map_err(|why| why.to_string())?))
             }
             Question::Bound {
                 links,

@@ -6,6 +6,7 @@ use crate::output::Output;
 use crate::probing::ProbeReport;
 use answers::bound::BoundReport;
 use answers::built_in::MachinesReport;
+use answers::communicators::MemoryReport;
 use answers::cost::CostReport;
 use answers::diff::DiffReport;
 use answers::doctor::DoctorReport;
@@ -42,6 +43,7 @@ const SCHEMAS: &[Kind] = &[
     ("log", report::schema::<LogReport>),
     ("machines", report::schema::<MachinesReport>),
     ("matrix", report::schema::<MatrixReport>),
+    ("memory", report::schema::<MemoryReport>),
     ("nccl-check", linux::nccl_check_schema),
     ("path", report::schema::<PathReport>),
     ("plan", plan::schema),

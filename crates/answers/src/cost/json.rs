@@ -6,6 +6,7 @@ use program::{Collective, Protocol};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::transfers::{PairTransfer, Transfers};
 use super::{CostAnswer, Sweep};
 use crate::report::Report;
 
@@ -57,6 +58,77 @@ struct CollectiveCosts {
     /// Algorithms that NCCL does not have, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     alpha_beta: Vec<SizeSchemes>,
+    /// The transfers of which NCCL makes the collective.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transfers: Option<TransfersReport>,
+}
+
+/// Point-to-point transfers.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TransfersReport {
+    /// Channels.
+    channels: u32,
+    /// Channels between two ranks.
+    per_peer: u32,
+    /// The ranks to which rank 0 sends, in its order.
+    order: Vec<u32>,
+    /// With more ranks than these, two ranks have fewer channels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fewer_beyond_ranks: Option<u32>,
+    /// What is taken for each size.
+    sizes: Vec<TransferReport>,
+}
+
+/// Transfers of a size.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TransferReport {
+    /// Size of the whole message of a rank.
+    bytes: u64,
+    /// Bytes for one peer.
+    pair_bytes: u64,
+    /// To a rank of the same node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local: Option<PairReport>,
+    /// To a rank of another node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remote: Option<PairReport>,
+    /// Estimated time, µs.
+    time_us: Option<f64>,
+}
+
+/// A transfer between two ranks.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PairReport {
+    /// Channels that it uses.
+    channels: u32,
+    /// The protocol.
+    protocol: Protocol,
+    /// Bytes of a chunk.
+    chunk_bytes: u64,
+}
+
+impl TransfersReport {
+    fn of(transfers: &Transfers) -> Self {
+        let pair = |pair: &PairTransfer| PairReport {
+            channels: pair.channels,
+            protocol: pair.protocol,
+            chunk_bytes: pair.chunk,
+        };
+        let sizes = transfers.sizes.iter().map(|size| TransferReport {
+            bytes: size.bytes,
+            pair_bytes: size.pair_bytes,
+            local: size.local.as_ref().map(pair),
+            remote: size.remote.as_ref().map(pair),
+            time_us: size.time_us,
+        });
+        Self {
+            channels: transfers.channels,
+            per_peer: transfers.per_peer,
+            order: transfers.order.clone(),
+            fewer_beyond_ranks: transfers.fewer_beyond.map(|(ranks, _)| ranks),
+            sizes: sizes.collect(),
+        }
+    }
 }
 
 /// The choice for a size.
@@ -209,6 +281,7 @@ impl CollectiveCosts {
                 false => Vec::new(),
             },
             alpha_beta: schemes.collect(),
+            transfers: sweep.transfers.as_ref().map(TransfersReport::of),
         }
     }
 }

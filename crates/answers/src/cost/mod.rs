@@ -1,9 +1,10 @@
 //! Which algorithm and protocol is taken for which size, and how long that takes.
 //!
-//! In reading order: this file, [`forest`], [`json`].
+//! In reading order: this file, [`forest`], [`transfers`], [`json`].
 
 pub mod forest;
 pub mod json;
+pub mod transfers;
 
 use std::ops::RangeInclusive;
 
@@ -19,6 +20,7 @@ use program::{Collective, Protocol};
 use crate::names;
 use forest::ForestCost;
 pub use json::CostReport;
+use transfers::Transfers;
 
 /// A question about costs.
 #[derive(Debug, Clone, Default)]
@@ -78,6 +80,8 @@ pub struct Sweep {
     pub schemes: Vec<(u64, Vec<Estimate<Scheme>>)>,
     /// The costs of the plan's trees, if it has any.
     pub forest: Option<ForestCost>,
+    /// The transfers of which NCCL makes the collective.
+    pub transfers: Option<Transfers>,
 }
 
 /// The costs of a job's collectives.
@@ -100,6 +104,9 @@ pub enum CostError {
     /// The α–β model has no figures.
     #[error("{0} has no ring channels, from which the α–β model takes its figures")]
     NoRings(String),
+    /// The plan contradicts itself.
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
 }
 
 impl PricedJob {
@@ -160,9 +167,10 @@ impl PricedJob {
         }
         let collectives = question.collectives.iter();
         let sweeps = collectives.map(|it| self.sweep(*it, question, schemes.as_ref()));
+        let sweeps = sweeps.collect::<Result<_, _>>()?;
         Ok(CostAnswer {
             calls: question.calls,
-            sweeps: sweeps.collect(),
+            sweeps,
             job: self,
         })
     }
@@ -172,7 +180,7 @@ impl PricedJob {
         collective: Collective,
         question: &CostQuestion,
         schemes: Option<&AlphaBeta>,
-    ) -> Sweep {
+    ) -> Result<Sweep, CostError> {
         let sizes = &question.sizes;
         let size = |bytes: &u64| {
             let operation = TunedOperation {
@@ -198,20 +206,24 @@ impl PricedJob {
             (bytes, estimates)
         };
         let schemes = schemes.map(|model| sizes.iter().map(|it| fastest_first(model, *it)));
-        Sweep {
+        let model = self.alpha_beta.as_ref();
+        Ok(Sweep {
             collective,
             sizes: sizes.iter().map(size).collect(),
             schemes: schemes.map_or_else(Vec::new, Iterator::collect),
             forest: ForestCost::of(&self.plan, collective),
-        }
+            transfers: Transfers::of(&self.plan, model, collective, sizes)?,
+        })
     }
 }
 
 impl CostAnswer {
-    /// Why no collective has a choice at any size; `None` if one has, or the α–β model judges them.
+    /// Why no collective has a choice at any size; `None` if one has, is made of transfers, or the
+    /// α–β model judges it.
     pub fn refusal(&self) -> Option<&NoChoice> {
         let all = || self.sweeps.iter().flat_map(|sweep| &sweep.sizes);
-        let judged = self.sweeps.iter().any(|sweep| !sweep.schemes.is_empty());
+        let mut sweeps = self.sweeps.iter();
+        let judged = sweeps.any(|it| !it.schemes.is_empty() || it.transfers.is_some());
         if judged || all().any(|size| size.choice.is_ok()) {
             return None;
         }

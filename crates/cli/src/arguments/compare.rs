@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use answers::communicators::GroupShape;
 use clap::{Args, ValueEnum};
 use plan::Algorithm;
 use plan::cost::spread::MOST_CALLS;
@@ -14,7 +15,7 @@ use topology::edit::{Edit, FailureKind};
 use super::nccl_tests::one;
 use super::{JobArguments, PreparationArguments, variable};
 use crate::numbers::within;
-use crate::sizes::{Collectives, Sizes, collectives, sizes};
+use crate::sizes::{Collectives, Sizes, collectives, size, sizes};
 
 pub const COST_EXAMPLES: &str = "\
 Examples:
@@ -31,6 +32,9 @@ Examples:
   topo cost topology.xml --window symmetric    kernels for registered windows, and what they gain
   topo cost topology.xml --window symmetric --cta-policy zero   all-gathers by copy engines
   topo cost topology.xml --alpha-beta          algorithms that NCCL does not have, by the α–β model
+  topo cost topology.xml --memory              what a communicator allocates, and what runs out first
+  topo cost topology.xml --hosts 2 --memory --groups 8,2:8 --peers
+                                               tensor and data parallelism, with transfers
 
 Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at
 which the choice changes. Time and bandwidths are predictions of NCCL's own model, not measurements.";
@@ -141,12 +145,36 @@ impl DiffArguments {
     }
 }
 
+/// What communicators take, instead of times.
+#[derive(Debug, Args)]
+pub struct MemoryArguments {
+    /// Show the memory, channels, connections and multicast slots of communicators that call the
+    /// collectives, instead of sizes
+    #[arg(long, conflicts_with_all = ["table", "alpha_beta"])]
+    pub memory: bool,
+    /// The job's communicators by ranks and the distance between them, such as 8,16:8 [default: one
+    /// of all ranks]
+    #[arg(
+        long,
+        value_name = "SIZE:STRIDE",
+        value_delimiter = ',',
+        requires = "memory"
+    )]
+    pub groups: Vec<GroupShape>,
+    /// All ranks of a communicator also send to each other
+    #[arg(long, requires = "memory")]
+    pub peers: bool,
+    /// GPU memory that is left for communicators
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "memory")]
+    pub gpu_memory: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 pub struct CostArguments {
     #[command(flatten)]
     pub job: JobArguments,
-    /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all; with
-    /// --alpha-beta also all-to-all, gather, scatter
+    /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all; all-to-all
+    /// and send-recv, which NCCL makes of transfers; with --alpha-beta also gather, scatter
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all-reduce")]
     pub collective: Vec<Collectives>,
     /// Message sizes: 64K, a list 1M,8M or a range 1K..8G
@@ -179,6 +207,8 @@ pub struct CostArguments {
     /// Also predict algorithms that NCCL does not have, with the α–β model
     #[arg(long)]
     pub alpha_beta: bool,
+    #[command(flatten)]
+    pub memory: MemoryArguments,
     #[command(flatten)]
     pub form: FormArguments,
 }

@@ -1,6 +1,8 @@
 //! `topo cost`: which algorithm and protocol is taken for which size, and how long that takes.
 
+mod memory;
 mod page;
+mod transfers;
 
 use std::path::Path;
 
@@ -34,23 +36,11 @@ pub fn run(
         output.text = built_in_toml(version).to_owned();
         return Ok(());
     }
-    let (job, notes) = read(arguments, environment, output)?;
-    let sizes =
-        sizes::expand(&arguments.sizes, arguments.factor).map_err(|problem| anyhow!(problem))?;
-    let mut collectives: Vec<Collective> = Vec::new();
-    for collective in arguments.collective.iter().flat_map(|given| &given.0) {
-        if !collectives.contains(collective) {
-            collectives.push(*collective);
-        }
+    if arguments.memory.memory {
+        return memory::run(arguments, environment, output);
     }
-    let answer = job.ask(&CostQuestion {
-        collectives,
-        sizes,
-        calls: arguments.calls.calls(),
-        algorithms: arguments.algorithm.clone(),
-        protocols: arguments.protocol.clone(),
-        alpha_beta: arguments.alpha_beta,
-    })?;
+    let (job, notes) = read(arguments, environment, output)?;
+    let answer = job.ask(&question(arguments)?)?;
     // Without any choice for any collective there is no page.
     if !arguments.table
         && let Some(problem) = answer.refusal()
@@ -69,6 +59,25 @@ pub fn run(
         (TextOrJson::Json, table) => report::json(&CostReport::of(&answer, table))?,
     };
     Ok(())
+}
+
+fn question(arguments: &CostArguments) -> Result<CostQuestion> {
+    let sizes =
+        sizes::expand(&arguments.sizes, arguments.factor).map_err(|problem| anyhow!(problem))?;
+    let mut collectives: Vec<Collective> = Vec::new();
+    for collective in arguments.collective.iter().flat_map(|given| &given.0) {
+        if !collectives.contains(collective) {
+            collectives.push(*collective);
+        }
+    }
+    Ok(CostQuestion {
+        collectives,
+        sizes,
+        calls: arguments.calls.calls(),
+        algorithms: arguments.algorithm.clone(),
+        protocols: arguments.protocol.clone(),
+        alpha_beta: arguments.alpha_beta,
+    })
 }
 
 /// The job, and what is odd about its settings.

@@ -9,6 +9,7 @@ use plan::cost::{Calls, CostModel, Estimate, WindowMethod};
 use planner::cost::Scheme;
 use program::{Collective, Protocol};
 
+use super::transfers;
 use crate::render::table::Columns;
 use crate::render::{
     FIELD, Look, count, microseconds, percent, settings, slow_hosts, trim_lines, version, wrap,
@@ -26,7 +27,13 @@ pub fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
     let mut text = head(job, notes, look);
     let title = title(&answer.calls);
     for sweep in &answer.sweeps {
-        text.push_str(&look.section(sweep.collective.name(), &title, &choices(sweep, look)));
+        match &sweep.transfers {
+            Some(found) => text.push_str(&transfers::section(job, sweep, found, look)),
+            None => {
+                let choices = choices(sweep, look);
+                text.push_str(&look.section(sweep.collective.name(), &title, &choices));
+            }
+        }
         if sweep.sizes.iter().any(|size| size.window.is_some()) {
             text.push_str(&look.section(
                 &format!("{} on windows", sweep.collective),

@@ -21,8 +21,9 @@ pub(super) struct Builder<'a> {
     pub(super) expansion: &'a Expansion,
     pub(super) settings: MemorySettings,
     ledgers: BTreeMap<u32, Ledger>,
-    /// Ends that exist: rank, peer, channel, point to point, sends.
-    connected: BTreeSet<(u32, u32, u32, bool, bool)>,
+    /// Ends that exist: rank, peer, channel, the stage of those between peers, sends. Transfers do
+    /// not use what relays connected at the start.
+    connected: BTreeSet<(u32, u32, u32, Option<Stage>, bool)>,
     /// Shared buffers that exist: the rank that holds them, their owner, for sending, on the GPU.
     pools: BTreeSet<(u32, u32, bool, bool)>,
 }
@@ -134,7 +135,7 @@ impl<'a> Builder<'a> {
         between_peers: bool,
         sends: bool,
     ) -> bool {
-        let end = (rank, peer, channel, between_peers, sends);
+        let end = (rank, peer, channel, between_peers.then_some(stage), sends);
         let is_new = peer != rank && self.connected.insert(end);
         if is_new {
             let ledger = self.ledgers.entry(rank).or_default();

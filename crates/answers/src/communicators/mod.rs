@@ -1,0 +1,416 @@
+//! The memory, channels, connections and multicast slots of a job's communicators, and the first
+//! that runs out.
+//!
+//! In reading order: [`groups`] (which communicators a job has), this file, [`json`].
+
+pub mod groups;
+pub mod json;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plan::cost::TunedOperation;
+use plan::{Algorithm, Error};
+use planner::explain::count;
+use planner::memory::{
+    Bytes, Ledger, MULTICAST_SLOTS, MemorySettings, MemoryUse, Purpose, Stage, of_node,
+};
+use planner::{EqualHosts, Job, Planned, Settings, gpu_devices, with_gpus};
+
+use crate::cost::CostQuestion;
+use crate::names;
+pub use groups::GroupShape;
+pub use json::MemoryReport;
+
+/// Nodes of a communicator that are looked at: trees have no other kinds of nodes.
+const MOST_NODES: u32 = 16;
+
+/// What to count.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryQuestion {
+    /// What the job calls on each communicator: its choices connect.
+    pub calls: CostQuestion,
+    /// All ranks of a communicator also send to each other.
+    pub peers: bool,
+    /// The communicators; none: one of all ranks.
+    pub groups: Vec<GroupShape>,
+    /// Bytes that each GPU has for communicators; 0: unknown.
+    pub room: u64,
+}
+
+/// Communicators that are alike.
+#[derive(Debug)]
+pub struct Communicator {
+    /// Their shape; `None`: all ranks.
+    pub shape: Option<GroupShape>,
+    /// Ranks of one.
+    pub ranks: u32,
+    /// Nodes of one.
+    pub nodes: u32,
+    /// Those that have ranks on the first host, or in the first NVLink domain.
+    pub number: u32,
+    /// Channels that are set up. A kernel has at most one thread block (CTA) for each.
+    pub channels: u32,
+    /// Most thread blocks of a collective's kernel, of NVLink SHARP's, and of transfers.
+    pub blocks: [u32; 3],
+    /// The algorithms that the calls take.
+    pub algorithms: Vec<Algorithm>,
+    /// What the rank holds whose GPU holds most.
+    pub most: Ledger,
+    /// The rank.
+    pub rank: u32,
+    /// Multicast objects of one communicator on a node, by stage.
+    pub multicast_objects: BTreeMap<Stage, u32>,
+}
+
+/// What the communicators of a job cost.
+#[derive(Debug)]
+pub struct MemoryAnswer {
+    /// Names of the machines.
+    pub name: String,
+    /// Hosts of the job.
+    pub hosts: u32,
+    /// Ranks of the job.
+    pub ranks: u64,
+    /// The profile of NCCL's version.
+    pub profile: String,
+    /// NCCL's variables that were given.
+    pub variables: Vec<(String, String)>,
+    /// How memory is allocated.
+    pub settings: MemorySettings,
+    /// The communicators.
+    pub communicators: Vec<Communicator>,
+    /// By GPU of the first host: bytes of all communicators.
+    pub gpus: Vec<(i32, Bytes)>,
+    /// Multicast objects of all communicators in the first NVSwitch domain.
+    pub multicast_objects: u32,
+    /// Bytes that each GPU has for communicators; 0: unknown.
+    pub room: u64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The hosts differ.
+    #[error("the hosts of the job differ; communicators of some ranks need equal hosts")]
+    HostsDiffer,
+    /// A file describes several hosts.
+    #[error(
+        "the file describes several hosts of an NVLink domain; communicators of some ranks need the file of one, with a \
+         number of hosts"
+    )]
+    SeveralHosts,
+    /// The job's ranks do not fill communicators of a shape.
+    #[error(
+        "communicators {shape} do not divide the {ranks} ranks of the job; expected a product of size and stride that does"
+    )]
+    NotDivided {
+        /// The shape.
+        shape: GroupShape,
+        /// Ranks of the job.
+        ranks: u64,
+    },
+    /// NCCL refuses a communicator.
+    #[error("communicators {shape}: {why}")]
+    Refused {
+        /// The shape.
+        shape: GroupShape,
+        /// NCCL's reason.
+        why: Box<planner::Error>,
+    },
+    /// A plan has no connections.
+    #[error(transparent)]
+    Plan(#[from] Error),
+}
+
+/// What runs out first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    /// Its name.
+    pub name: &'static str,
+    /// What the communicators take.
+    pub taken: u64,
+    /// What there is.
+    pub room: u64,
+}
+
+impl Limit {
+    /// How often the communicators fit; `None` if they take nothing.
+    pub const fn times(&self) -> Option<u64> {
+        self.room.checked_div(self.taken)
+    }
+}
+
+impl MemoryAnswer {
+    /// What is bounded, that which runs out first before others.
+    pub fn limits(&self) -> Vec<Limit> {
+        let most = self.gpus.iter().map(|(_, bytes)| bytes.device).max();
+        let mut limits = vec![
+            Limit {
+                name: "multicast slots",
+                taken: self.multicast_objects.into(),
+                room: MULTICAST_SLOTS.into(),
+            },
+            Limit {
+                name: "GPU memory",
+                taken: most.unwrap_or(0),
+                room: self.room,
+            },
+        ];
+        limits.retain(|limit| limit.room > 0 && limit.taken > 0);
+        limits.sort_by_key(Limit::times);
+        limits
+    }
+}
+
+/// Counts what communicators of a job take. `planned` is the plan of all ranks.
+///
+/// # Errors
+/// The communicators do not fit the job, or NCCL refuses one.
+pub fn communicators(
+    job: &Job,
+    planned: &Planned,
+    question: &MemoryQuestion,
+) -> Result<MemoryAnswer, MemoryError> {
+    let settings = planned.settings.as_ref();
+    let mut counter = Counter {
+        job,
+        settings,
+        memory: MemorySettings::of(settings),
+        question,
+        gpus: BTreeMap::new(),
+        multicast_objects: 0,
+    };
+    let mut found = Vec::new();
+    if question.groups.is_empty() {
+        found.push(counter.whole(planned)?);
+    }
+    for shape in &question.groups {
+        found.push(counter.alike(*shape)?);
+    }
+    let plan = planned.plan();
+    Ok(MemoryAnswer {
+        name: names::job(plan),
+        hosts: plan.request.hosts,
+        ranks: plan.rank_count(),
+        profile: plan.profile.clone(),
+        variables: settings.in_force.clone(),
+        settings: counter.memory,
+        communicators: found,
+        gpus: counter.gpus.into_iter().collect(),
+        multicast_objects: counter.multicast_objects,
+        room: question.room,
+    })
+}
+
+/// Adds up the communicators.
+struct Counter<'a> {
+    job: &'a Job,
+    settings: &'a Settings,
+    memory: MemorySettings,
+    question: &'a MemoryQuestion,
+    /// By device number of the first host's GPUs.
+    gpus: BTreeMap<i32, Bytes>,
+    multicast_objects: u32,
+}
+
+impl Counter<'_> {
+    /// The communicator of all ranks.
+    fn whole(&mut self, planned: &Planned) -> Result<Communicator, MemoryError> {
+        let devices = match self.job.hosts.first() {
+            Some(hosts) => gpu_devices(&hosts.document),
+            None => Vec::new(),
+        };
+        let mut found = self.communicator(planned, None, &devices)?;
+        found.number = 1;
+        Ok(found)
+    }
+
+    /// The communicators of a shape that have ranks on the first host.
+    fn alike(&mut self, shape: GroupShape) -> Result<Communicator, MemoryError> {
+        let [hosts] = &self.job.hosts[..] else {
+            return Err(MemoryError::HostsDiffer);
+        };
+        if hosts.document.recorded_hosts() > 1 {
+            return Err(MemoryError::SeveralHosts);
+        }
+        let devices = gpu_devices(&hosts.document);
+        let each = devices.len() as u64;
+        let ranks = each * u64::from(hosts.count);
+        if !shape.divides(ranks) {
+            return Err(MemoryError::NotDivided { shape, ranks });
+        }
+        let near = if self.job.nvlink_domain { ranks } else { each };
+        // By the GPUs on each of its hosts, and whether the first is the job's: how many there are.
+        let mut kinds: BTreeMap<(Vec<Vec<i32>>, bool), u32> = BTreeMap::new();
+        for rank in 0..near {
+            let first = shape.members(rank).find(|member| *member < near);
+            if first != Some(rank) {
+                continue;
+            }
+            let mut on_hosts: BTreeMap<u64, Vec<i32>> = BTreeMap::new();
+            for member in shape.members(rank) {
+                let device = devices[(member % each) as usize];
+                on_hosts.entry(member / each).or_default().push(device);
+            }
+            let begins = on_hosts.contains_key(&0);
+            let kind = (on_hosts.into_values().collect(), begins);
+            *kinds.entry(kind).or_default() += 1;
+        }
+        let mut most: Option<Communicator> = None;
+        let mut number = 0;
+        for ((on_hosts, begins), times) in kinds {
+            let planned = self.plan(hosts, &on_hosts, shape)?;
+            let first = on_hosts.first().filter(|_| begins);
+            let first = first.cloned().unwrap_or_default();
+            for _ in 0..times {
+                let found = self.communicator(&planned, Some(shape), &first)?;
+                let bytes = |it: &Communicator| it.most.total(|_| true).device;
+                if most.as_ref().is_none_or(|most| bytes(&found) > bytes(most)) {
+                    most = Some(found);
+                }
+            }
+            number += times;
+        }
+        let mut most = most.ok_or(MemoryError::NotDivided { shape, ranks })?;
+        most.number = number;
+        Ok(most)
+    }
+
+    /// Plans a communicator by the GPUs that it has on each host.
+    fn plan(
+        &self,
+        hosts: &EqualHosts,
+        on_hosts: &[Vec<i32>],
+        shape: GroupShape,
+    ) -> Result<Planned, MemoryError> {
+        let runs = on_hosts.chunk_by(|a, b| a == b).map(|run| EqualHosts {
+            name: hosts.name.clone(),
+            document: Arc::new(with_gpus(&hosts.document, &run[0])),
+            edits: hosts.edits.clone(),
+            count: run.len() as u32,
+        });
+        let job = Job {
+            hosts: runs.collect(),
+            ..self.job.clone()
+        };
+        planner::plan(&job, self.settings).map_err(|why| MemoryError::Refused {
+            shape,
+            why: Box::new(why),
+        })
+    }
+
+    /// Counts a communicator. `devices` are its GPUs on the first host.
+    fn communicator(
+        &mut self,
+        planned: &Planned,
+        shape: Option<GroupShape>,
+        devices: &[i32],
+    ) -> Result<Communicator, MemoryError> {
+        let expansion = planned.plan().expansion()?;
+        let layout = expansion.layout();
+        let algorithms = algorithms(planned, &self.question.calls);
+        let usage = MemoryUse {
+            algorithms: algorithms.clone(),
+            peers: self.question.peers,
+        };
+        let mut most: Option<(u32, Ledger)> = None;
+        let mut channels = 0;
+        let mut multicast_objects = BTreeMap::new();
+        for node in (0..layout.nodes().min(MOST_NODES)).filter_map(|node| layout.node(node)) {
+            let rules = self.settings.rules;
+            let memory = of_node(expansion, node, &usage, &self.memory, rules)?;
+            channels = memory.channels;
+            if node.node == 0 {
+                self.multicast_objects += memory.multicast_objects.values().sum::<u32>();
+                multicast_objects.clone_from(&memory.multicast_objects);
+            }
+            for (rank, ledger) in memory.ranks {
+                let total = ledger.total(|_| true);
+                if let Some(place) = layout.rank(rank).filter(|place| place.host == 0)
+                    && let Some(device) = devices.get(place.local as usize)
+                {
+                    *self.gpus.entry(*device).or_default() += total;
+                }
+                let is_more =
+                    |(_, other): &(u32, Ledger)| total.device > other.total(|_| true).device;
+                if most.as_ref().is_none_or(is_more) {
+                    most = Some((rank, ledger));
+                }
+            }
+        }
+        let (rank, most) = most.unwrap_or_default();
+        let common = expansion.common();
+        Ok(Communicator {
+            shape,
+            ranks: layout.ranks(),
+            nodes: layout.nodes(),
+            number: 0,
+            channels,
+            blocks: [
+                common.channels.count(),
+                common.nvls.map_or(0, |nvls| nvls.channels),
+                common.p2p.channels,
+            ],
+            algorithms,
+            most,
+            rank,
+            multicast_objects,
+        })
+    }
+}
+
+/// The algorithms that calls take.
+fn algorithms(planned: &Planned, calls: &CostQuestion) -> Vec<Algorithm> {
+    let mut found = Vec::new();
+    for collective in &calls.collectives {
+        for bytes in &calls.sizes {
+            let operation = TunedOperation {
+                collective: *collective,
+                bytes: *bytes,
+                calls: calls.calls,
+            };
+            if let Ok(choice) = planned.costs.choose_for(&operation)
+                && !found.contains(&choice.algorithm)
+            {
+                found.push(choice.algorithm);
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+impl Communicator {
+    /// How many there are, in words.
+    pub fn title(&self) -> String {
+        let size = format!(
+            "{} on {}",
+            count(self.ranks as usize, "rank"),
+            count(self.nodes as usize, "node")
+        );
+        match self.shape {
+            None => size,
+            Some(shape) => format!("{shape}: {size}, {} on the first host", self.number),
+        }
+    }
+
+    /// Bytes by purpose, and by stage.
+    pub fn table(&self) -> BTreeMap<Purpose, BTreeMap<Stage, Bytes>> {
+        let mut table: BTreeMap<Purpose, BTreeMap<Stage, Bytes>> = BTreeMap::new();
+        for ((stage, purpose), bytes) in &self.most.bytes {
+            *table
+                .entry(*purpose)
+                .or_default()
+                .entry(*stage)
+                .or_default() += *bytes;
+        }
+        table
+    }
+
+    /// The stages of which something is allocated.
+    pub fn stages(&self) -> impl Iterator<Item = Stage> + '_ {
+        let used = |stage: &Stage| self.most.bytes.keys().any(|(of, _)| of == stage);
+        Stage::ALL.into_iter().filter(used)
+    }
+}

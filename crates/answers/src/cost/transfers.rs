@@ -1,0 +1,221 @@
+//! What NCCL makes of point-to-point transfers: channels, chunks and protocol of each pair, the
+//! order in which ranks meet, and an estimate of the time.
+//!
+//! NCCL has no model for the time. The estimate takes the bandwidth of its rings.
+
+use plan::{Common, Connection, Error, GraphKind, NcclVersion, Plan};
+use planner::cost::AlphaBeta;
+use program::{Collective, Protocol};
+
+/// Bytes of a part up to which a transfer takes LL (the default of `NCCL_P2P_LL_THRESHOLD`).
+const LL_BYTES: u64 = 16 << 10;
+
+/// Chunks of a buffer.
+const STEPS: u64 = 8;
+
+/// Peers that one batch of work serves.
+const PEERS_PER_BATCH: u32 = 8;
+
+/// Point-to-point transfers of a job.
+#[derive(Debug)]
+pub struct Transfers {
+    /// Channels.
+    pub channels: u32,
+    /// Channels between two ranks.
+    pub per_peer: u32,
+    /// The ranks to which rank 0 sends, in its order.
+    pub order: Vec<u32>,
+    /// Above so many ranks two ranks have fewer channels between them, and how many; `None` if they
+    /// do not get fewer by ranks.
+    pub fewer_beyond: Option<(u32, u32)>,
+    /// What is taken for each size.
+    pub sizes: Vec<TransferSize>,
+}
+
+/// Transfers of one size.
+#[derive(Debug)]
+pub struct TransferSize {
+    /// Size of the whole message of a rank, bytes.
+    pub bytes: u64,
+    /// Bytes for one peer.
+    pub pair_bytes: u64,
+    /// To a rank of the same node.
+    pub local: Option<PairTransfer>,
+    /// To a rank of another node.
+    pub remote: Option<PairTransfer>,
+    /// The expected time, µs; `None` without rings.
+    pub time_us: Option<f64>,
+}
+
+/// A transfer between two ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PairTransfer {
+    /// Channels that it uses.
+    pub channels: u32,
+    /// LL or Simple.
+    pub protocol: Protocol,
+    /// Bytes of a chunk in the buffer.
+    pub chunk: u64,
+}
+
+impl Transfers {
+    /// What is taken for these sizes; `None` for collectives that are not made of transfers.
+    ///
+    /// # Errors
+    /// The plan contradicts itself.
+    pub fn of(
+        plan: &Plan,
+        model: Option<&AlphaBeta>,
+        collective: Collective,
+        sizes: &[u64],
+    ) -> Result<Option<Self>, Error> {
+        if !matches!(collective, Collective::AllToAll | Collective::SendRecv) {
+            return Ok(None);
+        }
+        let expansion = plan.expansion()?;
+        let layout = expansion.layout();
+        let place = expansion.place(0)?;
+        let is_beside = |rank: &u32| {
+            layout
+                .rank(*rank)
+                .is_some_and(|it| it.node.node == place.node.node)
+        };
+        let (mut inside, mut outside) = (None, None);
+        for round in expansion.schedule(0).filter(|round| round.send != 0) {
+            match is_beside(&round.send) {
+                true => inside = inside.or(Some(round.send)),
+                false => outside = outside.or(Some(round.send)),
+            }
+        }
+        let pieces = match collective {
+            Collective::AllToAll => u64::from(layout.ranks().max(1)),
+            _ => 1,
+        };
+        let pair = |peer: Option<u32>, bytes| match peer {
+            Some(peer) => PairTransfer::of(plan, peer, bytes).map(Some),
+            None => Ok(None),
+        };
+        let beside = layout.ranks_of(place.node).len() as u32;
+        let mut found = Vec::with_capacity(sizes.len());
+        for bytes in sizes {
+            let pair_bytes = bytes / pieces;
+            let size = TransferSize {
+                bytes: *bytes,
+                pair_bytes,
+                local: pair(inside, pair_bytes)?,
+                remote: pair(outside, pair_bytes)?,
+                time_us: None,
+            };
+            let time_us = model.and_then(|model| {
+                size.estimate(
+                    expansion.common(),
+                    model,
+                    collective,
+                    [beside, layout.ranks()],
+                )
+            });
+            found.push(TransferSize { time_us, ..size });
+        }
+        let p2p = expansion.common().p2p;
+        Ok(Some(Self {
+            channels: p2p.channels,
+            per_peer: expansion.per_peer(place.node),
+            order: expansion.schedule(0).map(|round| round.send).collect(),
+            fewer_beyond: fewer_beyond(plan, expansion.per_peer(place.node), layout.nodes()),
+            sizes: found,
+        }))
+    }
+}
+
+impl PairTransfer {
+    /// A transfer of rank 0 to a peer.
+    fn of(plan: &Plan, peer: u32, bytes: u64) -> Result<Self, Error> {
+        let expansion = plan.expansion()?;
+        let used = expansion.transfer_channels(0, peer, bytes)?;
+        let channels = used.len() as u32;
+        let first = used.first().copied().unwrap_or(0);
+        let connection = expansion.p2p_connection(0, peer, first.into())?;
+        let is_network = matches!(connection, Connection::Network { .. });
+        let buffers = expansion.common().buffers;
+        // Connections over the network have no buffer for LL.
+        let protocol = match !is_network && bytes <= u64::from(channels) * LL_BYTES {
+            true => Protocol::Ll,
+            false => Protocol::Simple,
+        };
+        let step = match protocol {
+            Protocol::Ll => u64::try_from(buffers.ll).unwrap_or(0) / STEPS,
+            _ => u64::try_from(expansion.common().p2p.chunk_size).unwrap_or(0),
+        };
+        let chunk = match is_network {
+            true if bytes < step => step / 4,
+            true if bytes < 8 * step => step / 2,
+            _ => step,
+        };
+        Ok(Self {
+            channels,
+            protocol,
+            chunk,
+        })
+    }
+}
+
+impl TransferSize {
+    /// The time: α for each batch of peers, and the bytes that leave a GPU over NVLink or PCI, and
+    /// a node over the network.
+    fn estimate(
+        &self,
+        common: &Common,
+        model: &AlphaBeta,
+        collective: Collective,
+        [beside, ranks]: [u32; 2],
+    ) -> Option<f64> {
+        let ring = common.graph(GraphKind::Ring)?;
+        let all = |bw: f32| f64::from(bw) * f64::from(ring.channels);
+        let bytes = self.pair_bytes as f64;
+        // Bytes by GB/s are ns.
+        let (local, remote) = match collective {
+            Collective::AllToAll => {
+                let remote_bytes = f64::from(beside) * f64::from(ranks - beside) * bytes;
+                (
+                    f64::from(beside.saturating_sub(1)) * bytes / all(ring.bw_intra),
+                    remote_bytes / all(ring.bw_inter),
+                )
+            }
+            _ => {
+                let over = |pair: Option<PairTransfer>, bw: f32| {
+                    pair.map_or(0.0, |pair| {
+                        bytes / all(bw).min(f64::from(bw) * f64::from(pair.channels))
+                    })
+                };
+                match self.remote {
+                    Some(_) => (0.0, over(self.remote, ring.bw_inter)),
+                    None => (over(self.local, ring.bw_intra), 0.0),
+                }
+            }
+        };
+        let remote = if remote.is_finite() { remote } else { 0.0 };
+        let peers = match collective {
+            Collective::AllToAll => ranks.saturating_sub(1),
+            _ => 1,
+        };
+        let pair = self.remote.or(self.local)?;
+        let at_once = common.p2p.channels / pair.channels.max(1) * PEERS_PER_BATCH;
+        let batches = peers.div_ceil(at_once.max(1));
+        Some(model.alpha_us() * f64::from(batches) + local.max(remote) / 1e3)
+    }
+}
+
+/// Above how many ranks a pair has fewer channels, and how many. From 2.29 on channels are halved
+/// until batches of eight peers fit, before they fall to one.
+fn fewer_beyond(plan: &Plan, per_peer: u32, nodes: u32) -> Option<(u32, u32)> {
+    let given = |name: &str| plan.settings.iter().any(|it| it.name == name);
+    if nodes < 2 || per_peer < 2 || given("NCCL_NCHANNELS_PER_NET_PEER") {
+        return None;
+    }
+    let channels = plan.common.as_ref()?.p2p.channels;
+    match NcclVersion::of_profile(&plan.profile)? {
+        NcclVersion::V2_27 | NcclVersion::V2_28 => (per_peer == 2).then_some((2 * channels, 1)),
+        _ if given("NCCL_P2P_MAX_PEERS") => None,
+        _ => Some((channels / per_peer * PEERS_PER_BATCH, per_peer / 2)),
+    }
+}
