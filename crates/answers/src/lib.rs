@@ -7,8 +7,8 @@
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`],
-//! [`doctor`], [`log`], [`results`], [`simulate`], [`what_if`], [`settings`], [`fabric`],
-//! [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
+//! [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`what_if`], [`settings`],
+//! [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
 
 #![warn(unreachable_pub)]
 
@@ -19,6 +19,7 @@ pub mod built_in;
 pub mod communicators;
 pub mod cost;
 pub mod device;
+pub mod diagnose;
 pub mod diff;
 pub mod differences;
 pub mod doctor;

@@ -2,6 +2,7 @@
 
 pub mod bound;
 pub mod compare;
+pub mod diagnose;
 pub mod export;
 pub mod fabric;
 pub mod join;
@@ -33,6 +34,7 @@ use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
     WHAT_IF_EXAMPLES, WhatIfArguments,
 };
+use diagnose::{DIAGNOSE_EXAMPLES, DiagnoseArguments};
 use export::{EXPORT_EXAMPLES, ExportArguments};
 use fabric::{FABRIC_EXAMPLES, FabricArguments};
 use join::{ID_EXAMPLES, IdArguments};
@@ -192,6 +194,9 @@ pub enum Command {
     /// Read what NCCL logged: what ran, what was chosen, what is odd; and compare it with the plan
     #[command(after_help = LOG_EXAMPLES)]
     Log(Box<LogArguments>),
+    /// Say why a job hangs or fails, from logs, flight recorders and reports
+    #[command(after_help = DIAGNOSE_EXAMPLES)]
+    Diagnose(DiagnoseArguments),
     /// Read what nccl-tests measured, beside the prediction and the bound; fit the cost model to it
     #[command(after_help = RESULTS_EXAMPLES)]
     Results(Box<ResultsArguments>),

@@ -18,6 +18,7 @@ mod arguments;
 mod bound;
 mod complete;
 mod cost;
+mod diagnose;
 mod diff;
 mod doctor;
 mod edits;
@@ -119,6 +120,7 @@ fn work() -> ExitCode {
         Command::Bound(arguments) => bound::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Export(arguments) => export::run(arguments, &environment, &mut output),
+        Command::Diagnose(arguments) => diagnose::run(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),

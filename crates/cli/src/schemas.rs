@@ -8,6 +8,7 @@ use answers::bound::BoundReport;
 use answers::built_in::MachinesReport;
 use answers::communicators::MemoryReport;
 use answers::cost::CostReport;
+use answers::diagnose::{CausesReport, DiagnoseReport};
 use answers::diff::DiffReport;
 use answers::doctor::DoctorReport;
 use answers::export::{CollConfigs, CrossoversReport, ExportReport};
@@ -31,10 +32,12 @@ type Kind = (&'static str, fn() -> String);
 
 const SCHEMAS: &[Kind] = &[
     ("bound", report::schema::<BoundReport>),
+    ("causes", report::schema::<CausesReport>),
     ("certificate", plan::certificate::certificate_schema),
     ("coll-config", report::schema::<CollConfigs>),
     ("cost", report::schema::<CostReport>),
     ("custom-all-reduce", report::schema::<CrossoversReport>),
+    ("diagnose", report::schema::<DiagnoseReport<'static>>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
     ("export", report::schema::<ExportReport>),

@@ -60,6 +60,13 @@ fn list(corpus: &Path) -> Vec<Trial> {
             planned(&file, &topology, assume, most)
         }));
     }
+    for (name, cause) in EVIDENCE {
+        let file = corpus.join(format!("evidence/logs/{name}.log"));
+        tests.push(Trial::ignorable_test(
+            format!("evidence::{name}"),
+            move || diagnosed(&file, cause),
+        ));
+    }
     for (name, machine) in MATRICES {
         let file = corpus.join(format!("smi-topo/{name}.txt"));
         tests.push(Trial::ignorable_test(
@@ -69,6 +76,20 @@ fn list(corpus: &Path) -> Vec<Trial> {
     }
     tests
 }
+
+/// Logs of failures, with the cause that their threads found; none: nobody found one.
+const EVIDENCE: [(&str, Option<&str>); 7] = [
+    (
+        "nccl1610-two-collectives-out-of-order-watchdog",
+        Some("group-order"),
+    ),
+    ("nccl1730-ras-healthy-but-timeout", Some("rank-missing")),
+    ("nccl2077-nvls-slots", Some("nvls-slots")),
+    ("nccl2160-xml-nodes", Some("xml-nodes")),
+    ("nccl2385-uneven-ranks", Some("uneven-pat")),
+    ("ncclTests350-a100pcie-2node-nccl2.16.5", None),
+    ("vllm58179-nccl231-no-algorithm", Some("no-algorithm")),
+];
 
 /// Files of vendors, with the assumptions for which NCCL's answers were computed.
 const VENDOR_FILES: [(&str, &[&str]); 12] = [
@@ -328,4 +349,25 @@ fn check(command: &mut Command) -> Result<(), Failed> {
         "{command:?}: {:?}\n{err}",
         output.status
     )))
+}
+
+/// Diagnoses a log: the first verdict is its cause.
+fn diagnosed(file: &Path, cause: Option<&str>) -> Result<Completion, Failed> {
+    if !file.is_file() {
+        return Ok(Completion::ignored_with(format!(
+            "not run: there is no {}",
+            file.display()
+        )));
+    }
+    let program = Command::new(env!("CARGO_BIN_EXE_topo"));
+    let output = { program }
+        .args(["diagnose", "--json"])
+        .arg(file)
+        .output()?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let found = report["verdicts"][0]["cause"].as_str();
+    match found == cause {
+        true => Ok(Completion::Completed),
+        false => Err(format!("found {found:?}, expected {cause:?}:\n{report:#}").into()),
+    }
 }

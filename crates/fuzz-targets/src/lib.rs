@@ -14,6 +14,7 @@ pub mod bootstrap;
 pub mod certificate;
 pub mod cost_profile;
 pub mod cpu_profile;
+pub mod evidence;
 pub mod fabric;
 pub mod graph;
 pub mod guest_map;
@@ -71,7 +72,7 @@ const fn target(
 }
 
 /// All targets.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     target("xml", xml::run, xml::seeds, before_choices),
     target("plan", plan_file::run, plan_file::seeds, before_choices),
     target("graph", graph::run, graph::seeds, before_choices),
@@ -93,6 +94,7 @@ pub const TARGETS: [Target; 18] = [
         cpu_profile::seeds,
         before_choices,
     ),
+    target("evidence", evidence::run, evidence::seeds, nowhere),
     target("fabric", fabric::run, fabric::seeds, before_choices),
     target(
         "recording",

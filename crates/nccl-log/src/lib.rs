@@ -15,7 +15,7 @@
 //!
 //! In reading order: [`line`](mod@line) (bounded lines), [`message`] (heads of messages, several in
 //! one line), [`statement`] (what a message means), [`decisions`] (values that NCCL decides),
-//! [`warning`] (what warnings mean), [`collect`] (statements by rank), [`log`] (what a log says),
+//! [`warning`] (results, shapes of texts), [`collect`] (statements by rank), [`log`] (what a log says),
 //! `join` (ranks of a communicator), [`odd`] (ranks and hosts that differ from most).
 
 #![warn(unreachable_pub)]

@@ -1,5 +1,7 @@
 //! The rules and their ids. An id is never reused.
 
+use causes::Cause;
+use causes::table::{gpu, network, nvlink, pcie};
 use serde::Serializer;
 
 /// A rule.
@@ -107,117 +109,95 @@ impl Rule {
         format!("T{:03}", self as usize + 1)
     }
 
+    const fn words(self) -> Words {
+        match self {
+            Self::Width => Words::Of(&pcie::LINK_NARROW),
+            Self::Speed => Words::Of(&pcie::LINK_SLOW),
+            Self::Numa => Words::Of(&pcie::NUMA_UNKNOWN),
+            Self::NvlinkMissing => Words::Of(&nvlink::LINKS_MISSING),
+            Self::AccessControl => Words::Of(&pcie::ACS_REDIRECT),
+            Self::Iommu => Words::Of(&pcie::IOMMU_TRANSLATES),
+            Self::PortDown => Words::Of(&network::PORT_DOWN),
+            Self::PortSlow => Words::Of(&network::PORT_SLOW),
+            Self::VirtualFunction => Words::Of(&network::VIRTUAL_FUNCTION),
+            Self::DirectAccess => Words::Of(&network::GDR_NO_MODULE),
+            Self::NoNearNic => Words::Of(&network::NO_NEAR_NIC),
+            Self::Partitioned => Words::Of(&gpu::MIG),
+            Self::ImpossibleLink => Words::Of(&pcie::EMULATED_LINK),
+            Self::Flat => Words::Of(&pcie::FLAT_GUEST),
+            Self::NoPeerAccess => Words::Of(&pcie::NO_PEER_ACCESS),
+            Self::Fabric => Words::Of(&nvlink::FABRIC_NOT_READY),
+            Self::NarrowNic => Words::Of(&network::NARROW_NIC),
+            Self::TooLarge => Words::Of(&pcie::FILE_TOO_LARGE),
+            Self::Merged => Words::Of(&network::PORTS_MERGED),
+            Self::NvlinkAsymmetric => Words::Own(
+                "NVLinks asymmetric",
+                "both GPUs must name the same number of links; probe again, or mend the file",
+            ),
+            Self::NoDriver => Words::Own(
+                "no NVIDIA driver",
+                "install or load the NVIDIA driver; in a container start it with the GPUs",
+            ),
+            Self::NoAnswer => Words::Own(
+                "the driver did not answer",
+                "look for Xid errors in `dmesg`; reset the GPU or reboot",
+            ),
+            Self::GpuWithoutDriver => Words::Own(
+                "GPU without the NVIDIA driver",
+                "bind it to the driver `nvidia`; look for Xid 79 (fallen off the bus) in `dmesg`",
+            ),
+            Self::Dangling => Words::Own(
+                "link to a device that is not there",
+                "correct the bus id, or remove the link",
+            ),
+            Self::MissingAttribute => Words::Own(
+                "required attribute missing",
+                "add the attribute: NCCL fills it in only on the machine itself, and refuses the file anywhere else",
+            ),
+            Self::Garbage => Words::Own(
+                "unreadable value",
+                "look at the file; a driver or a hypervisor wrote it",
+            ),
+            Self::Incomplete => Words::Own(
+                "devices without a gpu or net element",
+                "say what they are where the machine is planned, or complete the file",
+            ),
+            Self::ReadOtherwise => Words::Own(
+                "read otherwise by NCCL",
+                "write what is meant in NCCL's words",
+            ),
+            Self::NoNvlink => Words::Own(
+                "no NVLinks in the file",
+                "NCCL asks the driver for them on the machine; PCIe cards without bridges have none. Say what they are where the machine is planned, or complete the file",
+            ),
+            Self::NoGpu => Words::Own(
+                "no GPU in the file",
+                "NCCL adds the GPUs on the machine. A file that has their <pci> can be completed; write any other on the machine",
+            ),
+        }
+    }
+
+    /// The cause of the common table, if it has this one.
+    pub const fn cause(self) -> Option<&'static Cause> {
+        match self.words() {
+            Words::Of(cause) => Some(cause),
+            Words::Own(..) => None,
+        }
+    }
+
     /// The problem, in a few words.
     pub const fn title(self) -> &'static str {
-        match self {
-            Self::Width => "PCIe link narrower than it could be",
-            Self::Speed => "PCIe link slower than it could be",
-            Self::Numa => "NUMA node unknown",
-            Self::NvlinkMissing => "NVLinks missing or down",
-            Self::NvlinkAsymmetric => "NVLinks asymmetric",
-            Self::AccessControl => "ACS redirects peer-to-peer traffic",
-            Self::Iommu => "IOMMU translates",
-            Self::PortDown => "network port down",
-            Self::PortSlow => "network port slower than its twins",
-            Self::VirtualFunction => "virtual function and its parent both used",
-            Self::DirectAccess => "GPUDirect RDMA impossible",
-            Self::NoNearNic => "no NIC near a GPU",
-            Self::NoDriver => "no NVIDIA driver",
-            Self::NoAnswer => "the driver did not answer",
-            Self::GpuWithoutDriver => "GPU without the NVIDIA driver",
-            Self::Partitioned => "GPU partitioned (MIG)",
-            Self::ImpossibleLink => "impossible link",
-            Self::Dangling => "link to a device that is not there",
-            Self::MissingAttribute => "required attribute missing",
-            Self::Flat => "all devices flat below CPUs",
-            Self::NoPeerAccess => "GPUs cannot reach each other",
-            Self::Fabric => "NVLink fabric not ready",
-            Self::Garbage => "unreadable value",
-            Self::Incomplete => "devices without a gpu or net element",
-            Self::ReadOtherwise => "read otherwise by NCCL",
-            Self::NoNvlink => "no NVLinks in the file",
-            Self::NarrowNic => "NIC behind a slower PCIe link",
-            Self::NoGpu => "no GPU in the file",
-            Self::TooLarge => "too large for NCCL_TOPO_FILE",
-            Self::Merged => "ports merged into an unequal NIC",
+        match self.words() {
+            Words::Of(cause) => cause.title,
+            Words::Own(title, _) => title,
         }
     }
 
     /// Advice to the user.
     pub const fn advice(self) -> &'static str {
-        match self {
-            Self::Width => {
-                "reseat the card or its riser, then look for errors with `lspci -vv` and in the firmware's bifurcation"
-            }
-            Self::Speed => {
-                "check the slot's speed in the firmware and the card's seat; retrain with `setpci` or reboot"
-            }
-            Self::Numa => {
-                "update the firmware (ACPI _PXM); in a file move the devices below the <cpu> that they belong to; in a virtual machine give the guest its NUMA nodes, or write the file from the host's"
-            }
-            Self::NvlinkMissing => {
-                "`nvidia-smi nvlink -s` and -e; reset the GPU, then have its bridge or baseboard checked"
-            }
-            Self::NvlinkAsymmetric => {
-                "both GPUs must name the same number of links; probe again, or mend the file"
-            }
-            Self::AccessControl => {
-                "switch ACS off in the firmware, or clear the bits: `setpci -s DEVICE ECAP_ACS+0x6.w=0000`"
-            }
-            Self::Iommu => "boot with `iommu=pt`, or switch the IOMMU off where no guest needs it",
-            Self::PortDown => {
-                "check cable, transceiver and switch port, or leave the port out with NCCL_IB_HCA"
-            }
-            Self::PortSlow => "check cable, transceiver and the switch port's speed",
-            Self::VirtualFunction => "use either: leave one out with NCCL_IB_HCA",
-            Self::DirectAccess => {
-                "load nvidia_peermem, or use the open kernel modules on Linux 5.12 or newer (DMA-BUF)"
-            }
-            Self::NoNearNic => "check that the NIC is seated, visible in the container and up",
-            Self::NoDriver => {
-                "install or load the NVIDIA driver; in a container start it with the GPUs"
-            }
-            Self::NoAnswer => "look for Xid errors in `dmesg`; reset the GPU or reboot",
-            Self::GpuWithoutDriver => {
-                "bind it to the driver `nvidia`; look for Xid 79 (fallen off the bus) in `dmesg`"
-            }
-            Self::Partitioned => {
-                "`nvidia-smi -mig 0` for jobs of several GPUs: parts of GPUs have neither NVLink nor peer access"
-            }
-            Self::ImpossibleLink => {
-                "an emulated bridge: correct speed and width by hand, or write the file from the host's"
-            }
-            Self::Dangling => "correct the bus id, or remove the link",
-            Self::MissingAttribute => {
-                "add the attribute: NCCL fills it in only on the machine itself, and refuses the file anywhere else"
-            }
-            Self::Flat => "a virtual machine hides its switches: write the file from the host's",
-            Self::NoPeerAccess => {
-                "look at ACS and IOMMU, and for NVreg_ settings of the driver that switch peer access off"
-            }
-            Self::Fabric => {
-                "start nvidia-fabricmanager of the driver's version (IMEX on racks), then look at its log"
-            }
-            Self::Garbage => "look at the file; a driver or a hypervisor wrote it",
-            Self::Incomplete => {
-                "say what they are where the machine is planned, or complete the file"
-            }
-            Self::ReadOtherwise => "write what is meant in NCCL's words",
-            Self::NoNvlink => {
-                "NCCL asks the driver for them on the machine; PCIe cards without bridges have none. Say what they are where the machine is planned, or complete the file"
-            }
-            Self::NarrowNic => {
-                "move the card to a wider slot; if the hardware is right, correct link_speed and link_width in the file"
-            }
-            Self::NoGpu => {
-                "NCCL adds the GPUs on the machine. A file that has their <pci> can be completed; write any other on the machine"
-            }
-            Self::TooLarge => {
-                "a job refuses it, although it is planned here: leave out devices that no rank uses, as a probe does"
-            }
-            Self::Merged => {
-                "look for a port that is down; choose ports with NCCL_IB_HCA, groups with NCCL_NET_FORCE_MERGE, or merge none with NCCL_NET_MERGE_LEVEL=LOC"
-            }
+        match self.words() {
+            Words::Of(cause) => cause.advice,
+            Words::Own(_, advice) => advice,
         }
     }
 
@@ -241,6 +221,14 @@ pub enum Remedy {
     Complete,
     /// A guest's file is written from its host's.
     Guest,
+}
+
+/// Title and advice of a rule.
+enum Words {
+    /// Those of a cause that other commands name, too.
+    Of(&'static Cause),
+    /// Its own.
+    Own(&'static str, &'static str),
 }
 
 /// Serializes a rule as its id.

@@ -7,12 +7,13 @@ mod take;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Result};
 
+use causes::Cause;
 use rustc_hash::FxHashMap;
 
 use crate::line::Lines;
 use crate::message::{Level, Message, Source, messages};
-use crate::statement::{self, LineFault, Statement};
-use crate::warning::{Meaning, meaning_of, shape};
+use crate::statement::{self, Broken, Statement};
+use crate::warning::shape;
 use record::{Process, Record};
 use strings::{KnownHosts, Strings, Text};
 
@@ -71,8 +72,8 @@ pub struct Warning {
     pub text: String,
     /// Where it is in NCCL's sources.
     pub place: Option<String>,
-    /// Its meaning.
-    pub meaning: Option<&'static Meaning>,
+    /// Its cause, if it is known.
+    pub cause: Option<&'static Cause>,
     /// How many of this kind there are.
     pub count: u64,
     /// The file and line of the first one.
@@ -138,6 +139,11 @@ impl Collector {
         self.counts.bytes += lines.bytes();
         self.line = 0;
         Ok(())
+    }
+
+    /// Numbers of lines so far.
+    pub const fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Takes one line.
@@ -255,7 +261,7 @@ impl Collector {
         let warning = self.warnings.entry(kind).or_insert_with(|| Warning {
             text: message.text.trim().chars().take(400).collect(),
             place: message.place.map(str::to_owned),
-            meaning: meaning_of(message.text),
+            cause: causes::of_warning(message.text),
             count: 0,
             first: (file.clone(), line),
             sources: Vec::new(),

@@ -92,8 +92,8 @@ pub fn warnings(log: &Log, look: Look) -> String {
             few(&sources)
         );
         body.push_str(&wrap(&text, "  ", "    ", look.width));
-        if let Some(meaning) = warning.meaning {
-            let text = format!("means: {}. Do: {}", meaning.means, meaning.advice);
+        if let Some(cause) = warning.cause {
+            let text = format!("means: {}. Do: {}", cause.means, cause.advice);
             body.push_str(&wrap(&text, "    ", "    ", look.width));
         }
     }

@@ -1,0 +1,199 @@
+//! Why a job hangs or fails, as JSON, and the causes that are known.
+
+use causes::Cause;
+use diagnose::{Diagnosis, Line, Verdict};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::report::Report;
+
+/// Why a job hangs or fails.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiagnoseReport<'a> {
+    /// The inputs.
+    inputs: Vec<InputRow<'a>>,
+    /// What happened, the surest first; empty if the evidence names no cause.
+    verdicts: Vec<VerdictRow<'a>>,
+    /// What would tell more.
+    missing: Vec<MissingRow<'a>>,
+}
+
+/// An input.
+#[derive(Debug, Serialize, JsonSchema)]
+struct InputRow<'a> {
+    /// Its name; `archive: name` in an archive.
+    name: &'a str,
+    /// As what it was read, or why not.
+    kind: &'a str,
+    /// It could be read.
+    read: bool,
+}
+
+/// What happened.
+#[derive(Debug, Serialize, JsonSchema)]
+struct VerdictRow<'a> {
+    /// The id of the cause, as `topo diagnose --list` has it; ids never change.
+    cause: &'static str,
+    /// The cause, in a few words.
+    title: &'static str,
+    /// `proved`, `likely` or `possible`.
+    certainty: &'static str,
+    /// What happened: sentences.
+    what: &'a str,
+    /// The ranks of the job at fault; ranks that wait are not among them.
+    ranks: &'a [u32],
+    /// The hosts at fault.
+    hosts: &'a [String],
+    /// The group of ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    /// The collective.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collective: Option<&'a str>,
+    /// The devices at fault.
+    devices: &'a [String],
+    /// The lines that say so.
+    evidence: Vec<LineRow<'a>>,
+    /// What to do.
+    next: &'a [String],
+    /// The versions of NCCL that have this.
+    versions: &'static str,
+    /// What proves the cause.
+    proof: &'static str,
+    /// What excludes it.
+    excluded: &'static str,
+    /// Public threads and documents.
+    sources: &'static [&'static str],
+}
+
+/// A line of evidence.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LineRow<'a> {
+    /// The input.
+    input: &'a str,
+    /// Its number, from 1; absent in inputs without lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    /// Its text, or what a binary input says.
+    text: &'a str,
+}
+
+/// Evidence that is missing.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MissingRow<'a> {
+    /// What it would tell.
+    what: &'a str,
+    /// The command, setting or file.
+    how: &'a str,
+}
+
+impl Report for DiagnoseReport<'_> {
+    const FORMAT: &'static str = "topo-diagnose";
+    const VERSION: u32 = 1;
+}
+
+impl<'a> DiagnoseReport<'a> {
+    /// The report of a diagnosis.
+    pub fn of(diagnosis: &'a Diagnosis) -> Self {
+        let inputs = diagnosis.inputs.iter().map(|it| InputRow {
+            name: &it.name,
+            kind: &it.kind,
+            read: it.is_read,
+        });
+        let missing = diagnosis.missing.iter().map(|it| MissingRow {
+            what: &it.what,
+            how: &it.how,
+        });
+        Self {
+            inputs: inputs.collect(),
+            verdicts: diagnosis.verdicts.iter().map(verdict).collect(),
+            missing: missing.collect(),
+        }
+    }
+}
+
+fn line(it: &Line) -> LineRow<'_> {
+    LineRow {
+        input: &it.input,
+        line: it.number,
+        text: &it.text,
+    }
+}
+
+fn verdict(it: &Verdict) -> VerdictRow<'_> {
+    VerdictRow {
+        cause: it.cause.id,
+        title: it.cause.title,
+        certainty: it.certainty.name(),
+        what: &it.what,
+        ranks: &it.ranks,
+        hosts: &it.hosts,
+        group: it.group.as_deref(),
+        collective: it.collective.as_deref(),
+        devices: &it.devices,
+        evidence: it.lines.iter().map(line).collect(),
+        next: &it.next,
+        versions: it.cause.versions,
+        proof: it.cause.proof,
+        excluded: it.cause.excluded,
+        sources: it.cause.sources,
+    }
+}
+
+/// The causes that `topo diagnose` names.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CausesReport {
+    /// The causes, by subject.
+    causes: Vec<CauseRow>,
+}
+
+/// A cause.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CauseRow {
+    /// Its id; ids never change.
+    id: &'static str,
+    /// Its subject.
+    subject: &'static str,
+    /// The problem, in a few words.
+    title: &'static str,
+    /// What it means.
+    means: &'static str,
+    /// What to do.
+    advice: &'static str,
+    /// The versions of NCCL that have it.
+    versions: &'static str,
+    /// Words of lines that show it: all of a list, in one line.
+    signs: Vec<&'static [&'static str]>,
+    /// What proves it.
+    proof: &'static str,
+    /// What excludes it.
+    excluded: &'static str,
+    /// Public threads and documents.
+    sources: &'static [&'static str],
+}
+
+impl Report for CausesReport {
+    const FORMAT: &'static str = "topo-causes";
+    const VERSION: u32 = 1;
+}
+
+impl CausesReport {
+    /// All causes.
+    pub fn all() -> Self {
+        let row = |it: &'static Cause| CauseRow {
+            id: it.id,
+            subject: it.subject.name(),
+            title: it.title,
+            means: it.means,
+            advice: it.advice,
+            versions: it.versions,
+            signs: it.signs.iter().map(|it| it.words).collect(),
+            proof: it.proof,
+            excluded: it.excluded,
+            sources: it.sources,
+        };
+        Self {
+            causes: causes::all().map(row).collect(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The causes by subject.
+
+/// Makes a constant of each cause, and the list of them.
+macro_rules! causes {
+    ($subject:ident; $($name:ident { id: $id:literal, title: $title:literal, $($field:ident: $value:expr,)* })*) => {
+        $(
+            #[doc = $title]
+            pub static $name: $crate::Cause = $crate::Cause {
+                id: $id,
+                subject: $crate::Subject::$subject,
+                title: $title,
+                $($field: $value,)*
+            };
+        )*
+        /// The causes of this subject, the narrow ones first.
+        pub(super) static ALL: &[&$crate::Cause] = &[$(&$name),*];
+    };
+}
+
+pub mod consequence;
+pub mod gpu;
+pub mod hang;
+pub mod harmless;
+pub mod memory;
+pub mod network;
+pub mod nvlink;
+pub mod pcie;
+pub mod settings;
+pub mod speed;
+pub mod start;
+
+use crate::Cause;
+
+/// The tables in the order of [`Subject::ALL`](crate::Subject::ALL).
+pub(crate) static TABLES: [&[&Cause]; 11] = [
+    hang::ALL,
+    start::ALL,
+    network::ALL,
+    nvlink::ALL,
+    gpu::ALL,
+    pcie::ALL,
+    settings::ALL,
+    memory::ALL,
+    speed::ALL,
+    harmless::ALL,
+    consequence::ALL,
+];

@@ -1,0 +1,262 @@
+//! The inputs of `topo diagnose`: files, folders, archives, standard input.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use diagnose::Pile;
+
+use crate::environment::Environment;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::text_stream::TextStream;
+
+/// Most files of folders and archives, and how deep folders are read.
+const MOST_FILES: usize = 1 << 14;
+const MOST_DEPTH: usize = 8;
+
+/// Largest zip archive, bytes. It is read as a whole.
+const MOST_ZIP: u64 = 64 << 20;
+
+/// Most bytes that an archive may unpack to: this many, or so many times its own size. Logs shrink
+/// to a tenth; what shrinks more than this is a trap.
+const MOST_UNPACKED: u64 = 256 << 20;
+const MOST_RATIO: u64 = 200;
+
+/// The first bytes of a zip archive, and the words in the head of a tar archive with their place.
+const ZIP: [u8; 4] = *b"PK\x03\x04";
+const TAR: ([u8; 5], usize) = (*b"ustar", 257);
+
+/// Bytes that are read at once.
+const PIECE: usize = 64 << 10;
+
+/// Reads all inputs.
+pub fn read(
+    files: &[PathBuf],
+    pile: &mut Pile,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let progress = Progress::new(environment, "reading");
+    let mut left = MOST_FILES;
+    for file in files {
+        if file != Path::new("-") && file.is_dir() {
+            folder(file, pile, MOST_DEPTH, &mut left, &progress, output)?;
+        } else {
+            one(file, pile, &mut left, &progress, output)?;
+        }
+    }
+    if left == 0 {
+        output.warnings.push(format!(
+            "more than {MOST_FILES} files; the rest is left out"
+        ));
+    }
+    Ok(())
+}
+
+fn folder(
+    path: &Path,
+    pile: &mut Pile,
+    depth: usize,
+    left: &mut usize,
+    progress: &Progress,
+    output: &mut Output,
+) -> Result<()> {
+    let entries =
+        std::fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let entries = entries
+        .filter_map(|it| Some(it.ok()?.path()))
+        .take(MOST_FILES);
+    let mut paths: Vec<PathBuf> = entries.collect();
+    paths.sort();
+    for path in paths {
+        if *left == 0 {
+            return Ok(());
+        }
+        // A link could lead in a circle, or out of the folder.
+        let kind = std::fs::symlink_metadata(&path);
+        match kind {
+            Ok(it) if it.is_dir() && depth > 0 => {
+                folder(&path, pile, depth - 1, left, progress, output)?
+            }
+            Ok(it) if it.is_file() => {
+                if let Err(error) = one(&path, pile, left, progress, output) {
+                    pile.skip(
+                        &path.display().to_string(),
+                        &format!("{:#}", error.root_cause()),
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn one(
+    file: &Path,
+    pile: &mut Pile,
+    left: &mut usize,
+    progress: &Progress,
+    output: &mut Output,
+) -> Result<()> {
+    let mut stream = TextStream::open(file)?;
+    let label = stream.label.clone();
+    let cannot = || format!("cannot read {label}");
+    let size = stream.size();
+    *left = left.saturating_sub(1);
+    if stream
+        .text
+        .fill_buf()
+        .with_context(cannot)?
+        .starts_with(&ZIP)
+    {
+        return zip(file, &label, pile, left);
+    }
+    let packed = std::fs::metadata(file).map_or(0, |it| it.len());
+    let most = MOST_UNPACKED.max(packed.saturating_mul(MOST_RATIO));
+    let is_tar = stream.text.fill_buf().with_context(cannot)?;
+    let is_tar = is_tar.get(TAR.1..).is_some_and(|it| it.starts_with(&TAR.0));
+    let show = |read| progress.set(TextStream::progress(&label, size, read));
+    match (is_tar, size) {
+        (true, _) => tar(
+            &mut Bounded::new(&mut stream.text, most),
+            &label,
+            pile,
+            left,
+            most,
+        ),
+        (false, Some(_)) => pile
+            .read(&label, &mut stream.text, show)
+            .with_context(cannot)?,
+        // Compressed, or standard input.
+        (false, None) if file == Path::new("-") => pile
+            .read(&label, &mut stream.text, show)
+            .with_context(cannot)?,
+        (false, None) => {
+            let bounded = BufReader::with_capacity(PIECE, Bounded::new(&mut stream.text, most));
+            pile.read(&label, bounded, show).with_context(cannot)?;
+        }
+    }
+    stream.finish(output);
+    Ok(())
+}
+
+fn tar(stream: &mut impl Read, label: &str, pile: &mut Pile, left: &mut usize, most: u64) {
+    let mut archive = tar::Archive::new(stream);
+    let entries = match archive.entries() {
+        Ok(entries) => entries,
+        Err(error) => return pile.skip(label, &format!("a damaged archive ({error})")),
+    };
+    for entry in entries {
+        if *left == 0 {
+            return;
+        }
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return pile.skip(label, &format!("a damaged archive ({error})")),
+        };
+        if !entry.header().entry_type().is_file() {
+            continue;
+        }
+        *left -= 1;
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        member(&format!("{label}: {name}"), entry, most, pile);
+    }
+}
+
+fn zip(file: &Path, label: &str, pile: &mut Pile, left: &mut usize) -> Result<()> {
+    if file == Path::new("-") {
+        bail!("{label} is a zip archive; expected a file, because its list of files is at its end");
+    }
+    let bytes = files::read(file, MOST_ZIP).with_context(|| format!("cannot read {label}"))?;
+    let most = MOST_UNPACKED.max((bytes.len() as u64).saturating_mul(MOST_RATIO));
+    if members(&bytes).is_none_or(|it| it > MOST_FILES) {
+        bail!(
+            "{label}: expected a zip archive of at most {MOST_FILES} files; unpack it, and name the folder"
+        );
+    }
+    let archive = zip::ZipArchive::new(Cursor::new(bytes));
+    let mut archive = archive.with_context(|| format!("cannot read {label}"))?;
+    let mut spent = 0;
+    for place in 0..archive.len() {
+        if *left == 0 {
+            break;
+        }
+        match archive.by_index(place) {
+            Ok(entry) if entry.is_file() => {
+                *left -= 1;
+                let name = entry
+                    .name()
+                    .map_or_else(|_| format!("file {place}"), Into::into);
+                let name = format!("{label}: {name}");
+                spent += member(&name, entry, most.saturating_sub(spent), pile);
+            }
+            Ok(_) => {}
+            Err(error) => pile.skip(&format!("{label}: file {place}"), &error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+/// The number of files by the end of a zip archive; `None` if it has no such end.
+fn members(bytes: &[u8]) -> Option<usize> {
+    let tail = &bytes[bytes.len().saturating_sub(66_000)..];
+    let at = tail.windows(4).rposition(|it| it == b"PK\x05\x06")?;
+    let count = tail.get(at + 10..at + 12)?;
+    Some(usize::from(u16::from_le_bytes([count[0], count[1]])))
+}
+
+/// Reads a file of an archive, and returns the bytes that it unpacked to.
+fn member(name: &str, entry: impl Read, most: u64, pile: &mut Pile) -> u64 {
+    let mut bounded = Bounded::new(entry, most);
+    let read = match gzip(&mut bounded) {
+        Ok(mut stream) => pile.read(name, &mut stream, |_| {}),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = read {
+        pile.skip(name, &error.to_string());
+    }
+    bounded.read
+}
+
+/// A file of an archive, unpacked again if it was packed by itself.
+fn gzip<'a>(stream: &'a mut impl Read) -> io::Result<Box<dyn BufRead + 'a>> {
+    let mut stream = BufReader::with_capacity(PIECE, stream);
+    if !stream.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+        return Ok(Box::new(stream));
+    }
+    let decoder = Bounded::new(flate2::bufread::MultiGzDecoder::new(stream), MOST_UNPACKED);
+    Ok(Box::new(BufReader::with_capacity(PIECE, decoder)))
+}
+
+/// A stream with a limit on its bytes.
+struct Bounded<R> {
+    inner: R,
+    read: u64,
+    most: u64,
+}
+
+impl<R> Bounded<R> {
+    const fn new(inner: R, most: u64) -> Self {
+        Self {
+            inner,
+            read: 0,
+            most,
+        }
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.read += read as u64;
+        if self.read > self.most {
+            return Err(io::Error::other(format!(
+                "it unpacks to more than {} MB, far more than logs do",
+                self.most >> 20
+            )));
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,133 @@
+//! The page of `topo diagnose`.
+
+use causes::{Certainty, Subject};
+use diagnose::verdict::ranks;
+use diagnose::{Diagnosis, Verdict};
+
+use crate::render::{Look, count, wrap};
+
+/// Most inputs that are listed by name.
+const SHOWN: usize = 8;
+
+pub fn page(diagnosis: &Diagnosis, look: Look) -> String {
+    let mut text = String::new();
+    for verdict in &diagnosis.verdicts {
+        text.push_str(&block(verdict, look));
+        text.push('\n');
+    }
+    if diagnosis.verdicts.is_empty() {
+        text.push_str("no verdict: the evidence names no cause\n\n");
+    }
+    if !diagnosis.missing.is_empty() {
+        text.push_str(&look.title("Missing", "what would tell more"));
+        for it in &diagnosis.missing {
+            text.push_str(&wrap(
+                &format!("{}: {}", it.what, it.how),
+                "  ",
+                "    ",
+                look.width,
+            ));
+        }
+        text.push('\n');
+    }
+    text.push_str(&inputs(diagnosis, look));
+    text
+}
+
+fn block(verdict: &Verdict, look: Look) -> String {
+    let title = format!("{}: {}", verdict.certainty.name(), verdict.cause.title);
+    let heading = match verdict.certainty {
+        Certainty::Proved => look.notice(&title),
+        Certainty::Likely | Certainty::Possible => look.heading(&title),
+    };
+    let mut text = format!("{heading}  {}\n", look.faint(verdict.cause.id));
+    text.push_str(&wrap(&verdict.what, "  ", "  ", look.width));
+    let mut places = Vec::new();
+    if !verdict.ranks.is_empty() {
+        places.push(ranks(&verdict.ranks));
+    }
+    if !verdict.hosts.is_empty() {
+        places.push(format!("on {}", few(&verdict.hosts)));
+    }
+    places.extend(
+        verdict
+            .group
+            .iter()
+            .map(|it| match it.starts_with("group") {
+                true => it.clone(),
+                false => format!("group {it}"),
+            }),
+    );
+    places.extend(verdict.collective.clone());
+    if !verdict.devices.is_empty() {
+        places.push(few(&verdict.devices));
+    }
+    if !places.is_empty() {
+        text.push_str(&look.field("where", &places.join(", ")));
+    }
+    for line in &verdict.lines {
+        let place = match line.number {
+            Some(number) => format!("{}:{number}", line.input),
+            None => line.input.clone(),
+        };
+        text.push_str(&look.field("because", &format!("{place}: {}", line.text)));
+    }
+    for next in &verdict.next {
+        text.push_str(&look.field("do", next));
+    }
+    text.push_str(&look.field("see", &verdict.cause.sources.join("; ")));
+    text
+}
+
+fn few(names: &[String]) -> String {
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len() - more].join(", ");
+    match more {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn inputs(diagnosis: &Diagnosis, look: Look) -> String {
+    let (read, failed): (Vec<_>, Vec<_>) = diagnosis.inputs.iter().partition(|it| it.is_read);
+    let mut text = look.title("Inputs", &count(diagnosis.inputs.len(), "input"));
+    for all in [failed, read] {
+        for it in all.iter().take(SHOWN) {
+            text.push_str(&wrap(
+                &format!("{}: {}", it.name, it.kind),
+                "  ",
+                "    ",
+                look.width,
+            ));
+        }
+        if all.len() > SHOWN {
+            text.push_str(&format!("  and {} more (--json)\n", all.len() - SHOWN));
+        }
+    }
+    text
+}
+
+/// The table of causes.
+pub fn causes(look: Look) -> String {
+    let mut text = String::new();
+    for subject in Subject::ALL {
+        text.push_str(&format!("{}\n", look.heading(subject.name())));
+        for cause in causes::all().filter(|it| it.subject == subject) {
+            let head = format!("{}  {}", cause.id, cause.title);
+            text.push_str(&wrap(&head, "  ", "    ", look.width));
+            let lines = [
+                ("means", cause.means),
+                ("do", cause.advice),
+                ("versions", cause.versions),
+                ("proof", cause.proof),
+                ("not if", cause.excluded),
+            ];
+            for (name, value) in lines {
+                text.push_str(&look.field(name, value));
+            }
+            text.push_str(&look.field("see", &cause.sources.join("; ")));
+        }
+        text.push('\n');
+    }
+    text
+}

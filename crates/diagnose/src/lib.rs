@@ -1,0 +1,27 @@
+//! Why a job hangs or fails, from what is left of it.
+//!
+//! ```
+//! let line = "graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n";
+//! let mut pile = diagnose::Pile::default();
+//! pile.read("job.log", line.as_bytes(), |_| {})?;
+//! let diagnosis = pile.finish(&diagnose::Floor);
+//! assert_eq!(diagnosis.verdicts[0].cause.id, "xml-nodes");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! In reading order: [`verdict`] (what is found), [`pile`] (inputs, recognized and read), `words`
+//! (the causes whose words are in a line), `recorders` (ranks by their flight recorders),
+//! `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `settings` (what NCCL's log says).
+
+#![warn(unreachable_pub)]
+
+pub mod pile;
+mod recorders;
+mod reports;
+mod settings;
+mod timeouts;
+pub mod verdict;
+mod words;
+
+pub use pile::{Floor, Pile, Predict};
+pub use verdict::{Diagnosis, Input, Line, Missing, Verdict};

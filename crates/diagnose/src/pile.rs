@@ -1,0 +1,248 @@
+//! Inputs of any kind: recognized, read, and joined.
+
+use std::io::{BufRead, Read, Result};
+
+use causes::table::hang;
+use evidence::watchdog::{self, Event};
+use evidence::{Recorders, ras, recorder};
+use nccl_log::line::Lines;
+use nccl_log::message::{NoHosts, messages};
+use nccl_log::{Collector, Log};
+
+use crate::timeouts::Timeouts;
+use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
+use crate::words::{Hits, Words};
+use crate::{recorders, reports, settings};
+
+/// How often progress is reported, lines.
+const PROGRESS_LINES: u64 = 1 << 16;
+
+/// Most inputs that are listed.
+const MOST_INPUTS: usize = 1 << 14;
+
+/// Says how long a collective takes.
+pub trait Predict {
+    /// The time of a collective of this size, ms, and where that is known from.
+    fn time(&self, function: &str, bytes: u64) -> (f64, String);
+}
+
+/// A lower bound on speed, where no machine is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Floor;
+
+/// The bandwidth that any network of a job has, bytes per ms: 1 GB/s.
+const FLOOR: f64 = 1e6;
+
+impl Predict for Floor {
+    fn time(&self, _: &str, bytes: u64) -> (f64, String) {
+        // An all-reduce moves each byte twice.
+        (2.0 * bytes as f64 / FLOOR + 1.0, "at 1 GB/s".to_owned())
+    }
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub struct Pile {
+    inputs: Vec<Input>,
+    words: Words,
+    hits: Hits,
+    log: Collector,
+    timeouts: Timeouts,
+    reports: Vec<(String, ras::Report)>,
+    recorders: Recorders,
+}
+
+/// What an input is.
+enum Kind {
+    Recorder,
+    Ras,
+    Text,
+}
+
+impl Kind {
+    /// By the first bytes.
+    fn of(first: &[u8]) -> Self {
+        let has = |words: &str| first.windows(words.len()).any(|it| it == words.as_bytes());
+        match first {
+            [0x80, 0..=5, ..] | [b'}', b'q', ..] | [b'(', b'd', b'p', ..] => Self::Recorder,
+            _ if !recorder::is_json(first) => Self::Text,
+            _ if has("\"pg_config\"") || has("\"profiling_name\"") || has("\"pg_status\"") => {
+                Self::Recorder
+            }
+            _ if has("\"communicators_count\"") => Self::Ras,
+            _ => Self::Text,
+        }
+    }
+}
+
+impl Pile {
+    /// Reads an input. `progress` is called now and then with the bytes that were read.
+    ///
+    /// # Errors
+    /// The stream cannot be read.
+    pub fn read(
+        &mut self,
+        name: &str,
+        mut stream: impl BufRead,
+        progress: impl FnMut(u64),
+    ) -> Result<()> {
+        let (kind, is_read) = match Kind::of(stream.fill_buf()?) {
+            Kind::Recorder => self.recorder(name, stream)?,
+            Kind::Ras => self.report(name, stream)?,
+            Kind::Text => self.text(name, stream, progress)?,
+        };
+        self.note(name, kind, is_read);
+        Ok(())
+    }
+
+    /// Notes an input that was not read, and why.
+    pub fn skip(&mut self, name: &str, why: &str) {
+        self.note(name, why.to_owned(), false);
+    }
+
+    fn note(&mut self, name: &str, kind: String, is_read: bool) {
+        if self.inputs.len() < MOST_INPUTS {
+            self.inputs.push(Input {
+                name: name.to_owned(),
+                kind,
+                is_read,
+            });
+        }
+    }
+
+    fn recorder(&mut self, name: &str, stream: impl BufRead) -> Result<(String, bool)> {
+        let Some(bytes) = whole(stream, recorder::MOST_BYTES)? else {
+            return Ok((too_large(recorder::MOST_BYTES), false));
+        };
+        Ok(match self.recorders.read(name, &bytes) {
+            Ok(()) => ("flight recorder".to_owned(), true),
+            Err(error) => (error.to_string(), false),
+        })
+    }
+
+    fn report(&mut self, name: &str, stream: impl BufRead) -> Result<(String, bool)> {
+        let Some(bytes) = whole(stream, ras::MOST_BYTES)? else {
+            return Ok((too_large(ras::MOST_BYTES), false));
+        };
+        Ok(match ras::json(&bytes) {
+            Ok(report) => {
+                self.reports.push((name.to_owned(), report));
+                ("RAS report".to_owned(), true)
+            }
+            Err(error) => (format!("no report of RAS: {error}"), false),
+        })
+    }
+
+    fn text(
+        &mut self,
+        name: &str,
+        stream: impl BufRead,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(String, bool)> {
+        let mut lines = Lines::new(stream);
+        let mut number = 0;
+        let mut ras = ras::Reader::default();
+        let mut watchdog = false;
+        let mut is_last_error = false;
+        let nccl = self.log.counts().recognized;
+        while let Some(line) = lines.next()? {
+            number += 1;
+            self.log.line(&line);
+            let found = self.words.find(&line, is_last_error);
+            is_last_error = line.trim_end().ends_with("Last error:");
+            if found.watchdog
+                && let Some(event) = watchdog::read(&line)
+            {
+                watchdog |= !matches!(event, Event::Frame(_));
+                self.timeouts.add(event, Line::new(name, number, &line));
+            }
+            if found.ras {
+                ras.line(&line, number);
+            }
+            if let Some(cause) = found.cause {
+                self.hits.add(
+                    cause,
+                    host(&line).as_deref(),
+                    Line::new(name, number, &line),
+                );
+            }
+            if number % PROGRESS_LINES == 0 {
+                progress(lines.bytes());
+            }
+        }
+        let mut kinds = Vec::new();
+        if self.log.counts().recognized > nccl {
+            kinds.push("NCCL's log");
+        }
+        if watchdog {
+            kinds.push("PyTorch's watchdog");
+        }
+        if let Some(report) = ras.finish() {
+            kinds.push("RAS report");
+            self.reports.push((name.to_owned(), report));
+        }
+        let kind = match kinds.is_empty() {
+            true => "text".to_owned(),
+            false => kinds.join(", "),
+        };
+        Ok((format!("{kind}, {number} lines"), true))
+    }
+
+    /// What happened.
+    pub fn finish(mut self, predict: &dyn Predict) -> Diagnosis {
+        let log: Log = self.log.finish();
+        let uneven = self.hits.take(&hang::UNEVEN_PAT);
+        let mut verdicts: Vec<Verdict> = self.hits.verdicts().collect();
+        let mut missing: Vec<Missing> = Vec::new();
+        let hosts = settings::hosts(&log);
+        let is_hang = !self.timeouts.is_empty();
+        verdicts.extend(uneven.and_then(|it| settings::uneven(&log, it, is_hang)));
+        let by_recorders = recorders::verdicts(&self.recorders, &hosts, is_hang);
+        let explained = !by_recorders.verdicts.is_empty();
+        verdicts.extend(by_recorders.verdicts);
+        missing.extend(by_recorders.missing);
+        if !explained {
+            let (found, lacks) = self.timeouts.verdicts(&self.reports, &log, &hosts, predict);
+            verdicts.extend(found);
+            missing.extend(lacks);
+        }
+        verdicts.extend(reports::verdicts(&self.reports));
+        verdicts.extend(settings::verdicts(&log));
+        sort(&mut verdicts);
+        if verdicts.is_empty() && missing.is_empty() {
+            missing.push(Missing {
+                what: "nothing in these inputs names a cause".to_owned(),
+                how: "run with NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000 \
+                      TORCH_NCCL_DUMP_ON_TIMEOUT=1, and give the log and all recorders"
+                    .to_owned(),
+            });
+        }
+        Diagnosis {
+            inputs: self.inputs,
+            verdicts,
+            missing,
+        }
+    }
+}
+
+/// The host that logged a message of NCCL.
+fn host(line: &str) -> Option<String> {
+    let mut host = None;
+    messages(line, &NoHosts, |message| {
+        host = host
+            .take()
+            .or_else(|| message.source.map(|it| it.host.to_owned()));
+    });
+    host
+}
+
+/// All bytes, or `None` if there are more than `most`.
+fn whole(stream: impl BufRead, most: usize) -> Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    stream.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= most).then_some(bytes))
+}
+
+fn too_large(most: usize) -> String {
+    format!("larger than {} MB, so it was not read", most >> 20)
+}

@@ -1,0 +1,438 @@
+//! Verdicts about calls that do not end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use causes::Certainty::{Likely, Possible, Proved};
+use causes::table::hang;
+use causes::{Cause, Certainty};
+
+use super::Found;
+use super::compare::{Differs, Mismatch};
+use super::job::Job;
+use super::stuck::{Stuck, What, key};
+use crate::verdict::{MOST_LINES, Missing, Verdict, ranks, sentence};
+
+/// Explains what does not end: a mismatch, a circle of groups, or the ranks at the end of
+/// each chain.
+pub(super) fn explain(
+    job: &Job<'_>,
+    stuck: &[Stuck<'_>],
+    mismatches: &[Mismatch<'_>],
+    is_hang: bool,
+    found: &mut Found,
+) {
+    let first = stuck.iter().flat_map(|it| &it.waiting).map(|it| it.1);
+    let is_hang = is_hang || first.clone().any(|it| job.is_old(it));
+    let mut explained = BTreeSet::new();
+    for mismatch in mismatches {
+        let at = stuck.iter().position(|it| mismatch.is_in(it.what));
+        explained.extend(at);
+        found
+            .verdicts
+            .push(mismatched(job, mismatch, at.map(|at| &stuck[at])));
+    }
+    // A group in doubt about its members explains its own calls.
+    if !found.verdicts.is_empty() && mismatches.is_empty() {
+        return;
+    }
+    let waits = Waits::of(job, stuck);
+    let mut roots: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut circles: BTreeSet<Vec<usize>> = BTreeSet::new();
+    for place in 0..stuck.len() {
+        match waits.end(place) {
+            End::Circle(circle) => _ = circles.insert(circle),
+            End::Root(root) => *roots.entry(root).or_default() += 1,
+        }
+    }
+    for circle in circles {
+        if circle.iter().any(|it| explained.contains(it)) {
+            continue;
+        }
+        // The other half of a send may come later in the program; nobody has seen it.
+        let half = circle.iter().find(|it| {
+            matches!(stuck[**it].what, What::Pair(..)) && !stuck[**it].absent.is_empty()
+        });
+        found.verdicts.push(match half {
+            Some(half) => rooted(job, &stuck[*half], is_hang),
+            None => crossed(job, stuck, &circle),
+        });
+    }
+    // Collectives before sends, and of the calls that wait for one rank the oldest.
+    let mut roots: Vec<(usize, usize)> = roots
+        .into_iter()
+        .filter(|it| !explained.contains(&it.0))
+        .collect();
+    let age = |it: &Stuck<'_>| it.waiting.iter().map(|it| it.1.times[0]).min();
+    roots.sort_by_key(|(root, _)| {
+        (
+            matches!(stuck[*root].what, What::Pair(..)),
+            age(&stuck[*root]),
+        )
+    });
+    let mut known: Vec<Vec<u32>> = Vec::new();
+    for (root, waiting) in roots {
+        let mut verdict = rooted(job, &stuck[root], is_hang);
+        if !verdict.ranks.is_empty() && known.contains(&verdict.ranks) {
+            continue;
+        }
+        known.push(verdict.ranks.clone());
+        if waiting > 1 {
+            verdict.what.push_str(&format!(
+                " {} other calls wait for this one: {}.",
+                waiting - 1,
+                waits.chain(job, stuck, root)
+            ));
+        }
+        found.verdicts.push(verdict);
+    }
+    if !is_hang && !stuck.is_empty() {
+        found.missing.push(Missing {
+            what: "whether the job stood still when the recorders were written".to_owned(),
+            how: "give the log with the watchdog's lines, or write the recorders again after a minute".to_owned(),
+        });
+    }
+}
+
+/// Who waits for whom.
+struct Waits {
+    /// By stuck call the calls in which its blockers wait.
+    edges: Vec<Vec<usize>>,
+}
+
+/// Whether a rank waits in no call.
+fn is_idle(job: &Job<'_>, rank: u32) -> bool {
+    job.members.get(&rank).is_some_and(|it| it.front.is_none())
+}
+
+/// Where a chain of waits ends.
+enum End {
+    Circle(Vec<usize>),
+    Root(usize),
+}
+
+impl Waits {
+    fn of(job: &Job<'_>, stuck: &[Stuck<'_>]) -> Self {
+        let places: BTreeMap<What, usize> = stuck
+            .iter()
+            .enumerate()
+            .map(|(place, it)| (it.what, place))
+            .collect();
+        let edges = stuck.iter().enumerate().map(|(place, it)| {
+            // A rank that waits for nobody is the end of the chain.
+            if it.absent.iter().any(|rank| is_idle(job, *rank)) {
+                return Vec::new();
+            }
+            let fronts = it.blockers().filter_map(|rank| {
+                let front = job.members.get(&rank)?.front?;
+                let to = places.get(&key(job, front)?).copied();
+                to.filter(|to| *to != place)
+            });
+            let mut edges: Vec<usize> = fronts.collect();
+            edges.sort_unstable();
+            edges.dedup();
+            edges
+        });
+        Self {
+            edges: edges.collect(),
+        }
+    }
+
+    /// Follows the waits from a call to a circle, or to a call that waits for no other.
+    fn end(&self, from: usize) -> End {
+        let mut path: Vec<usize> = vec![from];
+        let mut place = from;
+        loop {
+            let Some(&next) = self.edges[place].first() else {
+                return End::Root(place);
+            };
+            if let Some(at) = path.iter().position(|it| *it == next) {
+                let mut circle = path.split_off(at);
+                let least = circle
+                    .iter()
+                    .enumerate()
+                    .min_by_key(|it| it.1)
+                    .map_or(0, |it| it.0);
+                circle.rotate_left(least);
+                return End::Circle(circle);
+            }
+            path.push(next);
+            place = next;
+        }
+    }
+
+    /// The calls that wait for one, directly or through others.
+    fn chain(&self, job: &Job<'_>, stuck: &[Stuck<'_>], root: usize) -> String {
+        const SHOWN: usize = 4;
+        let ends = (0..stuck.len()).filter(|it| *it != root);
+        let ends = ends.filter(|it| matches!(self.end(*it), End::Root(end) if end == root));
+        let names = ends.filter_map(|it| {
+            let (_, entry) = stuck[it].waiting.first()?;
+            Some(format!(
+                "{} of {}",
+                job.call_name(entry),
+                job.group_name(entry.group)
+            ))
+        });
+        let names: Vec<String> = names.collect();
+        let more = names.len().saturating_sub(SHOWN);
+        let shown = names[..names.len() - more].join(", ");
+        match more {
+            0 => shown,
+            more => format!("{shown} and {more} more"),
+        }
+    }
+}
+
+fn verdict(
+    job: &Job<'_>,
+    stuck: &Stuck<'_>,
+    cause: &'static Cause,
+    certainty: Certainty,
+    at: &[u32],
+    what: String,
+) -> Verdict {
+    let (_, entry) = stuck.waiting[0];
+    let waiting = stuck.waiting.iter().take(MOST_LINES / 2);
+    Verdict {
+        ranks: at.to_vec(),
+        hosts: job.hosts(at),
+        group: Some(job.group_name(entry.group)),
+        collective: Some(job.call(entry)),
+        lines: waiting
+            .map(|(rank, entry)| job.line(*rank, entry))
+            .collect(),
+        ..Verdict::new(cause, certainty, what)
+    }
+}
+
+/// The end of a chain: ranks that did not call, left no recorder or did not start, or nobody.
+fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Verdict {
+    let waiting: Vec<u32> = stuck.waiting.iter().map(|it| it.0).collect();
+    let (_, entry) = stuck.waiting[0];
+    let name = format!("{} of {}", job.call(entry), job.group_name(entry.group));
+    let wait = match waiting.len() {
+        1 => format!("Rank {} waits in {name}", waiting[0]),
+        _ => format!("{} wait in {name}", sentence(&ranks(&waiting))),
+    };
+    let is_pair = matches!(stuck.what, What::Pair(..));
+    if !stuck.absent.is_empty() {
+        let idle = stuck.absent.iter().copied().filter(|it| is_idle(job, *it));
+        let idle: Vec<u32> = idle.collect();
+        let at = if idle.is_empty() {
+            &stuck.absent
+        } else {
+            &idle
+        };
+        let certainty = if is_hang { Proved } else { Likely };
+        let count = stuck.waiting.len();
+        let is_alone = !is_pair && count == 1 && at.len() >= 2;
+        let what = match (is_pair, is_alone) {
+            (true, _) => format!("{wait}; {} never called the other half.", ranks(at)),
+            (_, true) => format!("{wait} alone; {} never called it.", ranks(at)),
+            _ => format!("{wait}; {} never entered it.", ranks(at)),
+        };
+        let (cause, blamed) = match (is_pair, is_alone) {
+            (true, _) => (&hang::PEER_MISSING, at.as_slice()),
+            (_, true) => (&hang::COLLECTIVE_MISMATCH, &waiting[..]),
+            _ => (&hang::RANK_MISSING, at.as_slice()),
+        };
+        let mut verdict = verdict(job, stuck, cause, certainty, blamed, what);
+        for rank in at.iter().take(MOST_LINES / 2) {
+            let member = job.members.get(rank);
+            let Some(last) = member.and_then(|it| it.dump.entries.last()) else {
+                continue;
+            };
+            verdict.lines.push(job.line(*rank, last));
+            if at.len() == 1 {
+                verdict.what.push_str(&format!(
+                    " The last call of rank {rank} is {} of {}.",
+                    job.call(last),
+                    job.group_name(last.group)
+                ));
+            }
+        }
+        return verdict;
+    }
+    if !stuck.silent.is_empty() {
+        let certainty = if is_hang { Likely } else { Possible };
+        let what = format!(
+            "{wait}; {} left no flight recorder, and all others entered it.",
+            ranks(&stuck.silent)
+        );
+        return verdict(
+            job,
+            stuck,
+            &hang::RANK_SILENT,
+            certainty,
+            &stuck.silent,
+            what,
+        );
+    }
+    if !stuck.behind.is_empty() && is_hang {
+        let what = format!(
+            "{wait}; on {} the GPU has not started it, and nothing earlier of NCCL is open there.",
+            ranks(&stuck.behind)
+        );
+        return verdict(
+            job,
+            stuck,
+            &hang::STREAM_BLOCKED,
+            Likely,
+            &stuck.behind,
+            what,
+        );
+    }
+    let certainty = if is_hang { Likely } else { Possible };
+    let through = job.ranks(entry.group).len().saturating_sub(waiting.len());
+    let what = match through {
+        0 => format!("{wait}; all ranks called it with equal sizes, and it did not end."),
+        through => format!("{wait}, {through} are through; all called it with equal sizes."),
+    };
+    // Where some ranks are through, the others are where to look.
+    let at = if is_hang && through > 0 {
+        &waiting[..]
+    } else {
+        &[]
+    };
+    verdict(job, stuck, &hang::TRANSFER_STALLED, certainty, at, what)
+}
+
+/// Groups that wait for each other in a circle.
+fn crossed(job: &Job<'_>, stuck: &[Stuck<'_>], circle: &[usize]) -> Verdict {
+    let mut sentences = Vec::new();
+    let mut blamed: BTreeSet<u32> = BTreeSet::new();
+    let mut lines = Vec::new();
+    for (at, place) in circle.iter().enumerate() {
+        let (here, next) = (&stuck[*place], &stuck[circle[(at + 1) % circle.len()]]);
+        let (_, entry) = here.waiting[0];
+        let blockers = here.blockers().filter(|rank| {
+            let front = job.members.get(rank).and_then(|it| it.front);
+            front.and_then(|it| key(job, it)) == Some(next.what)
+        });
+        let blockers: Vec<u32> = blockers.collect();
+        let (_, other) = next.waiting[0];
+        sentences.push(format!(
+            "{} of {} waits for {}, first in {} of {}",
+            job.call_name(entry),
+            job.group_name(entry.group),
+            ranks(&blockers),
+            job.call_name(other),
+            job.group_name(other.group)
+        ));
+        for rank in blockers.iter().take(2) {
+            let front = job.members.get(rank).and_then(|it| it.front);
+            lines.extend(front.map(|front| job.line(*rank, front)));
+        }
+        blamed.extend(blockers);
+    }
+    let blamed: Vec<u32> = blamed.into_iter().collect();
+    let (_, entry) = stuck[circle[0]].waiting[0];
+    lines.truncate(MOST_LINES);
+    Verdict {
+        ranks: blamed.clone(),
+        hosts: job.hosts(&blamed),
+        group: Some(job.group_name(entry.group)),
+        collective: Some(job.call(entry)),
+        lines,
+        ..Verdict::new(
+            &hang::GROUP_ORDER,
+            Proved,
+            format!("{}.", sentences.join("; ")),
+        )
+    }
+}
+
+/// A call that is not equal on all ranks.
+fn mismatched(job: &Job<'_>, mismatch: &Mismatch<'_>, stuck: Option<&Stuck<'_>>) -> Verdict {
+    let sides = mismatch.sides.iter().take(4).map(|(entry, at)| {
+        let frame = match job.text(entry.frame) {
+            "" => String::new(),
+            frame => format!(" in {frame}"),
+        };
+        format!("{} on {}{frame}", job.call(entry), ranks(at))
+    });
+    let sides: Vec<String> = sides.collect();
+    let odd = mismatch.sides[1..]
+        .iter()
+        .flat_map(|it| it.1.iter().copied());
+    let odd: Vec<u32> = odd.collect();
+    let (entry, usual) = &mismatch.sides[0];
+    // Two equal halves: nobody knows which is right.
+    let blamed = match usual.len() == odd.len() {
+        true => usual.iter().copied().chain(odd.iter().copied()).collect(),
+        false => odd.clone(),
+    };
+    let cause = match mismatch.differs {
+        _ if mismatch.is_skipped => &hang::CALL_SKIPPED,
+        Differs::Function => &hang::COLLECTIVE_MISMATCH,
+        Differs::Elements => &hang::SIZE_MISMATCH,
+        Differs::Types => &hang::TYPE_MISMATCH,
+    };
+    let group = job.group_name(entry.group);
+    let mut what = match mismatch.what {
+        What::Collective(_, sequence) => {
+            format!("Call {sequence} of {group} is {}.", sides.join(", but "))
+        }
+        What::Pair(_, from, to) => format!(
+            "The call from rank {from} to rank {to} is {}.",
+            sides.join(", but ")
+        ),
+    };
+    if mismatch.is_skipped {
+        what.push_str(&format!(
+            " The others call next what {} calls now, so it skipped {}.",
+            ranks(&odd),
+            job.call(entry)
+        ));
+    }
+    if stuck.is_none() {
+        what.push_str(" The group did not stop there, so its data may be wrong.");
+    }
+    let lines = mismatch.sides.iter().take(MOST_LINES);
+    Verdict {
+        hosts: job.hosts(&blamed),
+        ranks: blamed,
+        group: Some(group),
+        collective: Some(job.call(entry)),
+        lines: lines.map(|(entry, at)| job.line(at[0], entry)).collect(),
+        ..Verdict::new(cause, Proved, what)
+    }
+}
+
+/// Ranks that disagree who is in a group: one name, lists of ranks that overlap.
+pub(super) fn group_differs(job: &Job<'_>) -> Option<Verdict> {
+    let groups = &job.recorders.groups;
+    let holders = |group: u32| -> Vec<u32> {
+        let all = job
+            .members
+            .iter()
+            .filter(|it| it.1.dump.groups.contains(&group));
+        all.map(|it| *it.0).collect()
+    };
+    let (one, other) = (0_u32..).zip(groups).find_map(|(place, group)| {
+        let strangers = group.ranks.iter().filter_map(|rank| job.members.get(rank));
+        let strangers = strangers.filter(|it| !it.dump.groups.contains(&place));
+        let other = strangers.flat_map(|it| &it.dump.groups).find(|it| {
+            let other = &groups[**it as usize];
+            other.name == group.name && other.ranks.iter().any(|it| group.ranks.contains(it))
+        });
+        Some((place, *other?))
+    })?;
+    let (mut usual, mut odd) = ((one, holders(one)), (other, holders(other)));
+    if usual.1.len() < odd.1.len() {
+        std::mem::swap(&mut usual, &mut odd);
+    }
+    let what = format!(
+        "{} say {}; {} of the same name: {}.",
+        sentence(&ranks(&usual.1)),
+        job.group_name(usual.0),
+        ranks(&odd.1),
+        job.group_name(odd.0)
+    );
+    Some(Verdict {
+        hosts: job.hosts(&odd.1),
+        ranks: odd.1,
+        group: Some(job.group_name(usual.0)),
+        ..Verdict::new(&hang::GROUP_DIFFERS, Proved, what)
+    })
+}

@@ -1,0 +1,192 @@
+//! Calls that do not end, and the ranks that keep them.
+
+use std::collections::BTreeMap;
+
+use evidence::recorder::{Entry, State};
+
+use super::job::Job;
+
+/// What does not end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    /// A collective, by group and number.
+    Collective(u32, u64),
+    /// Sends of one rank to another in a group.
+    Pair(u32, u32, u32),
+}
+
+/// A call that did not end on some rank.
+#[derive(Debug)]
+pub(super) struct Stuck<'a> {
+    pub(super) what: What,
+    /// The ranks that called it and wait, with their calls.
+    pub(super) waiting: Vec<(u32, &'a Entry)>,
+    /// The ranks with a recorder that did not call it.
+    pub(super) absent: Vec<u32>,
+    /// The ranks without a recorder.
+    pub(super) silent: Vec<u32>,
+    /// The ranks that called it, behind another call that did not end or, if others started, behind
+    /// other work of their GPU.
+    pub(super) behind: Vec<u32>,
+}
+
+impl Stuck<'_> {
+    /// The ranks for which the others wait.
+    pub(super) fn blockers(&self) -> impl Iterator<Item = u32> {
+        self.absent.iter().chain(&self.behind).copied()
+    }
+}
+
+/// The oldest call of each group, and of each pair of ranks, that does not end.
+pub(super) fn stuck<'a>(job: &Job<'a>) -> Vec<Stuck<'a>> {
+    let mut all = Vec::new();
+    for group in 0..u32::try_from(job.groups.len()).unwrap_or(u32::MAX) {
+        all.extend(collective(job, group));
+        pairs(job, group, &mut all);
+    }
+    all
+}
+
+fn collective<'a>(job: &Job<'a>, group: u32) -> Option<Stuck<'a>> {
+    let ranks = job.ranks(group);
+    let members = ranks.iter().filter_map(|rank| job.members.get(rank));
+    let open = members.filter_map(|it| {
+        it.calls
+            .get(&group)?
+            .iter()
+            .find(|it| it.state != State::Completed)
+    });
+    let sequence = open.map(|it| it.sequence).min()?;
+    let mut stuck = Stuck {
+        what: What::Collective(group, sequence),
+        waiting: Vec::new(),
+        absent: Vec::new(),
+        silent: Vec::new(),
+        behind: Vec::new(),
+    };
+    for &rank in ranks {
+        let Some(member) = job.members.get(&rank) else {
+            stuck.silent.push(rank);
+            continue;
+        };
+        let calls = member.at(group, sequence);
+        match calls.iter().find(|it| it.state != State::Completed) {
+            Some(&entry) => stuck.waiting.push((rank, entry)),
+            None if calls.is_empty() && member.never_called(group, sequence) => {
+                stuck.absent.push(rank)
+            }
+            // It is through, or its recorder does not reach back so far.
+            None => {}
+        }
+    }
+    behind(job, &mut stuck);
+    Some(stuck)
+}
+
+/// Finds the ranks whose GPU did not reach the call.
+fn behind(job: &Job<'_>, stuck: &mut Stuck<'_>) {
+    let is_started = |it: &(u32, &Entry)| it.1.state == State::Started;
+    let some_started = stuck.waiting.iter().any(is_started);
+    for (rank, entry) in &stuck.waiting {
+        let front = job.members.get(rank).and_then(|it| it.front);
+        let behind_other = front.is_some_and(|front| {
+            front.record < entry.record && key(job, front) != Some(stuck.what)
+        });
+        if entry.state == State::Scheduled && (behind_other || some_started) {
+            stuck.behind.push(*rank);
+        }
+    }
+}
+
+/// What a call belongs to.
+pub(super) fn key(job: &Job<'_>, entry: &Entry) -> Option<What> {
+    match entry.is_point_to_point {
+        false => Some(What::Collective(entry.group, entry.sequence)),
+        true => {
+            let (from, to, _) = ends(job, entry)?;
+            Some(What::Pair(entry.group, from, to))
+        }
+    }
+}
+
+/// The sender, the receiver, and whether the call sends: `send 0->1` and `recv 1<-0`, with ranks of
+/// the group.
+fn ends(job: &Job<'_>, entry: &Entry) -> Option<(u32, u32, bool)> {
+    let text = job.text(entry.function);
+    let global = |text: &str| {
+        let place: usize = text.trim().parse().ok()?;
+        job.ranks(entry.group).get(place).copied()
+    };
+    if let Some((from, to)) = text
+        .strip_prefix("send ")
+        .and_then(|it| it.split_once("->"))
+    {
+        return Some((global(from)?, global(to)?, true));
+    }
+    let (to, from) = text.strip_prefix("recv ")?.split_once("<-")?;
+    Some((global(from)?, global(to)?, false))
+}
+
+/// The calls of a pair on one side.
+#[derive(Debug, Default)]
+struct Side<'a> {
+    count: usize,
+    open: Option<&'a Entry>,
+}
+
+fn pairs<'a>(job: &Job<'a>, group: u32, all: &mut Vec<Stuck<'a>>) {
+    let mut sides: BTreeMap<(u32, u32), [Side<'a>; 2]> = BTreeMap::new();
+    for rank in job.ranks(group) {
+        let Some(member) = job.members.get(rank) else {
+            continue;
+        };
+        for entry in member
+            .dump
+            .entries
+            .iter()
+            .filter(|it| it.is_point_to_point && it.group == group)
+        {
+            let Some((from, to, sends)) = ends(job, entry) else {
+                continue;
+            };
+            let side = &mut sides.entry((from, to)).or_default()[usize::from(!sends)];
+            side.count += 1;
+            if entry.state != State::Completed {
+                side.open.get_or_insert(entry);
+            }
+        }
+    }
+    let is_whole = |rank: u32| job.members.get(&rank).is_some_and(|it| it.dump.is_whole);
+    for ((from, to), [sends, receives]) in sides {
+        let mut stuck = Stuck {
+            what: What::Pair(group, from, to),
+            waiting: Vec::new(),
+            absent: Vec::new(),
+            silent: Vec::new(),
+            behind: Vec::new(),
+        };
+        let one =
+            |rank: u32, side: &Side<'a>, other: u32, its: &Side<'a>, stuck: &mut Stuck<'a>| {
+                let Some(entry) = side.open else {
+                    return;
+                };
+                stuck.waiting.push((rank, entry));
+                match job.members.get(&other) {
+                    None => stuck.silent.push(other),
+                    Some(member) => {
+                        let both_whole = member.dump.is_whole && is_whole(rank);
+                        let is_done = both_whole && its.count >= side.count;
+                        if its.open.is_none() && !is_done {
+                            stuck.absent.push(other);
+                        }
+                    }
+                }
+            };
+        one(from, &sends, to, &receives, &mut stuck);
+        one(to, &receives, from, &sends, &mut stuck);
+        if !stuck.waiting.is_empty() {
+            behind(job, &mut stuck);
+            all.push(stuck);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What is found.
+
+use causes::{Cause, Certainty, Subject};
+
+/// Most lines of evidence of a verdict.
+pub(crate) const MOST_LINES: usize = 6;
+
+/// A diagnosis: what the evidence shows.
+#[derive(Debug, Clone)]
+pub struct Diagnosis {
+    /// The inputs, and as what they were read.
+    pub inputs: Vec<Input>,
+    /// What happened, the surest first.
+    pub verdicts: Vec<Verdict>,
+    /// What would tell more.
+    pub missing: Vec<Missing>,
+}
+
+/// An input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// Its name.
+    pub name: String,
+    /// As what it was read, or why not.
+    pub kind: String,
+    /// It could be read.
+    pub is_read: bool,
+}
+
+/// Evidence that is missing, and how to get it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// What it would tell.
+    pub what: String,
+    /// The command, setting or file.
+    pub how: String,
+}
+
+/// A cause, and why it is named.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// The cause.
+    pub cause: &'static Cause,
+    /// How sure it is.
+    pub certainty: Certainty,
+    /// What happened: sentences.
+    pub what: String,
+    /// The ranks at fault, in the job; those that wait are not among them.
+    pub ranks: Vec<u32>,
+    /// The hosts at fault.
+    pub hosts: Vec<String>,
+    /// The group of ranks.
+    pub group: Option<String>,
+    /// The collective.
+    pub collective: Option<String>,
+    /// The devices at fault: GPUs, NICs, links.
+    pub devices: Vec<String>,
+    /// The lines that say so.
+    pub lines: Vec<Line>,
+    /// What to do.
+    pub next: Vec<String>,
+}
+
+/// A line of evidence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The input.
+    pub input: String,
+    /// Its number, from 1; `None` in inputs without lines.
+    pub number: Option<u64>,
+    /// Its text, or what a binary input says.
+    pub text: String,
+}
+
+impl Verdict {
+    /// A verdict without places and lines. It advises what the cause does.
+    pub fn new(cause: &'static Cause, certainty: Certainty, what: String) -> Self {
+        Self {
+            cause,
+            certainty,
+            what,
+            ranks: Vec::new(),
+            hosts: Vec::new(),
+            group: None,
+            collective: None,
+            devices: Vec::new(),
+            lines: Vec::new(),
+            next: vec![cause.advice.to_owned()],
+        }
+    }
+}
+
+impl Line {
+    /// A line of an input. Its text is cut after 300 characters.
+    pub fn new(input: &str, number: impl Into<Option<u64>>, text: &str) -> Self {
+        Self {
+            input: input.to_owned(),
+            number: number.into(),
+            text: text.trim().chars().take(300).collect(),
+        }
+    }
+}
+
+/// Orders verdicts, and removes those that others explain.
+pub(crate) fn sort(verdicts: &mut Vec<Verdict>) {
+    let has = |all: &[Verdict], id: &str| all.iter().any(|it| it.cause.id == id);
+    if has(verdicts, "nvls-slots") {
+        verdicts.retain(|it| it.cause.id != "nvls-bind");
+    }
+    let is_first = |it: &Verdict| it.cause.subject != Subject::Consequence;
+    if verdicts.iter().any(is_first) {
+        verdicts.retain(is_first);
+    }
+    verdicts.sort_by_key(|it| it.certainty);
+}
+
+/// Numbers as ranges: `0-3, 7`; of many the first ones.
+pub fn ranges(numbers: &[u32]) -> String {
+    const SHOWN: usize = 8;
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut runs: Vec<[u32; 2]> = Vec::new();
+    for number in sorted {
+        match runs.last_mut() {
+            Some(run) if run[1].checked_add(1) == Some(number) => run[1] = number,
+            _ => runs.push([number, number]),
+        }
+    }
+    let more = runs.len().saturating_sub(SHOWN);
+    let shown = runs
+        .iter()
+        .take(SHOWN)
+        .map(|[first, last]| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first}, {last}"),
+            _ => format!("{first}-{last}"),
+        });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match more {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// `rank 3`, or `ranks 0-3`.
+pub fn ranks(numbers: &[u32]) -> String {
+    match numbers {
+        [only] => format!("rank {only}"),
+        _ => format!("ranks {}", ranges(numbers)),
+    }
+}
+
+/// A text with a capital letter.
+pub(crate) fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,174 @@
+//! The words that readers and causes look for, found in one pass over a line.
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use causes::{Cause, Certainty, Scope, Subject};
+use evidence::{ras, watchdog};
+
+use crate::verdict::{Line, MOST_LINES, Verdict, sentence};
+
+/// Who looks for a word.
+#[derive(Debug, Clone, Copy)]
+enum Seeker {
+    Watchdog,
+    Ras,
+    /// A cause's sign, by their places.
+    Sign(&'static Cause, usize),
+}
+
+/// The words of all readers and causes.
+#[derive(Debug)]
+pub(crate) struct Words {
+    automaton: Option<AhoCorasick>,
+    seekers: Vec<Seeker>,
+}
+
+/// Who should read a line.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) watchdog: bool,
+    pub(crate) ras: bool,
+    /// The first cause whose words are in the line.
+    pub(crate) cause: Option<(&'static Cause, Certainty)>,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        let mut words: Vec<&str> = Vec::new();
+        let mut seekers = Vec::new();
+        for word in watchdog::WORDS {
+            words.push(word);
+            seekers.push(Seeker::Watchdog);
+        }
+        for word in ras::WORDS {
+            words.push(word);
+            seekers.push(Seeker::Ras);
+        }
+        for cause in causes::all() {
+            for (place, sign) in cause.signs.iter().enumerate() {
+                words.extend(sign.words.iter().max_by_key(|it| it.len()));
+                seekers.push(Seeker::Sign(cause, place));
+            }
+        }
+        let automaton = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(&words);
+        Self {
+            automaton: automaton.ok(),
+            seekers,
+        }
+    }
+}
+
+impl Words {
+    /// Who should read a line. `is_warning`: it is the text of a warning, without NCCL's head.
+    pub(crate) fn find(&self, line: &str, is_warning: bool) -> Found {
+        let mut found = Found::default();
+        let Some(automaton) = &self.automaton else {
+            return found;
+        };
+        let mut first = usize::MAX;
+        for it in automaton.find_overlapping_iter(line) {
+            let place = it.pattern().as_usize();
+            match self.seekers.get(place) {
+                Some(Seeker::Watchdog) => found.watchdog = true,
+                Some(Seeker::Ras) => found.ras = true,
+                Some(Seeker::Sign(cause, sign)) if place < first => {
+                    let Some(sign) = cause.signs.get(*sign) else {
+                        continue;
+                    };
+                    let counts = match sign.scope {
+                        Scope::Anywhere => true,
+                        Scope::Message => line.contains("NCCL "),
+                        Scope::Warning => {
+                            is_warning
+                                || line.contains("NCCL WARN ")
+                                || line.contains("NCCL ERROR ")
+                        }
+                    };
+                    if counts && sign.is_in(line) {
+                        first = place;
+                        found.cause = Some((cause, sign.certainty));
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// A cause whose words were in lines.
+#[derive(Debug)]
+pub(crate) struct Hit {
+    cause: &'static Cause,
+    certainty: Certainty,
+    count: u64,
+    lines: Vec<Line>,
+    hosts: Vec<String>,
+}
+
+/// The causes whose words were in lines.
+#[derive(Debug, Default)]
+pub(crate) struct Hits(Vec<Hit>);
+
+impl Hits {
+    /// Notes a line of a cause.
+    pub(crate) fn add(
+        &mut self,
+        (cause, certainty): (&'static Cause, Certainty),
+        host: Option<&str>,
+        line: Line,
+    ) {
+        let place = self.0.iter().position(|it| it.cause == cause);
+        let place = place.unwrap_or_else(|| {
+            self.0.push(Hit {
+                cause,
+                certainty,
+                count: 0,
+                lines: Vec::new(),
+                hosts: Vec::new(),
+            });
+            self.0.len() - 1
+        });
+        let hit = &mut self.0[place];
+        hit.count += 1;
+        hit.certainty = hit.certainty.min(certainty);
+        if hit.lines.len() < MOST_LINES {
+            hit.lines.push(line);
+        }
+        if let Some(host) = host
+            && hit.hosts.len() < MOST_LINES
+            && !hit.hosts.iter().any(|it| it == host)
+        {
+            hit.hosts.push(host.to_owned());
+        }
+    }
+
+    /// Takes the verdict of a cause whose words count only beside other evidence.
+    pub(crate) fn take(&mut self, cause: &Cause) -> Option<Verdict> {
+        let place = self.0.iter().position(|it| it.cause == cause)?;
+        Some(self.0.swap_remove(place).verdict())
+    }
+
+    /// A verdict for each cause.
+    pub(crate) fn verdicts(self) -> impl Iterator<Item = Verdict> {
+        let kept = self.0.into_iter();
+        let kept = kept.filter(|it| it.cause.subject != Subject::Harmless);
+        kept.map(Hit::verdict)
+    }
+}
+
+impl Hit {
+    fn verdict(self) -> Verdict {
+        let times = match self.count {
+            1 => String::new(),
+            count => format!(" ({count} lines say so)"),
+        };
+        let what = format!("{}{times}.", sentence(self.cause.means));
+        Verdict {
+            hosts: self.hosts,
+            lines: self.lines,
+            ..Verdict::new(self.cause, self.certainty, what)
+        }
+    }
+}

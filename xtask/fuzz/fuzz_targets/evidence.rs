@@ -1,0 +1,5 @@
+//! See `fuzz_targets::evidence`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("evidence");
