@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use findings::of_document;
 use nccl_log::Collector;
 use serde::Deserialize;
 use topology::differences::Inventory;
@@ -79,7 +78,7 @@ pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<
     let mut devices = Vec::new();
     // Edits are known anyway.
     if !requests.iter().any(|it| it.is_edited()) {
-        let [one, two] = requests.map(|it| it.file.document());
+        let [one, two] = requests.map(|it| it.file.machine().map(|it| it.document));
         devices = Inventory::of(&one?).differences(&Inventory::of(&two?));
     }
     let answer = diff(sides, devices, &sizes()).map_err(|why| why.to_string())?;
@@ -88,19 +87,19 @@ pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<
 
 /// Checks a topology file and plans it as the job's version does, without its faults.
 fn machine(request: &JobRequest) -> Result<String, String> {
-    let document = Arc::new(request.file.document()?);
+    let machine = request.file.machine()?;
     let settings = request.settings()?;
     let checked = CheckedMachine {
         file: request.file.name.clone(),
-        findings: of_document(&document),
-        content: Ok(document),
+        findings: machine.findings(),
+        content: Ok(Arc::new(machine.document)),
     };
     let answer = doctor(&[checked], &settings).map_err(|why| why.to_string())?;
     shown(&DoctorReport::of(&answer))
 }
 
 fn matrix(file: &File) -> Result<String, String> {
-    let wiring = Wiring::new(&file.document()?);
+    let wiring = Wiring::new(&file.machine()?.document);
     match wiring.devices.is_empty() {
         true => Err(format!(
             "{} has no GPU with a rank and no network port with a number: there is nothing to draw",

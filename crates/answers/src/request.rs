@@ -5,7 +5,7 @@ use std::sync::Arc;
 use planner::{Job, NcclVersion, Planned, Settings};
 use serde::Deserialize;
 use topology::edit::Edit;
-use topology::xml::{self, Document};
+use topology::xml::Document;
 
 use crate::built_in;
 use crate::gpus::Gpus;
@@ -67,11 +67,11 @@ pub struct PlannedJob {
 }
 
 impl File {
-    /// Reads the machine.
+    /// Reads the machine: a topology file, or what nvidia-smi and lspci printed.
     ///
     /// # Errors
-    /// There is no such machine, or the file is no topology.
-    pub fn document(&self) -> Result<Document, String> {
+    /// There is no such machine, or the file describes none.
+    pub fn machine(&self) -> Result<listings::Machine, String> {
         let text = match &self.text {
             Some(text) => text.as_str(),
             None => {
@@ -79,7 +79,7 @@ impl File {
                 built_in::find(&self.name).ok_or_else(none)?.text
             }
         };
-        xml::parse(&self.name, text.as_bytes()).map_err(|why| why.to_string())
+        listings::machine(&self.name, text.as_bytes()).map_err(|why| why.to_string())
     }
 }
 
@@ -135,12 +135,14 @@ impl JobRequest {
     /// # Errors
     /// The machine cannot be read, or an edit is none.
     pub fn spec(&self) -> Result<(JobSpec, Vec<String>), String> {
-        let document = self.file.document()?;
+        let listings::Machine {
+            document, assumed, ..
+        } = self.file.machine()?;
         let without = self.without.iter().map(|text| Edit::without(text));
         let degrade = self.degrade.iter().map(|text| Edit::degrade(text));
         let edits: Result<Vec<Edit>, _> = without.chain(degrade).collect();
         let warnings = document.warnings.iter().map(ToString::to_string);
-        let notes = warnings.collect();
+        let notes = warnings.chain(assumed).collect();
         let machine = Machine {
             name: self.file.name.clone(),
             document: Arc::new(document),

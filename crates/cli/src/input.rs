@@ -7,6 +7,7 @@ use std::sync::Arc;
 use answers::Machine;
 use answers::built_in::BuiltIn;
 use anyhow::{Context, Result, anyhow, bail};
+use findings::Finding;
 use plan::Plan;
 use planner::Settings;
 use probe::Probe;
@@ -26,26 +27,39 @@ const IN_FOLDER: &str = "topology.xml";
 /// Most names of a folder that are looked at for a hint.
 const MOST_NAMES: usize = 1 << 14;
 
-/// Reads a machine with warnings: a file, a folder's topology.xml, a recording, or standard input
-/// (`-`). It is called as its file, or as the folder when the file is called topology.xml.
+/// Reads a machine with warnings: a topology file, what nvidia-smi and lspci printed, a folder's
+/// topology.xml, a recording, or standard input (`-`). It is called as its file, or as the folder
+/// when the file is called topology.xml.
 pub fn machine(file: &Path, output: &mut Output) -> Result<Machine> {
+    read(file, output).map(|(name, it)| named_machine(name, it))
+}
+
+fn named_machine(name: String, machine: listings::Machine) -> Machine {
+    Machine {
+        name,
+        document: Arc::new(machine.document),
+    }
+}
+
+/// A machine with its name.
+fn read(file: &Path, output: &mut Output) -> Result<(String, listings::Machine)> {
     let read = Bytes::read(file, Limits::default().bytes)?;
     if read.is_json() {
         bail!(
-            "{} is JSON, as plans are; expected a topology file (XML)",
+            "{} is JSON, as plans are; expected a topology file (XML) or what nvidia-smi or lspci \
+             printed",
             read.label
         );
     }
     parse(read, output)
 }
 
-fn parse(read: Bytes, output: &mut Output) -> Result<Machine> {
-    let Bytes { name, label, bytes } = read;
-    let document = topology::xml::parse(&label, &bytes)?;
-    let warnings = document.warnings.iter().map(ToString::to_string);
+fn parse(read: Bytes, output: &mut Output) -> Result<(String, listings::Machine)> {
+    let machine = listings::machine(&read.label, &read.bytes)?;
+    let warnings = machine.document.warnings.iter().map(ToString::to_string);
     output.warnings.extend(warnings);
-    let document = Arc::new(document);
-    Ok(Machine { name, document })
+    output.warnings.extend(machine.assumed.iter().cloned());
+    Ok((read.name, machine))
 }
 
 /// Fails on a file of AMD's RCCL.
@@ -73,7 +87,12 @@ pub fn system(machine: &Machine, settings: &Settings) -> Result<System> {
 /// A topology file or a probed machine.
 #[derive(Debug)]
 pub enum FileOrProbe {
-    File(Machine),
+    File {
+        machine: Machine,
+        findings: Vec<Finding>,
+        /// What listings do not say of it.
+        assumed: Vec<String>,
+    },
     Probed(Box<Probe>),
 }
 
@@ -87,7 +106,14 @@ impl FileOrProbe {
     ) -> Result<Self> {
         match file {
             Some(path) if is_recording(path) => live::replay(path, |it| it).map(Self::boxed),
-            Some(path) => machine(path, output).map(Self::File),
+            Some(path) => {
+                let (name, machine) = read(path, output)?;
+                Ok(Self::File {
+                    findings: machine.findings(),
+                    assumed: machine.assumed.clone(),
+                    machine: named_machine(name, machine),
+                })
+            }
             None => {
                 let selection = SelectionArguments::default();
                 live::probe(source, &selection, environment).map(Self::boxed)
@@ -118,7 +144,8 @@ impl Source {
             let plan = Plan::from_json(text).with_context(|| read.label.clone())?;
             return Ok(Self::Plan(read.name, plan));
         }
-        parse(read, output).map(Self::Topology)
+        let (name, machine) = parse(read, output)?;
+        Ok(Self::Topology(named_machine(name, machine)))
     }
 }
 

@@ -27,7 +27,7 @@ pub fn run(
         output,
     )?;
     let (wiring, name) = match &subject {
-        FileOrProbe::File(machine) => (Wiring::new(&machine.document), machine.name.clone()),
+        FileOrProbe::File { machine, .. } => (Wiring::new(&machine.document), machine.name.clone()),
         FileOrProbe::Probed(probe) => (
             Wiring::with_host_bridges(&probe.document, &host_bridges(probe)),
             "this machine".to_owned(),

@@ -19,6 +19,7 @@ pub mod fabric;
 pub mod graph;
 pub mod guest_map;
 pub mod jobs;
+pub mod listings;
 pub mod memory;
 pub mod nccl_log;
 pub mod nccl_results;
@@ -110,6 +111,7 @@ pub const TARGETS: [Target; 19] = [
     ),
     target("settings", settings::run, settings::seeds, before_choices),
     target("tuner", tuner::run, tuner::seeds, before_choices),
+    target("listings", listings::run, listings::seeds, nowhere),
     target("nccl_log", nccl_log::run, nccl_log::seeds, nowhere),
     target(
         "nccl_results",

@@ -71,6 +71,17 @@ impl fmt::Display for NodeType {
     }
 }
 
+/// The family of an x86 processor as NCCL before 2.31 writes it: it shifts the extended family by
+/// 4 bits, where Linux adds it.
+pub const fn nccl_family(linux: i32) -> i32 {
+    const EXTENDED: i32 = 15;
+    if linux < EXTENDED || linux > EXTENDED + 0xff {
+        linux
+    } else {
+        EXTENDED + ((linux - EXTENDED) << 4)
+    }
+}
+
 /// A node of a [`System`](crate::System). Nodes are numbered by type, in NCCL's list order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
@@ -293,6 +304,19 @@ impl Node {
             NodeData::Rma { .. } => NodeType::Rma,
             NodeData::Dev(_) => NodeType::Dev,
             NodeData::Cxb => NodeType::Cxb,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_as_nccl_counts_them() {
+        // EPYC Rome is family 23 to Linux and 143 to NCCL, Milan 25 and 175; Xeons are 6 to both.
+        for (linux, nccl) in [(6, 6), (15, 15), (23, 143), (25, 175)] {
+            assert_eq!(nccl_family(linux), nccl);
         }
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use answers::doctor::{CheckedMachine, DoctorReport, doctor};
 use answers::report;
 use anyhow::{Result, bail};
-use findings::of_document;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::DoctorArguments;
@@ -37,12 +36,21 @@ fn check_all(
         .try_for_each(|file| refuse_missing(file))?;
     let mut probed = false;
     let mut checked = Vec::new();
+    let mut warnings = Vec::new();
     for file in &files {
         let subject = FileOrProbe::read(*file, &arguments.source, environment, output);
         let name = file.map_or_else(String::new, |file| file.display().to_string());
         let (findings, content) = match (subject, *file) {
-            (Ok(FileOrProbe::File(machine)), _) => {
-                (of_document(&machine.document), Ok(machine.document))
+            (
+                Ok(FileOrProbe::File {
+                    machine,
+                    findings,
+                    assumed,
+                }),
+                _,
+            ) => {
+                warnings.extend(assumed);
+                (findings, Ok(machine.document))
             }
             (Ok(FileOrProbe::Probed(probe)), _) => {
                 probed = true;
@@ -57,6 +65,8 @@ fn check_all(
             findings,
         });
     }
+    // A reader's other warnings are among the findings.
+    output.warnings = warnings;
     Ok((checked, probed))
 }
 
@@ -66,8 +76,6 @@ pub fn run(
     output: &mut Output,
 ) -> Result<()> {
     let (checked, probed) = check_all(arguments, environment, output)?;
-    // The reader's warnings are among the findings.
-    output.warnings.clear();
     let of_amd = |machine: &&CheckedMachine| {
         let document = machine.content.as_ref();
         document.is_ok_and(|document| document.is_rccl())

@@ -2,14 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use topology::node::nccl_family;
 
 use crate::sysfs::Sysfs;
 
 /// The folder of NUMA nodes.
 const NODES: &str = "sys/devices/system/node";
-
-/// Family from which the extended family is added.
-const EXTENDED_FAMILY: i32 = 15;
 
 /// The processor, in NCCL's terms.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -96,32 +94,10 @@ pub fn processor(sysfs: &Sysfs) -> Processor {
     }
 }
 
-/// NCCL shifts the extended family by 4 bits; Linux adds it.
-const fn nccl_family(linux: i32) -> i32 {
-    if linux < EXTENDED_FAMILY || linux > EXTENDED_FAMILY + 0xff {
-        linux
-    } else {
-        EXTENDED_FAMILY + ((linux - EXTENDED_FAMILY) << 4)
-    }
-}
-
 fn nccl_arch(rust: &str) -> &str {
     match rust {
         "aarch64" => "arm64",
         "powerpc64" => "ppc64",
         other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn families_as_nccl_counts_them() {
-        // EPYC Rome is family 23 to Linux and 143 to NCCL, Milan 25 and 175; Xeons are 6 to both.
-        for (linux, nccl) in [(6, 6), (15, 15), (23, 143), (25, 175)] {
-            assert_eq!(nccl_family(linux), nccl);
-        }
     }
 }

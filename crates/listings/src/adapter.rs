@@ -1,0 +1,62 @@
+//! `ibstat` and `ibv_devinfo -v`: the ports of RDMA adapters.
+
+use crate::facts::MOST;
+use crate::text::{is_device_name, value};
+
+/// The first port of an adapter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Adapter {
+    /// Its name, such as `mlx5_0`.
+    pub name: String,
+    /// Speed, Mb/s.
+    pub speed: Option<i32>,
+    /// Whether its port is up.
+    pub is_active: Option<bool>,
+}
+
+/// The adapters of a text, line by line.
+#[derive(Debug, Default)]
+pub(crate) struct AdapterReader {
+    pub(crate) adapters: Vec<Adapter>,
+    /// Lanes of the port that is being read.
+    lanes: Option<f64>,
+}
+
+impl AdapterReader {
+    pub(crate) fn line(&mut self, line: &str) {
+        let name = value(line, "hca_id").or_else(|| {
+            let quoted = line.trim().strip_prefix("CA '")?;
+            quoted.strip_suffix('\'')
+        });
+        if let Some(name) = name.filter(|it| is_device_name(it) && self.adapters.len() < MOST) {
+            self.lanes = None;
+            self.adapters.push(Adapter {
+                name: name.to_owned(),
+                ..Adapter::default()
+            });
+            return;
+        }
+        let Some(adapter) = self.adapters.last_mut() else {
+            return;
+        };
+        let first = |text: &str| text.split_whitespace().next()?.parse::<f64>().ok();
+        let speed = |gigabits: f64| {
+            let megabits = gigabits * 1000.0;
+            (1.0..=10_000_000.0)
+                .contains(&megabits)
+                .then_some(megabits as i32)
+        };
+        if let Some(state) = value(line, "State").or_else(|| value(line, "state")) {
+            adapter
+                .is_active
+                .get_or_insert(state.to_ascii_uppercase().contains("ACTIVE"));
+        } else if let Some(rate) = value(line, "Rate") {
+            adapter.speed = adapter.speed.or_else(|| speed(first(rate)?));
+        } else if let Some(width) = value(line, "active_width") {
+            self.lanes = width.split('X').next().and_then(|it| it.parse().ok());
+        } else if let Some(rate) = value(line, "active_speed") {
+            let lanes = self.lanes.unwrap_or(1.0);
+            adapter.speed = adapter.speed.or_else(|| speed(first(rate)? * lanes));
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A topology from how near devices are to each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use topology::xml::Element;
+
+use crate::facts::Facts;
+use crate::gpu::{self, Kind};
+use crate::matrix::{Matrix, Nearness};
+use crate::pci::Link;
+use crate::tree::{self, Made};
+
+/// Class of a PCI switch.
+const SWITCH: &str = "0x060400";
+
+/// Class of a GPU.
+const GPU: &str = "0x030200";
+
+/// Class of a NIC.
+const NIC: &str = "0x020700";
+
+/// Lanes of a PCI link.
+const LANES: u32 = 16;
+
+/// The `<system>` of a matrix. Devices one bridge apart share a switch; those several bridges apart
+/// have switches below one switch; host bridges are all at the NUMA node, as NCCL sees them.
+pub(crate) fn root(facts: &Facts, matrix: &Matrix) -> Made {
+    let mut assumed = Vec::new();
+    let kinds = kinds(facts, matrix, &mut assumed);
+    let usual = kinds.iter().flatten().map(|kind| kind.nic_speed).max();
+    let usual = usual.unwrap_or_else(|| Kind::of(0).nic_speed);
+    let places = Places::of(matrix);
+    let bus_ids = bus_ids(facts, matrix, &places);
+
+    let gpus: Vec<usize> = (0..matrix.devices.len())
+        .filter(|it| kinds[*it].is_some())
+        .collect();
+    let counts = gpus.iter().map(|one| {
+        let count = |other: &usize| match matrix.ways[*one][*other] {
+            Nearness::Nvlinks(count) => count,
+            _ => 0,
+        };
+        gpus.iter().map(count).collect()
+    });
+    let counts: Vec<Vec<u32>> = counts.collect();
+    let of_gpus: Vec<String> = gpus.iter().map(|it| bus_ids[*it].clone()).collect();
+    let mut nvlinks = tree::nvlinks(&counts, &of_gpus).into_iter();
+
+    let (mut nets, mut unknown, mut down) = (0, Vec::new(), Vec::new());
+    let mut elements = Vec::new();
+    for (at, device) in matrix.devices.iter().enumerate() {
+        let link = Link {
+            speed: kinds[at].map_or(32.0, |kind| kind.pci_speed),
+            width: LANES,
+        };
+        if let Some(kind) = kinds[at] {
+            let dev = device.gpu.map_or(at, |number| number as usize);
+            let mut function = tree::pci(&bus_ids[at], GPU, link);
+            function
+                .children
+                .push(tree::gpu(dev, kind, nvlinks.next().unwrap_or_default()));
+            elements.push(Some(function));
+            continue;
+        }
+        let speed = tree::speed(&device.name, facts, usual, &mut unknown);
+        elements.push(speed.map(|speed| {
+            let mut function = tree::pci(&bus_ids[at], NIC, link);
+            function.children.push(tree::nic(nets, &device.name, speed));
+            nets += 1;
+            function
+        }));
+        if speed.is_none() {
+            down.push(device.name.clone());
+        }
+    }
+    tree::assume_adapters(&unknown, usual, &mut assumed);
+    if !down.is_empty() {
+        assumed.push(format!("{} is left out: its port is down", down.join(", ")));
+    }
+
+    let mut near = BTreeMap::new();
+    for (device, node) in matrix.devices.iter().zip(&places.node) {
+        if let Some(list) = &device.processors {
+            near.entry(*node).or_insert_with(|| list.clone());
+        }
+    }
+    let nodes = places.nodes(elements);
+    let root = tree::system(facts, nodes, &near, None, &mut assumed);
+    Made { root, assumed }
+}
+
+/// The kind of each GPU; `None` for NICs.
+fn kinds(facts: &Facts, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Option<Kind>> {
+    let named = |number: u32| {
+        let named = facts.gpus.iter().find(|it| it.index == number)?;
+        gpu::kind_of_name(&named.name)
+    };
+    let guess = Kind::of(guess(matrix));
+    let mut guessed = false;
+    let kinds = matrix.devices.iter().map(|device| {
+        let number = device.gpu?;
+        let known = named(number);
+        guessed |= known.is_none();
+        Some(known.unwrap_or(guess))
+    });
+    let kinds = kinds.collect();
+    if guessed {
+        let why = match has_nvlinks(matrix) {
+            true => ", by their NVLinks",
+            false => "",
+        };
+        assumed.push(format!(
+            "the GPUs are taken for sm {}{why}: put the output of `nvidia-smi -L` beside this",
+            guess.sm
+        ));
+    }
+    kinds
+}
+
+fn has_nvlinks(matrix: &Matrix) -> bool {
+    let mut ways = matrix.ways.iter().flatten();
+    ways.any(|way| matches!(way, Nearness::Nvlinks(_)))
+}
+
+/// Compute capability × 10 of GPUs with so many NVLinks: H100 has 18, A100 12, V100 at most 6.
+fn guess(matrix: &Matrix) -> i32 {
+    let count = |way: &Nearness| match way {
+        Nearness::Nvlinks(count) => *count,
+        _ => 0,
+    };
+    let most = matrix.ways.iter().flatten().map(count).max().unwrap_or(0);
+    let total = matrix
+        .ways
+        .iter()
+        .map(|row| row.iter().map(count).sum::<u32>());
+    match (most, total.max().unwrap_or(0)) {
+        (0, _) => 80,
+        (13.., _) => 90,
+        (7.., _) | (_, 7..) => 80,
+        // The bridge of two RTX 3090 or A6000.
+        (4, 4) => 86,
+        _ => 70,
+    }
+}
+
+/// The switch, the group of switches, the host bridge and the NUMA node of each device.
+struct Places {
+    switch: Vec<usize>,
+    group: Vec<usize>,
+    bridge: Vec<usize>,
+    node: Vec<i32>,
+}
+
+impl Places {
+    fn of(matrix: &Matrix) -> Self {
+        let within = |most: Nearness| {
+            classes(matrix, |way| {
+                !matches!(way, Nearness::Nvlinks(_)) && way <= most
+            })
+        };
+        let near = within(Nearness::Node);
+        let numbers = numbers(matrix, &near);
+        Self {
+            node: near.iter().map(|class| numbers[class]).collect(),
+            switch: within(Nearness::Pix),
+            group: within(Nearness::Pxb),
+            bridge: within(Nearness::Phb),
+        }
+    }
+
+    /// The elements below each NUMA node.
+    fn nodes(&self, elements: Vec<Option<Element>>) -> BTreeMap<i32, Vec<Element>> {
+        let mut groups: BTreeMap<(i32, usize), BTreeMap<usize, Vec<Element>>> = BTreeMap::new();
+        for (at, element) in elements.into_iter().enumerate() {
+            let group = groups.entry((self.node[at], self.group[at])).or_default();
+            group.entry(self.switch[at]).or_default().extend(element);
+        }
+        let mut nodes: BTreeMap<i32, Vec<Element>> = BTreeMap::new();
+        for ((node, group), switches) in groups {
+            let alone = switches.len() == 1;
+            let mut below = Vec::new();
+            for (switch, devices) in switches {
+                match devices.len() {
+                    0 => {}
+                    1 if alone => below.extend(devices),
+                    _ => below.push(bridge(self.switch_id(switch, 1), devices)),
+                }
+            }
+            let children = nodes.entry(node).or_default();
+            match alone {
+                true => children.extend(below),
+                false => children.push(bridge(self.switch_id(group, 0), below)),
+            }
+        }
+        nodes
+    }
+
+    /// The bus id of a device that no listing names: each host bridge has a PCI domain.
+    fn bus_id(&self, device: usize) -> String {
+        format!(
+            "{:04x}:{:02x}:{:02x}.0",
+            self.bridge[device],
+            0x40 + device / 32,
+            device % 32
+        )
+    }
+
+    /// The bus id of a switch, by the first device below it.
+    fn switch_id(&self, first: usize, level: usize) -> String {
+        format!(
+            "{:04x}:{:02x}:{:02x}.{level}",
+            self.bridge[first],
+            first / 32,
+            first % 32
+        )
+    }
+}
+
+/// The NUMA node of each class of near devices: the one that its devices tell, else that of a class
+/// with the same processors, else that of a class from which nothing parts it, else a new one.
+fn numbers(matrix: &Matrix, near: &[usize]) -> BTreeMap<usize, i32> {
+    let mut told: BTreeMap<usize, i32> = BTreeMap::new();
+    let mut processors: BTreeMap<usize, &str> = BTreeMap::new();
+    let mut apart = BTreeSet::new();
+    for (at, device) in matrix.devices.iter().enumerate() {
+        if let Some(node) = device.numa {
+            told.entry(near[at]).or_insert(node);
+        }
+        if let Some(list) = &device.processors {
+            processors.entry(near[at]).or_insert(list);
+        }
+        let far = matrix.ways[at].iter().zip(near);
+        let far = far.filter(|(way, _)| **way == Nearness::Sys);
+        apart.extend(far.map(|(_, other)| (near[at], *other)));
+    }
+    let mut numbers = told;
+    let classes: BTreeSet<usize> = near.iter().copied().collect();
+    for class in classes {
+        if numbers.contains_key(&class) {
+            continue;
+        }
+        let own = processors.get(&class);
+        let joined = numbers.iter().find(|(other, _)| {
+            let same = processors.get(other) == own;
+            same && (own.is_some() || !apart.contains(&(class, **other)))
+        });
+        let unused = || (0..).find(|node| numbers.values().all(|it| it != node));
+        let node = joined.map(|(_, node)| *node).or_else(unused);
+        numbers.insert(class, node.unwrap_or_default());
+    }
+    numbers
+}
+
+/// A PCI switch over devices, as fast as the fastest of them.
+fn bridge(bus_id: String, devices: Vec<Element>) -> Element {
+    let speed = |element: &Element| {
+        let text = element.get("link_speed")?.split(' ').next()?;
+        text.parse::<f32>().ok()
+    };
+    let speed = devices.iter().filter_map(speed).fold(0.0, f32::max);
+    let mut switch = tree::pci(
+        &bus_id,
+        SWITCH,
+        Link {
+            speed,
+            width: LANES,
+        },
+    );
+    switch.children = devices;
+    switch
+}
+
+/// Bus ids of devices: those that a listing has, or else some in the order of the matrix.
+fn bus_ids(facts: &Facts, matrix: &Matrix, places: &Places) -> Vec<String> {
+    let devices = matrix.devices.iter().enumerate();
+    let ids = devices.map(|(at, device)| {
+        let named = facts.gpus.iter().find(|it| Some(it.index) == device.gpu);
+        let known = named.and_then(|it| it.bus_id.clone());
+        known.unwrap_or_else(|| places.bus_id(at))
+    });
+    ids.collect()
+}
+
+/// The first device of the class of each device: those that a chain of near ones joins.
+fn classes(matrix: &Matrix, near: impl Fn(Nearness) -> bool) -> Vec<usize> {
+    let mut class: Vec<usize> = (0..matrix.devices.len()).collect();
+    for one in 0..class.len() {
+        for other in one + 1..class.len() {
+            let (low, high) = (class[one].min(class[other]), class[one].max(class[other]));
+            if low != high && near(matrix.ways[one][other]) {
+                for it in &mut class {
+                    if *it == high {
+                        *it = low;
+                    }
+                }
+            }
+        }
+    }
+    class
+}

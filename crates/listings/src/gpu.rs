@@ -1,0 +1,157 @@
+//! Kinds of GPUs, by name and PCI id.
+
+use std::ops::RangeInclusive;
+
+/// A kind of GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kind {
+    /// Compute capability × 10.
+    pub sm: i32,
+    /// Rate of a lane of PCI Express, GT/s.
+    pub pci_speed: f32,
+    /// Usual speed of the NICs beside it, Mb/s.
+    pub nic_speed: i32,
+}
+
+/// The name of a GPU in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedGpu {
+    /// Its number, as nvidia-smi counts.
+    pub index: u32,
+    /// Its name, such as `NVIDIA H100 80GB HBM3`.
+    pub name: String,
+    /// Its bus id as NCCL writes it, where the listing has it.
+    pub bus_id: Option<String>,
+}
+
+impl Kind {
+    /// The kind of a compute capability × 10. Source of the rates: NVIDIA's data sheets of the
+    /// boards; of the NICs: the machines in `topologies/`.
+    pub const fn of(sm: i32) -> Self {
+        let (pci_speed, nic_speed) = match sm {
+            ..80 => (8.0, 100_000),
+            80..90 => (16.0, 200_000),
+            103 => (64.0, 800_000),
+            _ => (32.0, 400_000),
+        };
+        Self {
+            sm,
+            pci_speed,
+            nic_speed,
+        }
+    }
+}
+
+/// Words in names, the more special before the more general, with the compute capability × 10.
+/// Source: NVIDIA's list of CUDA GPUs.
+const NAMES: [(&str, i32); 42] = [
+    ("RTX A", 86),
+    ("GB300", 103),
+    ("B300", 103),
+    ("GB200", 100),
+    ("B200", 100),
+    ("B100", 100),
+    ("GB10", 121),
+    ("GH200", 90),
+    ("H100", 90),
+    ("H200", 90),
+    ("H800", 90),
+    ("H20", 90),
+    ("A100", 80),
+    ("A800", 80),
+    ("A30", 80),
+    ("V100", 70),
+    ("P100", 60),
+    ("RTX PRO", 120),
+    ("RTX 5090", 120),
+    ("RTX 5080", 120),
+    ("RTX 5070", 120),
+    ("Ada Generation", 89),
+    ("L40", 89),
+    ("L20", 89),
+    ("L4", 89),
+    ("RTX 4090", 89),
+    ("RTX 4080", 89),
+    ("RTX 4070", 89),
+    ("RTX 3090", 86),
+    ("RTX 3080", 86),
+    ("RTX 3070", 86),
+    ("A40", 86),
+    ("A16", 86),
+    ("A10", 86),
+    ("A2", 86),
+    ("T4", 75),
+    ("RTX 20", 75),
+    ("Quadro RTX", 75),
+    ("TITAN RTX", 75),
+    ("TITAN V", 70),
+    ("GV100", 70),
+    ("GP100", 60),
+];
+
+/// Ranges of PCI device ids of NVIDIA's chips, with the compute capability × 10. Source: the public
+/// list of PCI ids.
+const IDS: [(RangeInclusive<u16>, i32); 12] = [
+    (0x15f0..=0x15ff, 60),
+    (0x1db0..=0x1dff, 70),
+    (0x1e00..=0x1fff, 75),
+    (0x20b0..=0x20ff, 80),
+    (0x2200..=0x22ff, 86),
+    (0x2320..=0x237f, 90),
+    (0x2480..=0x25ff, 86),
+    (0x2680..=0x28ff, 89),
+    (0x2900..=0x29ff, 100),
+    (0x2b80..=0x2dff, 120),
+    (0x2e00..=0x2eff, 121),
+    (0x3180..=0x31ff, 103),
+];
+
+/// The kind of a GPU with this name.
+pub fn kind_of_name(name: &str) -> Option<Kind> {
+    let whole = |word: &str| {
+        name.match_indices(word).any(|(at, _)| {
+            let before = name[..at].chars().next_back();
+            !before.is_some_and(char::is_alphanumeric)
+        })
+    };
+    let found = NAMES.iter().find(|(word, _)| whole(word));
+    found.map(|(_, sm)| Kind::of(*sm))
+}
+
+/// The kind of a GPU with this PCI device id.
+pub fn kind_of_id(device: u16) -> Option<Kind> {
+    let found = IDS.iter().find(|(range, _)| range.contains(&device));
+    found.map(|(_, sm)| Kind::of(*sm))
+}
+
+/// A line of `nvidia-smi -L`, or the first line of a GPU in the table of `nvidia-smi`.
+pub(crate) fn named(line: &str) -> Option<NamedGpu> {
+    let line = line.trim();
+    if let Some(rest) = line.strip_prefix("GPU ") {
+        let (index, name) = rest.split_once(": ")?;
+        let name = name.split(" (UUID").next()?.trim();
+        let index = index.parse().ok()?;
+        return kind_of_name(name).map(|_| NamedGpu {
+            index,
+            name: name.to_owned(),
+            bus_id: None,
+        });
+    }
+    let mut cells = line.strip_prefix('|')?.split('|');
+    let (index, name) = cells.next()?.trim().split_once(' ')?;
+    let bus_id = cells.next()?.split_whitespace().next()?;
+    let (domain, rest) = bus_id.split_once(':')?;
+    let domain = u32::from_str_radix(domain, 16).ok()?;
+    // Digits where `1b:00.0` has them.
+    let like = |(own, known): (char, char)| match known.is_ascii_hexdigit() {
+        true => own.is_ascii_hexdigit(),
+        false => own == known,
+    };
+    let function = rest.len() == "1b:00.0".len() && rest.chars().zip("1b:00.0".chars()).all(like);
+    let name = name.trim().split("  ").next()?;
+    (function && kind_of_name(name).is_some()).then(|| NamedGpu {
+        index: index.parse().unwrap_or(u32::MAX),
+        name: name.to_owned(),
+        bus_id: Some(format!("{domain:04x}:{}", rest.to_lowercase())),
+    })
+}

@@ -1,0 +1,274 @@
+//! `nvidia-smi topo -m`: how near devices are to each other.
+
+use topology::Error;
+
+use crate::error;
+use crate::text::is_device_name;
+
+/// Most devices of a matrix.
+const MOST: usize = 512;
+
+/// Most NVLinks between two GPUs that are believed.
+const MOST_LINKS: u32 = 64;
+
+/// The way between two devices, from the nearest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Nearness {
+    /// The device itself.
+    Itself,
+    /// This many NVLinks. How PCI joins the devices is not said.
+    Nvlinks(u32),
+    /// At most one PCI bridge.
+    Pix,
+    /// Several PCI bridges, no host bridge.
+    Pxb,
+    /// A host bridge.
+    Phb,
+    /// Host bridges of one NUMA node.
+    Node,
+    /// Two NUMA nodes.
+    Sys,
+    /// Nobody says: between two NICs without rows.
+    Unknown,
+}
+
+impl Nearness {
+    fn read(text: &str) -> Option<Self> {
+        Some(match text {
+            "X" => Self::Itself,
+            "PIX" => Self::Pix,
+            "PXB" => Self::Pxb,
+            "PHB" => Self::Phb,
+            "NODE" => Self::Node,
+            "SYS" | "SOC" => Self::Sys,
+            _ => {
+                let count = text.strip_prefix("NV")?.parse().ok()?;
+                (1..=MOST_LINKS).contains(&count).then_some(())?;
+                Self::Nvlinks(count)
+            }
+        })
+    }
+}
+
+/// A device of a matrix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// `GPU0`, or a NIC's name: that of the legend (`mlx5_0`), or else `NIC0`.
+    pub name: String,
+    /// The number of a GPU, as nvidia-smi counts.
+    pub gpu: Option<u32>,
+    /// Processors near it, such as `0-15,64-79`.
+    pub processors: Option<String>,
+    /// Its NUMA node.
+    pub numa: Option<i32>,
+}
+
+/// A matrix of devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matrix {
+    /// GPUs and NICs, in the order of columns.
+    pub devices: Vec<Device>,
+    /// Devices × devices.
+    pub ways: Vec<Vec<Nearness>>,
+}
+
+/// The matrix of a text, line by line.
+#[derive(Debug)]
+pub(crate) struct MatrixReader<'f> {
+    file: &'f str,
+    names: Vec<String>,
+    /// The line of the header.
+    at: u32,
+    rows: Vec<Row>,
+    /// Names of the legend, such as `NIC0` and `mlx5_0`.
+    legend: Vec<(String, String)>,
+    seen_legend: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    line: u32,
+    ways: Vec<Nearness>,
+    processors: Option<String>,
+    numa: Option<i32>,
+}
+
+impl<'f> MatrixReader<'f> {
+    pub(crate) const fn new(file: &'f str) -> Self {
+        Self {
+            file,
+            names: Vec::new(),
+            at: 0,
+            rows: Vec::new(),
+            legend: Vec::new(),
+            seen_legend: false,
+        }
+    }
+
+    /// Whether a line belongs to the matrix.
+    pub(crate) fn line(&mut self, number: u32, line: &str) -> Result<bool, Error> {
+        if self.names.is_empty() {
+            self.names = header(line);
+            self.at = number;
+            return Ok(!self.names.is_empty());
+        }
+        if self.rows.len() < self.names.len() {
+            return self.row(number, line);
+        }
+        self.seen_legend |= line.trim() == "NIC Legend:";
+        let entry = line.trim().split_once(": ").filter(|_| self.seen_legend);
+        if let Some((short, name)) = entry.filter(|(short, name)| {
+            self.names.iter().any(|it| it == short) && is_device_name(name.trim())
+        }) {
+            self.legend.push((short.to_owned(), name.trim().to_owned()));
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn row(&mut self, number: u32, line: &str) -> Result<bool, Error> {
+        let mut cells = line.split_whitespace();
+        let Some(label) = cells.next() else {
+            return Ok(false);
+        };
+        let wanted = &self.names[self.rows.len()];
+        if label != wanted {
+            // A text that only begins like a matrix.
+            if self.rows.is_empty() {
+                self.names.clear();
+                return Ok(false);
+            }
+            return Err(error(
+                self.file,
+                number,
+                "the matrix lacks a row",
+                format!("a row of {label}"),
+                format!("the row of {wanted}, in the order of columns"),
+            ));
+        }
+        let mut ways = Vec::with_capacity(self.names.len());
+        for name in &self.names {
+            let cell = cells.next().unwrap_or("nothing");
+            ways.push(Nearness::read(cell).ok_or_else(|| {
+                error(
+                    self.file,
+                    number,
+                    "a cell of the matrix cannot be read",
+                    format!("{cell} in the row of {label}, column of {name}"),
+                    "X, NV and a number of links, PIX, PXB, PHB, NODE or SYS",
+                )
+            })?);
+        }
+        let processors = cells
+            .next()
+            .filter(|it| it.starts_with(|c: char| c.is_ascii_digit()));
+        let numa = cells
+            .next()
+            .and_then(|it| it.split(['-', ',']).next()?.parse().ok());
+        self.rows.push(Row {
+            line: number,
+            ways,
+            processors: processors.map(str::to_owned),
+            numa: numa.filter(|it: &i32| (0..1024).contains(it)),
+        });
+        Ok(true)
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Option<Matrix>, Error> {
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        self.add_nic_rows();
+        if let Some(missing) = self.names.get(self.rows.len()) {
+            return Err(error(
+                self.file,
+                self.at,
+                "the matrix ends early",
+                format!("{} of {} rows", self.rows.len(), self.names.len()),
+                format!("the row of {missing} and all after it"),
+            ));
+        }
+        self.check()?;
+        let name = |name: &String| {
+            let known = self.legend.iter().find(|(short, _)| short == name);
+            known.map_or_else(|| name.clone(), |(_, name)| name.clone())
+        };
+        let devices = self
+            .names
+            .iter()
+            .zip(&self.rows)
+            .map(|(short, row)| Device {
+                name: name(short),
+                gpu: gpu_number(short),
+                processors: row.processors.clone(),
+                numa: row.numa,
+            });
+        Ok(Some(Matrix {
+            devices: devices.collect(),
+            ways: self.rows.iter().map(|row| row.ways.clone()).collect(),
+        }))
+    }
+
+    /// Rows of NICs, which people leave out, from those of the GPUs.
+    fn add_nic_rows(&mut self) {
+        let gpus = self.rows.len();
+        if self.names[gpus..]
+            .iter()
+            .any(|name| gpu_number(name).is_some())
+        {
+            return;
+        }
+        for own in gpus..self.names.len() {
+            let way = |other: usize| match self.rows.get(other) {
+                _ if own == other => Nearness::Itself,
+                Some(row) if other < gpus => row.ways[own],
+                _ => Nearness::Unknown,
+            };
+            let row = Row {
+                line: self.at,
+                ways: (0..self.names.len()).map(way).collect(),
+                processors: None,
+                numa: None,
+            };
+            self.rows.push(row);
+        }
+    }
+
+    /// Both ways between two devices are one, and a device is itself alone.
+    fn check(&self) -> Result<(), Error> {
+        for (one, row) in self.rows.iter().enumerate() {
+            for (other, way) in row.ways.iter().enumerate() {
+                let back = self.rows[other].ways[one];
+                if *way != back || (one == other) != (*way == Nearness::Itself) {
+                    let (one, other) = (&self.names[one], &self.names[other]);
+                    return Err(error(
+                        self.file,
+                        row.line,
+                        "the matrix contradicts itself",
+                        format!("{way:?} from {one} to {other}, and {back:?} back"),
+                        "the same way in both rows, and X where a device meets itself",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The devices that a header names; empty if the line is none.
+fn header(line: &str) -> Vec<String> {
+    let cells = line.split_whitespace().take_while(|it| *it != "CPU");
+    let names: Vec<String> = cells.map(str::to_owned).collect();
+    let gpus = names
+        .iter()
+        .take_while(|name| gpu_number(name).is_some())
+        .count();
+    let distinct = |name: &String| names.iter().filter(|it| *it == name).count() == 1;
+    let devices = names[gpus..].iter().all(|name| is_device_name(name));
+    let fits = gpus > 0 && names.len() <= MOST && devices && names.iter().all(distinct);
+    if fits { names } else { Vec::new() }
+}
+
+fn gpu_number(name: &str) -> Option<u32> {
+    name.strip_prefix("GPU")?.parse().ok()
+}

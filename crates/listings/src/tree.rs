@@ -1,0 +1,186 @@
+//! Elements of a topology, with what is assumed where listings say nothing.
+
+use std::collections::BTreeMap;
+
+use topology::xml::{Element, Tag};
+
+use crate::adapter::Adapter;
+use crate::facts::Facts;
+use crate::gpu::Kind;
+use crate::pci::Link;
+use crate::processor::{listed, mask};
+
+/// The target and class that NCCL writes for NVLinks to NVSwitches.
+const NVSWITCH: (&str, &str) = ("fffffff:ffff:ff", "0x068000");
+
+/// Class of a GPU.
+const GPU_CLASS: &str = "0x030200";
+
+/// The first of the guids that stand for unknown ones.
+const FIRST_GUID: u64 = 0xa088_c203_00ab_0000;
+
+/// Most queue pairs of a ConnectX adapter.
+const CONNECTIONS: &str = "131072";
+
+/// Most NVLinks of a GPU (H100, B200).
+const MOST_NVLINKS: u32 = 18;
+
+/// A tree that was made, and what was assumed.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) root: Element,
+    pub(crate) assumed: Vec<String>,
+}
+
+/// A `<system>` with its `<cpu>` elements: children by NUMA node.
+pub(crate) fn system(
+    facts: &Facts,
+    nodes: BTreeMap<i32, Vec<Element>>,
+    near: &BTreeMap<i32, String>,
+    amd: Option<bool>,
+    assumed: &mut Vec<String>,
+) -> Element {
+    let mut root = Element::new(Tag::System);
+    root.set("version", "1");
+    let known = &facts.processor;
+    let vendor = known.vendor.as_deref().or(match amd {
+        Some(true) => Some("AuthenticAMD"),
+        Some(false) => Some("GenuineIntel"),
+        None => None,
+    });
+    let arch = known.arch.as_deref().unwrap_or("x86_64");
+    // Sapphire Rapids, and Zen 3 or 4: what most machines with these GPUs have.
+    let (family, model) = known.family.unwrap_or(match vendor {
+        Some("AuthenticAMD") => (175, 17),
+        _ => (6, 143),
+    });
+    if arch == "x86_64" && known.family.is_none() {
+        assumed.push(format!(
+            "the processor is taken for {}; bandwidth between sockets depends on it: put the \
+             output of `lscpu` beside this",
+            match vendor {
+                Some("AuthenticAMD") => "an EPYC of Zen 3 or 4",
+                _ => "a Xeon of Sapphire Rapids",
+            }
+        ));
+    }
+    for (number, children) in nodes {
+        let mut cpu = Element::new(Tag::Cpu);
+        cpu.set("numaid", number.to_string());
+        let own = known.nodes.get(&number).cloned();
+        let own = own.or_else(|| near.get(&number).map(|list| listed(list)));
+        if let Some(own) = own.filter(|own| !own.is_empty()) {
+            cpu.set("affinity", mask(&own));
+        }
+        cpu.set("arch", arch);
+        if arch == "x86_64" {
+            cpu.set("vendor", vendor.unwrap_or("GenuineIntel"));
+            cpu.set("familyid", family.to_string());
+            cpu.set("modelid", model.to_string());
+        }
+        cpu.children = children;
+        root.children.push(cpu);
+    }
+    root
+}
+
+/// A `<pci>`.
+pub(crate) fn pci(bus_id: &str, class: &str, link: Link) -> Element {
+    let mut pci = Element::new(Tag::Pci);
+    pci.set("busid", bus_id);
+    pci.set("class", class);
+    pci.set("link_speed", link.speed_text());
+    pci.set("link_width", link.width.to_string());
+    pci
+}
+
+/// A `<gpu>` with its NVLinks.
+pub(crate) fn gpu(dev: usize, kind: Kind, nvlinks: Vec<Element>) -> Element {
+    let mut gpu = Element::new(Tag::Gpu);
+    gpu.set("dev", dev.to_string());
+    gpu.set("sm", kind.sm.to_string());
+    gpu.set("rank", dev.to_string());
+    gpu.set("gdr", "1");
+    gpu.children = nvlinks;
+    gpu
+}
+
+/// A `<nic>` with one port.
+pub(crate) fn nic(dev: usize, name: &str, speed: i32) -> Element {
+    let mut net = Element::new(Tag::Net);
+    net.set("name", name);
+    net.set("dev", dev.to_string());
+    net.set("latency", "0");
+    net.set("speed", speed.to_string());
+    net.set("port", "1");
+    net.set("guid", format!("{:#x}", FIRST_GUID + dev as u64));
+    net.set("maxconn", CONNECTIONS);
+    net.set("gdr", "1");
+    let mut nic = Element::new(Tag::Nic);
+    nic.children.push(net);
+    nic
+}
+
+/// The NVLinks of each GPU: to other GPUs by their bus ids, or to NVSwitches if a GPU cannot have as
+/// many links as it has to all others together. `counts` is GPUs × GPUs.
+pub(crate) fn nvlinks(counts: &[Vec<u32>], bus_ids: &[String]) -> Vec<Vec<Element>> {
+    let switched = counts
+        .iter()
+        .any(|row| row.iter().sum::<u32>() > MOST_NVLINKS);
+    let of_gpu = |row: &Vec<u32>| -> Vec<Element> {
+        if switched {
+            let most = row.iter().max().filter(|count| **count > 0);
+            return most
+                .map(|count| link(NVSWITCH.0, NVSWITCH.1, *count))
+                .into_iter()
+                .collect();
+        }
+        let peers = row.iter().zip(bus_ids).filter(|(count, _)| **count > 0);
+        peers
+            .map(|(count, bus_id)| link(bus_id, GPU_CLASS, *count))
+            .collect()
+    };
+    counts.iter().map(of_gpu).collect()
+}
+
+/// The `<nvlink>` of a GPU to NVSwitches.
+pub(crate) fn to_nvswitch(count: u32) -> Element {
+    link(NVSWITCH.0, NVSWITCH.1, count)
+}
+
+fn link(target: &str, class: &str, count: u32) -> Element {
+    let mut link = Element::new(Tag::Nvlink);
+    link.set("target", target);
+    link.set("count", count.to_string());
+    link.set("tclass", class);
+    link
+}
+
+/// Speed of an adapter, Mb/s; `None` if its port is down.
+pub(crate) fn speed(
+    name: &str,
+    facts: &Facts,
+    usual: i32,
+    unknown: &mut Vec<String>,
+) -> Option<i32> {
+    let known: Option<&Adapter> = facts.adapters.iter().find(|it| it.name == name);
+    if known.is_some_and(|it| it.is_active == Some(false)) {
+        return None;
+    }
+    Some(known.and_then(|it| it.speed).unwrap_or_else(|| {
+        unknown.push(name.to_owned());
+        usual
+    }))
+}
+
+/// What is assumed of adapters.
+pub(crate) fn assume_adapters(unknown: &[String], usual: i32, assumed: &mut Vec<String>) {
+    if !unknown.is_empty() {
+        assumed.push(format!(
+            "{} {} taken for {} Gb/s, with GPUDirect RDMA: put the output of `ibstat` beside this",
+            unknown.join(", "),
+            if unknown.len() == 1 { "is" } else { "are" },
+            usual / 1000
+        ));
+    }
+}

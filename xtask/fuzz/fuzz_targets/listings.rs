@@ -1,0 +1,5 @@
+//! See `fuzz_targets::listings`.
+
+#![no_main]
+
+topo_fuzz::fuzz!("listings");
