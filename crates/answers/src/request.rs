@@ -5,7 +5,6 @@ use std::sync::Arc;
 use planner::{Job, NcclVersion, Planned, Settings};
 use serde::Deserialize;
 use topology::edit::Edit;
-use topology::xml::Document;
 
 use crate::built_in;
 use crate::gpus::Gpus;
