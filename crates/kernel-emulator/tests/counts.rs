@@ -102,6 +102,7 @@ impl Row {
         let emulator = Emulator::new(0, Bug::None).with_counts(self.cache_bytes);
         let options = LaunchOptions {
             threads: 64 + 2 * 32,
+            most_blocks: 0,
             ..LaunchOptions::nccl()
         };
         let ranks = ProcessRanks::new(emulator, options, devices);

@@ -31,6 +31,7 @@ fn small() -> LaunchOptions {
             ll128: 960,
             simple: 1024,
         },
+        most_blocks: 0,
         ..LaunchOptions::nccl()
     }
 }
