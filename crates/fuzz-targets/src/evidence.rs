@@ -3,7 +3,7 @@
 
 use diagnose::{Floor, Pile};
 
-use crate::input::Reached;
+use crate::input::Depth;
 
 /// Lines of PyTorch, NCCL, the kernel and RAS.
 const LINES: &str = "\
@@ -52,12 +52,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// A verdict has no sentence, or a line of evidence is not from the input.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let mut pile = Pile::default();
     // The same rank twice, and as another rank: circles and duplicates.
     for name in ["rank_0", "rank_1", "rank_0"] {
         if pile.read(name, bytes, |_| {}).is_err() {
-            return Reached::Outside;
+            return Depth::Outside;
         }
     }
     let diagnosis = pile.finish(&Floor);
@@ -68,5 +68,5 @@ pub fn run(bytes: &[u8]) -> Reached {
             assert!(line.input.starts_with("rank_"), "{line:?}");
         }
     }
-    Reached::accepted_if(!diagnosis.verdicts.is_empty(), Reached::Inside)
+    Depth::accepted_if(!diagnosis.verdicts.is_empty(), Depth::Inside)
 }

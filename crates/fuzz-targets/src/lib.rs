@@ -73,7 +73,7 @@ const fn target(
 }
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     target("xml", xml::run, xml::seeds, before_choices),
     target("plan", plan_file::run, plan_file::seeds, before_choices),
     target("graph", graph::run, graph::seeds, before_choices),

@@ -2,7 +2,7 @@
 
 use topology::xml::{parse, write};
 
-use crate::input::{Reached, checked};
+use crate::input::{Depth, checked};
 
 /// A listing of each kind.
 pub fn seeds() -> Vec<Vec<u8>> {
@@ -27,13 +27,13 @@ pub fn seeds() -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// The topology that it gives reads back differently.
-pub fn run(bytes: &[u8]) -> Reached {
+pub fn run(bytes: &[u8]) -> Depth {
     let Some(machine) = checked(listings::machine("listing", bytes)) else {
-        return Reached::Outside;
+        return Depth::Outside;
     };
     let _ = machine.findings();
     let text = write(&machine.document);
     let again = parse("topology.xml", text.as_bytes()).expect("what was written can be read");
     assert!(machine.document.root.same_as(&again.root), "{text}");
-    Reached::Accepted
+    Depth::Accepted
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::line::Lines;
 use crate::message::{Level, Message, Source, messages};
-use crate::statement::{self, Broken, Statement};
+use crate::statement::{self, LineFault, Statement};
 use crate::warning::shape;
 use record::{Process, Record};
 use strings::{KnownHosts, Strings, Text};
