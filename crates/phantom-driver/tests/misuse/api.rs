@@ -104,6 +104,16 @@ pub fn properties(device: i32, handles: u32) -> Properties {
     }
 }
 
+/// A place for a result.
+pub fn out<T: Default>() -> *mut T {
+    Box::leak(Box::default())
+}
+
+/// What a function returns on another thread.
+pub fn elsewhere(call: impl FnOnce() -> u32 + Send + 'static) -> u32 {
+    std::thread::spawn(call).join().unwrap()
+}
+
 /// Initializes the driver and makes a device's context current. Returns the context.
 pub fn begin(device: i32) -> u64 {
     right!(cuInit(0_u32));
@@ -111,6 +121,11 @@ pub fn begin(device: i32) -> u64 {
     right!(cuDevicePrimaryCtxRetain(&raw mut context, device));
     right!(cuCtxSetCurrent(context));
     context
+}
+
+/// Allocates memory of the current device; returns the result.
+pub fn allocated(bytes: usize) -> u32 {
+    call!(cuMemAlloc_v2(out::<u64>(), bytes))
 }
 
 /// Memory of the current device.
@@ -164,6 +179,11 @@ pub fn map(device: i32, bytes: usize) -> (u64, u64) {
     let (handle, address) = (create(device, bytes, 0), reserve(bytes));
     right!(cuMemMap(address, bytes, 0_usize, handle, 0_u64));
     (address, handle)
+}
+
+/// Maps memory; returns the result.
+pub fn map_at(address: u64, bytes: usize, offset: usize, handle: u64) -> u32 {
+    call!(cuMemMap(address, bytes, offset, handle, 0_u64))
 }
 
 /// Gives a device access to a mapping; returns the result.

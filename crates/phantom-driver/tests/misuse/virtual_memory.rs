@@ -1,25 +1,22 @@
 //! Physical memory, mappings, handles.
 
-use crate::Case;
 use crate::api::{
-    GRANULARITY as SIZE, begin, call, create, give_access, map, properties, reserve, right,
+    GRANULARITY as SIZE, begin, call, create, give_access, map, map_at, out, properties, reserve,
+    right,
 };
 
 const VIRTUAL: &str = "Virtual Memory Management";
+const MEMORY: &str = "Memory Management";
 const MACHINE: &str = "the machine file";
 
 fn create_with(bytes: usize, handles: u32, flags: u64) -> u32 {
-    let (mut handle, properties) = (0_u64, properties(0, handles));
+    let properties = properties(0, handles);
     call!(cuMemCreate(
-        &raw mut handle,
+        out::<u64>(),
         bytes,
         &raw const properties,
         flags
     ))
-}
-
-fn map_at(address: u64, bytes: usize, offset: usize, handle: u64) -> u32 {
-    call!(cuMemMap(address, bytes, offset, handle, 0_u64))
 }
 
 fn export(handle: u64, kind: u32) -> u32 {
@@ -32,309 +29,61 @@ fn export(handle: u64, kind: u32) -> u32 {
     ))
 }
 
-fn import(place: *mut u8, kind: u32) -> u32 {
-    let mut handle = 0_u64;
-    call!(cuMemImportFromShareableHandle(&raw mut handle, place, kind))
+/// A handle that was released.
+fn released() -> u64 {
+    let memory = create(0, SIZE, 0);
+    right!(cuMemRelease(memory));
+    memory
 }
 
-pub const CASES: &[Case] = &[
-    Case(
-        "physical memory of an odd size",
-        "",
-        "cuMemCreate",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            create_with(SIZE + 4096, 0, 0)
-        },
-    ),
-    Case(
-        "flags for physical memory",
-        "",
-        "cuMemCreate",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            create_with(SIZE, 0, 1)
-        },
-    ),
-    Case("handles of Windows", "", "cuMemCreate", 1, VIRTUAL, || {
-        begin(0);
-        create_with(SIZE, 2, 0)
-    }),
-    Case(
-        "fabric handles that are not reported",
-        "",
-        "cuMemCreate",
-        801,
-        VIRTUAL,
-        || {
-            begin(0);
-            create_with(SIZE, 8, 0)
-        },
-    ),
-    Case(
-        "fabric handles without IMEX",
-        "fabric refused",
-        "cuMemCreate",
-        800,
-        MACHINE,
-        || {
-            begin(0);
-            create_with(SIZE, 8, 0)
-        },
-    ),
-    Case(
-        "an export with a half-configured IMEX",
-        "fabric half",
-        "cuMemExportToShareableHandle",
-        800,
-        MACHINE,
-        || {
-            begin(0);
-            export(create(0, SIZE, 8), 8)
-        },
-    ),
-    Case(
-        "addresses of an odd size",
-        "",
-        "cuMemAddressReserve",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let mut address = 0_u64;
-            call!(cuMemAddressReserve(
-                &raw mut address,
-                100_usize,
-                0_usize,
-                0_u64,
-                0_u64
-            ))
-        },
-    ),
-    Case(
-        "an odd alignment",
-        "",
-        "cuMemAddressReserve",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let mut address = 0_u64;
-            call!(cuMemAddressReserve(
-                &raw mut address,
-                SIZE,
-                3_usize,
-                0_u64,
-                0_u64
-            ))
-        },
-    ),
-    Case(
-        "a mapping outside a reservation",
-        "",
-        "cuMemMap",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let (address, memory) = (reserve(SIZE), create(0, SIZE, 0));
-            right!(cuMemAddressFree(address, SIZE));
-            map_at(address, SIZE, 0, memory)
-        },
-    ),
-    Case(
-        "a mapping past its reservation",
-        "",
-        "cuMemMap",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let (address, memory) = (reserve(SIZE), create(0, 2 * SIZE, 0));
-            map_at(address, 2 * SIZE, 0, memory)
-        },
-    ),
-    Case(
-        "a mapping over a mapping",
-        "",
-        "cuMemMap",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let (address, memory) = map(0, SIZE);
-            map_at(address, SIZE, 0, memory)
-        },
-    ),
-    Case("a mapping at an offset", "", "cuMemMap", 1, VIRTUAL, || {
-        begin(0);
-        let (address, memory) = (reserve(SIZE), create(0, 2 * SIZE, 0));
-        map_at(address, SIZE, SIZE, memory)
-    }),
-    Case(
-        "a mapping longer than its memory",
-        "",
-        "cuMemMap",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let (address, memory) = (reserve(2 * SIZE), create(0, SIZE, 0));
-            map_at(address, 2 * SIZE, 0, memory)
-        },
-    ),
-    Case(
-        "a mapping of released memory",
-        "",
-        "cuMemMap",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let (address, memory) = (reserve(SIZE), create(0, SIZE, 0));
-            right!(cuMemRelease(memory));
-            map_at(address, SIZE, 0, memory)
-        },
-    ),
-    Case(
-        "an unmapping of a half",
-        "",
-        "cuMemUnmap",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let (address, _) = map(0, 2 * SIZE);
-            call!(cuMemUnmap(address, SIZE))
-        },
-    ),
-    Case("an unmapping twice", "", "cuMemUnmap", 1, VIRTUAL, || {
-        begin(0);
+/// A pointer that is the number of a descriptor.
+fn descriptor(number: usize) -> *mut u8 {
+    std::ptr::without_provenance_mut(number)
+}
+
+crate::table! {
+    "physical memory of an odd size" => cuMemCreate { create_with(SIZE + 4096, 0, 0) } = 1 VIRTUAL;
+    "flags for physical memory" => cuMemCreate { create_with(SIZE, 0, 1) } = 1 VIRTUAL;
+    "handles of Windows" => cuMemCreate { create_with(SIZE, 2, 0) } = 1 VIRTUAL;
+    "fabric handles that are not reported" => cuMemCreate { create_with(SIZE, 8, 0) } = 801 VIRTUAL;
+    "fabric handles without IMEX" ["fabric refused"] => cuMemCreate { create_with(SIZE, 8, 0) } = 800 MACHINE;
+    "an export with a half-configured IMEX" ["fabric half"]
+        => cuMemExportToShareableHandle { export(create(0, SIZE, 8), 8) } = 800 MACHINE;
+    "addresses of an odd size"
+        => cuMemAddressReserve(out::<u64>(), 100_usize, 0_usize, 0_u64, 0_u64) = 1 VIRTUAL;
+    "an odd alignment" => cuMemAddressReserve(out::<u64>(), SIZE, 3_usize, 0_u64, 0_u64) = 1 VIRTUAL;
+    "a mapping outside a reservation" {
+        let (address, memory) = (reserve(SIZE), create(0, SIZE, 0));
+        right!(cuMemAddressFree(address, SIZE));
+    } => cuMemMap { map_at(address, SIZE, 0, memory) } = 1 VIRTUAL;
+    "a mapping past its reservation"
+        => cuMemMap { map_at(reserve(SIZE), 2 * SIZE, 0, create(0, 2 * SIZE, 0)) } = 1 VIRTUAL;
+    "a mapping over a mapping" { let (address, memory) = map(0, SIZE); }
+        => cuMemMap { map_at(address, SIZE, 0, memory) } = 1 VIRTUAL;
+    "a mapping at an offset"
+        => cuMemMap { map_at(reserve(SIZE), SIZE, SIZE, create(0, 2 * SIZE, 0)) } = 1 VIRTUAL;
+    "a mapping longer than its memory"
+        => cuMemMap { map_at(reserve(2 * SIZE), 2 * SIZE, 0, create(0, SIZE, 0)) } = 1 VIRTUAL;
+    "a mapping of released memory" => cuMemMap { map_at(reserve(SIZE), SIZE, 0, released()) } = 1 VIRTUAL;
+    "an unmapping of a half" => cuMemUnmap(map(0, 2 * SIZE).0, SIZE) = 1 VIRTUAL;
+    "an unmapping twice" { let (address, _) = map(0, SIZE); right!(cuMemUnmap(address, SIZE)); }
+        => cuMemUnmap(address, SIZE) = 1 VIRTUAL;
+    "addresses freed while mapped" => cuMemAddressFree(map(0, SIZE).0, SIZE) = 1 VIRTUAL;
+    "a half of the addresses freed" => cuMemAddressFree(reserve(2 * SIZE), SIZE) = 1 VIRTUAL;
+    "access to what is not mapped" => cuMemSetAccess { give_access(reserve(SIZE), SIZE, 0) } = 1 VIRTUAL;
+    "access for a GPU without P2P" ["peers none"]
+        => cuMemSetAccess { give_access(map(0, SIZE).0, SIZE, 1) } = 101 VIRTUAL;
+    "a use without access" => cuMemsetD8_v2(map(0, SIZE).0, 0_u8, 64_usize) = 1 MEMORY;
+    "a use by a GPU without access" {
         let (address, _) = map(0, SIZE);
-        right!(cuMemUnmap(address, SIZE));
-        call!(cuMemUnmap(address, SIZE))
-    }),
-    Case(
-        "addresses freed while mapped",
-        "",
-        "cuMemAddressFree",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let (address, _) = map(0, SIZE);
-            call!(cuMemAddressFree(address, SIZE))
-        },
-    ),
-    Case(
-        "a half of the addresses freed",
-        "",
-        "cuMemAddressFree",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            call!(cuMemAddressFree(reserve(2 * SIZE), SIZE))
-        },
-    ),
-    Case(
-        "access to what is not mapped",
-        "",
-        "cuMemSetAccess",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            give_access(reserve(SIZE), SIZE, 0)
-        },
-    ),
-    Case(
-        "access for a GPU without P2P",
-        "peers none",
-        "cuMemSetAccess",
-        101,
-        VIRTUAL,
-        || {
-            begin(0);
-            let (address, _) = map(0, SIZE);
-            give_access(address, SIZE, 1)
-        },
-    ),
-    Case(
-        "a use without access",
-        "",
-        "cuMemsetD8_v2",
-        1,
-        "Memory Management",
-        || {
-            begin(0);
-            let (address, _) = map(0, SIZE);
-            call!(cuMemsetD8_v2(address, 0_u8, 64_usize))
-        },
-    ),
-    Case(
-        "a use by a GPU without access",
-        "",
-        "cuMemsetD8_v2",
-        1,
-        "Memory Management",
-        || {
-            begin(0);
-            let (address, _) = map(0, SIZE);
-            assert_eq!(give_access(address, SIZE, 0), 0);
-            right!(cuMemsetD8_v2(address, 0_u8, 64_usize));
-            begin(1);
-            call!(cuMemsetD8_v2(address, 0_u8, 64_usize))
-        },
-    ),
-    Case(
-        "memory released twice",
-        "",
-        "cuMemRelease",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            let memory = create(0, SIZE, 0);
-            right!(cuMemRelease(memory));
-            call!(cuMemRelease(memory))
-        },
-    ),
-    Case(
-        "an export that was not requested",
-        "",
-        "cuMemExportToShareableHandle",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            export(create(0, SIZE, 0), 1)
-        },
-    ),
-    Case(
-        "a closed descriptor",
-        "",
-        "cuMemImportFromShareableHandle",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            import(std::ptr::without_provenance_mut(1000), 1)
-        },
-    ),
-    Case(
-        "a descriptor of something else",
-        "",
-        "cuMemImportFromShareableHandle",
-        1,
-        VIRTUAL,
-        || {
-            begin(0);
-            import(std::ptr::without_provenance_mut(1), 1)
-        },
-    ),
-];
+        assert_eq!(give_access(address, SIZE, 0), 0);
+        right!(cuMemsetD8_v2(address, 0_u8, 64_usize));
+        begin(1);
+    } => cuMemsetD8_v2(address, 0_u8, 64_usize) = 1 MEMORY;
+    "memory released twice" => cuMemRelease(released()) = 1 VIRTUAL;
+    "an export that was not requested"
+        => cuMemExportToShareableHandle { export(create(0, SIZE, 0), 1) } = 1 VIRTUAL;
+    "a closed descriptor" => cuMemImportFromShareableHandle(out::<u64>(), descriptor(1000), 1_u32) = 1 VIRTUAL;
+    "a descriptor of something else"
+        => cuMemImportFromShareableHandle(out::<u64>(), descriptor(1), 1_u32) = 1 VIRTUAL;
+}
