@@ -48,11 +48,12 @@ pub(super) fn explain(
         if circle.iter().any(|it| explained.contains(it)) {
             continue;
         }
-        // The other half of a send may come later in the program; nobody has seen it.
-        let half = circle.iter().find(|it| {
-            matches!(stuck[**it].what, What::Pair(..)) && !stuck[**it].absent.is_empty()
-        });
+        // The other half of a send is missing, or comes later in the program.
+        let half = circle
+            .iter()
+            .find(|it| matches!(stuck[**it].what, What::Pair(..)));
         found.verdicts.push(match half {
+            Some(half) if stuck[*half].absent.is_empty() => late(job, &stuck[*half]),
             Some(half) => rooted(job, &stuck[*half], is_hang),
             None => crossed(job, stuck, &circle),
         });
@@ -295,6 +296,21 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Verdict {
         &[]
     };
     verdict(job, stuck, &hang::TRANSFER_STALLED, certainty, at, what)
+}
+
+/// A send or receive whose other half is behind a call that waits for it.
+fn late(job: &Job<'_>, stuck: &Stuck<'_>) -> Verdict {
+    let at: Vec<u32> = stuck.blockers().collect();
+    let waiting = stuck.waiting.iter().find(|it| !at.contains(&it.0));
+    let (rank, entry) = waiting.unwrap_or(&stuck.waiting[0]);
+    let fronts = at.iter().filter_map(|rank| job.members.get(rank)?.front);
+    let front = fronts.map(|it| job.call(it)).next().unwrap_or_default();
+    let what = format!(
+        "Rank {rank} waits in {}; {} waits first in {front}, so its half is missing or comes too late.",
+        job.call(entry),
+        ranks(&at)
+    );
+    verdict(job, stuck, &hang::PEER_MISSING, Likely, &at, what)
 }
 
 /// Groups that wait for each other in a circle.
