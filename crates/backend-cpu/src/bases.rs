@@ -48,8 +48,8 @@ pub struct PeerBases<'a> {
 }
 
 impl PeerBases<'_> {
-    /// Looks up the peers of a step. Their signals have arrived. Returns `false` if one withdrew its
-    /// buffers.
+    /// Looks up the peers of a step. Their signals have arrived. Returns `false` if one withdrew
+    /// its buffers.
     ///
     /// # Errors
     /// A peer's buffer table is invalid, or it runs another request.

@@ -11,7 +11,8 @@
 //!
 //! In reading order: [`verdict`] (what is found), [`pile`] (inputs, recognized and read), `words`
 //! (the causes whose words are in a line), `recorders` (ranks by their flight recorders),
-//! `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `settings` (what NCCL's log says).
+//! `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `settings` (what NCCL's
+//! log says).
 
 #![warn(unreachable_pub)]
 

@@ -1,4 +1,5 @@
-//! Proved programs, kept for further message sizes. No rank waits for a proof that it does not need.
+//! Proved programs, kept for further message sizes. No rank waits for a proof that it does not
+//! need.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 

@@ -1,8 +1,8 @@
 //! What other programs print of a machine, as a topology.
 //!
 //! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m`, `nvidia-smi`,
-//! `nvidia-smi -L`, `lspci -vv`, `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`. What a listing does
-//! not tell is assumed, and [`Machine::assumed`] says so.
+//! `nvidia-smi -L`, `lspci -vv`, `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`. What a listing
+//! does not tell is assumed, and [`Machine::assumed`] says so.
 //!
 //! In reading order: [`facts`], `text`, [`matrix`], [`pci`], [`gpu`], [`processor`], [`adapter`],
 //! [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.

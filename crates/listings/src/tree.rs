@@ -121,8 +121,8 @@ pub(crate) fn nic(dev: usize, name: &str, speed: i32) -> Element {
     nic
 }
 
-/// The NVLinks of each GPU: to other GPUs by their bus ids, or to NVSwitches if a GPU cannot have as
-/// many links as it has to all others together. `counts` is GPUs × GPUs.
+/// The NVLinks of each GPU: to other GPUs by their bus ids, or to NVSwitches if a GPU cannot have
+/// as many links as it has to all others together. `counts` is GPUs × GPUs.
 pub(crate) fn nvlinks(counts: &[Vec<u32>], bus_ids: &[String]) -> Vec<Vec<Element>> {
     let switched = counts
         .iter()

@@ -15,8 +15,8 @@
 //!
 //! In reading order: [`line`](mod@line) (bounded lines), [`message`] (heads of messages, several in
 //! one line), [`statement`] (what a message means), [`decisions`] (values that NCCL decides),
-//! [`warning`] (results, shapes of texts), [`collect`] (statements by rank), [`log`] (what a log says),
-//! `join` (ranks of a communicator), [`odd`] (ranks and hosts that differ from most).
+//! [`warning`] (results, shapes of texts), [`collect`] (statements by rank), [`log`] (what a log
+//! says), `join` (ranks of a communicator), [`odd`] (ranks and hosts that differ from most).
 
 #![warn(unreachable_pub)]
 

@@ -198,8 +198,8 @@ fn copy_engines_have_a_time_in_2_31() {
         });
         choice.expect("copy engines").time_us
     };
-    // Of each rank 8 MiB to 7 others at 392 GB/s, after 17.5 + 8 × 1.957 µs; multicast sends them to
-    // all 8 after 14.9 + 8 × 0.726 µs.
+    // Of each rank 8 MiB to 7 others at 392 GB/s, after 17.5 + 8 × 1.957 µs; multicast sends them
+    // to all 8 after 14.9 + 8 × 0.726 µs.
     let (one, all) = (33.156 + 149.797, 20.708 + 171.196);
     let found = time(NcclVersion::V2_31).expect("a time");
     assert!((found - f64::min(one, all)).abs() < 0.01, "{found}");

@@ -1,8 +1,8 @@
 //! `topo run`: runs a collective on ranks of this host or several, checks and times it.
 //!
 //! In reading order: [`driver`] (one library of the driver), [`job`] (the checked command line: its
-//! ranks and plan), [`launched`] (ranks of a launcher), [`network`], [`live`] (the output while ranks
-//! run), [`page`](mod@page), [`table`], [`explain`]; [`calibrate`], [`gpu_test`].
+//! ranks and plan), [`launched`] (ranks of a launcher), [`network`], [`live`] (the output while
+//! ranks run), [`page`](mod@page), [`table`], [`explain`]; [`calibrate`], [`gpu_test`].
 
 pub mod calibrate;
 mod driver;

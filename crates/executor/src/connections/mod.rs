@@ -219,8 +219,8 @@ impl Connections {
             .collect()
     }
 
-    /// Withdraws this rank's buffers after a failure. When it returns, no peer accesses them, unless
-    /// one was suspended in the middle of a copy.
+    /// Withdraws this rank's buffers after a failure. When it returns, no peer accesses them,
+    /// unless one was suspended in the middle of a copy.
     pub(crate) fn withdraw_buffers(&self) {
         let Some(own) = self.buffer_tables.get(self.rank as usize) else {
             return;

@@ -7,8 +7,8 @@
 //!
 //! In reading order: [`inputs`], [`profile`] with its numbers in [`constants`] and its reader in
 //! [`read`], [`restrict`] (`NCCL_ALGO`, `NCCL_PROTO`), [`tables`] with `enable`, `bandwidth`,
-//! `latency`, `threads` and `windows` for its parts; [`alpha_beta`] judges the algorithms that NCCL does not
-//! have.
+//! `latency`, `threads` and `windows` for its parts; [`alpha_beta`] judges the algorithms that NCCL
+//! does not have.
 
 pub mod alpha_beta;
 mod bandwidth;
