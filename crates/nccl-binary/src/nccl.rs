@@ -262,24 +262,21 @@ impl Nccl {
         // SAFETY: the buffers are as long as the message, the communicator and stream are live.
         let code = unsafe {
             match collective {
-                Collective::AllReduce => (self.all_reduce)(
-                    input,
-                    output,
-                    count,
-                    element,
-                    reduction,
-                    communicator,
-                    stream,
-                ),
-                Collective::ReduceScatter => (self.reduce_scatter)(
-                    input,
-                    output,
-                    count,
-                    element,
-                    reduction,
-                    communicator,
-                    stream,
-                ),
+                Collective::AllReduce | Collective::ReduceScatter => {
+                    let call = match collective {
+                        Collective::AllReduce => self.all_reduce,
+                        _ => self.reduce_scatter,
+                    };
+                    call(
+                        input,
+                        output,
+                        count,
+                        element,
+                        reduction,
+                        communicator,
+                        stream,
+                    )
+                }
                 Collective::AllGather => {
                     (self.all_gather)(input, output, count, element, communicator, stream)
                 }

@@ -186,116 +186,36 @@ unsafe extern "C" fn listen_v11(_: Pointer, _: c_int, handle: Pointer, out: *mut
     unsafe { listen_on(handle, out) }
 }
 
-unsafe extern "C" fn connect(_: c_int, _: Pointer, out: *mut Pointer, _: *mut Pointer) -> Code {
-    // SAFETY: NCCL gives an address for the result.
-    unsafe { put(out, SOMETHING) }
+/// Functions that make a connection, a registration or a request: types of the arguments before
+/// and behind the place for it.
+macro_rules! give_something {
+    ($($name:ident($($before:ty),*; $($behind:ty)?);)*) => {$(
+        unsafe extern "C" fn $name(
+            $(_: $before,)*
+            out: *mut Pointer,
+            $(_: $behind,)?
+        ) -> Code {
+            // SAFETY: NCCL gives an address for the result.
+            unsafe { put(out, SOMETHING) }
+        }
+    )*};
 }
 
-unsafe extern "C" fn connect_v10(
-    _: c_int,
-    _: *mut Config,
-    _: Pointer,
-    out: *mut Pointer,
-    _: *mut Pointer,
-) -> Code {
-    // SAFETY: NCCL gives an address for the result.
-    unsafe { put(out, SOMETHING) }
-}
-
-unsafe extern "C" fn connect_v11(
-    _: Pointer,
-    _: c_int,
-    _: Pointer,
-    out: *mut Pointer,
-    _: *mut Pointer,
-) -> Code {
-    // SAFETY: NCCL gives an address for the result.
-    unsafe { put(out, SOMETHING) }
-}
-
-unsafe extern "C" fn accept(_: Pointer, out: *mut Pointer, _: *mut Pointer) -> Code {
-    // SAFETY: NCCL gives an address for the result.
-    unsafe { put(out, SOMETHING) }
-}
-
-unsafe extern "C" fn register(
-    _: Pointer,
-    _: Pointer,
-    _: usize,
-    _: c_int,
-    out: *mut Pointer,
-) -> Code {
-    // SAFETY: NCCL gives an address for the result.
-    unsafe { put(out, SOMETHING) }
-}
-
-unsafe extern "C" fn register_dma_buf(
-    _: Pointer,
-    _: Pointer,
-    _: usize,
-    _: c_int,
-    _: u64,
-    _: c_int,
-    out: *mut Pointer,
-) -> Code {
-    // SAFETY: NCCL gives an address for the result.
-    unsafe { put(out, SOMETHING) }
+give_something! {
+    connect(c_int, Pointer; *mut Pointer);
+    connect_v10(c_int, *mut Config, Pointer; *mut Pointer);
+    connect_v11(Pointer, c_int, Pointer; *mut Pointer);
+    accept(Pointer; *mut Pointer);
+    register(Pointer, Pointer, usize, c_int;);
+    register_dma_buf(Pointer, Pointer, usize, c_int, u64, c_int;);
+    send(Pointer, Pointer, usize, c_int, Pointer;);
+    send_v10(Pointer, Pointer, usize, c_int, Pointer, Pointer;);
+    receive(Pointer, c_int, *mut Pointer, *mut usize, *mut c_int, *mut Pointer;);
+    receive_v10(Pointer, c_int, *mut Pointer, *mut usize, *mut c_int, *mut Pointer, *mut Pointer;);
 }
 
 extern "C" fn deregister(_: Pointer, _: Pointer) -> Code {
     SUCCESS
-}
-
-unsafe extern "C" fn send(
-    _: Pointer,
-    _: Pointer,
-    _: usize,
-    _: c_int,
-    _: Pointer,
-    out: *mut Pointer,
-) -> Code {
-    // SAFETY: NCCL gives an address for the request.
-    unsafe { put(out, SOMETHING) }
-}
-
-unsafe extern "C" fn send_v10(
-    _: Pointer,
-    _: Pointer,
-    _: usize,
-    _: c_int,
-    _: Pointer,
-    _: Pointer,
-    out: *mut Pointer,
-) -> Code {
-    // SAFETY: NCCL gives an address for the request.
-    unsafe { put(out, SOMETHING) }
-}
-
-unsafe extern "C" fn receive(
-    _: Pointer,
-    _: c_int,
-    _: *mut Pointer,
-    _: *mut usize,
-    _: *mut c_int,
-    _: *mut Pointer,
-    out: *mut Pointer,
-) -> Code {
-    // SAFETY: NCCL gives an address for the request.
-    unsafe { put(out, SOMETHING) }
-}
-
-unsafe extern "C" fn receive_v10(
-    _: Pointer,
-    _: c_int,
-    _: *mut Pointer,
-    _: *mut usize,
-    _: *mut c_int,
-    _: *mut Pointer,
-    _: *mut Pointer,
-    out: *mut Pointer,
-) -> Code {
-    // SAFETY: NCCL gives an address for the request.
-    unsafe { put(out, SOMETHING) }
 }
 
 unsafe extern "C" fn flush(
