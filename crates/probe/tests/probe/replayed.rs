@@ -28,6 +28,15 @@ impl Replayed {
     }
 }
 
+/// What is recorded of a GPU, by name.
+macro_rules! of_device {
+    ($($name:ident: $type:ty;)*) => {$(
+        fn $name(&self, gpu: u32) -> Answer<$type> {
+            self.of(gpu, |device| device.$name.clone())
+        }
+    )*};
+}
+
 impl Nvml for Replayed {
     fn driver(&self) -> Answer<String> {
         self.0.driver.clone()
@@ -35,39 +44,22 @@ impl Nvml for Replayed {
     fn count(&self) -> Answer<u32> {
         self.0.count.clone()
     }
-    fn name(&self, gpu: u32) -> Answer<String> {
-        self.of(gpu, |device| device.name.clone())
+    of_device! {
+        name: String;
+        brand: String;
+        uuid: String;
+        pci: PciInfo;
+        compute_capability: i32;
+        link_generation: u32;
+        max_link_generation: u32;
+        link_width: u32;
+        max_link_width: u32;
+        performance_state: u32;
+        mig: MigMode;
+        c2c_count: u32;
+        fabric: FabricInfo;
     }
-    fn brand(&self, gpu: u32) -> Answer<String> {
-        self.of(gpu, |device| device.brand.clone())
-    }
-    fn uuid(&self, gpu: u32) -> Answer<String> {
-        self.of(gpu, |device| device.uuid.clone())
-    }
-    fn pci(&self, gpu: u32) -> Answer<PciInfo> {
-        self.of(gpu, |device| device.pci.clone())
-    }
-    fn compute_capability(&self, gpu: u32) -> Answer<i32> {
-        self.of(gpu, |device| device.compute_capability.clone())
-    }
-    fn link_generation(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.link_generation.clone())
-    }
-    fn max_link_generation(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.max_link_generation.clone())
-    }
-    fn link_width(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.link_width.clone())
-    }
-    fn max_link_width(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.max_link_width.clone())
-    }
-    fn performance_state(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.performance_state.clone())
-    }
-    fn mig(&self, gpu: u32) -> Answer<MigMode> {
-        self.of(gpu, |device| device.mig.clone())
-    }
+
     fn nvlink_p2p(&self, gpu: u32, link: u32) -> Answer<bool> {
         self.of_link(gpu, link, |link| link.p2p.clone())
     }
@@ -76,9 +68,6 @@ impl Nvml for Replayed {
     }
     fn nvlink_remote(&self, gpu: u32, link: u32) -> Answer<String> {
         self.of_link(gpu, link, |link| link.remote.clone())
-    }
-    fn c2c_count(&self, gpu: u32) -> Answer<u32> {
-        self.of(gpu, |device| device.c2c_count.clone())
     }
     fn c2c(&self, gpu: u32, link: u32) -> C2cLink {
         let known = self.0.devices.get(gpu as usize);
@@ -95,8 +84,5 @@ impl Nvml for Replayed {
             read: Answer::failed("InvalidArg"),
             write: Answer::failed("InvalidArg"),
         })
-    }
-    fn fabric(&self, gpu: u32) -> Answer<FabricInfo> {
-        self.of(gpu, |device| device.fabric.clone())
     }
 }
