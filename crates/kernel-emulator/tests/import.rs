@@ -10,10 +10,11 @@ fn memory_beyond_what_was_exported_is_refused() {
     let word = own.export(0, address).unwrap();
     assert!(other.import(0, &word, 4096).is_ok());
     assert!(other.import(0, &word, 4097).is_err());
-    let (handle, _) = word.split_once('+').unwrap();
+    // The handle, and the offset of the memory in it.
+    let (handle, _) = word.rsplit_once(',').unwrap();
     for offset in ["4089", "1099511627776", "18446744073709551615"] {
         let error = other
-            .import(0, &format!("{handle}+{offset}"), 8)
+            .import(0, &format!("{handle},{offset}]"), 8)
             .unwrap_err();
         assert!(error.contains("4096 bytes"), "{error}");
     }
