@@ -9,14 +9,15 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! In reading order: [`verdict`] (what is found), [`pile`] (inputs, recognized and read), `words`
-//! (the causes whose words are in a line), `recorders` (ranks by their flight recorders),
-//! `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `settings` (what NCCL's
-//! log says).
+//! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
+//! and read), `words` (the causes whose words are in a line), `recorders` (ranks by their flight
+//! recorders), `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `settings`
+//! (what NCCL's log says).
 
 #![warn(unreachable_pub)]
 
 pub mod pile;
+pub mod predict;
 mod recorders;
 mod reports;
 mod settings;
@@ -24,5 +25,6 @@ mod timeouts;
 pub mod verdict;
 mod words;
 
-pub use pile::{Floor, Pile, Predict};
+pub use pile::Pile;
+pub use predict::{Floor, Predict};
 pub use verdict::{Diagnosis, Input, Line, Missing, Verdict};

@@ -9,6 +9,7 @@ use nccl_log::line::Lines;
 use nccl_log::message::{NoHosts, messages};
 use nccl_log::{Collector, Log};
 
+use crate::predict::Predict;
 use crate::timeouts::Timeouts;
 use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
 use crate::words::{Hits, Words};
@@ -19,26 +20,6 @@ const PROGRESS_LINES: u64 = 1 << 16;
 
 /// Most inputs that are listed.
 const MOST_INPUTS: usize = 1 << 14;
-
-/// Says how long a collective takes.
-pub trait Predict {
-    /// The time of a collective of this size, ms, and where that is known from.
-    fn time(&self, function: &str, bytes: u64) -> (f64, String);
-}
-
-/// A lower bound on speed, where no machine is known.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Floor;
-
-/// The bandwidth that any network of a job has, bytes per ms: 1 GB/s.
-const FLOOR: f64 = 1e6;
-
-impl Predict for Floor {
-    fn time(&self, _: &str, bytes: u64) -> (f64, String) {
-        // An all-reduce moves each byte twice.
-        (2.0 * bytes as f64 / FLOOR + 1.0, "at 1 GB/s".to_owned())
-    }
-}
 
 /// What was read.
 #[derive(Debug, Default)]

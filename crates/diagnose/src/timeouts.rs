@@ -8,7 +8,7 @@ use evidence::ras::Report;
 use evidence::watchdog::{Event, Timeout, is_own};
 use nccl_log::Log;
 
-use crate::pile::Predict;
+use crate::predict::Predict;
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict, ranks, sentence};
 
 /// Most events that are kept.

@@ -37,9 +37,9 @@
 //! These ranks are threads. Ranks that are processes join through `Hosts` of the crate `net`.
 //!
 //! In reading order: `communicator`, `collectives`, `group`, `open_group`, `request`, `engine`,
-//! [`backend`], [`memory`], [`registered`], `callers_memory`, [`connections`], [`transport`],
-//! [`network`], [`offered`], [`supervisor`], [`interrupt`], [`bootstrap`], [`check`], [`suite`],
-//! [`error`].
+//! [`backend`], [`memory`], [`registered`], `callers_memory`, [`slot_bytes`], [`offered`],
+//! [`connections`], [`transport`], [`network`], [`supervisor`], [`interrupt`], [`bootstrap`],
+//! [`check`], [`suite`], [`error`].
 
 pub mod backend;
 pub mod bootstrap;
@@ -65,6 +65,7 @@ pub mod registered;
 mod request;
 mod sample;
 mod settings;
+pub mod slot_bytes;
 mod starting;
 pub mod suite;
 pub mod supervisor;

@@ -150,7 +150,9 @@ impl TakenOver {
                 in_place,
             } => {
                 if fifo.protocol != protocol {
-                    return Err(shared_memory::Error::Device { fifo: *fifo });
+                    return Err(shared_memory::Error::Device {
+                        fifo: format!("{fifo:?}"),
+                    });
                 }
                 let mapping = Arc::new(Mapping::open(memory)?);
                 let slots = match in_place {

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use shared_memory::{Error, Handle, Item, Segment};
 
-use crate::connections::SlotBytes;
+use crate::slot_bytes::SlotBytes;
 
 /// The first segment that every rank offers: its bell and its buffer table.
 pub(crate) const BASE: [Item; 2] = [Item::Bell, Item::BufferTable { entries: 2 }];

@@ -1,7 +1,6 @@
 //! `ibstat` and `ibv_devinfo -v`: the ports of RDMA adapters.
 
-use crate::facts::MOST;
-use crate::text::{is_device_name, value};
+use crate::text::{MOST, is_device_name, value};
 
 /// The first port of an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,15 +1,15 @@
-//! What is wrong with a machine, as far as listings show it and its topology does not.
+//! What is wrong with a machine, where listings show it and its topology does not.
 
 use std::collections::BTreeMap;
 
 use findings::{AttributeChange, Effect, Finding, Rule, Selector};
 
-use crate::facts::Facts;
 use crate::from_pci::Functions;
 use crate::pci::{Function, Link};
+use crate::read::Listings;
 
 /// Findings of listings. Those of the topology that they give come from [`findings::of_document`].
-pub(crate) fn of(facts: &Facts) -> Vec<Finding> {
+pub(crate) fn of(facts: &Listings) -> Vec<Finding> {
     let functions = Functions::new(&facts.pci);
     let all = 0..facts.pci.len();
     let used = all.filter(|at| facts.pci[*at].is_gpu() || facts.pci[*at].is_adapter());
@@ -126,7 +126,7 @@ fn link_findings(function: &Function, now: Link, best: Link) -> Vec<Finding> {
 }
 
 /// An IOMMU that translates what GPUs access.
-fn translation(facts: &Facts, used: &[Used]) -> Option<Finding> {
+fn translation(facts: &Listings, used: &[Used]) -> Option<Finding> {
     let gpus: Vec<&str> = used
         .iter()
         .filter(|it| it.is_gpu)
@@ -139,9 +139,9 @@ fn translation(facts: &Facts, used: &[Used]) -> Option<Finding> {
     })
 }
 
-/// Switches that show as several: upper ends of one serial number below different host bridges or
-/// ports, with devices below each.
-pub(crate) fn split_switches(facts: &Facts) -> Vec<SplitSwitch> {
+/// Switch chips that show as several switches, and share what joins them to the host: upper ends of
+/// one serial number with devices below each.
+pub fn split_switches(facts: &Listings) -> Vec<SplitSwitch> {
     let functions = Functions::new(&facts.pci);
     let all = 0..facts.pci.len();
     let used = all.filter(|at| facts.pci[*at].is_gpu() || facts.pci[*at].is_adapter());

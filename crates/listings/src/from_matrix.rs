@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use topology::xml::Element;
 
-use crate::facts::Facts;
 use crate::gpu::{self, Kind};
 use crate::matrix::{Matrix, Nearness};
 use crate::pci::Link;
+use crate::read::Listings;
 use crate::tree::{self, Made};
 
 /// Class of a PCI switch.
@@ -24,7 +24,7 @@ const LANES: u32 = 16;
 
 /// The `<system>` of a matrix. Devices one bridge apart share a switch; those several bridges apart
 /// have switches below one switch; host bridges are all at the NUMA node, as NCCL sees them.
-pub(crate) fn root(facts: &Facts, matrix: &Matrix) -> Made {
+pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
     let mut assumed = Vec::new();
     let kinds = kinds(facts, matrix, &mut assumed);
     let usual = kinds.iter().flatten().map(|kind| kind.nic_speed).max();
@@ -36,7 +36,7 @@ pub(crate) fn root(facts: &Facts, matrix: &Matrix) -> Made {
         .filter(|it| kinds[*it].is_some())
         .collect();
     let counts = gpus.iter().map(|one| {
-        let count = |other: &usize| match matrix.ways[*one][*other] {
+        let count = |other: &usize| match matrix.nearness[*one][*other] {
             Nearness::Nvlinks(count) => count,
             _ => 0,
         };
@@ -90,7 +90,7 @@ pub(crate) fn root(facts: &Facts, matrix: &Matrix) -> Made {
 }
 
 /// The kind of each GPU; `None` for NICs.
-fn kinds(facts: &Facts, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Option<Kind>> {
+fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Option<Kind>> {
     let named = |number: u32| {
         let named = facts.gpus.iter().find(|it| it.index == number)?;
         gpu::kind_of_name(&named.name)
@@ -118,19 +118,25 @@ fn kinds(facts: &Facts, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Optio
 }
 
 fn has_nvlinks(matrix: &Matrix) -> bool {
-    let mut ways = matrix.ways.iter().flatten();
-    ways.any(|way| matches!(way, Nearness::Nvlinks(_)))
+    let mut nearness = matrix.nearness.iter().flatten();
+    nearness.any(|it| matches!(it, Nearness::Nvlinks(_)))
 }
 
 /// Compute capability × 10 of GPUs with so many NVLinks: H100 has 18, A100 12, V100 at most 6.
 fn guess(matrix: &Matrix) -> i32 {
-    let count = |way: &Nearness| match way {
+    let count = |near: &Nearness| match near {
         Nearness::Nvlinks(count) => *count,
         _ => 0,
     };
-    let most = matrix.ways.iter().flatten().map(count).max().unwrap_or(0);
+    let most = matrix
+        .nearness
+        .iter()
+        .flatten()
+        .map(count)
+        .max()
+        .unwrap_or(0);
     let total = matrix
-        .ways
+        .nearness
         .iter()
         .map(|row| row.iter().map(count).sum::<u32>());
     match (most, total.max().unwrap_or(0)) {
@@ -154,8 +160,8 @@ struct Places {
 impl Places {
     fn of(matrix: &Matrix) -> Self {
         let within = |most: Nearness| {
-            classes(matrix, |way| {
-                !matches!(way, Nearness::Nvlinks(_)) && way <= most
+            classes(matrix, |it| {
+                !matches!(it, Nearness::Nvlinks(_)) && it <= most
             })
         };
         let near = within(Nearness::Node);
@@ -229,9 +235,9 @@ fn numbers(matrix: &Matrix, near: &[usize]) -> BTreeMap<usize, i32> {
         if let Some(list) = &device.processors {
             processors.entry(near[at]).or_insert(list);
         }
-        let far = matrix.ways[at].iter().zip(near);
-        let far = far.filter(|(way, _)| **way == Nearness::Sys);
-        apart.extend(far.map(|(_, other)| (near[at], *other)));
+        let others = matrix.nearness[at].iter().zip(near);
+        let distant = others.filter(|(it, _)| **it == Nearness::Sys);
+        apart.extend(distant.map(|(_, other)| (near[at], *other)));
     }
     let mut numbers = told;
     let classes: BTreeSet<usize> = near.iter().copied().collect();
@@ -271,7 +277,7 @@ fn bridge(bus_id: String, devices: Vec<Element>) -> Element {
 }
 
 /// Bus ids of devices: those that a listing has, or else some in the order of the matrix.
-fn bus_ids(facts: &Facts, matrix: &Matrix, places: &Places) -> Vec<String> {
+fn bus_ids(facts: &Listings, matrix: &Matrix, places: &Places) -> Vec<String> {
     let devices = matrix.devices.iter().enumerate();
     let ids = devices.map(|(at, device)| {
         let named = facts.gpus.iter().find(|it| Some(it.index) == device.gpu);
@@ -287,7 +293,7 @@ fn classes(matrix: &Matrix, near: impl Fn(Nearness) -> bool) -> Vec<usize> {
     for one in 0..class.len() {
         for other in one + 1..class.len() {
             let (low, high) = (class[one].min(class[other]), class[one].max(class[other]));
-            if low != high && near(matrix.ways[one][other]) {
+            if low != high && near(matrix.nearness[one][other]) {
                 for it in &mut class {
                     if *it == high {
                         *it = low;

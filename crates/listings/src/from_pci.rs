@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use topology::xml::Element;
 
-use crate::facts::Facts;
 use crate::gpu::{self, Kind};
 use crate::matrix::Nearness;
 use crate::pci::{Bus, Function, Link};
+use crate::read::Listings;
 use crate::tree::{self, Made};
 
 /// Most functions from a device up to its CPU.
@@ -67,7 +67,7 @@ impl<'f> Functions<'f> {
 }
 
 /// The `<system>` of PCI functions, with the NVLinks and names of a matrix if there is one.
-pub(crate) fn root(facts: &Facts) -> Made {
+pub(crate) fn root(facts: &Listings) -> Made {
     let functions = Functions::new(&facts.pci);
     let mut assumed = Vec::new();
     let in_order = |wanted: fn(&Function) -> bool| {
@@ -160,7 +160,7 @@ fn element(
 }
 
 /// The kind of each GPU.
-fn kinds(facts: &Facts, gpus: &[usize], assumed: &mut Vec<String>) -> Vec<Kind> {
+fn kinds(facts: &Listings, gpus: &[usize], assumed: &mut Vec<String>) -> Vec<Kind> {
     let kind = |at: usize| {
         let function = &facts.pci[at];
         let bus_id = function.bus_id();
@@ -190,7 +190,7 @@ fn kinds(facts: &Facts, gpus: &[usize], assumed: &mut Vec<String>) -> Vec<Kind> 
 
 /// The NVLinks of each GPU: those of a matrix of as many GPUs, or to NVSwitches that lspci lists.
 fn nvlinks(
-    facts: &Facts,
+    facts: &Listings,
     gpus: &[usize],
     kinds: &[Kind],
     assumed: &mut Vec<String>,
@@ -202,7 +202,7 @@ fn nvlinks(
     });
     if let Some((matrix, devices)) = in_matrix.filter(|(_, devices)| devices.len() == gpus.len()) {
         let counts = devices.iter().map(|one| {
-            let count = |other: &usize| match matrix.ways[*one][*other] {
+            let count = |other: &usize| match matrix.nearness[*one][*other] {
                 Nearness::Nvlinks(count) => count,
                 _ => 0,
             };
@@ -230,8 +230,8 @@ fn nvlinks(
         .collect()
 }
 
-/// The names of so many adapters, in the order of their bus ids.
-fn names(facts: &Facts, count: usize) -> Vec<String> {
+/// The names of adapters, in the order of their bus ids.
+fn names(facts: &Listings, count: usize) -> Vec<String> {
     let of_matrix = facts.matrix.as_ref().map(|matrix| {
         let nics = matrix.devices.iter().filter(|it| it.gpu.is_none());
         nics.map(|it| it.name.clone()).collect::<Vec<String>>()
@@ -243,7 +243,7 @@ fn names(facts: &Facts, count: usize) -> Vec<String> {
 }
 
 /// Processors near each NUMA node, as the matrix has them.
-fn near(facts: &Facts, gpus: &[usize]) -> BTreeMap<i32, String> {
+fn near(facts: &Listings, gpus: &[usize]) -> BTreeMap<i32, String> {
     let devices = facts.matrix.iter().flat_map(|matrix| &matrix.devices);
     let devices = devices.filter(|it| it.gpu.is_some()).zip(gpus);
     let near =

@@ -4,14 +4,13 @@
 //! `nvidia-smi -L`, `lspci -vv`, `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`. What a listing
 //! does not tell is assumed, and [`Machine::assumed`] says so.
 //!
-//! In reading order: [`facts`], `text`, [`matrix`], [`pci`], [`gpu`], [`processor`], [`adapter`],
+//! In reading order: [`read`], `text`, [`matrix`], [`pci`], [`gpu`], [`processor`], [`adapter`],
 //! [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.
 
 #![warn(unreachable_pub)]
 
 pub mod adapter;
 mod doubts;
-pub mod facts;
 mod from_matrix;
 mod from_pci;
 pub mod gpu;
@@ -19,14 +18,15 @@ pub mod kernel;
 pub mod matrix;
 pub mod pci;
 pub mod processor;
+pub mod read;
 mod text;
 mod tree;
 
 use std::sync::Arc;
 
-pub use doubts::SplitSwitch;
-pub use facts::{Facts, Reader};
+pub use doubts::{SplitSwitch, split_switches};
 use findings::Finding;
+pub use read::{Listings, Reader};
 use topology::Error;
 use topology::error::{Place, Position};
 use topology::xml::{self, Document};
@@ -48,7 +48,7 @@ impl Machine {
     ///
     /// # Errors
     /// Neither a matrix of GPUs nor PCI functions of GPUs.
-    pub fn of(file: &str, facts: &Facts) -> Result<Self, Error> {
+    pub fn of(file: &str, facts: &Listings) -> Result<Self, Error> {
         let made = made(file, facts)?;
         let assumed = made.assumed.iter().map(|it| format!("{file}: {it}"));
         Ok(Self {
@@ -73,7 +73,7 @@ impl Machine {
 /// # Errors
 /// Text that is neither, a matrix that contradicts itself, or no GPU in it.
 pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
-    let Some(facts) = Facts::read(file, bytes)? else {
+    let Some(facts) = Listings::read(file, bytes)? else {
         let document = xml::parse(file, bytes)?;
         return Ok(Machine {
             document,
@@ -85,7 +85,7 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
 }
 
 /// The tree of a machine that listings describe.
-fn made(file: &str, facts: &Facts) -> Result<Made, Error> {
+fn made(file: &str, facts: &Listings) -> Result<Made, Error> {
     match &facts.matrix {
         _ if facts.pci.iter().any(pci::Function::is_gpu) => Ok(from_pci::root(facts)),
         Some(matrix) => Ok(from_matrix::root(facts, matrix)),

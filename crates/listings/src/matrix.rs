@@ -11,12 +11,12 @@ const MOST: usize = 512;
 /// Most NVLinks between two GPUs that are believed.
 const MOST_LINKS: u32 = 64;
 
-/// The way between two devices, from the nearest.
+/// The nearness of two devices, from the nearest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nearness {
     /// The device itself.
     Itself,
-    /// This many NVLinks. How PCI joins the devices is not said.
+    /// This many NVLinks. How PCI joins them is not said.
     Nvlinks(u32),
     /// At most one PCI bridge.
     Pix,
@@ -69,7 +69,7 @@ pub struct Matrix {
     /// GPUs and NICs, in the order of columns.
     pub devices: Vec<Device>,
     /// Devices × devices.
-    pub ways: Vec<Vec<Nearness>>,
+    pub nearness: Vec<Vec<Nearness>>,
 }
 
 /// The matrix of a text, line by line.
@@ -88,7 +88,7 @@ pub(crate) struct MatrixReader<'f> {
 #[derive(Debug)]
 struct Row {
     line: u32,
-    ways: Vec<Nearness>,
+    nearness: Vec<Nearness>,
     processors: Option<String>,
     numa: Option<i32>,
 }
@@ -146,10 +146,10 @@ impl<'f> MatrixReader<'f> {
                 format!("the row of {wanted}, in the order of columns"),
             ));
         }
-        let mut ways = Vec::with_capacity(self.names.len());
+        let mut nearness = Vec::with_capacity(self.names.len());
         for name in &self.names {
             let cell = cells.next().unwrap_or("nothing");
-            ways.push(Nearness::read(cell).ok_or_else(|| {
+            nearness.push(Nearness::read(cell).ok_or_else(|| {
                 error(
                     self.file,
                     number,
@@ -167,7 +167,7 @@ impl<'f> MatrixReader<'f> {
             .and_then(|it| it.split(['-', ',']).next()?.parse().ok());
         self.rows.push(Row {
             line: number,
-            ways,
+            nearness,
             processors: processors.map(str::to_owned),
             numa: numa.filter(|it: &i32| (0..1024).contains(it)),
         });
@@ -205,7 +205,7 @@ impl<'f> MatrixReader<'f> {
             });
         Ok(Some(Matrix {
             devices: devices.collect(),
-            ways: self.rows.iter().map(|row| row.ways.clone()).collect(),
+            nearness: self.rows.iter().map(|row| row.nearness.clone()).collect(),
         }))
     }
 
@@ -219,14 +219,14 @@ impl<'f> MatrixReader<'f> {
             return;
         }
         for own in gpus..self.names.len() {
-            let way = |other: usize| match self.rows.get(other) {
+            let to = |other: usize| match self.rows.get(other) {
                 _ if own == other => Nearness::Itself,
-                Some(row) if other < gpus => row.ways[own],
+                Some(row) if other < gpus => row.nearness[own],
                 _ => Nearness::Unknown,
             };
             let row = Row {
                 line: self.at,
-                ways: (0..self.names.len()).map(way).collect(),
+                nearness: (0..self.names.len()).map(to).collect(),
                 processors: None,
                 numa: None,
             };
@@ -234,19 +234,19 @@ impl<'f> MatrixReader<'f> {
         }
     }
 
-    /// Both ways between two devices are one, and a device is itself alone.
+    /// Devices are as near to each other from both sides, and a device is itself alone.
     fn check(&self) -> Result<(), Error> {
         for (one, row) in self.rows.iter().enumerate() {
-            for (other, way) in row.ways.iter().enumerate() {
-                let back = self.rows[other].ways[one];
-                if *way != back || (one == other) != (*way == Nearness::Itself) {
+            for (other, near) in row.nearness.iter().enumerate() {
+                let back = self.rows[other].nearness[one];
+                if *near != back || (one == other) != (*near == Nearness::Itself) {
                     let (one, other) = (&self.names[one], &self.names[other]);
                     return Err(error(
                         self.file,
                         row.line,
                         "the matrix contradicts itself",
-                        format!("{way:?} from {one} to {other}, and {back:?} back"),
-                        "the same way in both rows, and X where a device meets itself",
+                        format!("{near:?} from {one} to {other}, and {back:?} back"),
+                        "the same in both rows, and X where a device meets itself",
                     ));
                 }
             }

@@ -2,8 +2,8 @@
 
 use topology::bandwidth::GENERATIONS;
 
-use crate::facts::MOST;
 use crate::gpu::{self, Kind};
+use crate::text::MOST;
 
 /// A bus of a PCI domain.
 pub type Bus = (u32, u8);

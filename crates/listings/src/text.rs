@@ -1,5 +1,8 @@
 //! Lines as people paste them.
 
+/// Most PCI functions, adapters or GPU names that are kept.
+pub(crate) const MOST: usize = 4096;
+
 /// Longest line of a listing, bytes; the rest of a line is not looked at.
 const LONGEST: usize = 1 << 14;
 

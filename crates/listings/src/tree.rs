@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use topology::xml::{Element, Tag};
 
 use crate::adapter::Adapter;
-use crate::facts::Facts;
 use crate::gpu::Kind;
 use crate::pci::Link;
 use crate::processor::{listed, mask};
+use crate::read::Listings;
 
 /// The target and class that NCCL writes for NVLinks to NVSwitches.
 const NVSWITCH: (&str, &str) = ("fffffff:ffff:ff", "0x068000");
@@ -34,7 +34,7 @@ pub(crate) struct Made {
 
 /// A `<system>` with its `<cpu>` elements: children by NUMA node.
 pub(crate) fn system(
-    facts: &Facts,
+    facts: &Listings,
     nodes: BTreeMap<i32, Vec<Element>>,
     near: &BTreeMap<i32, String>,
     amd: Option<bool>,
@@ -159,7 +159,7 @@ fn link(target: &str, class: &str, count: u32) -> Element {
 /// Speed of an adapter, Mb/s; `None` if its port is down.
 pub(crate) fn speed(
     name: &str,
-    facts: &Facts,
+    facts: &Listings,
     usual: i32,
     unknown: &mut Vec<String>,
 ) -> Option<i32> {

@@ -4,8 +4,6 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::fifo::device::DeviceFifo;
-
 /// An error of mappings and their contents.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -86,11 +84,11 @@ pub enum Error {
     },
     /// The description of a device's FIFO does not fit its memory.
     #[error(
-        "FIFO of a device: expected the protocol of its route, and offsets in multiples of 128 bytes within its memory; found {fifo:?}"
+        "FIFO of a device: expected the protocol of its route, and offsets in multiples of 128 bytes within its memory; found {fifo}"
     )]
     Device {
         /// The description.
-        fifo: DeviceFifo,
+        fifo: String,
     },
     /// An arena is full.
     #[error(

@@ -8,7 +8,6 @@
 
 mod opened;
 mod remote;
-mod slots;
 mod tags;
 mod wiring;
 
@@ -27,8 +26,8 @@ use crate::network::Progress;
 use crate::offered::{BASE, BASE_BELL, BASE_TABLE, OfferedConnection, OfferedSegment};
 use crate::transport::Transport;
 
-pub use slots::SlotBytes;
-pub(crate) use slots::slot_class;
+pub use crate::slot_bytes::SlotBytes;
+pub(crate) use crate::slot_bytes::slot_class;
 pub use wiring::Wiring;
 
 /// The ends of the FIFOs of one protocol.

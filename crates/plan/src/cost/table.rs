@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
-use crate::cost::window::WindowCosts;
+use crate::cost::window::costs::WindowCosts;
 use program::{Collective, Protocol};
 
 /// Traffic of a channel below which fewer channels are used, bytes.

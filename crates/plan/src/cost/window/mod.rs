@@ -4,7 +4,7 @@
 //! Ranks read and write each other's windows over NVLink, so the kernels serve one NVLink domain.
 //! Source: NCCL's public source of 2.29 to 2.31; the binaries of 2.27, 2.28 and 2.32.
 
-mod costs;
+pub(super) mod costs;
 mod model;
 
 pub use costs::{EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowCosts};

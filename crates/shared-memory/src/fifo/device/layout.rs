@@ -60,7 +60,9 @@ impl DeviceFifo {
     }
 
     fn wrong(&self) -> Error {
-        Error::Device { fifo: *self }
+        Error::Device {
+            fifo: format!("{self:?}"),
+        }
     }
 
     /// Checks that counts and lengths are within a mapping.

@@ -3,20 +3,17 @@
 use topology::Error;
 
 use crate::adapter::{Adapter, AdapterReader};
-use crate::doubts::SplitSwitch;
 use crate::gpu::NamedGpu;
 use crate::kernel::Kernel;
 use crate::matrix::{Matrix, MatrixReader};
 use crate::pci::{Function, PciReader};
 use crate::processor::{Processor, ProcessorReader};
-use crate::{doubts, gpu, text};
-
-/// Most PCI functions, adapters or GPU names that are kept.
-pub(crate) const MOST: usize = 4096;
+use crate::text::MOST;
+use crate::{gpu, text};
 
 /// What listings say of a machine.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Facts {
+pub struct Listings {
     /// `nvidia-smi topo -m`.
     pub matrix: Option<Matrix>,
     /// `lspci -vv`, in its order.
@@ -34,7 +31,7 @@ pub struct Facts {
 /// The listings of a text, line by line. Memory does not grow with its length.
 #[derive(Debug)]
 pub struct Reader<'f> {
-    facts: Facts,
+    facts: Listings,
     matrix: MatrixReader<'f>,
     pci: PciReader,
     processor: ProcessorReader,
@@ -45,7 +42,7 @@ impl<'f> Reader<'f> {
     /// A reader of a file of this name.
     pub fn new(file: &'f str) -> Self {
         Self {
-            facts: Facts::default(),
+            facts: Listings::default(),
             matrix: MatrixReader::new(file),
             pci: PciReader::default(),
             processor: ProcessorReader::default(),
@@ -75,8 +72,8 @@ impl<'f> Reader<'f> {
     ///
     /// # Errors
     /// A matrix that is incomplete or contradicts itself.
-    pub fn finish(self) -> Result<Option<Facts>, Error> {
-        let mut facts = Facts {
+    pub fn finish(self) -> Result<Option<Listings>, Error> {
+        let mut facts = Listings {
             matrix: self.matrix.finish()?,
             pci: self.pci.functions,
             processor: self.processor.finish(),
@@ -84,11 +81,11 @@ impl<'f> Reader<'f> {
             ..self.facts
         };
         facts.join_gpus();
-        Ok((facts != Facts::default()).then_some(facts))
+        Ok((facts != Listings::default()).then_some(facts))
     }
 }
 
-impl Facts {
+impl Listings {
     /// Reads every listing in a text; `None` if there is none, or if it is XML.
     ///
     /// # Errors
@@ -103,11 +100,6 @@ impl Facts {
             reader.line(number, &line)?;
         }
         reader.finish()
-    }
-
-    /// Switch chips that show as several switches, and share what joins them to the host.
-    pub fn split_switches(&self) -> Vec<SplitSwitch> {
-        doubts::split_switches(self)
     }
 
     /// Adds what other listings of the same machine say, where these say nothing.
