@@ -200,6 +200,14 @@ fn tuned_if_none(collectives: &[CollectiveName]) -> Vec<Collective> {
     }
 }
 
+/// The sizes, bytes; the usual ones if there are none.
+fn usual_if_none(wanted: &[u64]) -> Vec<u64> {
+    match wanted.is_empty() {
+        true => sizes(),
+        false => wanted.to_vec(),
+    }
+}
+
 impl PlannedJob {
     /// Answers a question, in JSON.
     ///
@@ -222,10 +230,7 @@ impl PlannedJob {
             } => {
                 let question = CostQuestion {
                     collectives: tuned_if_none(collectives),
-                    sizes: match sizes.is_empty() {
-                        true => self::sizes(),
-                        false => sizes.clone(),
-                    },
+                    sizes: usual_if_none(sizes),
                     calls: Calls {
                         number: number_of_calls(*calls)?,
                         data_type: data_type.0.unwrap_or(Calls::ONE.data_type),
@@ -247,21 +252,16 @@ impl PlannedJob {
                 gpu_memory,
             } => {
                 let groups = groups.iter().map(|text| text.parse());
-                let question = MemoryQuestion {
+                self.memory(&MemoryQuestion {
                     calls: CostQuestion {
                         collectives: tuned_if_none(collectives),
-                        sizes: match sizes.is_empty() {
-                            true => self::sizes(),
-                            false => sizes.clone(),
-                        },
+                        sizes: usual_if_none(sizes),
                         ..CostQuestion::default()
                     },
                     peers: *peers,
                     groups: groups.collect::<Result<_, String>>()?,
                     room: *gpu_memory,
-                };
-                let answer = communicators(&self.job, &self.planned, &question);
-                shown(&MemoryReport::of(&answer.map_err(|why| why.to_string())?))
+                })
             }
             Question::Bound {
                 links,
@@ -276,14 +276,7 @@ impl PlannedJob {
                 let answer = bound(&self.planned, &question).map_err(|why| why.to_string())?;
                 shown(&BoundReport::of(&answer))
             }
-            Question::Path { from, to } => {
-                let system = Arc::new(self.host()?.view.system().clone());
-                let names = NodeNames::new(&system);
-                let settings = self.planned.settings.as_ref().clone();
-                let found = path(&self.planned.name(), &system, &names, settings, [from, to]);
-                let found = found.map_err(|why| why.to_string())?;
-                shown(&PathReport::of(&found, &names))
-            }
+            Question::Path { from, to } => self.path([from, to]),
             Question::Rank { rank } => self.rank(*rank),
             Question::Simulate { collective, size } => {
                 let question = SimulateQuestion::of(collective.0, *size);
@@ -297,6 +290,22 @@ impl PlannedJob {
                 shown(&SettingsReport::of(&answer.map_err(|why| why.to_string())?))
             }
         }
+    }
+
+    fn memory(&self, question: &MemoryQuestion) -> Result<String, String> {
+        let answer = communicators(&self.job, &self.planned, question);
+        shown(&MemoryReport::of(&answer.map_err(|why| why.to_string())?))
+    }
+
+    fn path(&self, ends: [&str; 2]) -> Result<String, String> {
+        let system = Arc::new(self.host()?.view.system().clone());
+        let names = NodeNames::new(&system);
+        let settings = self.planned.settings.as_ref().clone();
+        let found = path(&self.planned.name(), &system, &names, settings, ends);
+        shown(&PathReport::of(
+            &found.map_err(|why| why.to_string())?,
+            &names,
+        ))
     }
 
     fn rank(&self, rank: u32) -> Result<String, String> {

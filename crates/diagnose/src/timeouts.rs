@@ -156,9 +156,8 @@ impl Timeouts {
             }
         }
         let mut missing = Vec::new();
-        if !timed_out.is_empty()
-            && !(is_precise && verdicts.iter().any(|it| it.certainty == Proved))
-        {
+        let is_known = is_precise && verdicts.iter().any(|it| it.certainty == Proved);
+        if !timed_out.is_empty() && !is_known {
             missing.push(Missing {
                 what: "which rank is missing".to_owned(),
                 how: "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1, then \

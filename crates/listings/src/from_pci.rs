@@ -237,8 +237,8 @@ fn names(facts: &Listings, count: usize) -> Vec<String> {
         nics.map(|it| it.name.clone()).collect::<Vec<String>>()
     });
     let listed = facts.adapters.iter().map(|it| it.name.clone()).collect();
-    let known = of_matrix.into_iter().chain([listed]);
-    let fitting = known.filter(|names| names.len() == count).next();
+    let mut known = of_matrix.into_iter().chain([listed]);
+    let fitting = known.find(|names| names.len() == count);
     fitting.unwrap_or_else(|| (0..count).map(|at| format!("mlx5_{at}")).collect())
 }
 

@@ -183,24 +183,18 @@ fn check(
         }
         Err(why) => compare(&answer, PlannerOutcome::Refused(why)),
     };
+    let of_ports = gpus > 1
+        && arguments.net == Net::Ib
+        && version < NcclVersion::V2_30
+        && merges(&complete, &settings);
     let mut notes = Vec::new();
     if by_policy {
-        notes.push(
-            "the policy of efficiency has no effect beside a tuner plug-in, such as that through which NCCL is asked"
-                .to_owned(),
-        );
+        notes.push(NO_POLICY.to_owned());
     }
     if other_patch {
         notes.push(format!("planned as NCCL {version} decides"));
     }
-    let several = gpus > 1 && arguments.net == Net::Ib;
-    if several && version < NcclVersion::V2_30 && merges(&complete, &settings) {
-        notes.push(format!(
-            "NCCL {} hides merged ports from one thread of a process only, which is left to chance: here the ranks of a \
-             host are threads, and the plan is that of one process per GPU; --net plugin compares without merging",
-            version.minor()
-        ));
-    }
+    notes.extend(of_ports.then(|| chance(version)));
     if let Some(names) = refused_by_both(&answer, &compared) {
         notes.push(format!(
             "both refuse {names}: the settings leave no algorithm and protocol"
@@ -222,6 +216,19 @@ fn check(
         compared,
         notes,
     })
+}
+
+/// Why a policy is not compared.
+const NO_POLICY: &str = "the policy of efficiency has no effect beside a tuner plug-in, such as \
+                         that through which NCCL is asked";
+
+/// What NCCL before 2.30 leaves to chance where it merges ports.
+fn chance(version: NcclVersion) -> String {
+    format!(
+        "NCCL {} hides merged ports from one thread of a process only, which is left to chance: here the ranks of a \
+         host are threads, and the plan is that of one process per GPU; --net plugin compares without merging",
+        version.minor()
+    )
 }
 
 /// The collectives that NCCL refuses, as the plan does.

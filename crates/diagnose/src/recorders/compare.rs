@@ -96,6 +96,9 @@ fn first<'a>(job: &Job<'a>, group: u32) -> Option<Mismatch<'a>> {
     (begin..=end).find_map(|sequence| at(job, group, sequence))
 }
 
+/// Ranks with equal calls: what they call, the call of the first, and the ranks.
+type Side<'e> = (Vec<Signature>, (&'e Entry, Vec<u32>));
+
 fn at<'a>(job: &Job<'a>, group: u32, sequence: u64) -> Option<Mismatch<'a>> {
     let mut sides: BTreeMap<Vec<Signature>, (&Entry, Vec<u32>)> = BTreeMap::new();
     for &rank in job.ranks(group) {
@@ -115,7 +118,7 @@ fn at<'a>(job: &Job<'a>, group: u32, sequence: u64) -> Option<Mismatch<'a>> {
     if sides.len() < 2 {
         return None;
     }
-    let mut sides: Vec<(Vec<Signature>, (&Entry, Vec<u32>))> = sides.into_iter().collect();
+    let mut sides: Vec<Side<'_>> = sides.into_iter().collect();
     sides.sort_by_key(|it| std::cmp::Reverse(it.1.1.len()));
     let (usual, odd) = (sides[0].0.first()?, sides[1].0.first()?);
     let differs = if usual.function != odd.function || sides[0].0.len() != sides[1].0.len() {
@@ -135,12 +138,7 @@ fn at<'a>(job: &Job<'a>, group: u32, sequence: u64) -> Option<Mismatch<'a>> {
 }
 
 /// Whether the smaller sides call now what the largest one calls next.
-fn skipped(
-    job: &Job<'_>,
-    group: u32,
-    sequence: u64,
-    sides: &[(Vec<Signature>, (&Entry, Vec<u32>))],
-) -> bool {
+fn skipped(job: &Job<'_>, group: u32, sequence: u64, sides: &[Side<'_>]) -> bool {
     let mut usual = sides[0].1.1.iter().filter_map(|rank| {
         let next = job.members.get(rank)?.at(group, sequence + 1);
         (!next.is_empty()).then(|| next.iter().map(|it| signature(job, it)).collect::<Vec<_>>())

@@ -215,44 +215,8 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Verdict {
         1 => format!("Rank {} waits in {name}", waiting[0]),
         _ => format!("{} wait in {name}", sentence(&ranks(&waiting))),
     };
-    let is_pair = matches!(stuck.what, What::Pair(..));
     if !stuck.absent.is_empty() {
-        let idle = stuck.absent.iter().copied().filter(|it| is_idle(job, *it));
-        let idle: Vec<u32> = idle.collect();
-        let at = if idle.is_empty() {
-            &stuck.absent
-        } else {
-            &idle
-        };
-        let certainty = if is_hang { Proved } else { Likely };
-        let count = stuck.waiting.len();
-        let is_alone = !is_pair && count == 1 && at.len() >= 2;
-        let what = match (is_pair, is_alone) {
-            (true, _) => format!("{wait}; {} never called the other half.", ranks(at)),
-            (_, true) => format!("{wait} alone; {} never called it.", ranks(at)),
-            _ => format!("{wait}; {} never entered it.", ranks(at)),
-        };
-        let (cause, blamed) = match (is_pair, is_alone) {
-            (true, _) => (&hang::PEER_MISSING, at.as_slice()),
-            (_, true) => (&hang::COLLECTIVE_MISMATCH, &waiting[..]),
-            _ => (&hang::RANK_MISSING, at.as_slice()),
-        };
-        let mut verdict = verdict(job, stuck, cause, certainty, blamed, what);
-        for rank in at.iter().take(MOST_LINES / 2) {
-            let member = job.members.get(rank);
-            let Some(last) = member.and_then(|it| it.dump.entries.last()) else {
-                continue;
-            };
-            verdict.lines.push(job.line(*rank, last));
-            if at.len() == 1 {
-                verdict.what.push_str(&format!(
-                    " The last call of rank {rank} is {} of {}.",
-                    job.call(last),
-                    job.group_name(last.group)
-                ));
-            }
-        }
-        return verdict;
+        return absent(job, stuck, is_hang, &waiting, &wait);
     }
     if !stuck.silent.is_empty() {
         let certainty = if is_hang { Likely } else { Possible };
@@ -296,6 +260,47 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Verdict {
         &[]
     };
     verdict(job, stuck, &hang::TRANSFER_STALLED, certainty, at, what)
+}
+
+/// A call that some ranks did not make. `wait` says who waits.
+fn absent(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool, waiting: &[u32], wait: &str) -> Verdict {
+    let is_pair = matches!(stuck.what, What::Pair(..));
+    let idle = stuck.absent.iter().copied().filter(|it| is_idle(job, *it));
+    let idle: Vec<u32> = idle.collect();
+    let at = if idle.is_empty() {
+        &stuck.absent
+    } else {
+        &idle
+    };
+    let certainty = if is_hang { Proved } else { Likely };
+    let count = stuck.waiting.len();
+    let is_alone = !is_pair && count == 1 && at.len() >= 2;
+    let what = match (is_pair, is_alone) {
+        (true, _) => format!("{wait}; {} never called the other half.", ranks(at)),
+        (_, true) => format!("{wait} alone; {} never called it.", ranks(at)),
+        _ => format!("{wait}; {} never entered it.", ranks(at)),
+    };
+    let (cause, blamed) = match (is_pair, is_alone) {
+        (true, _) => (&hang::PEER_MISSING, at.as_slice()),
+        (_, true) => (&hang::COLLECTIVE_MISMATCH, waiting),
+        _ => (&hang::RANK_MISSING, at.as_slice()),
+    };
+    let mut verdict = verdict(job, stuck, cause, certainty, blamed, what);
+    for rank in at.iter().take(MOST_LINES / 2) {
+        let member = job.members.get(rank);
+        let Some(last) = member.and_then(|it| it.dump.entries.last()) else {
+            continue;
+        };
+        verdict.lines.push(job.line(*rank, last));
+        if at.len() == 1 {
+            verdict.what.push_str(&format!(
+                " The last call of rank {rank} is {} of {}.",
+                job.call(last),
+                job.group_name(last.group)
+            ));
+        }
+    }
+    verdict
 }
 
 /// A send or receive whose other half is behind a call that waits for it.

@@ -3,6 +3,9 @@
 
 use std::collections::HashMap;
 
+/// A group, the two ranks of a transfer, and the number of the call.
+type Meeting = (usize, Option<(usize, usize)>, u64);
+
 /// A group of the job, with ranks in order.
 #[derive(Debug, Clone)]
 pub struct Group {
@@ -159,7 +162,7 @@ impl Job {
         let numbers = self.numbers();
         let ranks = self.programs.len();
         let mut done = vec![0; ranks];
-        let mut arrived: HashMap<(usize, Option<(usize, usize)>, u64), Vec<usize>> = HashMap::new();
+        let mut arrived: HashMap<Meeting, Vec<usize>> = HashMap::new();
         let mut pairs: HashMap<(usize, (usize, usize)), u64> = HashMap::new();
         let mut ready: Vec<usize> = (0..ranks).collect();
         while let Some(rank) = ready.pop() {
@@ -222,8 +225,9 @@ impl Job {
                 it.dictionary(|it| self.config(rank, it));
                 it.text("entries");
                 it.list(|it| {
-                    for at in first..called {
-                        self.entry(rank, at, numbers[rank][at], done[rank], it);
+                    let numbers = numbers[rank].iter().enumerate().take(called).skip(first);
+                    for (at, number) in numbers {
+                        self.entry(rank, at, *number, done[rank], it);
                     }
                 });
             });

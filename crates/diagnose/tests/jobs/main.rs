@@ -56,11 +56,10 @@ fn plant(kind: usize, mut job: Job, width: usize, dice: &mut Dice) -> Planted {
         1 => {
             // A whole row stops in the group of all ranks.
             let row = rank / width;
-            blamed = (row * width..(row + 1) * width)
-                .map(|it| it as u32)
-                .collect();
+            blamed.clear();
             for rank in row * width..(row + 1) * width {
                 job.program_stops[rank] = place(&job, rank, is_default);
+                blamed.push(rank as u32);
             }
             "rank-missing"
         }
@@ -115,11 +114,7 @@ fn plant(kind: usize, mut job: Job, width: usize, dice: &mut Dice) -> Planted {
             "transfer-stalled"
         }
         _ => {
-            let group = job.programs[rank][place(&job, rank, |it| it.group != 0)].group;
-            let mut list = job.groups[group].ranks.clone();
-            list.retain(|it| *it == rank || *it % 2 == rank % 2);
-            list.push(job.programs.len());
-            job.other_lists.push((rank, group, list));
+            other_group(&mut job, rank);
             "group-differs"
         }
     };
@@ -129,6 +124,15 @@ fn plant(kind: usize, mut job: Job, width: usize, dice: &mut Dice) -> Planted {
         ranks: blamed,
         has_log,
     }
+}
+
+/// Lets a rank make a group of other ranks.
+fn other_group(job: &mut Job, rank: usize) {
+    let group = job.programs[rank][place(job, rank, |it| it.group != 0)].group;
+    let mut list = job.groups[group].ranks.clone();
+    list.retain(|it| *it == rank || *it % 2 == rank % 2);
+    list.push(job.programs.len());
+    job.other_lists.push((rank, group, list));
 }
 
 fn sizes(number: usize, dice: &mut Dice) -> (usize, usize) {

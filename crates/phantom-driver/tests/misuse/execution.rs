@@ -95,7 +95,7 @@ fn an_allocation_beside_a_kernel() -> std::thread::JoinHandle<u32> {
 }
 
 crate::table! {
-    "text that is no image" => cuModuleLoadData(out::<u64>(), b"hello\0".as_ptr()) = 200 MODULE;
+    "text that is no image" => cuModuleLoadData(out::<u64>(), c"hello".as_ptr()) = 200 MODULE;
     "PTX for newer GPUs" ["machine dgx-1v"] => cuModuleLoadData(out::<u64>(), PTX.as_ptr()) = 209 MODULE;
     "PTX for newer drivers" ["driver 11080"] => cuModuleLoadData(out::<u64>(), PTX.as_ptr()) = 222 MODULE;
     "a kernel that is not in the module"

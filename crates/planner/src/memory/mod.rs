@@ -270,13 +270,9 @@ fn binomial_peers(expansion: &Expansion, rank: u32, rules: Rules) -> Result<Vec<
     let one_each = layout.sizes().all(|size| size == 1);
     let head = |rank: u32| expansion.nvls_place(rank)?.head;
     let mut peers = Vec::new();
-    if !one_each
-        && !(rules.gathers_by_heads
-            && layout
-                .ranks_of(place.node)
-                .into_iter()
-                .all(|it| head(it).is_some()))
-    {
+    let mut own = layout.ranks_of(place.node).into_iter();
+    let by_heads = rules.gathers_by_heads && own.all(|it| head(it).is_some());
+    if !one_each && !by_heads {
         return Ok(peers);
     }
     let mut distance = 1;

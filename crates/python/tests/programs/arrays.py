@@ -12,6 +12,7 @@ import toporing
 # Descriptors of a communicator whose ranks are processes of a host, after its first collective:
 # three of memory for the others, the bootstrap's listener, its connections with both neighbors, and
 # two that its thread waits for. A split gathers, with two more plans that share memory.
+# Every communicator of a process shares one of each peer's process.
 DESCRIPTORS, OF_SPLITS = 8, 2
 
 
@@ -89,11 +90,12 @@ def descriptors(comm, before):
         values = array.array("f", [1.0] * 4)
         each.all_reduce(values)
         expect(values, [comm.ranks] * 4)
-    expect_opened(before + DESCRIPTORS * (1 + len(splits)) + OF_SPLITS)
+    of_peers = comm.ranks - 1
+    expect_opened(before + DESCRIPTORS * (1 + len(splits)) + OF_SPLITS + of_peers)
     comm.barrier()
     for split in splits:
         split.close()
-    expect_opened(before + DESCRIPTORS + OF_SPLITS)
+    expect_opened(before + DESCRIPTORS + OF_SPLITS + of_peers)
 
 
 def opened():

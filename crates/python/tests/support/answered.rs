@@ -102,7 +102,7 @@ fn questions(number: u64) -> Vec<(&'static str, Value)> {
         ("path", json!({ "from": "GPU0", "to": "GPU1" })),
         ("rank", json!({ "rank": 0 })),
     ];
-    if number % LONG == 0 {
+    if number.is_multiple_of(LONG) {
         all.extend([
             ("bound", json!({})),
             ("settings", json!({})),
@@ -129,7 +129,7 @@ fn about_files(
         ("matrix", json!({}), json!({ "file": file })),
         ("doctor", json!({}), json!({ "job": set })),
     ];
-    if number % LONG == 0 {
+    if number.is_multiple_of(LONG) {
         let (mut other, mut other_options) = (request.clone(), options.clone());
         other["hosts"] = json!(4);
         other_options["hosts"] = json!(4);
