@@ -159,8 +159,8 @@ fn problem(part: (&str, &str, &str), fault: (&str, &[&str])) -> Option<String> {
     ))
 }
 
-/// Each part is red for faults, with their causes: for each kind with `TOPO_ALL_FAULTS`, which takes
-/// minutes, else for a fourth of them, so that each part and each kind has its turn.
+/// Each part is red for faults, with their causes: for each kind with `TOPO_ALL_FAULTS`, which
+/// takes minutes, else for a fourth of them, so that each part and each kind has its turn.
 #[test]
 fn faults_are_found() {
     let every = if std::env::var_os("TOPO_ALL_FAULTS").is_some() {
