@@ -18,7 +18,7 @@
 //! let table = Table::parse(text)?;
 //! assert_eq!(table.communicators[0].choices[0].channels, Some(2));
 //! assert_eq!(table.to_text(), text);
-//! # Ok::<(), tuner_plugin::text::Malformed>(())
+//! # Ok::<(), tuner_plugin::text::LineError>(())
 //! ```
 
 pub mod abi;

@@ -5,7 +5,7 @@
 //! a collective first takes that algorithm ([`Stage`]). Source: NCCL's public source of 2.27 to
 //! 2.31; the binaries of 2.27 to 2.32 allocate the same bytes.
 //!
-//! In reading order: [`settings`], this file, `ledger` (what is counted), `connect` (the buffers of
+//! In reading order: `settings`, this file, `ledger` (what is counted), `connect` (the buffers of
 //! a connection).
 
 mod connect;
