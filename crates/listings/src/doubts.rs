@@ -1,7 +1,5 @@
 //! What is wrong with a machine, where listings show it and its topology does not.
 
-use std::collections::BTreeMap;
-
 use findings::{AttributeChange, Effect, Finding, Rule, Selector};
 
 use crate::from_pci::Functions;
@@ -137,40 +135,4 @@ fn translation(facts: &Listings, used: &[Used]) -> Option<Finding> {
         let seen = "the kernel's default domain translates";
         Finding::of_all(Rule::Iommu, &gpus, seen, "identity (pass-through)")
     })
-}
-
-/// Switch chips that show as several switches, and share what joins them to the host: upper ends of
-/// one serial number with devices below each.
-pub fn split_switches(facts: &Listings) -> Vec<SplitSwitch> {
-    let functions = Functions::new(&facts.pci);
-    let all = 0..facts.pci.len();
-    let used = all.filter(|at| facts.pci[*at].is_gpu() || facts.pci[*at].is_adapter());
-    let mut chips: BTreeMap<&str, BTreeMap<usize, Vec<String>>> = BTreeMap::new();
-    for it in used.map(|at| Used::new(&functions, at)) {
-        // Upper ends of switches are every second bridge from the host bridge on.
-        for upper in it.bridges.iter().skip(1).step_by(2) {
-            if let Some(serial) = &functions.all[*upper].serial {
-                let ends = chips.entry(serial).or_default();
-                ends.entry(*upper).or_default().push(it.label.clone());
-            }
-        }
-    }
-    let split = chips.into_iter().filter(|(_, ends)| ends.len() > 1);
-    let split = split.map(|(serial, ends)| SplitSwitch {
-        serial: serial.to_owned(),
-        ends: ends.keys().map(|at| functions.all[*at].bus_id()).collect(),
-        devices: ends.into_values().flatten().collect(),
-    });
-    split.collect()
-}
-
-/// One switch chip that shows as several switches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SplitSwitch {
-    /// Its serial number.
-    pub serial: String,
-    /// The bus ids of its upper ends.
-    pub ends: Vec<String>,
-    /// The GPUs and NICs below it.
-    pub devices: Vec<String>,
 }

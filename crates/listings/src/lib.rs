@@ -24,7 +24,6 @@ mod tree;
 
 use std::sync::Arc;
 
-pub use doubts::{SplitSwitch, split_switches};
 use findings::Finding;
 pub use read::{Listings, Reader};
 use topology::Error;

@@ -75,8 +75,6 @@ pub struct Function {
     pub status: Option<Link>,
     /// Whether the port sends requests between its devices up to the host bridge (ACS redirection).
     pub redirects: bool,
-    /// The serial number of the chip, such as `00-80-5e-4e-c7-25-dc-08`.
-    pub serial: Option<String>,
 }
 
 impl Function {
@@ -156,9 +154,6 @@ impl PciReader {
             function.secondary = secondary.map(|bus| (function.bus.0, bus));
         } else if let Some(node) = line.strip_prefix("NUMA node: ") {
             function.numa = node.trim().parse().ok().filter(|it| (0..1024).contains(it));
-        } else if let Some((_, serial)) = line.split_once("Device Serial Number ") {
-            let known = serial.chars().any(|c| c.is_ascii_hexdigit() && c != '0');
-            function.serial = known.then(|| serial.trim().to_owned());
         } else if line.starts_with("LnkCap:") {
             function.capability = Link::read(line);
         } else if line.starts_with("LnkSta:") {

@@ -22,18 +22,6 @@ pub struct Processor {
     pub nodes: BTreeMap<i32, Vec<usize>>,
 }
 
-impl Processor {
-    /// Adds what another listing says, where this one says nothing.
-    pub(crate) fn join(&mut self, other: Self) {
-        self.arch = self.arch.take().or(other.arch);
-        self.vendor = self.vendor.take().or(other.vendor);
-        self.family = self.family.or(other.family);
-        for (node, processors) in other.nodes {
-            self.nodes.entry(node).or_insert(processors);
-        }
-    }
-}
-
 /// The processor of a text, line by line.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessorReader {

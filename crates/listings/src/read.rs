@@ -102,22 +102,6 @@ impl Listings {
         reader.finish()
     }
 
-    /// Adds what other listings of the same machine say, where these say nothing.
-    pub fn join(&mut self, other: Self) {
-        self.matrix = self.matrix.take().or(other.matrix);
-        if self.pci.is_empty() {
-            self.pci = other.pci;
-        }
-        if self.adapters.is_empty() {
-            self.adapters = other.adapters;
-        }
-        self.processor.join(other.processor);
-        let translates = &mut self.kernel.iommu_translates;
-        *translates = translates.or(other.kernel.iommu_translates);
-        self.gpus.extend(other.gpus);
-        self.join_gpus();
-    }
-
     /// One entry for each GPU, from the listings that name it.
     fn join_gpus(&mut self) {
         let mut joined: Vec<NamedGpu> = Vec::new();
