@@ -1,8 +1,9 @@
 //! One GPU: its context, its stream and its properties.
 
+use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use cudarc::driver::{DriverError, result};
@@ -10,7 +11,7 @@ use cudarc::driver::{DriverError, result};
 use device_runtime::Kernel;
 
 use crate::error::{Driver, Error};
-use crate::handles::digits;
+use crate::handles::{digits, lock};
 use crate::module::{Module, Origin};
 
 /// Properties of a GPU.
@@ -75,8 +76,9 @@ pub struct Device {
     context: PrimaryContext,
     /// Whether it has several memory synchronization domains.
     pub(crate) has_domains: bool,
-    /// Whether a kernel does not end although it was told to. Nothing can be freed then.
-    stuck: AtomicBool,
+    /// Whether a kernel of this process does not end although it was told to. Nothing can be freed
+    /// then, also by others that use the GPU.
+    stuck: Arc<AtomicBool>,
     /// Known numbers of resident blocks, by kernel and threads per block.
     pub(crate) resident: Mutex<Vec<(Kernel, u32, u32)>>,
     /// Its properties.
@@ -87,6 +89,13 @@ pub struct Device {
 unsafe impl Send for Device {}
 // SAFETY: as above; the driver's functions are safe to call from several threads.
 unsafe impl Sync for Device {}
+
+/// The flags of stuck GPUs, which all users of a process share, by the driver's ordinal.
+static STUCK: Mutex<BTreeMap<sys::CUdevice, Arc<AtomicBool>>> = Mutex::new(BTreeMap::new());
+
+fn stuck(device: sys::CUdevice) -> Arc<AtomicBool> {
+    Arc::clone(lock(&STUCK).entry(device).or_default())
+}
 
 /// The number of GPUs of this machine.
 ///
@@ -169,7 +178,7 @@ impl Device {
             stream,
             context,
             has_domains: domains.is_ok_and(|domains| domains > 1),
-            stuck: AtomicBool::new(false),
+            stuck: stuck(device),
             resident: Mutex::default(),
             properties,
         })

@@ -1,6 +1,7 @@
 //! A running launch: its timing events and its abort word.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
 use device_runtime::Running;
@@ -11,6 +12,9 @@ use crate::feeder::{Feeders, MARKS, Ready};
 use crate::handles::lock;
 use crate::memory::Plain;
 use crate::presence;
+
+/// How long kernels may take to end after they were told to.
+const ABORTING: Duration = Duration::from_secs(5);
 
 /// Abort words and events for reuse, because creating them takes longer than a launch.
 #[derive(Default)]
@@ -105,7 +109,10 @@ impl Running for RunningLaunch {
         // All GPUs are asked, because one that waits for a failed one never ends.
         let mut ended = true;
         for LaunchEvents { device, end, .. } in &self.timed {
-            device.enter()?;
+            if let Err(why) = device.enter() {
+                self.abort();
+                return Err(why);
+            }
             // SAFETY: the event was recorded, and lives until this is dropped.
             match unsafe { result::event::query(*end) } {
                 Ok(()) => {}
@@ -123,15 +130,6 @@ impl Running for RunningLaunch {
 
     fn progress(&self) -> u64 {
         self.feeders.progress()
-    }
-
-    fn abandon(self) {
-        for LaunchEvents { device, .. } in &self.timed {
-            device.give_up();
-            // Its module, stream and context stay, too.
-            std::mem::forget(Arc::clone(device));
-        }
-        std::mem::forget(self);
     }
 
     fn abort(&mut self) {
@@ -161,27 +159,65 @@ impl Running for RunningLaunch {
     }
 }
 
+impl RunningLaunch {
+    /// Whether all kernels have ended or failed, and no thread submits any more.
+    fn has_ended(&mut self) -> bool {
+        let submitted = loop {
+            match self.feeders.look(&mut self.submitted) {
+                Ok(all) => break all,
+                // Those of the other GPUs are asked next.
+                Err(_) => self.abort(),
+            }
+        };
+        let ended = |LaunchEvents { device, end, .. }: &LaunchEvents| {
+            if device.enter().is_err() {
+                return false;
+            }
+            // After an abort, the last event may not have been recorded.
+            // SAFETY: the event and the stream are there until this is dropped.
+            let asked = unsafe {
+                match self.aborted {
+                    true => sys::cuStreamQuery(device.stream()).result(),
+                    false => result::event::query(*end),
+                }
+            };
+            // A GPU that reports an error runs nothing any more.
+            asked
+                .err()
+                .is_none_or(|it| it.0 != sys::CUresult::CUDA_ERROR_NOT_READY)
+        };
+        submitted && self.timed.iter().all(ended)
+    }
+
+    /// Leaves kernels that do not end, although they were told to. Their GPUs, and all memory that
+    /// they may use, stay as they are until the process ends.
+    fn give_up(&mut self) {
+        for LaunchEvents { device, .. } in &self.timed {
+            device.give_up();
+            // Its module, stream and context stay, too.
+            std::mem::forget(Arc::clone(device));
+        }
+        std::mem::forget(self.abort.take());
+        std::mem::forget(std::mem::take(&mut self.timed));
+        std::mem::forget(std::mem::take(&mut self.more));
+        std::mem::forget(std::mem::take(&mut self.submitted));
+    }
+}
+
 impl Drop for RunningLaunch {
     fn drop(&mut self) {
-        // Kernels use the memory of this launch; those of an unfinished one end by the abort word.
-        if !matches!(self.feeders.look(&mut self.submitted), Ok(true)) {
+        // Kernels use the memory of this launch, and poll the abort word until they end.
+        if !self.has_ended() {
             self.abort();
-            self.feeders.join_all(&mut self.submitted);
+            let began = Instant::now();
+            while !self.has_ended() {
+                if began.elapsed() > ABORTING {
+                    return self.give_up();
+                }
+                std::thread::yield_now();
+            }
         }
-        let mut ended = true;
-        for LaunchEvents { device, end, .. } in &self.timed {
-            // Kernels poll the abort word until they end; only then can it be reused. After an
-            // abort, the last event may not have been recorded.
-            // SAFETY: the event and the stream are there until this is dropped.
-            ended &= device.enter().is_ok()
-                && unsafe {
-                    match self.aborted {
-                        true => result::stream::synchronize(device.stream()).is_ok(),
-                        false => result::event::synchronize(*end).is_ok(),
-                    }
-                };
-        }
-        if ended && !self.aborted {
+        if !self.aborted {
             lock(&self.spare.words).extend(self.abort.take());
             lock(&self.spare.events).append(&mut self.timed);
         }

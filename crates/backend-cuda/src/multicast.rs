@@ -48,12 +48,17 @@ const SYMBOLS: [&str; 13] = [
 
 /// Physical memory or a multicast object.
 #[derive(Debug)]
-struct Handle(sys::CUmemGenericAllocationHandle);
+struct Handle {
+    device: Arc<Device>,
+    number: sys::CUmemGenericAllocationHandle,
+}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: created once. It is neither mapped nor bound any more: `Part` drops it last.
-        let _ = unsafe { sys::cuMemRelease(self.0) };
+        if self.device.enter().is_ok() {
+            // SAFETY: created once. It is neither mapped nor bound any more: `Part` drops it last.
+            let _ = unsafe { sys::cuMemRelease(self.number) };
+        }
     }
 }
 
@@ -86,7 +91,7 @@ impl MappedRange {
             filled: false,
         };
         // SAFETY: the addresses were reserved just now, and the handle has as many bytes.
-        unsafe { sys::cuMemMap(address, bytes, 0, handle.0, 0) }.to(what)?;
+        unsafe { sys::cuMemMap(address, bytes, 0, handle.number, 0) }.to(what)?;
         mapped.filled = true;
         allow_access(device, address, bytes, what)?;
         Ok(mapped)
@@ -112,14 +117,18 @@ impl Drop for MappedRange {
 #[derive(Debug)]
 struct BoundMemory {
     object: Arc<Handle>,
-    device: sys::CUdevice,
+    device: Arc<Device>,
     bytes: usize,
 }
 
 impl Drop for BoundMemory {
     fn drop(&mut self) {
+        if self.device.enter().is_err() {
+            return;
+        }
+        let (object, device) = (self.object.number, self.device.ordinal());
         // SAFETY: bound once with these values; object and memory are still there.
-        let _ = unsafe { sys::cuMulticastUnbind(self.object.0, self.device, 0, self.bytes) };
+        let _ = unsafe { sys::cuMulticastUnbind(object, device, 0, self.bytes) };
     }
 }
 
@@ -217,7 +226,10 @@ impl Multicast {
         unsafe { sys::cuMulticastCreate(&raw mut object, &raw const properties) }.to(what)?;
         let mut made = Self {
             part: None,
-            object: Arc::new(Handle(object)),
+            object: Arc::new(Handle {
+                device: Arc::clone(device),
+                number: object,
+            }),
             device: Arc::clone(device),
             kind,
             bytes,
@@ -305,7 +317,7 @@ impl Multicast {
     /// Adds the GPU to the object.
     fn add(&self) -> Result<(), String> {
         // SAFETY: both were made by the driver.
-        let added = unsafe { sys::cuMulticastAddDevice(self.object.0, self.device.ordinal()) };
+        let added = unsafe { sys::cuMulticastAddDevice(self.object.number, self.device.ordinal()) };
         let number = self.device.number;
         Ok(added.to(|| {
             format!(
@@ -324,13 +336,15 @@ impl Multicast {
         let (device, bytes) = (&self.device, self.bytes);
         let memory = allocate(device, self.kind, bytes)?;
         // SAFETY: the memory is as long as the object, to which its device was added.
-        unsafe { sys::cuMulticastBindMem(self.object.0, 0, memory.0, 0, bytes, 0) }.to(|| {
-            let number = device.number;
-            format!("binding {bytes} bytes of GPU {number} to a multicast")
-        })?;
+        unsafe { sys::cuMulticastBindMem(self.object.number, 0, memory.number, 0, bytes, 0) }.to(
+            || {
+                let number = device.number;
+                format!("binding {bytes} bytes of GPU {number} to a multicast")
+            },
+        )?;
         let bound = BoundMemory {
             object: Arc::clone(&self.object),
-            device: device.ordinal(),
+            device: Arc::clone(device),
             bytes,
         };
         let own = MappedRange::new(device, &memory, bytes, self.granularity)?;
@@ -349,13 +363,20 @@ impl Multicast {
     }
 }
 
-fn import(device: &Device, shareable: *mut c_void, kind: HandleType) -> Result<Handle, String> {
+fn import(
+    device: &Arc<Device>,
+    shareable: *mut c_void,
+    kind: HandleType,
+) -> Result<Handle, String> {
     let mut handle = 0;
     // SAFETY: the driver checks what it is given, reads it, and writes the handle, which is given
     // back once.
     unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, shareable, kind) }
         .to(|| format!("opening the multicast of rank 0 for GPU {}", device.number))?;
-    Ok(Handle(handle))
+    Ok(Handle {
+        device: Arc::clone(device),
+        number: handle,
+    })
 }
 
 /// Checks that a GPU supports multicast.
@@ -386,11 +407,18 @@ fn bound_properties(device: &Device, kind: Option<MemoryKind>) -> sys::CUmemAllo
 }
 
 /// Allocates physical memory of a GPU.
-fn allocate(device: &Device, kind: Option<MemoryKind>, bytes: usize) -> Result<Handle, String> {
+fn allocate(
+    device: &Arc<Device>,
+    kind: Option<MemoryKind>,
+    bytes: usize,
+) -> Result<Handle, String> {
     let properties = bound_properties(device, kind);
     let mut handle = 0;
     // SAFETY: the driver reads the properties and writes one handle.
     unsafe { sys::cuMemCreate(&raw mut handle, bytes, &raw const properties, 0) }
         .to(|| format!("allocating {bytes} bytes on GPU {}", device.number))?;
-    Ok(Handle(handle))
+    Ok(Handle {
+        device: Arc::clone(device),
+        number: handle,
+    })
 }

@@ -304,14 +304,6 @@ pub trait Running {
     /// Tells the kernels to end early.
     fn abort(&mut self);
 
-    /// Leaves kernels that do not end, although they were told to. Their devices and the memory in
-    /// use stay as they are until the process ends.
-    fn abandon(self)
-    where
-        Self: Sized,
-    {
-    }
-
     /// Why no graph was used although one was requested.
     fn without_graph(&mut self) -> Option<String>;
 

@@ -26,9 +26,6 @@ const NAP: Duration = Duration::from_micros(50);
 /// Sleep between two polls of a long launch of one process.
 const LONG_NAP: Duration = Duration::from_millis(1);
 
-/// How long kernels may take to end after they were told to.
-const ABORTING: Duration = Duration::from_secs(5);
-
 /// Polls of a launch between two reads of the clock.
 const LOOKS: u32 = 256;
 
@@ -184,7 +181,8 @@ impl<M: DeviceDriver> Launcher<'_, M> {
             }
             if let Err(error) = remote.look(&mut context.supervisor, waiting) {
                 shared.gang.abort();
-                end(running);
+                // Dropping it ends the kernels, or leaves those that do not end.
+                running.abort();
                 return Err(error);
             }
         }
@@ -216,17 +214,5 @@ impl<M: DeviceDriver> Launcher<'_, M> {
             }
         }
         Ok(launches)
-    }
-}
-
-/// Waits until kernels have ended that are told to, but not for ever.
-fn end(mut running: impl Running) {
-    running.abort();
-    let began = Instant::now();
-    while matches!(running.poll(), Ok(false)) {
-        if began.elapsed() > ABORTING {
-            return running.abandon();
-        }
-        std::thread::yield_now();
     }
 }
