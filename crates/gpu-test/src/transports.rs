@@ -144,12 +144,10 @@ fn one(test: &Test<'_>, case: &ProcessCase, deadline: Duration) -> Result<Outcom
         bail!("another transport: {found}");
     }
     let mut lines = said.lines();
-    Ok(
-        match lines.find(|line| line.starts_with("launches are no graph")) {
-            Some(why) => Outcome::NotRun(why.to_owned()),
-            None => Outcome::Right(format!("by {}", case.transport)),
-        },
-    )
+    if let Some(why) = lines.find(|line| line.starts_with("launches are no graph")) {
+        bail!("{why}");
+    }
+    Ok(Outcome::Right(format!("by {}", case.transport)))
 }
 
 /// Two processes that meet by a file. Each takes itself for a host.
