@@ -141,8 +141,9 @@ impl<'a, B: Backend> Group<'a, B> {
         // Those of one tag keep their order.
         self.own_sends.sort_by_key(|(tag, _)| *tag);
         self.own_receives.sort_by_key(|(tag, _)| *tag);
-        for ((send, input), (receive, output)) in self.own_sends.into_iter().zip(self.own_receives)
-        {
+        let own = self.own_sends.into_iter().zip(self.own_receives);
+        let mut own: Vec<_> = own.collect();
+        for ((send, input), (receive, output)) in &own {
             if send != receive {
                 return Err(Error::Unsupported {
                     collective: Collective::SendRecv,
@@ -160,8 +161,11 @@ impl<'a, B: Backend> Group<'a, B> {
                 input.len(),
                 "a receive is as long as its send",
             )?;
+        }
+        self.communicator.engine.run_all(&mut self.transfers)?;
+        for ((_, input), (_, output)) in &mut own {
             output.copy_from_slice(input);
         }
-        self.communicator.engine.run_all(&mut self.transfers)
+        Ok(())
     }
 }

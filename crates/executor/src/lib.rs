@@ -37,7 +37,7 @@
 //! These ranks are threads. Ranks that are processes join through `Hosts` of the crate `net`.
 //!
 //! In reading order: `communicator`, `collectives`, `group`, `open_group`, `request`, `engine`,
-//! [`backend`], [`memory`], [`registered`], `callers_memory`, [`slot_bytes`], [`offered`],
+//! [`backend`], [`memory`], [`registered`], `callers_memory`, `slot_bytes`, [`offered`],
 //! [`connections`], [`transport`], [`network`], [`supervisor`], [`interrupt`], [`bootstrap`],
 //! [`check`], [`suite`], [`error`].
 
@@ -65,7 +65,7 @@ pub mod registered;
 mod request;
 mod sample;
 mod settings;
-pub mod slot_bytes;
+mod slot_bytes;
 mod starting;
 pub mod suite;
 pub mod supervisor;

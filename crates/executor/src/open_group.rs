@@ -320,8 +320,7 @@ impl<B: Backend> Communicator<B> {
     }
 
     /// Moves a short message if it can be moved without waiting for its peer, and no transfer of
-    /// the group precedes it. If it was not moved, the transfer can be added to the group. Waits
-    /// for collectives of this rank in the background.
+    /// the group precedes it. If it was not moved, the transfer can be added to the group.
     pub fn try_transfer(
         &mut self,
         group: &OpenGroup<'_>,

@@ -189,6 +189,14 @@ impl Registered {
         Ok(())
     }
 
+    /// Whether the process of a peer has ended.
+    pub(crate) fn has_ended(&self, peer: u32) -> bool {
+        match self.peers.get(peer as usize) {
+            Some(Peer::Process(peer)) => peer.process.as_ref().is_some_and(|it| it.has_ended()),
+            _ => false,
+        }
+    }
+
     /// Allocates memory.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<ArenaBuffer, shared_memory::Error> {
         self.arena.allocate(bytes, PAGE_BYTES)

@@ -85,11 +85,6 @@ impl Supervisor<'_> {
         self.since = None;
     }
 
-    /// Ranks of the communicator.
-    pub fn ranks(&self) -> u32 {
-        self.bootstrap.ranks()
-    }
-
     /// Lets other threads run, for a backend that waits by itself.
     pub fn yielder(&self) -> &Yielder {
         self.waiter.yielder()

@@ -102,7 +102,15 @@ pub(crate) fn agree(
     let all: Vec<Problems> = all
         .iter()
         .step_by(width as usize)
-        .map(|it| postcard::from_bytes(it).unwrap_or_default())
+        .map(|it| {
+            // All ranks read the same bytes, so they take the same for unreachable.
+            let unknown = |_| {
+                let peers = 0..infos.len() as u32;
+                let why = || "its report cannot be read".to_owned();
+                peers.map(|peer| (peer, why())).collect()
+            };
+            postcard::from_bytes(it).unwrap_or_else(unknown)
+        })
         .collect();
     let several_hosts = infos.iter().any(|it| it.host != infos[0].host);
     let any_remote = several_hosts || all.iter().any(|it| !it.is_empty());

@@ -219,17 +219,17 @@ impl Connections {
     }
 
     /// Withdraws this rank's buffers after a failure. When it returns, no peer accesses them,
-    /// unless one was suspended in the middle of a copy.
-    pub(crate) fn withdraw_buffers(&self) {
+    /// unless one was suspended in the middle of a copy. `has_ended` says that a peer's process has.
+    pub(crate) fn withdraw_buffers(&self, has_ended: impl Fn(u32) -> bool) {
         let Some(own) = self.buffer_tables.get(self.rank as usize) else {
             return;
         };
         own.withdraw();
         let until = Instant::now() + LONGEST_COPY;
-        for (_, table) in self.tables_of_peers() {
+        for (peer, table) in self.tables_of_peers() {
             table.await_access(|| {
                 std::thread::yield_now();
-                Instant::now() < until
+                Instant::now() < until && !has_ended(peer)
             });
         }
     }
@@ -438,8 +438,8 @@ fn push<T>(list: &mut Vec<T>, value: T) -> usize {
 const LEAVES: &str = "leaves";
 
 /// Longest wait for a peer that copies from or to buffers of this rank, which failed. A copy takes
-/// milliseconds; a peer that was killed in the middle of one never ends it.
-const LONGEST_COPY: Duration = Duration::from_secs(1);
+/// milliseconds, and longer where many programs share the core; a stopped peer does not end it.
+const LONGEST_COPY: Duration = Duration::from_secs(10);
 
 /// The name of the offer of a connection, one end of which is this one of a rank.
 fn name(rank: u32, end: &End) -> String {

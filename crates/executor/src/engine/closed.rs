@@ -9,6 +9,9 @@ use crate::request::Request;
 /// Most messages that are moved without waiting: each is compared with all before it.
 const MOST_COMPARED: usize = 16;
 
+/// The first connections that tags share; most programs need no others.
+const SHARED: [u32; 4] = [1, 2, 3, 4];
+
 impl<B: Backend> Engine<B> {
     /// Runs all transfers of a group, which are with other ranks.
     pub fn run_all(&mut self, group: &mut OpenGroup<'_>) -> Result<(), Error> {
@@ -80,14 +83,14 @@ impl<B: Backend> Engine<B> {
         moved
     }
 
-    /// Whether a transfer can be run. It is if it was prepared, for any of the connections that
-    /// most tags have.
+    /// Whether a transfer can be run. It is if it was prepared, also for one of the connections
+    /// that tags share.
     fn expect_transfer(&mut self, request: &Request) -> Result<(), Error> {
-        let is_prepared = |tag| {
+        let mut is_prepared = |tag| {
             let request = Request { tag, ..*request };
             self.prepared.find(&request).is_some()
         };
-        match (1..=4).any(is_prepared) {
+        match is_prepared(request.tag) || SHARED.into_iter().any(is_prepared) {
             true => Ok(()),
             false => self.expect_possible(request),
         }

@@ -350,7 +350,9 @@ impl<B: Backend> Engine<B> {
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
         let error = give_up(self.own.bootstrap.as_mut(), error);
-        self.own.connections.withdraw_buffers();
+        let registered = &self.own.registered;
+        let has_ended = |peer| registered.has_ended(peer);
+        self.own.connections.withdraw_buffers(has_ended);
         self.failure = Some(error.failure(self.rank()));
         error
     }
