@@ -73,7 +73,11 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
             down.push(device.name.clone());
         }
     }
-    tree::assume_adapters(&unknown, usual, &mut assumed);
+    tree::assume_adapters(nets, &unknown, usual, &mut assumed);
+    assumed.push(format!(
+        "PCI links are taken for {LANES} lanes of the GPUs' generation: put the output of \
+         `lspci -vv` (as root) beside this"
+    ));
     if !down.is_empty() {
         assumed.push(format!("{} is left out: its port is down", down.join(", ")));
     }

@@ -25,7 +25,11 @@ pub(crate) struct Functions<'f> {
 impl<'f> Functions<'f> {
     pub(crate) fn new(all: &'f [Function]) -> Self {
         let bridges = all.iter().enumerate();
-        let above = bridges.filter_map(|(at, function)| Some((function.secondary?, at)));
+        // Buses are numbered downwards; the firmware left other bridges without a bus.
+        let above = bridges.filter_map(|(at, function)| {
+            let secondary = function.secondary?;
+            (secondary > function.bus).then_some((secondary, at))
+        });
         Self {
             all,
             above: above.collect(),
@@ -99,10 +103,15 @@ pub(crate) fn root(facts: &Listings) -> Made {
         element.children.push(tree::gpu(dev, *kind, links));
         ends.insert(*at, element);
     }
-    let names = names(facts, adapters.len());
+    let listed = names(facts, adapters.len());
+    // Names that are made up are in no other listing.
+    let unnamed = Listings::default();
+    let known = if listed.is_some() { facts } else { &unnamed };
+    let made_up = || (0..adapters.len()).map(|at| format!("mlx5_{at}")).collect();
+    let names = listed.unwrap_or_else(made_up);
     let (mut unknown, mut dev) = (Vec::new(), 0);
     for (at, name) in adapters.iter().zip(names) {
-        let Some(speed) = tree::speed(&name, facts, usual, &mut unknown) else {
+        let Some(speed) = tree::speed(&name, known, usual, &mut unknown) else {
             assumed.push(format!("{name} is left out: its port is down"));
             continue;
         };
@@ -111,7 +120,7 @@ pub(crate) fn root(facts: &Listings) -> Made {
         ends.insert(*at, element);
         dev += 1;
     }
-    tree::assume_adapters(&unknown, usual, &mut assumed);
+    tree::assume_adapters(dev, &unknown, usual, &mut assumed);
 
     let mut below: BTreeMap<Option<usize>, BTreeSet<usize>> = BTreeMap::new();
     for at in ends.keys() {
@@ -123,11 +132,18 @@ pub(crate) fn root(facts: &Listings) -> Made {
             at = parent;
         }
     }
-    let mut nodes: BTreeMap<i32, Vec<Element>> = BTreeMap::new();
+    let (mut nodes, mut homeless): (BTreeMap<i32, Vec<Element>>, bool) = Default::default();
     for at in below.get(&None).into_iter().flatten() {
         let node = facts.pci[*at].numa.unwrap_or(0);
+        homeless |= facts.pci[*at].numa.is_none();
         let made = element(*at, &below, &mut ends, &mut function, 0);
         nodes.entry(node).or_default().extend(made);
+    }
+    if homeless {
+        assumed.push(
+            "functions without a NUMA node are taken to be at node 0: run `lspci -vv` as root"
+                .to_owned(),
+        );
     }
     if unlinked {
         assumed.push(format!(
@@ -230,16 +246,15 @@ fn nvlinks(
         .collect()
 }
 
-/// The names of adapters, in the order of their bus ids.
-fn names(facts: &Listings, count: usize) -> Vec<String> {
+/// The names of so many adapters, in the order of their bus ids, if a listing has as many.
+fn names(facts: &Listings, count: usize) -> Option<Vec<String>> {
     let of_matrix = facts.matrix.as_ref().map(|matrix| {
         let nics = matrix.devices.iter().filter(|it| it.gpu.is_none());
         nics.map(|it| it.name.clone()).collect::<Vec<String>>()
     });
     let listed = facts.adapters.iter().map(|it| it.name.clone()).collect();
     let mut known = of_matrix.into_iter().chain([listed]);
-    let fitting = known.find(|names| names.len() == count);
-    fitting.unwrap_or_else(|| (0..count).map(|at| format!("mlx5_{at}")).collect())
+    known.find(|names| names.len() == count)
 }
 
 /// Processors near each NUMA node, as the matrix has them.

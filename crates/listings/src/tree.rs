@@ -16,7 +16,7 @@ const NVSWITCH: (&str, &str) = ("fffffff:ffff:ff", "0x068000");
 /// Class of a GPU.
 const GPU_CLASS: &str = "0x030200";
 
-/// The first of the guids that stand for unknown ones.
+/// The first of the guids that are made up.
 const FIRST_GUID: u64 = 0xa088_c203_00ab_0000;
 
 /// Most queue pairs of a ConnectX adapter.
@@ -156,7 +156,7 @@ fn link(target: &str, class: &str, count: u32) -> Element {
     link
 }
 
-/// Speed of an adapter, Mb/s; `None` if its port is down.
+/// Speed of an adapter, Mb/s; `None` if its port is down. A name that was made up is in no listing.
 pub(crate) fn speed(
     name: &str,
     facts: &Listings,
@@ -173,11 +173,23 @@ pub(crate) fn speed(
     }))
 }
 
-/// What is assumed of adapters.
-pub(crate) fn assume_adapters(unknown: &[String], usual: i32, assumed: &mut Vec<String>) {
+/// What is assumed of so many adapters, the speed of some of which is unknown.
+pub(crate) fn assume_adapters(
+    adapters: usize,
+    unknown: &[String],
+    usual: i32,
+    assumed: &mut Vec<String>,
+) {
+    if adapters > 0 {
+        assumed.push(
+            "GPUDirect RDMA is taken to work between all GPUs and adapters: NCCL's log says \
+             whether it does (NCCL_DEBUG=INFO)"
+                .to_owned(),
+        );
+    }
     if !unknown.is_empty() {
         assumed.push(format!(
-            "{} {} taken for {} Gb/s, with GPUDirect RDMA: put the output of `ibstat` beside this",
+            "{} {} taken for {} Gb/s: put the output of `ibstat` beside this",
             unknown.join(", "),
             if unknown.len() == 1 { "is" } else { "are" },
             usual / 1000

@@ -53,7 +53,15 @@ CA 'mlx5_bond_1'
     let assumed = listings::machine("test", source.as_bytes())
         .unwrap()
         .assumed;
-    assert_eq!(assumed, ["test: mlx5_bond_1 is left out: its port is down"]);
+    let words = [
+        "GPUDirect RDMA is taken",
+        "PCI links are taken",
+        "mlx5_bond_1 is left out",
+    ];
+    assert_eq!(assumed.len(), words.len(), "{assumed:?}");
+    for (assumed, words) in assumed.iter().zip(words) {
+        assert!(assumed.starts_with(&format!("test: {words}")), "{assumed}");
+    }
 }
 
 #[test]
@@ -102,7 +110,7 @@ guid=\"0xa088c20300ab0000\" maxconn=\"131072\" gdr=\"1\"/>
 ";
     assert_eq!(topology::xml::write(&document), expected);
     let assumed = listings::machine("test", text.as_bytes()).unwrap().assumed;
-    assert_eq!(assumed.len(), 3, "{assumed:?}");
+    assert_eq!(assumed.len(), 4, "{assumed:?}");
 }
 
 #[test]
@@ -187,5 +195,25 @@ fn redirection_and_narrow_links_are_findings() {
             "T007 GPU 0000:03:00.0 the kernel's default domain translates \
              identity (pass-through)",
         ]
+    );
+}
+
+#[test]
+fn bridges_without_a_bus_hide_nothing() {
+    let text = "\
+00:01.0 PCI bridge: Intel Corporation Device 352a
+\tBus: primary=00, secondary=00, subordinate=00, sec-latency=0
+00:02.0 PCI bridge: Intel Corporation Device 352a
+\tBus: primary=00, secondary=01, subordinate=01, sec-latency=0
+01:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)
+";
+    let machine = listings::machine("test", text.as_bytes()).unwrap();
+    let written = topology::xml::write(&machine.document);
+    assert!(written.contains("<gpu dev=\"0\" sm=\"90\""), "{written}");
+    let told = |words: &str| machine.assumed.iter().any(|it| it.contains(words));
+    assert!(
+        told("NUMA node") && told("16 lanes"),
+        "{:?}",
+        machine.assumed
     );
 }
