@@ -15,7 +15,8 @@ use planner::explain::count;
 use planner::memory::{
     Bytes, Ledger, MULTICAST_SLOTS, MemorySettings, MemoryUse, Purpose, Stage, of_node,
 };
-use planner::{EqualHosts, Job, Planned, Settings, gpu_devices, with_gpus};
+use planner::{EqualHosts, Job, Planned, RankPlacement, Settings, gpu_devices, with_gpus};
+use program::Collective;
 
 use crate::cost::CostQuestion;
 use crate::names;
@@ -186,7 +187,7 @@ pub fn communicators(
         found.push(counter.whole(planned)?);
     }
     for shape in &question.groups {
-        found.push(counter.alike(*shape)?);
+        found.push(counter.alike(planned, *shape)?);
     }
     let plan = planned.plan();
     Ok(MemoryAnswer {
@@ -227,7 +228,7 @@ impl Counter<'_> {
     }
 
     /// The communicators of a shape that have ranks on the first host.
-    fn alike(&mut self, shape: GroupShape) -> Result<Communicator, MemoryError> {
+    fn alike(&mut self, whole: &Planned, shape: GroupShape) -> Result<Communicator, MemoryError> {
         let [hosts] = &self.job.hosts[..] else {
             return Err(MemoryError::HostsDiffer);
         };
@@ -240,19 +241,24 @@ impl Counter<'_> {
         if !shape.divides(ranks) {
             return Err(MemoryError::NotDivided { shape, ranks });
         }
-        let near = if self.job.nvlink_domain { ranks } else { each };
+        // Hosts and GPUs of ranks, in whatever order the job has them.
+        let layout = whole.plan().expansion()?.layout();
+        let place = |rank: u64| u32::try_from(rank).ok().and_then(|it| layout.rank(it));
+        let on_first = |rank: u64| place(rank).is_some_and(|it| it.host == 0);
+        let is_near = |rank: u64| self.job.nvlink_domain || on_first(rank);
         // By the GPUs on each of its hosts, and whether the first is the job's: how many there are.
         let mut kinds: BTreeMap<(Vec<Vec<i32>>, bool), u32> = BTreeMap::new();
-        for rank in 0..near {
-            let first = shape.members(rank).find(|member| *member < near);
+        for rank in (0..ranks).filter(|rank| is_near(*rank)) {
+            let first = shape.members(rank).find(|member| is_near(*member));
             if first != Some(rank) {
                 continue;
             }
-            let mut on_hosts: BTreeMap<u64, Vec<i32>> = BTreeMap::new();
-            for member in shape.members(rank) {
-                let device = devices[(member % each) as usize];
-                on_hosts.entry(member / each).or_default().push(device);
+            let mut on_hosts: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
+            for member in shape.members(rank).filter_map(place) {
+                let device = devices.get(member.local as usize).copied();
+                on_hosts.entry(member.host).or_default().extend(device);
             }
+            on_hosts.values_mut().for_each(|it| it.sort_unstable());
             let begins = on_hosts.contains_key(&0);
             let kind = (on_hosts.into_values().collect(), begins);
             *kinds.entry(kind).or_default() += 1;
@@ -292,6 +298,7 @@ impl Counter<'_> {
         });
         let job = Job {
             hosts: runs.collect(),
+            ranks: RankPlacement::default(),
             ..self.job.clone()
         };
         planner::plan(&job, self.settings).map_err(|why| MemoryError::Refused {
@@ -310,9 +317,14 @@ impl Counter<'_> {
         let expansion = planned.plan().expansion()?;
         let layout = expansion.layout();
         let algorithms = algorithms(planned, &self.question.calls);
+        let all_to_all = self
+            .question
+            .calls
+            .collectives
+            .contains(&Collective::AllToAll);
         let usage = MemoryUse {
             algorithms: algorithms.clone(),
-            peers: self.question.peers,
+            peers: self.question.peers || all_to_all,
         };
         let mut most: Option<(u32, Ledger)> = None;
         let mut channels = 0;
