@@ -237,7 +237,12 @@ fn neighbors(
         Algorithm::NvlsTree => {
             if let (Some(place), Some(nvls)) = (expansion.nvls_place(rank), expansion.common().nvls)
             {
-                for channel in 0..nvls.channels {
+                // NCCL 2.27 connects the trees on all channels (source).
+                let channels = match rules.separates_nvls_channels {
+                    true => nvls.channels,
+                    false => expansion.channels(),
+                };
+                for channel in 0..channels {
                     let tree = channel as usize % 2;
                     let peers = place.tree_up[tree].into_iter();
                     let peers = peers.chain(place.tree_down[tree].into_iter().flatten());
@@ -248,9 +253,16 @@ fn neighbors(
         }
         Algorithm::Pat => {
             let peers = binomial_peers(expansion, rank, rules)?;
-            let channels = 0..expansion.channels();
+            // From NCCL 2.32 on over NVLink SHARP's channels and ports (binary).
+            let (kind, channels) = match expansion.common().nvls {
+                Some(nvls) if rules.version() >= NcclVersion::V2_32 => {
+                    (GraphKind::Nvls, nvls.channels)
+                }
+                _ => (GraphKind::Tree, expansion.channels()),
+            };
+            let channels = 0..channels;
             found.extend(channels.flat_map(|channel| peers.iter().map(move |it| (channel, *it))));
-            (Stage::Pat, GraphKind::Tree)
+            (Stage::Pat, kind)
         }
         Algorithm::CollNetDirect | Algorithm::CollNetChain | Algorithm::Nvls => return Ok(()),
     };

@@ -8,12 +8,14 @@ mod merge;
 mod names;
 mod parse;
 mod tuning;
+mod versions;
 
 pub use connect::{ConnectSettings, MAX_CHANNELS};
 pub use merge::MergeSettings;
-pub use names::{SettingEffect, effect, since, variables};
+pub use names::{SettingEffect, effect, variables};
 pub use parse::number;
 pub use tuning::{CtaPolicy, Tuning};
+pub use versions::since;
 
 use plan::NcclVersion;
 use plan::nccl_graph::GraphFile;

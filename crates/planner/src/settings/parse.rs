@@ -59,7 +59,7 @@ pub(super) struct Reader {
 
 impl Reader {
     fn apply(&mut self, settings: &mut Settings, name: &str, value: &str) {
-        if let Some(since) = names::since(name).filter(|since| self.version < *since) {
+        if let Some(since) = super::since(name).filter(|since| self.version < *since) {
             return self.too_new(name, since);
         }
         match name {
