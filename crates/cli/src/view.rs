@@ -27,12 +27,14 @@ const OPENERS: [&str; 3] = ["xdg-open", "open", EXPLORER];
 const EXPLORER: &str = "explorer";
 
 pub fn run(arguments: &ViewArguments, output: &mut Output) -> Result<()> {
+    let given = arguments.file.as_ref();
+    let machine = given.map(|it| input::machine(it, output)).transpose()?;
     let path = page()?;
     let text = files::read_text(&path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    let page = match &arguments.file {
+    let page = match &machine {
         None => text,
-        Some(file) => with_file(&text, &input::machine(file, output)?)
+        Some(machine) => with_file(&text, machine)
             .with_context(|| format!("{} is not the page of cargo xtask web", path.display()))?,
     };
     if let Some(file) = &arguments.output {
