@@ -166,7 +166,11 @@ impl Pile {
             true => "text".to_owned(),
             false => kinds.join(", "),
         };
-        Ok((format!("{kind}, {number} lines"), true))
+        let lines = match number {
+            1 => "1 line".to_owned(),
+            _ => format!("{number} lines"),
+        };
+        Ok((format!("{kind}, {lines}"), true))
     }
 
     /// What happened.

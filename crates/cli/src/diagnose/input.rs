@@ -1,5 +1,6 @@
 //! The inputs of `topo diagnose`: files, folders, archives, standard input.
 
+use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
@@ -114,18 +115,12 @@ fn one(
         return zip(file, &label, pile, left);
     }
     let packed = std::fs::metadata(file).map_or(0, |it| it.len());
-    let most = MOST_UNPACKED.max(packed.saturating_mul(MOST_RATIO));
+    let allowance = Allowance::of(packed);
     let is_tar = stream.text.fill_buf().with_context(cannot)?;
     let is_tar = is_tar.get(TAR.1..).is_some_and(|it| it.starts_with(&TAR.0));
     let show = |read| progress.set(TextStream::progress(&label, size, read));
     match (is_tar, size) {
-        (true, _) => tar(
-            &mut Bounded::new(&mut stream.text, most),
-            &label,
-            pile,
-            left,
-            most,
-        ),
+        (true, _) => tar(&mut stream.text, &label, pile, left, &allowance),
         (false, Some(_)) => pile
             .read(&label, &mut stream.text, show)
             .with_context(cannot)?,
@@ -134,7 +129,8 @@ fn one(
             .read(&label, &mut stream.text, show)
             .with_context(cannot)?,
         (false, None) => {
-            let bounded = BufReader::with_capacity(PIECE, Bounded::new(&mut stream.text, most));
+            let bounded = allowance.bound(&mut stream.text);
+            let bounded = BufReader::with_capacity(PIECE, bounded);
             pile.read(&label, bounded, show).with_context(cannot)?;
         }
     }
@@ -142,13 +138,22 @@ fn one(
     Ok(())
 }
 
-fn tar(stream: &mut impl Read, label: &str, pile: &mut Pile, left: &mut usize, most: u64) {
-    let mut archive = tar::Archive::new(stream);
+fn tar(
+    stream: &mut impl Read,
+    label: &str,
+    pile: &mut Pile,
+    left: &mut usize,
+    allowance: &Allowance,
+) {
+    let mut archive = tar::Archive::new(allowance.bound(stream));
     let entries = match archive.entries() {
         Ok(entries) => entries,
         Err(error) => return pile.skip(label, &format!("a damaged archive ({error})")),
     };
     for entry in entries {
+        if allowance.is_spent() {
+            return pile.skip(label, &allowance.why());
+        }
         if *left == 0 {
             return;
         }
@@ -161,7 +166,7 @@ fn tar(stream: &mut impl Read, label: &str, pile: &mut Pile, left: &mut usize, m
         }
         *left -= 1;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        member(&format!("{label}: {name}"), entry, most, pile);
+        member(&format!("{label}: {name}"), entry, allowance, pile);
     }
 }
 
@@ -170,7 +175,7 @@ fn zip(file: &Path, label: &str, pile: &mut Pile, left: &mut usize) -> Result<()
         bail!("{label} is a zip archive; expected a file, because its list of files is at its end");
     }
     let bytes = files::read(file, MOST_ZIP).with_context(|| format!("cannot read {label}"))?;
-    let most = MOST_UNPACKED.max((bytes.len() as u64).saturating_mul(MOST_RATIO));
+    let allowance = Allowance::of(bytes.len() as u64);
     if members(&bytes).is_none_or(|it| it > MOST_FILES) {
         bail!(
             "{label}: expected a zip archive of at most {MOST_FILES} files; unpack it, and name the folder"
@@ -178,8 +183,11 @@ fn zip(file: &Path, label: &str, pile: &mut Pile, left: &mut usize) -> Result<()
     }
     let archive = zip::ZipArchive::new(Cursor::new(bytes));
     let mut archive = archive.with_context(|| format!("cannot read {label}"))?;
-    let mut spent = 0;
     for place in 0..archive.len() {
+        if allowance.is_spent() {
+            pile.skip(label, &allowance.why());
+            break;
+        }
         if *left == 0 {
             break;
         }
@@ -190,7 +198,7 @@ fn zip(file: &Path, label: &str, pile: &mut Pile, left: &mut usize) -> Result<()
                     .name()
                     .map_or_else(|_| format!("file {place}"), Into::into);
                 let name = format!("{label}: {name}");
-                spent += member(&name, entry, most.saturating_sub(spent), pile);
+                member(&name, allowance.bound(entry), &allowance, pile);
             }
             Ok(_) => {}
             Err(error) => pile.skip(&format!("{label}: file {place}"), &error.to_string()),
@@ -207,56 +215,74 @@ fn members(bytes: &[u8]) -> Option<usize> {
     Some(usize::from(u16::from_le_bytes([count[0], count[1]])))
 }
 
-/// Reads a file of an archive, and returns the bytes that it unpacked to.
-fn member(name: &str, entry: impl Read, most: u64, pile: &mut Pile) -> u64 {
-    let mut bounded = Bounded::new(entry, most);
-    let read = match gzip(&mut bounded) {
-        Ok(mut stream) => pile.read(name, &mut stream, |_| {}),
+/// Reads a file of an archive.
+fn member(name: &str, entry: impl Read, allowance: &Allowance, pile: &mut Pile) {
+    let read = match gzip(entry, allowance) {
+        Ok(stream) => pile.read(name, stream, |_| {}),
         Err(error) => Err(error),
     };
     if let Err(error) = read {
         pile.skip(name, &error.to_string());
     }
-    bounded.read
 }
 
 /// A file of an archive, unpacked again if it was packed by itself.
-fn gzip<'a>(stream: &'a mut impl Read) -> io::Result<Box<dyn BufRead + 'a>> {
+fn gzip<'a>(stream: impl Read + 'a, allowance: &'a Allowance) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut stream = BufReader::with_capacity(PIECE, stream);
     if !stream.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
         return Ok(Box::new(stream));
     }
-    let decoder = Bounded::new(flate2::bufread::MultiGzDecoder::new(stream), MOST_UNPACKED);
-    Ok(Box::new(BufReader::with_capacity(PIECE, decoder)))
+    let decoder = flate2::bufread::MultiGzDecoder::new(stream);
+    let decoder = BufReader::with_capacity(PIECE, allowance.bound(decoder));
+    Ok(Box::new(decoder))
 }
 
-/// A stream with a limit on its bytes.
-struct Bounded<R> {
-    inner: R,
-    read: u64,
+/// How many bytes an archive may unpack to. Those of packed files in it count, too.
+struct Allowance {
     most: u64,
+    read: Cell<u64>,
 }
 
-impl<R> Bounded<R> {
-    const fn new(inner: R, most: u64) -> Self {
+impl Allowance {
+    /// That of an archive of `packed` bytes.
+    fn of(packed: u64) -> Self {
         Self {
+            most: MOST_UNPACKED.max(packed.saturating_mul(MOST_RATIO)),
+            read: Cell::new(0),
+        }
+    }
+
+    fn is_spent(&self) -> bool {
+        self.read.get() > self.most
+    }
+
+    fn why(&self) -> String {
+        let most = self.most >> 20;
+        format!("it unpacks to more than {most} MB, far more than logs do")
+    }
+
+    const fn bound<R>(&self, inner: R) -> Bounded<'_, R> {
+        Bounded {
             inner,
-            read: 0,
-            most,
+            allowance: self,
         }
     }
 }
 
-impl<R: Read> Read for Bounded<R> {
+/// A stream whose bytes are counted.
+struct Bounded<'a, R> {
+    inner: R,
+    allowance: &'a Allowance,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.read += read as u64;
-        if self.read > self.most {
-            return Err(io::Error::other(format!(
-                "it unpacks to more than {} MB, far more than logs do",
-                self.most >> 20
-            )));
+        let total = &self.allowance.read;
+        total.set(total.get().saturating_add(read as u64));
+        match self.allowance.is_spent() {
+            true => Err(io::Error::other(self.allowance.why())),
+            false => Ok(read),
         }
-        Ok(read)
     }
 }
