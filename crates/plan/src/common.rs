@@ -9,9 +9,6 @@ use crate::graph::{GraphKind, Pattern};
 /// Most channels of a communicator.
 pub const MAX_CHANNELS: u32 = 64;
 
-/// Peers in one batch of point-to-point work.
-const PEERS_PER_BATCH: u32 = 8;
-
 /// The common part of all ranks. With the machines and hosts of the plan it determines every rank's
 /// neighbors ([`Expansion`](crate::Expansion)).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -163,23 +160,30 @@ pub struct P2pChannels {
     pub per_peer: u32,
     /// Chunk, bytes.
     pub chunk_size: i64,
-    /// Ranks of one node that take part in a round together; divides the size of every node.
+    /// Ranks that take part in a round together: it divides the size of every node, or all ranks
+    /// are one group.
     pub group: u32,
+    /// The order within a group.
+    #[serde(default, skip_serializing_if = "PeerOrder::is_default")]
+    pub order: PeerOrder,
 }
 
-impl P2pChannels {
-    /// The first channel of a round's transfers.
-    pub fn base_channel(&self, round: u32, nodes: u32) -> u32 {
-        let base = if nodes > 1 {
-            round / self.group * self.group.div_ceil(PEERS_PER_BATCH)
-                + round % self.group / PEERS_PER_BATCH
-        } else {
-            round
-        };
-        match self.channels.ilog2() {
-            0 => 0,
-            bits => (base % self.channels).reverse_bits() >> (32 - bits),
-        }
+/// The order in which a rank meets the other members of a group, and the channels of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerOrder {
+    /// Distances count up; the first channel of a round has the bits of its number in reverse, and
+    /// others follow (NCCL 2.28 and later).
+    #[default]
+    Counting,
+    /// Distances are triangular numbers; the first channel of a round has its number, and others
+    /// follow at distances with bits in reverse (NCCL 2.27).
+    Triangular,
+}
+
+impl PeerOrder {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -71,6 +71,7 @@ pub use algorithm::Algorithm;
 pub use channel::{GraphPaths, neighbors};
 pub use common::{
     BaseChannel, Buffers, Common, GraphSummary, JobChannels, MAX_CHANNELS, Nvls, P2pChannels,
+    PeerOrder,
 };
 pub use compare::{ChoiceDifference, Comparison, PlanDifference, SizeChoice, compare};
 pub use connection::{EndPoint, NeighborPath};

@@ -57,13 +57,10 @@ impl Expansion {
     /// The job has no such rank.
     pub fn peer_channels(&self, rank: u32) -> Result<Vec<(u32, BTreeSet<u32>)>, Error> {
         let per_peer = self.per_peer(self.place(rank)?.node);
-        let p2p = &self.common().p2p;
-        let nodes = self.layout().nodes();
         let rounds = (0..).zip(self.schedule(rank));
         let others = rounds.filter(|(_, round)| round.send != rank);
         let channels = others.map(|(number, round)| {
-            let base = p2p.base_channel(number, nodes);
-            let parts = (0..per_peer).map(|part| (base + part) % p2p.channels.max(1));
+            let parts = (0..per_peer).map(|part| self.peer_channel(number, part));
             (round.send, parts.collect())
         });
         Ok(channels.collect())
@@ -82,12 +79,11 @@ impl Expansion {
         let round = (0..)
             .zip(self.schedule(from))
             .find(|(_, round)| round.send == to);
-        let base = p2p.base_channel(round.map_or(0, |(round, _)| round), nodes);
+        let round = round.map_or(0, |(round, _)| round);
         let ranks = self.layout().ranks();
         let parts = parts(per_peer, p2p.channels, ranks, nodes, p2p.chunk_size, bytes);
         // At most as many parts as channels, and NCCL has at most 64 of these.
-        let channel =
-            |part: u32| u16::try_from((base + part) % p2p.channels.max(1)).unwrap_or(u16::MAX);
+        let channel = |part: u32| u16::try_from(self.peer_channel(round, part)).unwrap_or(u16::MAX);
         Ok((0..parts.min(p2p.channels.max(1))).map(channel).collect())
     }
 }

@@ -111,6 +111,9 @@ pub struct Rules {
     /// Each rank swaps paired rings by its own graph (2.28, source). Before, it did so by the
     /// merged one.
     pub swaps_rings_by_node: bool,
+    /// Peers meet in groups of a size that can be set, at distances that count up (2.28, source).
+    /// Before, in groups of a node at triangular distances, or in one where nodes are unequal.
+    pub groups_peers: bool,
     /// NVLS does not add channels to the rings (2.28, source). Before, rings were repeated until
     /// there were as many as NVLS channels.
     pub separates_nvls_channels: bool,
@@ -221,6 +224,7 @@ impl Rules {
             version,
             keeps_unused_ports: v28,
             swaps_rings_by_node: v28,
+            groups_peers: v28,
             separates_nvls_channels: v28,
             models_nvls_heads: v28,
             pairs_nvls: v28,

@@ -1,5 +1,6 @@
-//! What communicators allocate, as NCCL's libraries did on phantom GPUs.
+//! Memory of communicators, as NCCL's libraries allocated it on phantom GPUs.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use plan::Algorithm;
@@ -99,6 +100,26 @@ fn everything_that_nccl_allocates_is_counted() {
             "{machine} × {hosts}, {version}"
         );
     }
+}
+
+/// Channels to other ranks, as NCCL's library of 2.27 connected them.
+#[test]
+fn peers_of_2_27_meet_at_triangular_distances() {
+    let case = Case {
+        machine: "aws-p5",
+        hosts: 2,
+        version: NcclVersion::V2_27,
+        ..Case::H100
+    };
+    let planned = case.plan();
+    let expansion = planned.plan().expansion().unwrap();
+    let rounds = expansion.schedule(0).map(|round| round.send);
+    assert!(rounds.take(8).eq([0, 1, 3, 6, 2, 7, 5, 4]));
+    let channels: BTreeMap<_, _> = expansion.peer_channels(0).unwrap().into_iter().collect();
+    for peer in 1..8 {
+        assert!(channels[&peer].iter().eq(&[0, 32]), "{channels:?}");
+    }
+    assert!(channels[&8].iter().eq(&[1, 33]), "{channels:?}");
 }
 
 /// NCCL 2.32 binds the memory of a communicator to one multicast object, others make two.

@@ -274,7 +274,7 @@ impl Page<'_> {
 
     fn p2p(&self) -> Option<String> {
         let rank = self.view.rank;
-        let (layout, p2p) = (self.expansion.layout(), self.expansion.common().p2p);
+        let layout = self.expansion.layout();
         if layout.ranks() < 2 {
             return None;
         }
@@ -287,7 +287,7 @@ impl Page<'_> {
             .take(ROUNDS);
         let mut table = Columns::new(self.look, &["round", "sends to", "over", "receives from"]);
         for (index, round) in rounds {
-            let channel = p2p.base_channel(index as u32, layout.nodes());
+            let channel = self.expansion.peer_channel(index as u32, 0);
             let over = match self.expansion.p2p_connection(rank, round.send, channel) {
                 Ok(connection) => sentence(
                     &connection,

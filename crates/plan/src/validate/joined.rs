@@ -42,7 +42,7 @@ pub(super) fn check(
         for (index, machine) in plan.machines.iter().enumerate() {
             for (group_index, group) in machine.groups.iter().enumerate() {
                 let at = format!("machines[{index}].groups[{group_index}]");
-                check_common_to(&at, group, common)?;
+                check_common_to(&at, group, common, ranks)?;
             }
         }
         check_common(common)?;
@@ -154,7 +154,7 @@ fn check_transports(
 }
 
 /// Checks that every group fits the common part.
-fn check_common_to(at: &str, group: &GpuGroup, common: &Common) -> Result<(), Error> {
+fn check_common_to(at: &str, group: &GpuGroup, common: &Common, ranks: u32) -> Result<(), Error> {
     require(group.transports.is_some(), at, || {
         "it has no transports".to_owned()
     })?;
@@ -184,7 +184,7 @@ fn check_common_to(at: &str, group: &GpuGroup, common: &Common) -> Result<(), Er
         })?;
     }
     let size = group.ranks.len() as u32;
-    let whole = size.checked_rem(common.p2p.group) == Some(0);
+    let whole = common.p2p.group == ranks || size.checked_rem(common.p2p.group) == Some(0);
     require(whole, at, || {
         format!(
             "its {size} GPUs do not fall into rounds of {} for point-to-point transfers",

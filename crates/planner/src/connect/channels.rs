@@ -1,4 +1,4 @@
-//! How many channels a communicator has, and which searched channel each of them repeats.
+//! The number of channels of a communicator, and the searched channel that each of them repeats.
 
 use plan::{GraphKind, JobChannels, MAX_CHANNELS};
 

@@ -1,6 +1,6 @@
 //! Point-to-point transfers: channels, chunk sizes, and how many ranks of a node meet in a round.
 
-use plan::{Buffers, JobLayout, MAX_CHANNELS, P2pChannels};
+use plan::{Buffers, JobLayout, MAX_CHANNELS, P2pChannels, PeerOrder};
 use topology::CpuArch;
 
 use super::summary::GatheredGraphs;
@@ -54,7 +54,11 @@ pub(super) fn p2p_channels(
         channels: total,
         per_peer,
         chunk_size,
-        group: group_size(facts, layout, settings),
+        group: group_size(facts, layout, settings, rules),
+        order: match rules.groups_peers {
+            true => PeerOrder::Counting,
+            false => PeerOrder::Triangular,
+        },
     }
 }
 
@@ -119,8 +123,21 @@ pub(super) fn halved(
     parts.min(1 << 30).next_power_of_two().min(total)
 }
 
-/// The largest size not above the wanted one that divides every node.
-fn group_size(facts: &GatheredGraphs, layout: &JobLayout, settings: &ConnectSettings) -> u32 {
+/// The largest size not above the wanted one that divides every node. Before 2.28, the ranks of a
+/// node, or all ranks where nodes are unequal.
+fn group_size(
+    facts: &GatheredGraphs,
+    layout: &JobLayout,
+    settings: &ConnectSettings,
+    rules: Rules,
+) -> u32 {
+    if !rules.groups_peers {
+        let most = facts.max_local_ranks.max(1);
+        return match layout.sizes().all(|size| size == most) {
+            true => most,
+            false => layout.ranks(),
+        };
+    }
     let wanted = if layout.nodes() > 1 {
         u32::try_from(settings.p2p_schedule_group_size).unwrap_or(u32::MAX)
     } else {

@@ -265,15 +265,17 @@ impl<'a> Builder<'a> {
     }
 
     /// The shared buffers for sending that a rank makes at the start where all connects then: on
-    /// its own GPU, and on those that drive ports for it (PXN).
-    pub(super) fn pools_at_start(&mut self, rank: u32) -> Result<(), Error> {
+    /// its own GPU, and where there are several nodes on those that drive ports for it (PXN), also
+    /// on the rails of its own node.
+    pub(super) fn pools_at_start(&mut self, rank: u32) {
         self.pool(Stage::Start, rank, rank, true, true);
         let layout = self.expansion.layout();
-        let node = self.expansion.place(rank)?.node.node;
-        for peer in 0..layout.ranks() {
-            if self.expansion.place(peer)?.node.node == node {
-                continue;
-            }
+        let peers = if layout.nodes() > 1 {
+            layout.ranks()
+        } else {
+            0
+        };
+        for peer in 0..peers {
             let Ok(end) = self.expansion.p2p_sender(rank, peer, 0) else {
                 continue;
             };
@@ -281,7 +283,6 @@ impl<'a> Builder<'a> {
                 self.pool(Stage::Start, end.proxy, rank, true, true);
             }
         }
-        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is counted: bytes by stage and purpose.
+//! Bytes by stage and purpose.
 
 use std::collections::BTreeMap;
 

@@ -142,7 +142,7 @@ pub fn of_node(
             }
         }
         if !settings.connects_late {
-            builder.pools_at_start(*rank)?;
+            builder.pools_at_start(*rank);
         }
         if !settings.connects_late && settings.connects_relays {
             let is_relayed = |connection: &Connection| {
@@ -310,17 +310,14 @@ fn peers(
     takes: impl Fn(&Connection) -> bool,
 ) -> Result<(), Error> {
     let expansion = builder.expansion;
-    let nodes = expansion.layout().nodes();
-    let p2p = &expansion.common().p2p;
     let per_peer = expansion.per_peer(expansion.place(rank)?.node);
     for (round, pair) in (0..).zip(expansion.schedule(rank)) {
-        let base = p2p.base_channel(round, nodes);
         for (peer, sends) in [(pair.send, true), (pair.receive, false)] {
             if peer == rank {
                 continue;
             }
             for part in 0..per_peer {
-                let channel = (base + part) % p2p.channels;
+                let channel = expansion.peer_channel(round, part);
                 if takes(&expansion.p2p_connection(rank, peer, channel)?) {
                     builder.connect_peer(stage, rank, peer, channel, sends)?;
                 }
