@@ -5,9 +5,11 @@ pub mod json;
 mod verdict;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::fmt;
 
 use plan::{Plan, compare};
+use planner::memory::MemorySettings;
 use planner::settings::{SettingEffect, effect, number, since};
 use planner::{Job, NcclVersion, Settings};
 use program::Collective;
@@ -38,12 +40,6 @@ const MOST_PLANS: usize = 400;
 
 /// The variables that leave algorithms, protocols and kernels out.
 const RESTRICTING: [&str; 3] = ["NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL"];
-
-/// How a sentence begins that says why NCCL does not start.
-const NO_START: &str = "does not start";
-
-/// The word for settings that are not refused.
-const TAKEN: &str = "takes them";
 
 /// A variable and its value.
 pub type Variable = (String, String);
@@ -101,28 +97,17 @@ pub struct PlanRefusal(String);
 /// # Errors
 /// The job cannot be planned without settings.
 pub fn settings(job: &Job, settings: &Settings) -> Result<SettingsAnswer, PlanRefusal> {
-    let version = settings.rules.version();
-    let checker = Checker {
-        job,
-        settings,
-        plans: Cell::new(0),
-    };
-    let none = checker.plan(version, &[]).map_err(PlanRefusal)?;
-    let mut findings = match settings.in_force.is_empty() {
-        true => Vec::new(),
-        false => {
-            let (mut findings, whole) = checker.findings(&none);
-            findings.extend(checker.of_versions(&whole));
-            findings
-        }
-    };
-    findings.sort_by(|a, b| (a.verdict, &a.names).cmp(&(b.verdict, &b.names)));
+    let checker = Checker::new(job, settings);
+    let (mut findings, whole) = checker.findings()?;
+    if let Some(whole) = whole {
+        findings.extend(checker.of_versions(&whole));
+    }
     let names: Vec<&str> = job.hosts.iter().map(|it| it.name.as_str()).collect();
     Ok(SettingsAnswer {
         name: names.join("+"),
-        version,
+        version: settings.rules.version(),
         given: settings.in_force.clone(),
-        findings,
+        findings: sorted(findings),
         plans: checker.plans.get(),
     })
 }
@@ -136,15 +121,7 @@ pub fn doubtful(job: &Job, settings: &Settings) -> Result<Vec<SettingFinding>, P
     if settings.in_force.is_empty() {
         return Ok(Vec::new());
     }
-    let checker = Checker {
-        job,
-        settings,
-        plans: Cell::new(0),
-    };
-    let none = checker
-        .plan(settings.rules.version(), &[])
-        .map_err(PlanRefusal)?;
-    let (mut findings, _) = checker.findings(&none);
+    let (mut findings, _) = Checker::new(job, settings).findings()?;
     findings.retain(|it| {
         let deciding = |name: &String| effect(name) != Some(SettingEffect::Nothing);
         match it.verdict {
@@ -153,8 +130,23 @@ pub fn doubtful(job: &Job, settings: &Settings) -> Result<Vec<SettingFinding>, P
             verdict => verdict.is_fault(),
         }
     });
+    Ok(sorted(findings))
+}
+
+/// Findings, the worst first.
+fn sorted(mut findings: Vec<SettingFinding>) -> Vec<SettingFinding> {
     findings.sort_by(|a, b| (a.verdict, &a.names).cmp(&(b.verdict, &b.names)));
-    Ok(findings)
+    findings
+}
+
+impl<'a> Checker<'a> {
+    const fn new(job: &'a Job, settings: &'a Settings) -> Self {
+        Self {
+            job,
+            settings,
+            plans: Cell::new(0),
+        }
+    }
 }
 
 impl Checker<'_> {
@@ -202,9 +194,13 @@ impl Checker<'_> {
         all.filter(|(known, _)| known != name).cloned().collect()
     }
 
-    /// What this version makes of the settings, and the plan under them.
-    fn findings(&self, none: &Plan) -> (Vec<SettingFinding>, Outcome) {
+    /// What this version makes of the settings, and the plan under them if there are any.
+    fn findings(&self) -> Result<(Vec<SettingFinding>, Option<Outcome>), PlanRefusal> {
         let version = self.settings.rules.version();
+        let none = self.plan(version, &[]).map_err(PlanRefusal)?;
+        if self.settings.in_force.is_empty() {
+            return Ok((Vec::new(), None));
+        }
         let whole = self.plan(version, &self.settings.in_force);
         let mut findings = self.of_notes();
         let given = self.settings.in_force.iter();
@@ -212,9 +208,9 @@ impl Checker<'_> {
         let given = self.settings.in_force.iter();
         let deciding: Vec<&Variable> = given
             .filter(|(name, _)| {
-                !matches!(
+                matches!(
                     effect(name),
-                    None | Some(SettingEffect::Nothing | SettingEffect::NotModelled(_))
+                    Some(SettingEffect::Search | SettingEffect::Joining | SettingEffect::Cost)
                 )
             })
             .collect();
@@ -226,11 +222,11 @@ impl Checker<'_> {
                 findings.extend(self.of_calls(&refused));
                 let quiet = deciding.iter().filter(|(name, _)| !noted.contains(name));
                 for variable in quiet {
-                    findings.extend(self.of_effect(variable, plan, none));
+                    findings.extend(self.of_effect(variable, plan, &none));
                 }
             }
         }
-        (findings, whole)
+        Ok((findings, Some(whole)))
     }
 
     /// Notes of the reader of settings, and variables that are no part of a plan.
@@ -250,6 +246,7 @@ impl Checker<'_> {
                     Verdict::NoEffect,
                     "is not read by any decision of a plan".to_owned(),
                 ),
+                Some(SettingEffect::Memory) => self.of_memory(name),
                 Some(_) if since(name).is_some_and(|since| version < since) => {
                     (Verdict::Unknown, texts.join("; "))
                 }
@@ -263,6 +260,21 @@ impl Checker<'_> {
             });
         }
         findings
+    }
+
+    /// The change of memory by a setting that changes nothing else.
+    fn of_memory(&self, name: &str) -> (Verdict, String) {
+        let without = self.settings(self.settings.rules.version(), &self.without(name));
+        match MemorySettings::of(&without) == MemorySettings::of(self.settings) {
+            true => (
+                Verdict::NoEffect,
+                "changes no memory: communicators allocate the same without it".to_owned(),
+            ),
+            false => (
+                Verdict::Decides,
+                "changes the memory of communicators, and no choice".to_owned(),
+            ),
+        }
     }
 
     /// Why data can be wrong with a setting.
@@ -377,45 +389,62 @@ impl Checker<'_> {
 
     /// Settings that other versions refuse and this one takes, or the reverse.
     fn of_versions(&self, whole: &Outcome) -> Vec<SettingFinding> {
-        let own = said(whole);
-        let mut others: BTreeMap<String, Vec<NcclVersion>> = BTreeMap::new();
+        let own = Start::of(whole);
+        let mut others: Vec<(Start, Vec<&str>)> = Vec::new();
         for version in NcclVersion::ALL {
             if version == self.settings.rules.version() {
                 continue;
             }
-            let other = said(&self.plan(version, &self.settings.in_force));
-            if other != own && other != said(&self.plan(version, &[])) || is_taken(&other, &own) {
-                others.entry(other).or_default().push(version);
+            let other = Start::of(&self.plan(version, &self.settings.in_force));
+            let is_taken = other == Start::Succeeds;
+            if other == own || !is_taken && other == Start::of(&self.plan(version, &[])) {
+                continue;
+            }
+            match others.iter_mut().find(|(known, _)| *known == other) {
+                Some((_, versions)) => versions.push(version.minor()),
+                None => others.push((other, vec![version.minor()])),
             }
         }
-        let findings = others.into_iter().map(|(said, versions)| {
-            let versions: Vec<_> = versions.iter().map(|it| it.minor()).collect();
-            SettingFinding {
-                names: match whole.is_ok() && !said.starts_with(NO_START) {
-                    true => self.restricting(),
-                    false => self.all(),
-                },
-                verdict: Verdict::OtherVersions,
-                text: format!("NCCL {} {said}", versions.join(", ")),
-            }
+        let findings = others.into_iter().map(|(start, versions)| SettingFinding {
+            names: match (whole, &start) {
+                (Err(_), _) | (_, Start::Fails(_)) => self.all(),
+                _ => self.restricting(),
+            },
+            verdict: Verdict::OtherVersions,
+            text: format!("NCCL {} {start}", versions.join(", ")),
         });
         findings.collect()
     }
 }
 
-/// Whether another version takes what this one refuses.
-fn is_taken(other: &str, own: &str) -> bool {
-    other == TAKEN && own != TAKEN
+/// What NCCL makes of settings.
+#[derive(Debug, PartialEq, Eq)]
+enum Start {
+    Fails(String),
+    /// It starts, and refuses these collectives.
+    Refuses(Vec<Collective>),
+    Succeeds,
 }
 
-/// Whether NCCL starts, and which collectives it refuses.
-fn said(outcome: &Outcome) -> String {
-    match outcome {
-        Err(why) => format!("{NO_START}: {why}"),
-        Ok(plan) => match &refused_collectives(plan)[..] {
-            [] => TAKEN.to_owned(),
-            refused => format!("refuses {}", list(refused)),
-        },
+impl Start {
+    fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Err(why) => Self::Fails(why.clone()),
+            Ok(plan) => match refused_collectives(plan) {
+                refused if refused.is_empty() => Self::Succeeds,
+                refused => Self::Refuses(refused),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fails(why) => write!(formatter, "does not start: {why}"),
+            Self::Refuses(refused) => write!(formatter, "refuses {}", list(refused)),
+            Self::Succeeds => formatter.write_str("takes them"),
+        }
     }
 }
 

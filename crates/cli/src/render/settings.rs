@@ -9,7 +9,10 @@ use super::{FIELD, Look, wrap};
 /// One line per kind of variable, and one per remark.
 pub fn lines(settings: &Settings, look: Look) -> String {
     let is_noted = |name: &str| settings.notes.iter().any(|note| note.name == name);
-    let decides = |name: &str| effect(name) != Some(SettingEffect::Nothing);
+    let decides = |name: &str| {
+        let is_quiet = |it| matches!(it, SettingEffect::Memory | SettingEffect::Nothing);
+        !effect(name).is_some_and(is_quiet)
+    };
     let deciding: Vec<String> = settings
         .in_force
         .iter()

@@ -12,6 +12,8 @@ pub enum SettingEffect {
     Joining,
     /// Bandwidths, latencies, threads and the choice for a message size.
     Cost,
+    /// What a communicator allocates, and nothing else.
+    Memory,
     /// A decision of NCCL that is not modelled; the text says what is assumed instead.
     NotModelled(&'static str),
     /// No decision.
@@ -157,10 +159,20 @@ const NOT_MODELLED: [(&str, &str); 18] = [
     ),
 ];
 
-/// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model.
-const OTHERS: [&str; 204] = [
-    "NCCL_ALLGATHERV_ENABLE",
+/// Variables that change the memory of communicators, and nothing else. Source: `memory`.
+const MEMORY: [&str; 6] = [
     "NCCL_ALLOC_P2P_NET_LL_BUFFERS",
+    "NCCL_NET_SHARED_BUFFERS",
+    "NCCL_NVB_PRECONNECT",
+    "NCCL_RUNTIME_CONNECT",
+    "NCCL_SHM_LOCALITY",
+    "NCCL_WORK_FIFO_BYTES",
+];
+
+/// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model,
+/// nor what is allocated.
+const OTHERS: [&str; 198] = [
+    "NCCL_ALLGATHERV_ENABLE",
     "NCCL_CE_CHUNK_SIZE",
     "NCCL_CE_COLL_AG_MULTICAST_THRESHOLD",
     "NCCL_CE_INTRA_GPU_MEMCPY_ENABLE",
@@ -297,13 +309,11 @@ const OTHERS: [&str; 204] = [
     "NCCL_NET_GDR_READ_LEVEL",
     "NCCL_NET_OPTIONAL_RECV_COMPLETION",
     "NCCL_NET_PLUGIN",
-    "NCCL_NET_SHARED_BUFFERS",
     "NCCL_NET_SHARED_COMMS",
     "NCCL_NO_CACHE",
     "NCCL_NSOCKS_PERTHREAD",
     "NCCL_NUM_RMA_CTX",
     "NCCL_NUM_RMA_INT_CTX",
-    "NCCL_NVB_PRECONNECT",
     "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
     "NCCL_NVTX_DISABLE",
     "NCCL_OOB_NET_ENABLE",
@@ -331,7 +341,6 @@ const OTHERS: [&str; 204] = [
     "NCCL_RMA_PLUGIN",
     "NCCL_RMA_PROXY_DUMP_SIGNAL",
     "NCCL_RMA_PROXY_QUEUE_SIZE",
-    "NCCL_RUNTIME_CONNECT",
     "NCCL_RUN_DIAGNOSTICS",
     "NCCL_RUN_RAS_DIAGNOSTICS",
     "NCCL_SET_CPU_NAME",
@@ -339,7 +348,6 @@ const OTHERS: [&str; 204] = [
     "NCCL_SET_STACK_SIZE",
     "NCCL_SET_THREAD_NAME",
     "NCCL_SHADOW_MEMPOOL_MAX_SIZE",
-    "NCCL_SHM_LOCALITY",
     "NCCL_SHM_MEMCPY_MODE",
     "NCCL_SHM_USE_CUDA_MEMCPY",
     "NCCL_SINGLE_PROC_MEM_REG_ENABLE",
@@ -362,7 +370,6 @@ const OTHERS: [&str; 204] = [
     "NCCL_UID_STAGGER_THRESHOLD",
     "NCCL_WARN_ENABLE_DEBUG_INFO",
     "NCCL_WIN_STRIDE",
-    "NCCL_WORK_FIFO_BYTES",
 ];
 
 /// Every variable of NCCL that is known, and what it changes.
@@ -376,6 +383,7 @@ pub fn variables() -> impl Iterator<Item = (&'static str, SettingEffect)> {
         .map(with(SettingEffect::Search))
         .chain(JOINING.into_iter().map(with(SettingEffect::Joining)))
         .chain(COST.into_iter().map(with(SettingEffect::Cost)))
+        .chain(MEMORY.into_iter().map(with(SettingEffect::Memory)))
         .chain(not_modelled)
         .chain(OTHERS.into_iter().map(with(SettingEffect::Nothing)))
 }
