@@ -150,7 +150,7 @@ impl DiffArguments {
 pub struct MemoryArguments {
     /// Show the memory, channels, connections and multicast slots of communicators that call the
     /// collectives, instead of sizes
-    #[arg(long, conflicts_with_all = ["table", "alpha_beta"])]
+    #[arg(long, conflicts_with_all = ["table", "alpha_beta", "algorithm", "protocol", "cta_policy", "profile"])]
     pub memory: bool,
     /// The job's communicators by ranks and the distance between them, such as 8,16:8 [default: one
     /// of all ranks]
