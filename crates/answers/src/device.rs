@@ -1,4 +1,4 @@
-//! Which part of a machine a name means.
+//! The part of a machine that a name means.
 
 use std::collections::BTreeMap;
 

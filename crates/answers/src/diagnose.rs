@@ -1,4 +1,4 @@
-//! Why a job hangs or fails, as JSON, and the causes that are known.
+//! The reasons why a job hangs or fails, as JSON, and the causes that are known.
 
 use causes::Cause;
 use diagnose::{Diagnosis, Line, Verdict};

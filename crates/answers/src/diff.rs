@@ -1,4 +1,4 @@
-//! How two jobs differ in what a job would notice.
+//! The differences of two jobs that a job would notice.
 
 use plan::{ChoiceDifference, Comparison, Plan, PlanDifference, compare};
 use schemars::JsonSchema;

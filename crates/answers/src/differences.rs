@@ -1,4 +1,4 @@
-//! How machines differ, device by device, in words.
+//! The differences of machines, device by device, in words.
 
 use planner::explain::count;
 use topology::differences::{MachineDifference, Property};

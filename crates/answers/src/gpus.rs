@@ -1,4 +1,4 @@
-//! Which GPUs of a host have a rank, in rank order.
+//! The GPUs of a host that have a rank, in rank order.
 
 use planner::explain::ranges;
 use planner::gpu_devices;

@@ -1,4 +1,4 @@
-//! Which rank runs on which GPU.
+//! The GPU of each rank.
 //!
 //! A GPU of the first host has its device number. The numbers of the next host begin behind the
 //! largest device number of the file, whether the job uses all GPUs or not.

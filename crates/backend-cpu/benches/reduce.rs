@@ -1,4 +1,4 @@
-//! How fast sources are reduced and copied: `cargo bench -p backend-cpu`.
+//! The speed of reducing and copying sources: `cargo bench -p backend-cpu`.
 //!
 //! Rates are bytes of one operand per second.
 

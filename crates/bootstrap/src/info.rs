@@ -1,4 +1,4 @@
-//! What each rank tells all others about itself, and whether two ranks agree.
+//! The data that each rank tells all others about itself, and whether two ranks agree.
 
 use std::net::SocketAddr;
 

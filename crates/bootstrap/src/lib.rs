@@ -1,4 +1,4 @@
-//! How the ranks of a job find each other: unique ids, roots, a ring, an all-gather of what each
+//! The meeting of the ranks of a job: unique ids, roots, a ring, an all-gather of what each
 //! rank tells about itself, and the report of failures to everyone.
 //!
 //! The protocol is a set of state machines ([`Root`], [`Member`]): they are told what happened and

@@ -1,4 +1,4 @@
-//! What the state machines, roots and members, require of their drivers.
+//! The demands of the state machines, roots and members, on their drivers.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! How long the bounds of large jobs take: equal hosts, and hosts that all differ.
+//! The time that bounds of large jobs take: equal hosts, and hosts that all differ.
 //!
 //! `cargo run --release -p bounds --example scale`
 

@@ -1,4 +1,4 @@
-//! Why trees stay below a bound.
+//! The reasons for trees that stay below a bound.
 
 use std::fmt;
 

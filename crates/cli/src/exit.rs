@@ -1,4 +1,4 @@
-//! How the process ends: what goes to which stream, and with which status.
+//! The end of the process: what goes to which stream, and with which status.
 
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! Where the caller calls: bindings say it before a call, and debug mode names it when ranks
+//! The place of the caller: bindings say it before a call, and debug mode names it when ranks
 //! disagree.
 
 use std::cell::RefCell;

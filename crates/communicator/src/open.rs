@@ -1,4 +1,4 @@
-//! What has begun: transfers and collectives that run beside each other, by whichever thread waits.
+//! Open work: transfers and collectives that run beside each other, by whichever thread waits.
 
 use std::collections::VecDeque;
 use std::ptr::copy_nonoverlapping;

@@ -1,4 +1,4 @@
-//! How a rank joins: unique ids and options.
+//! The options of a rank that joins: unique ids and others.
 
 use std::collections::HashMap;
 use std::net::TcpListener;

@@ -1,5 +1,5 @@
-//! What was started and is not done. A thread runs collectives in order, and transfers beside them
-//! and beside each other: two ranks that both start a send and then a receive would wait for each
+//! Work that was started and is not done. A thread runs collectives in order, and transfers beside
+//! them and beside each other: two ranks that both start a send and then a receive would wait for each
 //! other if it ran them one by one.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What the threads of a communicator share.
+//! The state that the threads of a communicator share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

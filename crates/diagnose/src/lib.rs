@@ -1,4 +1,4 @@
-//! Why a job hangs or fails, from what is left of it.
+//! The reasons why a job hangs or fails, from what is left of it.
 //!
 //! ```
 //! let line = "graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n";

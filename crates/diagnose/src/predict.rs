@@ -1,4 +1,4 @@
-//! How long collectives take.
+//! The time of collectives.
 
 /// Says how long a collective takes.
 pub trait Predict {

@@ -1,4 +1,4 @@
-//! What NCCL's log says of settings, networks and hosts.
+//! NCCL's log about settings, networks and hosts.
 
 use std::collections::BTreeMap;
 

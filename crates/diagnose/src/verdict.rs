@@ -1,4 +1,4 @@
-//! What is found.
+//! Verdicts.
 
 use causes::{Cause, Certainty, Subject};
 

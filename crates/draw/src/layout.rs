@@ -1,4 +1,4 @@
-//! Where the parts of a machine are in the picture.
+//! The places of a machine's parts in the picture.
 //!
 //! Processors, switches and adapters are bars as wide as all that hangs below them, one row per
 //! level. The lowest two rows are the network ports and the GPUs. Each GPU shares a column with a

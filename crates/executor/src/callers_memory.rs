@@ -1,4 +1,4 @@
-//! Whether ranks can access each other's buffers: they map those of the communicator, and the
+//! Access of ranks to each other's buffers: they map those of the communicator, and the
 //! kernel copies from and to others, unless a container or a security module refuses it.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whether the ranks of a host run the same collective.
+//! The check that the ranks of a host run the same collective.
 //!
 //! A rank that runs a request for the first time publishes it in its buffer table, and compares it
 //! with what its peers published when it has ended. Others cost nothing. All ranks count

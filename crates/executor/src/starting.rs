@@ -1,4 +1,4 @@
-//! How ranks meet, in two steps: so one thread can make several ranks.
+//! The meeting of ranks, in two steps: so one thread can make several ranks.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How one rank reaches another.
+//! The way from one rank to another.
 
 use std::fmt;
 

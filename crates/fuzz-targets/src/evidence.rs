@@ -1,4 +1,4 @@
-//! What is left of a job that hangs. Any bytes are read to their end, as a pickle, as JSON and as
+//! The remains of a job that hangs. Any bytes are read to their end, as a pickle, as JSON and as
 //! text, and explained.
 
 use diagnose::{Floor, Pile};

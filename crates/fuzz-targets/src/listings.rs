@@ -1,4 +1,4 @@
-//! What nvidia-smi, lspci and others print. An accepted listing gives a topology that reads back.
+//! Output of nvidia-smi, lspci and others. An accepted listing gives a topology that reads back.
 
 use topology::xml::{parse, write};
 

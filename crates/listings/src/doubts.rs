@@ -1,4 +1,4 @@
-//! What is wrong with a machine, where listings show it and its topology does not.
+//! Faults of a machine that listings show and its topology does not.
 
 use findings::{AttributeChange, Effect, Finding, Rule, Selector};
 

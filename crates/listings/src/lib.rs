@@ -1,4 +1,4 @@
-//! What other programs print of a machine, as a topology.
+//! Output of other programs about a machine, as a topology.
 //!
 //! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m`, `nvidia-smi`,
 //! `nvidia-smi -L`, `lspci -vv`, `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`. What a listing

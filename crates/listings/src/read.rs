@@ -1,4 +1,4 @@
-//! What the listings of one text say together.
+//! The listings of one text together.
 
 use topology::Error;
 

@@ -173,7 +173,7 @@ pub(crate) fn speed(
     }))
 }
 
-/// What is assumed of so many adapters, the speed of some of which is unknown.
+/// What is assumed of a number of adapters, the speed of some of which is unknown.
 pub(crate) fn assume_adapters(
     adapters: usize,
     unknown: &[String],

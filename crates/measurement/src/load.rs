@@ -1,4 +1,4 @@
-//! How much of the ranks' cores other programs took.
+//! The part of the ranks' cores that other programs took.
 
 use std::time::{Duration, Instant};
 

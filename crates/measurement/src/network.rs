@@ -1,4 +1,4 @@
-//! How hosts are joined: sockets, checksums, a net plug-in.
+//! The network between hosts: sockets, checksums, a net plug-in.
 
 use anyhow::Result;
 use net::PluginChoice;

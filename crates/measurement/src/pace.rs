@@ -1,4 +1,4 @@
-//! How many launches the ranks make before they look at the clock again, so that timing lasts as
+//! The launches that the ranks make before they look at the clock again, so that timing lasts as
 //! long as was asked for, also where launches become slower meanwhile.
 
 use anyhow::Result;

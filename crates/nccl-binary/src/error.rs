@@ -1,4 +1,4 @@
-//! What can go wrong, each as one sentence.
+//! The possible failures, each as one sentence.
 
 use std::io;
 

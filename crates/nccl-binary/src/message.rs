@@ -1,4 +1,4 @@
-//! What a parent and its child processes say to each other: one JSON text per line.
+//! The messages between a parent and its child processes: one JSON text per line.
 
 use std::path::PathBuf;
 

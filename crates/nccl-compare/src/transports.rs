@@ -1,4 +1,4 @@
-//! How neighbors in rings and trees are connected.
+//! The connections of neighbors in rings and trees.
 
 use std::collections::{BTreeMap, BTreeSet};
 

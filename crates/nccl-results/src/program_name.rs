@@ -1,4 +1,4 @@
-//! Which collective a program runs.
+//! The collective that a program runs.
 
 use program::Collective;
 

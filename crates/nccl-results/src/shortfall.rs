@@ -1,4 +1,4 @@
-//! Where measurements fall short of what is predicted, and of each other.
+//! Measurements that fall short of what is predicted, and of each other.
 
 use schemars::JsonSchema;
 use serde::Serialize;

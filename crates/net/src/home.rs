@@ -1,4 +1,4 @@
-//! Where a rank's process is found for its whole life, and the messages of survivors that gather
+//! The address of a rank's process for its whole life, and the messages of survivors that gather
 //! there.
 
 use std::net::{SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! How to tell this host from others.
+//! The identity of this host.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

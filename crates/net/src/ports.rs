@@ -1,4 +1,4 @@
-//! Which NICs a connection between hosts uses, and whose proxy drives the sender's.
+//! The NICs of a connection between hosts, and the rank whose proxy drives the sender's.
 
 use std::fmt;
 use std::sync::Arc;

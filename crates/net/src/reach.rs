@@ -1,4 +1,4 @@
-//! How ranks reach each other. Whether ranks of one host can share memory is tried.
+//! The ways between ranks. Whether ranks of one host can share memory is tried.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What a call returns: success, or a refusal with the rule that was broken.
+//! The answer to a call: success, or a refusal with the rule that was broken.
 
 use cudarc::driver::sys::CUresult;
 

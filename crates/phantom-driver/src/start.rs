@@ -1,4 +1,4 @@
-//! Whether the library serves: only if a variable names a machine file.
+//! The start of the library: it serves only if a variable names a machine file.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

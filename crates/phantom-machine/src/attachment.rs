@@ -1,4 +1,4 @@
-//! What joins a GPU to the machine: its PCI function, NVLinks and C2C links.
+//! The connections of a GPU with the machine: its PCI function, NVLinks and C2C links.
 
 use topology::bandwidth;
 use topology::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};

@@ -1,5 +1,4 @@
-//! What a phantom driver presents: the GPUs of a topology file, their links, and how the machine is
-//! set up.
+//! The machine of a phantom driver: the GPUs of a topology file, their links, and the set-up.
 //!
 //! A phantom driver is a shared library in place of NVIDIA's, for tests on machines without a GPU.
 //! [`Setup`] is the text of a machine file: the topology file, and what a topology file does not

@@ -1,4 +1,4 @@
-//! Why a plan or a graph file is refused.
+//! The reasons why a plan or a graph file is refused.
 
 use topology::PathType;
 

@@ -1,4 +1,4 @@
-//! Where the ranks, nodes and hosts of a job are.
+//! The places of the ranks, nodes and hosts of a job.
 //!
 //! Everything is computed: memory does not grow with the number of equal hosts, unless the job has
 //! a rank order of its own.

@@ -1,4 +1,4 @@
-//! Which hosts of a job are slower than others, and in which graphs.
+//! The hosts of a job that are slower than others, and the graphs in which they are.
 //!
 //! NCCL gives every host the fewest channels and the least bandwidth that any host has found, so
 //! one slow host slows the job.

@@ -1,4 +1,4 @@
-//! How long planning takes, phase by phase.
+//! The time of planning, phase by phase.
 
 use std::sync::Arc;
 

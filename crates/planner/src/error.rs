@@ -1,4 +1,4 @@
-//! Why a machine cannot be planned.
+//! The reasons why a machine cannot be planned.
 
 use topology::{OneWayLink, System};
 

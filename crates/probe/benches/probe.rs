@@ -1,4 +1,4 @@
-//! How long a probe takes of a machine that is recorded on disk.
+//! The time of a probe of a machine that is recorded on disk.
 //!
 //! `lstopo-no-graphics` on the same computer is a yardstick for the first.
 

@@ -1,4 +1,4 @@
-//! How long it takes to write programs, to prove them, and to bind one to a message.
+//! The time to write programs, to prove them, and to bind one to a message.
 
 use divan::{Bencher, black_box};
 use program::Collective;

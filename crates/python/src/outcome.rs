@@ -1,4 +1,4 @@
-//! How work ended.
+//! The end of work.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};

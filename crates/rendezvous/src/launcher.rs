@@ -1,4 +1,4 @@
-//! Which rank this process is, from the variables that launchers set.
+//! The rank of this process, from the variables that launchers set.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! Which rank this process is, and where the ranks of its job meet.
+//! The rank of this process, and the place where the ranks of its job meet.
 //!
 //! In reading order: [`launcher`], [`meeting`], `meeting_file`, [`id_file`].
 

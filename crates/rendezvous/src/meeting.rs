@@ -1,4 +1,4 @@
-//! Where ranks meet: from the command line, the environment, or the launcher.
+//! The place where ranks meet: from the command line, the environment, or the launcher.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What ranks of one host share: memory, FIFOs, signals, and waiting for each other.
+//! Shared memory of the ranks of one host: FIFOs, signals, and waiting for each other.
 //!
 //! A [`Segment`] is one piece of memory, of one process or mapped by several, that contains a list
 //! of [`Item`]s that both sides know: FIFOs ([`fifo`]), signals ([`Signal`], [`SignalCount`]),

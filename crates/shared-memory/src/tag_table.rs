@@ -1,4 +1,4 @@
-//! Which connection from one rank to another has the messages of which tag.
+//! The connection from one rank to another that has the messages of a tag.
 //!
 //! The sender numbers its connections to the receiver, and gives each to one tag at a time. It
 //! gives one to another tag when the receiver took all messages that were sent there, and waits for

@@ -1,4 +1,4 @@
-//! How long a rank spins and yields before it sleeps.
+//! The time that a rank spins and yields before it sleeps.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What mappings and arenas return, and what they refuse.
+//! Results of mappings and arenas, and what they refuse.
 
 #![cfg(not(loom))]
 

@@ -1,4 +1,4 @@
-//! When transfers end, the earliest first: a heap with one entry for each transfer.
+//! The ends of transfers, the earliest first: a heap with one entry for each transfer.
 
 use crate::units::Time;
 

@@ -1,4 +1,4 @@
-//! Where each lane is in its program, and what it waited for.
+//! The place of each lane in its program, and what it waited for.
 
 use crate::model::{Model, Shape};
 use crate::outcome::{LaneTimes, Need};

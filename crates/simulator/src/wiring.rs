@@ -1,4 +1,4 @@
-//! How ranks are connected: the links of a job, and the route between any two ranks.
+//! The links of a job, and the route between any two ranks.
 
 use crate::model::{Link, LinkKind};
 use crate::units::{Rate, Time};

@@ -1,4 +1,4 @@
-//! Where the file is, and reading it within limits.
+//! The place of the file, and reading it within limits.
 
 use std::env;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};

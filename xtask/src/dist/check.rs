@@ -1,4 +1,4 @@
-//! Whether the wheel is what it should be: for old systems, and usable where nothing else is
+//! The checks of a wheel: for old systems, and usable where nothing else is
 //! installed.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Which crate may depend on which, and where unsafe code may be: the table of crates in
+//! The allowed dependencies of crates, and the places of unsafe code: the table of crates in
 //! ARCHITECTURE.md.
 
 use std::collections::BTreeSet;

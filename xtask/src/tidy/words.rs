@@ -30,6 +30,9 @@ const OTHER_OPTIONS: &str = "std=|gpu-architecture=|gpus all|shm-size|ipc=host|p
     |no-deps|hash=|quiet|no-input|disable-pip-version-check|retries=|only-binary=|platform=|dest\
     |requirement|version";
 
+/// Words with which no title begins: a noun says it.
+const CLAUSES: [&str; 7] = ["What", "How", "Which", "Where", "Whether", "Why", "When"];
+
 /// Columns of a comment line, at most.
 const COLUMNS: usize = 100;
 
@@ -85,6 +88,10 @@ impl Words {
                 let fault = format!("a comment line of {columns} columns; {COLUMNS} are allowed");
                 faults.push((number, fault));
             }
+        }
+        let title = text.strip_prefix("//! ").unwrap_or_default();
+        if CLAUSES.iter().any(|it| title.split(' ').next() == Some(it)) {
+            faults.push((1, "a title that is a clause; name the thing".to_owned()));
         }
         let line = |at: usize| text[..at].lines().count().max(1);
         for found in self.errors.captures_iter(text) {
@@ -161,6 +168,13 @@ mod tests {
         let text = "let so_far = 1; // the way\nlet a_way = \"a\n way\"; let b = '\"';\nfleet(b)\n";
         let lines: Vec<usize> = words.in_source(text).iter().map(|it| it.0).collect();
         assert_eq!(lines, [2, 4]);
+    }
+
+    #[test]
+    fn titles_are_nouns() {
+        let words = Words::new().unwrap();
+        assert_eq!(words.in_source("//! How ranks wait.\n").len(), 1);
+        assert_eq!(words.in_source("//! Waiting.\n//!\n//! What\n").len(), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What communicators cost, as JSON.
+//! The costs of communicators, as JSON.
 
 use plan::Algorithm;
 use schemars::JsonSchema;

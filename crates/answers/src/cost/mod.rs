@@ -1,4 +1,4 @@
-//! Which algorithm and protocol is taken for which size, and how long that takes.
+//! The choice of algorithm and protocol for each size, and its time.
 //!
 //! In reading order: this file, [`forest`], [`transfers`], [`json`].
 

@@ -1,4 +1,4 @@
-//! What NCCL makes of point-to-point transfers: channels, chunks and protocol of each pair, the
+//! Point-to-point transfers in NCCL: channels, chunks and protocol of each pair, the
 //! order in which ranks meet, and an estimate of the time.
 //!
 //! NCCL has no model for the time. The estimate takes the bandwidth of its rings.

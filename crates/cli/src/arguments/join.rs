@@ -1,4 +1,4 @@
-//! How a rank that is a process of its own joins the others.
+//! The options of a rank that is a process of its own.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Whether this machine has the memory that NCCL's processes need.
+//! The memory that NCCL's processes need of this machine.
 
 use std::path::Path;
 

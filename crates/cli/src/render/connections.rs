@@ -1,4 +1,4 @@
-//! How bytes travel between neighbors, grouped by what is equal.
+//! The ways of bytes between neighbors, grouped by what is equal.
 
 use plan::expand::PeerLink;
 use plan::{

@@ -1,4 +1,4 @@
-//! How two plans differ, as tables.
+//! The differences of two plans, as tables.
 
 use answers::differences::words;
 use plan::{ChoiceDifference, Comparison, Plan, PlanDifference, SizeChoice};

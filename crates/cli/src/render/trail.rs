@@ -1,4 +1,4 @@
-//! How the channels were found: each search in a line, or attempt by attempt.
+//! The search for the channels: each search in a line, or attempt by attempt.
 
 use plan::Trail;
 use planner::explain;

@@ -1,4 +1,4 @@
-//! Which version of NCCL decides.
+//! The version of NCCL that decides.
 
 use plan::{NcclVersion, Plan};
 

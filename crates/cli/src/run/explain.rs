@@ -1,4 +1,4 @@
-//! Why an algorithm was chosen: the expected times of the fastest ones at each size.
+//! The reasons for a choice: the expected times of the fastest algorithms at each size.
 
 use measurement::figures::micros;
 use measurement::{RunReport, RunRow};

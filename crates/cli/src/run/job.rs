@@ -1,4 +1,4 @@
-//! Which ranks there are, and over which channels they talk.
+//! The ranks of a job, and their channels.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! How hosts are joined, from the command line and NCCL's variables.
+//! The network between hosts, from the command line and NCCL's variables.
 
 use anyhow::{Result, bail};
 use measurement::NetworkOptions;

@@ -1,4 +1,4 @@
-//! How soon ranks end after a failure.
+//! The time in which ranks end after a failure.
 
 use std::collections::BTreeMap;
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! How much memory a job takes.
+//! The memory of a job.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How the ranks of a communicator find each other, and learn that one of them failed.
+//! The meeting of the ranks of a communicator, and the news that one of them failed.
 //!
 //! Before ranks are connected they exchange little: how to open the memory of their connections. A
 //! [`Bootstrap`] transports it. [`local`] is the one for ranks that are threads; the crate `net`

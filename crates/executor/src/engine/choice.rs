@@ -1,4 +1,4 @@
-//! What a communicator can run, and how it runs a request.
+//! The abilities of a communicator, and its way to run a request.
 
 use program::{Reduction, Transfer};
 

@@ -1,4 +1,4 @@
-//! Where pieces are: chunks of the caller's buffers and of scratch memory.
+//! The places of pieces: chunks of the caller's buffers and of scratch memory.
 
 use program::{BufferKind, Pieces, Program};
 

@@ -1,4 +1,4 @@
-//! How numbers and words are written.
+//! The writing of numbers and words.
 
 use serde::Serialize;
 

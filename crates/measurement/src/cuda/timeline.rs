@@ -1,4 +1,4 @@
-//! When the channels of the last launch began and ended, as a table.
+//! The begin and end of the last launch's channels, as a table.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which GPU is current on a thread, and CUDA's results.
+//! The GPU that is current on a thread, and CUDA's results.
 
 use std::cell::Cell;
 use std::ffi::c_void;

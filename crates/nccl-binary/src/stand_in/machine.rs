@@ -1,4 +1,4 @@
-//! What NCCL finds out about this machine instead of the file's: nothing. The file says what it
+//! The machine itself, of which NCCL finds out nothing. The file says what it
 //! needs, and devices or processors of this machine would mix with those of the file.
 
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -1,4 +1,4 @@
-//! Which record a statement belongs to, and what is kept of it.
+//! The record to which a statement belongs, and what is kept of it.
 
 use super::record::{GraphText, Record};
 use super::{Collector, MOST_RECORDS, Thread};

@@ -1,4 +1,4 @@
-//! How much a fit is worth: its errors, by step, and on sizes that it has not seen.
+//! The worth of a fit: its errors, by step, and on sizes that it has not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! How a rank joins.
+//! The options of a rank that joins.
 
 use std::io;
 use std::net::TcpListener;

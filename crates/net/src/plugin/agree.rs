@@ -1,5 +1,5 @@
-//! Which net plug-in is used between hosts: each rank loads the one it was given, and all must have
-//! the same.
+//! The choice of a net plug-in between hosts: each rank loads the one it was given, and all must
+//! have the same.
 
 use bootstrap::PeerInfo;
 use net_plugin::Device;

@@ -1,4 +1,4 @@
-//! How many reads and writes messages take.
+//! The number of reads and writes that messages take.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};

@@ -1,4 +1,4 @@
-//! Why a certificate is refused.
+//! The reasons why a certificate is refused.
 
 use super::Operation;
 

@@ -1,4 +1,4 @@
-//! What an algorithm is chosen for: a collective with a size, a type and an operation, alone or in
+//! The subject of a choice: a collective with a size, a type and an operation, alone or in
 //! a group of equal ones.
 
 use program::{Collective, Reduction, named};

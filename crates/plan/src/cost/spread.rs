@@ -1,5 +1,5 @@
-//! Which channels a call really uses: a message is cut into cells, and cells into channels (NCCL's
-//! scheduler of collectives). Calls of a group share the channels.
+//! The channels that a call really uses: a message is cut into cells, and cells into channels
+//! (NCCL's scheduler of collectives). Calls of a group share the channels.
 
 use std::ops::RangeInclusive;
 

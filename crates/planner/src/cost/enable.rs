@@ -1,4 +1,4 @@
-//! Which algorithms and protocols are off: by the user, or because the machine lacks what they
+//! The algorithms and protocols that are off: by the user, or because the machine lacks what they
 //! need.
 
 use plan::Algorithm;

@@ -1,4 +1,4 @@
-//! How the latency of rings with Simple grows on one node, from NCCL 2.31 on.
+//! The latency of rings with Simple on one node as it grows, from NCCL 2.31 on.
 
 use plan::NcclVersion;
 use plan::cost::RingGrowth;

@@ -1,4 +1,4 @@
-//! What registered buffers change.
+//! The effect of registered buffers.
 
 use plan::Algorithm;
 use plan::cost::{CostEntry, RegisteredBuffers, RegisteredNvls};

@@ -1,4 +1,4 @@
-//! Why a plan is what it is, in words.
+//! The reasons for a plan, in words.
 //!
 //! [`Planned::explain`](crate::Planned::explain) tells the whole story of a job. Its parts:
 //! [`machine`] (a machine in one line), [`search`] (how channels were found) and [`attempts`] (the

@@ -1,4 +1,4 @@
-//! Why a path is what it is: its hops, and the rule of NCCL that changed it.
+//! The reasons for a path: its hops, and the rule of NCCL that changed it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How channels were found: a search in a few sentences, or attempt by attempt.
+//! The search for channels: in a few sentences, or attempt by attempt.
 
 use plan::{Attempt, Next, SearchEnd, Summary, Trail};
 use topology::PathType;

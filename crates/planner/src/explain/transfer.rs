@@ -1,4 +1,4 @@
-//! How two devices of a machine transfer data, and which setting changes that.
+//! A transfer between two devices of a machine, and the setting that changes it.
 
 use plan::Gdr;
 use topology::{NodeId, PathType};

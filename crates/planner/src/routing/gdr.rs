@@ -1,4 +1,4 @@
-//! Whether a NIC uses GPUDirect RDMA with a GPU, and which GPU drives the NIC.
+//! GPUDirect RDMA of a NIC with a GPU, and the GPU that drives the NIC.
 
 use plan::{Gdr, NoGdr};
 use topology::{NodeId, NodeType, PathType};

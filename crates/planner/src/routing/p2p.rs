@@ -1,4 +1,4 @@
-//! Whether two GPUs transfer data directly (P2P), through shared memory, or only over the network.
+//! The way between two GPUs: direct (P2P), through shared memory, or only over the network.
 
 use topology::{CpuArch, CpuVendor, NodeId, NodeType, PathType};
 

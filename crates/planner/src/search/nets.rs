@@ -1,4 +1,4 @@
-//! Which ports a channel may use, in the order in which they are tried.
+//! The ports that a channel may use, in the order in which they are tried.
 
 use topology::{NodeId, NodeType, PathType};
 

@@ -1,4 +1,4 @@
-//! Which blocks each rank has in a collective, and what its output must contain.
+//! The blocks of each rank in a collective, and what its output must contain.
 
 use crate::Collective;
 use crate::{BufferKind, Program};

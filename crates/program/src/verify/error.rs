@@ -1,4 +1,4 @@
-//! Why programs are refused.
+//! The reasons why programs are refused.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Why a machine cannot be edited so.
+//! The reasons why a machine cannot be edited so.
 
 use crate::error::Place;
 

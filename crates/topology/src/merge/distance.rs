@@ -1,4 +1,4 @@
-//! How far apart network ports are.
+//! The distance of network ports.
 
 use crate::xml::{Element, Tag};
 

@@ -1,4 +1,4 @@
-//! Why ports cannot be merged.
+//! The reasons why ports cannot be merged.
 
 /// A merge of network ports that NCCL refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

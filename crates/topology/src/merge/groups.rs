@@ -1,4 +1,4 @@
-//! Which network ports are merged.
+//! The groups of network ports that are merged.
 
 use crate::xml::{Element, c_int};
 

@@ -1,4 +1,4 @@
-//! How ports are merged.
+//! The options of merging ports.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Where a virtual device is put into the tree, and what that changes above it.
+//! The place of a virtual device in the tree, and what that changes above it.
 
 use crate::xml::{Element, Tag, c_int};
 

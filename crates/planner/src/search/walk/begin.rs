@@ -1,4 +1,4 @@
-//! Where a channel begins.
+//! The begin of a channel.
 
 use plan::Pattern;
 

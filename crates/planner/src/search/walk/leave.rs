@@ -1,4 +1,4 @@
-//! Where a channel leaves the host.
+//! The end of a channel on its host.
 
 use plan::Pattern;
 
