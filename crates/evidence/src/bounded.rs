@@ -41,6 +41,41 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for Few<T, N> {
     }
 }
 
+/// The last values: at least `N` of more, at most twice as many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Last<T, const N: usize>(pub Vec<T>);
+
+impl<T, const N: usize> Default for Last<T, N> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for Last<T, N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Values<T, const N: usize>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for Values<T, N> {
+            type Value = Last<T, N>;
+
+            fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+                text.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+                let mut values = Vec::new();
+                while let Some(value) = all.next_element()? {
+                    if values.len() == 2 * N {
+                        values.drain(..N);
+                    }
+                    values.push(value);
+                }
+                Ok(Last(values))
+            }
+        }
+        deserializer.deserialize_seq(Values(PhantomData))
+    }
+}
+
 /// At most `N` pairs of names and values; further ones are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FewNamed<T, const N: usize>(pub Vec<(Short, T)>);

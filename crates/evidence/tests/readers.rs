@@ -127,6 +127,24 @@ fn a_recorder_in_json_is_read() {
     assert!(matches!(error, RecorderError::Empty));
 }
 
+/// Of a recorder with more calls than are kept the newest are kept, and it is not whole.
+#[test]
+fn the_newest_calls_are_kept() {
+    let calls: Vec<String> = (0..30_000)
+        .map(|it| format!(r#"{{"record_id":{it},"collective_seq_id":{}}}"#, it + 1))
+        .collect();
+    let read = |calls: &[String]| {
+        let mut all = Recorders::default();
+        let text = format!(r#"{{"pg_config":{{}},"entries":[{}]}}"#, calls.join(","));
+        all.read("rank_0", text.as_bytes()).unwrap();
+        let last = all.dumps[0].entries.last().map(|it| it.sequence);
+        (last, all.dumps[0].is_whole, all.is_full)
+    };
+    assert_eq!(read(&calls), (Some(30_000), false, true));
+    assert_eq!(read(&calls[..9]), (Some(9), true, false));
+    assert_eq!(read(&calls[1..9]), (Some(9), false, false));
+}
+
 #[test]
 fn ranks_are_in_names_of_files() {
     for (name, rank) in [

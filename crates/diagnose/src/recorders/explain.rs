@@ -52,10 +52,10 @@ pub(super) fn explain(
         let half = circle
             .iter()
             .find(|it| matches!(stuck[**it].what, What::Pair(..)));
-        found.verdicts.push(match half {
-            Some(half) if stuck[*half].absent.is_empty() => late(job, &stuck[*half]),
+        found.verdicts.extend(match half {
+            Some(half) if stuck[*half].absent.is_empty() => Some(late(job, &stuck[*half])),
             Some(half) => rooted(job, &stuck[*half], is_hang),
-            None => crossed(job, stuck, &circle),
+            None => Some(crossed(job, stuck, &circle)),
         });
     }
     // Collectives before sends, and of the calls that wait for one rank the oldest.
@@ -72,7 +72,9 @@ pub(super) fn explain(
     });
     let mut known: Vec<Vec<u32>> = Vec::new();
     for (root, waiting) in roots {
-        let mut verdict = rooted(job, &stuck[root], is_hang);
+        let Some(mut verdict) = rooted(job, &stuck[root], is_hang) else {
+            continue;
+        };
         if !verdict.ranks.is_empty() && known.contains(&verdict.ranks) {
             continue;
         }
@@ -85,6 +87,18 @@ pub(super) fn explain(
             ));
         }
         found.verdicts.push(verdict);
+    }
+    let unknown: BTreeSet<u32> = stuck.iter().flat_map(|it| &it.unknown).copied().collect();
+    if !unknown.is_empty() {
+        let unknown: Vec<u32> = unknown.into_iter().collect();
+        found.missing.push(Missing {
+            what: format!(
+                "how far {} came: no call of a group that waits is in the recorder",
+                ranks(&unknown)
+            ),
+            how: "py-spy on the process; next time a larger TORCH_NCCL_TRACE_BUFFER_SIZE"
+                .to_owned(),
+        });
     }
     if !is_hang && !stuck.is_empty() {
         found.missing.push(Missing {
@@ -207,7 +221,8 @@ fn verdict(
 }
 
 /// The end of a chain: ranks that did not call, left no recorder or did not start, or nobody.
-fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Verdict {
+/// `None` if ranks that nothing is known of could explain it.
+fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Option<Verdict> {
     let waiting: Vec<u32> = stuck.waiting.iter().map(|it| it.0).collect();
     let (_, entry) = stuck.waiting[0];
     let name = format!("{} of {}", job.call(entry), job.group_name(entry.group));
@@ -216,7 +231,10 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Verdict {
         _ => format!("{} wait in {name}", sentence(&ranks(&waiting))),
     };
     if !stuck.absent.is_empty() {
-        return absent(job, stuck, is_hang, &waiting, &wait);
+        return Some(absent(job, stuck, is_hang, &waiting, &wait));
+    }
+    if !stuck.unknown.is_empty() {
+        return None;
     }
     if !stuck.silent.is_empty() {
         let certainty = if is_hang { Likely } else { Possible };
@@ -224,28 +242,28 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Verdict {
             "{wait}; {} left no flight recorder, and all others entered it.",
             ranks(&stuck.silent)
         );
-        return verdict(
+        return Some(verdict(
             job,
             stuck,
             &hang::RANK_SILENT,
             certainty,
             &stuck.silent,
             what,
-        );
+        ));
     }
     if !stuck.behind.is_empty() && is_hang {
         let what = format!(
             "{wait}; on {} the GPU has not started it, and nothing earlier of NCCL is open there.",
             ranks(&stuck.behind)
         );
-        return verdict(
+        return Some(verdict(
             job,
             stuck,
             &hang::STREAM_BLOCKED,
             Likely,
             &stuck.behind,
             what,
-        );
+        ));
     }
     let certainty = if is_hang { Likely } else { Possible };
     let through = job.ranks(entry.group).len().saturating_sub(waiting.len());
@@ -259,7 +277,14 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Verdict {
     } else {
         &[]
     };
-    verdict(job, stuck, &hang::TRANSFER_STALLED, certainty, at, what)
+    Some(verdict(
+        job,
+        stuck,
+        &hang::TRANSFER_STALLED,
+        certainty,
+        at,
+        what,
+    ))
 }
 
 /// A call that some ranks did not make. `wait` says who waits.

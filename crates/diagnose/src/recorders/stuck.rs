@@ -25,6 +25,8 @@ pub(super) struct Stuck<'a> {
     pub(super) absent: Vec<u32>,
     /// The ranks without a recorder.
     pub(super) silent: Vec<u32>,
+    /// The ranks whose recorder does not say whether they called it.
+    pub(super) unknown: Vec<u32>,
     /// The ranks that called it, behind another call that did not end or, if others started, behind
     /// other work of their GPU.
     pub(super) behind: Vec<u32>,
@@ -62,6 +64,7 @@ fn collective<'a>(job: &Job<'a>, group: u32) -> Option<Stuck<'a>> {
         waiting: Vec::new(),
         absent: Vec::new(),
         silent: Vec::new(),
+        unknown: Vec::new(),
         behind: Vec::new(),
     };
     for &rank in ranks {
@@ -75,6 +78,7 @@ fn collective<'a>(job: &Job<'a>, group: u32) -> Option<Stuck<'a>> {
             None if calls.is_empty() && member.never_called(group, sequence) => {
                 stuck.absent.push(rank)
             }
+            None if member.window(group).is_none() => stuck.unknown.push(rank),
             // It is through, or its recorder does not reach back so far.
             None => {}
         }
@@ -163,6 +167,7 @@ fn pairs<'a>(job: &Job<'a>, group: u32, all: &mut Vec<Stuck<'a>>) {
             waiting: Vec::new(),
             absent: Vec::new(),
             silent: Vec::new(),
+            unknown: Vec::new(),
             behind: Vec::new(),
         };
         let one =

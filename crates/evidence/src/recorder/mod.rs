@@ -4,7 +4,7 @@
 
 mod raw;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::pickle::{self, Pickle, PickleError};
 use crate::symbols::{Symbol, Symbols};
@@ -99,7 +99,7 @@ pub struct Dump {
     pub groups: Vec<u32>,
     /// Its calls in order.
     pub entries: Vec<Entry>,
-    /// The first call is the first that the rank made: none was overwritten or left out.
+    /// It shows that it has all calls that the rank made. An empty recorder does not.
     pub is_whole: bool,
 }
 
@@ -160,13 +160,14 @@ impl Recorders {
         self.is_full |= cut > 0;
         entries.drain(..cut);
         entries.shrink_to_fit();
+        let has_places = raw.entries.0.iter().all(raw::RawEntry::has_place);
         self.kept += entries.len();
         Dump {
             input: input.to_owned(),
             rank: raw.rank().or_else(|| rank_in_name(input)),
             host: raw.host(),
             version: raw.version.0.clone(),
-            is_whole: entries.first().is_none_or(|it| it.record == 0),
+            is_whole: cut == 0 && has_places && is_whole(&entries),
             groups: groups.into_iter().map(|(_, group)| group).collect(),
             entries,
         }
@@ -200,6 +201,18 @@ impl Recorders {
         self.known.insert(group, number);
         number
     }
+}
+
+/// Whether calls are all that a rank made: their places are 0, 1, … and each group begins at its
+/// first number. Both begin anew when the recorder or a group is made anew.
+fn is_whole(entries: &[Entry]) -> bool {
+    let mut begun = FxHashSet::default();
+    let are_dense = (0..).zip(entries).all(|(place, it)| it.record == place);
+    are_dense
+        && !entries.is_empty()
+        && entries
+            .iter()
+            .all(|it| !begun.insert((it.group, it.is_point_to_point)) || it.sequence <= 1)
 }
 
 /// Whether bytes are JSON: the first one that is not blank is a brace.

@@ -5,13 +5,12 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
-use super::{Entry, State};
-use crate::bounded::{Count, Few, FewNamed, Short};
+use super::{Entry, MOST_OF_ONE, State};
+use crate::bounded::{Count, Few, FewNamed, Last, Short};
 use crate::symbols::Symbols;
 
-/// Most groups, entries, tensors of an entry, dimensions and frames that are read.
+/// Most groups, tensors of an entry, dimensions and frames that are read.
 const GROUPS: usize = 1 << 14;
-const ENTRIES: usize = 20_000;
 const TENSORS: usize = 1 << 10;
 const DIMENSIONS: usize = 16;
 const FRAMES: usize = 64;
@@ -27,7 +26,7 @@ pub(super) struct RawDump {
     #[serde(default)]
     pub(super) pg_config: FewNamed<RawGroup, GROUPS>,
     #[serde(default)]
-    pub(super) entries: Few<RawEntry, ENTRIES>,
+    pub(super) entries: Last<RawEntry, MOST_OF_ONE>,
     #[serde(default)]
     rank: Option<Count>,
     #[serde(default, alias = "hostname", alias = "host")]
@@ -110,7 +109,7 @@ impl<'de> Deserialize<'de> for Ranks {
 #[derive(Debug, Deserialize)]
 pub(super) struct RawEntry {
     #[serde(default)]
-    record_id: Count,
+    record_id: Option<Count>,
     #[serde(default)]
     process_group: Few<Short, 2>,
     #[serde(default)]
@@ -155,6 +154,11 @@ struct RawFrame {
 }
 
 impl RawEntry {
+    /// Whether it says its place among all calls.
+    pub(super) const fn has_place(&self) -> bool {
+        self.record_id.is_some()
+    }
+
     /// The group's name and description.
     pub(super) fn group(&self) -> (&str, &str) {
         let pair = &self.process_group.0;
@@ -186,7 +190,7 @@ impl RawEntry {
             }
         }
         Entry {
-            record: positive(self.record_id),
+            record: positive(self.record_id.unwrap_or_default()),
             group,
             sequence: positive(sequence),
             function: symbols.add(function.trim()),

@@ -1,0 +1,88 @@
+//! Small jobs, written call by call: what their recorders do not show blames nobody.
+
+use diagnose::{Diagnosis, Floor, Pile};
+
+use crate::{TIMEOUT, shown};
+
+/// A call of the group of all ranks: its place among all calls, function, number and state.
+type Call = (u64, &'static str, u64, &'static str);
+
+/// A recorder in JSON. The groups are `name: ranks`, the first one is that of the calls.
+fn recorder(groups: &[(&str, &str)], calls: &[Call]) -> String {
+    let groups = groups.iter().map(|(name, ranks)| {
+        format!(r#""{name}":{{"name":"{name}","desc":"{name}","ranks":"{ranks}"}}"#)
+    });
+    let calls = calls
+        .iter()
+        .map(|(place, function, number, state)| call("all", (*place, function, *number, state)));
+    format!(
+        r#"{{"version":"2.10","pg_config":{{{}}},"entries":[{}]}}"#,
+        groups.collect::<Vec<_>>().join(","),
+        calls.collect::<Vec<_>>().join(",")
+    )
+}
+
+fn call(group: &str, (place, function, number, state): Call) -> String {
+    let is_pair = function.starts_with("send") || function.starts_with("recv");
+    format!(
+        r#"{{"record_id":{place},"process_group":["{group}","{group}"],"collective_seq_id":{number},
+        "p2p_seq_id":{number},"profiling_name":"nccl:{function}","input_sizes":[[8]],"input_dtypes":["Float"],
+        "output_sizes":[[8]],"output_dtypes":["Float"],"state":"{state}","is_p2p":{is_pair},
+        "time_created_ns":{}}}"#,
+        1_700_000_000_000_000_000 + place
+    )
+}
+
+fn diagnosed(recorders: &[(&str, String)], log: &str) -> Diagnosis {
+    let mut pile = Pile::default();
+    for (name, text) in recorders {
+        pile.read(name, text.as_bytes(), |_| {}).unwrap();
+    }
+    if !log.is_empty() {
+        pile.read("job.log", log.as_bytes(), |_| {}).unwrap();
+    }
+    pile.finish(&Floor)
+}
+
+/// No verdict names a rank.
+#[track_caller]
+fn assert_nobody(found: &Diagnosis) {
+    let is_blamed = found.verdicts.iter().any(|it| !it.ranks.is_empty());
+    assert!(!is_blamed, "{}", shown(&found.verdicts));
+}
+
+const ALL: &[(&str, &str)] = &[("all", "[0, 1, 2]")];
+const WAITS: Call = (0, "all_reduce", 1, "started");
+
+/// A recorder whose ring was overwritten, was cleared, or has no calls does not show what its rank
+/// never called.
+#[test]
+fn recorders_that_lack_calls_blame_nobody() {
+    let groups = &[("all", "[0, 1, 2]"), ("pair", "[1, 2]")];
+    let other = |place, number| {
+        let ended = call("pair", (place, "all_reduce", number, "completed"));
+        recorder(groups, &[]).replace("[]", &format!("[{ended}]"))
+    };
+    let empty = recorder(groups, &[]);
+    let unnumbered = other(0, 1).replace(r#""record_id":0,"#, "");
+    for last in [other(2000, 7), other(0, 7), empty, unnumbered] {
+        let waits = recorder(groups, &[WAITS]);
+        let all = [
+            ("rank_0", recorder(ALL, &[WAITS])),
+            ("rank_1", waits),
+            ("rank_2", last),
+        ];
+        let found = diagnosed(&all, TIMEOUT);
+        assert_nobody(&found);
+        let is_stalled = found
+            .verdicts
+            .iter()
+            .any(|it| it.cause.id == "transfer-stalled");
+        assert!(!is_stalled, "{}", shown(&found.verdicts));
+        let missing = found
+            .missing
+            .iter()
+            .any(|it| it.what.contains("how far rank 2"));
+        assert!(missing, "{:?}", found.missing);
+    }
+}
