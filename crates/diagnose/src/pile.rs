@@ -131,16 +131,22 @@ impl Pile {
             self.log.line(&line);
             let found = self.words.find(&line, is_last_error);
             is_last_error = line.trim_end().ends_with("Last error:");
-            if found.watchdog
-                && let Some(event) = watchdog::read(&line)
-            {
-                watchdog |= !matches!(event, Event::Frame(_));
+            let event = match found.watchdog {
+                true => watchdog::read(&line),
+                false => None,
+            };
+            let is_event = event
+                .as_ref()
+                .is_some_and(|it| !matches!(it, Event::Frame(_)));
+            watchdog |= is_event;
+            if let Some(event) = event {
                 self.timeouts.add(event, Line::new(name, number, &line));
             }
             if found.ras {
                 ras.line(&line, number);
             }
-            if let Some(cause) = found.cause {
+            // One line gives one verdict: what its event says, or what its words mean.
+            if let Some(cause) = found.cause.filter(|_| !is_event) {
                 self.hits.add(
                     cause,
                     host(&line).as_deref(),

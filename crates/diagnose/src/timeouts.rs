@@ -215,8 +215,14 @@ impl Timeouts {
                 }
                 _ => continue,
             };
-            let is_known = |it: &Verdict| it.cause == verdict.cause && it.what == verdict.what;
-            if !verdicts.iter().any(is_known) && verdicts.len() < MOST_LINES {
+            let is_known = |it: &&mut Verdict| it.cause == verdict.cause && it.what == verdict.what;
+            if let Some(known) = verdicts.iter_mut().find(is_known) {
+                join(&mut known.ranks, verdict.ranks);
+                join(&mut known.hosts, verdict.hosts);
+                if known.lines.len() < MOST_LINES {
+                    known.lines.push(line.clone());
+                }
+            } else if verdicts.len() < MOST_LINES {
                 verdicts.push(Verdict {
                     lines: vec![line.clone()],
                     ..verdict
@@ -233,6 +239,13 @@ impl Timeouts {
             .iter()
             .any(|it| matches!(it.0, Event::Timeout(_)))
     }
+}
+
+/// Adds values, each once, in order.
+fn join<T: Ord>(all: &mut Vec<T>, more: Vec<T>) {
+    all.extend(more);
+    all.sort_unstable();
+    all.dedup();
 }
 
 fn placed(verdict: Verdict, at: &[u32], hosts: &BTreeMap<u32, String>) -> Verdict {

@@ -86,3 +86,32 @@ fn recorders_that_lack_calls_blame_nobody() {
         assert!(missing, "{:?}", found.missing);
     }
 }
+
+/// The lines of a stuck watchdog give one verdict, of all ranks that log one.
+#[test]
+fn one_line_of_the_watchdog_gives_one_verdict() {
+    let line = |rank: u32| {
+        format!(
+            "[rank{rank}]:[F ProcessGroupNCCL.cpp:1413] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] \
+             ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress.\n"
+        )
+    };
+    for (log, ranks) in [(line(3), vec![3]), (line(3) + &line(1), vec![1, 3])] {
+        let found = diagnosed(&[], &log);
+        let [only] = &found.verdicts[..] else {
+            panic!("{}", shown(&found.verdicts));
+        };
+        assert_eq!((only.cause.id, &only.ranks), ("watchdog-stuck", &ranks));
+    }
+    let found = diagnosed(&[], &(TIMEOUT.to_owned() + &line(0)));
+    assert!(
+        found
+            .verdicts
+            .iter()
+            .all(|it| it.cause.id != "watchdog-stuck")
+    );
+    let line = "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: \
+                CollectiveFingerPrint(OpType=ALLGATHER), but Rank 2 is running collective: \
+                CollectiveFingerPrint(OpType=ALLREDUCE).\n";
+    assert_eq!(diagnosed(&[], line).verdicts.len(), 1);
+}
