@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use causes::Certainty::{Likely, Possible, Proved};
 use causes::table::hang;
+use causes::{Cause, Certainty};
 use evidence::ras::Report;
 use evidence::watchdog::{Event, Timeout, is_own};
 use nccl_log::Log;
@@ -129,13 +130,21 @@ impl Timeouts {
             .collect();
         if verdicts.is_empty() {
             match timed_out.as_slice() {
-                [first, second] if first.1.is_apart(second.1) => {
-                    verdicts.push(crossed([*first, *second]));
+                [first, second] if is_crossed([*first, *second]) => {
+                    verdicts.push(crossed([*first, *second], &hang::GROUP_ORDER, Likely));
                 }
-                all => verdicts.extend(
-                    all.iter()
-                        .map(|(name, group)| group.verdict(name, log, hosts, predict)),
-                ),
+                [first, second] if is_apart([*first, *second]) => {
+                    for cause in [&hang::RANK_MISSING, &hang::GROUP_ORDER] {
+                        verdicts.push(crossed([*first, *second], cause, Possible));
+                    }
+                }
+                all => {
+                    for (name, group) in all {
+                        let others = all.iter().filter(|it| it.0 != *name);
+                        let elsewhere = others.flat_map(|it| it.1.ranks()).collect();
+                        verdicts.push(group.verdict(name, &elsewhere, log, hosts, predict));
+                    }
+                }
             }
         }
         let is_precise = verdicts
@@ -267,14 +276,26 @@ impl Group<'_> {
             .collect()
     }
 
-    /// Whether other ranks wait in it than in another group.
-    fn is_apart(&self, other: &Self) -> bool {
-        self.ranks().is_disjoint(&other.ranks())
+    /// The ranks that did not call the collective in which others wait, with the lines that say so.
+    /// Numbers of an unknown group cannot be compared.
+    fn late(&self, name: &str) -> Vec<(u32, &Line)> {
+        let Some((&sequence, waiting)) = self.waiting.iter().next().filter(|_| !name.is_empty())
+        else {
+            return Vec::new();
+        };
+        let number = i64::try_from(sequence).unwrap_or(i64::MAX);
+        let late = self
+            .last
+            .iter()
+            .filter(|(rank, ([called, _], _))| *called < number && !waiting.ranks.contains(rank));
+        late.map(|(rank, (_, line))| (*rank, line)).collect()
     }
 
+    /// `elsewhere`: ranks that wait in other groups.
     fn verdict(
         &self,
         name: &str,
+        elsewhere: &BTreeSet<u32>,
         log: &Log,
         hosts: &BTreeMap<u32, String>,
         predict: &dyn Predict,
@@ -293,7 +314,7 @@ impl Group<'_> {
             1 => format!("Rank {} waits in {call}{of}", at[0]),
             _ => format!("{} wait in {call}{of}", sentence(&ranks(&at))),
         };
-        let mut verdict = self.cause(sequence, waiting, &wait, log, hosts);
+        let mut verdict = self.cause(name, elsewhere, (sequence, waiting), &wait, log, hosts);
         if let Some(text) = pace(waiting.timeout, predict) {
             verdict.what = format!("{} {text}", verdict.what);
         }
@@ -309,21 +330,16 @@ impl Group<'_> {
     /// Why a collective waits: by how far the other ranks came.
     fn cause(
         &self,
-        sequence: u64,
-        waiting: &Waiting<'_>,
+        name: &str,
+        elsewhere: &BTreeSet<u32>,
+        (sequence, waiting): (u64, &Waiting<'_>),
         wait: &str,
         log: &Log,
         hosts: &BTreeMap<u32, String>,
     ) -> Verdict {
-        let number = i64::try_from(sequence).unwrap_or(i64::MAX);
-        let others = |ok: &dyn Fn([i64; 2]) -> bool| -> Vec<(u32, Line)> {
-            let all = self
-                .last
-                .iter()
-                .filter(|(rank, (last, _))| ok(*last) && !waiting.ranks.contains(rank));
-            all.map(|(rank, (_, line))| (*rank, line.clone())).collect()
-        };
-        let late = others(&|[called, _]| called < number);
+        // A rank that waits in another group keeps the others, and is not at fault.
+        let mut late = self.late(name);
+        late.retain(|(rank, _)| !elsewhere.contains(rank));
         if !late.is_empty() {
             let at: Vec<u32> = late.iter().map(|it| it.0).collect();
             let what = format!("{wait}; {} did not call it.", ranks(&at));
@@ -332,14 +348,18 @@ impl Group<'_> {
                 lines: late
                     .into_iter()
                     .take(MOST_LINES / 2)
-                    .map(|it| it.1)
+                    .map(|it| it.1.clone())
                     .collect(),
                 ..verdict
             };
         }
-        let passed = others(&|[_, finished]| finished >= number);
-        let later = self.waiting.range(sequence + 1..).next();
-        if let (false, Some((next, other))) = (passed.is_empty(), later) {
+        let number = i64::try_from(sequence).unwrap_or(i64::MAX);
+        let has_passed = self
+            .last
+            .iter()
+            .any(|(rank, ([_, finished], _))| *finished >= number && !waiting.ranks.contains(rank));
+        let later = self.waiting.range(sequence.saturating_add(1)..).next();
+        if let (true, Some((next, other))) = (has_passed, later) {
             let at: Vec<u32> = other.ranks.iter().copied().collect();
             let what = format!(
                 "{wait}; {} finished it, and waits in {}: the ranks are out of step.",
@@ -359,8 +379,27 @@ impl Group<'_> {
     }
 }
 
+/// Whether other ranks wait in one group than in another, and none is known to be late.
+fn is_apart([(one, first), (other, second)]: [(&String, &Group<'_>); 2]) -> bool {
+    first.ranks().is_disjoint(&second.ranks())
+        && first.late(one).is_empty()
+        && second.late(other).is_empty()
+}
+
+/// Whether each of two groups waits for a rank that waits in the other.
+fn is_crossed([(one, first), (other, second)]: [(&String, &Group<'_>); 2]) -> bool {
+    let keeps = |late: Vec<(u32, &Line)>, ranks: BTreeSet<u32>| {
+        late.iter().any(|(rank, _)| ranks.contains(rank))
+    };
+    keeps(first.late(one), second.ranks()) && keeps(second.late(other), first.ranks())
+}
+
 /// Two groups that wait at once on different ranks.
-fn crossed(groups: [(&String, &Group<'_>); 2]) -> Verdict {
+fn crossed(
+    groups: [(&String, &Group<'_>); 2],
+    cause: &'static Cause,
+    certainty: Certainty,
+) -> Verdict {
     let texts = groups.map(|(name, group)| {
         let first = group.waiting.iter().next();
         let call = first.map_or(String::new(), |(sequence, it)| call(*sequence, it.timeout));
@@ -368,9 +407,14 @@ fn crossed(groups: [(&String, &Group<'_>); 2]) -> Verdict {
         let wait = if at.len() == 1 { "waits" } else { "wait" };
         format!("{} {wait} in {call} of group {name}", ranks(&at))
     });
+    let why = match certainty {
+        Possible => {
+            "Either a rank of both groups is missing, or the ranks launch the two groups in different orders"
+        }
+        _ => "Each group waits for a rank that waits in the other",
+    };
     let what = format!(
-        "{}; {}, at the same time. Either the ranks launch the two groups in different orders, or one group waits \
-         for a rank that waits in the other.",
+        "{}; {}, at the same time. {why}.",
         sentence(&texts[0]),
         texts[1]
     );
@@ -384,7 +428,7 @@ fn crossed(groups: [(&String, &Group<'_>); 2]) -> Verdict {
     Verdict {
         lines: lines.collect(),
         group: Some(format!("{} and {}", groups[0].0, groups[1].0)),
-        ..Verdict::new(&hang::GROUP_ORDER, Likely, what)
+        ..Verdict::new(cause, certainty, what)
     }
 }
 

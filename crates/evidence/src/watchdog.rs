@@ -168,18 +168,16 @@ fn timeout(line: &str, rest: &str) -> Timeout {
     }
 }
 
-/// `[rank13]:[E…] [PG ID 11 PG GUID 119(description) Rank 1]`.
+/// `[rank13]:[E…] [PG ID 11 PG GUID 119(description) Rank 1]`, or `[PG 11 Rank 1]`.
 fn by(line: &str) -> By {
     let global = after(line, "[rank").and_then(number);
-    let group = after(line, "PG ID ").and_then(|rest| {
+    let place = after(line, "[PG ").map(|rest| rest.strip_prefix("ID ").unwrap_or(rest));
+    let group = place.and_then(|rest| {
         let rest = after(rest, "PG GUID ").unwrap_or(rest);
         let end = rest.find(" Rank ").or_else(|| rest.find(']'))?;
         Some(rest[..end].chars().take(100).collect())
     });
-    let local = after(line, "[Rank ").or_else(|| {
-        let rest = after(line, "PG ID ")?;
-        after(rest, " Rank ")
-    });
+    let local = after(line, "[Rank ").or_else(|| after(place?, " Rank "));
     By {
         global: global.and_then(|it| u32::try_from(it).ok()),
         local: local.and_then(number).and_then(|it| u32::try_from(it).ok()),

@@ -115,3 +115,53 @@ fn one_line_of_the_watchdog_gives_one_verdict() {
                 CollectiveFingerPrint(OpType=ALLREDUCE).\n";
     assert_eq!(diagnosed(&[], line).verdicts.len(), 1);
 }
+
+/// Lines of a rank that waits in a call of a group, after it finished the call before.
+fn waits(rank: u32, group: &str, number: u64) -> String {
+    let head = format!("[rank{rank}]:[E ProcessGroupNCCL.cpp:1] [PG ID 1 PG GUID {group} Rank 0]");
+    format!(
+        "{head} Watchdog caught collective operation timeout: WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, \
+         NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600024 milliseconds before timing out.\n\
+         {head} failure detected by watchdog at work sequence id: {number} PG status: last enqueued work: {number}, \
+         last completed work: {}\n",
+        number - 1
+    )
+}
+
+fn got_signal(rank: u32, group: &str, last: u64) -> String {
+    format!(
+        "[rank{rank}]:[E ProcessGroupNCCL.cpp:2] [PG ID 1 PG GUID {group} Rank 0] Received a dump signal due to a \
+         collective timeout from rank 0. Last enqueued NCCL work: {last}, last completed NCCL work: {last}.\n"
+    )
+}
+
+/// Two groups wait on different ranks: one missing rank explains that as well as two orders do.
+#[test]
+fn groups_that_wait_apart_are_crossed_only_if_each_waits_for_the_other() {
+    let apart = waits(0, "10", 5) + &waits(3, "11", 9);
+    let ids = |log: &str| -> Vec<(&str, Vec<u32>)> {
+        let found = diagnosed(&[], log).verdicts;
+        found
+            .into_iter()
+            .map(|it| (it.cause.id, it.ranks))
+            .collect()
+    };
+    let none = Vec::new;
+    assert_eq!(
+        ids(&apart),
+        [("rank-missing", none()), ("group-order", none())]
+    );
+    let dead = apart.clone() + &got_signal(7, "10", 4) + &got_signal(7, "11", 8);
+    assert_eq!(
+        ids(&dead),
+        [("rank-missing", vec![7]), ("rank-missing", vec![7])]
+    );
+    // Rank 3 is late in the group of rank 0, because it waits for rank 7.
+    let chain = apart.clone() + &got_signal(3, "10", 4) + &got_signal(7, "11", 8);
+    assert_eq!(
+        ids(&chain),
+        [("rank-missing", vec![7]), ("rank-missing", none())]
+    );
+    let crossed = apart + &got_signal(3, "10", 4) + &got_signal(0, "11", 8);
+    assert_eq!(ids(&crossed), [("group-order", none())]);
+}
