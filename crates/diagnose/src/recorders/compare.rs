@@ -38,14 +38,8 @@ pub(super) struct Mismatch<'a> {
 
 impl Mismatch<'_> {
     /// Whether a call that does not end is of the same group or pair.
-    pub(super) const fn is_in(&self, what: What) -> bool {
-        match (self.what, what) {
-            (What::Collective(group, _), What::Collective(other, _)) => group == other,
-            (What::Pair(group, from, to), What::Pair(other, sender, receiver)) => {
-                group == other && from == sender && to == receiver
-            }
-            _ => false,
-        }
+    pub(super) fn is_in(&self, what: What) -> bool {
+        self.what.place() == what.place()
     }
 }
 

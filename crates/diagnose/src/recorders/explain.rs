@@ -55,7 +55,7 @@ pub(super) fn explain(
         found.verdicts.extend(match half {
             Some(half) if stuck[*half].absent.is_empty() => Some(late(job, &stuck[*half])),
             Some(half) => rooted(job, &stuck[*half], is_hang),
-            None => Some(crossed(job, stuck, &circle)),
+            None => Some(crossed(job, stuck, &circle, is_hang)),
         });
     }
     // Collectives before sends, and of the calls that wait for one rank the oldest.
@@ -130,7 +130,7 @@ impl Waits {
         let places: BTreeMap<What, usize> = stuck
             .iter()
             .enumerate()
-            .map(|(place, it)| (it.what, place))
+            .map(|(place, it)| (it.what.place(), place))
             .collect();
         let edges = stuck.iter().enumerate().map(|(place, it)| {
             // A rank that waits for nobody is the end of the chain.
@@ -139,7 +139,7 @@ impl Waits {
             }
             let fronts = it.blockers().filter_map(|rank| {
                 let front = job.members.get(&rank)?.front?;
-                let to = places.get(&key(job, front)?).copied();
+                let to = places.get(&key(job, front)?.place()).copied();
                 to.filter(|to| *to != place)
             });
             let mut edges: Vec<usize> = fronts.collect();
@@ -343,17 +343,19 @@ fn late(job: &Job<'_>, stuck: &Stuck<'_>) -> Verdict {
     verdict(job, stuck, &hang::PEER_MISSING, Likely, &at, what)
 }
 
-/// Groups that wait for each other in a circle.
-fn crossed(job: &Job<'_>, stuck: &[Stuck<'_>], circle: &[usize]) -> Verdict {
+/// Groups that wait for each other in a circle. Of two groups the ranks at fault are the fewer ones
+/// that are first in one of them; otherwise nobody knows which order is right.
+fn crossed(job: &Job<'_>, stuck: &[Stuck<'_>], circle: &[usize], is_hang: bool) -> Verdict {
     let mut sentences = Vec::new();
-    let mut blamed: BTreeSet<u32> = BTreeSet::new();
+    let mut sides: Vec<Vec<u32>> = Vec::new();
     let mut lines = Vec::new();
     for (at, place) in circle.iter().enumerate() {
         let (here, next) = (&stuck[*place], &stuck[circle[(at + 1) % circle.len()]]);
         let (_, entry) = here.waiting[0];
         let blockers = here.blockers().filter(|rank| {
             let front = job.members.get(rank).and_then(|it| it.front);
-            front.and_then(|it| key(job, it)) == Some(next.what)
+            let what = front.and_then(|it| key(job, it));
+            what.map(What::place) == Some(next.what.place())
         });
         let blockers: Vec<u32> = blockers.collect();
         let (_, other) = next.waiting[0];
@@ -369,9 +371,14 @@ fn crossed(job: &Job<'_>, stuck: &[Stuck<'_>], circle: &[usize]) -> Verdict {
             let front = job.members.get(rank).and_then(|it| it.front);
             lines.extend(front.map(|front| job.line(*rank, front)));
         }
-        blamed.extend(blockers);
+        sides.push(blockers);
     }
-    let blamed: Vec<u32> = blamed.into_iter().collect();
+    sides.sort_by_key(Vec::len);
+    let blamed = match sides.as_slice() {
+        [few, many] if few.len() < many.len() => few.clone(),
+        _ => Vec::new(),
+    };
+    let certainty = if is_hang { Proved } else { Likely };
     let (_, entry) = stuck[circle[0]].waiting[0];
     lines.truncate(MOST_LINES);
     Verdict {
@@ -382,7 +389,7 @@ fn crossed(job: &Job<'_>, stuck: &[Stuck<'_>], circle: &[usize]) -> Verdict {
         lines,
         ..Verdict::new(
             &hang::GROUP_ORDER,
-            Proved,
+            certainty,
             format!("{}.", sentences.join("; ")),
         )
     }

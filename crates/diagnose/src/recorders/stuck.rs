@@ -15,6 +15,16 @@ pub(super) enum What {
     Pair(u32, u32, u32),
 }
 
+impl What {
+    /// What it is in, without the number of the call: a group or pair waits in one call.
+    pub(super) const fn place(self) -> Self {
+        match self {
+            Self::Collective(group, _) => Self::Collective(group, 0),
+            it @ Self::Pair(..) => it,
+        }
+    }
+}
+
 /// A call that did not end on some rank.
 #[derive(Debug)]
 pub(super) struct Stuck<'a> {

@@ -165,3 +165,47 @@ fn groups_that_wait_apart_are_crossed_only_if_each_waits_for_the_other() {
     let crossed = apart + &got_signal(3, "10", 4) + &got_signal(0, "11", 8);
     assert_eq!(ids(&crossed), [("group-order", none())]);
 }
+
+/// A recorder in JSON of calls of any groups.
+fn mixed(groups: &[(&str, &str)], calls: &[(&str, Call)]) -> String {
+    let calls: Vec<String> = calls.iter().map(|(group, it)| call(group, *it)).collect();
+    recorder(groups, &[]).replace("[]", &format!("[{}]", calls.join(",")))
+}
+
+/// Rank 2 waits in a later call of its group than others do; nobody knows why those are not done.
+#[test]
+fn a_rank_that_waits_in_a_later_call_is_not_missing() {
+    let groups = &[("all", "[0, 1, 2]"), ("pair", "[1, 2]")];
+    let last = [
+        ("pair", (0, "broadcast", 1, "completed")),
+        ("pair", (1, "broadcast", 2, "started")),
+    ];
+    let middle = [
+        ("pair", (0, "broadcast", 1, "started")),
+        ("all", (1, "all_reduce", 1, "scheduled")),
+    ];
+    let all = [
+        ("rank_0", recorder(ALL, &[WAITS])),
+        ("rank_1", mixed(groups, &middle)),
+        ("rank_2", mixed(groups, &last)),
+    ];
+    let found = diagnosed(&all, TIMEOUT);
+    assert!(
+        found.verdicts.iter().all(|it| !it.ranks.contains(&2)),
+        "{}",
+        shown(&found.verdicts)
+    );
+}
+
+/// Each of two ranks is first in another group: either could be wrong.
+#[test]
+fn of_two_orders_on_one_rank_each_nobody_is_blamed() {
+    let groups = &[("all", "[0, 1]"), ("other", "[0, 1]")];
+    let first = |group| mixed(groups, &[(group, WAITS)]);
+    let found = diagnosed(
+        &[("rank_0", first("all")), ("rank_1", first("other"))],
+        TIMEOUT,
+    );
+    assert_eq!(found.verdicts[0].cause.id, "group-order");
+    assert_nobody(&found);
+}
