@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Read, Result};
 
+use causes::Certainty;
 use causes::table::hang;
 use evidence::watchdog::{self, Event};
 use evidence::{Recorders, ras, recorder};
@@ -189,12 +190,19 @@ impl Pile {
         let is_hang = !self.timeouts.is_empty();
         verdicts.extend(uneven.and_then(|it| settings::uneven(&log, it, is_hang)));
         let by_recorders = recorders::verdicts(&self.recorders, &hosts, is_hang);
-        let explained = !by_recorders.verdicts.is_empty();
+        let is_sure = |it: &Verdict| it.certainty != Certainty::Possible;
+        let explained = by_recorders.verdicts.iter().any(is_sure);
+        let is_first = by_recorders.verdicts.is_empty();
         verdicts.extend(by_recorders.verdicts);
         missing.extend(by_recorders.missing);
         if !explained {
             let (found, lacks) = self.timeouts.verdicts(&self.reports, &log, &hosts, predict);
-            verdicts.extend(found);
+            // A call that waits says less than recorders do, a rank that it names says more.
+            verdicts.extend(
+                found
+                    .into_iter()
+                    .filter(|it| is_first || !it.ranks.is_empty()),
+            );
             missing.extend(lacks);
         }
         verdicts.extend(reports::verdicts(&self.reports));

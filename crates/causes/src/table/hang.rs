@@ -22,7 +22,7 @@ causes! { Hang;
     RANK_SILENT {
         id: "rank-silent",
         title: "a rank left no trace",
-        means: "the flight recorders of the others show that they wait; this rank wrote none: it ended, or it cannot write",
+        means: "the flight recorders of the others show that they wait; this rank wrote none, or its file is not given",
         advice: "look for the end of its process: its log, `dmesg` on its host (Xid, out of memory), the scheduler",
         versions: "all",
         signs: &[],

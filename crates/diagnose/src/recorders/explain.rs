@@ -70,15 +70,17 @@ pub(super) fn explain(
             age(&stuck[*root]),
         )
     });
-    let mut known: Vec<Vec<u32>> = Vec::new();
+    let mut known: Vec<(bool, Vec<u32>)> = Vec::new();
     for (root, waiting) in roots {
         let Some(mut verdict) = rooted(job, &stuck[root], is_hang) else {
             continue;
         };
-        if !verdict.ranks.is_empty() && known.contains(&verdict.ranks) {
+        let is_silent = verdict.cause == &hang::RANK_SILENT;
+        let is_named = is_silent || !verdict.ranks.is_empty();
+        if is_named && known.contains(&(is_silent, verdict.ranks.clone())) {
             continue;
         }
-        known.push(verdict.ranks.clone());
+        known.push((is_silent, verdict.ranks.clone()));
         if waiting > 1 {
             verdict.what.push_str(&format!(
                 " {} other calls wait for this one: {}.",
@@ -237,19 +239,12 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Option<Verdict> {
         return None;
     }
     if !stuck.silent.is_empty() {
-        let certainty = if is_hang { Likely } else { Possible };
+        // A recorder that is not given says nothing of its rank.
         let what = format!(
-            "{wait}; {} left no flight recorder, and all others entered it.",
+            "{wait}; no flight recorder of {} is given, and all others entered it.",
             ranks(&stuck.silent)
         );
-        return Some(verdict(
-            job,
-            stuck,
-            &hang::RANK_SILENT,
-            certainty,
-            &stuck.silent,
-            what,
-        ));
+        return Some(verdict(job, stuck, &hang::RANK_SILENT, Possible, &[], what));
     }
     if !stuck.behind.is_empty() && is_hang {
         let what = format!(
@@ -299,7 +294,10 @@ fn absent(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool, waiting: &[u32], wait
     };
     let certainty = if is_hang { Proved } else { Likely };
     let count = stuck.waiting.len();
-    let is_alone = !is_pair && count == 1 && at.len() >= 2;
+    // Ranks that nothing is known of could be on either side.
+    let is_all = stuck.silent.is_empty() && stuck.unknown.is_empty();
+    let is_alone = is_all && !is_pair && count == 1 && at.len() >= 2;
+    let is_open = !is_all && !is_pair && at.len() > count;
     let what = match (is_pair, is_alone) {
         (true, _) => format!("{wait}; {} never called the other half.", ranks(at)),
         (_, true) => format!("{wait} alone; {} never called it.", ranks(at)),
@@ -309,6 +307,11 @@ fn absent(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool, waiting: &[u32], wait
         (true, _) => (&hang::PEER_MISSING, at.as_slice()),
         (_, true) => (&hang::COLLECTIVE_MISMATCH, waiting),
         _ => (&hang::RANK_MISSING, at.as_slice()),
+    };
+    // Ranks that wait elsewhere are not at fault.
+    let blamed = match idle.is_empty() || is_open {
+        true => &[][..],
+        false => blamed,
     };
     let mut verdict = verdict(job, stuck, cause, certainty, blamed, what);
     for rank in at.iter().take(MOST_LINES / 2) {

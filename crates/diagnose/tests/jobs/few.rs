@@ -209,3 +209,32 @@ fn of_two_orders_on_one_rank_each_nobody_is_blamed() {
     assert_eq!(found.verdicts[0].cause.id, "group-order");
     assert_nobody(&found);
 }
+
+/// A recorder that is not given says nothing of its rank, also not of those beside it.
+#[test]
+fn ranks_whose_recorder_is_not_given_are_not_blamed() {
+    let groups = &[("all", "[0, 1, 2, 3, 4, 5]")];
+    let waits = || recorder(groups, &[WAITS]);
+    let ended = recorder(groups, &[(0, "all_reduce", 0, "completed")]);
+    let found = diagnosed(&[("rank_0", waits()), ("rank_1", waits())], TIMEOUT);
+    let [only] = &found.verdicts[..] else {
+        panic!("{}", shown(&found.verdicts));
+    };
+    assert_eq!(
+        (only.cause.id, only.certainty),
+        ("rank-silent", causes::Certainty::Possible)
+    );
+    assert_nobody(&found);
+    let absent = found
+        .missing
+        .iter()
+        .any(|it| it.what == "the flight recorders of ranks 2-5");
+    assert!(absent, "{:?}", found.missing);
+    // One waits, two do not; of three nothing is known.
+    let all = [
+        ("rank_0", waits()),
+        ("rank_1", ended.clone()),
+        ("rank_2", ended),
+    ];
+    assert_nobody(&diagnosed(&all, TIMEOUT));
+}

@@ -67,6 +67,7 @@ fn plant(kind: usize, mut job: Job, width: usize, dice: &mut Dice) -> Planted {
         2 => {
             job.program_stops[rank] = place(&job, rank, is_collective);
             job.silent.push(rank);
+            blamed.clear();
             "rank-silent"
         }
         3 => {
