@@ -205,7 +205,9 @@ impl Pile {
             );
             missing.extend(lacks);
         }
-        verdicts.extend(reports::verdicts(&self.reports));
+        let (found, lacks) = reports::verdicts(&self.reports, is_hang);
+        verdicts.extend(found);
+        missing.extend(lacks);
         verdicts.extend(settings::verdicts(&log));
         sort(&mut verdicts);
         if verdicts.is_empty() && missing.is_empty() {

@@ -1,16 +1,33 @@
 //! Ranks by reports of RAS.
 
-use causes::Certainty::{Likely, Proved};
+use std::collections::BTreeSet;
+
+use causes::Certainty::{Likely, Possible, Proved};
 use causes::table::{consequence, hang};
-use evidence::ras::{Report, Trouble};
+use evidence::ras::{Finding, Report, Trouble};
 
-use crate::verdict::{Line, MOST_LINES, Verdict, ranks};
+use crate::verdict::{Line, MOST_LINES, Missing, Verdict, ranks};
 
-/// A verdict for each kind of trouble in each communicator.
-pub(crate) fn verdicts(reports: &[(String, Report)]) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for (input, report) in reports {
+/// A verdict for each kind of trouble in each communicator, and what would tell more. Ranks of a
+/// running job are some operations apart: they are late if the job hangs, or if another report
+/// says the same.
+pub(crate) fn verdicts(
+    reports: &[(String, Report)],
+    is_hang: bool,
+) -> (Vec<Verdict>, Option<Missing>) {
+    let mut verdicts: Vec<Verdict> = Vec::new();
+    let mut apart = false;
+    for (place, (input, report)) in reports.iter().enumerate() {
+        let (before, after) = (&reports[..place], &reports[place + 1..]);
         for finding in &report.findings {
+            if is_in(before, finding) {
+                continue;
+            }
+            let is_behind = matches!(finding.trouble, Trouble::Behind(..));
+            if is_behind && !is_hang && !is_in(after, finding) {
+                apart = true;
+                continue;
+            }
             let mut at: Vec<u32> = finding
                 .ranks
                 .iter()
@@ -46,7 +63,7 @@ pub(crate) fn verdicts(reports: &[(String, Report)]) -> Vec<Verdict> {
                 ),
                 Trouble::Error => (
                     &consequence::PEER_CLOSED,
-                    Likely,
+                    Possible,
                     format!("RAS: {who}{of} report an error."),
                 ),
             };
@@ -58,6 +75,11 @@ pub(crate) fn verdicts(reports: &[(String, Report)]) -> Vec<Verdict> {
                 let text = format!("rank {} on {}, process {}", it.rank, it.host, it.process);
                 Line::new(input, (it.line > 0).then_some(it.line), &text)
             });
+            // Ranks report errors of others.
+            if finding.trouble == Trouble::Error {
+                at.clear();
+                hosts.clear();
+            }
             verdicts.push(Verdict {
                 lines: lines.collect(),
                 ranks: at,
@@ -67,5 +89,20 @@ pub(crate) fn verdicts(reports: &[(String, Report)]) -> Vec<Verdict> {
             });
         }
     }
-    verdicts
+    let missing = apart.then(|| Missing {
+        what: "whether ranks that RAS sees behind stay behind".to_owned(),
+        how: "run ncclras again after a minute, and give both reports".to_owned(),
+    });
+    (verdicts, missing)
+}
+
+/// Whether reports have a finding.
+fn is_in(reports: &[(String, Report)], finding: &Finding) -> bool {
+    let ranks = |it: &Finding| it.ranks.iter().map(|it| it.rank).collect::<BTreeSet<u32>>();
+    let is_it = |it: &Finding| {
+        it.communicator == finding.communicator
+            && it.trouble == finding.trouble
+            && ranks(it) == ranks(finding)
+    };
+    reports.iter().any(|it| it.1.findings.iter().any(is_it))
 }

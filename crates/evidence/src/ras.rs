@@ -1,6 +1,9 @@
 //! Reports of NCCL's RAS (`ncclras -v`, `echo verbose status | nc localhost 28028`), as text and as
 //! JSON.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use crate::bounded::{Count, Few, FewNamed, Short};
@@ -70,7 +73,8 @@ pub struct Reader {
     communicator: String,
     section: Section,
     operation: String,
-    usual: u64,
+    /// The operation that most ranks launched, and how many these are; 0 of equally many.
+    usual: (u64, u64),
 }
 
 /// The part of the report in which a list of ranks is.
@@ -120,9 +124,15 @@ impl Reader {
         {
             self.section = Section::Counts;
             self.operation = rest.trim_end_matches(" operation counts").trim().to_owned();
-            self.usual = 0;
-        } else if let Some((_, rest)) = line.split_once("ranks have launched up to operation ") {
-            self.usual = self.usual.max(digits(rest).unwrap_or(0));
+            self.usual = (0, 0);
+        } else if let Some((count, rest)) = line.split_once("ranks have launched up to operation ")
+        {
+            let (operation, count) = (digits(rest).unwrap_or(0), digits(count).unwrap_or(0));
+            self.usual = match count.cmp(&self.usual.1) {
+                Ordering::Greater => (operation, count),
+                Ordering::Equal => (0, count),
+                Ordering::Less => self.usual,
+            };
         } else {
             self.rank(line, number);
         }
@@ -177,10 +187,10 @@ impl Reader {
                     None => return,
                 };
                 // Ranks that are ahead are usual ones that did not wait.
-                if launched >= self.usual {
+                if launched >= self.usual.0 {
                     return;
                 }
-                Trouble::Behind(self.operation.clone(), launched, self.usual)
+                Trouble::Behind(self.operation.clone(), launched, self.usual.0)
             }
             Section::None => return,
         };
@@ -321,11 +331,17 @@ pub fn json(bytes: &[u8]) -> Result<Report, serde_json::Error> {
 
 /// Adds ranks that launched fewer operations than the others.
 fn behind(report: &mut Report, communicator: &str, ranks: &[RawRank]) {
-    let Some(first) = ranks.first() else {
-        return;
-    };
-    for (place, (name, _)) in first.collective_counts.0.iter().enumerate() {
-        let count = |it: &RawRank| it.collective_counts.0.get(place).map_or(0, |it| it.1.0);
+    // Ranks list their operations in any order, and may leave out those without calls.
+    let names = ranks.iter().flat_map(|it| &it.collective_counts.0);
+    let names: BTreeSet<&Short> = names.map(|it| &it.0).collect();
+    for name in names {
+        let count = |it: &RawRank| {
+            let counts = &it.collective_counts.0;
+            counts
+                .iter()
+                .find(|it| it.0 == *name)
+                .map_or(0, |it| it.1.0)
+        };
         let usual = ranks.iter().map(count).max().unwrap_or(0);
         let late = ranks.iter().filter(|it| count(it) < usual);
         // Ranks of one communicator run a few operations apart; half of them are not late.

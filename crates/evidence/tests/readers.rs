@@ -286,9 +286,14 @@ fn reports_of_ras_are_read() {
 #[test]
 fn reports_of_ras_in_json_are_read() {
     let rank = |rank: u32, count: u32| {
+        // Operations are in any order.
+        let counts = match rank {
+            1 => format!(r#""AllReduce":{count},"Broadcast":1"#),
+            _ => format!(r#""Broadcast":1,"AllReduce":{count}"#),
+        };
         format!(
             r#"{{"rank":{rank},"host":"n{rank}","pid":7,"status":{{"init_state":0,"async_error":0}},
-               "collective_counts":{{"Broadcast":1,"AllReduce":{count}}}}}"#
+               "collective_counts":{{{counts}}}}}"#
         )
     };
     let text = format!(
@@ -312,4 +317,23 @@ fn reports_of_ras_in_json_are_read() {
             (&Trouble::Behind("AllReduce".to_owned(), 4, 5), 2)
         ]
     );
+}
+
+/// One rank that is ahead makes nobody late, and of two halves neither is.
+#[test]
+fn ranks_of_ras_are_late_only_beside_most_others() {
+    let read = |lines: &str| {
+        let mut reader = ras::Reader::default();
+        for (number, line) in (1..).zip(REPORT.lines().take(10).chain(lines.lines())) {
+            reader.line(line, number);
+        }
+        reader.finish().unwrap().findings.len()
+    };
+    let late = "  Rank 5 has launched up to operation 39 -- GPU 1 managed by process 77 on node n2";
+    for (ahead, behind, expected) in [(7, 1, 1), (1, 7, 0), (4, 4, 0)] {
+        let counts = format!(
+            "  {ahead} ranks have launched up to operation 40\n  {behind} ranks have launched up to operation 39\n"
+        );
+        assert_eq!(read(&(counts + late)), expected, "{ahead} ahead");
+    }
 }

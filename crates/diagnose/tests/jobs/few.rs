@@ -238,3 +238,33 @@ fn ranks_whose_recorder_is_not_given_are_not_blamed() {
     ];
     assert_nobody(&diagnosed(&all, TIMEOUT));
 }
+
+/// Ranks of a running job are an operation apart: in one report that means nothing.
+#[test]
+fn a_rank_behind_in_one_report_of_ras_is_not_blamed() {
+    let report = |operation: u32| {
+        format!(
+            "#1-0 (9a3f) MISMATCH\n  Communicator ranks have different AllReduce operation counts\n  \
+             7 ranks have launched up to operation {operation}\n  1 ranks have launched up to operation 39\n  \
+             Rank 5 has launched up to operation 39 -- GPU 1 managed by process 77 on node n2\n"
+        )
+    };
+    let blamed = |all: &[String], log: &str| {
+        let all: Vec<(&str, String)> = all.iter().map(|it| ("ras.txt", it.clone())).collect();
+        let found = diagnosed(&all, log);
+        let is_asked = found
+            .missing
+            .iter()
+            .any(|it| it.how.contains("ncclras again"));
+        let ranks: Vec<u32> = found
+            .verdicts
+            .iter()
+            .flat_map(|it| it.ranks.clone())
+            .collect();
+        (ranks, is_asked)
+    };
+    assert_eq!(blamed(&[report(40)], ""), (vec![], true));
+    assert_eq!(blamed(&[report(40), report(41)], ""), (vec![], true));
+    assert_eq!(blamed(&[report(40), report(40)], ""), (vec![5], false));
+    assert_eq!(blamed(&[report(40)], TIMEOUT), (vec![5], false));
+}
