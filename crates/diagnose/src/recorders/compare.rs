@@ -58,6 +58,9 @@ fn pair<'a>(stuck: &Stuck<'a>) -> Option<Mismatch<'a>> {
     let ([(one, first), (other, second)], What::Pair(..)) = (&stuck.waiting[..], stuck.what) else {
         return None;
     };
+    if !stuck.unknown.is_empty() {
+        return None;
+    }
     let moved = |it: &Entry| it.elements[0].max(it.elements[1]);
     let differs = if moved(first) != moved(second) {
         Differs::Elements

@@ -21,8 +21,6 @@ pub(super) fn explain(
     is_hang: bool,
     found: &mut Found,
 ) {
-    let first = stuck.iter().flat_map(|it| &it.waiting).map(|it| it.1);
-    let is_hang = is_hang || first.clone().any(|it| job.is_old(it));
     let mut explained = BTreeSet::new();
     for mismatch in mismatches {
         let at = stuck.iter().position(|it| mismatch.is_in(it.what));
@@ -48,15 +46,7 @@ pub(super) fn explain(
         if circle.iter().any(|it| explained.contains(it)) {
             continue;
         }
-        // The other half of a send is missing, or comes later in the program.
-        let half = circle
-            .iter()
-            .find(|it| matches!(stuck[**it].what, What::Pair(..)));
-        found.verdicts.extend(match half {
-            Some(half) if stuck[*half].absent.is_empty() => Some(late(job, &stuck[*half])),
-            Some(half) => rooted(job, &stuck[*half], is_hang),
-            None => Some(crossed(job, stuck, &circle, is_hang)),
-        });
+        found.verdicts.extend(circled(job, stuck, &circle, is_hang));
     }
     // Collectives before sends, and of the calls that wait for one rank the oldest.
     let mut roots: Vec<(usize, usize)> = roots
@@ -90,10 +80,19 @@ pub(super) fn explain(
         }
         found.verdicts.push(verdict);
     }
-    let unknown: BTreeSet<u32> = stuck.iter().flat_map(|it| &it.unknown).copied().collect();
+    found.missing.extend(missing(stuck, is_hang));
+}
+
+/// What would tell more about calls that do not end.
+fn missing(stuck: &[Stuck<'_>], is_hang: bool) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let collectives = stuck
+        .iter()
+        .filter(|it| matches!(it.what, What::Collective(..)));
+    let unknown: BTreeSet<u32> = collectives.flat_map(|it| &it.unknown).copied().collect();
     if !unknown.is_empty() {
         let unknown: Vec<u32> = unknown.into_iter().collect();
-        found.missing.push(Missing {
+        missing.push(Missing {
             what: format!(
                 "how far {} came: no call of a group that waits is in the recorder",
                 ranks(&unknown)
@@ -103,11 +102,33 @@ pub(super) fn explain(
         });
     }
     if !is_hang && !stuck.is_empty() {
-        found.missing.push(Missing {
+        missing.push(Missing {
             what: "whether the job stood still when the recorders were written".to_owned(),
             how: "give the log with the watchdog's lines, or write the recorders again after a minute".to_owned(),
         });
     }
+    missing
+}
+
+/// Calls that wait for each other in a circle.
+fn circled(job: &Job<'_>, stuck: &[Stuck<'_>], circle: &[usize], is_hang: bool) -> Option<Verdict> {
+    let mut halves = circle.iter().map(|it| &stuck[*it]);
+    let half = halves.find(|it| matches!(it.what, What::Pair(..)));
+    let Some(half) = half else {
+        return Some(crossed(job, stuck, circle, is_hang));
+    };
+    // The other half of a send is missing, or comes later in the program. One rank calls too much,
+    // or the other too little.
+    let verdict = match half.absent.is_empty() {
+        _ if !half.unknown.is_empty() => None,
+        true => Some(late(job, half)),
+        false => rooted(job, half, false),
+    };
+    verdict.map(|it| Verdict {
+        ranks: Vec::new(),
+        hosts: Vec::new(),
+        ..it
+    })
 }
 
 /// Who waits for whom.
@@ -263,21 +284,18 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Option<Verdict> {
     let certainty = if is_hang { Likely } else { Possible };
     let through = job.ranks(entry.group).len().saturating_sub(waiting.len());
     let what = match through {
+        _ if matches!(stuck.what, What::Pair(..)) => {
+            format!("{wait}; both halves are called, and it did not end.")
+        }
         0 => format!("{wait}; all ranks called it with equal sizes, and it did not end."),
         through => format!("{wait}, {through} are through; all called it with equal sizes."),
-    };
-    // Where some ranks are through, the others are where to look.
-    let at = if is_hang && through > 0 {
-        &waiting[..]
-    } else {
-        &[]
     };
     Some(verdict(
         job,
         stuck,
         &hang::TRANSFER_STALLED,
         certainty,
-        at,
+        &[],
         what,
     ))
 }

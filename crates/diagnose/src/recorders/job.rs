@@ -184,8 +184,9 @@ impl<'a> Job<'a> {
     }
 
     /// Whether a call waits longer than any call of a running job, by the times of the recorders.
-    pub(super) const fn is_old(&self, entry: &Entry) -> bool {
-        self.latest.saturating_sub(entry.times[0]) >= LONG
+    pub(super) fn is_old(&self) -> bool {
+        let mut fronts = self.members.values().filter_map(|it| it.front);
+        fronts.any(|it| self.latest.saturating_sub(it.times[0]) >= LONG)
     }
 }
 

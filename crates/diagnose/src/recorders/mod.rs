@@ -37,7 +37,8 @@ pub(crate) fn verdicts(
         verdicts: Vec::new(),
     };
     found.verdicts.extend(explain::group_differs(&job));
-    let stuck = stuck::stuck(&job);
+    let is_hang = is_hang || job.is_old();
+    let stuck = stuck::stuck(&job, is_hang);
     let mismatches = compare::mismatches(&job, &stuck);
     explain::explain(&job, &stuck, &mismatches, is_hang, &mut found);
     found

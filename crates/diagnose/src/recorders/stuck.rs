@@ -50,11 +50,11 @@ impl Stuck<'_> {
 }
 
 /// The oldest call of each group, and of each pair of ranks, that does not end.
-pub(super) fn stuck<'a>(job: &Job<'a>) -> Vec<Stuck<'a>> {
+pub(super) fn stuck<'a>(job: &Job<'a>, is_hang: bool) -> Vec<Stuck<'a>> {
     let mut all = Vec::new();
     for group in 0..u32::try_from(job.groups.len()).unwrap_or(u32::MAX) {
         all.extend(collective(job, group));
-        pairs(job, group, &mut all);
+        pairs(job, group, is_hang, &mut all);
     }
     all
 }
@@ -127,9 +127,11 @@ pub(super) fn key(job: &Job<'_>, entry: &Entry) -> Option<What> {
 /// the group.
 fn ends(job: &Job<'_>, entry: &Entry) -> Option<(u32, u32, bool)> {
     let text = job.text(entry.function);
+    // Without the group's list its ranks have no places.
+    let listed = &job.recorders.groups.get(entry.group as usize)?.ranks;
     let global = |text: &str| {
         let place: usize = text.trim().parse().ok()?;
-        job.ranks(entry.group).get(place).copied()
+        listed.get(place).copied()
     };
     if let Some((from, to)) = text
         .strip_prefix("send ")
@@ -141,37 +143,45 @@ fn ends(job: &Job<'_>, entry: &Entry) -> Option<(u32, u32, bool)> {
     Some((global(from)?, global(to)?, false))
 }
 
-/// The calls of a pair on one side.
-#[derive(Debug, Default)]
-struct Side<'a> {
-    count: usize,
-    open: Option<&'a Entry>,
-}
-
-fn pairs<'a>(job: &Job<'a>, group: u32, all: &mut Vec<Stuck<'a>>) {
-    let mut sides: BTreeMap<(u32, u32), [Side<'a>; 2]> = BTreeMap::new();
+/// Sends and receives of each pair of ranks. Both sides call in one order, so the n-th send meets the
+/// n-th receive. Where a recorder lacks older calls, nothing says which is the n-th; but once the job
+/// stands still, all before the first open one have met.
+fn pairs<'a>(job: &Job<'a>, group: u32, is_hang: bool, all: &mut Vec<Stuck<'a>>) {
+    let mut sides: BTreeMap<(u32, u32), [Vec<&'a Entry>; 2]> = BTreeMap::new();
     for rank in job.ranks(group) {
-        let Some(member) = job.members.get(rank) else {
-            continue;
-        };
-        for entry in member
-            .dump
-            .entries
+        let entries = job
+            .members
+            .get(rank)
+            .map_or(&[][..], |it| it.dump.entries.as_slice());
+        let calls = entries
             .iter()
-            .filter(|it| it.is_point_to_point && it.group == group)
-        {
-            let Some((from, to, sends)) = ends(job, entry) else {
-                continue;
-            };
-            let side = &mut sides.entry((from, to)).or_default()[usize::from(!sends)];
-            side.count += 1;
-            if entry.state != State::Completed {
-                side.open.get_or_insert(entry);
+            .filter(|it| it.is_point_to_point && it.group == group);
+        for entry in calls {
+            if let Some((from, to, sends)) = ends(job, entry) {
+                sides.entry((from, to)).or_default()[usize::from(!sends)].push(entry);
             }
         }
     }
-    let is_whole = |rank: u32| job.members.get(&rank).is_some_and(|it| it.dump.is_whole);
+    let is_open = |it: &&&Entry| it.state != State::Completed;
     for ((from, to), [sends, receives]) in sides {
+        let [sender, receiver] = [from, to].map(|rank| job.members.get(&rank));
+        let are_whole = [sender, receiver]
+            .iter()
+            .all(|it| it.is_some_and(|it| it.dump.is_whole));
+        let first = |calls: &[&'a Entry]| calls.iter().find(is_open).copied();
+        let (send, receive) = match are_whole {
+            true => {
+                let halves = (0..).map(|it| (sends.get(it).copied(), receives.get(it).copied()));
+                let mut halves = halves.take(sends.len().max(receives.len()));
+                // A receive that ended has its data, whatever its sender says.
+                let is_stuck = |(send, receive): &(Option<&Entry>, Option<&Entry>)| match receive {
+                    Some(it) => is_open(&it),
+                    None => send.as_ref().is_some_and(|it| is_open(&it)),
+                };
+                halves.find(is_stuck).unwrap_or_default()
+            }
+            false => (first(&sends), first(&receives)),
+        };
         let mut stuck = Stuck {
             what: What::Pair(group, from, to),
             waiting: Vec::new(),
@@ -180,25 +190,19 @@ fn pairs<'a>(job: &Job<'a>, group: u32, all: &mut Vec<Stuck<'a>>) {
             unknown: Vec::new(),
             behind: Vec::new(),
         };
-        let one =
-            |rank: u32, side: &Side<'a>, other: u32, its: &Side<'a>, stuck: &mut Stuck<'a>| {
-                let Some(entry) = side.open else {
-                    return;
-                };
-                stuck.waiting.push((rank, entry));
-                match job.members.get(&other) {
-                    None => stuck.silent.push(other),
-                    Some(member) => {
-                        let both_whole = member.dump.is_whole && is_whole(rank);
-                        let is_done = both_whole && its.count >= side.count;
-                        if its.open.is_none() && !is_done {
-                            stuck.absent.push(other);
-                        }
-                    }
-                }
+        for (rank, call, other, its) in [(from, send, to, receive), (to, receive, from, send)] {
+            let Some(entry) = call.filter(|it| is_open(&it)) else {
+                continue;
             };
-        one(from, &sends, to, &receives, &mut stuck);
-        one(to, &receives, from, &sends, &mut stuck);
+            stuck.waiting.push((rank, entry));
+            if !job.members.contains_key(&other) {
+                stuck.silent.push(other);
+            } else if !are_whole && !is_hang {
+                stuck.unknown.push(other);
+            } else if its.is_none() {
+                stuck.absent.push(other);
+            }
+        }
         if !stuck.waiting.is_empty() {
             behind(job, &mut stuck);
             all.push(stuck);

@@ -268,3 +268,77 @@ fn a_rank_behind_in_one_report_of_ras_is_not_blamed() {
     assert_eq!(blamed(&[report(40), report(40)], ""), (vec![5], false));
     assert_eq!(blamed(&[report(40)], TIMEOUT), (vec![5], false));
 }
+
+const PAIR: &[(&str, &str)] = &[("all", "[0, 1]")];
+
+/// The second send meets the second receive, though the recorder of the receiver shows the first
+/// two ended, and that of the sender none.
+#[test]
+fn sends_meet_receives_by_their_order() {
+    let sized = |recorder: String, numbers: &[u64]| {
+        // Each call has another size.
+        numbers.iter().fold(recorder, |all, it| {
+            let (head, tail) = all.split_at(all.find(&format!(r#""p2p_seq_id":{it},"#)).unwrap());
+            head.to_owned() + &tail.replacen("[[8]]", &format!("[[{it}]]"), 2)
+        })
+    };
+    let (send, receive) = ("send 0->1", "recv 1<-0");
+    let sends = [
+        (0, send, 1, "started"),
+        (1, send, 2, "started"),
+        (2, send, 3, "started"),
+    ];
+    let receives = [
+        (0, receive, 1, "completed"),
+        (1, receive, 2, "completed"),
+        (2, receive, 3, "started"),
+    ];
+    let numbers = [1, 2, 3];
+    let all = |first: u64| {
+        let moved = |calls: [Call; 3]| {
+            let calls = calls.map(|it| (it.0 + first, it.1, it.2, it.3));
+            sized(recorder(PAIR, &calls), &numbers)
+        };
+        [("rank_0", moved(sends)), ("rank_1", moved(receives))]
+    };
+    for (first, log) in [(0, TIMEOUT), (0, ""), (500, "")] {
+        let found = diagnosed(&all(first), log);
+        assert_nobody(&found);
+        let differs = found
+            .verdicts
+            .iter()
+            .any(|it| it.cause.id == "size-mismatch");
+        assert!(!differs, "{}", shown(&found.verdicts));
+    }
+}
+
+/// A recorder that lacks older calls does not show that a receive is missing in a running job.
+#[test]
+fn an_open_send_of_a_running_job_blames_nobody() {
+    let send = recorder(PAIR, &[(900, "send 0->1", 901, "started")]);
+    let receive = |state| recorder(PAIR, &[(700, "recv 1<-0", 701, state)]);
+    let found = |log: &str| {
+        let all = [("rank_0", send.clone()), ("rank_1", receive("completed"))];
+        diagnosed(&all, log).verdicts
+    };
+    assert!(found("").is_empty(), "{}", shown(&found("")));
+    let [only] = &found(TIMEOUT)[..] else {
+        panic!("{}", shown(&found(TIMEOUT)));
+    };
+    assert_eq!((only.cause.id, &only.ranks), ("peer-missing", &vec![1]));
+}
+
+/// Rank 0 receives first, rank 1 reduces first: either could be wrong.
+#[test]
+fn a_receive_before_and_after_a_reduction_blames_nobody() {
+    let first = recorder(PAIR, &[(0, "recv 0<-1", 1, "started")]);
+    let second = recorder(PAIR, &[(0, "all_reduce", 1, "started")]);
+    let found = diagnosed(&[("rank_0", first), ("rank_1", second)], TIMEOUT);
+    assert_eq!(
+        found.verdicts[0].cause.id,
+        "peer-missing",
+        "{}",
+        shown(&found.verdicts)
+    );
+    assert_nobody(&found);
+}

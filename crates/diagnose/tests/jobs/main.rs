@@ -48,7 +48,8 @@ fn plant(kind: usize, mut job: Job, width: usize, dice: &mut Dice) -> Planted {
     let is_collective = |it: &Call| it.pair.is_none();
     let is_default = |it: &Call| it.group == 0 && it.pair.is_none() && it.size > 1;
     let mut blamed = vec![rank as u32];
-    let mut has_log = dice.below(2) == 0;
+    // In a running job sends and receives of cut recorders may be apart, and all ranks be in a call.
+    let has_log = dice.below(2) == 0 || (8..=10).contains(&kind);
     let cause = match kind {
         0 => {
             job.program_stops[rank] = place(&job, rank, is_collective);
@@ -97,22 +98,19 @@ fn plant(kind: usize, mut job: Job, width: usize, dice: &mut Dice) -> Planted {
             "group-order"
         }
         8 => {
-            let is_receive = |it: &Call| it.function.starts_with("recv");
             let rank = width + dice.below(ranks - width);
             blamed = vec![rank as u32];
-            let at = place(&job, rank, is_receive);
+            let at = place(&job, rank, |it| it.function.starts_with("recv"));
             job.programs[rank].remove(at);
             "peer-missing"
         }
         9 => {
             job.gpu_stops[rank] = place(&job, rank, is_default);
-            has_log = true;
             "stream-blocked"
         }
         10 => {
             job.stalls = Some((rank, place(&job, rank, is_default)));
             blamed.clear();
-            has_log = true;
             "transfer-stalled"
         }
         _ => {
@@ -177,8 +175,9 @@ fn planted_faults_are_named() {
             }
         };
         let is_right = found.first().is_some_and(|it| it.cause.id == planted.cause);
-        // Of two orders on equally many ranks nobody knows which is right.
-        let is_tie = planted.cause == "group-order" && blamed.is_empty();
+        // Of two orders on equally many ranks nobody knows which is right, and a send without its
+        // other half may be one too many.
+        let is_tie = ["group-order", "peer-missing"].contains(&planted.cause) && blamed.is_empty();
         if !(is_right && (named || is_tie)) {
             failed.push(format!(
                 "job {number}: {ranks} ranks in rows of {width}: planted {} at {:?}, found\n{}",
