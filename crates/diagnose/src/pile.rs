@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read, Result};
 
 use causes::Certainty;
-use causes::table::hang;
+use causes::table::{hang, nvlink};
 use evidence::watchdog::{self, Event};
 use evidence::{Recorders, ras, recorder};
 use nccl_log::line::Lines;
@@ -184,6 +184,7 @@ impl Pile {
     pub fn finish(mut self, predict: &dyn Predict) -> Diagnosis {
         let log: Log = self.log.finish();
         let uneven = self.hits.take(&hang::UNEVEN_PAT);
+        let fabric = self.hits.take(&nvlink::MNNVL_CUMEM);
         let mut verdicts: Vec<Verdict> = self.hits.verdicts().collect();
         let mut missing: Vec<Missing> = Vec::new();
         let hosts = settings::hosts(&log);
@@ -209,6 +210,7 @@ impl Pile {
         verdicts.extend(found);
         missing.extend(lacks);
         verdicts.extend(settings::verdicts(&log));
+        verdicts.extend(fabric.and_then(|it| settings::mnnvl(&log, it)));
         sort(&mut verdicts);
         if verdicts.is_empty() && missing.is_empty() {
             missing.push(Missing {

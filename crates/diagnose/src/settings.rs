@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use causes::Certainty::{Likely, Possible};
-use causes::table::{network, nvlink, settings};
+use causes::table::{network, settings};
 use nccl_log::Log;
 use nccl_log::statement::Stage;
 
-use crate::verdict::Verdict;
+use crate::verdict::{Line, Verdict};
 
 /// The host of each rank, by the largest communicator.
 pub(crate) fn hosts(log: &Log) -> BTreeMap<u32, String> {
@@ -22,7 +22,6 @@ pub(crate) fn hosts(log: &Log) -> BTreeMap<u32, String> {
 pub(crate) fn verdicts(log: &Log) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     verdicts.extend(gdr(log));
-    verdicts.extend(mnnvl(log));
     verdicts.extend(differing(log));
     verdicts
 }
@@ -51,22 +50,25 @@ fn gdr(log: &Log) -> Option<Verdict> {
     })
 }
 
-/// A setting that switches NVLink between hosts off, in a job of several hosts.
-fn mnnvl(log: &Log) -> Option<Verdict> {
+/// A setting that switches NVLink between hosts off, in a job of several hosts. `fabric` has the
+/// lines that name the fabric of a GPU: 0 is that of one host.
+pub(crate) fn mnnvl(log: &Log, fabric: Verdict) -> Option<Verdict> {
+    let is_joined = |it: &Line| !it.text.contains("fabric UUID 0.0 ");
     let is_off = |host: &&String| {
         let values = log.hosts[*host].settings.get("NCCL_CUMEM_ENABLE");
         values.is_some_and(|it| it.contains("0"))
     };
     let hosts: Vec<String> = log.hosts.keys().filter(is_off).cloned().collect();
-    if hosts.is_empty() || log.hosts.len() < 2 {
+    if hosts.is_empty() || log.hosts.len() < 2 || !fabric.lines.iter().any(is_joined) {
         return None;
     }
-    let what = "NCCL_CUMEM_ENABLE=0 is set; on hosts of one NVLink domain (GB200, GB300) the data between hosts \
-                takes the network."
+    let what = "NCCL_CUMEM_ENABLE=0 is set, and the GPUs name an NVLink fabric; on hosts of one NVLink domain the \
+                data between hosts takes the network."
         .to_owned();
     Some(Verdict {
+        what,
         hosts,
-        ..Verdict::new(&nvlink::MNNVL_CUMEM, Possible, what)
+        ..fabric
     })
 }
 

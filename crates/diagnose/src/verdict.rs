@@ -107,11 +107,19 @@ pub(crate) fn sort(verdicts: &mut Vec<Verdict>) {
     if has(verdicts, "nvls-slots") {
         verdicts.retain(|it| it.cause.id != "nvls-bind");
     }
-    let is_first = |it: &Verdict| it.cause.subject != Subject::Consequence;
-    if verdicts.iter().any(is_first) {
-        verdicts.retain(is_first);
+    // What only slows a job explains no failure, nor does a guess.
+    let explains = |it: &Verdict| {
+        let slows = matches!(it.cause.subject, Subject::Settings | Subject::Speed);
+        !slows && !is_consequence(it) && it.certainty == Certainty::Proved
+    };
+    if verdicts.iter().any(explains) {
+        verdicts.retain(|it| !is_consequence(it));
     }
-    verdicts.sort_by_key(|it| it.certainty);
+    verdicts.sort_by_key(|it| (it.certainty, is_consequence(it)));
+}
+
+fn is_consequence(verdict: &Verdict) -> bool {
+    verdict.cause.subject == Subject::Consequence
 }
 
 /// Numbers as ranges: `0-3, 7`; of many the first ones.

@@ -1,7 +1,7 @@
 //! NVLinks and NVSwitches.
 
-use crate::Certainty::Likely;
-use crate::cause::{nccl, proves, suggests};
+use crate::Certainty::{Likely, Possible};
+use crate::cause::{Scope, Sign, nccl, proves, suggests};
 
 causes! { NvLink;
     NVLS_SLOTS {
@@ -61,7 +61,11 @@ causes! { NvLink;
         means: "NVLink between hosts needs memory of the cuMem functions; a framework switched these off, so data takes the network",
         advice: "unset NCCL_CUMEM_ENABLE, also in the framework's own defaults",
         versions: "2.21 and newer",
-        signs: &[],
+        signs: &[Sign {
+            words: &["MNNVL busId", "fabric UUID"],
+            scope: Scope::Message,
+            certainty: Possible,
+        }],
         proof: "the log: NCCL_CUMEM_ENABLE set to 0, and MNNVL 0 on hosts of an NVLink domain",
         excluded: "MNNVL 1",
         sources: &["vllm-project/vllm #16992", "sgl-project/sglang #24977", "vllm-project/vime #103"],

@@ -342,3 +342,44 @@ fn a_receive_before_and_after_a_reduction_blames_nobody() {
     );
     assert_nobody(&found);
 }
+
+fn ids(log: &str) -> Vec<&'static str> {
+    let found = diagnosed(&[], log).verdicts;
+    found.iter().map(|it| it.cause.id).collect()
+}
+
+/// A guess, and what only slows a job, explain no failure.
+#[test]
+fn consequences_are_hidden_by_proved_failures_only() {
+    let closed = "n1:7:9 [0] x.cc:1 NCCL WARN Connection closed by remote peer n2\n".to_owned();
+    let slow = "n1:7:9 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n";
+    let guess = "n1:7:9 [0] x.cc:1 NCCL WARN Call to ibv_modify_qp failed\n";
+    let proved = "NVRM: Xid (PCI:0000:1b:00): 79, pid=7, GPU has fallen off the bus.\n";
+    assert_eq!(
+        ids(&(closed.clone() + slow)),
+        ["p2p-disabled", "peer-closed"]
+    );
+    assert_eq!(
+        ids(&(closed.clone() + guess)),
+        ["port-unreachable", "peer-closed"]
+    );
+    assert_eq!(ids(&(closed + proved)), ["xid-79"]);
+}
+
+/// Memory of the cuMem functions counts only where GPUs name a fabric of several hosts.
+#[test]
+fn multi_node_nvlink_needs_a_fabric() {
+    let line = |host: &str, text: &str| format!("{host}:7:9 [0] NCCL INFO {text}\n");
+    let off = "NCCL_CUMEM_ENABLE set by environment to 0.";
+    let log = line("n1", off) + &line("n2", off);
+    let fabric = |id: &str| {
+        line(
+            "n1",
+            &format!("MNNVL busId 0x901000 fabric UUID {id} cliqueId 0x1 state 3 healthMask 0x0"),
+        )
+    };
+    assert!(ids(&log).is_empty());
+    assert!(ids(&(log.clone() + &fabric("0.0"))).is_empty());
+    assert_eq!(ids(&(log + &fabric("51b9a2.c45fd8"))), ["mnnvl-cumem"]);
+    assert!(ids(&fabric("51b9a2.c45fd8")).is_empty());
+}
