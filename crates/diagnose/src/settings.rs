@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use causes::Certainty::{Likely, Possible};
 use causes::table::{network, settings};
 use nccl_log::Log;
+use nccl_log::log::HostFacts;
 use nccl_log::statement::Stage;
 
 use crate::verdict::{Line, Verdict};
@@ -26,27 +27,62 @@ pub(crate) fn verdicts(log: &Log) -> Vec<Verdict> {
     verdicts
 }
 
-/// A host on which no pair of GPU and port uses GPUDirect RDMA.
+/// Why GPUDirect RDMA is not used. Other reasons are not known from the log.
+#[derive(PartialEq, Eq)]
+enum Why {
+    /// By the distance of GPU and NIC. `distance 7 > 4`.
+    Far,
+    /// By the NIC's driver: a line about a port, without a reason.
+    NoModule,
+}
+
+/// The lines about pairs of GPU and port, or else those about ports.
+fn pairs(host: &HostFacts) -> impl Iterator<Item = (&String, &(bool, String))> {
+    let is_pair = |device: &str| device.starts_with("GPU ");
+    let has_pairs = host.gdr.keys().any(|it| is_pair(it));
+    host.gdr
+        .iter()
+        .filter(move |it| !has_pairs || is_pair(it.0))
+}
+
+/// Hosts on which no pair of GPU and port uses GPUDirect RDMA, for one reason.
 fn gdr(log: &Log) -> Option<Verdict> {
-    let is_off = |host: &&String| {
-        let pairs = &log.hosts[*host].gdr;
-        !pairs.is_empty() && pairs.values().all(|(enabled, _)| !enabled)
+    let why = |host: &HostFacts| {
+        let mut whys = pairs(host).map(|(device, (enabled, why))| {
+            let is_far = why.starts_with("distance ");
+            match enabled {
+                // The setting says which distance is too far.
+                false if is_far && !host.settings.contains_key("NCCL_NET_GDR_LEVEL") => {
+                    Some(Why::Far)
+                }
+                false if why.is_empty() && device.starts_with("HCA ") => Some(Why::NoModule),
+                _ => None,
+            }
+        });
+        let first = whys.next()??;
+        whys.all(|it| it.as_ref() == Some(&first)).then_some(first)
     };
-    let hosts: Vec<String> = log.hosts.keys().filter(is_off).cloned().collect();
-    let (device, (_, why)) = log.hosts.get(hosts.first()?)?.gdr.iter().next()?;
-    let (cause, why) = match why.strip_prefix("distance ") {
-        Some(distance) => (&network::GDR_FAR, format!("too far: distance {distance}")),
-        None => (&network::GDR_NO_MODULE, why.clone()),
+    let off: Vec<(&String, &HostFacts, Why)> = log
+        .hosts
+        .iter()
+        .filter_map(|(name, host)| Some((name, host, why(host)?)))
+        .collect();
+    let (_, host, first) = off.first()?;
+    let (device, (_, reason)) = pairs(host).next()?;
+    let (cause, certainty) = match first {
+        Why::Far => (&network::GDR_FAR, Likely),
+        Why::NoModule => (&network::GDR_NO_MODULE, Possible),
     };
-    let because = match why.is_empty() {
-        true => String::new(),
-        false => format!(" ({why})"),
+    let because = match reason.strip_prefix("distance ") {
+        Some(distance) => format!(" (too far: distance {distance})"),
+        None => String::new(),
     };
     let what = format!("No pair of GPU and NIC uses GPUDirect RDMA, such as {device}{because}.");
+    let hosts = off.iter().filter(|it| it.2 == *first);
     Some(Verdict {
         devices: vec![device.clone()],
-        hosts,
-        ..Verdict::new(cause, Likely, what)
+        hosts: hosts.map(|it| it.0.clone()).collect(),
+        ..Verdict::new(cause, certainty, what)
     })
 }
 
@@ -99,8 +135,13 @@ fn differing(log: &Log) -> Option<Verdict> {
         .take(3)
         .map(|(value, hosts)| format!("{value} on {} hosts", hosts.len()));
     let what = format!("{name} is {}.", texts.collect::<Vec<_>>().join(", "));
+    // Nobody knows which of two values is right, if neither is that of most hosts.
+    let most = match 2 * sides[0].1.len() > log.hosts.len() {
+        true => 1,
+        false => sides.len(),
+    };
     Some(Verdict {
-        hosts: sides[1..]
+        hosts: sides[most..]
             .iter()
             .flat_map(|it| &it.1)
             .take(16)

@@ -68,7 +68,8 @@ causes! { Network;
         signs: &[
             nccl(&["async event"], Likely),
             nccl(&["Got async", "event"], Likely),
-            suggests(&["mlx5_core", "Port module event"]),
+            suggests(&["mlx5_core", "Port module event", "Cable unplugged"]),
+            suggests(&["mlx5_core", "Port module event", "Cable error"]),
             suggests(&["mlx5_core", "Link down"]),
         ],
         proof: "the line with the port's name",
@@ -224,7 +225,12 @@ causes! { Network;
         means: "the launcher's address does not resolve on all hosts",
         advice: "use an address that all hosts resolve, such as the IP of rank 0's host, in MASTER_ADDR",
         versions: "all",
-        signs: &[proves(&["Name or service not known"]), suggests(&["Temporary failure in name resolution"])],
+        signs: &[
+            nccl(&["Name or service not known"], Proved),
+            nccl(&["Temporary failure in name resolution"], Likely),
+            proves(&["network addresses of", "Name or service not known"]),
+            suggests(&["network addresses of", "Temporary failure in name resolution"]),
+        ],
         proof: "the line",
         excluded: "`getent hosts NAME` answers on all hosts",
         sources: &["pytorch.org, torchrun"],

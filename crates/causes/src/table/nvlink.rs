@@ -120,7 +120,7 @@ causes! { NvLink;
         means: "the driver saw errors on an NVLink of this GPU; its transfers stop",
         advice: "note the GPU and link, reset the GPU; have the baseboard checked if it comes again",
         versions: "all",
-        signs: &[proves(&["Xid", "): 74"]), proves(&["Xid", "): 144"]), proves(&["Xid", "): 145"]), proves(&["Xid", "): 149"])],
+        signs: &[proves(&["Xid", "): 74,"]), proves(&["Xid", "): 144,"]), proves(&["Xid", "): 145,"]), proves(&["Xid", "): 149,"])],
         proof: "the kernel's line",
         excluded: "no such line on any host",
         sources: &["NVIDIA GPU debug guidelines, Xid errors"],

@@ -134,8 +134,12 @@ fn at<'a>(job: &Job<'a>, group: u32, sequence: u64) -> Option<Mismatch<'a>> {
     })
 }
 
-/// Whether the smaller sides call now what the largest one calls next.
+/// Whether the smaller sides call now what the largest one calls next. Of two equal sides either
+/// could have skipped a call, or made one too many.
 fn skipped(job: &Job<'_>, group: u32, sequence: u64, sides: &[Side<'_>]) -> bool {
+    if sides[0].1.1.len() == sides[1].1.1.len() {
+        return false;
+    }
     let mut usual = sides[0].1.1.iter().filter_map(|rank| {
         let next = job.members.get(rank)?.at(group, sequence + 1);
         (!next.is_empty()).then(|| next.iter().map(|it| signature(job, it)).collect::<Vec<_>>())

@@ -431,10 +431,11 @@ fn mismatched(job: &Job<'_>, mismatch: &Mismatch<'_>, stuck: Option<&Stuck<'_>>)
         .flat_map(|it| it.1.iter().copied());
     let odd: Vec<u32> = odd.collect();
     let (entry, usual) = &mismatch.sides[0];
-    // Two equal halves: nobody knows which is right.
-    let blamed = match usual.len() == odd.len() {
-        true => usual.iter().copied().chain(odd.iter().copied()).collect(),
-        false => odd.clone(),
+    // Nobody knows which is right, if none is that of most ranks of the group.
+    let is_group = matches!(mismatch.what, What::Collective(..));
+    let blamed = match is_group && 2 * usual.len() > job.ranks(entry.group).len() {
+        true => odd.clone(),
+        false => Vec::new(),
     };
     let cause = match mismatch.differs {
         _ if mismatch.is_skipped => &hang::CALL_SKIPPED,
@@ -497,15 +498,19 @@ pub(super) fn group_differs(job: &Job<'_>) -> Option<Verdict> {
         std::mem::swap(&mut usual, &mut odd);
     }
     let what = format!(
-        "{} say {}; {} of the same name: {}.",
-        sentence(&ranks(&usual.1)),
+        "By {} it is {}, by {} of the same name {}.",
+        ranks(&usual.1),
         job.group_name(usual.0),
         ranks(&odd.1),
         job.group_name(odd.0)
     );
+    let blamed = match usual.1.len() > odd.1.len() {
+        true => odd.1,
+        false => Vec::new(),
+    };
     Some(Verdict {
-        hosts: job.hosts(&odd.1),
-        ranks: odd.1,
+        hosts: job.hosts(&blamed),
+        ranks: blamed,
         group: Some(job.group_name(usual.0)),
         ..Verdict::new(&hang::GROUP_DIFFERS, Proved, what)
     })

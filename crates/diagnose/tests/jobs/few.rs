@@ -383,3 +383,85 @@ fn multi_node_nvlink_needs_a_fabric() {
     assert_eq!(ids(&(log + &fabric("51b9a2.c45fd8"))), ["mnnvl-cumem"]);
     assert!(ids(&fabric("51b9a2.c45fd8")).is_empty());
 }
+
+/// Where as many ranks are on one side as on the other, or of most nothing is known, nobody knows
+/// which is right.
+#[test]
+fn of_two_equal_sides_neither_is_blamed() {
+    let calls = |size: &str| recorder(PAIR, &[WAITS]).replace("[[8]]", size);
+    let all = [("rank_0", calls("[[8]]")), ("rank_1", calls("[[9]]"))];
+    let found = diagnosed(&all, TIMEOUT);
+    assert_eq!(found.verdicts[0].cause.id, "size-mismatch");
+    assert_nobody(&found);
+    let skips = [
+        (0, "all_reduce", 1, "started"),
+        (1, "broadcast", 2, "scheduled"),
+    ];
+    let ahead = [(0, "broadcast", 1, "started")];
+    let found = diagnosed(
+        &[
+            ("rank_0", recorder(PAIR, &skips)),
+            ("rank_1", recorder(PAIR, &ahead)),
+        ],
+        TIMEOUT,
+    );
+    assert_eq!(
+        found.verdicts[0].cause.id,
+        "collective-mismatch",
+        "{}",
+        shown(&found.verdicts)
+    );
+    assert_nobody(&found);
+    let groups = &[("all", "[0, 1, 2, 3, 4, 5, 6]")];
+    let calls = |size: &str| recorder(groups, &[WAITS]).replace("[[8]]", size);
+    let all = ["[[8]]", "[[9]]", "[[8]]"].map(calls);
+    let all: Vec<(&str, String)> = ["rank_0", "rank_1", "rank_2"]
+        .into_iter()
+        .zip(all)
+        .collect();
+    assert_nobody(&diagnosed(&all, TIMEOUT));
+    let lists = ["[0, 1]", "[0, 1, 2]"].map(|it| recorder(&[("all", it)], &[WAITS]));
+    let all: Vec<(&str, String)> = ["rank_0", "rank_1"].into_iter().zip(lists).collect();
+    let found = diagnosed(&all, TIMEOUT);
+    assert_eq!(
+        found.verdicts[0].cause.id,
+        "group-differs",
+        "{}",
+        shown(&found.verdicts)
+    );
+    assert_nobody(&found);
+    let set = |host: &str, value: u32| {
+        format!("{host}:7:9 [0] NCCL INFO NCCL_BUFFSIZE set by environment to {value}.\n")
+    };
+    let hosts = |log: &str| diagnosed(&[], log).verdicts[0].hosts.clone();
+    assert!(hosts(&(set("n1", 1) + &set("n2", 2))).is_empty());
+    assert_eq!(
+        hosts(&(set("n1", 1) + &set("n2", 2) + &set("n3", 1))),
+        ["n2"]
+    );
+}
+
+/// Names that other programs look up, other settings, and harmless messages are no causes.
+#[test]
+fn words_of_other_programs_are_no_causes() {
+    assert!(ids("wandb: Name or service not known\n").is_empty());
+    assert!(ids("mlx5_core 0000:4b:00.0: Port module event: module 0, Cable plugged\n").is_empty());
+    assert!(ids("NVRM: Xid (PCI:0000:1b:00): 137, pid=7\n").is_empty());
+    let lookup = "[c10d] The IPv6 network addresses of (n1, 29500) cannot be retrieved (gai error: -2 - Name or \
+                  service not known).\n";
+    assert_eq!(ids(lookup), ["host-unnamed"]);
+    let log = |text: &str| format!("n1:7:9 [0] NCCL INFO {text}\n");
+    let far = log("GPU Direct RDMA Disabled for GPU 81000 / HCA 1 (distance 7 > 4), read 0");
+    let port = log("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'");
+    let level = log("NCCL_NET_GDR_LEVEL set by environment to PIX");
+    assert_eq!(ids(&far), ["gdr-far"]);
+    assert_eq!(ids(&port), ["gdr-no-module"]);
+    assert_eq!(ids(&(far.clone() + &port)), ["gdr-far"]);
+    assert!(ids(&(far + &level)).is_empty());
+    assert!(
+        ids(&log(
+            "GPU Direct RDMA Disabled for GPU 81000 / HCA 1 (another reason)"
+        ))
+        .is_empty()
+    );
+}

@@ -175,9 +175,10 @@ fn planted_faults_are_named() {
             }
         };
         let is_right = found.first().is_some_and(|it| it.cause.id == planted.cause);
-        // Of two orders on equally many ranks nobody knows which is right, and a send without its
-        // other half may be one too many.
-        let is_tie = ["group-order", "peer-missing"].contains(&planted.cause) && blamed.is_empty();
+        // Of two orders or lists on equally many ranks nobody knows which is right, and a send without
+        // its other half may be one too many.
+        let ties = ["group-order", "group-differs", "peer-missing"];
+        let is_tie = ties.contains(&planted.cause) && blamed.is_empty();
         if !(is_right && (named || is_tie)) {
             failed.push(format!(
                 "job {number}: {ranks} ranks in rows of {width}: planted {} at {:?}, found\n{}",
