@@ -484,7 +484,10 @@ pub(super) fn group_differs(job: &Job<'_>) -> Option<Verdict> {
             .filter(|it| it.1.dump.groups.contains(&group));
         all.map(|it| *it.0).collect()
     };
-    let (one, other) = (0_u32..).zip(groups).find_map(|(place, group)| {
+    let mut held = (0_u32..)
+        .zip(groups)
+        .filter(|it| !job.ranks(it.0).is_empty());
+    let (one, other) = held.find_map(|(place, group)| {
         let strangers = group.ranks.iter().filter_map(|rank| job.members.get(rank));
         let strangers = strangers.filter(|it| !it.dump.groups.contains(&place));
         let other = strangers.flat_map(|it| &it.dump.groups).find(|it| {

@@ -29,7 +29,15 @@ pub(super) struct Job<'a> {
     /// The latest time in any recorder, ns.
     latest: u64,
     nameless: usize,
+    /// Recorders that other ranks wrote than their names say.
+    misnamed: Vec<&'a str>,
+    /// Recorders that ended long before the others, or before another one of their rank.
+    stale: Vec<&'a str>,
 }
+
+/// A recorder that ended so long before others is of another run, ns. Calls of a job that hangs end
+/// within its time limit, 10 minutes if none is set.
+const STALE: u64 = 3_600_000_000_000;
 
 /// A wait of this length is no longer that of a running job, ns.
 const LONG: u64 = 60_000_000_000;
@@ -37,28 +45,34 @@ const LONG: u64 = 60_000_000_000;
 impl<'a> Job<'a> {
     pub(super) fn of(recorders: &'a Recorders, hosts: &'a BTreeMap<u32, String>) -> Self {
         let mut dumps: BTreeMap<u32, &Dump> = BTreeMap::new();
-        let last = |it: &Dump| it.entries.last().map(|it| it.times[0]);
+        let (misnamed, named): (Vec<&Dump>, Vec<&Dump>) =
+            recorders.dumps.iter().partition(|it| it.is_misnamed);
+        let latest = named.iter().map(|it| end(it)).max().unwrap_or(0);
         let mut nameless = 0;
-        for dump in &recorders.dumps {
+        let mut stale = Vec::new();
+        for dump in named {
             let Some(rank) = dump.rank else {
                 nameless += 1;
                 continue;
             };
+            if (1..latest.saturating_sub(STALE)).contains(&end(dump)) {
+                stale.push(dump.input.as_str());
+                continue;
+            }
             // Of several recorders of one rank the latest counts.
+            let mut older = dump;
             let known = dumps.entry(rank).or_insert(dump);
-            if last(dump) > last(known) {
-                *known = dump;
+            if end(dump) > end(known) {
+                std::mem::swap(known, &mut older);
+            }
+            if !std::ptr::eq(older, *known) {
+                stale.push(older.input.as_str());
             }
         }
         let members: BTreeMap<u32, Member<'_>> = dumps
             .into_iter()
             .map(|(rank, dump)| (rank, Member::of(dump)))
             .collect();
-        let latest = members.values().flat_map(|it| &it.dump.entries);
-        let latest = latest
-            .map(|it| it.times[0].max(it.times[1]))
-            .max()
-            .unwrap_or(0);
         let groups = groups(recorders, &members);
         Self {
             recorders,
@@ -67,6 +81,8 @@ impl<'a> Job<'a> {
             hosts,
             latest,
             nameless,
+            misnamed: misnamed.iter().map(|it| it.input.as_str()).collect(),
+            stale,
         }
     }
 
@@ -77,6 +93,24 @@ impl<'a> Job<'a> {
             missing.push(Missing {
                 what: format!("the rank of {} flight recorders", self.nameless),
                 how: "name the files by rank, as PyTorch does: nccl_trace_rank_0, …".to_owned(),
+            });
+        }
+        if let Some(first) = self.misnamed.first() {
+            missing.push(Missing {
+                what: format!(
+                    "the ranks of {} flight recorders that other ranks wrote than their names say, such as {first}",
+                    self.misnamed.len()
+                ),
+                how: "name each file by the rank that wrote it".to_owned(),
+            });
+        }
+        if let Some(first) = self.stale.first() {
+            missing.push(Missing {
+                what: format!(
+                    "the newest flight recorders: {} are older than others and left out, such as {first}",
+                    self.stale.len()
+                ),
+                how: "give the files of one run, which were written at one time".to_owned(),
             });
         }
         let all: BTreeSet<u32> = self.groups.iter().flatten().copied().collect();
@@ -230,7 +264,14 @@ impl<'a> Member<'a> {
     }
 }
 
+/// The latest time in a recorder, ns; 0 if it has none.
+fn end(dump: &Dump) -> u64 {
+    let times = dump.entries.iter().flat_map(|it| it.times);
+    times.max().unwrap_or(0)
+}
+
 /// The ranks of each group: those that the recorders list, or else those that call something in it.
+/// Groups of recorders that are left out have none.
 fn groups(recorders: &Recorders, members: &BTreeMap<u32, Member<'_>>) -> Vec<Vec<u32>> {
     let mut callers: FxHashMap<u32, BTreeSet<u32>> = FxHashMap::default();
     for (rank, member) in members {
@@ -245,11 +286,11 @@ fn groups(recorders: &Recorders, members: &BTreeMap<u32, Member<'_>>) -> Vec<Vec
         }
     }
     let all = recorders.groups.iter().enumerate();
-    all.map(|(place, group)| match group.ranks.is_empty() {
-        false => group.ranks.clone(),
-        true => {
-            let place = u32::try_from(place).unwrap_or(u32::MAX);
-            callers.remove(&place).into_iter().flatten().collect()
+    all.map(|(place, group)| {
+        let place = u32::try_from(place).unwrap_or(u32::MAX);
+        match callers.remove(&place) {
+            Some(_) if !group.ranks.is_empty() => group.ranks.clone(),
+            callers => callers.into_iter().flatten().collect(),
         }
     })
     .collect()

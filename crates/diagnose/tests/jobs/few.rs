@@ -465,3 +465,30 @@ fn words_of_other_programs_are_no_causes() {
         .is_empty()
     );
 }
+
+/// A file of an earlier run, or of another rank than its name says, is left out with a word.
+#[test]
+fn recorders_of_other_runs_and_ranks_are_left_out() {
+    let waits = || recorder(ALL, &[WAITS]);
+    let old = recorder(ALL, &[(0, "all_reduce", 0, "completed")])
+        .replace("1700000000000000000", "1600000000000000000");
+    let found = |name: &str, last: String| {
+        let all = [("rank_0", waits()), ("rank_1", waits()), (name, last)];
+        let found = diagnosed(&all, TIMEOUT);
+        assert_nobody(&found);
+        found
+            .missing
+            .into_iter()
+            .map(|it| it.what)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert!(found("rank_2", old).contains("1 are older than others and left out, such as rank_2"));
+    let ended = || recorder(ALL, &[(0, "all_reduce", 0, "completed")]);
+    let other =
+        |text: String| found("rank_2", text).contains("than their names say, such as rank_2");
+    assert!(other(recorder(&[("all", "[0, 1]")], &[])));
+    assert!(other(recorder(ALL, &[(0, "send 1->0", 1, "completed")])));
+    assert!(other(ended().replacen("{", r#"{"rank":1,"#, 1)));
+    assert!(!found("rank_1.json", ended()).contains("names say"));
+}

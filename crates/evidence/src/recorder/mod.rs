@@ -99,6 +99,8 @@ pub struct Dump {
     pub groups: Vec<u32>,
     /// Its calls in order.
     pub entries: Vec<Entry>,
+    /// The number in its file's name is not that of the rank that made its calls.
+    pub is_misnamed: bool,
     /// It shows that it has all calls that the rank made. An empty recorder does not.
     pub is_whole: bool,
 }
@@ -162,15 +164,45 @@ impl Recorders {
         entries.shrink_to_fit();
         let has_places = raw.entries.0.iter().all(raw::RawEntry::has_place);
         self.kept += entries.len();
+        let named = rank_in_name(input);
+        let groups: Vec<u32> = groups.into_iter().map(|(_, group)| group).collect();
+        let is_other = |rank: u32| {
+            let says_other = raw.rank().is_some_and(|it| it != rank) && has_rank(input);
+            says_other || self.is_of_other(&groups, &entries, raw.rank().unwrap_or(rank))
+        };
         Dump {
+            is_misnamed: named.is_some_and(is_other),
             input: input.to_owned(),
-            rank: raw.rank().or_else(|| rank_in_name(input)),
+            rank: raw.rank().or(named),
             host: raw.host(),
             version: raw.version.0.clone(),
             is_whole: cut == 0 && has_places && is_whole(&entries),
-            groups: groups.into_iter().map(|(_, group)| group).collect(),
+            groups,
             entries,
         }
+    }
+
+    /// Whether another rank than this one made calls: its groups are without this rank, or it sends
+    /// and receives as another one.
+    fn is_of_other(&self, groups: &[u32], entries: &[Entry], rank: u32) -> bool {
+        let ranks = |group: u32| {
+            let group = self.groups.get(group as usize)?;
+            Some(&group.ranks).filter(|it| !it.is_empty())
+        };
+        let caller = |entry: &Entry| {
+            let (_, places) = self.symbols.text(entry.function).split_once(' ')?;
+            let own = places
+                .split(['-', '<'])
+                .next()?
+                .trim()
+                .parse::<usize>()
+                .ok()?;
+            ranks(entry.group)?.get(own).copied()
+        };
+        let mut ranks = groups.iter().filter_map(|it| ranks(*it));
+        let mut pairs = entries.iter().filter(|it| it.is_point_to_point);
+        ranks.any(|it| !it.contains(&rank))
+            || pairs.any(|it| caller(it).is_some_and(|it| it != rank))
     }
 
     fn group(&mut self, raw: &raw::RawGroup) -> u32 {
@@ -219,6 +251,11 @@ fn is_whole(entries: &[Entry]) -> bool {
 pub fn is_json(bytes: &[u8]) -> bool {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     first == Some(&b'{')
+}
+
+fn has_rank(name: &str) -> bool {
+    let file = name.rsplit(['/', '\\']).next().unwrap_or(name);
+    file.to_ascii_lowercase().contains("rank")
 }
 
 /// The rank in the name of a file: the number after `rank`, or the last number.
