@@ -22,6 +22,9 @@ const PROGRESS_LINES: u64 = 1 << 16;
 /// Most inputs that are listed.
 const MOST_INPUTS: usize = 1 << 14;
 
+/// Most ranks of all reports of RAS together.
+const MOST_LATE: usize = 1 << 14;
+
 /// What was read.
 #[derive(Debug, Default)]
 pub struct Pile {
@@ -107,12 +110,19 @@ impl Pile {
             return Ok((too_large(ras::MOST_BYTES), false));
         };
         Ok(match ras::json(&bytes) {
-            Ok(report) => {
-                self.reports.push((name.to_owned(), report));
-                ("RAS report".to_owned(), true)
-            }
-            Err(error) => (format!("no report of RAS: {error}"), false),
+            Ok(report) => (self.keep(name, report).to_owned(), true),
+            Err(error) => (error.to_string(), false),
         })
+    }
+
+    /// Keeps a report, while there is room for its ranks. Returns what it is.
+    fn keep(&mut self, name: &str, report: ras::Report) -> &'static str {
+        let late: usize = self.reports.iter().map(|it| it.1.late).sum();
+        if late + report.late > MOST_LATE {
+            return "RAS report, left out because all have too many ranks";
+        }
+        self.reports.push((name.to_owned(), report));
+        "RAS report"
     }
 
     fn text(
@@ -166,8 +176,7 @@ impl Pile {
             kinds.push("PyTorch's watchdog");
         }
         if let Some(report) = ras.finish() {
-            kinds.push("RAS report");
-            self.reports.push((name.to_owned(), report));
+            kinds.push(self.keep(name, report));
         }
         let kind = match kinds.is_empty() {
             true => "text".to_owned(),

@@ -113,14 +113,14 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for FewNamed<T, 
 }
 
 /// Most bytes of a short text.
-const MOST_TEXT: usize = 256;
+pub(crate) const MOST_TEXT: usize = 256;
 
 /// A text, cut after 256 bytes. A number becomes its digits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Short(pub String);
 
 impl Short {
-    fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let mut end = text.len().min(MOST_TEXT);
         while !text.is_char_boundary(end) {
             end -= 1;

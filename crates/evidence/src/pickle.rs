@@ -4,11 +4,14 @@
 //! for lists that PyTorch's C++ writer marks with the type of their elements.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
+
+use crate::bounded::MOST_TEXT;
 
 /// Largest pickle, bytes.
 pub const MOST_BYTES: usize = 32 << 20;
@@ -17,6 +20,11 @@ pub const MOST_BYTES: usize = 32 << 20;
 const MOST_OBJECTS: usize = 1 << 20;
 const MOST_VALUES: usize = 1 << 22;
 const MOST_STACK: usize = 1 << 20;
+
+/// Most bytes of all values that are taken from a pickle, with those that it refers to again:
+/// [`VALUE`] for each and those of its text, as far as texts are kept.
+const MOST_TAKEN: usize = 256 << 20;
+const VALUE: usize = 16;
 
 /// Why a pickle cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +82,8 @@ enum Object<'a> {
 pub struct Pickle<'a> {
     objects: Vec<Object<'a>>,
     root: Value,
+    /// Bytes of values that were taken.
+    taken: Cell<usize>,
 }
 
 impl<'a> Pickle<'a> {
@@ -98,6 +108,7 @@ impl<'a> Pickle<'a> {
         Ok(Self {
             objects: machine.objects,
             root,
+            taken: Cell::new(0),
         })
     }
 
@@ -106,6 +117,7 @@ impl<'a> Pickle<'a> {
         Node {
             objects: self.objects.as_slice(),
             value: self.root,
+            taken: &self.taken,
         }
     }
 }
@@ -436,13 +448,21 @@ fn signed(bytes: &[u8]) -> i64 {
 pub struct Node<'a> {
     objects: &'a [Object<'a>],
     value: Value,
+    taken: &'a Cell<usize>,
 }
 
 impl<'a> Node<'a> {
     const fn at(self, value: Value) -> Self {
-        Self {
-            objects: self.objects,
-            value,
+        Self { value, ..self }
+    }
+
+    /// Counts a value, which may be taken again wherever the pickle refers to it.
+    fn take(self, text: &str) -> Step<()> {
+        let bytes = VALUE + text.len().min(MOST_TEXT);
+        self.taken.set(self.taken.get().saturating_add(bytes));
+        match self.taken.get() > MOST_TAKEN {
+            true => Err(PickleError::TooLarge),
+            false => Ok(()),
         }
     }
 }
@@ -459,6 +479,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
     type Error = PickleError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PickleError> {
+        self.take("")?;
         let number = match self.value {
             Value::None => return visitor.visit_unit(),
             Value::Bool(value) => return visitor.visit_bool(value),
@@ -467,7 +488,10 @@ impl<'de> Deserializer<'de> for Node<'de> {
             Value::Object(number) => number,
         };
         match self.objects.get(number as usize) {
-            Some(Object::Text(text)) => visitor.visit_borrowed_str(text),
+            Some(Object::Text(text)) => {
+                self.take(text)?;
+                visitor.visit_borrowed_str(text)
+            }
             Some(Object::List(items)) => {
                 let items = items.iter().map(|it| self.at(*it));
                 visitor.visit_seq(SeqDeserializer::new(items))
@@ -490,6 +514,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PickleError> {
+        self.take("")?;
         visitor.visit_unit()
     }
 

@@ -14,6 +14,20 @@ pub const MOST_BYTES: usize = 32 << 20;
 /// Most ranks that are kept of one report.
 const MOST_RANKS: usize = 1 << 12;
 
+/// Most objects of a report in JSON that is read. A rank has three, and takes 400 bytes.
+const MOST_OBJECTS: usize = 1 << 18;
+
+/// Why a report in JSON cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// It is no JSON, or no report.
+    #[error("no report of RAS: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It has more ranks than are read.
+    #[error("more than {MOST_OBJECTS} objects, so it was not read")]
+    TooLarge,
+}
+
 /// A rank of a communicator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rank {
@@ -63,6 +77,8 @@ pub struct Report {
     pub healthy_line: u64,
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// The ranks of all findings.
+    pub late: usize,
 }
 
 /// Reads a report of text by line.
@@ -111,7 +127,7 @@ impl Reader {
             self.row(line, number);
         } else if let Some((head, word)) = heading(line) {
             self.in_table = false;
-            self.communicator = head.to_owned();
+            self.communicator = Short::of(head).0;
             self.section = match word {
                 "INCOMPLETE" => Section::Silent,
                 "DEAD" => Section::Dead,
@@ -123,7 +139,7 @@ impl Reader {
             .strip_prefix("Communicator ranks have different ")
         {
             self.section = Section::Counts;
-            self.operation = rest.trim_end_matches(" operation counts").trim().to_owned();
+            self.operation = Short::of(rest.trim_end_matches(" operation counts").trim()).0;
             self.usual = (0, 0);
         } else if let Some((count, rest)) = line.split_once("ranks have launched up to operation ")
         {
@@ -144,9 +160,10 @@ impl Reader {
             return;
         }
         let count = words[1].parse().unwrap_or(1);
-        self.report.communicators += count;
+        let add = |all: u64| all.saturating_add(count);
+        self.report.communicators = add(self.report.communicators);
         if words[6..] == ["RUNNING", "OK"] {
-            self.report.healthy += count;
+            self.report.healthy = add(self.report.healthy);
             if self.report.healthy_line == 0 {
                 self.report.healthy_line = number;
             }
@@ -198,7 +215,7 @@ impl Reader {
             rank: rank
                 .and_then(|it| u32::try_from(it).ok())
                 .unwrap_or(u32::MAX),
-            host: host.trim().to_owned(),
+            host: Short::of(host.trim()).0,
             process: process.unwrap_or(0),
             line: number,
         };
@@ -214,20 +231,18 @@ impl Reader {
 
 impl Report {
     fn add(&mut self, communicator: &str, trouble: Trouble, rank: Rank) {
+        if self.late >= MOST_RANKS {
+            return;
+        }
+        self.late += 1;
         let is_it = |it: &Finding| it.communicator == communicator && it.trouble == trouble;
         match self.findings.iter().position(is_it) {
-            Some(place) => {
-                let ranks = &mut self.findings[place].ranks;
-                if ranks.len() < MOST_RANKS {
-                    ranks.push(rank);
-                }
-            }
-            None if self.findings.len() < MOST_RANKS => self.findings.push(Finding {
+            Some(place) => self.findings[place].ranks.push(rank),
+            None => self.findings.push(Finding {
                 communicator: communicator.to_owned(),
                 trouble,
                 ranks: vec![rank],
             }),
-            None => {}
         }
     }
 }
@@ -302,8 +317,11 @@ impl RawRank {
 /// Reads a report in JSON.
 ///
 /// # Errors
-/// It is no report of RAS.
-pub fn json(bytes: &[u8]) -> Result<Report, serde_json::Error> {
+/// It is no report of RAS, or it has too many ranks.
+pub fn json(bytes: &[u8]) -> Result<Report, ReportError> {
+    if bytes.iter().filter(|it| **it == b'{').count() > MOST_OBJECTS {
+        return Err(ReportError::TooLarge);
+    }
     let raw: RawReport = serde_json::from_slice(bytes)?;
     let mut report = Report::default();
     for communicator in &raw.communicators.0 {

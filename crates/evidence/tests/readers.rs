@@ -108,6 +108,45 @@ fn values_that_repeat_or_contain_themselves_do_no_harm() {
     assert_eq!(Pickle::read(&wide).unwrap_err(), PickleError::TooLarge);
 }
 
+/// A call that the pickle refers to again and again counts each time.
+#[test]
+fn values_that_are_referred_to_often_are_bounded() {
+    let mut often =
+        b"\x80\x02}(X\x07\x00\x00\x00entries](}q\x01(X\x0b\x00\x00\x00input_sizes](](".to_vec();
+    often.extend(b"K\x01".repeat(16));
+    often.extend(b"eq\x02");
+    often.extend(b"h\x02".repeat(1000));
+    often.extend(b"eu");
+    often.extend(b"h\x01".repeat(20_000));
+    often.extend(b"eu.");
+    let error = Recorders::default().read("rank_0", &often).unwrap_err();
+    assert!(
+        matches!(error, RecorderError::Pickle(PickleError::TooLarge)),
+        "{error}"
+    );
+}
+
+/// A few megabytes of empty ranks would take a hundred times as much.
+#[test]
+fn reports_of_ras_are_bounded() {
+    let ranks = ["{}"].repeat(1 << 20).join(",");
+    let text = format!(r#"{{"communicators_count":1,"communicators":[{{"ranks":[{ranks}]}}]}}"#);
+    assert!(matches!(
+        ras::json(text.as_bytes()),
+        Err(ras::ReportError::TooLarge)
+    ));
+    let mut reader = ras::Reader::default();
+    let ranks = (0..100_u64).flat_map(|it| {
+        let head = format!("#0-{it} (a) DEAD");
+        let rank = |rank: u32| format!("  Rank {rank} -- GPU 1 managed by process 77 on node n2");
+        [head].into_iter().chain((0..100).map(rank))
+    });
+    ranks.for_each(|line| reader.line(&line, 1));
+    let report = reader.finish().unwrap();
+    let kept: usize = report.findings.iter().map(|it| it.ranks.len()).sum();
+    assert_eq!((kept, report.late), (4096, 4096));
+}
+
 #[test]
 fn a_recorder_in_json_is_read() {
     let text = r#"{"version":"2.5","pg_config":{"0":{"name":"0","desc":"default_pg","ranks":"[0, 1, 2]"}},
