@@ -22,11 +22,6 @@ pub fn all() -> impl Iterator<Item = &'static Cause> {
     table::TABLES.iter().copied().flatten().copied()
 }
 
-/// The cause with an id.
-pub fn find(id: &str) -> Option<&'static Cause> {
-    all().find(|cause| cause.id == id)
-}
-
 /// The cause that a warning of NCCL shows.
 pub fn of_warning(text: &str) -> Option<&'static Cause> {
     all().find(|cause| cause.signs.iter().any(|sign| sign.is_in(text)))
