@@ -99,9 +99,15 @@ type Side<'e> = (Vec<Signature>, (&'e Entry, Vec<u32>));
 fn at<'a>(job: &Job<'a>, group: u32, sequence: u64) -> Option<Mismatch<'a>> {
     let mut sides: BTreeMap<Vec<Signature>, (&Entry, Vec<u32>)> = BTreeMap::new();
     for &rank in job.ranks(group) {
-        let Some(calls) = job.members.get(&rank).map(|it| it.at(group, sequence)) else {
+        let Some(member) = job.members.get(&rank) else {
             continue;
         };
+        // The first call of a cut recorder may lack parts.
+        let is_first = member.window(group).is_some_and(|it| it.0 == sequence);
+        if is_first && !member.dump.is_whole {
+            continue;
+        }
+        let calls = member.at(group, sequence);
         let Some(&entry) = calls.first() else {
             continue;
         };

@@ -492,3 +492,23 @@ fn recorders_of_other_runs_and_ranks_are_left_out() {
     assert!(other(ended().replacen("{", r#"{"rank":1,"#, 1)));
     assert!(!found("rank_1.json", ended()).contains("names say"));
 }
+
+/// A cut recorder may begin inside of a coalesced call.
+#[test]
+fn the_first_call_of_a_cut_recorder_is_not_compared() {
+    let part = |place, state| (place, "all_gather_into_tensor_coalesced", 5, state);
+    let last = (12, "all_reduce", 6, "started");
+    let whole = || recorder(ALL, &[part(10, "completed"), part(11, "completed"), last]);
+    let cut = recorder(ALL, &[part(11, "completed"), last]);
+    let found = diagnosed(
+        &[("rank_0", whole()), ("rank_1", whole()), ("rank_2", cut)],
+        TIMEOUT,
+    );
+    assert_eq!(
+        found.verdicts[0].cause.id,
+        "transfer-stalled",
+        "{}",
+        shown(&found.verdicts)
+    );
+    assert_nobody(&found);
+}
