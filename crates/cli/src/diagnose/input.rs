@@ -1,6 +1,7 @@
 //! The inputs of `topo diagnose`: files, folders, archives, standard input.
 
 use std::cell::Cell;
+use std::fs::Metadata;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
@@ -88,10 +89,22 @@ fn folder(
                     );
                 }
             }
-            _ => {}
+            kind => pile.skip(&path.display().to_string(), &unread(kind)),
         }
     }
     Ok(())
+}
+
+/// Why an entry of a folder is not read.
+fn unread(kind: io::Result<Metadata>) -> String {
+    match kind {
+        Ok(it) if it.is_symlink() => "a link, so it was not read; name its target".to_owned(),
+        Ok(it) if it.is_dir() => {
+            format!("more than {MOST_DEPTH} folders deep, so it was not read; name the folder")
+        }
+        Ok(_) => "neither a file nor a folder, so it was not read".to_owned(),
+        Err(error) => error.to_string(),
+    }
 }
 
 fn one(
@@ -161,12 +174,17 @@ fn tar(
             Ok(entry) => entry,
             Err(error) => return pile.skip(label, &format!("a damaged archive ({error})")),
         };
-        if !entry.header().entry_type().is_file() {
+        let kind = entry.header().entry_type();
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let name = format!("{label}: {name}");
+        if kind.is_symlink() || kind.is_hard_link() {
+            pile.skip(&name, "a link, so it was not read");
+        }
+        if !kind.is_file() {
             continue;
         }
         *left -= 1;
-        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        member(&format!("{label}: {name}"), entry, allowance, pile);
+        member(&name, entry, allowance, pile);
     }
 }
 
@@ -199,6 +217,12 @@ fn zip(file: &Path, label: &str, pile: &mut Pile, left: &mut usize) -> Result<()
                     .map_or_else(|_| format!("file {place}"), Into::into);
                 let name = format!("{label}: {name}");
                 member(&name, allowance.bound(entry), &allowance, pile);
+            }
+            Ok(entry) if !entry.is_dir() => {
+                let name = entry
+                    .name()
+                    .map_or_else(|_| format!("file {place}"), Into::into);
+                pile.skip(&format!("{label}: {name}"), "a link, so it was not read");
             }
             Ok(_) => {}
             Err(error) => pile.skip(&format!("{label}: file {place}"), &error.to_string()),
