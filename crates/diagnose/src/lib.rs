@@ -12,10 +12,11 @@
 //! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
 //! and read), `words` (the causes whose words are in a line), `recorders` (ranks by their flight
 //! recorders), `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `settings`
-//! (what NCCL's log says).
+//! (what NCCL's log says), `listing` (what `nvidia-smi` and `lspci` show).
 
 #![warn(unreachable_pub)]
 
+mod listing;
 pub mod pile;
 pub mod predict;
 mod recorders;

@@ -6,6 +6,7 @@ use causes::Certainty;
 use causes::table::{hang, nvlink};
 use evidence::watchdog::{self, Event};
 use evidence::{Recorders, ras, recorder};
+use listings::Reader;
 use nccl_log::line::Lines;
 use nccl_log::message::{NoHosts, messages};
 use nccl_log::{Collector, Log};
@@ -14,7 +15,7 @@ use crate::predict::Predict;
 use crate::timeouts::Timeouts;
 use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
 use crate::words::{Hits, Words};
-use crate::{recorders, reports, settings};
+use crate::{listing, recorders, reports, settings};
 
 /// How often progress is reported, lines.
 const PROGRESS_LINES: u64 = 1 << 16;
@@ -128,9 +129,13 @@ impl Pile {
     fn text(
         &mut self,
         name: &str,
-        stream: impl BufRead,
+        mut stream: impl BufRead,
         mut progress: impl FnMut(u64),
     ) -> Result<(String, bool)> {
+        let mut listing = match listing::is_listing(stream.fill_buf()?) {
+            true => Some(Reader::new(name)),
+            false => None,
+        };
         let mut lines = Lines::new(stream);
         let mut number = 0;
         let mut ras = ras::Reader::default();
@@ -140,6 +145,14 @@ impl Pile {
         while let Some(line) = lines.next()? {
             number += 1;
             self.log.line(&line);
+            let place = u32::try_from(number).unwrap_or(u32::MAX);
+            // A matrix that contradicts itself shows nothing.
+            if listing
+                .as_mut()
+                .is_some_and(|it| it.line(place, &line).is_err())
+            {
+                listing = None;
+            }
             let found = self.words.find(&line, is_last_error);
             is_last_error = line.trim_end().ends_with("Last error:");
             let event = match found.watchdog {
@@ -177,6 +190,13 @@ impl Pile {
         }
         if let Some(report) = ras.finish() {
             kinds.push(self.keep(name, report));
+        }
+        if let Some(Ok(Some(facts))) = listing.map(Reader::finish) {
+            kinds.push("listing of a machine");
+            for (cause, text) in listing::shown(name, &facts) {
+                let hit = (cause, Certainty::Possible);
+                self.hits.add(hit, None, Line::new(name, None, &text));
+            }
         }
         let kind = match kinds.is_empty() {
             true => "text".to_owned(),

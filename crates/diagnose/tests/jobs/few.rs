@@ -493,6 +493,49 @@ fn recorders_of_other_runs_and_ranks_are_left_out() {
     assert!(!found("rank_1.json", ended()).contains("names say"));
 }
 
+/// Listings of a machine show what could be slow, and blame nobody.
+#[test]
+fn listings_show_what_is_possible() {
+    let found = |text: &str| {
+        let found = diagnosed(&[("listing.txt", text.to_owned())], "");
+        assert_nobody(&found);
+        let is_possible = |it: &diagnose::Verdict| {
+            it.certainty == causes::Certainty::Possible && it.devices.is_empty()
+        };
+        assert!(
+            found.verdicts.iter().all(is_possible),
+            "{}",
+            shown(&found.verdicts)
+        );
+        let verdicts = found.verdicts.iter();
+        let lines: Vec<(&str, String)> = verdicts
+            .map(|it| (it.cause.id, it.lines[0].text.clone()))
+            .collect();
+        (found.inputs[0].kind.clone(), lines)
+    };
+    let pci = "00:01.0 PCI bridge: Intel Corporation Device 352a\n\
+               \tBus: primary=00, secondary=01, subordinate=02, sec-latency=0\n\
+               \t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\
+               01:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)\n\
+               \t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\
+               \t\tLnkSta:\tSpeed 32GT/s, Width x8 (downgraded)\n";
+    let narrow = "0000:01:00.0: x8, expected x16".to_owned();
+    assert_eq!(
+        found(pci),
+        (
+            "listing of a machine, 6 lines".to_owned(),
+            vec![("link-narrow", narrow)]
+        )
+    );
+    let matrix = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\n\
+                  GPU0\t X \tNV18\tPIX\t0-3\t0\nGPU1\tNV18\t X \tSYS\t4-7\t1\nNIC0\tPIX\tSYS\t X\n";
+    let far = "GPU1: SYS to each NIC".to_owned();
+    assert_eq!(found(matrix).1, [("no-near-nic", far)]);
+    assert_eq!(found(&matrix.replace("SYS", "PIX")).1, []);
+    let port = "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Down\n\t\tRate: 400\n";
+    assert_eq!(found(port).1, [("port-down", "mlx5_0: down".to_owned())]);
+}
+
 /// A cut recorder may begin inside of a coalesced call.
 #[test]
 fn the_first_call_of_a_cut_recorder_is_not_compared() {
