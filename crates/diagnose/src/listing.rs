@@ -34,13 +34,13 @@ pub(crate) fn shown(name: &str, facts: &Listings) -> Vec<(&'static Cause, String
         .iter()
         .filter(|it| it.is_active == Some(false));
     let down = down.map(|it| (&network::PORT_DOWN, format!("{}: down", it.name)));
-    let far = facts.matrix.as_ref().and_then(far);
-    shown.chain(down).chain(far).collect()
+    let apart = facts.matrix.as_ref().and_then(apart);
+    shown.chain(down).chain(apart).collect()
 }
 
 /// GPUs whose path to each NIC crosses the link between sockets.
-fn far(matrix: &Matrix) -> Option<(&'static Cause, String)> {
-    let is_far = |row: &[Nearness]| {
+fn apart(matrix: &Matrix) -> Option<(&'static Cause, String)> {
+    let is_apart = |row: &[Nearness]| {
         let mut nics = matrix
             .devices
             .iter()
@@ -49,8 +49,8 @@ fn far(matrix: &Matrix) -> Option<(&'static Cause, String)> {
         nics.clone().next().is_some() && nics.all(|it| *it.1 == Nearness::Sys)
     };
     let gpus = matrix.devices.iter().zip(&matrix.nearness);
-    let far = gpus.filter(|(device, row)| device.gpu.is_some() && is_far(row));
-    let far: Vec<&str> = far.map(|it| it.0.name.as_str()).collect();
-    let text = format!("{}: SYS to each NIC", far.join(", "));
-    (!far.is_empty()).then_some((&network::NO_NEAR_NIC, text))
+    let apart = gpus.filter(|(device, row)| device.gpu.is_some() && is_apart(row));
+    let apart: Vec<&str> = apart.map(|it| it.0.name.as_str()).collect();
+    let text = format!("{}: SYS to each NIC", apart.join(", "));
+    (!apart.is_empty()).then_some((&network::NO_NEAR_NIC, text))
 }

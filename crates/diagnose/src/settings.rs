@@ -49,10 +49,10 @@ fn pairs(host: &HostFacts) -> impl Iterator<Item = (&String, &(bool, String))> {
 fn gdr(log: &Log) -> Option<Verdict> {
     let why = |host: &HostFacts| {
         let mut whys = pairs(host).map(|(device, (enabled, why))| {
-            let is_far = why.starts_with("distance ");
+            let is_distance = why.starts_with("distance ");
             match enabled {
                 // The setting says which distance is too far.
-                false if is_far && !host.settings.contains_key("NCCL_NET_GDR_LEVEL") => {
+                false if is_distance && !host.settings.contains_key("NCCL_NET_GDR_LEVEL") => {
                     Some(Why::Far)
                 }
                 false if why.is_empty() && device.starts_with("HCA ") => Some(Why::NoModule),

@@ -22,7 +22,7 @@ const MOST_VALUES: usize = 1 << 22;
 const MOST_STACK: usize = 1 << 20;
 
 /// Most bytes of all values that are taken from a pickle, with those that it refers to again:
-/// [`VALUE`] for each and those of its text, as far as texts are kept.
+/// [`VALUE`] for each and the bytes of its text that are kept.
 const MOST_TAKEN: usize = 256 << 20;
 const VALUE: usize = 16;
 

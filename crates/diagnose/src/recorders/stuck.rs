@@ -143,9 +143,9 @@ fn ends(job: &Job<'_>, entry: &Entry) -> Option<(u32, u32, bool)> {
     Some((global(from)?, global(to)?, false))
 }
 
-/// Sends and receives of each pair of ranks. Both sides call in one order, so the n-th send meets the
-/// n-th receive. Where a recorder lacks older calls, nothing says which is the n-th; but once the job
-/// stands still, all before the first open one have met.
+/// Sends and receives of each pair of ranks. Both sides call in one order, so the n-th send meets
+/// the n-th receive. Where a recorder lacks older calls, nothing says which is the n-th; but once
+/// the job is known to hang, all before the first open one have met.
 fn pairs<'a>(job: &Job<'a>, group: u32, is_hang: bool, all: &mut Vec<Stuck<'a>>) {
     let mut sides: BTreeMap<(u32, u32), [Vec<&'a Entry>; 2]> = BTreeMap::new();
     for rank in job.ranks(group) {

@@ -451,13 +451,13 @@ fn words_of_other_programs_are_no_causes() {
                   service not known).\n";
     assert_eq!(ids(lookup), ["host-unnamed"]);
     let log = |text: &str| format!("n1:7:9 [0] NCCL INFO {text}\n");
-    let far = log("GPU Direct RDMA Disabled for GPU 81000 / HCA 1 (distance 7 > 4), read 0");
+    let apart = log("GPU Direct RDMA Disabled for GPU 81000 / HCA 1 (distance 7 > 4), read 0");
     let port = log("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'");
     let level = log("NCCL_NET_GDR_LEVEL set by environment to PIX");
-    assert_eq!(ids(&far), ["gdr-far"]);
+    assert_eq!(ids(&apart), ["gdr-far"]);
     assert_eq!(ids(&port), ["gdr-no-module"]);
-    assert_eq!(ids(&(far.clone() + &port)), ["gdr-far"]);
-    assert!(ids(&(far + &level)).is_empty());
+    assert_eq!(ids(&(apart.clone() + &port)), ["gdr-far"]);
+    assert!(ids(&(apart + &level)).is_empty());
     assert!(
         ids(&log(
             "GPU Direct RDMA Disabled for GPU 81000 / HCA 1 (another reason)"
@@ -529,8 +529,8 @@ fn listings_show_what_is_possible() {
     );
     let matrix = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\n\
                   GPU0\t X \tNV18\tPIX\t0-3\t0\nGPU1\tNV18\t X \tSYS\t4-7\t1\nNIC0\tPIX\tSYS\t X\n";
-    let far = "GPU1: SYS to each NIC".to_owned();
-    assert_eq!(found(matrix).1, [("no-near-nic", far)]);
+    let apart = "GPU1: SYS to each NIC".to_owned();
+    assert_eq!(found(matrix).1, [("no-near-nic", apart)]);
     assert_eq!(found(&matrix.replace("SYS", "PIX")).1, []);
     let port = "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Down\n\t\tRate: 400\n";
     assert_eq!(found(port).1, [("port-down", "mlx5_0: down".to_owned())]);

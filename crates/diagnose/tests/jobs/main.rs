@@ -48,7 +48,7 @@ fn plant(kind: usize, mut job: Job, width: usize, dice: &mut Dice) -> Planted {
     let is_collective = |it: &Call| it.pair.is_none();
     let is_default = |it: &Call| it.group == 0 && it.pair.is_none() && it.size > 1;
     let mut blamed = vec![rank as u32];
-    // In a running job sends and receives of cut recorders may be apart, and all ranks be in a call.
+    // In a running job cut sends and receives may be apart, and all ranks be in one call.
     let has_log = dice.below(2) == 0 || (8..=10).contains(&kind);
     let cause = match kind {
         0 => {
@@ -175,8 +175,8 @@ fn planted_faults_are_named() {
             }
         };
         let is_right = found.first().is_some_and(|it| it.cause.id == planted.cause);
-        // Of two orders or lists on equally many ranks nobody knows which is right, and a send without
-        // its other half may be one too many.
+        // Of two orders or lists on equally many ranks nobody knows which is right, and a send
+        // without its other half may be one too many.
         let ties = ["group-order", "group-differs", "peer-missing"];
         let is_tie = ties.contains(&planted.cause) && blamed.is_empty();
         if !(is_right && (named || is_tie)) {
