@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use backend_cpu::{Cpu, Profile};
-use executor::bootstrap::{Bootstrap, Crowd, Offer};
+use executor::bootstrap::{Bootstrap, Offer};
 use executor::offered::{OfferedConnection, OfferedMemory, OfferedSegment};
-use executor::{Choice, Communicator, Error, Failure, Reduction, Settings, Transport};
+use executor::{Choice, Communicator, Error, Reduction, Settings, Transport};
 use net::{Hosts, Options};
 use program::Protocol;
 use program::{Schedule, Transfer};
@@ -25,33 +25,7 @@ struct Altered<F> {
 }
 
 impl<F: Fn(&str, Vec<u8>) -> Vec<u8> + Send> Bootstrap for Altered<F> {
-    fn rank(&self) -> u32 {
-        self.hosts.rank()
-    }
-
-    fn ranks(&self) -> u32 {
-        self.hosts.ranks()
-    }
-
-    fn shares_memory(&self, peer: u32) -> bool {
-        self.hosts.shares_memory(peer)
-    }
-
-    fn transport(&self, peer: u32) -> Transport {
-        self.hosts.transport(peer)
-    }
-
-    fn host(&self, peer: u32) -> u32 {
-        self.hosts.host(peer)
-    }
-
-    fn crowd(&self) -> Crowd {
-        self.hosts.crowd()
-    }
-
-    fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
-        self.hosts.publish(name, offer)
-    }
+    test_network::ask_hosts!();
 
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
         let offer = self.hosts.fetch(from, name, longest)?;
@@ -59,10 +33,6 @@ impl<F: Fn(&str, Vec<u8>) -> Vec<u8> + Send> Bootstrap for Altered<F> {
             message: (self.alter)(name, offer.message),
             ..offer
         })
-    }
-
-    fn has_offer(&mut self, from: u32, name: &str) -> Result<bool, Error> {
-        self.hosts.has_offer(from, name)
     }
 
     fn gather(&mut self, name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
@@ -73,14 +43,6 @@ impl<F: Fn(&str, Vec<u8>) -> Vec<u8> + Send> Bootstrap for Altered<F> {
             }
         }
         Ok(offers)
-    }
-
-    fn fail(&mut self, failure: &Failure) {
-        self.hosts.fail(failure);
-    }
-
-    fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure> {
-        self.hosts.failure(waiting_for)
     }
 }
 

@@ -14,11 +14,8 @@ use bootstrap::message::CheckIn;
 use bootstrap::socket::accept::{Acceptor, Until};
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Kind, Message, PeerInfo, UniqueId};
-use executor::bootstrap::{Bootstrap, Crowd, Offer};
-use executor::{
-    Choice, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Settings,
-    Transport,
-};
+use executor::bootstrap::Bootstrap;
+use executor::{Choice, Communicator, Error, HandedOver, Network, Reduction, Route, Settings};
 use libtest_mimic::{Completion, Failed};
 use net::tcp::connect;
 use net::{Host, Hosts, Options};
@@ -251,56 +248,11 @@ impl Network for Liar {
 }
 
 impl Bootstrap for Liar {
-    fn rank(&self) -> u32 {
-        self.hosts.rank()
-    }
-
-    fn ranks(&self) -> u32 {
-        self.hosts.ranks()
-    }
-
-    fn shares_memory(&self, peer: u32) -> bool {
-        self.hosts.shares_memory(peer)
-    }
-
-    fn transport(&self, peer: u32) -> Transport {
-        self.hosts.transport(peer)
-    }
-
-    fn host(&self, peer: u32) -> u32 {
-        self.hosts.host(peer)
-    }
+    test_network::ask_hosts!();
+    test_network::ask_hosts!(offers);
 
     fn network(&mut self) -> Option<&mut dyn Network> {
         Some(self)
-    }
-
-    fn crowd(&self) -> Crowd {
-        self.hosts.crowd()
-    }
-
-    fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
-        self.hosts.publish(name, offer)
-    }
-
-    fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
-        self.hosts.fetch(from, name, longest)
-    }
-
-    fn has_offer(&mut self, from: u32, name: &str) -> Result<bool, Error> {
-        self.hosts.has_offer(from, name)
-    }
-
-    fn gather(&mut self, name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
-        self.hosts.gather(name, own, longest)
-    }
-
-    fn fail(&mut self, failure: &Failure) {
-        self.hosts.fail(failure);
-    }
-
-    fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure> {
-        self.hosts.failure(waiting_for)
     }
 }
 

@@ -3,14 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use backend_cpu::Cpu;
-use executor::bootstrap::{Bootstrap, Crowd, Offer};
+use executor::bootstrap::Bootstrap;
 use executor::check::Check;
-use executor::{
-    Choice, Communicator, Error, Failure, HandedOver, Network, Reduction, Route, Transport,
-};
+use executor::{Choice, Communicator, Error, HandedOver, Network, Reduction, Route};
 use net::{Hosts, Ports, ReceiverPort, SenderPort};
 use program::{Collective, Protocol};
 use program::{Schedule, Transfer};
@@ -67,25 +64,8 @@ impl Counting {
 }
 
 impl Bootstrap for Counting {
-    fn rank(&self) -> u32 {
-        self.hosts.rank()
-    }
-
-    fn ranks(&self) -> u32 {
-        self.hosts.ranks()
-    }
-
-    fn shares_memory(&self, peer: u32) -> bool {
-        self.hosts.shares_memory(peer)
-    }
-
-    fn transport(&self, peer: u32) -> Transport {
-        self.hosts.transport(peer)
-    }
-
-    fn host(&self, peer: u32) -> u32 {
-        self.hosts.host(peer)
-    }
+    test_network::ask_hosts!();
+    test_network::ask_hosts!(offers);
 
     fn sharing_cores(&self) -> u32 {
         self.hosts.sharing_cores()
@@ -101,34 +81,6 @@ impl Bootstrap for Counting {
             std::thread::yield_now();
         }
         Some(self)
-    }
-
-    fn crowd(&self) -> Crowd {
-        self.hosts.crowd()
-    }
-
-    fn publish(&mut self, name: &str, offer: Offer) -> Result<(), Error> {
-        self.hosts.publish(name, offer)
-    }
-
-    fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
-        self.hosts.fetch(from, name, longest)
-    }
-
-    fn has_offer(&mut self, from: u32, name: &str) -> Result<bool, Error> {
-        self.hosts.has_offer(from, name)
-    }
-
-    fn gather(&mut self, name: &str, own: &Offer, longest: Duration) -> Result<Vec<Offer>, Error> {
-        self.hosts.gather(name, own, longest)
-    }
-
-    fn fail(&mut self, failure: &Failure) {
-        self.hosts.fail(failure);
-    }
-
-    fn failure(&mut self, waiting_for: Option<u32>) -> Option<Failure> {
-        self.hosts.failure(waiting_for)
     }
 }
 
