@@ -76,6 +76,16 @@ impl Machine {
         })
     }
 
+    /// The number of the GPU with a bus id, such as `0000:0F:00.0`; the function does not matter.
+    pub fn by_bus_id(&self, text: &str) -> Option<usize> {
+        let mut parts = text.split([':', '.']);
+        let mut part = || u64::from_str_radix(parts.next()?, 16).ok();
+        let (domain, bus, device) = (part()?, part()?, part()?);
+        let wanted = domain << 20 | bus << 12 | device << 4;
+        let mut gpus = self.gpus.iter();
+        gpus.position(|gpu| gpu.bus_id.0 & !0xf == wanted)
+    }
+
     /// Whether NVLinks join two GPUs.
     pub fn has_nvlink(&self, one: usize, other: usize) -> bool {
         let row = self.nvlinks.get(one);

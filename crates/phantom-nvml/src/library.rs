@@ -1,4 +1,4 @@
-//! Initialization, handles of GPUs, errors.
+//! The machine, handles of GPUs, results, and the frame of the exported functions.
 
 use std::ffi::{CStr, c_char, c_uint};
 use std::sync::OnceLock;
@@ -8,19 +8,29 @@ use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED as DRIVER_NOT_LOADED,
     nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE as INSUFFICIENT_SIZE,
     nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT as INVALID_ARGUMENT,
+    nvmlReturn_enum_NVML_ERROR_NOT_FOUND as NOT_FOUND,
     nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED as NOT_SUPPORTED,
     nvmlReturn_enum_NVML_ERROR_UNINITIALIZED as UNINITIALIZED,
-    nvmlReturn_enum_NVML_SUCCESS as SUCCESS, nvmlReturn_t,
+    nvmlReturn_enum_NVML_SUCCESS as SUCCESS, nvmlReturn_t, nvmlSystemConfComputeSettings_t,
 };
 use phantom_machine::{Gpu, Machine};
 
 /// An answer, or NVML's number of an error.
-pub(crate) type Answer<T> = Result<T, nvmlReturn_t>;
+pub(crate) type Answer<T = ()> = Result<T, nvmlReturn_t>;
 
 static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
 
 /// How many calls of `nvmlInit_v2` were not yet undone by `nvmlShutdown`.
 static USERS: AtomicU32 = AtomicU32::new(0);
+
+/// Presents a machine to this process, whatever the variable says.
+///
+/// # Errors
+/// A machine is presented already.
+pub fn present(machine: Machine) -> Result<(), String> {
+    let presented = MACHINE.set(Ok(machine));
+    presented.map_err(|_| "a machine is presented already".to_owned())
+}
 
 /// The machine, if the library is initialized.
 pub(crate) fn machine() -> Answer<&'static Machine> {
@@ -31,15 +41,11 @@ pub(crate) fn machine() -> Answer<&'static Machine> {
     opened.as_ref().map_err(|_| DRIVER_NOT_LOADED)
 }
 
-/// The index of a GPU by its handle.
+/// The index of a GPU by its handle: the index plus one.
 pub(crate) fn index(handle: nvmlDevice_t) -> Answer<usize> {
+    let index = handle.addr().checked_sub(1);
     let count = machine()?.gpus.len();
-    let index = (handle as usize).checked_sub(1).ok_or(INVALID_ARGUMENT)?;
-    if index < count {
-        Ok(index)
-    } else {
-        Err(INVALID_ARGUMENT)
-    }
+    index.filter(|it| *it < count).ok_or(INVALID_ARGUMENT)
 }
 
 /// A GPU by its handle.
@@ -49,70 +55,79 @@ pub(crate) fn gpu(handle: nvmlDevice_t) -> Answer<&'static Gpu> {
 }
 
 /// The number that a function returns.
-pub(crate) fn finish(answer: Answer<()>) -> nvmlReturn_t {
+pub(crate) fn finish(answer: Answer) -> nvmlReturn_t {
     answer.err().unwrap_or(SUCCESS)
 }
 
-/// Writes a result.
-///
-/// # Safety
-/// `place` is null or valid for writing.
-pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Answer<()> {
-    if place.is_null() {
-        return Err(INVALID_ARGUMENT);
-    }
-    // SAFETY: it is valid for writing, as the caller promises.
-    unsafe { place.write(value) };
-    Ok(())
-}
+/// A pointer of a caller to a place for a result.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy)]
+pub struct Out<T>(*mut T);
 
-/// Writes a text and its final zero into a buffer of this length, bytes.
-///
-/// # Safety
-/// `place` is null or valid for writing that many bytes.
-pub(crate) unsafe fn put_text(place: *mut c_char, length: c_uint, text: &str) -> Answer<()> {
-    if place.is_null() {
-        return Err(INVALID_ARGUMENT);
-    }
-    if text.len() >= length as usize {
-        return Err(INSUFFICIENT_SIZE);
-    }
-    // SAFETY: the text and the zero fit into the buffer, which is valid as the caller promises.
-    unsafe {
-        place.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
-        place.add(text.len()).write(0);
-    }
-    Ok(())
-}
-
-/// `nvmlInit_v2`.
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlInit_v2() -> nvmlReturn_t {
-    let opened = MACHINE.get_or_init(|| {
-        let opened = phantom_machine::open();
-        if let Err(why) = &opened {
-            eprintln!("topo phantom: {why}");
+impl<T> Out<T> {
+    /// Writes the result.
+    pub(crate) fn put(self, value: T) -> Answer {
+        if self.0.is_null() {
+            return Err(INVALID_ARGUMENT);
         }
-        opened
-    });
-    match opened {
-        Ok(_) => {
-            USERS.fetch_add(1, Ordering::AcqRel);
-            SUCCESS
+        // SAFETY: callers of NVML promise that a pointer that is not null leads to a place.
+        unsafe { self.0.write(value) };
+        Ok(())
+    }
+
+    /// This many values, which the caller has written.
+    pub(crate) fn values<'a>(self, count: usize) -> Answer<&'a mut [T]> {
+        if self.0.is_null() {
+            return Err(INVALID_ARGUMENT);
         }
-        Err(_) => DRIVER_NOT_LOADED,
+        // SAFETY: callers of NVML promise that arrays are as long as they say.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.0, count) })
+    }
+
+    /// The value, which the caller has written.
+    pub(crate) fn value<'a>(self) -> Answer<&'a mut T> {
+        // SAFETY: as in `put`.
+        unsafe { self.0.as_mut() }.ok_or(INVALID_ARGUMENT)
     }
 }
 
-/// `nvmlShutdown`.
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlShutdown() -> nvmlReturn_t {
-    let less = |users: u32| users.checked_sub(1);
-    match USERS.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) {
-        Ok(_) => SUCCESS,
-        Err(_) => UNINITIALIZED,
+impl Out<c_char> {
+    /// Writes a text and its final zero into a buffer of this length, bytes.
+    pub(crate) fn put_text(self, length: c_uint, text: &str) -> Answer {
+        if text.len() >= length as usize {
+            return Err(INSUFFICIENT_SIZE);
+        }
+        let mut letters = text.bytes().chain([0]).enumerate();
+        letters.try_for_each(|(at, letter)| {
+            let place = match self.0.is_null() {
+                true => self,
+                false => Self(self.0.wrapping_add(at)),
+            };
+            place.put(letter as c_char)
+        })
     }
 }
+
+/// Defines exported functions.
+macro_rules! functions {
+    ($(
+        $(#[doc = $doc:literal])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block
+    )*) => {$(
+        $(#[doc = $doc])*
+        ///
+        /// # Safety
+        /// The arguments are as NVML's documentation of this function says.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($argument: $type),*
+        ) -> nvml_wrapper_sys::bindings::nvmlReturn_t {
+            let answer = || -> $crate::library::Answer { $body };
+            $crate::library::finish(answer())
+        }
+    )*};
+}
+pub(crate) use functions;
 
 /// `nvmlErrorString`: also before initialization.
 #[unsafe(no_mangle)]
@@ -129,50 +144,69 @@ pub extern "C" fn nvmlErrorString(result: nvmlReturn_t) -> *const c_char {
     text.as_ptr()
 }
 
-/// `nvmlSystemGetDriverVersion`.
-///
-/// # Safety
-/// `version` is null or valid for writing `length` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlSystemGetDriverVersion(
-    version: *mut c_char,
-    length: c_uint,
-) -> nvmlReturn_t {
-    finish(machine().and_then(|machine| {
-        let (major, minor) = (
-            machine.setup.driver / 1000,
-            machine.setup.driver % 1000 / 10,
-        );
-        let text = format!("topo phantom of CUDA {major}.{minor}");
-        // SAFETY: as the caller promises.
-        unsafe { put_text(version, length, &text) }
-    }))
-}
+functions! {
+    /// Initializes the library.
+    fn nvmlInit_v2() {
+        let opened = MACHINE.get_or_init(|| {
+            let opened = phantom_machine::open();
+            if let Err(why) = &opened {
+                eprintln!("topo phantom: {why}");
+            }
+            opened
+        });
+        opened.as_ref().map_err(|_| DRIVER_NOT_LOADED)?;
+        USERS.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
 
-/// `nvmlDeviceGetCount_v2`.
-///
-/// # Safety
-/// `count` is null or valid for writing.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> nvmlReturn_t {
-    finish(machine().and_then(|machine| {
-        // SAFETY: as the caller promises.
-        unsafe { put(count, machine.gpus.len() as c_uint) }
-    }))
-}
+    /// Undoes an initialization.
+    fn nvmlShutdown() {
+        let less = |users: u32| users.checked_sub(1);
+        let ended = USERS.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        ended.map(drop).map_err(|_| UNINITIALIZED)
+    }
 
-/// `nvmlDeviceGetHandleByIndex_v2`: the index plus one serves as the handle.
-///
-/// # Safety
-/// `device` is null or valid for writing.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(
-    number: c_uint,
-    device: *mut nvmlDevice_t,
-) -> nvmlReturn_t {
-    let handle = std::ptr::without_provenance_mut(number as usize + 1);
-    finish(index(handle).and_then(|_| {
-        // SAFETY: as the caller promises.
-        unsafe { put(device, handle) }
-    }))
+    /// The version of the driver.
+    fn nvmlSystemGetDriverVersion(version: Out<c_char>, length: c_uint) {
+        let driver = machine()?.setup.driver;
+        let text = format!("topo phantom of CUDA {}.{}", driver / 1000, driver % 1000 / 10);
+        version.put_text(length, &text)
+    }
+
+    /// Confidential computing is off.
+    fn nvmlSystemGetConfComputeSettings(settings: Out<nvmlSystemConfComputeSettings_t>) {
+        machine()?;
+        let settings = settings.value()?;
+        (settings.ccFeature, settings.multiGpuMode) = (0, 0);
+        Ok(())
+    }
+
+    /// The number of GPUs.
+    fn nvmlDeviceGetCount_v2(count: Out<c_uint>) {
+        count.put(machine()?.gpus.len() as c_uint)
+    }
+
+    /// The handle of a GPU by its index.
+    fn nvmlDeviceGetHandleByIndex_v2(number: c_uint, device: Out<nvmlDevice_t>) {
+        let handle = std::ptr::without_provenance_mut(number as usize + 1);
+        index(handle)?;
+        device.put(handle)
+    }
+
+    /// The handle of a GPU by its bus id.
+    fn nvmlDeviceGetHandleByPciBusId_v2(bus_id: *const c_char, device: Out<nvmlDevice_t>) {
+        let machine = machine()?;
+        if bus_id.is_null() {
+            return Err(INVALID_ARGUMENT);
+        }
+        // SAFETY: callers of NVML promise that texts end with a 0.
+        let text = unsafe { CStr::from_ptr(bus_id) }.to_string_lossy();
+        let number = machine.by_bus_id(&text).ok_or(NOT_FOUND)?;
+        device.put(std::ptr::without_provenance_mut(number + 1))
+    }
+
+    /// The index of a GPU.
+    fn nvmlDeviceGetIndex(device: nvmlDevice_t, found: Out<c_uint>) {
+        found.put(index(device)? as c_uint)
+    }
 }
