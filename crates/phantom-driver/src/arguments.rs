@@ -12,6 +12,12 @@ use crate::answer::{Answer, Section, refuse};
 #[derive(Debug, Clone, Copy)]
 pub struct Out<T>(*mut T);
 
+impl<T> From<*mut T> for Out<T> {
+    fn from(place: *mut T) -> Self {
+        Self(place)
+    }
+}
+
 impl<T> Out<T> {
     /// Writes the result.
     ///
@@ -53,6 +59,12 @@ impl<T> Out<T> {
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy)]
 pub struct In<T>(*const T);
+
+impl<T> From<*const T> for In<T> {
+    fn from(place: *const T) -> Self {
+        Self(place)
+    }
+}
 
 impl<T: Copy> In<T> {
     /// Reads the input.

@@ -95,6 +95,15 @@ pub struct Primary {
     pub residency: Residency,
     /// Number of launches so far.
     pub launches: AtomicU64,
+    /// Bytes of the device's memory that this process allocated.
+    pub used: AtomicU64,
+}
+
+/// By device: bytes that this process allocated and has not freed.
+pub fn used() -> Vec<u64> {
+    let contexts = driver().map_or(&[][..], |it| &it.contexts);
+    let used = contexts.iter().map(|it| it.used.load(Ordering::Acquire));
+    used.collect()
 }
 
 /// The driver.
@@ -169,6 +178,7 @@ impl Driver {
             legacy: Stream::new(device, true),
             residency: Residency::default(),
             launches: AtomicU64::new(0),
+            used: AtomicU64::new(0),
         };
         report::set_leaks(|| DRIVER.get().map_or_else(Vec::new, |it| it.leaks(None)));
         Self {
@@ -195,6 +205,11 @@ impl Driver {
     /// The objects.
     pub fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds memory or a multicast object; returns its handle.
+    pub fn add(&self, memory: Physical) -> u64 {
+        self.objects().physical.insert(Arc::new(memory))
     }
 
     /// A device by its number.

@@ -3,7 +3,8 @@
 //! that tests name.
 //!
 //! The file `libphantom_driver.so`, laid out as `libcuda.so.1`, serves any program that loads the
-//! driver by name, if the variable `TOPO_PHANTOM_MACHINE` names a machine file. It shows agreement
+//! driver by name, if the variable `TOPO_PHANTOM_MACHINE` names a machine file. A Rust program that
+//! presents a machine to a library in its own process calls [`present`] instead. It shows agreement
 //! with the documentation; it shows nothing of a GPU's speed or memory model, and not that NVIDIA's
 //! driver behaves as its documentation says.
 //!
@@ -12,9 +13,9 @@
 //! `driver`, `submission`, `calls`.
 
 mod answer;
-mod arguments;
+pub mod arguments;
 mod call;
-mod calls;
+pub mod calls;
 mod driver;
 mod errors;
 mod event;
@@ -29,3 +30,6 @@ mod start;
 mod stream;
 mod submission;
 mod table;
+
+pub use driver::used;
+pub use start::present;

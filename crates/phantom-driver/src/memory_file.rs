@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a page of the host.
 pub const PAGE: u64 = 4096;
@@ -25,6 +26,8 @@ pub enum Content {
     Physical = 2,
     /// The members of a multicast object.
     Multicast = 3,
+    /// Host memory of `cuMemCreate`.
+    Host = 4,
 }
 
 /// The last page of a file.
@@ -32,7 +35,7 @@ pub enum Content {
 pub struct Label {
     /// What the file holds.
     pub content: Content,
-    /// The UUID of the memory's device.
+    /// The UUID of the memory's device; of host memory and multicast objects: unused.
     pub device: [u8; 16],
     /// The `CUmemAllocationHandleType`s with which it can be exported.
     pub handle_types: u32,
@@ -46,6 +49,16 @@ pub struct MemoryFile {
     file: File,
     /// What it is.
     pub label: Label,
+    /// The count of bytes in use that has those of this file.
+    used: Option<&'static AtomicU64>,
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        if let Some(used) = self.used {
+            used.fetch_sub(self.label.bytes, Ordering::AcqRel);
+        }
+    }
 }
 
 impl MemoryFile {
@@ -65,7 +78,25 @@ impl MemoryFile {
         page.extend(u64::from(label.handle_types).to_le_bytes());
         page.extend(label.bytes.to_le_bytes());
         file.write_all_at(&page, label.bytes)?;
-        Ok(Self { file, label })
+        Ok(Self {
+            file,
+            label,
+            used: None,
+        })
+    }
+
+    /// Counts its bytes as long as it is not dropped.
+    pub fn count(&mut self, used: &'static AtomicU64) {
+        used.fetch_add(self.label.bytes, Ordering::AcqRel);
+        self.used = Some(used);
+    }
+
+    /// Sets its first bytes.
+    ///
+    /// # Errors
+    /// The host has no memory left.
+    pub fn fill(&self, value: u8, bytes: u64) -> io::Result<()> {
+        self.file.write_all_at(&vec![value; bytes as usize], 0)
     }
 
     fn owned(raw: RawFd) -> io::Result<File> {
@@ -96,6 +127,7 @@ impl MemoryFile {
             1 => Content::Plain,
             2 => Content::Physical,
             3 => Content::Multicast,
+            4 => Content::Host,
             _ => return Err(other()),
         };
         if magic != MAGIC || number(8) != bytes {
@@ -107,7 +139,11 @@ impl MemoryFile {
             handle_types: u32::try_from(number(0)).map_err(|_| other())?,
             bytes,
         };
-        Ok(Self { file, label })
+        Ok(Self {
+            file,
+            label,
+            used: None,
+        })
     }
 
     /// Duplicates a descriptor of this process and takes its file.

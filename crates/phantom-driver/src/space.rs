@@ -12,12 +12,27 @@ use crate::multicast::Team;
 pub struct Physical {
     /// Its memory; of a multicast object: the list of its members.
     pub file: Arc<MemoryFile>,
-    /// The device, an index; of a multicast object: unused.
+    /// The device, an index; of host memory and multicast objects: unused.
     pub device: usize,
     /// Bytes.
     pub bytes: u64,
     /// If it is a multicast object.
     pub team: Option<Arc<Team>>,
+    /// How often its handle must be released.
+    pub handles: AtomicU64,
+}
+
+impl Physical {
+    /// New memory with one handle.
+    pub fn new(file: Arc<MemoryFile>, device: usize, bytes: u64, team: Option<Arc<Team>>) -> Self {
+        Self {
+            file,
+            device,
+            bytes,
+            team,
+            handles: AtomicU64::new(1),
+        }
+    }
 }
 
 /// What a block of addresses is.
@@ -59,6 +74,8 @@ pub struct Mapping {
     pub bytes: u64,
     /// The memory.
     pub physical: Arc<Physical>,
+    /// The handle with which it was mapped.
+    pub handle: u64,
     /// Devices that may read it, and whether they may write.
     pub access: BTreeMap<usize, bool>,
 }
@@ -92,10 +109,20 @@ fn around<T>(map: &BTreeMap<u64, T>, address: u64, bytes: impl Fn(&T) -> u64) ->
 }
 
 impl Space {
-    /// A number for a new block.
-    pub fn next_id(&mut self) -> u64 {
+    /// Adds a block that kernels may access.
+    pub fn add(&mut self, base: u64, bytes: u64, kind: Kind, device: usize) -> &mut Block {
         self.ids += 1;
-        self.ids
+        let block = Block {
+            bytes,
+            // With unified addressing, all contexts may use pinned memory, and kernels too.
+            portable: matches!(kind, Kind::Host),
+            kind,
+            device,
+            mapped: true,
+            id: self.ids,
+            synchronous: false,
+        };
+        self.blocks.entry(base).insert_entry(block).into_mut()
     }
 
     /// The block that holds an address, with its first address.
@@ -206,12 +233,5 @@ impl Space {
         if let Some(bytes) = self.reservations.remove(&base) {
             release(base, bytes);
         }
-    }
-
-    /// Bytes of plain memory of a device.
-    pub fn used(&self, device: usize) -> u64 {
-        let plain = self.blocks.values();
-        let plain = plain.filter(|it| it.device == device && matches!(it.kind, Kind::Device(_)));
-        plain.map(|it| it.bytes).sum()
     }
 }

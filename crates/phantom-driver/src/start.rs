@@ -32,6 +32,15 @@ extern "C" fn write_report() {
     }
 }
 
+/// Presents a machine to this process, whatever the variable says.
+///
+/// # Errors
+/// A machine is presented already.
+pub fn present(machine: Machine) -> Result<(), String> {
+    let presented = MACHINE.set(Ok(machine));
+    presented.map_err(|_| "a machine is presented already".to_owned())
+}
+
 /// The machine.
 ///
 /// # Errors

@@ -39,6 +39,11 @@ impl<T> Table<T> {
         handle
     }
 
+    /// Gives an object that was removed its handle again.
+    pub fn restore(&mut self, handle: u64, object: T) {
+        self.live.insert(handle, object);
+    }
+
     /// Looks a handle up.
     pub fn find(&self, handle: u64) -> Found<&T> {
         match self.live.get(&handle) {

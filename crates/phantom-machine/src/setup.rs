@@ -13,6 +13,7 @@
 //! | `memory-mib` | memory of each GPU, MiB | by compute capability |
 //! | `multiprocessors` | multiprocessors of each GPU | by compute capability |
 //! | `gpu` | `NUMBER KEY VALUE`: `memory-mib` or `multiprocessors` of one GPU | |
+//! | `arbitrary` | `yes`, `no`: whether new memory holds arbitrary bytes, or zeros | `yes` |
 //! | `queue` | pending launches that a stream takes before the next one blocks | 1024 |
 //! | `queue-bytes` | bytes of pending work that a stream takes before it blocks; 0: any | 0 |
 //! | `launch-lock` | `yes`, `no`: whether a blocked launch holds its context's lock | `no` |
@@ -125,6 +126,8 @@ pub struct Setup {
     pub sizes: Sizes,
     /// Sizes of single GPUs, by number.
     pub gpus: Vec<(u32, Sizes)>,
+    /// Whether new memory holds arbitrary bytes.
+    pub arbitrary: bool,
     /// Pending launches that a stream takes.
     pub queue: usize,
     /// Bytes of pending work that a stream takes; 0: any.
@@ -165,6 +168,7 @@ impl Setup {
             pidfd: true,
             sizes: Sizes::default(),
             gpus: Vec::new(),
+            arbitrary: true,
             queue: 1024,
             queue_bytes: 0,
             launch_lock: false,
@@ -239,6 +243,7 @@ impl Setup {
                 sizes.set(key, value)?;
                 self.gpus.push((number(gpu)?, sizes));
             }
+            "arbitrary" => self.arbitrary = yes(value)?,
             "queue" => self.queue = number(value)?,
             "queue-bytes" => self.queue_bytes = number(value)?,
             "launch-lock" => self.launch_lock = yes(value)?,
@@ -346,7 +351,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "topology a b.xml # where\n\ndriver 12040\nfabric half\npeers nvlink\nmulticast no\ndma-buf yes\n\
-                    ipc no\npidfd no\nmemory-mib 64\nmultiprocessors 4\ngpu 1 multiprocessors 2\nqueue 8\nqueue-bytes 4096\nlaunch-lock yes\ncalls-wait yes\ncooperative-overlap no\nmps yes\n\
+                    ipc no\npidfd no\nmemory-mib 64\nmultiprocessors 4\ngpu 1 multiprocessors 2\narbitrary no\nqueue 8\nqueue-bytes 4096\nlaunch-lock yes\ncalls-wait yes\ncooperative-overlap no\nmps yes\n\
                     patience-ms 5\nseed 3\nfail cuMemCreate 2 800\nfault 1 3\nfault 0 2 late\nemulator /e.so\nreport /r\n";
         let setup = Setup::parse(text).unwrap();
         let wanted = Setup {
@@ -368,6 +373,7 @@ mod tests {
                     multiprocessors: Some(2),
                 },
             )],
+            arbitrary: false,
             queue: 8,
             queue_bytes: 4096,
             launch_lock: true,

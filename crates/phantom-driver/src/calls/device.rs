@@ -5,10 +5,10 @@ use std::ffi::{CStr, c_char};
 use cudarc::driver::sys::{
     CUdevice_P2PAttribute as P2p, CUdevice_attribute_enum as Attribute, CUresult,
 };
-use phantom_machine::{Fabric, Gpu, Machine};
+use phantom_machine::{Gpu, Machine};
 
 use crate::answer::{Answer, Section, ensure, refuse};
-use crate::arguments::Out;
+use crate::arguments::{Out, text};
 use crate::call::entry_points;
 use crate::driver::driver;
 use crate::errors;
@@ -16,93 +16,46 @@ use crate::start;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-/// Attributes whose value is 1: what every GPU since Volta has on Linux.
-const ALWAYS: [Attribute; 14] = [
-    Attribute::CU_DEVICE_ATTRIBUTE_GPU_OVERLAP,
-    Attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
-    Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS,
-    Attribute::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING,
-    Attribute::CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED,
-    Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED,
-    Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
-    Attribute::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
-    Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
-    Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-    Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-    Attribute::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
-    Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
-    Attribute::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
-];
-
-/// The numbers of a GPU; 0 for attributes that a phantom does not have.
+/// The value of an attribute of a GPU by cuda.h's number; 0 for those that a phantom does not have.
 fn value(machine: &Machine, number: usize, gpu: &Gpu, attribute: u32) -> i32 {
     let bus = gpu.bus_id.0;
-    let part = |shift: u32, mask: u64| (bus >> shift & mask) as i32;
-    let numbers = [
-        (Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024),
-        (Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK,
-            65_536,
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK,
-            49_152,
-        ),
-        (Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1_000_000),
-        (Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1_000_000),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-            gpu.multiprocessors as i32,
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-            (gpu.sm / 10) as i32,
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-            (gpu.sm % 10) as i32,
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
-            part(20, u64::MAX >> 20),
-        ),
-        (Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, part(12, 0xff)),
-        (Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, part(4, 0xff)),
-        (Attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, gpu.numa),
-        (Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
-            i32::from(gpu.rdma),
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-            i32::from(gpu.rdma),
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
-            i32::from(machine.setup.dma_buf),
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT,
-            if gpu.sm >= 90 { 4 } else { 1 },
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED,
-            i32::from(machine.setup.mps),
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
-            i32::from(machine.has_multicast(number)),
-        ),
-        (
-            Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
-            i32::from(machine.setup.fabric != Fabric::None),
-        ),
-    ];
-    let found = numbers.iter().find(|(it, _)| *it as u32 == attribute);
-    let always = ALWAYS.iter().any(|it| *it as u32 == attribute);
-    found.map_or(i32::from(always), |(_, value)| *value)
+    match attribute {
+        1..=3 => 1024,        // most threads of a block, x, y
+        4 => 64,              // most threads of a block, z
+        5 => i32::MAX,        // blocks of a grid, x
+        6 | 7 => 65_535,      // blocks of a grid, y and z
+        8 => 49_152,          // shared memory of a block
+        9 => 65_536,          // constant memory
+        10 => 32,             // threads of a warp
+        12 | 82 => 65_536,    // registers of a block, of a multiprocessor
+        13 | 36 => 1_000_000, // clocks of multiprocessors and memory, kHz
+        16 => gpu.multiprocessors as i32,
+        33 => (bus >> 12 & 0xff) as i32, // PCI bus
+        34 => (bus >> 4 & 0xff) as i32,  // PCI device
+        37 => 5120,                      // width of the memory's bus
+        38 => 50 << 20,                  // second-level cache, bytes
+        39 => 2048,                      // threads of a multiprocessor
+        40 => 2,                         // copy engines
+        50 => (bus >> 20) as i32,        // PCI domain
+        75 => (gpu.sm / 10) as i32,
+        76 => (gpu.sm % 10) as i32,
+        81 => 233_472,                    // shared memory of a multiprocessor
+        97 => 232_448,                    // most shared memory of a block on request
+        106 => 32,                        // blocks of a multiprocessor
+        110 | 116 => i32::from(gpu.rdma), // GPUDirect RDMA, also with virtual memory
+        111 => 1024,                      // shared memory of a block that the driver takes
+        124 => i32::from(machine.setup.dma_buf),
+        126 => 1 + 3 * i32::from(gpu.sm >= 90), // domains of memory
+        128 => i32::from(machine.reports_fabric()),
+        132 => i32::from(machine.has_multicast(number)),
+        133 => i32::from(machine.setup.mps),
+        134 => gpu.numa,
+        // What every GPU since Volta has on Linux: overlap, mapped host memory, concurrent kernels,
+        // unified addresses, priorities of streams, managed memory, preemption, cooperative
+        // launches, registered memory, virtual memory, descriptors, events between processes.
+        15 | 19 | 31 | 41 | 78 | 83 | 89 | 90 | 91 | 95 | 99 | 102 | 103 | 125 => 1,
+        _ => 0,
+    }
 }
 
 /// Writes a text that ends with a 0 into `room` bytes, cut off if it is longer.
@@ -184,6 +137,15 @@ entry_points! {
     /// The name of a device.
     fn cuDeviceGetName(name: Out<c_char>, room: i32, device: i32) {
         write_text(&driver()?.device(device)?.1.name, name, room)
+    }
+
+    /// The device with a bus id.
+    fn cuDeviceGetByPCIBusId(device: Out<i32>, id: *const c_char) {
+        let (driver, id) = (driver()?, text(id, Section::Device)?);
+        match driver.machine.by_bus_id(&id) {
+            Some(number) => device.put(number as i32, Section::Device),
+            None => refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Section::Device, format!("no device is at {id}")),
+        }
     }
 
     /// The bus id of a device.

@@ -7,12 +7,12 @@ use cudarc::driver::sys::{
     CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CUresult,
 };
 
-use super::memory::{fill_new, out_of_memory};
+use super::memory::{new_file, out_of_memory};
 use crate::answer::{Section, ensure, refuse};
 use crate::arguments::Out;
 use crate::call::entry_points;
 use crate::driver::current;
-use crate::memory_file::{Content, Label, MemoryFile, PAGE};
+use crate::memory_file::{Content, PAGE};
 use crate::space::{Block, Kind};
 
 const SECTION: Section = Section::Memory;
@@ -31,27 +31,10 @@ entry_points! {
         let known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
         ensure(flags & !known == 0, INVALID, SECTION, "there is no such flag")?;
         let whole = (bytes as u64).checked_next_multiple_of(PAGE);
-        let label = Label {
-            content: Content::Plain,
-            device: [0; 16],
-            handle_types: 0,
-            bytes: whole.ok_or_else(|| out_of_memory("too many bytes"))?,
-        };
-        let file = MemoryFile::new(label).map_err(out_of_memory)?;
-        let base = file.map(None, 0, label.bytes).map_err(out_of_memory)?;
-        fill_new(base, label.bytes);
-        let mut space = driver.space();
-        let block = Block {
-            bytes: bytes as u64,
-            kind: Kind::Host,
-            device,
-            // With unified addressing, all contexts may use it, and kernels too.
-            portable: true,
-            mapped: true,
-            id: space.next_id(),
-            synchronous: false,
-        };
-        space.blocks.insert(base, block);
+        let whole = whole.ok_or_else(|| out_of_memory("too many bytes"))?;
+        let file = new_file(driver, device, Content::Host, 0, whole)?;
+        let base = file.map(None, 0, whole).map_err(out_of_memory)?;
+        driver.space().add(base, bytes as u64, Kind::Host, device);
         address.put(base, SECTION)
     }
 
@@ -87,16 +70,9 @@ entry_points! {
             SECTION,
             "a part of the memory is registered or the driver's",
         )?;
-        let block = Block {
-            bytes: bytes as u64,
-            kind: Kind::Registered,
-            device,
-            portable: flags & CU_MEMHOSTREGISTER_PORTABLE != 0,
-            mapped: flags & CU_MEMHOSTREGISTER_DEVICEMAP != 0,
-            id: space.next_id(),
-            synchronous: false,
-        };
-        space.blocks.insert(base, block);
+        let block = space.add(base, bytes as u64, Kind::Registered, device);
+        block.portable = flags & CU_MEMHOSTREGISTER_PORTABLE != 0;
+        block.mapped = flags & CU_MEMHOSTREGISTER_DEVICEMAP != 0;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::arguments::{Handle64, Out};
 use crate::call::entry_points;
 use crate::driver::{Driver, current};
 use crate::memory_file::{Content, MemoryFile};
-use crate::space::{Block, Kind};
+use crate::space::Kind;
 
 const SECTION: Section = Section::Memory;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -71,16 +71,7 @@ entry_points! {
         ensure(!opened, error, SECTION, "this context has opened the memory already")?;
         let bytes = file.label.bytes;
         let base = file.map(None, 0, bytes).map_err(out_of_memory)?;
-        let block = Block {
-            bytes,
-            kind: Kind::Imported(Arc::new(file)),
-            device,
-            portable: false,
-            mapped: true,
-            id: space.next_id(),
-            synchronous: false,
-        };
-        space.blocks.insert(base, block);
+        space.add(base, bytes, Kind::Imported(Arc::new(file)), device);
         address.put(base, SECTION)
     }
 

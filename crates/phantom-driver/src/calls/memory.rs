@@ -1,6 +1,7 @@
 //! Memory of devices.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cudarc::driver::sys::CUresult;
 
@@ -8,8 +9,8 @@ use crate::answer::{Answer, Refusal, Section, ensure, refuse};
 use crate::arguments::Out;
 use crate::call::entry_points;
 use crate::driver::{Driver, current};
-use crate::memory_file::{Content, Label, MemoryFile, PAGE, fill};
-use crate::space::{Block, Kind};
+use crate::memory_file::{Content, Label, MemoryFile, PAGE};
+use crate::space::Kind;
 
 const SECTION: Section = Section::Memory;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -29,12 +30,13 @@ pub fn out_of_memory(why: impl std::fmt::Display) -> Refusal {
     }
 }
 
-/// New memory of a device.
+/// New memory of a device, or of the host for a device. It holds arbitrary values at its begin,
+/// unless the machine file says otherwise.
 ///
 /// # Errors
 /// The device has not enough.
 pub fn new_file(
-    driver: &Driver,
+    driver: &'static Driver,
     device: usize,
     content: Content,
     handle_types: u32,
@@ -47,25 +49,23 @@ pub fn new_file(
         handle_types,
         bytes,
     };
-    let of_handles: u64 = {
-        let objects = driver.objects();
-        let own = objects.physical.all().map(|(_, it)| it);
-        let own = own.filter(|it| it.device == device && it.team.is_none());
-        own.map(|it| it.bytes).sum()
-    };
-    let used = driver.space().used(device) + of_handles;
-    if used.saturating_add(bytes) > gpu.memory_bytes {
-        let all = gpu.memory_bytes;
+    let count = &driver.contexts[device].used;
+    let (used, all) = (count.load(Ordering::Acquire), gpu.memory_bytes);
+    let of_host = content == Content::Host;
+    if !of_host && used.saturating_add(bytes) > all {
         return Err(out_of_memory(format!(
             "{used} of {all} bytes are in use, and {bytes} are wanted"
         )));
     }
-    MemoryFile::new(label).map_err(out_of_memory)
-}
-
-/// Fills the begin of new memory with arbitrary values.
-pub fn fill_new(address: u64, bytes: u64) {
-    fill(address, ARBITRARY, bytes.min(MOST_FILLED));
+    let mut file = MemoryFile::new(label).map_err(out_of_memory)?;
+    if !of_host {
+        file.count(count);
+    }
+    if driver.machine.setup.arbitrary {
+        let filled = file.fill(ARBITRARY, bytes.min(MOST_FILLED));
+        filled.map_err(out_of_memory)?;
+    }
+    Ok(file)
 }
 
 entry_points! {
@@ -79,18 +79,7 @@ entry_points! {
         let whole = whole.ok_or_else(|| out_of_memory("too many bytes"))?;
         let file = Arc::new(new_file(driver, device, Content::Plain, 0, whole)?);
         let base = file.map(None, 0, whole).map_err(out_of_memory)?;
-        fill_new(base, whole);
-        let mut space = driver.space();
-        let block = Block {
-            bytes: bytes as u64,
-            kind: Kind::Device(file),
-            device,
-            portable: false,
-            mapped: true,
-            id: space.next_id(),
-            synchronous: false,
-        };
-        space.blocks.insert(base, block);
+        driver.space().add(base, bytes as u64, Kind::Device(file), device);
         address.put(base, SECTION)
     }
 
@@ -135,7 +124,8 @@ entry_points! {
     fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
         let (driver, device) = current()?;
         let all = driver.machine.gpus[device].memory_bytes;
-        free.put(all.saturating_sub(driver.space().used(device)) as usize, SECTION)?;
+        let used = driver.contexts[device].used.load(Ordering::Acquire);
+        free.put(all.saturating_sub(used) as usize, SECTION)?;
         total.put(all as usize, SECTION)
     }
 

@@ -10,6 +10,7 @@ use crate::answer::{Answer, Section, ensure, refuse};
 use crate::arguments::{In, MulticastProperties, Out};
 use crate::call::entry_points;
 use crate::driver::{Driver, driver};
+use crate::memory_file::Content;
 use crate::multicast::{MOST_DEVICES, Member, Team};
 use crate::space::{Physical, changed};
 
@@ -61,8 +62,7 @@ entry_points! {
         ensure(whole, INVALID, SECTION, "the size is no multiple of the granularity")?;
         let team = Team::new(properties.devices, bytes, types).map_err(out_of_memory)?;
         let file = Arc::clone(&team.file);
-        let object = Physical { file, device: 0, bytes, team: Some(Arc::new(team)) };
-        let number = driver.objects().physical.insert(Arc::new(object));
+        let number = driver.add(Physical::new(file, 0, bytes, Some(Arc::new(team))));
         handle.put(number, SECTION)
     }
 
@@ -81,7 +81,8 @@ entry_points! {
         let driver = driver()?;
         let team = team(driver, object)?;
         let memory = physical(driver, memory)?;
-        ensure(memory.team.is_none(), INVALID, SECTION, "a multicast object cannot be bound to another")?;
+        let of_device = memory.file.label.content == Content::Physical;
+        ensure(of_device, INVALID, SECTION, "only memory of a device can be bound")?;
         ensure(flags == 0, INVALID, SECTION, "flags must be 0")?;
         let (offset, memory_offset, bytes) = (offset as u64, memory_offset as u64, bytes as u64);
         let whole = [offset, memory_offset, bytes].iter().all(|it| it.is_multiple_of(GRANULARITY));

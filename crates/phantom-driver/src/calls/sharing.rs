@@ -28,20 +28,13 @@ fn imported(driver: &Driver, file: MemoryFile) -> Answer<Physical> {
             let team = Team::of(Arc::clone(&file)).map_err(out_of_memory)?;
             let bytes = team.size();
             let team = Some(Arc::new(team));
-            Ok(Physical {
-                file,
-                device: 0,
-                bytes,
-                team,
-            })
+            Ok(Physical::new(file, 0, bytes, team))
         }
-        Content::Physical => match driver.by_uuid(file.label.device) {
-            Some(device) => Ok(Physical {
-                bytes: file.label.bytes,
-                device,
-                file,
-                team: None,
-            }),
+        Content::Physical | Content::Host => match driver.by_uuid(file.label.device) {
+            Some(device) => {
+                let bytes = file.label.bytes;
+                Ok(Physical::new(file, device, bytes, None))
+            }
             None => refuse(
                 INVALID,
                 SECTION,
@@ -97,8 +90,6 @@ entry_points! {
             Ok(file) => file,
             Err(why) => return refuse(INVALID, SECTION, format!("the handle leads to no memory: {why}")),
         };
-        let memory = imported(driver, file)?;
-        let number = driver.objects().physical.insert(Arc::new(memory));
-        handle.put(number, SECTION)
+        handle.put(driver.add(imported(driver, file)?), SECTION)
     }
 }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cudarc::driver::sys::CUresult;
 use phantom_machine::Fabric;
 
-use super::memory::{fill_new, new_file, out_of_memory};
+use super::memory::{new_file, out_of_memory};
 use crate::answer::{Answer, Section, ensure, refuse};
-use crate::arguments::{AccessDescription, AllocationProperties, In, Out};
+use crate::arguments::{AccessDescription, AllocationProperties, In, Location, Out};
 use crate::call::entry_points;
 use crate::driver::{Driver, driver};
-use crate::memory_file::{Content, PAGE, release, reserve};
+use crate::memory_file::{Content, PAGE, reserve};
 use crate::space::{Mapping, Physical, changed};
 use crate::table::Found;
 
@@ -26,30 +27,40 @@ pub const DESCRIPTOR: u32 = 1;
 /// See [`DESCRIPTOR`].
 pub const FABRIC: u32 = 8;
 
-/// `CU_MEM_ALLOCATION_TYPE_PINNED`, `CU_MEM_LOCATION_TYPE_DEVICE`.
-const PINNED: u32 = 1;
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`.
+pub const PINNED: u32 = 1;
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const OF_DEVICE: u32 = 1;
+/// `CU_MEM_LOCATION_TYPE_HOST_NUMA`.
+pub const OF_HOST_NUMA: u32 = 3;
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`; 1 is read only and 0 none.
 const READ_WRITE: u32 = 3;
 
-/// Checks properties of physical memory; returns the device.
-fn check_properties(driver: &Driver, properties: &AllocationProperties) -> Answer<usize> {
+/// Checks properties of physical memory; returns its device and what it is.
+fn check_properties(
+    driver: &Driver,
+    properties: &AllocationProperties,
+) -> Answer<(usize, Content)> {
     ensure(
         properties.kind == PINNED,
         INVALID,
         SECTION,
         "the type must be PINNED",
     )?;
-    ensure(
-        properties.location.kind == OF_DEVICE,
-        INVALID,
-        SECTION,
-        "the location must be a device",
-    )?;
-    let (device, _) = driver.device(properties.location.id)?;
+    let found = match properties.location.kind {
+        OF_DEVICE => (driver.device(properties.location.id)?.0, Content::Physical),
+        OF_HOST_NUMA => (0, Content::Host),
+        _ => {
+            return refuse(
+                INVALID,
+                SECTION,
+                "the location must be a device or a NUMA node",
+            );
+        }
+    };
     check_handle_types(driver, properties.handle_types)?;
-    Ok(device)
+    Ok(found)
 }
 
 /// Checks kinds of handles.
@@ -127,7 +138,7 @@ entry_points! {
         let driver = driver()?;
         driver.not_while_capturing()?;
         let properties = properties.get(SECTION)?;
-        let device = check_properties(driver, &properties)?;
+        let (device, content) = check_properties(driver, &properties)?;
         driver.sound(device)?;
         ensure(flags == 0, INVALID, SECTION, "flags must be 0")?;
         let bytes = bytes as u64;
@@ -136,23 +147,49 @@ entry_points! {
         let refused = driver.machine.setup.fabric == Fabric::Refused && properties.handle_types & FABRIC != 0;
         let error = CUresult::CUDA_ERROR_NOT_PERMITTED;
         ensure(!refused, error, Section::Machine, "there is no IMEX channel")?;
-        let file = new_file(driver, device, Content::Physical, properties.handle_types, bytes)?;
-        let base = file.map(None, 0, bytes).map_err(out_of_memory)?;
-        fill_new(base, bytes);
-        release(base, bytes);
-        let made = Arc::new(Physical { file: Arc::new(file), device, bytes, team: None });
-        let number = driver.objects().physical.insert(made);
+        let file = new_file(driver, device, content, properties.handle_types, bytes)?;
+        let number = driver.add(Physical::new(Arc::new(file), device, bytes, None));
         handle.put(number, SECTION)
     }
 
     /// Releases a handle of memory.
     fn cuMemRelease(handle: u64) {
         let driver = driver()?;
-        match driver.objects().physical.remove(handle) {
-            Found::Live(_) => Ok(()),
-            Found::Dead => refuse(INVALID, SECTION, "the handle was released before"),
-            Found::Unknown => refuse(INVALID, SECTION, "it is no handle of memory"),
+        let memory = physical(driver, handle)?;
+        if memory.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            driver.objects().physical.remove(handle);
         }
+        Ok(())
+    }
+
+    /// Retains the handle of the memory at an address, once more.
+    fn cuMemRetainAllocationHandle(handle: Out<u64>, address: u64) {
+        let driver = driver()?;
+        let found = driver.space().mapping(address).map(|(_, it)| (it.handle, Arc::clone(&it.physical)));
+        let Some((number, memory)) = found else {
+            return refuse(INVALID, SECTION, "nothing is mapped at the address");
+        };
+        if memory.handles.fetch_add(1, Ordering::AcqRel) == 0 {
+            driver.objects().physical.restore(number, memory);
+        }
+        handle.put(number, SECTION)
+    }
+
+    /// The properties of memory.
+    fn cuMemGetAllocationPropertiesFromHandle(properties: Out<AllocationProperties>, handle: u64) {
+        let driver = driver()?;
+        let memory = physical(driver, handle)?;
+        let found = AllocationProperties {
+            kind: PINNED,
+            handle_types: memory.file.label.handle_types,
+            location: match memory.file.label.content {
+                Content::Host => Location { kind: OF_HOST_NUMA, id: 0 },
+                _ => Location { kind: OF_DEVICE, id: memory.device as i32 },
+            },
+            windows: std::ptr::null_mut(),
+            flags: [0; 8],
+        };
+        properties.put(found, SECTION)
     }
 
     /// Reserves addresses.
@@ -205,7 +242,7 @@ entry_points! {
         if memory.team.is_none() {
             memory.file.map(Some(address), 0, bytes).map_err(out_of_memory)?;
         }
-        let mapping = Mapping { bytes, physical: memory, access: BTreeMap::new() };
+        let mapping = Mapping { bytes, physical: memory, handle, access: BTreeMap::new() };
         space.mappings.insert(address, mapping);
         Ok(())
     }
@@ -243,6 +280,7 @@ entry_points! {
                 let of = mapping.physical.device;
                 let allowed = match &mapping.physical.team {
                     Some(team) => team.has(gpu.uuid),
+                    None if mapping.physical.file.label.content == Content::Host => true,
                     None => of == device || driver.machine.reaches(device, of),
                 };
                 let error = CUresult::CUDA_ERROR_INVALID_DEVICE;

@@ -151,11 +151,22 @@ pub fn event(flags: u32) -> u64 {
 
 /// Physical memory of a device.
 pub fn create(device: i32, bytes: usize, handles: u32) -> u64 {
-    let (mut handle, properties) = (0_u64, properties(device, handles));
+    create_with(&properties(device, handles), bytes)
+}
+
+/// Physical memory of NUMA node 0.
+pub fn create_on_host(bytes: usize) -> u64 {
+    let mut properties = properties(0, 0);
+    properties.location.0 = 3;
+    create_with(&properties, bytes)
+}
+
+fn create_with(properties: &Properties, bytes: usize) -> u64 {
+    let mut handle = 0_u64;
     right!(cuMemCreate(
         &raw mut handle,
         bytes,
-        &raw const properties,
+        &raw const *properties,
         0_u64
     ));
     handle

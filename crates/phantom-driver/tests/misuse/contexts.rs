@@ -66,4 +66,5 @@ crate::table! {
     "a function that is not implemented" => cuArray3DCreate { call!(cuArray3DCreate_v2()) } = 801 "";
     "a planted failure" ["fail cuMemAlloc_v2 2 2"] { allocate(64); }
         => cuMemAlloc_v2 { allocated(64) } = 2 MACHINE;
+    "a bus id without a device" => cuDeviceGetByPCIBusId(out::<i32>(), c"0000:FF:00.0".as_ptr()) = 101 DEVICE;
 }

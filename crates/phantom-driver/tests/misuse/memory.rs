@@ -1,7 +1,8 @@
 //! Memory, host memory, copies, IPC.
 
 use crate::api::{
-    GRANULARITY, allocate, allocated, begin, call, create, map, out, properties, right,
+    GRANULARITY, allocate, allocated, begin, call, create, create_on_host, map, out, properties,
+    right,
 };
 
 const MEMORY: &str = "Memory Management";
@@ -97,6 +98,12 @@ crate::table! {
     "IPC where it does not work" ["ipc no"] => cuIpcGetMemHandle { ipc_handle(allocate(64)).1 } = 801 MACHINE;
     "more physical memory than there is" { create(0, 200 << 20, 0); let properties = properties(0, 0); }
         => cuMemCreate(out::<u64>(), 200_usize << 20, &raw const properties, 0_u64) = 2 MACHINE;
+    "an allocation beside memory that only a mapping holds" {
+        let (_, memory) = map(0, 200 << 20);
+        right!(cuMemRelease(memory));
+    } => cuMemAlloc_v2 { allocated(200 << 20) } = 2 MACHINE;
+    "an allocation beside host memory of a NUMA node" { create_on_host(200 << 20); }
+        => cuMemAlloc_v2 { allocated(200 << 20) } = 0 "";
     "an allocation after a free" { let address = allocate(200 << 20); right!(cuMemFree_v2(address)); }
         => cuMemAlloc_v2 { allocated(200 << 20) } = 0 "";
 }

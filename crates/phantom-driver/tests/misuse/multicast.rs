@@ -1,8 +1,8 @@
 //! Multicast objects.
 
 use crate::api::{
-    GRANULARITY as SIZE, MulticastProperties, begin, call, create, give_access, map_at, multicast,
-    out, reserve, right,
+    GRANULARITY as SIZE, MulticastProperties, begin, call, create, create_on_host, give_access,
+    map_at, multicast, out, reserve, right,
 };
 
 const VIRTUAL: &str = "Virtual Memory Management";
@@ -67,6 +67,8 @@ crate::table! {
     "a bind of an odd size" => cuMulticastBindMem { bind(team(), create(0, SIZE, 0), 4096) } = 1 MULTICAST;
     "a bind of too much"
         => cuMulticastBindMem { bind(team(), create(0, 2 * SIZE, 0), 2 * SIZE) } = 1 MULTICAST;
+    "a bind of host memory"
+        => cuMulticastBindMem { bind(team(), create_on_host(SIZE), SIZE) } = 1 MULTICAST;
     "a bind to plain memory"
         => cuMulticastBindMem { bind(create(0, SIZE, 0), create(0, SIZE, 0), SIZE) } = 1 MULTICAST;
     "an unbind of what is not bound" => cuMulticastUnbind(team(), 0_i32, 0_usize, SIZE) = 1 MULTICAST;

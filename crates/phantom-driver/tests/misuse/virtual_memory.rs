@@ -81,6 +81,20 @@ crate::table! {
         begin(1);
     } => cuMemsetD8_v2(address, 0_u8, 64_usize) = 1 MEMORY;
     "memory released twice" => cuMemRelease(released()) = 1 VIRTUAL;
+    "a handle retained of what is not mapped"
+        => cuMemRetainAllocationHandle(out::<u64>(), reserve(SIZE)) = 1 VIRTUAL;
+    "a retained handle released too often" {
+        let (address, memory) = map(0, SIZE);
+        let again = out::<u64>();
+        right!(cuMemRetainAllocationHandle(again, address));
+        right!(cuMemRelease(memory));
+        right!(cuMemRelease(memory));
+        // A mapping leads to its memory when no handle is left.
+        right!(cuMemRetainAllocationHandle(again, address));
+        right!(cuMemRelease(memory));
+    } => cuMemRelease(memory) = 1 VIRTUAL;
+    "the properties of released memory"
+        => cuMemGetAllocationPropertiesFromHandle(out::<[u64; 4]>(), released()) = 1 VIRTUAL;
     "an export that was not requested"
         => cuMemExportToShareableHandle { export(create(0, SIZE, 0), 1) } = 1 VIRTUAL;
     "a closed descriptor" => cuMemImportFromShareableHandle(out::<u64>(), descriptor(1000), 1_u32) = 1 VIRTUAL;
