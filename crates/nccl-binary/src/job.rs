@@ -9,7 +9,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plan::cost::Calls;
 use thiserror::Error;
 
 use crate::crash;
@@ -60,29 +59,8 @@ pub struct Job {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// NCCL's library.
-    pub library: PathBuf,
-    /// The text of the topology file of each host.
-    pub topology: String,
-    /// Hosts, all with the same topology.
-    pub hosts: u32,
-    /// The network.
-    pub network: Network,
-    /// A tuner plug-in for NCCL, by an absolute path; it then decides, and NCCL's own times are not
-    /// known.
-    pub tuner: Option<PathBuf>,
-    /// The GPUs of all hosts are in one NVLink domain.
-    pub nvlink_domain: bool,
-    /// Message sizes of the collectives that are started, bytes.
-    pub sizes: Vec<u64>,
-    /// What is called.
-    pub calls: Calls,
-    /// All ranks then send to each other, so that they connect.
-    pub peers: bool,
-    /// NCCL writes its graphs.
-    pub graphs: bool,
-    /// NCCL's variables; none of [`RESERVED`].
-    pub variables: Vec<(String, String)>,
+    /// What each host is asked; its variables are none of [`RESERVED`].
+    pub request: Request,
     /// When NCCL must have answered.
     pub deadline: Duration,
 }
@@ -184,13 +162,11 @@ impl Job {
             let refused = answer.report.refusal.is_some();
             refused && answer.log.iter().any(|line| line.contains(NO_WORD))
         };
-        if !self.graphs || !answers.iter().any(has_no_word) {
+        if !self.request.graphs || !answers.iter().any(has_no_word) {
             return Ok(answers);
         }
-        let without = Self {
-            graphs: false,
-            ..self.clone()
-        };
+        let mut without = self.clone();
+        without.request.graphs = false;
         without.run_once()
     }
 
@@ -198,7 +174,7 @@ impl Job {
         let end = Instant::now() + self.deadline;
         let (sender, events) = mpsc::sync_channel(QUEUE);
         let mut hosts = Vec::new();
-        for number in 0..self.hosts {
+        for number in 0..self.request.hosts {
             hosts.push(self.start(number, &sender)?);
         }
         drop(sender);
@@ -213,11 +189,15 @@ impl Job {
     }
 
     fn variables(&self, host: u32) -> Vec<(String, String)> {
-        let plugin = match self.network {
+        let plugin = match self.request.network {
             Network::Socket => "none",
             Network::Merging | Network::Plugin => NET_PLUGIN,
         };
-        let tuner = self.tuner.as_ref().map(|path| path.to_string_lossy());
+        let tuner = self
+            .request
+            .tuner
+            .as_ref()
+            .map(|path| path.to_string_lossy());
         let host = format!("topo-host-{host}");
         let given = [
             ("NCCL_DEBUG", "INFO"),
@@ -237,25 +217,20 @@ impl Job {
             ("NCCL_RUNTIME_CONNECT", "0"),
         ];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        self.variables.iter().cloned().chain(given).collect()
+        self.request
+            .variables
+            .iter()
+            .cloned()
+            .chain(given)
+            .collect()
     }
 
     fn start(&self, number: u32, sender: &SyncSender<Event>) -> Result<Host, NoAnswer> {
         let (process, mut streams) = Process::start(&self.program, &self.arguments)?;
         let request = Request {
-            parent: std::process::id(),
-            library: self.library.clone(),
-            topology: self.topology.clone(),
             host: number,
-            hosts: self.hosts,
-            network: self.network,
-            tuner: self.tuner.clone(),
-            nvlink_domain: self.nvlink_domain,
-            sizes: self.sizes.clone(),
-            calls: self.calls,
-            peers: self.peers,
-            graphs: self.graphs,
             variables: self.variables(number),
+            ..self.request.clone()
         };
         let mut text = serde_json::to_string(&request).map_err(std::io::Error::from)?;
         text.push('\n');
@@ -360,7 +335,7 @@ impl Job {
         };
         let log = kill(hosts, host);
         let mut how = how(status);
-        if let Some(whose) = crash::told(&log, &self.library) {
+        if let Some(whose) = crash::told(&log, &self.request.library) {
             how = format!("{how} {whose}");
         }
         Err(NoAnswer::Ended {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use answers::Machine;
 use anyhow::{Context, Result, anyhow, bail};
 use nccl_binary::job::{self, Job, NoAnswer};
-use nccl_binary::message::Network;
+use nccl_binary::message::{Network, Request};
 use nccl_binary::{host, log, machine};
 use nccl_compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
 use plan::{CostTable, Plan};
@@ -272,21 +272,25 @@ fn ask(
     let job = Job {
         program: std::env::current_exe().context("cannot find topo's own file")?,
         arguments: vec![OsString::from(HOST_COMMAND)],
-        library,
-        topology: topology::xml::write(document),
-        hosts: arguments.hosts,
-        network: match arguments.net {
-            Net::Ib => Network::Merging,
-            Net::Plugin => Network::Plugin,
-            Net::Socket => Network::Socket,
+        request: Request {
+            parent: std::process::id(),
+            library,
+            topology: topology::xml::write(document),
+            host: 0,
+            hosts: arguments.hosts,
+            network: match arguments.net {
+                Net::Ib => Network::Merging,
+                Net::Plugin => Network::Plugin,
+                Net::Socket => Network::Socket,
+            },
+            tuner: arguments.tuner.as_deref().map(tuner).transpose()?,
+            nvlink_domain: arguments.nvlink_domain,
+            sizes: sizes(arguments)?,
+            calls: arguments.calls.calls(),
+            peers: arguments.peers,
+            graphs: true,
+            variables: arguments.set.clone(),
         },
-        tuner: arguments.tuner.as_deref().map(tuner).transpose()?,
-        nvlink_domain: arguments.nvlink_domain,
-        sizes: sizes(arguments)?,
-        calls: arguments.calls.calls(),
-        peers: arguments.peers,
-        graphs: true,
-        variables: arguments.set.clone(),
         deadline: Duration::from_secs(seconds),
     };
     let hosts = job.run().map_err(|error| match error {

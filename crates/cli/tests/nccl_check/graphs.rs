@@ -178,13 +178,12 @@ fn from_zero(ring: &[u32]) -> Vec<u32> {
 /// Asks NCCL about the GPUs of a set with a graph file.
 fn with_graphs(library: PathBuf, set: &[i32], graphs: &Path) -> Result<Job, Failed> {
     let document = planner::with_gpus(&document(MACHINE)?, set);
-    Ok(Job {
-        variables: vec![("NCCL_GRAPH_FILE".to_owned(), graphs.display().to_string())],
-        sizes: vec![1 << 20],
-        // A port of the machine is not needed on one host.
-        network: Network::Socket,
-        ..job(&document, 1, library, None)
-    })
+    let mut job = job(&document, 1, library, None);
+    job.request.variables = vec![("NCCL_GRAPH_FILE".to_owned(), graphs.display().to_string())];
+    job.request.sizes = vec![1 << 20];
+    // A port of the machine is not needed on one host.
+    job.request.network = Network::Socket;
+    Ok(job)
 }
 
 /// NCCL takes the rings of the file on all channels.
@@ -298,12 +297,10 @@ pub fn sets_are_told_apart(version: &str, most: usize) -> Result<Completion, Fai
     let told = tell_apart(&mut table)?;
     fs::write(&file, table.to_text())?;
     for Exported { set, path, .. } in asked {
-        let job = Job {
-            tuner: Some(folder.path().join(LIBRARY_FILE)),
-            // Some sets differ in latency alone, which does not show in longer messages.
-            sizes: vec![1 << 12, 1 << 16, 1 << 20],
-            ..with_graphs(library.clone(), &set, &path)?
-        };
+        let mut job = with_graphs(library.clone(), &set, &path)?;
+        job.request.tuner = Some(folder.path().join(LIBRARY_FILE));
+        // Some sets differ in latency alone, which does not show in longer messages.
+        job.request.sizes = vec![1 << 12, 1 << 16, 1 << 20];
         let answer = log::read(&job.run()?);
         let wanted = told.get(&set);
         let mut count = 0;

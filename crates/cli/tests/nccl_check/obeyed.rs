@@ -10,7 +10,7 @@ use std::time::Duration;
 use libtest_mimic::{Completion, Failed};
 use nccl_binary::job::{HostAnswer, Job};
 use nccl_binary::log;
-use nccl_binary::message::Network;
+use nccl_binary::message::{Network, Request};
 use nccl_compare::Answer;
 use plan::cost::{Calls, TunedOperation};
 use plan::{Algorithm, CostTable};
@@ -95,17 +95,21 @@ pub fn job(document: &Document, hosts: u32, library: PathBuf, tuner: Option<Path
     Job {
         program: PathBuf::from(env!("CARGO_BIN_EXE_topo")),
         arguments: vec!["nccl-host".into()],
-        library,
-        topology: topology::xml::write(&complete),
-        hosts,
-        network: Network::Plugin,
-        tuner,
-        nvlink_domain: false,
-        sizes: Vec::new(),
-        calls: Calls::ONE,
-        peers: false,
-        graphs: false,
-        variables: Vec::new(),
+        request: Request {
+            parent: std::process::id(),
+            library,
+            topology: topology::xml::write(&complete),
+            host: 0,
+            hosts,
+            network: Network::Plugin,
+            tuner,
+            nvlink_domain: false,
+            sizes: Vec::new(),
+            calls: Calls::ONE,
+            peers: false,
+            graphs: false,
+            variables: Vec::new(),
+        },
         deadline: DEADLINE,
     }
 }
@@ -200,15 +204,9 @@ pub fn each_entry(version: &str, sample: &Sample) -> Result<Completion, Failed> 
     let table = table(&costs);
     let folder = folder()?;
     fs::write(folder.path().join(TABLE_FILE), table.to_text())?;
-    let job = Job {
-        sizes: sizes(),
-        ..job(
-            &document,
-            sample.hosts,
-            library,
-            Some(folder.path().join(LIBRARY_FILE)),
-        )
-    };
+    let tuner = folder.path().join(LIBRARY_FILE);
+    let mut job = job(&document, sample.hosts, library, Some(tuner));
+    job.request.sizes = sizes();
     let answers = job.run()?;
     let answer = log::read(&answers);
     check(
@@ -280,13 +278,11 @@ pub fn bad_tables_are_harmless(version: &str) -> Result<Completion, Failed> {
     };
     let document = document("workstation-2gpu-nvlink")?;
     let ask = |variables: Vec<(String, String)>, tuner: Option<PathBuf>| {
-        let job = Job {
-            sizes: vec![1 << 14, 1 << 20, 1 << 26],
-            // The machine has no ports, and 2.28 does not survive a net plug-in without devices.
-            network: Network::Socket,
-            variables,
-            ..job(&document, 1, library.clone(), tuner)
-        };
+        let mut job = job(&document, 1, library.clone(), tuner);
+        job.request.sizes = vec![1 << 14, 1 << 20, 1 << 26];
+        // The machine has no ports, and 2.28 does not survive a net plug-in without devices.
+        job.request.network = Network::Socket;
+        job.request.variables = variables;
         job.run().map(|answers| (log::read(&answers), answers))
     };
     let (without, _) = ask(Vec::new(), None)?;
