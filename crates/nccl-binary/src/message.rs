@@ -35,7 +35,8 @@ pub struct Request {
     pub hosts: u32,
     /// The network.
     pub network: Network,
-    /// The tuner plug-in to load; none: one that records NCCL's calls and changes nothing.
+    /// A tuner plug-in to load, by an absolute path; it then decides, and NCCL's own times are not
+    /// known. None: one that records NCCL's calls and changes nothing.
     pub tuner: Option<PathBuf>,
     /// The GPUs of all hosts are in one NVLink domain.
     pub nvlink_domain: bool,
@@ -96,13 +97,11 @@ pub struct Report {
     pub missing: Vec<String>,
 }
 
-/// What is allocated on the GPUs of a host, and on the host.
+/// What is allocated on the GPUs of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
     /// By GPU, bytes of its memory.
     pub devices: Vec<u64>,
-    /// Bytes of pinned memory of the host.
-    pub host: u64,
     /// Multicast objects that ranks of the host made.
     pub multicast_objects: u32,
 }
@@ -113,20 +112,8 @@ impl Taken {
         for (after, before) in self.devices.iter_mut().zip(&before.devices) {
             *after = after.saturating_sub(*before);
         }
-        self.host = self.host.saturating_sub(before.host);
         self.multicast_objects -= before.multicast_objects.min(self.multicast_objects);
         self
-    }
-
-    /// Adds memory of a GPU.
-    pub(crate) fn add(&mut self, device: i32, bytes: usize) {
-        let Ok(device) = usize::try_from(device) else {
-            return;
-        };
-        if self.devices.len() <= device {
-            self.devices.resize(device + 1, 0);
-        }
-        self.devices[device] += bytes as u64;
     }
 }
 

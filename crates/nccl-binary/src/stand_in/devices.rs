@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 
-use phantom_machine::{Gpu, Machine, Setup};
+use phantom_driver::calls::device::cuInit;
+use phantom_machine::setup::Sizes;
+use phantom_machine::{Fabric, Gpu, Machine, Setup};
 use topology::xml;
 
 use super::ports::{self, Port};
@@ -10,6 +12,9 @@ use crate::message::{Network, Request};
 
 /// The driver's version as CUDA's number: 12.9.
 pub(crate) const DRIVER_VERSION: i32 = 12_090;
+
+/// Memory of each GPU, MiB: more than processors address.
+const ENDLESS_MIB: u64 = 1 << 40;
 
 static DEVICES: OnceLock<Devices> = OnceLock::new();
 
@@ -24,17 +29,37 @@ pub(crate) struct Devices {
     pub merges: bool,
     /// That function refuses (`NCCL_IB_MERGE_NICS`, which only NCCL's own transport reads).
     pub refuses_merges: bool,
-    /// The GPUs say that they are in an NVLink domain of several hosts.
-    pub nvlink_domain: bool,
     /// A tuner plug-in that is loaded instead of the stand-in.
     pub tuner: Option<String>,
 }
 
+/// A machine whose memory is endless and costs nothing until it is written.
+fn setup(request: &Request) -> Setup {
+    Setup {
+        driver: DRIVER_VERSION as u32,
+        fabric: match request.nvlink_domain {
+            true => Fabric::Whole,
+            false => Fabric::None,
+        },
+        sizes: Sizes {
+            memory_mib: Some(ENDLESS_MIB),
+            multiprocessors: None,
+        },
+        arbitrary: false,
+        ..Setup::of("topology.xml")
+    }
+}
+
 impl Devices {
+    /// The devices of a request, whose GPUs the phantoms present from now on.
     fn of(request: &Request) -> Result<Self, String> {
         let document = xml::parse("topology.xml", request.topology.as_bytes());
         let document = document.map_err(|it| it.to_string())?;
-        let machine = Machine::new(&document, Setup::of(document.file.to_string()))?;
+        let machine = Machine::new(&document, setup(request))?;
+        phantom_driver::present(machine.clone())?;
+        phantom_nvml::library::present(machine.clone())?;
+        // SAFETY: the call takes a number.
+        unsafe { cuInit(0) };
         let variables = &request.variables;
         let merging = variables
             .iter()
@@ -47,7 +72,6 @@ impl Devices {
             },
             merges: request.network == Network::Merging,
             refuses_merges: merging.is_some_and(|(_, it)| !it.is_empty() && xml::c_int(it) == 0),
-            nvlink_domain: request.nvlink_domain,
             tuner: request
                 .tuner
                 .as_ref()
@@ -73,7 +97,6 @@ pub(crate) fn devices() -> &'static Devices {
         ports: Vec::new(),
         merges: false,
         refuses_merges: false,
-        nvlink_domain: false,
         tuner: None,
     };
     DEVICES.get().unwrap_or(&NONE)
@@ -82,16 +105,4 @@ pub(crate) fn devices() -> &'static Devices {
 /// A GPU by CUDA's number.
 pub(crate) fn gpu(number: i32) -> Option<&'static Gpu> {
     devices().gpus.get(usize::try_from(number).ok()?)
-}
-
-/// The number of the GPU with a bus id.
-pub(crate) fn by_bus_id(text: &str) -> Option<i32> {
-    let digits = |text: &str| u64::from_str_radix(text, 16).ok();
-    let mut parts = text.split([':', '.']);
-    let mut part = || parts.next().and_then(digits);
-    let (domain, bus, device) = (part()?, part()?, part()?);
-    let wanted = domain << 20 | bus << 12 | device << 4;
-    let same = |gpu: &Gpu| gpu.bus_id.0 & !0xf == wanted;
-    let found = devices().gpus.iter().position(same)?;
-    i32::try_from(found).ok()
 }

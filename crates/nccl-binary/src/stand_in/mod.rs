@@ -1,13 +1,15 @@
 //! The stand-ins: what NCCL finds instead of NVIDIA's driver, NVML and plug-ins.
 //!
-//! Only public interfaces are presented. Everything is kept in this process; device memory is
-//! memory of the process, kernels do nothing, and network ports connect at once and send nothing.
+//! Only public interfaces are presented. Everything is kept in this process. GPUs, their contexts
+//! and their memory are those of a phantom driver in this process; kernels do nothing, and network
+//! ports connect at once and send nothing.
 //!
 //! In reading order: [`devices`] (what is presented), `context`, `memory`, `driver`, `runtime`,
 //! `nvml`, `network`, `tuner`, `process` (the calls to the C library that are answered), `machine`
 //! (what is hidden of this machine).
 
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 
 use crate::message::Taken;
 
@@ -22,7 +24,6 @@ mod ports;
 mod process;
 mod runtime;
 mod tuner;
-mod virtual_memory;
 
 pub(crate) use context::set_device;
 pub(crate) use process::{
@@ -50,20 +51,20 @@ pub(crate) fn find(functions: &[Presented], name: &str) -> Option<usize> {
 
 /// New memory of the current GPU.
 pub(crate) fn new_memory(bytes: usize) -> Result<*mut c_void, String> {
-    let mut memory = std::ptr::null_mut();
+    let mut memory = 0;
     // SAFETY: the address is written to a variable.
-    match unsafe { memory::allocate(&mut memory, bytes, memory::Kind::Device) } {
-        context::SUCCESS => Ok(memory),
+    match unsafe { memory::allocate(&mut memory, bytes, false) } {
+        context::SUCCESS => Ok(std::ptr::with_exposed_provenance_mut(memory as usize)),
         _ => Err(format!("no room for a buffer of {bytes} bytes")),
     }
 }
 
 /// The memory that is allocated now.
 pub(crate) fn taken() -> Taken {
-    let mut taken = Taken::default();
-    memory::count(&mut taken);
-    virtual_memory::count(&mut taken);
-    taken
+    Taken {
+        devices: phantom_driver::used(),
+        multicast_objects: driver::MULTICAST_OBJECTS.load(Ordering::Relaxed),
+    }
 }
 
 /// A new stream.

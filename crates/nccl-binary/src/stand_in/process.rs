@@ -218,7 +218,7 @@ fn wait_for(socket: c_int) -> bool {
 
 unsafe extern "C" fn set_memory(to: *mut c_void, value: c_int, bytes: usize) -> *mut c_void {
     // SAFETY: as the caller of this function.
-    unsafe { memory::set_any(to, value as u8, bytes) };
+    unsafe { memory::set(to, value as u8, bytes) };
     to
 }
 

@@ -5,14 +5,26 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 
+use phantom_driver::calls::device::{
+    cuDeviceCanAccessPeer, cuDeviceGetByPCIBusId, cuDeviceGetCount, cuDeviceGetPCIBusId,
+    cuDriverGetVersion,
+};
+use phantom_driver::calls::host::{cuMemHostRegister_v2, cuMemHostUnregister};
+use phantom_driver::calls::pointer::cuPointerGetAttribute;
+
 use super::context::{self, Code, INVALID_DEVICE, INVALID_VALUE, SUCCESS};
 use super::devices::{self, DRIVER_VERSION};
 use super::driver::{self, done, new_handle, put, put_text};
-use super::memory::{self, Kind};
+use super::memory;
 use super::{Presented, find, presented};
 
-/// `cudaMemoryTypeUnregistered`, `cudaMemoryTypeHost`, `cudaMemoryTypeDevice`.
-const MEMORY_TYPES: [i32; 3] = [0, 1, 2];
+/// `cudaMemoryTypeUnregistered` and `cudaMemoryTypeDevice`; 1: of the host, as for the driver.
+const UNREGISTERED: i32 = 0;
+const OF_DEVICE: i32 = 2;
+
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and `_DEVICE_ORDINAL`.
+const MEMORY_TYPE: u32 = 2;
+const ORDINAL: u32 = 9;
 
 /// The device of memory that CUDA does not know (`cudaInvalidDeviceId`).
 const NO_DEVICE: i32 = -2;
@@ -38,11 +50,6 @@ thread_local! {
     static CAPTURE_MODE: Cell<i32> = const { Cell::new(0) };
 }
 
-unsafe extern "C" fn device_count(out: *mut i32) -> Code {
-    // SAFETY: as the caller of this function.
-    context::keep(unsafe { driver::device_count(out) })
-}
-
 extern "C" fn set_device(number: i32) -> Code {
     context::keep(context::set_device(number))
 }
@@ -57,16 +64,6 @@ unsafe extern "C" fn runtime_version(out: *mut i32) -> Code {
     unsafe { put(out, DRIVER_VERSION) }
 }
 
-unsafe extern "C" fn pci_bus_id(out: *mut c_char, room: i32, gpu: i32) -> Code {
-    // SAFETY: as the caller of this function.
-    context::keep(unsafe { driver::bus_id(out, room, gpu) })
-}
-
-unsafe extern "C" fn device_by_bus_id(out: *mut i32, text: *const c_char) -> Code {
-    // SAFETY: as the caller of this function.
-    context::keep(unsafe { driver::device_by_bus_id(out, text) })
-}
-
 extern "C" fn last_error() -> Code {
     context::take_last_error()
 }
@@ -79,30 +76,30 @@ extern "C" fn error_text(_: Code) -> *const c_char {
     c"an error of the stand-in for CUDA".as_ptr()
 }
 
-unsafe extern "C" fn allocate(out: *mut *mut c_void, bytes: usize) -> Code {
+unsafe extern "C" fn allocate(out: *mut u64, bytes: usize) -> Code {
     // SAFETY: as the caller of this function.
-    context::keep(unsafe { memory::allocate(out, bytes, Kind::Device) })
+    context::keep(unsafe { memory::allocate(out, bytes, false) })
 }
 
-unsafe extern "C" fn allocate_host(out: *mut *mut c_void, bytes: usize, _: u32) -> Code {
+unsafe extern "C" fn allocate_host(out: *mut u64, bytes: usize, _: u32) -> Code {
     // SAFETY: as the caller of this function.
-    context::keep(unsafe { memory::allocate(out, bytes, Kind::Host) })
+    context::keep(unsafe { memory::allocate(out, bytes, true) })
 }
 
-extern "C" fn free(address: *mut c_void) -> Code {
+extern "C" fn free(address: u64) -> Code {
     context::keep(memory::free(address))
 }
 
-extern "C" fn register_host(address: *mut c_void, bytes: usize, _: u32) -> Code {
-    memory::add(address.addr(), bytes, Kind::Registered, context::device());
-    SUCCESS
+unsafe extern "C" fn register_host(address: *mut c_void, bytes: usize, flags: u32) -> Code {
+    context::device();
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { cuMemHostRegister_v2(address, bytes, flags) })
 }
 
-extern "C" fn unregister_host(address: *mut c_void) -> Code {
-    match memory::take(address.addr(), |kind| kind == Kind::Registered) {
-        Some(_) => SUCCESS,
-        None => context::keep(INVALID_VALUE),
-    }
+unsafe extern "C" fn unregister_host(address: *mut c_void) -> Code {
+    context::device();
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { cuMemHostUnregister(address) })
 }
 
 unsafe extern "C" fn host_device_pointer(
@@ -134,26 +131,18 @@ struct PointerAttributes {
 }
 
 unsafe extern "C" fn pointer_attributes(out: *mut PointerAttributes, address: usize) -> Code {
-    let [unregistered, host, device] = MEMORY_TYPES;
-    let attributes = match memory::find(address) {
-        None => PointerAttributes {
-            kind: unregistered,
-            device: NO_DEVICE,
-            device_pointer: 0,
-            host_pointer: address,
-        },
-        Some(range) if range.kind.is_host() => PointerAttributes {
-            kind: host,
-            device: range.device,
-            device_pointer: address,
-            host_pointer: address,
-        },
-        Some(range) => PointerAttributes {
-            kind: device,
-            device: range.device,
-            device_pointer: address,
-            host_pointer: 0,
-        },
+    let (mut kind, mut device) = (UNREGISTERED, NO_DEVICE);
+    // SAFETY: the attributes are written to variables of their size.
+    unsafe {
+        cuPointerGetAttribute((&raw mut kind).cast(), MEMORY_TYPE, address as u64);
+        cuPointerGetAttribute((&raw mut device).cast(), ORDINAL, address as u64);
+    }
+    let pointer = |is_there| if is_there { address } else { 0 };
+    let attributes = PointerAttributes {
+        kind,
+        device,
+        device_pointer: pointer(kind != UNREGISTERED),
+        host_pointer: pointer(kind != OF_DEVICE),
     };
     // SAFETY: CUDA's caller gives room for the attributes.
     unsafe { put(out, attributes) }
@@ -275,15 +264,15 @@ unsafe extern "C" fn entry_point(
 /// The runtime's functions that are presented.
 pub(crate) fn functions() -> Vec<Presented> {
     presented! {
-        "cudaGetDeviceCount" => device_count,
+        "cudaGetDeviceCount" => cuDeviceGetCount,
         "cudaSetDevice" => set_device,
         "cudaGetDevice" => device,
-        "cudaDriverGetVersion" => driver::version,
+        "cudaDriverGetVersion" => cuDriverGetVersion,
         "cudaRuntimeGetVersion" => runtime_version,
         "cudaDeviceGetAttribute" => driver::device_attribute,
-        "cudaDeviceGetPCIBusId" => pci_bus_id,
-        "cudaDeviceGetByPCIBusId" => device_by_bus_id,
-        "cudaDeviceCanAccessPeer" => driver::can_access_peer,
+        "cudaDeviceGetPCIBusId" => cuDeviceGetPCIBusId,
+        "cudaDeviceGetByPCIBusId" => cuDeviceGetByPCIBusId,
+        "cudaDeviceCanAccessPeer" => cuDeviceCanAccessPeer,
         "cudaDeviceEnablePeerAccess" => done,
         "cudaDeviceSetLimit" => done,
         "cudaDeviceSynchronize" => done,
