@@ -3,15 +3,13 @@
 //! Nothing is executed. A pickle that calls a function is refused with the function's name, except
 //! for lists that PyTorch's C++ writer marks with the type of their elements.
 
+mod node;
+
 use std::borrow::Cow;
 use std::cell::Cell;
 
+pub use node::Node;
 use rustc_hash::FxHashMap;
-use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{Deserializer, IntoDeserializer, Visitor};
-use serde::forward_to_deserialize_any;
-
-use crate::bounded::MOST_TEXT;
 
 /// Largest pickle, bytes.
 pub const MOST_BYTES: usize = 32 << 20;
@@ -441,85 +439,4 @@ fn signed(bytes: &[u8]) -> i64 {
     };
     wide[..bytes.len()].copy_from_slice(bytes);
     i64::from_le_bytes(wide)
-}
-
-/// A value with what it refers to.
-#[derive(Debug, Clone, Copy)]
-pub struct Node<'a> {
-    objects: &'a [Object<'a>],
-    value: Value,
-    taken: &'a Cell<usize>,
-}
-
-impl<'a> Node<'a> {
-    const fn at(self, value: Value) -> Self {
-        Self { value, ..self }
-    }
-
-    /// Counts a value, which may be taken again wherever the pickle refers to it.
-    fn take(self, text: &str) -> Step<()> {
-        let bytes = VALUE + text.len().min(MOST_TEXT);
-        self.taken.set(self.taken.get().saturating_add(bytes));
-        match self.taken.get() > MOST_TAKEN {
-            true => Err(PickleError::TooLarge),
-            false => Ok(()),
-        }
-    }
-}
-
-impl<'de> IntoDeserializer<'de, PickleError> for Node<'de> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
-impl<'de> Deserializer<'de> for Node<'de> {
-    type Error = PickleError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PickleError> {
-        self.take("")?;
-        let number = match self.value {
-            Value::None => return visitor.visit_unit(),
-            Value::Bool(value) => return visitor.visit_bool(value),
-            Value::Int(value) => return visitor.visit_i64(value),
-            Value::Float(value) => return visitor.visit_f64(value),
-            Value::Object(number) => number,
-        };
-        match self.objects.get(number as usize) {
-            Some(Object::Text(text)) => {
-                self.take(text)?;
-                visitor.visit_borrowed_str(text)
-            }
-            Some(Object::List(items)) => {
-                let items = items.iter().map(|it| self.at(*it));
-                visitor.visit_seq(SeqDeserializer::new(items))
-            }
-            Some(Object::Dictionary(items)) => {
-                let items = items
-                    .iter()
-                    .map(|(key, value)| (self.at(*key), self.at(*value)));
-                visitor.visit_map(MapDeserializer::new(items))
-            }
-            Some(Object::Global(_)) | None => visitor.visit_unit(),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PickleError> {
-        match self.value {
-            Value::None => visitor.visit_none(),
-            _ => visitor.visit_some(self),
-        }
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PickleError> {
-        self.take("")?;
-        visitor.visit_unit()
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier
-    }
 }

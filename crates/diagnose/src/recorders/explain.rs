@@ -9,8 +9,8 @@ use causes::{Cause, Certainty};
 use super::Found;
 use super::compare::{Differs, Mismatch};
 use super::job::Job;
-use super::stuck::{Stuck, What, key};
-use crate::verdict::{MOST_LINES, Missing, Verdict, ranks, sentence};
+use super::stuck::{self, Stuck, What, key};
+use crate::verdict::{MOST_LINES, Verdict, ranks, sentence};
 
 /// Explains what does not end: a mismatch, a circle of groups, or the ranks at the end of
 /// each chain.
@@ -80,34 +80,7 @@ pub(super) fn explain(
         }
         found.verdicts.push(verdict);
     }
-    found.missing.extend(missing(stuck, is_hang));
-}
-
-/// What would tell more about calls that do not end.
-fn missing(stuck: &[Stuck<'_>], is_hang: bool) -> Vec<Missing> {
-    let mut missing = Vec::new();
-    let collectives = stuck
-        .iter()
-        .filter(|it| matches!(it.what, What::Collective(..)));
-    let unknown: BTreeSet<u32> = collectives.flat_map(|it| &it.unknown).copied().collect();
-    if !unknown.is_empty() {
-        let unknown: Vec<u32> = unknown.into_iter().collect();
-        missing.push(Missing {
-            what: format!(
-                "how far {} came: no call of a group that waits is in the recorder",
-                ranks(&unknown)
-            ),
-            how: "py-spy on the process; next time a larger TORCH_NCCL_TRACE_BUFFER_SIZE"
-                .to_owned(),
-        });
-    }
-    if !is_hang && !stuck.is_empty() {
-        missing.push(Missing {
-            what: "whether the job stood still when the recorders were written".to_owned(),
-            how: "give the log with the watchdog's lines, or write the recorders again after a minute".to_owned(),
-        });
-    }
-    missing
+    found.missing.extend(stuck::missing(stuck, is_hang));
 }
 
 /// Calls that wait for each other in a circle.

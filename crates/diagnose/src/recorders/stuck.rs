@@ -1,10 +1,11 @@
 //! Calls that do not end, and the ranks that keep them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::recorder::{Entry, State};
 
 use super::job::Job;
+use crate::verdict::{Missing, ranks};
 
 /// What does not end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -208,4 +209,31 @@ fn pairs<'a>(job: &Job<'a>, group: u32, is_hang: bool, all: &mut Vec<Stuck<'a>>)
             all.push(stuck);
         }
     }
+}
+
+/// What would tell more about calls that do not end.
+pub(super) fn missing(stuck: &[Stuck<'_>], is_hang: bool) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let collectives = stuck
+        .iter()
+        .filter(|it| matches!(it.what, What::Collective(..)));
+    let unknown: BTreeSet<u32> = collectives.flat_map(|it| &it.unknown).copied().collect();
+    if !unknown.is_empty() {
+        let unknown: Vec<u32> = unknown.into_iter().collect();
+        missing.push(Missing {
+            what: format!(
+                "how far {} came: no call of a group that waits is in the recorder",
+                ranks(&unknown)
+            ),
+            how: "py-spy on the process; next time a larger TORCH_NCCL_TRACE_BUFFER_SIZE"
+                .to_owned(),
+        });
+    }
+    if !is_hang && !stuck.is_empty() {
+        missing.push(Missing {
+            what: "whether the job stood still when the recorders were written".to_owned(),
+            how: "give the log with the watchdog's lines, or write the recorders again after a minute".to_owned(),
+        });
+    }
+    missing
 }

@@ -2,6 +2,7 @@
 
 mod few;
 mod generate;
+mod words;
 
 use diagnose::{Diagnosis, Floor, Pile, Verdict};
 use generate::{Call, Dice, Job};

@@ -1,0 +1,113 @@
+//! Causes by words of lines and by listings.
+
+use crate::few::{assert_nobody, diagnosed};
+use crate::shown;
+
+fn ids(log: &str) -> Vec<&'static str> {
+    let found = diagnosed(&[], log).verdicts;
+    found.iter().map(|it| it.cause.id).collect()
+}
+
+/// A guess, and what only slows a job, explain no failure.
+#[test]
+fn consequences_are_hidden_by_proved_failures_only() {
+    let closed = "n1:7:9 [0] x.cc:1 NCCL WARN Connection closed by remote peer n2\n".to_owned();
+    let slow = "n1:7:9 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n";
+    let guess = "n1:7:9 [0] x.cc:1 NCCL WARN Call to ibv_modify_qp failed\n";
+    let proved = "NVRM: Xid (PCI:0000:1b:00): 79, pid=7, GPU has fallen off the bus.\n";
+    assert_eq!(
+        ids(&(closed.clone() + slow)),
+        ["p2p-disabled", "peer-closed"]
+    );
+    assert_eq!(
+        ids(&(closed.clone() + guess)),
+        ["port-unreachable", "peer-closed"]
+    );
+    assert_eq!(ids(&(closed + proved)), ["xid-79"]);
+}
+
+/// Memory of the cuMem functions counts only where GPUs name a fabric of several hosts.
+#[test]
+fn multi_node_nvlink_needs_a_fabric() {
+    let line = |host: &str, text: &str| format!("{host}:7:9 [0] NCCL INFO {text}\n");
+    let off = "NCCL_CUMEM_ENABLE set by environment to 0.";
+    let log = line("n1", off) + &line("n2", off);
+    let fabric = |id: &str| {
+        line(
+            "n1",
+            &format!("MNNVL busId 0x901000 fabric UUID {id} cliqueId 0x1 state 3 healthMask 0x0"),
+        )
+    };
+    assert!(ids(&log).is_empty());
+    assert!(ids(&(log.clone() + &fabric("0.0"))).is_empty());
+    assert_eq!(ids(&(log + &fabric("51b9a2.c45fd8"))), ["mnnvl-cumem"]);
+    assert!(ids(&fabric("51b9a2.c45fd8")).is_empty());
+}
+
+/// Names that other programs look up, other settings, and harmless messages are no causes.
+#[test]
+fn words_of_other_programs_are_no_causes() {
+    assert!(ids("wandb: Name or service not known\n").is_empty());
+    assert!(ids("mlx5_core 0000:4b:00.0: Port module event: module 0, Cable plugged\n").is_empty());
+    assert!(ids("NVRM: Xid (PCI:0000:1b:00): 137, pid=7\n").is_empty());
+    let lookup = "[c10d] The IPv6 network addresses of (n1, 29500) cannot be retrieved (gai error: -2 - Name or \
+                  service not known).\n";
+    assert_eq!(ids(lookup), ["host-unnamed"]);
+    let log = |text: &str| format!("n1:7:9 [0] NCCL INFO {text}\n");
+    let apart = log("GPU Direct RDMA Disabled for GPU 81000 / HCA 1 (distance 7 > 4), read 0");
+    let port = log("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'");
+    let level = log("NCCL_NET_GDR_LEVEL set by environment to PIX");
+    assert_eq!(ids(&apart), ["gdr-far"]);
+    assert_eq!(ids(&port), ["gdr-no-module"]);
+    assert_eq!(ids(&(apart.clone() + &port)), ["gdr-far"]);
+    assert!(ids(&(apart + &level)).is_empty());
+    assert!(
+        ids(&log(
+            "GPU Direct RDMA Disabled for GPU 81000 / HCA 1 (another reason)"
+        ))
+        .is_empty()
+    );
+}
+
+/// Listings of a machine show what could be slow, and blame nobody.
+#[test]
+fn listings_show_what_is_possible() {
+    let found = |text: &str| {
+        let found = diagnosed(&[("listing.txt", text.to_owned())], "");
+        assert_nobody(&found);
+        let is_possible = |it: &diagnose::Verdict| {
+            it.certainty == causes::Certainty::Possible && it.devices.is_empty()
+        };
+        assert!(
+            found.verdicts.iter().all(is_possible),
+            "{}",
+            shown(&found.verdicts)
+        );
+        let verdicts = found.verdicts.iter();
+        let lines: Vec<(&str, String)> = verdicts
+            .map(|it| (it.cause.id, it.lines[0].text.clone()))
+            .collect();
+        (found.inputs[0].kind.clone(), lines)
+    };
+    let pci = "00:01.0 PCI bridge: Intel Corporation Device 352a\n\
+               \tBus: primary=00, secondary=01, subordinate=02, sec-latency=0\n\
+               \t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\
+               01:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)\n\
+               \t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\
+               \t\tLnkSta:\tSpeed 32GT/s, Width x8 (downgraded)\n";
+    let narrow = "0000:01:00.0: x8, expected x16".to_owned();
+    assert_eq!(
+        found(pci),
+        (
+            "listing of a machine, 6 lines".to_owned(),
+            vec![("link-narrow", narrow)]
+        )
+    );
+    let matrix = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\n\
+                  GPU0\t X \tNV18\tPIX\t0-3\t0\nGPU1\tNV18\t X \tSYS\t4-7\t1\nNIC0\tPIX\tSYS\t X\n";
+    let apart = "GPU1: SYS to each NIC".to_owned();
+    assert_eq!(found(matrix).1, [("no-near-nic", apart)]);
+    assert_eq!(found(&matrix.replace("SYS", "PIX")).1, []);
+    let port = "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Down\n\t\tRate: 400\n";
+    assert_eq!(found(port).1, [("port-down", "mlx5_0: down".to_owned())]);
+}
