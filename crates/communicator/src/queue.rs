@@ -1,6 +1,6 @@
 //! Work that was started and is not done. A thread runs collectives in order, and transfers beside
-//! them and beside each other: two ranks that both start a send and then a receive would wait for each
-//! other if it ran them one by one.
+//! them and beside each other: two ranks that both start a send and then a receive would wait for
+//! each other if it ran them one by one.
 
 use std::collections::VecDeque;
 use std::ptr::{null, null_mut};

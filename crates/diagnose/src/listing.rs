@@ -1,4 +1,4 @@
-//! What listings show of a machine: `nvidia-smi topo -m`, `lspci -vv`, `ibstat` and others.
+//! Listings of a machine: `nvidia-smi topo -m`, `lspci -vv`, `ibstat` and others.
 
 use causes::Cause;
 use causes::table::network;

@@ -246,7 +246,7 @@ fn nvlinks(
         .collect()
 }
 
-/// The names of so many adapters, in the order of their bus ids, if a listing has as many.
+/// The names of `count` adapters, in the order of their bus ids, if a listing has as many.
 fn names(facts: &Listings, count: usize) -> Option<Vec<String>> {
     let of_matrix = facts.matrix.as_ref().map(|matrix| {
         let nics = matrix.devices.iter().filter(|it| it.gpu.is_none());

@@ -5,8 +5,8 @@
 pub mod loopback;
 pub mod strangers;
 
-/// Methods of `executor::bootstrap::Bootstrap` that ask the field `hosts`; with `offers`, those that
-/// receive offers of other ranks.
+/// Methods of `executor::bootstrap::Bootstrap` that ask the field `hosts`; with `offers`, those
+/// that receive offers of other ranks.
 #[macro_export]
 macro_rules! ask_hosts {
     () => {

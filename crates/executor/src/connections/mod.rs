@@ -219,7 +219,8 @@ impl Connections {
     }
 
     /// Withdraws this rank's buffers after a failure. When it returns, no peer accesses them,
-    /// unless one was suspended in the middle of a copy. `has_ended` says that a peer's process has.
+    /// unless one was suspended in the middle of a copy. `has_ended` tells of a peer whether its
+    /// process has ended.
     pub(crate) fn withdraw_buffers(&self, has_ended: impl Fn(u32) -> bool) {
         let Some(own) = self.buffer_tables.get(self.rank as usize) else {
             return;

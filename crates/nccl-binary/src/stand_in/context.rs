@@ -19,6 +19,19 @@ pub(crate) const INVALID_DEVICE: Code = 101;
 /// The stand-in has no such function.
 pub(crate) const NOT_SUPPORTED: Code = 801;
 
+/// Writes a result.
+///
+/// # Safety
+/// `out` is null, or a `T` can be written there, as CUDA asks of its caller.
+pub(super) unsafe fn put<T>(out: *mut T, value: T) -> Code {
+    if out.is_null() {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller says so.
+    unsafe { out.write(value) };
+    SUCCESS
+}
+
 thread_local! {
     static LAST_ERROR: Cell<Code> = const { Cell::new(SUCCESS) };
 }

@@ -26,7 +26,7 @@ use phantom_driver::calls::virtual_memory::{
     cuMemRetainAllocationHandle, cuMemUnmap,
 };
 
-use super::context::{self, Code, INVALID_VALUE, NOT_SUPPORTED, SUCCESS};
+use super::context::{self, Code, INVALID_VALUE, NOT_SUPPORTED, SUCCESS, put};
 use super::{Presented, devices, memory, presented};
 
 /// Compute capability × 10 from which GPUs multicast.
@@ -40,19 +40,6 @@ static NEXT_HANDLE: AtomicUsize = AtomicUsize::new(0x1_0000);
 
 /// Multicast objects that this process made.
 pub(super) static MULTICAST_OBJECTS: AtomicU32 = AtomicU32::new(0);
-
-/// Writes a result.
-///
-/// # Safety
-/// `out` is null, or a `T` can be written there, as CUDA asks of its caller.
-pub(super) unsafe fn put<T>(out: *mut T, value: T) -> Code {
-    if out.is_null() {
-        return INVALID_VALUE;
-    }
-    // SAFETY: the caller says so.
-    unsafe { out.write(value) };
-    SUCCESS
-}
 
 /// A new handle of something that has no state.
 ///

@@ -8,8 +8,7 @@ use phantom_driver::arguments::Out;
 use phantom_driver::calls::host::{cuMemFreeHost, cuMemHostAlloc};
 use phantom_driver::calls::memory::{cuMemAlloc_v2, cuMemFree_v2};
 
-use super::context::{Code, SUCCESS, device};
-use super::driver::put;
+use super::context::{Code, SUCCESS, device, put};
 
 /// Bytes of a page.
 const PAGE: usize = 4096;

@@ -12,9 +12,9 @@ use phantom_driver::calls::device::{
 use phantom_driver::calls::host::{cuMemHostRegister_v2, cuMemHostUnregister};
 use phantom_driver::calls::pointer::cuPointerGetAttribute;
 
-use super::context::{self, Code, INVALID_DEVICE, INVALID_VALUE, SUCCESS};
+use super::context::{self, Code, INVALID_DEVICE, INVALID_VALUE, SUCCESS, put};
 use super::devices::{self, DRIVER_VERSION};
-use super::driver::{self, done, new_handle, put, put_text};
+use super::driver::{self, done, new_handle, put_text};
 use super::memory;
 use super::{Presented, find, presented};
 
