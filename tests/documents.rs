@@ -9,6 +9,7 @@ use libtest_mimic::Trial;
 
 use machines::{Expectation, Machine, elsewhere};
 use planner::Settings;
+use planner::memory::MemorySettings;
 use planner::settings::{SettingEffect, variables};
 
 use crate::{not_run, root, test};
@@ -233,6 +234,7 @@ fn settings() -> Result<()> {
             SettingEffect::Search => Some("Paths and search"),
             SettingEffect::Joining => Some("Joining hosts"),
             SettingEffect::Cost => Some("Cost model"),
+            SettingEffect::Memory => Some("Memory"),
             SettingEffect::NotModelled(_) => Some("Not modelled"),
             SettingEffect::Nothing => None,
         };
@@ -266,6 +268,8 @@ fn defaults() -> Result<()> {
         let read = Settings::from_variables([(name.clone(), value.to_owned())]);
         ensure!(read.notes.is_empty(), "{name}={value}: {:?}", read.notes);
         let plain = Settings::default();
+        let [own, other] = [&read, &plain].map(MemorySettings::of);
+        ensure!(own == other, "{name}={value} changes memory");
         let same_channels = read.connect.fewest_channels() == plain.connect.fewest_channels()
             && read.connect.most_channels() == plain.connect.most_channels()
             && read.connect.ctas() == plain.connect.ctas();

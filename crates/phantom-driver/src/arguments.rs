@@ -126,7 +126,7 @@ pub struct LaunchConfig {
 ///
 /// # Errors
 /// The pointer is null, or the text is not UTF-8.
-pub fn text(pointer: *const c_char, section: Section) -> Answer<String> {
+pub(crate) fn text(pointer: *const c_char, section: Section) -> Answer<String> {
     if pointer.is_null() {
         return refuse(
             CUresult::CUDA_ERROR_INVALID_VALUE,

@@ -1,5 +1,6 @@
 //! The addresses of a process: what each belongs to, and which GPU may access it.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,7 +123,14 @@ impl Space {
             id: self.ids,
             synchronous: false,
         };
-        self.blocks.entry(base).insert_entry(block).into_mut()
+        match self.blocks.entry(base) {
+            Entry::Vacant(entry) => entry.insert(block),
+            Entry::Occupied(entry) => {
+                let known = entry.into_mut();
+                *known = block;
+                known
+            }
+        }
     }
 
     /// The block that holds an address, with its first address.
