@@ -23,8 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use findings::complete::Assumptions;
 use planner::NcclVersion;
-use program::Collective;
-use program::{Schedule, Transfer};
+use program::{Collective, Schedule, Transfer};
 
 use crate::numbers::within;
 use crate::output::{PlanFormat, ShowFormat};
@@ -34,7 +33,7 @@ use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
     WHAT_IF_EXAMPLES, WhatIfArguments,
 };
-use diagnose::{DIAGNOSE_EXAMPLES, DiagnoseArguments};
+use diagnose::{COLLECT_EXAMPLES, CollectArguments, DIAGNOSE_EXAMPLES, DiagnoseArguments};
 use export::{EXPORT_EXAMPLES, ExportArguments};
 use fabric::{FABRIC_EXAMPLES, FabricArguments};
 use join::{ID_EXAMPLES, IdArguments};
@@ -197,6 +196,9 @@ pub enum Command {
     /// Say why a job hangs or fails, from logs, flight recorders and reports
     #[command(after_help = DIAGNOSE_EXAMPLES)]
     Diagnose(DiagnoseArguments),
+    /// Pack what topo diagnose needs of this host into an archive
+    #[command(after_help = COLLECT_EXAMPLES)]
+    Collect(CollectArguments),
     /// Read what nccl-tests measured, beside the prediction and the bound; fit the cost model to it
     #[command(after_help = RESULTS_EXAMPLES)]
     Results(Box<ResultsArguments>),

@@ -27,6 +27,9 @@ const LAUNCHER_PREFIXES: [&str; 8] = [
     "TOPO_",
 ];
 
+/// PyTorch's variables for its collectives, by how they begin.
+const TORCH_PREFIXES: [&str; 3] = ["TORCH_NCCL_", "TORCH_DISTRIBUTED_", "TORCH_FR_"];
+
 /// Variables that tell a process its rank.
 const RANK_NAMES: [&str; 4] = [
     "OMPI_COMM_WORLD_RANK",
@@ -54,6 +57,8 @@ const LAUNCHER_NAMES: [&str; 10] = [
 pub struct Environment {
     /// Variables that begin with `NCCL_`, by name.
     pub nccl: Vec<(String, String)>,
+    /// PyTorch's variables for its collectives, by name.
+    pub torch: Vec<(String, String)>,
     /// Variables of launchers, and those that say where ranks meet.
     pub launcher: BTreeMap<String, String>,
     /// `CUDA_VISIBLE_DEVICES`.
@@ -101,9 +106,14 @@ impl Environment {
         };
         let mut launcher = all.clone();
         launcher.retain(|name, _| of_launcher(name));
-        let nccl = all
-            .into_iter()
-            .filter(|(name, _)| name.starts_with("NCCL_"));
+        let begins = |prefixes: &[&str]| {
+            let begins = |name: &str| prefixes.iter().any(|it| name.starts_with(it));
+            let found = all.iter().filter(|(name, _)| begins(name));
+            let found = found.map(|(name, value)| (name.clone(), value.clone()));
+            found.collect::<Vec<_>>()
+        };
+        let nccl = begins(&["NCCL_"]);
+        let torch = begins(&TORCH_PREFIXES);
         // Launchers may give their ranks a pseudo-terminal and write its output to a log.
         let launched = RANK_NAMES.iter().any(|name| launcher.contains_key(*name));
         let terminal = std::io::stdout().is_terminal() && !launched;
@@ -115,7 +125,8 @@ impl Environment {
         let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
         Self {
             cache: cache.map(|it| it.join("topo")),
-            nccl: nccl.collect(),
+            nccl,
+            torch,
             launcher,
             visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             library_path: std::env::var_os("LD_LIBRARY_PATH"),

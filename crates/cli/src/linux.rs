@@ -1,5 +1,6 @@
 //! The commands that need Linux. `not_linux.rs` has the same functions for other systems.
 
+pub use crate::collect::run as collect;
 pub use crate::id::id;
 pub use crate::nccl_check::{run as nccl_check, serve as nccl_host};
 pub use crate::run::calibrate::run as calibrate;

@@ -93,6 +93,7 @@ mod tests {
         for command in [
             "run",
             "calibrate",
+            "collect",
             "gpu-test",
             "id",
             "nccl-check",

@@ -6,8 +6,8 @@
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
 //! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`rank`], [`show`], [`cost`],
 //! [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
-//! [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`: not on other systems),
-//! [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
+//! [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`, `collect`: not on other
+//! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
 //! [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`],
 //! [`exit`].
 
@@ -16,6 +16,8 @@
 
 mod arguments;
 mod bound;
+#[cfg(target_os = "linux")]
+mod collect;
 mod complete;
 mod cost;
 mod diagnose;
@@ -121,6 +123,7 @@ fn work() -> ExitCode {
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Export(arguments) => export::run(arguments, &environment, &mut output),
         Command::Diagnose(arguments) => diagnose::run(arguments, &environment, &mut output),
+        Command::Collect(arguments) => linux::collect(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),

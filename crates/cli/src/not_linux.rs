@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::arguments::diagnose::CollectArguments;
 use crate::arguments::join::IdArguments;
 use crate::arguments::nccl_check::NcclCheckArguments;
 use crate::arguments::run::{CalibrateArguments, GpuTestArguments, RunArguments};
@@ -24,6 +25,10 @@ pub fn calibrate(_: &CalibrateArguments, _: &Environment, _: &mut Output) -> Res
 
 pub fn gpu_test(_: &GpuTestArguments, _: &Environment, _: &mut Output) -> Result<()> {
     require("topo gpu-test", Need::SharedMemory)
+}
+
+pub fn collect(_: &CollectArguments, _: &Environment, _: &mut Output) -> Result<()> {
+    require("topo collect", Need::Sysfs)
 }
 
 pub fn id(_: &IdArguments, _: &mut Output) -> Result<()> {

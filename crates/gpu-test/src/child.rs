@@ -21,7 +21,9 @@ const LINGER: Duration = Duration::from_secs(1);
 /// The output of a program, and how it ended.
 #[derive(Debug)]
 pub struct ProgramOutput {
+    /// How it ended.
     pub status: ExitStatus,
+    /// What it printed.
     pub out: String,
     errors: String,
 }
@@ -52,6 +54,10 @@ impl Drop for RunningProgram {
 }
 
 impl RunningProgram {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It cannot be started.
     pub fn new(mut command: Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         command

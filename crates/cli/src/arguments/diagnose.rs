@@ -19,6 +19,35 @@ Reads logs (also compressed with gzip), PyTorch's flight recorders (pickle and J
 is executed), reports of ncclras (text and JSON).
 Exit status: 0 when nothing is found, 1 when there is a verdict, 2 when an input cannot be read.";
 
+pub const COLLECT_EXAMPLES: &str = "\
+Examples:
+  topo collect                                 this host, into topo-HOST.tar.gz
+  topo collect job.log logs/ -o mine.tar.gz    with logs of the job
+  srun --ntasks-per-node=1 topo collect        each host of a job, into the shared folder
+  mpirun --map-by ppr:1:node topo collect
+  topo collect --redact WORD                   without host names and addresses
+  topo diagnose topo-*.tar.gz                  what the archives say together
+
+Packs the topology, NCCL's and PyTorch's variables, nccl.conf, NCCL's log (NCCL_DEBUG_FILE), flight
+recorders, the kernel's lines about GPUs, links and memory, and what nvidia-smi, lspci, lscpu,
+numactl, ibstat, ibv_devinfo, rdma and ncclras print. Each program has 10 s. Read the archive before
+you give it away: recorders and logs name files and hosts.
+Exit status: 0 when the archive is written, 2 when it cannot be.";
+
+/// What is collected of this host.
+#[derive(Debug, Args)]
+pub struct CollectArguments {
+    /// Also pack these files, and the files of these folders
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The archive [default: topo-HOST.tar.gz]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace host names and addresses; the same WORD replaces them alike on all hosts
+    #[arg(long, value_name = "WORD")]
+    pub redact: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct DiagnoseArguments {
     /// What is left of a job: files, folders, .tar.gz and .zip, or - for standard input

@@ -101,6 +101,7 @@ pub fn names_of_files_do_not_reach_it() {
         &["plan", "dgx-a100", "-o", &file],
         &["help", &file],
         &["schema", &file],
+        &["collect", &file],
     ] {
         let said = run(arguments);
         assert_eq!(said.status, Some(2), "{arguments:?}: {said:?}");

@@ -1,0 +1,276 @@
+//! `topo collect`: what `topo diagnose` needs of this host, in one archive.
+
+mod archive;
+mod redaction;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use gpu_test::child;
+
+use self::archive::Archive;
+use self::redaction::Redaction;
+use crate::arguments::diagnose::CollectArguments;
+use crate::arguments::machine::{SelectionArguments, SourceArguments};
+use crate::environment::Environment;
+use crate::live;
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// How long a program may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Most bytes of a file, and most files.
+const MOST_BYTES: u64 = 256 << 20;
+const MOST_FILES: usize = 1 << 12;
+
+/// Programs whose output is collected, and the names of the files.
+const PROGRAMS: [(&str, &[&str], &str); 11] = [
+    ("nvidia-smi", &["topo", "-m"], "nvidia-smi-topo.txt"),
+    ("nvidia-smi", &["nvlink", "-s"], "nvidia-smi-nvlink.txt"),
+    ("nvidia-smi", &["-q"], "nvidia-smi.txt"),
+    ("lspci", &["-vv"], "lspci.txt"),
+    ("lscpu", &[], "lscpu.txt"),
+    ("numactl", &["-H"], "numactl.txt"),
+    ("ibstat", &[], "ibstat.txt"),
+    ("ibv_devinfo", &["-v"], "ibv_devinfo.txt"),
+    ("rdma", &["link"], "rdma.txt"),
+    ("ncclras", &["-v"], "ncclras.txt"),
+    ("dmesg", &["-T"], KERNEL),
+];
+
+/// The kernel's lines: only those with one of these words are collected.
+const KERNEL: &str = "dmesg.txt";
+const KERNEL_WORDS: [&str; 10] = [
+    "NVRM",
+    "Xid",
+    "AER",
+    "mlx5",
+    "DMAR",
+    "IOMMU",
+    "AMD-Vi",
+    "Out of memory",
+    "oom-kill",
+    "nvidia",
+];
+
+/// How the names of flight recorders begin where PyTorch's variables do not say it.
+const RECORDERS: [&str; 2] = ["/tmp/nccl_trace_rank_", "/tmp/comm_lib_trace_rank_"];
+
+pub fn run(
+    arguments: &CollectArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let progress = Progress::new(environment, "collecting");
+    let host = net::Host::this(None).name;
+    let redaction = arguments.redact.as_deref().map(|word| {
+        let mut redaction = Redaction::new(word);
+        redaction.add(&host);
+        redaction
+    });
+    let label = redaction.as_ref().map_or(host.clone(), |it| it.name(&host));
+    let path = arguments.output.clone();
+    let path = path.unwrap_or_else(|| PathBuf::from(format!("topo-{label}.tar.gz")));
+    let mut collection = Collection {
+        archive: Archive::new(label, redaction),
+        names: Vec::new(),
+        missing: Vec::new(),
+    };
+    for file in &arguments.files {
+        if file.is_dir() {
+            let mut files = regular_files(file, "");
+            files.sort();
+            for file in files {
+                collection.file(&file)?;
+            }
+        } else {
+            // What is named is there, or the command line is wrong.
+            let bytes = files::read(file, MOST_BYTES);
+            let bytes = bytes.with_context(|| format!("cannot read {}", file.display()))?;
+            collection.add(&name_of(file), &bytes)?;
+        }
+    }
+    let variables = environment.nccl.iter().chain(&environment.torch);
+    let variables: String = variables
+        .map(|(name, value)| format!("{name}={value}\n"))
+        .collect();
+    collection.add("environment.txt", variables.as_bytes())?;
+    for place in places(environment) {
+        for file in place.files() {
+            collection.file(&file)?;
+        }
+    }
+    progress.set("probing this machine".to_owned());
+    match live::probe(
+        &SourceArguments::default(),
+        &SelectionArguments::default(),
+        environment,
+    ) {
+        Ok(probe) => collection.add(
+            "topology.xml",
+            topology::xml::write(&probe.document).as_bytes(),
+        )?,
+        Err(why) => collection.missing.push(format!("topology.xml: {why:#}")),
+    }
+    for (program, given, name) in PROGRAMS {
+        progress.set(format!("running {program}"));
+        collection.program(program, given, name)?;
+    }
+    let packed = collection
+        .archive
+        .finish()
+        .context("cannot pack the files")?;
+    files::write(&path, &packed).with_context(|| format!("cannot write {}", path.display()))?;
+    output.text = format!(
+        "{}: {} files, {} kB\n",
+        path.display(),
+        collection.names.len(),
+        packed.len().div_ceil(1000)
+    );
+    for name in &collection.names {
+        output.text.push_str(&format!("  {name}\n"));
+    }
+    if !collection.missing.is_empty() {
+        output.text.push_str("not there\n");
+        for line in &collection.missing {
+            output.text.push_str(&format!("  {line}\n"));
+        }
+    }
+    Ok(())
+}
+
+/// The files so far.
+struct Collection {
+    archive: Archive,
+    names: Vec<String>,
+    missing: Vec<String>,
+}
+
+impl Collection {
+    /// Adds a file; a second one of a name gets a number.
+    fn add(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let number = (2..).map(|number| format!("{number}-{name}"));
+        let mut names = std::iter::once(name.to_owned()).chain(number);
+        let name = names
+            .find(|it| !self.names.contains(it))
+            .unwrap_or_default();
+        match self
+            .archive
+            .add(&name, bytes)
+            .context("cannot pack a file")?
+        {
+            None => self.names.push(name),
+            Some(why) => self.missing.push(format!("{name}: {why}")),
+        }
+        Ok(())
+    }
+
+    /// Adds a file that was found.
+    fn file(&mut self, path: &Path) -> Result<()> {
+        match files::read(path, MOST_BYTES) {
+            Ok(bytes) => self.add(&name_of(path), &bytes),
+            Err(why) => {
+                self.missing.push(format!("{}: {why}", path.display()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds the output of a program.
+    fn program(&mut self, program: &str, arguments: &[&str], name: &str) -> Result<()> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let why = match child::run(command, DEADLINE) {
+            Ok(ended) if !ended.out.trim().is_empty() => {
+                let text = match name {
+                    KERNEL => kernel_lines(&ended.out),
+                    _ => ended.out,
+                };
+                return self.add(name, text.as_bytes());
+            }
+            Ok(ended) => ended.last_words().to_owned(),
+            Err(why) => format!("{:#}", why.root_cause()),
+        };
+        self.missing.push(format!("{name}: {program}: {why}"));
+        Ok(())
+    }
+}
+
+/// Lines of the kernel about GPUs, links and memory.
+fn kernel_lines(text: &str) -> String {
+    let is_of_interest = |line: &&str| KERNEL_WORDS.iter().any(|word| line.contains(word));
+    let lines = text.lines().filter(is_of_interest);
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// Files by the begin of their names.
+struct Place {
+    folder: PathBuf,
+    begin: String,
+    /// What follows is a number.
+    is_numbered: bool,
+}
+
+impl Place {
+    fn of(path: &str, is_numbered: bool) -> Option<Self> {
+        let (folder, begin) = path.rsplit_once('/').unwrap_or((".", path));
+        (!begin.is_empty()).then(|| Self {
+            folder: PathBuf::from(if folder.is_empty() { "/" } else { folder }),
+            begin: begin.to_owned(),
+            is_numbered,
+        })
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = regular_files(&self.folder, &self.begin);
+        files.retain(|file| {
+            let name = name_of(file);
+            let rest = name.strip_prefix(&self.begin).unwrap_or_default();
+            !self.is_numbered || !rest.is_empty() && rest.bytes().all(|it| it.is_ascii_digit())
+        });
+        files.sort();
+        files
+    }
+}
+
+/// Where logs, recorders and settings of NCCL and PyTorch are.
+fn places(environment: &Environment) -> Vec<Place> {
+    let value = |name: &str| {
+        let mut all = environment.nccl.iter().chain(&environment.torch);
+        all.find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    };
+    let mut places: Vec<Option<Place>> = Vec::new();
+    let named = ["TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"];
+    let named = named.into_iter().filter_map(value);
+    places.extend(named.chain(RECORDERS).map(|it| Place::of(it, true)));
+    // `%h` and `%p` stand for host and process.
+    let log = value("NCCL_DEBUG_FILE").and_then(|it| it.split('%').next());
+    places.extend(log.map(|it| Place::of(it, false)));
+    let settings = value("NCCL_CONF_FILE").unwrap_or("/etc/nccl.conf");
+    places.push(Place::of(settings, false));
+    places.into_iter().flatten().collect()
+}
+
+/// Files of a folder, without links, that begin so.
+fn regular_files(folder: &Path, begin: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let files = entries.filter_map(|it| {
+        let entry = it.ok()?;
+        let is_file = entry.file_type().ok()?.is_file();
+        let begins = entry.file_name().to_string_lossy().starts_with(begin);
+        (is_file && begins).then(|| entry.path())
+    });
+    files.take(MOST_FILES).collect()
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
