@@ -7,8 +7,9 @@
 //! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`rank`], [`show`], [`cost`],
 //! [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
 //! [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`, `collect`: not on other
-//! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`],
-//! [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`],
+//! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`],
+//! [`text_stream`], [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`],
+//! [`output`], [`hints`],
 //! [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
