@@ -1,5 +1,6 @@
 //! The archive that is written: files of one host, packed.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use flate2::Compression;
@@ -7,68 +8,40 @@ use flate2::write::GzEncoder;
 
 use super::redaction::Redaction;
 
-/// Most bytes of all files.
-const MOST_BYTES: u64 = 1 << 30;
-
 /// Permissions of a file in the archive.
 const MODE: u32 = 0o644;
 
-/// An archive that is being filled.
-pub struct Archive {
-    folder: String,
-    tar: tar::Builder<GzEncoder<Vec<u8>>>,
-    left: u64,
-    redaction: Option<Redaction>,
+/// A file that was collected.
+pub struct CollectedFile {
+    pub name: String,
+    pub bytes: Vec<u8>,
 }
 
-impl Archive {
-    /// All files are in a folder of this name.
-    pub fn new(folder: String, redaction: Option<Redaction>) -> Self {
-        Self {
-            folder,
-            tar: tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast())),
-            left: MOST_BYTES,
-            redaction,
-        }
-    }
-
-    /// Adds a file; returns why it is left out, if it is.
-    pub fn add(&mut self, name: &str, bytes: &[u8]) -> io::Result<Option<String>> {
-        let hidden;
-        let mut bytes = bytes;
-        let mut name = name.to_owned();
-        if let Some(redaction) = &mut self.redaction {
-            match std::str::from_utf8(bytes) {
-                Ok(text) => {
-                    redaction.add_of_log(text);
-                    hidden = redaction.text(text);
-                    bytes = hidden.as_bytes();
-                }
-                Err(_) if redaction.is_in(bytes) => {
-                    return Ok(Some("it is no text, and holds a host's name".to_owned()));
-                }
-                Err(_) => {}
+/// Packs files into a folder of an archive, without what is to be hidden. Returns its bytes, and the
+/// names of files that are left out because they cannot be cleaned.
+pub fn pack(
+    folder: &str,
+    files: &[CollectedFile],
+    redaction: Option<&Redaction>,
+) -> io::Result<(Vec<u8>, Vec<String>)> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut left_out = Vec::new();
+    for CollectedFile { name, bytes } in files {
+        let (name, bytes) = match (redaction, std::str::from_utf8(bytes)) {
+            (None, _) => (name.clone(), Cow::Borrowed(bytes.as_slice())),
+            (Some(it), Ok(text)) => (it.text(name), Cow::Owned(it.text(text).into_bytes())),
+            (Some(it), Err(_)) if it.is_in(bytes) => {
+                left_out.push(name.clone());
+                continue;
             }
-            name = redaction.text(&name);
-        }
-        let size = bytes.len() as u64;
-        let Some(left) = self.left.checked_sub(size) else {
-            let most = MOST_BYTES >> 20;
-            return Ok(Some(format!("an archive has at most {most} MiB")));
+            (Some(it), Err(_)) => (it.text(name), Cow::Borrowed(bytes.as_slice())),
         };
-        self.left = left;
         let mut header = tar::Header::new_gnu();
-        header.set_size(size);
+        header.set_size(bytes.len() as u64);
         header.set_mode(MODE);
-        let path = format!("{}/{name}", self.folder);
-        self.tar.append_data(&mut header, path, bytes)?;
-        Ok(None)
+        tar.append_data(&mut header, format!("{folder}/{name}"), &*bytes)?;
     }
-
-    /// The bytes of the archive.
-    pub fn finish(self) -> io::Result<Vec<u8>> {
-        let mut packed = self.tar.into_inner()?;
-        packed.flush()?;
-        packed.finish()
-    }
+    let mut packed = tar.into_inner()?;
+    packed.flush()?;
+    Ok((packed.finish()?, left_out))
 }

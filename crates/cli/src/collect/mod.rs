@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use gpu_test::child;
 
-use self::archive::Archive;
+use self::archive::CollectedFile;
 use self::redaction::Redaction;
 use crate::arguments::diagnose::CollectArguments;
 use crate::arguments::machine::{SelectionArguments, SourceArguments};
@@ -23,8 +23,9 @@ use crate::progress::Progress;
 /// How long a program may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Most bytes of a file, and most files.
+/// Most bytes of a file and of all together, and most files of a folder.
 const MOST_BYTES: u64 = 256 << 20;
+const MOST_TOTAL: u64 = 1 << 30;
 const MOST_FILES: usize = 1 << 12;
 
 /// Programs whose output is collected, and the names of the files.
@@ -67,41 +68,33 @@ pub fn run(
 ) -> Result<()> {
     let progress = Progress::new(environment, "collecting");
     let host = net::Host::this(None).name;
-    let redaction = arguments.redact.as_deref().map(|word| {
-        let mut redaction = Redaction::new(word);
-        redaction.add(&host);
-        redaction
-    });
-    let label = redaction.as_ref().map_or(host.clone(), |it| it.name(&host));
-    let path = arguments.output.clone();
-    let path = path.unwrap_or_else(|| PathBuf::from(format!("topo-{label}.tar.gz")));
     let mut collection = Collection {
-        archive: Archive::new(label, redaction),
-        names: Vec::new(),
+        files: Vec::new(),
         missing: Vec::new(),
+        left: MOST_TOTAL,
     };
     for file in &arguments.files {
         if file.is_dir() {
             let mut files = regular_files(file, "");
             files.sort();
             for file in files {
-                collection.file(&file)?;
+                collection.file(&file);
             }
         } else {
             // What is named is there, or the command line is wrong.
             let bytes = files::read(file, MOST_BYTES);
             let bytes = bytes.with_context(|| format!("cannot read {}", file.display()))?;
-            collection.add(&name_of(file), &bytes)?;
+            collection.add(&name_of(file), bytes);
         }
     }
     let variables = environment.nccl.iter().chain(&environment.torch);
     let variables: String = variables
         .map(|(name, value)| format!("{name}={value}\n"))
         .collect();
-    collection.add("environment.txt", variables.as_bytes())?;
+    collection.add("environment.txt", variables.into_bytes());
     for place in places(environment) {
         for file in place.files() {
-            collection.file(&file)?;
+            collection.file(&file);
         }
     }
     progress.set("probing this machine".to_owned());
@@ -112,76 +105,91 @@ pub fn run(
     ) {
         Ok(probe) => collection.add(
             "topology.xml",
-            topology::xml::write(&probe.document).as_bytes(),
-        )?,
+            topology::xml::write(&probe.document).into_bytes(),
+        ),
         Err(why) => collection.missing.push(format!("topology.xml: {why:#}")),
     }
     for (program, given, name) in PROGRAMS {
         progress.set(format!("running {program}"));
-        collection.program(program, given, name)?;
+        collection.program(program, given, name);
     }
-    let packed = collection
-        .archive
-        .finish()
-        .context("cannot pack the files")?;
-    files::write(&path, &packed).with_context(|| format!("cannot write {}", path.display()))?;
-    output.text = format!(
-        "{}: {} files, {} kB\n",
-        path.display(),
-        collection.names.len(),
-        packed.len().div_ceil(1000)
-    );
-    for name in &collection.names {
-        output.text.push_str(&format!("  {name}\n"));
-    }
-    if !collection.missing.is_empty() {
-        output.text.push_str("not there\n");
-        for line in &collection.missing {
-            output.text.push_str(&format!("  {line}\n"));
+    let redaction = arguments.redact.as_deref().map(|word| {
+        let mut redaction = Redaction::new(word);
+        redaction.add(&host);
+        // A name is known by any file, and hidden in all.
+        let texts = collection.files.iter();
+        for text in texts.filter_map(|it| std::str::from_utf8(&it.bytes).ok()) {
+            redaction.add_of(text);
         }
+        redaction
+    });
+    let label = redaction.as_ref().map_or(host.clone(), |it| it.name(&host));
+    let path = arguments.output.clone();
+    let path = path.unwrap_or_else(|| PathBuf::from(format!("topo-{label}.tar.gz")));
+    let packed = archive::pack(&label, &collection.files, redaction.as_ref());
+    let (packed, left_out) = packed.context("cannot pack the files")?;
+    for name in left_out {
+        let why = format!("{name}: it is no text, and holds a host's name");
+        collection.files.retain(|it| it.name != name);
+        collection.missing.push(why);
     }
+    files::write(&path, &packed).with_context(|| format!("cannot write {}", path.display()))?;
+    output.text = page(&path, packed.len(), &collection);
     Ok(())
 }
 
-/// The files so far.
+fn page(path: &Path, bytes: usize, collection: &Collection) -> String {
+    let (path, kilobytes) = (path.display(), bytes.div_ceil(1000));
+    let mut text = format!("{path}: {} files, {kilobytes} kB\n", collection.files.len());
+    for file in &collection.files {
+        text.push_str(&format!("  {}\n", file.name));
+    }
+    if !collection.missing.is_empty() {
+        text.push_str("not there\n");
+    }
+    for line in &collection.missing {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text
+}
+
+/// The files so far, what is missing and why, and the bytes for which there is room.
 struct Collection {
-    archive: Archive,
-    names: Vec<String>,
+    files: Vec<CollectedFile>,
     missing: Vec<String>,
+    left: u64,
 }
 
 impl Collection {
     /// Adds a file; a second one of a name gets a number.
-    fn add(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+    fn add(&mut self, name: &str, bytes: Vec<u8>) {
         let number = (2..).map(|number| format!("{number}-{name}"));
         let mut names = std::iter::once(name.to_owned()).chain(number);
-        let name = names
-            .find(|it| !self.names.contains(it))
-            .unwrap_or_default();
-        match self
-            .archive
-            .add(&name, bytes)
-            .context("cannot pack a file")?
-        {
-            None => self.names.push(name),
-            Some(why) => self.missing.push(format!("{name}: {why}")),
-        }
-        Ok(())
-    }
-
-    /// Adds a file that was found.
-    fn file(&mut self, path: &Path) -> Result<()> {
-        match files::read(path, MOST_BYTES) {
-            Ok(bytes) => self.add(&name_of(path), &bytes),
-            Err(why) => {
-                self.missing.push(format!("{}: {why}", path.display()));
-                Ok(())
+        let is_new = |name: &String| !self.files.iter().any(|it| it.name == *name);
+        let name = names.find(is_new).unwrap_or_default();
+        match self.left.checked_sub(bytes.len() as u64) {
+            Some(left) => {
+                self.left = left;
+                self.files.push(CollectedFile { name, bytes });
+            }
+            None => {
+                let most = MOST_TOTAL >> 20;
+                let why = format!("{name}: an archive has at most {most} MiB");
+                self.missing.push(why);
             }
         }
     }
 
+    /// Adds a file that was found.
+    fn file(&mut self, path: &Path) {
+        match files::read(path, MOST_BYTES) {
+            Ok(bytes) => self.add(&name_of(path), bytes),
+            Err(why) => self.missing.push(format!("{}: {why}", path.display())),
+        }
+    }
+
     /// Adds the output of a program.
-    fn program(&mut self, program: &str, arguments: &[&str], name: &str) -> Result<()> {
+    fn program(&mut self, program: &str, arguments: &[&str], name: &str) {
         let mut command = Command::new(program);
         command.args(arguments);
         let why = match child::run(command, DEADLINE) {
@@ -190,13 +198,12 @@ impl Collection {
                     KERNEL => kernel_lines(&ended.out),
                     _ => ended.out,
                 };
-                return self.add(name, text.as_bytes());
+                return self.add(name, text.into_bytes());
             }
             Ok(ended) => ended.last_words().to_owned(),
             Err(why) => format!("{:#}", why.root_cause()),
         };
         self.missing.push(format!("{name}: {program}: {why}"));
-        Ok(())
     }
 }
 
@@ -248,7 +255,7 @@ fn places(environment: &Environment) -> Vec<Place> {
     let named = ["TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"];
     let named = named.into_iter().filter_map(value);
     places.extend(named.chain(RECORDERS).map(|it| Place::of(it, true)));
-    // `%h` and `%p` stand for host and process.
+    // `%h` becomes the host's name, `%p` the process's number.
     let log = value("NCCL_DEBUG_FILE").and_then(|it| it.split('%').next());
     places.extend(log.map(|it| Place::of(it, false)));
     let settings = value("NCCL_CONF_FILE").unwrap_or("/etc/nccl.conf");

@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sha2::{Digest, Sha256};
 
+/// Most full stops, dashes and the like in a host's name without its domain.
+const MOST_PIECES: usize = 16;
+
 /// Names and addresses that are replaced. The same word replaces them alike on all hosts, so that
 /// their archives still fit together.
 pub struct Redaction {
@@ -21,20 +24,22 @@ impl Redaction {
         }
     }
 
-    /// Adds a host's name, also without its domain. Addresses need not be added.
+    /// Adds a host's name. Its domain, and addresses, need not be added.
     pub fn add(&mut self, name: &str) {
-        if name.is_empty() || name == "localhost" || is_address(name) {
-            return;
-        }
-        self.names.insert(name.to_owned());
-        if let Some((first, _)) = name.split_once('.') {
-            self.names.insert(first.to_owned());
+        let (label, _) = name.split_once('.').unwrap_or((name, ""));
+        if !label.is_empty() && label != "localhost" && name.parse::<IpAddr>().is_err() {
+            self.names.insert(label.to_owned());
         }
     }
 
-    /// Adds the hosts that begin lines of NCCL's log: `host:pid:tid [device] NCCL INFO …`.
-    pub fn add_of_log(&mut self, text: &str) {
+    /// Adds the hosts that begin lines of NCCL's log, `host:pid:tid [device] NCCL INFO …`, and those
+    /// of RAS, `… on node host`.
+    pub fn add_of(&mut self, text: &str) {
         for line in text.lines() {
+            if let Some((_, rest)) = line.split_once(" on node ") {
+                let end = rest.find(|it| !is_of_name(it)).unwrap_or(rest.len());
+                self.add(rest[..end].trim_end_matches('.'));
+            }
             let mut parts = line.splitn(4, ':');
             let name = parts.next().unwrap_or_default();
             let is_number = |it: Option<&str>| {
@@ -47,9 +52,10 @@ impl Redaction {
         }
     }
 
-    /// The text that replaces a host's name.
+    /// The text that replaces a host's name, with or without its domain.
     pub fn name(&self, name: &str) -> String {
-        let [a, b, c, d, ..] = self.digest(name);
+        let (label, _) = name.split_once('.').unwrap_or((name, ""));
+        let [a, b, c, d, ..] = self.digest(label);
         format!("host-{a:02x}{b:02x}{c:02x}{d:02x}")
     }
 
@@ -103,17 +109,42 @@ impl Redaction {
             let [a, b, c, d, ..] = self.digest(bare);
             return Cow::Owned(format!("{}.{b}.{c}.{d}{stops}", 240 | a & 0xf));
         }
-        if self.names.contains(bare) {
-            return Cow::Owned(self.name(bare) + stops);
+        self.words(word).map_or(Cow::Borrowed(word), Cow::Owned)
+    }
+
+    /// A word with names in it: each begins and ends where no letter or digit is beside it, and a
+    /// domain belongs to it. `None` if there are none.
+    fn words(&self, word: &str) -> Option<String> {
+        let is_of_piece = |it: char| it.is_ascii_alphanumeric();
+        let mut hidden = String::new();
+        let mut rest = word;
+        let mut found = false;
+        while !rest.is_empty() {
+            let ends = rest.match_indices(|it| !is_of_piece(it)).map(|it| it.0);
+            let mut ends: Vec<usize> = ends.take(MOST_PIECES).collect();
+            ends.push(rest.len());
+            let known = ends
+                .iter()
+                .rev()
+                .find(|end| self.names.contains(&rest[..**end]));
+            if let Some(end) = known {
+                found = true;
+                hidden.push_str(&self.name(&rest[..*end]));
+                rest = &rest[*end..];
+                // A suffix of a file's name has one full stop.
+                let labels = rest.trim_end_matches('.');
+                if labels.starts_with('.') && labels.matches('.').count() > 1 {
+                    rest = &rest[labels.len()..];
+                }
+            } else {
+                let end = rest
+                    .find(|it| !is_of_piece(it))
+                    .map_or(rest.len(), |it| it + 1);
+                hidden.push_str(&rest[..end]);
+                rest = &rest[end..];
+            }
         }
-        let is_of = |name: &&String| {
-            let rest = bare.strip_prefix(name.as_str());
-            rest.is_some_and(|it| it.starts_with('.'))
-        };
-        match self.names.iter().find(is_of) {
-            Some(name) => Cow::Owned(self.name(name) + stops),
-            None => Cow::Borrowed(word),
-        }
+        found.then_some(hidden)
     }
 
     /// An address of version 6, or of an Ethernet port.
@@ -142,10 +173,6 @@ impl Redaction {
     }
 }
 
-fn is_address(name: &str) -> bool {
-    name.parse::<IpAddr>().is_ok()
-}
-
 const fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_')
 }
@@ -162,7 +189,7 @@ mod tests {
     fn names_and_addresses_are_replaced_alike() {
         let mut one = Redaction::new("word");
         let log = "gpu-12:100:200 [0] NCCL INFO NET/Socket : Using [0]eth0:10.1.2.3<0>\n";
-        one.add_of_log(log);
+        one.add_of(log);
         let mut other = Redaction::new("word");
         other.add("gpu-12.example.com");
         let hidden = one.text(log);
@@ -176,6 +203,11 @@ mod tests {
         assert_eq!(
             one.text("to gpu-12.example.com."),
             format!("to {}.", one.name("gpu-12"))
+        );
+        one.add_of("  Process 55 on node n2 managing GPU 3\n");
+        assert_eq!(
+            one.text("job-n2.log n2:5 n22"),
+            format!("job-{0}.log {0}:5 n22", one.name("n2"))
         );
     }
 
