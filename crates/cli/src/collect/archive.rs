@@ -17,8 +17,8 @@ pub struct CollectedFile {
     pub bytes: Vec<u8>,
 }
 
-/// Packs files into a folder of an archive, without what is to be hidden. Returns its bytes, and the
-/// names of files that are left out because they cannot be cleaned.
+/// Packs files into a folder of an archive, without what is to be hidden. Returns its bytes, and
+/// the names of files that are left out because they cannot be cleaned.
 pub fn pack(
     folder: &str,
     files: &[CollectedFile],

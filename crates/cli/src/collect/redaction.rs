@@ -32,8 +32,8 @@ impl Redaction {
         }
     }
 
-    /// Adds the hosts that begin lines of NCCL's log, `host:pid:tid [device] NCCL INFO …`, and those
-    /// of RAS, `… on node host`.
+    /// Adds the hosts that begin lines of NCCL's log, `host:pid:tid [device] NCCL INFO …`, and
+    /// those of RAS, `… on node host`.
     pub fn add_of(&mut self, text: &str) {
         for line in text.lines() {
             if let Some((_, rest)) = line.split_once(" on node ") {
