@@ -14,7 +14,7 @@ use crate::{not_run, test};
 const CASES_OF_A_TEST: usize = 50;
 
 /// One test for each group of cases with a common first word.
-pub fn tests() -> Result<Vec<Trial>> {
+pub(crate) fn tests() -> Result<Vec<Trial>> {
     let physical = of("golden_cases", elsewhere::golden())?;
     let merged = of("merged_ports", elsewhere::golden_with_merged_ports())?;
     Ok(physical.into_iter().chain(merged).collect())

@@ -11,7 +11,7 @@ use planner::NcclVersion;
 use crate::{not_run, test};
 
 /// One test for each version.
-pub fn tests() -> Vec<Trial> {
+pub(crate) fn tests() -> Vec<Trial> {
     let answers = match elsewhere::binaries() {
         Ok(answers) => answers,
         Err(why) => return vec![not_run("binaries::answers", why)],

@@ -16,7 +16,7 @@ use crate::{not_run, test};
 /// More warnings than a user reads.
 const MOST_WARNINGS: usize = 60;
 
-pub fn tests() -> Result<Vec<Trial>> {
+pub(crate) fn tests() -> Result<Vec<Trial>> {
     let mut tests = match elsewhere::corpus() {
         Ok(corpus) => [
             files(&corpus.join("nccl"), "xml")?,

@@ -14,7 +14,7 @@ use planner::settings::{SettingEffect, variables};
 
 use crate::{not_run, root, test};
 
-pub fn tests() -> Result<Vec<Trial>> {
+pub(crate) fn tests() -> Result<Vec<Trial>> {
     let agreement = match elsewhere::golden() {
         Ok(golden) => test("documents::agreement_of_the_readme", move || {
             let cases = Case::list(&golden)?.len();

@@ -6,7 +6,7 @@ use xtask::tidy;
 
 use crate::{root, test};
 
-pub fn tests() -> Result<Vec<Trial>> {
+pub(crate) fn tests() -> Result<Vec<Trial>> {
     Ok(vec![test("house::tidy", || {
         let problems = tidy::check(&root())?;
         ensure!(problems.is_empty(), "{}", problems.join("\n"));

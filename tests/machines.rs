@@ -10,7 +10,7 @@ use xtask::bless;
 use crate::test;
 
 /// One test for each machine.
-pub fn tests() -> Result<Vec<Trial>> {
+pub(crate) fn tests() -> Result<Vec<Trial>> {
     let machines = Machine::all()?.into_iter();
     Ok(machines
         .map(|machine| {

@@ -13,7 +13,7 @@ use nccl_binary::package::{KNOWN, PACKAGE, fetch};
 use xtask::workspace::nccl_libraries;
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
 }
@@ -40,7 +40,7 @@ enum What {
 ///
 /// # Errors
 /// The cache cannot be used, or pip or apt-get fails.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.what {
         What::Nccl { versions } => nccl(versions),
         What::Drivers => drivers::fetch(),

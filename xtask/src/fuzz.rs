@@ -31,7 +31,7 @@ const LARGEST_KEPT: u64 = 4 << 10;
 
 /// Arguments of `cargo xtask fuzz`.
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Only these targets
     targets: Vec<String>,
     /// Processor time of each target, minutes
@@ -49,7 +49,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// There is no such target, cargo-fuzz cannot be installed, or a target cannot be built or started.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     ensure!(
         arguments.minutes > 0.0,
         "--minutes {}: expected more than 0",

@@ -9,7 +9,7 @@ use xtask::workspace::{cargo, exit, target};
 ///
 /// # Errors
 /// Cargo cannot be started.
-pub fn run() -> Result<ExitCode> {
+pub(crate) fn run() -> Result<ExitCode> {
     let status = cargo()
         .args(["test", "--package", "shared-memory", "--release", "--lib"])
         .args(["--config", "profile.release.lto=\"off\""])

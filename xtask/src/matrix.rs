@@ -9,7 +9,7 @@ use clap::Args;
 
 /// Arguments of `cargo xtask matrix`.
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Number of parts
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     parts: u32,
@@ -22,7 +22,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// Cargo cannot be started.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let began = Instant::now();
     for part in arguments.from..=arguments.parts {
         let named = format!("{part}/{}", arguments.parts);
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Arguments of `cargo xtask phantom-matrix`.
 #[derive(Args)]
-pub struct PhantomArguments {
+pub(crate) struct PhantomArguments {
     /// Number of runs
     #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     cases: u32,
@@ -58,7 +58,7 @@ pub struct PhantomArguments {
 ///
 /// # Errors
 /// Cargo cannot be started.
-pub fn phantom(arguments: &PhantomArguments) -> Result<ExitCode> {
+pub(crate) fn phantom(arguments: &PhantomArguments) -> Result<ExitCode> {
     let status = Command::new("cargo")
         .args(["test", "-p", "topo", "--features", "emulator", "--locked"])
         .args(["--test", "phantom", "drawn_runs", "--", "--nocapture"])

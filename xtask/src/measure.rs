@@ -12,7 +12,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use xtask::workspace::{cargo, target};
 
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -20,7 +20,7 @@ pub struct Arguments {
 
 /// Time and memory of a process.
 #[derive(Debug, Clone, Copy)]
-pub struct ProcessCosts {
+pub(crate) struct ProcessCosts {
     /// From start to end, s.
     pub seconds: f64,
     /// Peak memory, MB.
@@ -28,7 +28,7 @@ pub struct ProcessCosts {
 }
 
 /// Runs the command without its output, and prints seconds and megabytes.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (program, rest) = arguments.command.split_first().context("no command")?;
     let start = Instant::now();
     let status = Command::new(program)
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 ///
 /// # Errors
 /// The command fails.
-pub fn once(command: &[OsString]) -> Result<ProcessCosts> {
+pub(crate) fn once(command: &[OsString]) -> Result<ProcessCosts> {
     let output = Command::new(std::env::current_exe()?)
         .args(["measure", "--"])
         .args(command)
@@ -68,7 +68,7 @@ pub fn once(command: &[OsString]) -> Result<ProcessCosts> {
 }
 
 /// A command line: a program, arguments, and a path at the end.
-pub fn command(program: &Path, arguments: &[&str], path: Option<&Path>) -> Vec<OsString> {
+pub(crate) fn command(program: &Path, arguments: &[&str], path: Option<&Path>) -> Vec<OsString> {
     let mut command: Vec<OsString> = vec![program.into()];
     command.extend(arguments.iter().map(OsString::from));
     command.extend(path.map(OsString::from));
@@ -76,7 +76,7 @@ pub fn command(program: &Path, arguments: &[&str], path: Option<&Path>) -> Vec<O
 }
 
 /// The median; `None` of nothing.
-pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
@@ -86,7 +86,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 ///
 /// # Errors
 /// It does not build. Without cargo the existing program is used.
-pub fn topo(given: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn topo(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
         return Ok(path.to_owned());
     }
@@ -102,12 +102,12 @@ pub fn topo(given: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// A Markdown table. Columns are as wide as their heads, and right-aligned except the first.
-pub struct Table(Vec<usize>);
+pub(crate) struct Table(Vec<usize>);
 
 impl Table {
     /// Creates a table of these columns. Returns it with its first two lines. The first column has
     /// room for `first` characters.
-    pub fn new(first: usize, heads: &[&str]) -> (Self, String) {
+    pub(crate) fn new(first: usize, heads: &[&str]) -> (Self, String) {
         let width =
             |(at, head): (usize, &&str)| head.chars().count().max(if at == 0 { first } else { 7 });
         let table = Self(heads.iter().enumerate().map(width).collect());
@@ -125,7 +125,7 @@ impl Table {
     }
 
     /// A row.
-    pub fn row(&self, cells: &[impl AsRef<str>]) -> String {
+    pub(crate) fn row(&self, cells: &[impl AsRef<str>]) -> String {
         let mut text = "|".to_owned();
         for (at, (cell, width)) in cells.iter().zip(&self.0).enumerate() {
             let cell = cell.as_ref();
@@ -139,7 +139,7 @@ impl Table {
 }
 
 /// A number of a table; a dash for none.
-pub fn cell(number: Option<f64>, decimals: usize) -> String {
+pub(crate) fn cell(number: Option<f64>, decimals: usize) -> String {
     number.map_or_else(|| "–".to_owned(), |it| format!("{it:.decimals$}"))
 }
 

@@ -24,7 +24,7 @@ const MACHINES: [&str; 6] = [
 ];
 
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The topo program; built with optimization if not given
     #[arg(long)]
     topo: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// A program cannot be built or run.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let topo = measure::topo(arguments.topo.as_deref())?;
     let heads = [
         "median ms of a process",

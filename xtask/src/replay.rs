@@ -12,7 +12,7 @@ use planner::NcclVersion;
 use xtask::workspace::exit;
 
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// A folder with `topologies/` and `cases/`, or with a folder of answers for each version
     directory: PathBuf,
     /// Only cases whose name contains this
@@ -26,7 +26,7 @@ pub struct Arguments {
     all: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !Answer::versions(&arguments.directory).is_empty() {
         return replay_answers(arguments);
     }

@@ -14,7 +14,7 @@ use topology::NodeType;
 use crate::measure::{self, Table, cell};
 
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// A folder with `topologies/`, `cases/` and `timing.json`
     directory: PathBuf,
     /// Only cases whose name contains this
@@ -53,7 +53,7 @@ fn run_once(case: &Case, job: &Job, settings: &Arc<Settings>, bytes: &[u8]) -> R
     Ok(std::array::from_fn(|at| marks[at + 1] - marks[at]))
 }
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.directory.join("timing.json");
     let text =
         std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;

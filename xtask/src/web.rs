@@ -22,7 +22,7 @@ const MOST_BYTES: usize = 2 << 20;
 ///
 /// # Errors
 /// The compiler has no such target, the planner does not build, or the page is too long.
-pub fn run() -> Result<ExitCode> {
+pub(crate) fn run() -> Result<ExitCode> {
     let installed = Command::new("rustup")
         .args(["target", "list", "--installed"])
         .output();

@@ -1,19 +1,19 @@
 //! The command line.
 
-pub mod bound;
-pub mod compare;
-pub mod diagnose;
-pub mod export;
-pub mod fabric;
-pub mod join;
-pub mod log;
-pub mod machine;
-pub mod nccl_check;
-pub mod nccl_tests;
-pub mod picture;
-pub mod results;
-pub mod run;
-pub mod simulate;
+pub(crate) mod bound;
+pub(crate) mod compare;
+pub(crate) mod diagnose;
+pub(crate) mod export;
+pub(crate) mod fabric;
+pub(crate) mod join;
+pub(crate) mod log;
+pub(crate) mod machine;
+pub(crate) mod nccl_check;
+pub(crate) mod nccl_tests;
+pub(crate) mod picture;
+pub(crate) mod results;
+pub(crate) mod run;
+pub(crate) mod simulate;
 
 use std::path::PathBuf;
 
@@ -138,13 +138,13 @@ Examples:
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
 #[command(name = "topo", bin_name = "topo", version, after_help = EXAMPLES, max_term_width = 100, disable_help_subcommand = true)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     pub command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Show what NCCL would do on a machine: rings, trees, bandwidths, and how it found them
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArguments),
@@ -256,7 +256,7 @@ pub enum Command {
 
 /// Which job: machines, how many of each, and NCCL's variables.
 #[derive(Debug, Clone, Args)]
-pub struct JobArguments {
+pub(crate) struct JobArguments {
     /// Topology files, one per host in rank order: files, folders that hold topology.xml, or - for
     /// standard input; or one plan
     #[arg(value_name = "FILE", required = true)]
@@ -291,7 +291,7 @@ pub struct JobArguments {
 
 /// Which network ports NCCL merges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum NetMerge {
+pub(crate) enum NetMerge {
     /// The ports of one card, as NCCL's InfiniBand transport does, or as NCCL_NET_MERGE_LEVEL
     /// says
     #[default]
@@ -302,7 +302,7 @@ pub enum NetMerge {
 
 /// Changes to a topology before it is planned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
-pub struct PreparationArguments {
+pub(crate) struct PreparationArguments {
     /// Plan FILE as it is, such as a dump that all ranks of a host joined; otherwise each rank
     /// keeps its GPU and the NICs, and a host's ranks join their parts in rank order
     #[arg(long)]
@@ -314,14 +314,14 @@ pub struct PreparationArguments {
 
 impl PreparationArguments {
     /// Every port is a device of its own.
-    pub fn physical_ports(self) -> bool {
+    pub(crate) fn physical_ports(self) -> bool {
         self.net_merge == NetMerge::Off
     }
 }
 
 impl JobArguments {
     /// Refuses options of a job beside the plan of a job.
-    pub fn refuse_beside_plan(&self, plan: &str) -> Result<()> {
+    pub(crate) fn refuse_beside_plan(&self, plan: &str) -> Result<()> {
         if self.files.len() > 1 {
             bail!("{plan} is a plan; expected it alone, or topology files only");
         }
@@ -344,7 +344,7 @@ impl JobArguments {
 }
 
 /// Refuses the first option that is given beside a plan.
-pub fn refuse_beside_plan(plan: &str, options: &[(&str, bool)]) -> Result<()> {
+pub(crate) fn refuse_beside_plan(plan: &str, options: &[(&str, bool)]) -> Result<()> {
     match options.iter().find(|(_, given)| *given) {
         Some((option, _)) => {
             bail!("{plan} is a plan, which {option} cannot change; expected topology files with it")
@@ -354,7 +354,7 @@ pub fn refuse_beside_plan(plan: &str, options: &[(&str, bool)]) -> Result<()> {
 }
 
 #[derive(Debug, Args)]
-pub struct PlanArguments {
+pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// Show the whole search: each attempt, what was relaxed next and why
@@ -392,7 +392,7 @@ pub struct PlanArguments {
 
 /// How channels are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Strategy {
+pub(crate) enum Strategy {
     /// As NCCL finds them
     Nccl,
     /// The rings that carry most, for NCCL itself: --format nccl-graph prints its graph file
@@ -403,7 +403,7 @@ pub enum Strategy {
 }
 
 #[derive(Debug, Args)]
-pub struct RankArguments {
+pub(crate) struct RankArguments {
     /// Plan, as topo plan -o writes it, or - for standard input
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
@@ -415,7 +415,7 @@ pub struct RankArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct ShowArguments {
+pub(crate) struct ShowArguments {
     /// Topology file, a folder that holds topology.xml, a recording, a plan, or - for standard
     /// input
     #[arg(value_name = "FILE")]
@@ -435,7 +435,7 @@ pub struct ShowArguments {
 
 #[derive(Debug, Args)]
 #[command(mut_arg("files", |files| files.required(false).required_unless_present("ranks").conflicts_with("ranks")))]
-pub struct ProgramArguments {
+pub(crate) struct ProgramArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// Without a file: N ranks of a machine without a plan
@@ -470,19 +470,19 @@ pub struct ProgramArguments {
     pub form: FormArguments,
 }
 
-pub fn schedule() -> impl TypedValueParser<Value = Schedule> {
+pub(crate) fn schedule() -> impl TypedValueParser<Value = Schedule> {
     PossibleValuesParser::new(Schedule::ALL.map(Schedule::name))
         .try_map(|name| name.parse::<Schedule>())
 }
 
-pub fn transfer() -> impl TypedValueParser<Value = Transfer> {
+pub(crate) fn transfer() -> impl TypedValueParser<Value = Transfer> {
     PossibleValuesParser::new(Transfer::ALL.map(Transfer::name))
         .try_map(|name| name.parse::<Transfer>())
 }
 
 /// Variables given on the command line.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Variables {
+pub(crate) struct Variables {
     /// Set one of NCCL's variables, over the environment (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,

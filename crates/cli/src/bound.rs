@@ -18,7 +18,7 @@ use crate::output::{self, Output};
 use crate::render::bound as page;
 use crate::sources;
 
-pub fn run(
+pub(crate) fn run(
     arguments: &BoundArguments,
     environment: &Environment,
     output: &mut Output,

@@ -12,7 +12,7 @@ use crate::input;
 use crate::output::Output;
 use crate::render::ranges;
 
-pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
+pub(crate) fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
     let machine = input::machine(&arguments.file, output)?;
     let assumptions = arguments.assume.all();
     let completed = assume::completed(&machine.document, &assumptions);
@@ -34,7 +34,7 @@ pub fn run(arguments: &CompleteArguments, output: &mut Output) -> Result<()> {
 }
 
 /// A document with what is assumed of it.
-pub fn assumed(document: &Arc<Document>, assume: &Assumptions) -> Result<Arc<Document>> {
+pub(crate) fn assumed(document: &Arc<Document>, assume: &Assumptions) -> Result<Arc<Document>> {
     match assume::completed(document, assume) {
         Ok((completed, _)) => Ok(completed),
         Err(error) => Err(in_words(&error)),
@@ -42,7 +42,7 @@ pub fn assumed(document: &Arc<Document>, assume: &Assumptions) -> Result<Arc<Doc
 }
 
 /// An assumption that does not fit a file, with the option that makes it.
-pub fn in_words(error: &AssumeError) -> anyhow::Error {
+pub(crate) fn in_words(error: &AssumeError) -> anyhow::Error {
     let text = error.to_string();
     let rest = text.split_once(": ").map_or("", |(_, rest)| rest);
     anyhow!("--assume-nvlinks: {rest}")
@@ -76,7 +76,7 @@ fn nothing_added(document: &Document, assumptions: &Assumptions) -> String {
 }
 
 /// The lack of a file, and the options that fill it.
-pub fn explain(incomplete: &Incomplete) -> String {
+pub(crate) fn explain(incomplete: &Incomplete) -> String {
     let missing = &incomplete.missing;
     let mut how = Vec::new();
     if !missing.gpus.is_empty() {

@@ -43,7 +43,7 @@ impl Side<'_> {
 }
 
 /// Prints the differences; the exit status is 1 if there are any.
-pub fn run(
+pub(crate) fn run(
     arguments: &DiffArguments,
     environment: &Environment,
     output: &mut Output,

@@ -3,7 +3,7 @@
 use topology::edit::Edit;
 
 /// The option of `topo plan` that asks for an edit.
-pub fn option(edit: &Edit) -> String {
+pub(crate) fn option(edit: &Edit) -> String {
     let option = if edit.removes() {
         "--without"
     } else {

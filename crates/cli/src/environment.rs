@@ -54,7 +54,7 @@ const LAUNCHER_NAMES: [&str; 10] = [
 
 /// The environment and the terminal.
 #[derive(Debug, Clone)]
-pub struct Environment {
+pub(crate) struct Environment {
     /// Variables that begin with `NCCL_`, by name.
     pub nccl: Vec<(String, String)>,
     /// PyTorch's variables for its collectives, by name.
@@ -77,21 +77,21 @@ pub struct Environment {
 }
 
 /// Whether output may be colored, which goes to a terminal or not.
-pub fn has_colors(terminal: bool) -> bool {
+pub(crate) fn has_colors(terminal: bool) -> bool {
     let text = |name| std::env::var(name).unwrap_or_default();
     terminal && text("NO_COLOR").is_empty() && text("TERM") != "dumb"
 }
 
 impl Environment {
     /// The value of one of NCCL's variables; the command line overrides the environment.
-    pub fn nccl_value(&self, variables: &Variables, name: &str) -> Option<String> {
+    pub(crate) fn nccl_value(&self, variables: &Variables, name: &str) -> Option<String> {
         let mut all = self.nccl.iter().chain(&variables.set);
         all.rfind(|(it, _)| it == name)
             .map(|(_, value)| value.clone())
     }
 
     /// Asks the process's environment and its standard output.
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let text = |name| std::env::var(name).unwrap_or_default();
         let all = std::env::vars_os().filter_map(|(name, value)| {
             Some((
@@ -139,7 +139,7 @@ impl Environment {
 
     /// NCCL's settings from the environment, overridden by the command line. NCCL_TOPO_FILE is
     /// dropped with a remark, because the command line names the file.
-    pub fn settings(&self, given: &Variables, remarks: &mut Vec<String>) -> Settings {
+    pub(crate) fn settings(&self, given: &Variables, remarks: &mut Vec<String>) -> Settings {
         let variables = self.nccl.iter().chain(&given.set).filter(|(name, value)| {
             let named_here = name == "NCCL_TOPO_FILE";
             if named_here {

@@ -25,7 +25,7 @@ const SHOWN_WARNINGS: usize = 10;
 const PIPE_NOT_CONNECTED: i32 = 233;
 
 /// Prints the output and returns the exit status.
-pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
+pub(crate) fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     print_warnings(&output.warnings);
     report(&output.notes);
     match done.and_then(|()| print(&output.text, output.is_file)) {
@@ -40,7 +40,7 @@ pub fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
 }
 
 /// Prints what clap says instead of running a command: a mistake in the command line, or help.
-pub fn without_command(said: &clap::Error) -> ExitCode {
+pub(crate) fn without_command(said: &clap::Error) -> ExitCode {
     let is_mistake = said.use_stderr();
     let terminal = match is_mistake {
         true => std::io::stderr().is_terminal(),
@@ -62,7 +62,7 @@ pub fn without_command(said: &clap::Error) -> ExitCode {
 }
 
 /// Prints what a command has to say before it ends.
-pub fn print_now(output: &mut Output) -> anyhow::Result<()> {
+pub(crate) fn print_now(output: &mut Output) -> anyhow::Result<()> {
     print_warnings(&std::mem::take(&mut output.warnings));
     report(&std::mem::take(&mut output.notes));
     print(&std::mem::take(&mut output.text), output.is_file)
@@ -102,7 +102,7 @@ fn print_warnings(warnings: &[String]) {
 }
 
 /// Prints on standard error.
-pub fn report(text: &str) {
+pub(crate) fn report(text: &str) {
     // A closed standard error cannot be reported anywhere.
     let text = printable(text);
     let _ = std::io::stderr().lock().write_all(text.as_bytes());

@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::output::{self, Output};
 use answers::suggest;
 
-pub fn completions(shell: Shell, output: &mut Output) -> Result<()> {
+pub(crate) fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     let mut bytes = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "topo", &mut bytes);
     output.text = String::from_utf8(bytes)?;
@@ -20,7 +20,11 @@ pub fn completions(shell: Shell, output: &mut Output) -> Result<()> {
 }
 
 /// The help of the program, or of a command.
-pub fn help(name: Option<&str>, environment: &Environment, output: &mut Output) -> Result<()> {
+pub(crate) fn help(
+    name: Option<&str>,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     let mut command = Arguments::command();
     command.build();
     if let Some(name) = name {
@@ -40,7 +44,7 @@ pub fn help(name: Option<&str>, environment: &Environment, output: &mut Output) 
 }
 
 /// The manual page of the program, or all pages in a folder that this makes in an existing one.
-pub fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
+pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
     let mut command = Arguments::command();
     command.build();
     let Some(directory) = directory else {

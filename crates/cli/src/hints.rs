@@ -8,7 +8,7 @@ use plan::certificate::CertificateError;
 use simulator::FabricError;
 
 /// The advice on an error, if a command of this program helps.
-pub fn of(error: &anyhow::Error) -> Option<&'static str> {
+pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().find_map(|cause| {
         if let Some(plan::Error::NotAPlan { .. }) = cause.downcast_ref() {
             Some("make one with `topo plan`")
@@ -25,7 +25,7 @@ pub fn of(error: &anyhow::Error) -> Option<&'static str> {
 }
 
 /// The advice about a rule, with the command that writes a file without the fault.
-pub fn advice(rule: Rule) -> Cow<'static, str> {
+pub(crate) fn advice(rule: Rule) -> Cow<'static, str> {
     let command = match rule.remedy() {
         None => return rule.advice().into(),
         Some(Remedy::Probe) => "topo probe",

@@ -9,7 +9,7 @@ use crate::arguments::join::IdArguments;
 use crate::output::Output;
 
 /// Prints a unique id, or writes it to a file.
-pub fn id(arguments: &IdArguments, output: &mut Output) -> Result<()> {
+pub(crate) fn id(arguments: &IdArguments, output: &mut Output) -> Result<()> {
     let roots = arguments.roots.clone();
     if roots.len() > MOST_ROOTS {
         bail!("{} roots; expected {MOST_ROOTS} at most", roots.len());

@@ -30,7 +30,7 @@ const MOST_NAMES: usize = 1 << 14;
 /// Reads a machine with warnings: a topology file, what nvidia-smi and lspci printed, a folder's
 /// topology.xml, a recording, or standard input (`-`). It is called as its file, or as the folder
 /// when the file is called topology.xml.
-pub fn machine(file: &Path, output: &mut Output) -> Result<Machine> {
+pub(crate) fn machine(file: &Path, output: &mut Output) -> Result<Machine> {
     read(file, output).map(|(name, it)| named_machine(name, it))
 }
 
@@ -63,7 +63,7 @@ fn parse(read: Bytes, output: &mut Output) -> Result<(String, listings::Machine)
 }
 
 /// Fails on a file of AMD's RCCL.
-pub fn refuse_rccl(machine: &Machine) -> Result<()> {
+pub(crate) fn refuse_rccl(machine: &Machine) -> Result<()> {
     match machine.document.is_rccl() {
         false => Ok(()),
         true => bail!(rccl(machine.document.file.to_string())),
@@ -71,7 +71,7 @@ pub fn refuse_rccl(machine: &Machine) -> Result<()> {
 }
 
 /// Why a file of AMD's RCCL is not planned, and what reads it.
-pub fn rccl(file: String) -> String {
+pub(crate) fn rccl(file: String) -> String {
     format!(
         "{}; `topo show`, `topo matrix`, `topo doctor` and `topo diff` read this file",
         planner::Error::Rccl { file }
@@ -79,14 +79,14 @@ pub fn rccl(file: String) -> String {
 }
 
 /// The machine as NCCL builds it.
-pub fn system(machine: &Machine, settings: &Settings) -> Result<System> {
+pub(crate) fn system(machine: &Machine, settings: &Settings) -> Result<System> {
     refuse_rccl(machine)?;
     Ok(settings.system(&machine.document)?)
 }
 
 /// A topology file or a probed machine.
 #[derive(Debug)]
-pub enum FileOrProbe {
+pub(crate) enum FileOrProbe {
     File {
         machine: Machine,
         findings: Vec<Finding>,
@@ -98,7 +98,7 @@ pub enum FileOrProbe {
 
 impl FileOrProbe {
     /// Reads a file or a recording, or probes the machine that the arguments name.
-    pub fn read(
+    pub(crate) fn read(
         file: Option<&Path>,
         source: &SourceArguments,
         environment: &Environment,
@@ -128,7 +128,7 @@ impl FileOrProbe {
 
 /// A plan or a machine.
 #[derive(Debug)]
-pub enum Source {
+pub(crate) enum Source {
     /// A plan, with what it is called.
     Plan(String, Plan),
     Topology(Machine),
@@ -136,7 +136,7 @@ pub enum Source {
 
 impl Source {
     /// Reads a plan or a topology file: JSON is the one, XML the other.
-    pub fn read(file: &Path, output: &mut Output) -> Result<Self> {
+    pub(crate) fn read(file: &Path, output: &mut Output) -> Result<Self> {
         let read = Bytes::read(file, Plan::MAX_BYTES)?;
         if read.is_json() {
             let text = std::str::from_utf8(&read.bytes)
@@ -150,7 +150,7 @@ impl Source {
 }
 
 /// Reads a plan from a file, or from standard input (`-`).
-pub fn plan(file: &Path) -> Result<Plan> {
+pub(crate) fn plan(file: &Path) -> Result<Plan> {
     let read = Bytes::read(file, Plan::MAX_BYTES)?;
     // Bytes that are not text appear as replacement characters in the error.
     let text = String::from_utf8_lossy(&read.bytes);
@@ -158,7 +158,7 @@ pub fn plan(file: &Path) -> Result<Plan> {
 }
 
 /// Whether a folder is a recorded machine. The root of this one also has a folder `sys`.
-pub fn is_recording(folder: &Path) -> bool {
+pub(crate) fn is_recording(folder: &Path) -> bool {
     Recording::is_one(folder) && !is_root(folder)
 }
 
@@ -167,7 +167,7 @@ fn is_root(folder: &Path) -> bool {
 }
 
 /// Refuses a name without a file behind it, so that later errors are about what files hold.
-pub fn refuse_missing(file: &Path) -> Result<()> {
+pub(crate) fn refuse_missing(file: &Path) -> Result<()> {
     let has_no_file = file == Path::new("-") || named(file).is_some();
     if !has_no_file && !is_recording(file) {
         resolve(file)?;
@@ -176,7 +176,7 @@ pub fn refuse_missing(file: &Path) -> Result<()> {
 }
 
 /// Why a file cannot be read, without its name.
-pub fn why(file: &Path, problem: &anyhow::Error) -> String {
+pub(crate) fn why(file: &Path, problem: &anyhow::Error) -> String {
     let text = format!("{problem:#}");
     let rest = text.strip_prefix(&format!("{}:", file.display()));
     rest.map_or(text.as_str(), str::trim_start).to_owned()

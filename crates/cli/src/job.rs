@@ -18,7 +18,7 @@ const VISIBLE: &str = "visible";
 const MOST_GPUS: usize = 1 << 16;
 
 /// Plans the job that these machines make.
-pub fn plan_machines(
+pub(crate) fn plan_machines(
     machines: Vec<Machine>,
     arguments: &JobArguments,
     environment: &Environment,
@@ -31,7 +31,7 @@ pub fn plan_machines(
 }
 
 /// Plans a job and turns notes into warnings.
-pub fn plan_job(job: &Job, settings: &Settings, output: &mut Output) -> Result<Planned> {
+pub(crate) fn plan_job(job: &Job, settings: &Settings, output: &mut Output) -> Result<Planned> {
     let planned = planner::plan(job, settings)?;
     let notes = planned.notes.iter().map(ToString::to_string);
     output.warnings.extend(notes);
@@ -39,7 +39,7 @@ pub fn plan_job(job: &Job, settings: &Settings, output: &mut Output) -> Result<P
 }
 
 /// The job that these machines make in host order, edited as the arguments say.
-pub fn job(
+pub(crate) fn job(
     machines: Vec<Machine>,
     arguments: &JobArguments,
     environment: &Environment,
@@ -51,7 +51,7 @@ pub fn job(
 }
 
 /// The job that the arguments ask for.
-pub fn spec(
+pub(crate) fn spec(
     machines: Vec<Machine>,
     arguments: &JobArguments,
     environment: &Environment,
@@ -74,7 +74,7 @@ pub fn spec(
 }
 
 /// Reads `--gpus`.
-pub fn gpus(list: &str, environment: &Environment) -> Result<Gpus> {
+pub(crate) fn gpus(list: &str, environment: &Environment) -> Result<Gpus> {
     if list != VISIBLE {
         let numbers = numbers::ascending(list, MOST_GPUS);
         let numbers = numbers.with_context(|| format!("--gpus {list}"))?;
@@ -88,7 +88,7 @@ pub fn gpus(list: &str, environment: &Environment) -> Result<Gpus> {
 
 /// The options of a command that errors may name.
 #[derive(Debug, Default)]
-pub struct Options<'a> {
+pub(crate) struct Options<'a> {
     /// The value of `--gpus`.
     gpus: Option<&'a str>,
     /// Whether there is `--assume`.
@@ -97,7 +97,7 @@ pub struct Options<'a> {
 
 impl<'a> Options<'a> {
     /// Those of a command with `--gpus` and `--assume`.
-    pub const fn of(gpus: Option<&'a str>) -> Self {
+    pub(crate) const fn of(gpus: Option<&'a str>) -> Self {
         Self { gpus, assume: true }
     }
 
@@ -109,7 +109,7 @@ impl<'a> Options<'a> {
     }
 
     /// Turns notes into warnings.
-    pub fn warn(&self, notes: &[JobNote], output: &mut Output) {
+    pub(crate) fn warn(&self, notes: &[JobNote], output: &mut Output) {
         let notes = notes.iter().map(|note| match note {
             JobNote::Incomplete(incomplete) => self.explain(incomplete),
             note => note.to_string(),
@@ -118,7 +118,7 @@ impl<'a> Options<'a> {
     }
 
     /// An error with the options that it is about.
-    pub fn in_words(&self, error: JobError) -> anyhow::Error {
+    pub(crate) fn in_words(&self, error: JobError) -> anyhow::Error {
         match error {
             JobError::CopiesOfSeveral { .. } => anyhow!(
                 "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
@@ -148,7 +148,7 @@ impl<'a> Options<'a> {
 }
 
 /// Checks a job; notes become warnings.
-pub fn checked(spec: JobSpec, options: &Options<'_>, output: &mut Output) -> Result<Job> {
+pub(crate) fn checked(spec: JobSpec, options: &Options<'_>, output: &mut Output) -> Result<Job> {
     let made = spec.job().map_err(|error| options.in_words(error))?;
     options.warn(&made.notes, output);
     Ok(made.job)

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 /// Why a command needs Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
+pub(crate) enum Need {
     /// Ranks share memory as Linux has it.
     #[cfg_attr(target_os = "linux", allow(dead_code))]
     SharedMemory,
@@ -21,7 +21,7 @@ pub enum Need {
 ///
 /// # Errors
 /// The system is another one.
-pub fn require(command: &str, need: Need) -> Result<()> {
+pub(crate) fn require(command: &str, need: Need) -> Result<()> {
     require_on(std::env::consts::OS, command, need)
 }
 
@@ -29,7 +29,7 @@ pub fn require(command: &str, need: Need) -> Result<()> {
 ///
 /// # Errors
 /// The system is Windows.
-pub fn require_links(folder: &Path) -> Result<()> {
+pub(crate) fn require_links(folder: &Path) -> Result<()> {
     match std::env::consts::OS {
         "windows" => bail!(
             "{}: the files of a machine have links and names with colons, which Windows cannot keep; \

@@ -15,7 +15,7 @@ use crate::linux_only::{self, Need};
 const TEXT_LIMIT: u64 = 1 << 20;
 
 /// Probes the machine that the arguments name, and records it if they say so.
-pub fn probe(
+pub(crate) fn probe(
     source: &SourceArguments,
     selection: &SelectionArguments,
     environment: &Environment,
@@ -53,7 +53,7 @@ pub fn probe(
 }
 
 /// Probes a recorded machine with its options, changed by `asked`.
-pub fn replay(folder: &Path, asked: impl Fn(ProbeOptions) -> ProbeOptions) -> Result<Probe> {
+pub(crate) fn replay(folder: &Path, asked: impl Fn(ProbeOptions) -> ProbeOptions) -> Result<Probe> {
     linux_only::require_links(folder)?;
     let recording = Recording::open(folder)?;
     Ok(Probe::of(
@@ -138,7 +138,7 @@ fn known_gpus(selection: &SelectionArguments, probe: &Probe) -> Result<()> {
 }
 
 /// Reads a small text file that the command line names.
-pub fn read_text(path: &Path) -> Result<String> {
+pub(crate) fn read_text(path: &Path) -> Result<String> {
     let cannot = || format!("cannot read {}", path.display());
     files::read_text(path, TEXT_LIMIT).with_context(cannot)
 }

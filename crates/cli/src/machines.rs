@@ -9,7 +9,11 @@ use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::table::Columns;
 
-pub fn run(form: FormArguments, environment: &Environment, output: &mut Output) -> Result<()> {
+pub(crate) fn run(
+    form: FormArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     output.text = match form.format() {
         TextOrJson::Text => {
             let look = environment.look();

@@ -15,7 +15,7 @@ use crate::render::matrix;
 use answers::matrix::{MatrixReport, Wiring};
 use answers::report;
 
-pub fn run(
+pub(crate) fn run(
     arguments: &MatrixArguments,
     environment: &Environment,
     output: &mut Output,

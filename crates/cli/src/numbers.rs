@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 /// Reads numbers and ranges (`0-3`, or backwards `3-0`) with commas or spaces between, in this
 /// order. More than `most` numbers are an error.
-pub fn list(text: &str, most: usize) -> Result<Vec<u32>> {
+pub(crate) fn list(text: &str, most: usize) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for item in text.split(|separator: char| separator == ',' || separator.is_whitespace()) {
         if item.is_empty() {
@@ -33,7 +33,7 @@ pub fn list(text: &str, most: usize) -> Result<Vec<u32>> {
 }
 
 /// Reads a list of which each range ends after it begins.
-pub fn ascending(text: &str, most: usize) -> Result<Vec<u32>> {
+pub(crate) fn ascending(text: &str, most: usize) -> Result<Vec<u32>> {
     let backwards = text.split(',').find(|item| {
         let ends = item.split_once('-');
         let ends = ends.map(|(first, last)| (first.trim().parse::<u32>(), last.trim().parse()));
@@ -46,7 +46,7 @@ pub fn ascending(text: &str, most: usize) -> Result<Vec<u32>> {
 }
 
 /// A parser of options that are a whole number.
-pub fn within<N>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone
+pub(crate) fn within<N>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone
 where
     N: TryFrom<u64>,
 {

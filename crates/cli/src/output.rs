@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 /// The output of a command at its end.
 #[derive(Debug, Default)]
-pub struct Output {
+pub(crate) struct Output {
     /// For standard output.
     pub text: String,
     /// Whether the text is a file for other programs, which gets every character as it is.
@@ -22,7 +22,7 @@ pub struct Output {
 
 impl Output {
     /// Writes the text to `file`, or to standard output if there is none.
-    pub fn write(&mut self, text: String, file: Option<&Path>) -> Result<()> {
+    pub(crate) fn write(&mut self, text: String, file: Option<&Path>) -> Result<()> {
         match file {
             Some(file) => write(file, &text)?,
             None => {
@@ -35,7 +35,7 @@ impl Output {
 }
 
 /// Writes a file that the command line names, whole or not at all.
-pub fn write(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     if path == Path::new("-") {
         bail!(
             "cannot write `-`: expected a file's name; --format json prints a plan, other files are printed without -o"
@@ -46,7 +46,7 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 
 /// The full path of what exists, without links. On Windows it is as people write it there, and
 /// links stay.
-pub fn full(path: &Path) -> std::io::Result<PathBuf> {
+pub(crate) fn full(path: &Path) -> std::io::Result<PathBuf> {
     let full = path.canonicalize()?;
     match cfg!(windows) {
         true => std::path::absolute(path),
@@ -55,7 +55,7 @@ pub fn full(path: &Path) -> std::io::Result<PathBuf> {
 }
 
 /// Refuses to write a plan over one of the files that it is made of.
-pub fn refuse_overwriting(target: &Path, inputs: &[PathBuf]) -> Result<()> {
+pub(crate) fn refuse_overwriting(target: &Path, inputs: &[PathBuf]) -> Result<()> {
     let (Ok(target), Ok(shown)) = (target.canonicalize(), full(target)) else {
         return Ok(());
     };
@@ -75,7 +75,7 @@ pub fn refuse_overwriting(target: &Path, inputs: &[PathBuf]) -> Result<()> {
 
 /// The forms of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ShowFormat {
+pub(crate) enum ShowFormat {
     /// Tables for people
     Text,
     /// JSON
@@ -90,7 +90,7 @@ pub enum ShowFormat {
 
 /// The forms of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PlanFormat {
+pub(crate) enum PlanFormat {
     /// Tables for people
     Text,
     /// The plan as JSON, as -o writes it

@@ -13,14 +13,14 @@ use crate::render::Look;
 use crate::render::plan::PlanPage;
 
 /// The look of text in a page.
-pub const LOOK: Look = Look {
+pub(crate) const LOOK: Look = Look {
     width: 120,
     color: false,
 };
 
 /// The forms of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PictureFormat {
+pub(crate) enum PictureFormat {
     /// A picture, for browsers and documents
     Svg,
     /// A page with pictures and the text, for browsers
@@ -30,7 +30,7 @@ pub enum PictureFormat {
 }
 
 /// A machine without a plan.
-pub fn machine(name: &str, system: &System, format: PictureFormat, text: &str) -> String {
+pub(crate) fn machine(name: &str, system: &System, format: PictureFormat, text: &str) -> String {
     let names = NodeNames::new(system);
     match format {
         PictureFormat::Svg => draw::machine(name, &names, &Overlay::default(), true),
@@ -50,7 +50,7 @@ pub fn machine(name: &str, system: &System, format: PictureFormat, text: &str) -
 ///
 /// # Errors
 /// The plan has no such channel.
-pub fn plan(
+pub(crate) fn plan(
     planned: &Planned,
     page: &PlanPage<'_>,
     format: PictureFormat,
@@ -113,7 +113,7 @@ fn title(name: &str, planned: &Planned) -> String {
 ///
 /// # Errors
 /// A job has no host.
-pub fn differences(sides: [&Planned; 2], text: &str) -> Result<String> {
+pub(crate) fn differences(sides: [&Planned; 2], text: &str) -> Result<String> {
     let mut hosts = Vec::new();
     for side in sides {
         let host = side.machines().first().and_then(|it| it.nodes.first());

@@ -18,7 +18,7 @@ use crate::render::{settings, summary};
 use crate::settings::read_settings;
 use crate::sources::{self, Sources};
 
-pub fn run(
+pub(crate) fn run(
     arguments: &PlanArguments,
     environment: &Environment,
     output: &mut Output,
@@ -92,7 +92,7 @@ fn with_better_rings(
 ///
 /// # Errors
 /// There are none for any collective.
-pub fn with_forests(planned: &Planned, units: Option<u64>) -> Result<Plan> {
+pub(crate) fn with_forests(planned: &Planned, units: Option<u64>) -> Result<Plan> {
     if planned.plan().rank_count() < 2 {
         bail!(
             "{}: one rank needs no trees; expected at least two GPUs",

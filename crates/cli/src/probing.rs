@@ -17,7 +17,7 @@ use crate::live;
 use crate::output::Output;
 use crate::render::{Look, machine};
 
-pub fn run(
+pub(crate) fn run(
     arguments: &ProbeArguments,
     environment: &Environment,
     output: &mut Output,
@@ -51,7 +51,7 @@ pub fn run(
 
 /// The JSON of `topo probe`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct ProbeReport<'a> {
+pub(crate) struct ProbeReport<'a> {
     /// The topology, as NCCL reads and dumps it (XML).
     topology: String,
     /// The GPUs.

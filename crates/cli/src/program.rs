@@ -25,7 +25,7 @@ const FIFO_SLOTS: u32 = 2;
 const TRANSFER_BYTES: u64 = 1 << 20;
 
 /// Writes the programs of all ranks, proves them, and prints one.
-pub fn run(
+pub(crate) fn run(
     arguments: &ProgramArguments,
     environment: &Environment,
     output: &mut Output,

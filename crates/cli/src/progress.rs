@@ -12,14 +12,14 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Shows a line on standard error, if that is a terminal, until it is dropped.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     texts: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
     /// Begins with a text such as `planning`; how long it has taken is added to it.
-    pub fn new(environment: &Environment, text: &str) -> Self {
+    pub(crate) fn new(environment: &Environment, text: &str) -> Self {
         let (texts, changed) = channel();
         let text = text.to_owned();
         let show = || std::thread::Builder::new().spawn(move || show(text, &changed));
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    pub fn set(&self, text: String) {
+    pub(crate) fn set(&self, text: String) {
         if let Some(texts) = &self.texts {
             // Without a terminal there is no receiver.
             let _ = texts.send(text);
@@ -70,14 +70,14 @@ fn show(mut text: String, changed: &Receiver<String>) {
 
 /// A line on standard error that counts steps, if that is a terminal. Dropping it removes the line.
 #[derive(Debug)]
-pub struct Steps {
+pub(crate) struct Steps {
     all: usize,
     done: usize,
     shown: bool,
 }
 
 impl Steps {
-    pub const fn new(environment: &Environment, all: usize) -> Self {
+    pub(crate) const fn new(environment: &Environment, all: usize) -> Self {
         Self {
             all,
             done: 0,
@@ -85,7 +85,7 @@ impl Steps {
         }
     }
 
-    pub fn show(&mut self, step: &str) {
+    pub(crate) fn show(&mut self, step: &str) {
         self.done += 1;
         if self.shown {
             print(&format!("{} of {}: {step}", self.done, self.all));
@@ -93,7 +93,7 @@ impl Steps {
     }
 
     /// Removes the line until the next step.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         if self.shown {
             print("");
         }

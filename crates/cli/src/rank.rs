@@ -11,7 +11,7 @@ use crate::render::rank;
 use answers::rank::RankReport;
 use answers::report;
 
-pub fn run(
+pub(crate) fn run(
     arguments: &RankArguments,
     environment: &Environment,
     output: &mut Output,

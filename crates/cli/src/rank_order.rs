@@ -9,7 +9,7 @@ use plan::order::MAX_ORDERED_RANKS;
 use crate::numbers;
 
 /// The default order, host after host.
-pub const HOST: &str = "host";
+pub(crate) const HOST: &str = "host";
 
 /// The other order with a name.
 const ROUND_ROBIN: &str = "round-robin";
@@ -19,7 +19,7 @@ const FILE_LIMIT: u64 = 256 << 20;
 
 /// Reads which rank runs on which GPU: by name, as a list, or `@FILE` with a list in which `#`
 /// begins a remark.
-pub fn parse(text: &str) -> Result<Order> {
+pub(crate) fn parse(text: &str) -> Result<Order> {
     let most = MAX_ORDERED_RANKS as usize;
     match text {
         HOST => return Ok(Order::HostByHost),

@@ -62,7 +62,7 @@ const SCHEMAS: &[Kind] = &[
 ];
 
 /// Prints the schema of a kind, or the names of all.
-pub fn run(name: Option<&str>, output: &mut Output) -> Result<()> {
+pub(crate) fn run(name: Option<&str>, output: &mut Output) -> Result<()> {
     let names = SCHEMAS.iter().map(|(name, _)| *name);
     let Some(name) = name else {
         output.text = names.map(|name| format!("{name}\n")).collect();

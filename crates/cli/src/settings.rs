@@ -16,7 +16,7 @@ use crate::render;
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
 
 /// Reads NCCL's settings for a job, with the graph file that they name.
-pub fn read_settings(
+pub(crate) fn read_settings(
     variables: &Variables,
     environment: &Environment,
     output: &mut Output,
@@ -26,7 +26,7 @@ pub fn read_settings(
 }
 
 /// Warns of settings that NCCL refuses or misreads, and of those that decide nothing in the job.
-pub fn warn_of_doubtful(job: &Job, settings: &Settings, output: &mut Output) {
+pub(crate) fn warn_of_doubtful(job: &Job, settings: &Settings, output: &mut Output) {
     match doubtful(job, settings) {
         Ok(findings) => output.warnings.extend(
             findings
@@ -39,7 +39,7 @@ pub fn warn_of_doubtful(job: &Job, settings: &Settings, output: &mut Output) {
 }
 
 /// Reads the graph file that settings name.
-pub fn with_graph_file(mut settings: Settings, output: &mut Output) -> Result<Settings> {
+pub(crate) fn with_graph_file(mut settings: Settings, output: &mut Output) -> Result<Settings> {
     if let Some(file) = settings.graph_file.clone() {
         settings.graphs = Some(read_graph_file(&file, output)?);
     }

@@ -21,7 +21,7 @@ use crate::output::{Output, ShowFormat};
 use crate::pictures::{self, PictureFormat};
 use crate::render::{Look, document, path, planned_machines, settings, tree, version};
 
-pub fn run(
+pub(crate) fn run(
     arguments: &ShowArguments,
     environment: &Environment,
     output: &mut Output,

@@ -1,24 +1,24 @@
 //! Message sizes and collectives as people write them.
 
-pub use answers::names::{algorithms, collective};
-pub use nccl_results::size::{parse as size, short};
+pub(crate) use answers::names::{algorithms, collective};
+pub(crate) use nccl_results::size::{parse as size, short};
 use program::Collective;
 
 /// Most sizes of a command.
-pub const MOST: usize = 10_000;
+pub(crate) const MOST: usize = 10_000;
 
 /// One size, or those from one to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     from: u64,
     to: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Collectives(pub Vec<Collective>);
+pub(crate) struct Collectives(pub Vec<Collective>);
 
 /// Reads `64K` or `1K..8G`.
-pub fn sizes(text: &str) -> Result<Sizes, String> {
+pub(crate) fn sizes(text: &str) -> Result<Sizes, String> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     let (from, to) = (size(from)?, size(to)?);
     if from > to {
@@ -30,7 +30,7 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
 }
 
 /// All sizes of a command, ascending, each once; a range grows by `factor`.
-pub fn expand(given: &[Sizes], factor: u64) -> Result<Vec<u64>, String> {
+pub(crate) fn expand(given: &[Sizes], factor: u64) -> Result<Vec<u64>, String> {
     let mut all = Vec::new();
     for range in given {
         let sizes = std::iter::successors(Some(range.from), |size| size.checked_mul(factor));
@@ -47,7 +47,7 @@ pub fn expand(given: &[Sizes], factor: u64) -> Result<Vec<u64>, String> {
 }
 
 /// Reads `all-reduce`, `AllReduce` or `all`.
-pub fn collectives(text: &str) -> Result<Collectives, String> {
+pub(crate) fn collectives(text: &str) -> Result<Collectives, String> {
     if text.eq_ignore_ascii_case("all") {
         return Ok(Collectives(Collective::TUNED.into_iter().rev().collect()));
     }

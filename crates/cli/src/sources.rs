@@ -12,7 +12,7 @@ use crate::input::{self, Source};
 use crate::output::Output;
 
 /// Refuses standard input for more than one of the files.
-pub fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
+pub(crate) fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
     let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
     if arguments.files.iter().filter(from_input).count() > 1 {
         bail!("standard input (-) can be read once only; use --hosts for equal hosts, or files");
@@ -21,7 +21,7 @@ pub fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
 }
 
 /// Reads the machines that the arguments name.
-pub fn machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Machine>> {
+pub(crate) fn machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Machine>> {
     refuse_input_twice(arguments)?;
     let files = arguments.files.iter();
     files.map(|file| input::machine(file, output)).collect()
@@ -29,7 +29,7 @@ pub fn machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Mac
 
 /// The kinds of a job's files.
 #[derive(Debug)]
-pub enum Sources {
+pub(crate) enum Sources {
     /// One plan, with what it is called.
     Plan(String, Plan),
     /// Topology files.
@@ -37,7 +37,7 @@ pub enum Sources {
 }
 
 /// Reads the files of a job. Options that cannot change a plan are refused beside one.
-pub fn read(arguments: &JobArguments, output: &mut Output) -> Result<Sources> {
+pub(crate) fn read(arguments: &JobArguments, output: &mut Output) -> Result<Sources> {
     refuse_input_twice(arguments)?;
     let mut machines = Vec::new();
     for file in &arguments.files {
@@ -54,7 +54,10 @@ pub fn read(arguments: &JobArguments, output: &mut Output) -> Result<Sources> {
 
 impl Sources {
     /// The plan of the job: that of the file, or one that `plan` makes of the machines.
-    pub fn planned(self, plan: impl FnOnce(Vec<Machine>) -> Result<Planned>) -> Result<Plan> {
+    pub(crate) fn planned(
+        self,
+        plan: impl FnOnce(Vec<Machine>) -> Result<Planned>,
+    ) -> Result<Plan> {
         Ok(match self {
             Self::Plan(_, plan) => plan,
             Self::Machines(machines) => plan(machines)?.plan().clone(),

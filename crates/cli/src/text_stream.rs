@@ -19,7 +19,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// A text that is read in pieces.
-pub struct TextStream {
+pub(crate) struct TextStream {
     /// The name of the file in messages.
     pub label: String,
     /// The text.
@@ -31,7 +31,7 @@ pub struct TextStream {
 
 impl TextStream {
     /// Opens a file, or standard input for `-`.
-    pub fn open(file: &Path) -> Result<Self> {
+    pub(crate) fn open(file: &Path) -> Result<Self> {
         let is_input = file == Path::new("-");
         let label = match is_input {
             true => "standard input".to_owned(),
@@ -73,7 +73,7 @@ impl TextStream {
     }
 
     /// How many of its bytes were read, in words.
-    pub fn progress(label: &str, size: Option<u64>, read: u64) -> String {
+    pub(crate) fn progress(label: &str, size: Option<u64>, read: u64) -> String {
         match size {
             Some(all) => format!("reading {label}: {} of {} MB", read >> 20, all >> 20),
             None => format!("reading {label}: {} MB of text", read >> 20),
@@ -81,12 +81,12 @@ impl TextStream {
     }
 
     /// Its bytes, if that is known.
-    pub const fn size(&self) -> Option<u64> {
+    pub(crate) const fn size(&self) -> Option<u64> {
         self.size
     }
 
     /// Warns if the text ended before its end.
-    pub fn finish(self, output: &mut Output) {
+    pub(crate) fn finish(self, output: &mut Output) {
         if let Some(why) = self.damage.borrow().as_ref() {
             let label = &self.label;
             output.warnings.push(format!(

@@ -26,7 +26,7 @@ const OPENERS: [&str; 3] = ["xdg-open", "open", EXPLORER];
 /// It ends with status 1 when it has opened something.
 const EXPLORER: &str = "explorer";
 
-pub fn run(arguments: &ViewArguments, output: &mut Output) -> Result<()> {
+pub(crate) fn run(arguments: &ViewArguments, output: &mut Output) -> Result<()> {
     let given = arguments.file.as_ref();
     let machine = given.map(|it| input::machine(it, output)).transpose()?;
     let path = page()?;

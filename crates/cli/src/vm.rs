@@ -16,7 +16,11 @@ use crate::output::Output;
 use crate::render::count;
 
 /// Makes the file, if NCCL plans the guest as it plans those devices of the host.
-pub fn run(arguments: &VmArguments, environment: &Environment, output: &mut Output) -> Result<()> {
+pub(crate) fn run(
+    arguments: &VmArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     let host = input::machine(&arguments.host, output)?;
     let map = BusIdMap::parse(
         &arguments.map.display().to_string(),

@@ -13,7 +13,7 @@ const DEADLINE_S: u64 = 180;
 const NOTE: &str = "Collectives by every algorithm, type and operation, drawn at random; each element was checked.";
 
 /// Cases with a GPU for each rank, and those of NVLS.
-pub fn several_gpus(page: &mut Page<'_>) -> Result<()> {
+pub(crate) fn several_gpus(page: &mut Page<'_>) -> Result<()> {
     page.section("Correctness on several GPUs", NOTE);
     let found = page.test.machine.gpus.len() as u32;
     let options = page.test.options;
@@ -35,7 +35,7 @@ pub fn several_gpus(page: &mut Page<'_>) -> Result<()> {
 }
 
 /// Cases with all ranks on one GPU.
-pub fn one_gpu(page: &mut Page<'_>) -> Result<()> {
+pub(crate) fn one_gpu(page: &mut Page<'_>) -> Result<()> {
     page.section("Correctness on one GPU", NOTE);
     for ranks in &page.test.options.ranks {
         of_cases(

@@ -32,7 +32,7 @@ const COLLECTIVES: [Collective; 3] = [
 ];
 
 /// One of the collectives that are timed.
-pub fn collective(name: &str) -> Option<Collective> {
+pub(crate) fn collective(name: &str) -> Option<Collective> {
     let mut all = COLLECTIVES.into_iter();
     all.find(|it| it.command_name() == name)
 }
@@ -42,7 +42,7 @@ const BUFFERS: u64 = 4;
 
 /// The longest message of `ranks` ranks that share a GPU with this memory, bytes: they take at most
 /// half of it.
-pub fn longest(end: u64, ranks: u32, memory_bytes: u64) -> u64 {
+pub(crate) fn longest(end: u64, ranks: u32, memory_bytes: u64) -> u64 {
     let most = memory_bytes / (2 * BUFFERS * u64::from(ranks.max(1)));
     lengths(end)
         .take_while(|it| *it <= most)
@@ -58,14 +58,14 @@ const TIMES_S: u64 = 120;
 const LEAST: u64 = 1 << 10;
 
 /// Lengths of messages up to `end` bytes, bytes.
-pub fn lengths(end: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn lengths(end: u64) -> impl Iterator<Item = u64> {
     let grows = std::iter::successors(Some(LEAST), |size| size.checked_mul(4));
     grows.take_while(move |size| *size <= end)
 }
 
 /// The least time of a collective with all ranks on one GPU, µs: every input byte is read once and
 /// every output byte written once, at the rate of a copy.
-pub fn bound_us(collective: Collective, ranks: u32, bytes: u64, copy_gbs: f64) -> f64 {
+pub(crate) fn bound_us(collective: Collective, ranks: u32, bytes: u64, copy_gbs: f64) -> f64 {
     let (bytes, ranks) = (bytes as f64, f64::from(ranks));
     let crossing = match collective {
         Collective::AllReduce => 2.0 * ranks * bytes,
@@ -77,7 +77,7 @@ pub fn bound_us(collective: Collective, ranks: u32, bytes: u64, copy_gbs: f64) -
 }
 
 /// Times with all ranks on one GPU, beside what its memory allows.
-pub fn run(page: &mut Page<'_>) -> Result<()> {
+pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
     page.section(
         "Speed on one GPU",
         "Times of launches by the device's clock, buffers in its memory, f32; each element of \
@@ -127,14 +127,14 @@ pub fn run(page: &mut Page<'_>) -> Result<()> {
 
 /// The figures of a part.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Times {
+pub(crate) struct Times {
     figures: Vec<Figure>,
     /// The first figure that is wrong or missing.
     problem: Option<String>,
 }
 
 /// Measures all figures for a number of ranks, in memory of the GPU, without the bound.
-pub fn measure(count: u32, options: &TestOptions) -> Result<Times> {
+pub(crate) fn measure(count: u32, options: &TestOptions) -> Result<Times> {
     let opened = cuda::open_on_first(count, &test::settings(options))?;
     let process_ranks = &opened.process_ranks;
     let times = Mutex::default();

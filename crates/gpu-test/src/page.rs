@@ -12,7 +12,7 @@ use crate::{Part, TestOptions, TestOutput, child};
 const MACHINE: Duration = Duration::from_secs(120);
 
 /// The page so far.
-pub struct Page<'a> {
+pub(crate) struct Page<'a> {
     pub test: Test<'a>,
     report: GpuTestReport,
     say: &'a mut dyn FnMut(&str),
@@ -23,7 +23,7 @@ impl<'a> Page<'a> {
     ///
     /// # Errors
     /// There is no GPU.
-    pub fn begin(options: &'a TestOptions, output: TestOutput<'a>) -> Result<Self> {
+    pub(crate) fn begin(options: &'a TestOptions, output: TestOutput<'a>) -> Result<Self> {
         backend_cuda::Cuda::count().context(
             "nothing was run: every check of this command needs an NVIDIA GPU; copy this program \
              to a machine that has one and run `topo gpu-test` there",
@@ -49,7 +49,7 @@ impl<'a> Page<'a> {
     }
 
     /// Begins a section.
-    pub fn section(&mut self, title: &str, note: &str) {
+    pub(crate) fn section(&mut self, title: &str, note: &str) {
         self.end_section();
         self.report.sections.push(Section {
             title: title.to_owned(),
@@ -70,7 +70,7 @@ impl<'a> Page<'a> {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn check(
+    pub(crate) fn check(
         &mut self,
         what: &str,
         seconds: u64,
@@ -88,7 +88,7 @@ impl<'a> Page<'a> {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn leave_out(&mut self, what: &str, why: &str) -> Result<()> {
+    pub(crate) fn leave_out(&mut self, what: &str, why: &str) -> Result<()> {
         match self.test.wants(what) {
             true => self.add(self.test.left_out(what, why), Vec::new()),
             false => Ok(()),
@@ -126,7 +126,7 @@ impl<'a> Page<'a> {
     }
 
     /// Prints the end.
-    pub fn end(mut self) -> GpuTestReport {
+    pub(crate) fn end(mut self) -> GpuTestReport {
         self.end_section();
         (self.say)(&self.report.foot());
         self.report

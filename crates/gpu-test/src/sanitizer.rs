@@ -31,7 +31,7 @@ const DEADLINE_S: u64 = 150;
 /// The exit status of a tool that found something.
 const FOUND: i32 = 9;
 
-pub fn run(page: &mut Page<'_>) -> Result<()> {
+pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
     let note = format!("{CASES} cases of {RANKS} ranks on the first GPU.");
     page.section("compute-sanitizer", &note);
     let mut version = Command::new("compute-sanitizer");

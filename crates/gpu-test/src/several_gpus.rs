@@ -134,7 +134,7 @@ fn outcome(rows: &Rows) -> Outcome {
 }
 
 /// Runs everything on `gpus` GPUs, and PyTorch's NCCL beside it.
-pub fn run(page: &mut Page<'_>, gpus: u32) -> Result<()> {
+pub(crate) fn run(page: &mut Page<'_>, gpus: u32) -> Result<()> {
     page.section(
         &format!("Bandwidth on {gpus} GPUs"),
         "Times of launches on the slowest rank below 1 MiB, bus bandwidth from there on, out of \

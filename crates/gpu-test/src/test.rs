@@ -16,7 +16,7 @@ const LEAST: Duration = Duration::from_secs(5);
 /// Waits of ranks that a part may take.
 const PATIENCE: u32 = 3;
 
-pub struct Test<'a> {
+pub(crate) struct Test<'a> {
     pub options: &'a TestOptions,
     /// Gets what is run now.
     pub running: &'a dyn Fn(Option<&str>),
@@ -27,17 +27,22 @@ pub struct Test<'a> {
 
 impl Test<'_> {
     /// This program, to be run again.
-    pub fn own(&self) -> Command {
+    pub(crate) fn own(&self) -> Command {
         Command::new(&self.program)
     }
 
     /// A part of this program.
-    pub fn part(&self, part: Part, ranks: u32) -> Command {
+    pub(crate) fn part(&self, part: Part, ranks: u32) -> Command {
         Self::part_of(&self.program, self.options, part, ranks)
     }
 
     /// A part of a program.
-    pub fn part_of(program: &Path, options: &TestOptions, part: Part, ranks: u32) -> Command {
+    pub(crate) fn part_of(
+        program: &Path,
+        options: &TestOptions,
+        part: Part,
+        ranks: u32,
+    ) -> Command {
         let mut command = Command::new(program);
         command
             .args(["gpu-test", "--part", part.name()])
@@ -50,7 +55,7 @@ impl Test<'_> {
     }
 
     /// Whether a part with this name is asked for.
-    pub fn wants(&self, what: &str) -> bool {
+    pub(crate) fn wants(&self, what: &str) -> bool {
         let text = self.options.matching.as_ref();
         text.is_none_or(|text| what.contains(text))
     }
@@ -61,7 +66,7 @@ impl Test<'_> {
     }
 
     /// The time that a part may take.
-    pub fn deadline(&self, seconds: u64) -> Duration {
+    pub(crate) fn deadline(&self, seconds: u64) -> Duration {
         self.left().min(self.patience(seconds))
     }
 
@@ -71,7 +76,7 @@ impl Test<'_> {
     }
 
     /// Why `gpus` GPUs cannot run NVLS.
-    pub fn multicast(&self, gpus: u32) -> Result<(), String> {
+    pub(crate) fn multicast(&self, gpus: u32) -> Result<(), String> {
         match (self.machine.multicast_gpus, &self.machine.multicast_problem) {
             (Some(members), _) if members >= gpus => Ok(()),
             (Some(members), _) => Err(format!("a multicast has at most {members} GPUs here")),
@@ -80,7 +85,7 @@ impl Test<'_> {
     }
 
     /// Runs a part, for `seconds` at most.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         what: &str,
         seconds: u64,
@@ -111,7 +116,7 @@ impl Test<'_> {
     }
 
     /// A part that is not run.
-    pub fn left_out(&self, what: &str, why: &str) -> Check {
+    pub(crate) fn left_out(&self, what: &str, why: &str) -> Check {
         Check {
             what: what.to_owned(),
             outcome: Outcome::NotRun(why.to_owned()),
@@ -121,7 +126,7 @@ impl Test<'_> {
 }
 
 /// Settings of the ranks of a part.
-pub fn settings(options: &TestOptions) -> Settings {
+pub(crate) fn settings(options: &TestOptions) -> Settings {
     Settings {
         longest_wait: options.timeout,
         ..Settings::default()

@@ -94,7 +94,12 @@ struct Row {
 }
 
 /// Measures these collectives by NCCL on `gpus` GPUs.
-pub fn run(page: &mut Page<'_>, gpus: u32, end: u64, collectives: &[Collective]) -> Result<()> {
+pub(crate) fn run(
+    page: &mut Page<'_>,
+    gpus: u32,
+    end: u64,
+    collectives: &[Collective],
+) -> Result<()> {
     let name = format!("PyTorch's NCCL, {gpus} GPUs");
     if !page.test.wants(&name) {
         return Ok(());

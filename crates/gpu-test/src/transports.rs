@@ -88,7 +88,7 @@ const COMMON: &str = "-b 64 -e 256K -f 64 --channels=2 --warm 0";
 const DEADLINE_S: u64 = 90;
 
 /// Runs all rows.
-pub fn run(page: &mut Page<'_>) -> Result<()> {
+pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
     page.section(
         "Transports",
         "Two ranks as threads, processes and hosts, and graphs, by the transport of the row; each \

@@ -15,7 +15,7 @@ use crate::pace::{self, Part};
 use crate::row::{FigureTiming, Latency, Launches};
 
 /// The buffers of a rank and how it times.
-pub struct Bench<'a, T: Sample> {
+pub(crate) struct Bench<'a, T: Sample> {
     pub communicator: &'a mut Communicator<Cpu>,
     pub spec: &'a Spec,
     pub input: MeasuredBuffer<T>,
@@ -23,7 +23,7 @@ pub struct Bench<'a, T: Sample> {
 }
 
 /// A buffer of the communicator or of the program.
-pub enum MeasuredBuffer<T: Sample> {
+pub(crate) enum MeasuredBuffer<T: Sample> {
     Own(Buffer<T>),
     Caller(Vec<T>),
 }
@@ -33,7 +33,7 @@ impl<T: Sample> MeasuredBuffer<T> {
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn new(
+    pub(crate) fn new(
         communicator: &mut Communicator<Cpu>,
         elements: usize,
         callers: bool,
@@ -67,7 +67,7 @@ impl<T: Sample> DerefMut for MeasuredBuffer<T> {
 
 impl<T: Sample> Bench<'_, T> {
     /// Checks a launch, times more, and checks the last one: with two buffers, or in place.
-    pub fn measure(
+    pub(crate) fn measure(
         &mut self,
         check: &Check,
         choice: Choice,

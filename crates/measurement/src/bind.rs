@@ -3,7 +3,7 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The cores on which this process may run.
-pub fn cores() -> Vec<usize> {
+pub(crate) fn cores() -> Vec<usize> {
     // Where the kernel does not say, nothing is bound.
     sched_getaffinity(None).map_or_else(
         |_| Vec::new(),
@@ -17,7 +17,7 @@ pub fn cores() -> Vec<usize> {
 
 /// Binds the calling thread to a rank's core. With more ranks than cores, neighbors share one: they
 /// talk most, and a waiting rank yields to the one it waits for.
-pub fn to_own_core(cores: &[usize], rank: u32, ranks: u32) {
+pub(crate) fn to_own_core(cores: &[usize], rank: u32, ranks: u32) {
     let place = if cores.len() < ranks as usize {
         rank as usize * cores.len() / ranks as usize
     } else {
@@ -28,7 +28,7 @@ pub fn to_own_core(cores: &[usize], rank: u32, ranks: u32) {
 
 /// Binds the calling thread, and threads that it starts later, to a rank's equal share of the
 /// cores, or to the core of [`to_own_core`] if there are more ranks than cores.
-pub fn to_share(cores: &[usize], rank: u32, ranks: u32) {
+pub(crate) fn to_share(cores: &[usize], rank: u32, ranks: u32) {
     let (rank, ranks) = (rank as usize, ranks.max(1) as usize);
     let edge = |rank: usize| rank * cores.len() / ranks;
     let share = edge(rank)..edge(rank + 1).max(edge(rank) + 1);

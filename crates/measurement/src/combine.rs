@@ -9,7 +9,7 @@ use executor::{Communicator, Element, Reduction};
 /// In memory of the communicator: peers may write to it where it is, and if the memory in which
 /// ranks signal is overwritten, they may do so after this rank has left the launch. That must hit
 /// neither its stack nor its heap.
-pub fn combine<T: Element>(
+pub(crate) fn combine<T: Element>(
     communicator: &mut Communicator<Cpu>,
     numbers: &mut [T],
     reduction: Reduction,

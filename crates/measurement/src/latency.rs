@@ -15,18 +15,18 @@ use crate::row::Latency;
 const CHUNK: u64 = 4096;
 
 /// Length of the all-reduce that compares them, bytes.
-pub const CHUNK_BYTES: u64 = (CHUNK + 1) * 8;
+pub(crate) const CHUNK_BYTES: u64 = (CHUNK + 1) * 8;
 
 /// Most launches that are timed one by one.
 const MOST: usize = 1 << 18;
 
 /// A launch, or two that are timed as one.
-pub type Launch<'a> = dyn FnMut(&mut Communicator<Cpu>) -> Result<(), executor::Error> + 'a;
+pub(crate) type Launch<'a> = dyn FnMut(&mut Communicator<Cpu>) -> Result<(), executor::Error> + 'a;
 
 /// Times launches one by one for the time of a figure. `each` is the expected time of one.
 ///
 /// A pass of its own, because reading the clock costs a tenth of the shortest launches.
-pub fn measure(
+pub(crate) fn measure(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
     choice: Choice,
@@ -66,7 +66,7 @@ pub fn measure(
 }
 
 /// Replaces each number by the largest of all ranks, and sets `choice` again.
-pub fn agreed(
+pub(crate) fn agreed(
     communicator: &mut Communicator<Cpu>,
     choice: Choice,
     numbers: &mut [u64],
@@ -77,6 +77,6 @@ pub fn agreed(
 }
 
 /// A time, ns.
-pub fn nanoseconds(time: Duration) -> u64 {
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

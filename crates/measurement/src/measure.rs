@@ -15,7 +15,7 @@ use crate::spec::request;
 use crate::survey::Survey;
 
 /// Runs all sizes on one rank. All ranks get the same rows.
-pub fn sweep(
+pub(crate) fn sweep(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
     profile: &Profile,

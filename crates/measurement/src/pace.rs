@@ -23,7 +23,7 @@ const SHORTEST_US: f64 = 2e3;
 
 /// Launches in a row, and their time, on which all ranks agree.
 #[derive(Debug, Clone, Copy)]
-pub struct Part {
+pub(crate) struct Part {
     /// Time of the launches on the slowest rank, µs.
     pub taken_us: f64,
     /// Time since the first part began, µs.
@@ -32,7 +32,7 @@ pub struct Part {
 
 /// The number of launches in the next part, by the time of the last one.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     part_us: f64,
     batch_us: f64,
     launches: u64,
@@ -43,7 +43,7 @@ pub struct Pace {
 
 impl Pace {
     /// For launches that together last `wanted_us`; one of them takes `each_us`, if known.
-    pub fn new(wanted_us: f64, each_us: Option<f64>) -> Self {
+    pub(crate) fn new(wanted_us: f64, each_us: Option<f64>) -> Self {
         let batch_us = wanted_us / f64::from(BATCHES);
         let each = each_us.unwrap_or(f64::INFINITY);
         Self {
@@ -56,7 +56,7 @@ impl Pace {
     }
 
     /// Launches of the next part.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         let fill = |time_us: f64, each_us: f64| (time_us / each_us.max(1e-3)) as u64;
         let least = IN_A_ROW.min(fill(self.batch_us, self.fastest_us));
         let enough = fill(self.part_us, self.each_us).max(least);
@@ -65,7 +65,7 @@ impl Pace {
     }
 
     /// Takes what a part took.
-    pub fn took(&mut self, launches: u64, taken_us: f64) {
+    pub(crate) fn took(&mut self, launches: u64, taken_us: f64) {
         self.launches = launches;
         self.each_us = taken_us / launches as f64;
         self.fastest_us = self.fastest_us.min(self.each_us);
@@ -85,7 +85,10 @@ impl Pace {
 ///
 /// # Errors
 /// Those of `part`, which makes that many launches.
-pub fn batches(wanted_us: f64, part: &mut dyn FnMut(u64) -> Result<Part>) -> Result<Vec<f64>> {
+pub(crate) fn batches(
+    wanted_us: f64,
+    part: &mut dyn FnMut(u64) -> Result<Part>,
+) -> Result<Vec<f64>> {
     let most_us = (2.0 * wanted_us).max(wanted_us + 2e6);
     let mut pace = Pace::new(wanted_us, None);
     let (mut all, mut spent_us) = (Vec::new(), 0.0);

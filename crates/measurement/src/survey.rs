@@ -20,12 +20,12 @@ const HOPELESS: f64 = 16.0;
 
 /// The choices that are still worth measuring.
 #[derive(Default)]
-pub struct Survey {
+pub(crate) struct Survey {
     choices: Option<Vec<Choice>>,
 }
 
 impl Survey {
-    pub fn size<T: Sample>(
+    pub(crate) fn size<T: Sample>(
         &mut self,
         bench: &mut Bench<'_, T>,
         request: &Request,

@@ -21,7 +21,7 @@ impl AcceptThread {
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
-    pub fn start(
+    pub(crate) fn start(
         name: &str,
         mut acceptor: Acceptor,
         mut answer: impl FnMut(Arrived) + Send + 'static,

@@ -26,7 +26,7 @@ pub(crate) struct EndedConnection<E> {
 
 impl<E> EndedConnection<E> {
     /// Asks the peer.
-    pub fn new(what: E, peer: u32, alarm: &Alarm) -> Self {
+    pub(crate) fn new(what: E, peer: u32, alarm: &Alarm) -> Self {
         Self {
             what,
             since: Instant::now(),
@@ -35,7 +35,7 @@ impl<E> EndedConnection<E> {
     }
 
     /// Returns `true` when the failure is to be reported.
-    pub fn is_due(&self, alarm: &Alarm) -> bool {
+    pub(crate) fn is_due(&self, alarm: &Alarm) -> bool {
         let since = self.since.elapsed();
         since >= NEWS_TIME || since >= SETTLE_TIME && alarm.answer(self.asked).is_some()
     }

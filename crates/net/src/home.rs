@@ -32,18 +32,18 @@ pub(crate) struct Home {
 
 impl Home {
     /// The key for gathering.
-    pub fn gather_key(&self) -> Key {
+    pub(crate) fn gather_key(&self) -> Key {
         self.key.child("gather", 0)
     }
 
     /// Accepts survivors.
-    pub fn acceptor(&self) -> std::io::Result<Acceptor> {
+    pub(crate) fn acceptor(&self) -> std::io::Result<Acceptor> {
         let listener = Arc::clone(&self.listener);
         Acceptor::new(listener, &self.gather_key(), &[Kind::Regroup], Until::Heard)
     }
 
     /// The members of a communicator, for ranks that are excluded.
-    pub fn present(&self, members: &[u32], generation: u64) -> NewMembers {
+    pub(crate) fn present(&self, members: &[u32], generation: u64) -> NewMembers {
         let address = |rank: &u32| (*rank, self.infos[*rank as usize].address);
         NewMembers {
             generation,
@@ -72,7 +72,7 @@ pub(crate) struct NewMembers {
 
 impl NewMembers {
     /// Whether the members are ascending and below `ranks`, the number of ranks that met at first.
-    pub fn is_valid(&self, ranks: usize) -> bool {
+    pub(crate) fn is_valid(&self, ranks: usize) -> bool {
         let members = &self.members;
         members.is_sorted_by(|(one, _), (next, _)| one < next)
             && members
@@ -81,7 +81,7 @@ impl NewMembers {
     }
 
     /// As a message.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         postcard::to_allocvec(self).unwrap_or_default()
     }
 }

@@ -54,7 +54,7 @@ impl CommunicatorPorts {
     }
 
     /// The sender's NIC, from the plan or by channel, below `nics`.
-    pub fn near(&self, route: &Route, nics: usize) -> usize {
+    pub(crate) fn near(&self, route: &Route, nics: usize) -> usize {
         let named = self.leaving(route).map(|it| it.nic);
         number(named, route, nics)
     }
@@ -65,13 +65,13 @@ impl CommunicatorPorts {
     }
 
     /// The receiver's NIC, from the plan or by channel, below `nics`.
-    pub fn remote(&self, route: &Route, nics: usize) -> usize {
+    pub(crate) fn remote(&self, route: &Route, nics: usize) -> usize {
         let named = self.arriving(route).map(|it| it.nic);
         number(named, route, nics)
     }
 
     /// Whether the plan lets NICs read the sender's GPU and write the receiver's.
-    pub fn device_ends(&self, route: &Route) -> (bool, bool) {
+    pub(crate) fn device_ends(&self, route: &Route) -> (bool, bool) {
         (
             self.leaving(route).is_none_or(|it| it.rdma),
             self.arriving(route).is_none_or(|it| it.rdma),
@@ -80,14 +80,14 @@ impl CommunicatorPorts {
 
     /// The rank that forwards a route, if the plan names another one than the sender and it was not
     /// lost.
-    pub fn pxn_proxy(&self, route: &Route) -> Option<u32> {
+    pub(crate) fn pxn_proxy(&self, route: &Route) -> Option<u32> {
         let proxy = self.leaving(route)?.proxy;
         let here = self.ranks.iter().position(|it| *it == proxy)? as u32;
         (here != route.from).then_some(here)
     }
 
     /// The ports of a new communicator; `ranks` are its members' ranks in this one.
-    pub fn of(&self, ranks: impl Iterator<Item = u32>) -> Self {
+    pub(crate) fn of(&self, ranks: impl Iterator<Item = u32>) -> Self {
         let planned = ranks.map(|rank| self.ranks.get(rank as usize).copied().unwrap_or(rank));
         Self {
             ports: self.ports.clone(),

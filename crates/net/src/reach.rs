@@ -56,7 +56,7 @@ pub(crate) struct Trial {
 
 impl Trial {
     /// How a rank of this process reaches each rank.
-    pub fn transports(&self) -> &[Transport] {
+    pub(crate) fn transports(&self) -> &[Transport] {
         &self.transports
     }
 }

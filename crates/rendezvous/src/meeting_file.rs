@@ -39,7 +39,7 @@ const PROOF_TIME: Duration = Duration::from_secs(5);
 const LONGEST_NAME: usize = 200;
 
 #[derive(Debug)]
-pub struct RendezvousFile {
+pub(crate) struct RendezvousFile {
     folder: PathBuf,
     name: OsString,
     /// Whether the folder is made for this, and must be this user's alone.
@@ -47,7 +47,7 @@ pub struct RendezvousFile {
 }
 
 impl RendezvousFile {
-    pub fn named(path: &Path) -> Result<Self> {
+    pub(crate) fn named(path: &Path) -> Result<Self> {
         let (folder, name) = split(path)?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -58,7 +58,7 @@ impl RendezvousFile {
 
     /// A file on this host for a job: in XDG_RUNTIME_DIR, or in a folder for this user below
     /// TMPDIR.
-    pub fn of_job(job: &str, variables: &Variables) -> Self {
+    pub(crate) fn of_job(job: &str, variables: &Variables) -> Self {
         let mut name: String = job
             .chars()
             .map(|it| if it.is_ascii_alphanumeric() { it } else { '-' })
@@ -107,7 +107,7 @@ impl RendezvousFile {
     }
 }
 
-pub fn find(
+pub(crate) fn find(
     place: &RendezvousFile,
     launched: &LaunchedRank,
     interfaces: &Wanted,

@@ -21,7 +21,11 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Puts everything in one folder as below a prefix; makes the archive and the package of it.
-pub fn make(folder: &Path, platform: &Platform, built: &BuildResults) -> Result<Vec<PathBuf>> {
+pub(super) fn make(
+    folder: &Path,
+    platform: &Platform,
+    built: &BuildResults,
+) -> Result<Vec<PathBuf>> {
     let name = format!("topo-{VERSION}-{}-linux", platform.arch);
     let prefix = folder.join(&name);
     let _ = fs::remove_dir_all(&prefix);
@@ -130,7 +134,7 @@ fn debian(folder: &Path, platform: &Platform, prefix: &Path) -> Result<Option<Pa
 }
 
 /// SHA-256 of each file, as `sha256sum --check` reads them.
-pub fn checksums(folder: &Path, files: &[PathBuf]) -> Result<PathBuf> {
+pub(super) fn checksums(folder: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     let mut text = String::new();
     for file in files {
         let digest = Sha256::digest(fs::read(file)?);

@@ -14,7 +14,7 @@ use xtask::workspace::cargo;
 const SHIPPED: [&str; 3] = ["topo", "capi", "python"];
 
 /// Writes the bill for a platform.
-pub fn write(folder: &Path, platform: &Platform) -> Result<PathBuf> {
+pub(super) fn write(folder: &Path, platform: &Platform) -> Result<PathBuf> {
     let listed = cargo()
         .args(["metadata", "--format-version", "1", "--locked"])
         .args(["--filter-platform", &platform.triple])

@@ -21,7 +21,7 @@ const PACKAGES: [&str; 5] = [
 ];
 
 /// For what is built.
-pub struct Platform {
+pub(super) struct Platform {
     /// The processor.
     pub arch: String,
     /// Rust's name of it.
@@ -32,7 +32,7 @@ pub struct Platform {
 
 impl Platform {
     /// A platform that is known.
-    pub fn new(arch: &str, is_native: bool) -> Result<Self> {
+    pub(super) fn new(arch: &str, is_native: bool) -> Result<Self> {
         ensure!(
             ["x86_64", "aarch64"].contains(&arch),
             "{arch} is no processor that is built for; expected x86_64 or aarch64"
@@ -59,13 +59,13 @@ impl Platform {
     }
 
     /// Whether its programs run here.
-    pub fn runs_here(&self) -> bool {
+    pub(super) fn runs_here(&self) -> bool {
         self.arch == std::env::consts::ARCH
     }
 }
 
 /// The results of a build.
-pub struct BuildResults {
+pub(super) struct BuildResults {
     /// The program.
     pub program: PathBuf,
     /// The module of the Python package.
@@ -77,11 +77,11 @@ pub struct BuildResults {
 }
 
 /// A virtual environment of Python with the tools.
-pub struct Tools(PathBuf);
+pub(super) struct Tools(PathBuf);
 
 impl Tools {
     /// Makes it once.
-    pub fn get(folder: &Path) -> Result<Self> {
+    pub(super) fn get(folder: &Path) -> Result<Self> {
         let place = folder.join("tools");
         if !place.join("bin/maturin").exists() {
             run(Command::new("python3").args(["-m", "venv"]).arg(&place))?;
@@ -92,7 +92,7 @@ impl Tools {
     }
 
     /// A tool; it finds the others.
-    pub fn command(&self, name: &str) -> Command {
+    pub(super) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.0.join("bin").join(name));
         self.set_path(&mut command);
         command
@@ -124,7 +124,7 @@ impl Tools {
 }
 
 /// Runs a command that must succeed.
-pub fn run(command: &mut Command) -> Result<()> {
+pub(super) fn run(command: &mut Command) -> Result<()> {
     let status = command.status();
     let status = status.with_context(|| format!("cannot start {:?}", command.get_program()))?;
     ensure!(status.success(), "{command:?} failed: {status}");
@@ -133,7 +133,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// Builds everything by one call of Cargo, so that nothing is compiled twice: optimized, or quickly
 /// for trials. The C library is left out where only the wheel is wanted.
-pub fn build(
+pub(super) fn build(
     tools: &Tools,
     platform: &Platform,
     is_quick: bool,
@@ -161,7 +161,7 @@ pub fn build(
 }
 
 /// Packs the wheel, with the program in it.
-pub fn package(
+pub(super) fn package(
     tools: &Tools,
     platform: &Platform,
     folder: &Path,

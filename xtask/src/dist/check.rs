@@ -17,7 +17,7 @@ const USES: &str = "import toporing; plan = toporing.plan('dgx-h100', hosts=2); 
 const MOST_BYTES: u64 = 30_000_000;
 
 /// Returns a sentence for each fault.
-pub fn all(
+pub(super) fn all(
     tools: &Tools,
     platform: &Platform,
     program: &Path,

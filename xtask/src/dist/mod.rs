@@ -19,7 +19,7 @@ use xtask::workspace::{exit, repository, target};
 const MOST_WHEEL_BYTES: u64 = 12_000_000;
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Processor: x86_64 or aarch64
     #[arg(long, default_value = std::env::consts::ARCH)]
     arch: String,
@@ -38,7 +38,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// Something does not build, or a check fails.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let platform = Platform::new(&arguments.arch, arguments.native)?;
     let folder = target().join("dist");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;

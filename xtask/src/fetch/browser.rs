@@ -24,7 +24,7 @@ const INSTALLERS: [(&str, &str); 5] = [
 ///
 /// # Errors
 /// None; the exit status says whether there is one.
-pub fn fetch() -> Result<ExitCode> {
+pub(super) fn fetch() -> Result<ExitCode> {
     let [browser, driver] = PROGRAMS;
     let browsers = [browser].into_iter().chain(ALSO);
     let found = browsers.filter_map(version).next();

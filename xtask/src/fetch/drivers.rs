@@ -36,7 +36,7 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 ///
 /// # Errors
 /// This is no Debian, or a package cannot be had or is another one.
-pub fn fetch() -> Result<ExitCode> {
+pub(super) fn fetch() -> Result<ExitCode> {
     for (driver, version, suite, hash) in PACKAGES {
         let place = driver_libraries().join(driver);
         if !place.join("libcuda.so.1").exists() {

@@ -10,7 +10,7 @@ use xtask::workspace::target;
 ///
 /// # Errors
 /// There is no Python, or pip fails.
-pub fn fetch(version: Option<&str>) -> Result<ExitCode> {
+pub(super) fn fetch(version: Option<&str>) -> Result<ExitCode> {
     let place = target().join("torch");
     if place.join("bin/python").exists() {
         println!("torch: {} (remove it for another version)", place.display());

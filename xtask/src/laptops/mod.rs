@@ -50,7 +50,7 @@ const TARGETS: [(&str, Kind); 4] = [
 ];
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Only these targets
     targets: Vec<String>,
     /// Compile only, start nothing
@@ -84,7 +84,7 @@ impl TargetResult {
 ///
 /// # Errors
 /// Cargo cannot be started, or a target is unknown.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let known = |name: &String| TARGETS.iter().any(|(known, _)| known == name);
     if let Some(unknown) = arguments.targets.iter().find(|it| !known(it)) {
         let names = TARGETS.map(|(name, _)| name).join(", ");

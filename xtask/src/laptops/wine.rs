@@ -10,13 +10,13 @@ use xtask::workspace::{cargo, repository, target};
 
 use super::{TargetResult, cargo_for, compile, failure, packages, tested, text};
 
-pub const TARGET: &str = "x86_64-pc-windows-gnu";
+pub(super) const TARGET: &str = "x86_64-pc-windows-gnu";
 
 /// The linker, and how Debian calls its package.
 const LINKER: (&str, &str) = ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64");
 
 /// Links the program, and runs the tests of crates and the cases of the program.
-pub fn run() -> Result<TargetResult> {
+pub(super) fn run() -> Result<TargetResult> {
     let (linker, package) = LINKER;
     if !starts(linker) {
         let mut done = compile(TARGET)?;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Threads that compute until this is dropped.
-pub struct Busy(Arc<AtomicBool>);
+pub(super) struct Busy(Arc<AtomicBool>);
 
 impl Busy {
     /// Starts `threads` threads. They are in this process's session, as are the programs that it
     /// starts, so the kernel shares the cores equally among all.
-    pub fn start(threads: usize) -> Self {
+    pub(super) fn start(threads: usize) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         for _ in 0..threads {
             let over = Arc::clone(&over);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use xtask::workspace::{repository, target};
 
 /// An MPI library with our program built against it.
-pub struct Peer {
+pub(super) struct Peer {
     pub name: &'static str,
     /// The program that starts ranks.
     starter: PathBuf,
@@ -43,7 +43,7 @@ const MPICH_OVER_TCP: &[(&str, &str)] = &[
 impl Peer {
     /// A command that starts the program on `ranks` ranks. They use only TCP if they act as several
     /// `hosts`. Its own arguments follow.
-    pub fn command(&self, ranks: u32, hosts: u32) -> Command {
+    pub(super) fn command(&self, ranks: u32, hosts: u32) -> Command {
         let mut command = Command::new(&self.starter);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         command.args(if ranks as usize <= cores {
@@ -99,7 +99,7 @@ const PEERS: [(&str, Option<&str>, Options); 3] = [
 ];
 
 /// All peers that can be installed. Prints why one cannot.
-pub fn all(only: &[String]) -> Result<Vec<Peer>> {
+pub(super) fn all(only: &[String]) -> Result<Vec<Peer>> {
     let folder = target().join("peers");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let mut peers = Vec::new();

@@ -23,7 +23,7 @@ use own::run_topo;
 use report::{Contest, Figures, Times};
 
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Numbers of ranks
     #[arg(long, value_delimiter = ',', default_value = "2,4")]
     ranks: Vec<u32>,
@@ -75,7 +75,7 @@ pub struct Arguments {
     output: Option<PathBuf>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let hosts = arguments.hosts;
     for ranks in &arguments.ranks {
         ensure!(

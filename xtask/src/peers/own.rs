@@ -16,7 +16,7 @@ use super::{Arguments, capture};
 ///
 /// # Errors
 /// The program cannot be run, fails, or does not end in time.
-pub fn run_topo(
+pub(super) fn run_topo(
     arguments: &Arguments,
     topo: &Path,
     collective: &str,

@@ -15,17 +15,17 @@ const TOLERANCE: f64 = 1.15;
 const STATISTICS: [&str; 3] = ["mean", "p50", "p99"];
 
 /// Times of the launches of one size by statistic, µs.
-pub type Times = [f64; STATISTICS.len()];
+pub(super) type Times = [f64; STATISTICS.len()];
 
 /// Times by size, one per round.
 #[derive(Default)]
-pub struct Figures {
+pub(super) struct Figures {
     times: BTreeMap<u64, Vec<Times>>,
 }
 
 impl Figures {
     /// Adds a round.
-    pub fn add(&mut self, round: &[(u64, Times)]) {
+    pub(super) fn add(&mut self, round: &[(u64, Times)]) {
         for (bytes, times) in round {
             self.times.entry(*bytes).or_default().push(*times);
         }
@@ -39,7 +39,7 @@ impl Figures {
 }
 
 /// One collective on one number of ranks, with the times of all programs by name.
-pub struct Contest {
+pub(super) struct Contest {
     pub collective: String,
     pub ranks: u32,
     /// Hosts that the ranks act as.
@@ -105,7 +105,7 @@ impl Contest {
     }
 
     /// Tables of times in µs.
-    pub fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         let mut text = String::new();
         for (statistic, name) in STATISTICS.iter().enumerate() {
             let (collective, ranks) = (&self.collective, self.ranks());
@@ -133,7 +133,7 @@ fn geometric_mean(ratios: &[f64]) -> Option<f64> {
 }
 
 /// Means, and every size with a faster peer.
-pub fn summary(contests: &[Contest]) -> String {
+pub(super) fn summary(contests: &[Contest]) -> String {
     let mut text =
         "\nTimes as fast as the best peer: geometric mean over sizes, least\n".to_owned();
     let mut losses = String::new();
@@ -199,7 +199,7 @@ impl Contest {
 }
 
 /// All medians.
-pub fn json(contests: &[Contest]) -> Value {
+pub(super) fn json(contests: &[Contest]) -> Value {
     let contest = |contest: &Contest| {
         let sizes = contest.sizes(0);
         let programs = || contest.own.iter().chain(&contest.peers);

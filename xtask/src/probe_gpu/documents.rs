@@ -10,7 +10,7 @@ const EXPLAINED: [&str; 4] = ["host_hash", "maxconn", "mlopart", "latency"];
 const NAMES: [&str; 5] = ["numaid", "busid", "target", "name", "dev"];
 
 /// The differences with their places, one line each.
-pub fn compare(ours: &Document, theirs: &Document) -> Vec<String> {
+pub(super) fn compare(ours: &Document, theirs: &Document) -> Vec<String> {
     let mut different = Vec::new();
     elements(&ours.root, &theirs.root, "system", &mut different);
     different

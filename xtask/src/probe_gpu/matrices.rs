@@ -6,13 +6,13 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Path types by pairs of devices: `GPU0`, or a NIC's name.
-pub type Matrix = BTreeMap<(String, String), String>;
+pub(super) type Matrix = BTreeMap<(String, String), String>;
 
 /// Reads the output of nvidia-smi.
 ///
 /// # Errors
 /// It is not a matrix.
-pub fn of_nvidia_smi(text: &str) -> Result<Matrix> {
+pub(super) fn of_nvidia_smi(text: &str) -> Result<Matrix> {
     let text = without_colors(text);
     // `NIC0: mlx5_0` is below the matrix. Older versions write the names into it.
     let names: BTreeMap<&str, &str> = text
@@ -61,7 +61,7 @@ fn without_colors(text: &str) -> String {
 ///
 /// # Errors
 /// It is not a matrix.
-pub fn of_topo(text: &str) -> Result<Matrix> {
+pub(super) fn of_topo(text: &str) -> Result<Matrix> {
     let value: Value = serde_json::from_str(text)?;
     let devices = value["devices"].as_array().context("no devices")?;
     let name = |device: &Value| {
@@ -83,7 +83,7 @@ pub fn of_topo(text: &str) -> Result<Matrix> {
 }
 
 /// The number of cells that both have, and a line for each that differs or that one lacks.
-pub fn compare(ours: &Matrix, theirs: &Matrix) -> (usize, Vec<String>) {
+pub(super) fn compare(ours: &Matrix, theirs: &Matrix) -> (usize, Vec<String>) {
     let (mut compared, mut different) = (0, Vec::new());
     for ((row, column), letters) in theirs {
         match ours.get(&(row.clone(), column.clone())) {

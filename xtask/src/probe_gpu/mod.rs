@@ -25,7 +25,7 @@ assert all(float(tensor[0]) == len(gpus) for tensor in tensors)
 ";
 
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The topo program; the one beside this program if not given
     #[arg(long)]
     topo: Option<PathBuf>,
@@ -54,7 +54,7 @@ type Run = fn(&Bench) -> Result<Step>;
 ///
 /// # Errors
 /// The folder cannot be made, or is not empty.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let topo = match &arguments.topo {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("topo"),

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The topology file of one host
     #[arg(required_unless_present = "run")]
     topology: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub struct Arguments {
     topo: Option<PathBuf>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.run {
         running::table(arguments)?;
         return Ok(ExitCode::SUCCESS);

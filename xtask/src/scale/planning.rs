@@ -20,7 +20,7 @@ use crate::measure::{self, ProcessCosts, Table, cell};
 const SAMPLE: u32 = 1000;
 
 /// Prints the table of planning.
-pub fn table(arguments: &Arguments, topology: &Path) -> Result<()> {
+pub(super) fn table(arguments: &Arguments, topology: &Path) -> Result<()> {
     let topo = measure::topo(arguments.topo.as_deref())?;
     let heads = [
         "hosts",
@@ -110,7 +110,7 @@ fn read(path: &Path) -> Result<Arc<Document>> {
 }
 
 /// Times planning, and a rank's queries of the plan.
-pub fn phases(arguments: &Arguments, topology: &Path, hosts: u32) -> Result<()> {
+pub(super) fn phases(arguments: &Arguments, topology: &Path, hosts: u32) -> Result<()> {
     let first = read(topology)?;
     let job = match &arguments.alternate {
         None => Job::hosts(first, hosts),

@@ -16,7 +16,7 @@ const SIZES: [&str; 6] = ["-b", "16", "-e", "4M", "-f", "512"];
 const NAMES: [&str; 3] = ["16 B", "8 KiB", "4 MiB"];
 
 /// Prints the table.
-pub fn table(arguments: &Arguments) -> Result<()> {
+pub(super) fn table(arguments: &Arguments) -> Result<()> {
     let topo = measure::topo(arguments.topo.as_deref())?;
     let mut heads = vec!["ranks".to_owned(), "start, s".to_owned()];
     // The system reports the peak of one process only.

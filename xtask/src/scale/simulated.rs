@@ -18,7 +18,7 @@ const CASES: [(&str, &str); 4] = [
 ];
 
 /// Prints the table.
-pub fn table(arguments: &Arguments, topology: &Path) -> Result<()> {
+pub(super) fn table(arguments: &Arguments, topology: &Path) -> Result<()> {
     let topo = measure::topo(arguments.topo.as_deref())?;
     let names = CASES.map(|(algorithm, size)| format!("{algorithm} {size}, µs"));
     let columns = names.iter().flat_map(|name| [name.as_str(), "steps"]);

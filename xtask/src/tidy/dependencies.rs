@@ -61,7 +61,7 @@ impl Rule {
     ///
     /// # Errors
     /// The manifest cannot be read.
-    pub fn check(&self, folder: &Path, rules: &[Self]) -> Result<Vec<String>> {
+    pub(super) fn check(&self, folder: &Path, rules: &[Self]) -> Result<Vec<String>> {
         let path = folder.join("Cargo.toml");
         let manifest: Table = super::read(&path)?
             .parse()

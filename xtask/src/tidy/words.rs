@@ -50,7 +50,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    pub fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         // A phrase may be broken between two lines of a comment.
         let phrases = PHRASES.replace('~', r"\s+(?://[/!]?\s+)?");
         Ok(Self {
@@ -77,7 +77,7 @@ impl Words {
     }
 
     /// Returns the line number and a description of each fault in a source file.
-    pub fn in_source(&self, text: &str) -> Vec<(usize, String)> {
+    pub(super) fn in_source(&self, text: &str) -> Vec<(usize, String)> {
         let mut faults = self.in_text(text);
         for (line, number) in text.lines().zip(1..) {
             let columns = line.chars().count();
@@ -117,7 +117,7 @@ impl Words {
 
     /// Returns the line number and a description of each fault that only a library has: texts that
     /// name commands or options of the program, which callers from C, Python and a page lack.
-    pub fn in_library(&self, text: &str) -> Vec<(usize, String)> {
+    pub(super) fn in_library(&self, text: &str) -> Vec<(usize, String)> {
         let text = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
         let mut faults = Vec::new();
         for found in self.strings.captures_iter(text) {
@@ -136,7 +136,7 @@ impl Words {
     }
 
     /// Returns the line number and a description of each fault that only tests have.
-    pub fn in_test(&self, text: &str) -> Vec<(usize, String)> {
+    pub(super) fn in_test(&self, text: &str) -> Vec<(usize, String)> {
         let found = self.not_run.find_iter(text);
         let fault = "a test that did not run passes; end it with `Completion::ignored_with`";
         let line = |at: usize| text[..at].lines().count();
@@ -144,7 +144,7 @@ impl Words {
     }
 
     /// Returns the line number and a description of each fault in a document.
-    pub fn in_text(&self, text: &str) -> Vec<(usize, String)> {
+    pub(super) fn in_text(&self, text: &str) -> Vec<(usize, String)> {
         let line = |at: usize| text[..at].lines().count().max(1);
         let found = self.phrases.find_iter(text);
         found

@@ -1,7 +1,7 @@
 //! The Python package beside torch's own backends: speed, and torch's own tests.
 
-pub mod peers;
-pub mod suite;
+pub(crate) mod peers;
+pub(crate) mod suite;
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -11,7 +11,7 @@ use xtask::workspace::exit;
 use super::{Package, Python};
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Ranks, each measured in turn
     #[arg(long, value_delimiter = ',', default_value = "2,4")]
     ranks: Vec<u32>,
@@ -34,7 +34,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// There is no torch, or a rank fails.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let python = arguments.python.path()?;
     let package = Package::build("library")?;
     let mut passed = true;

@@ -20,7 +20,7 @@ const KNOWN: [(&str, &str); 1] = [(
 )];
 
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Ranks, each run in turn
     #[arg(long, value_delimiter = ',', default_value = "3,4")]
     ranks: Vec<u32>,
@@ -46,7 +46,7 @@ type Tests = BTreeMap<String, TestEnd>;
 ///
 /// # Errors
 /// There is no torch, the package does not build, or a run ends with an error.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let python = arguments.python.path()?;
     let package = Package::build("dev")?;
     println!("| ranks | backend | run | passed | failed | skipped |");

@@ -12,14 +12,14 @@ use crate::machine::Ending;
 use crate::socket::accept::{Arrived, PROOF_TIME};
 
 /// Bytes of one read.
-pub const READ_BYTES: usize = 64 << 10;
+pub(super) const READ_BYTES: usize = 64 << 10;
 
 /// Most reads before the received frames are handled.
 const MOST_READS: usize = 16;
 
 /// A connection that is open or being made.
 #[derive(Debug)]
-pub struct Connection {
+pub(super) struct Connection {
     stream: TcpStream,
     pub link: Link,
     /// The kernel still connects.
@@ -40,7 +40,7 @@ impl Connection {
     ///
     /// # Errors
     /// The kernel refuses at once.
-    pub fn connect(to: SocketAddr, key: &Key, kind: Kind) -> io::Result<Self> {
+    pub(super) fn connect(to: SocketAddr, key: &Key, kind: Kind) -> io::Result<Self> {
         let family = if to.is_ipv4() {
             AddressFamily::INET
         } else {
@@ -68,22 +68,22 @@ impl Connection {
     }
 
     /// The socket.
-    pub const fn stream(&self) -> &TcpStream {
+    pub(super) const fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
     /// Whether to poll for writability.
-    pub fn wants_to_write(&self) -> bool {
+    pub(super) fn wants_to_write(&self) -> bool {
         self.connecting || !self.link.outgoing().is_empty()
     }
 
     /// Whether it ended; [`Self::write`] then returns how.
-    pub const fn is_over(&self) -> bool {
+    pub(super) const fn is_over(&self) -> bool {
         self.over.is_some()
     }
 
     /// Adds a frame to the bytes to send.
-    pub fn send(&mut self, payload: &[u8]) {
+    pub(super) fn send(&mut self, payload: &[u8]) {
         if let Err(error) = self.link.send(payload) {
             self.over.get_or_insert(Ending::Distrusted(error));
         }
@@ -93,7 +93,7 @@ impl Connection {
     ///
     /// # Errors
     /// The connection ended.
-    pub fn write(&mut self) -> Result<(), Ending> {
+    pub(super) fn write(&mut self) -> Result<(), Ending> {
         if self.over.is_none() {
             self.over = self.try_write().err();
         }
@@ -129,7 +129,7 @@ impl Connection {
     ///
     /// # Errors
     /// The connection ended, or the other side is not trusted.
-    pub fn read(&mut self, bytes: &mut [u8]) -> Result<(), Ending> {
+    pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<(), Ending> {
         if self.connecting {
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl Connection {
     }
 
     /// Discards received bytes. Returns `true` if more may arrive.
-    pub fn skip(&mut self) -> bool {
+    pub(super) fn skip(&mut self) -> bool {
         let mut bytes = [0; 4096];
         loop {
             match self.stream.read(&mut bytes) {

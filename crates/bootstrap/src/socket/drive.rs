@@ -18,7 +18,7 @@ use crate::message::{Conn, Message};
 use crate::root::Root;
 
 /// A state machine of either kind.
-pub enum StateMachine {
+pub(super) enum StateMachine {
     /// A rank.
     Member(Box<Member<Infos>>),
     /// A root.
@@ -26,7 +26,7 @@ pub enum StateMachine {
 }
 
 /// A state machine, its listener and its connections.
-pub struct Drive {
+pub(super) struct Drive {
     pub machine: StateMachine,
     key: Key,
     acceptor: Acceptor,
@@ -39,7 +39,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    pub fn new(
+    pub(super) fn new(
         machine: StateMachine,
         key: Key,
         listener: impl Into<Arc<TcpListener>>,
@@ -64,12 +64,12 @@ impl Drive {
     }
 
     /// Connections of strangers that were turned away.
-    pub const fn strangers(&self) -> u32 {
+    pub(super) const fn strangers(&self) -> u32 {
         self.acceptor.turned_away()
     }
 
     /// The rank, unless this is a root.
-    pub fn member(&mut self) -> Option<&mut Member<Infos>> {
+    pub(super) fn member(&mut self) -> Option<&mut Member<Infos>> {
         match &mut self.machine {
             StateMachine::Member(member) => Some(member),
             StateMachine::Root(_) => None,
@@ -77,7 +77,7 @@ impl Drive {
     }
 
     /// Whether the state machine is done. Bytes may still wait to be sent.
-    pub fn is_finished(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         match &self.machine {
             StateMachine::Member(member) => member.is_over(),
             StateMachine::Root(root) => root.is_finished(self.now()),
@@ -85,13 +85,13 @@ impl Drive {
     }
 
     /// Whether everything is sent.
-    pub fn is_flushed(&self) -> bool {
+    pub(super) fn is_flushed(&self) -> bool {
         let flushed = |(_, it): &(Conn, Connection)| it.link.outgoing().is_empty();
         self.open.iter().all(flushed)
     }
 
     /// Adds the descriptors to poll. [`Self::polled`] takes what was found.
-    pub fn poll_fds<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
+    pub(super) fn poll_fds<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
         fds.push(PollFd::new(&self.acceptor, PollFlags::IN));
         for (_, connection) in &self.open {
             let mut flags = PollFlags::IN;
@@ -104,7 +104,7 @@ impl Drive {
     }
 
     /// Takes which of the descriptors of [`Self::poll_fds`] are ready, in the same order.
-    pub fn polled(&mut self, ready: &mut impl Iterator<Item = bool>) {
+    pub(super) fn polled(&mut self, ready: &mut impl Iterator<Item = bool>) {
         self.accepts = ready.next().unwrap_or(true);
         for ((_, connection), ready) in self.open.iter_mut().zip(ready) {
             connection.ready |= ready;
@@ -112,7 +112,7 @@ impl Drive {
     }
 
     /// The longest sleep.
-    pub fn sleep(&self) -> Option<Duration> {
+    pub(super) fn sleep(&self) -> Option<Duration> {
         let now = self.now();
         let deadline = match &self.machine {
             StateMachine::Member(member) => member.next_deadline(),
@@ -134,7 +134,7 @@ impl Drive {
     }
 
     /// Does everything that needs no waiting.
-    pub fn make_progress(&mut self) {
+    pub(super) fn make_progress(&mut self) {
         self.accept();
         let now = self.now();
         let mut ended: Vec<(Conn, Ending)> = Vec::new();
@@ -266,7 +266,7 @@ impl Drive {
     }
 
     /// Shuts down sending.
-    pub fn shut_down(&self) {
+    pub(super) fn shut_down(&self) {
         for (_, connection) in &self.open {
             let stream: &TcpStream = connection.stream();
             let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -274,7 +274,7 @@ impl Drive {
     }
 
     /// Discards received bytes. Returns `true` if all other sides have closed.
-    pub fn drain(&mut self) -> bool {
+    pub(super) fn drain(&mut self) -> bool {
         self.open.retain_mut(|(_, connection)| connection.skip());
         self.open.is_empty()
     }

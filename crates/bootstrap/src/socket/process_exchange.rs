@@ -6,7 +6,7 @@ use crate::failure::Failure;
 
 /// The exchange that the ranks of this process are in.
 #[derive(Debug, Default)]
-pub struct ProcessExchange {
+pub(super) struct ProcessExchange {
     /// Number of the exchange whose parts are being collected.
     number: u32,
     /// By rank of this process: its part of that exchange.
@@ -19,7 +19,7 @@ pub struct ProcessExchange {
 impl ProcessExchange {
     /// Adds the part of a rank of this process, by its place among the `width`. Returns the number
     /// of the exchange, and if all parts are there, what this process sends.
-    pub fn add(&mut self, width: u32, place: u32, part: Vec<u8>) -> (u32, Option<Vec<u8>>) {
+    pub(super) fn add(&mut self, width: u32, place: u32, part: Vec<u8>) -> (u32, Option<Vec<u8>>) {
         let number = self.number;
         self.parts.resize(width as usize, None);
         self.parts[place as usize] = Some(part);
@@ -39,7 +39,7 @@ impl ProcessExchange {
     ///
     /// # Errors
     /// A process did not send one part for each of its ranks.
-    pub fn complete(&mut self, width: u32, all: &[Vec<u8>]) -> Result<(), Failure> {
+    pub(super) fn complete(&mut self, width: u32, all: &[Vec<u8>]) -> Result<(), Failure> {
         let parts: Vec<Vec<u8>> = match width {
             1 => all.to_vec(),
             _ => {
@@ -58,7 +58,7 @@ impl ProcessExchange {
     }
 
     /// All parts of an exchange by rank, if it is complete.
-    pub fn parts(&self, number: u32) -> Option<Arc<[Vec<u8>]>> {
+    pub(super) fn parts(&self, number: u32) -> Option<Arc<[Vec<u8>]>> {
         let (completed, parts) = self.completed.as_ref()?;
         (*completed == number).then(|| Arc::clone(parts))
     }

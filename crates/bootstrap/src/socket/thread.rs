@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::info::PeerInfo;
 
 /// A request of another thread.
-pub enum Command {
+pub(super) enum Command {
     Publish(String, Vec<u8>),
     Ask(u32, u32, String),
     Probe(u32, u32),
@@ -28,7 +28,7 @@ pub enum Command {
 
 /// The state that other threads read.
 #[derive(Default)]
-pub struct State {
+pub(super) struct State {
     commands: Vec<Command>,
     pub ready: bool,
     pub infos: Arc<[PeerInfo]>,
@@ -46,7 +46,7 @@ pub struct State {
     pub ended: bool,
 }
 
-pub struct Shared {
+pub(super) struct Shared {
     /// Ranks of this process, and the first of them.
     pub width: u32,
     pub first: u32,
@@ -59,7 +59,7 @@ pub struct Shared {
 impl Shared {
     /// Starts the thread for these drives, the member's first. The process has `width` ranks, from
     /// `rank` on.
-    pub fn start(
+    pub(super) fn start(
         rank: u32,
         width: u32,
         drives: Vec<Drive>,
@@ -81,17 +81,17 @@ impl Shared {
     }
 
     /// A new number for a question.
-    pub fn ticket(&self) -> u32 {
+    pub(super) fn ticket(&self) -> u32 {
         let mut state = self.lock();
         state.tickets += 1;
         state.tickets
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn command(&self, command: Command) {
+    pub(super) fn command(&self, command: Command) {
         self.lock().commands.push(command);
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
@@ -99,13 +99,13 @@ impl Shared {
 
 impl State {
     /// Takes the answer to a question.
-    pub fn answer(&mut self, ticket: u32) -> Option<Vec<u8>> {
+    pub(super) fn answer(&mut self, ticket: u32) -> Option<Vec<u8>> {
         let at = self.values.iter().position(|(it, _)| *it == ticket)?;
         Some(self.values.swap_remove(at).1)
     }
 
     /// The job's failure. If a rank is waited for, its leaving counts as one.
-    pub fn failure(&self, waiting_for: Option<u32>) -> Option<Failure> {
+    pub(super) fn failure(&self, waiting_for: Option<u32>) -> Option<Failure> {
         if let Some(failure) = &self.failure {
             return Some(failure.clone());
         }

@@ -9,7 +9,7 @@ use crate::world::{Event, LATENCY, Participant, Pipe, State, Traffic, World, add
 
 impl<T: Traffic> World<T> {
     /// Applies a fault.
-    pub fn fault(&mut self, fault: Fault) {
+    pub(crate) fn fault(&mut self, fault: Fault) {
         let soon = self.now + LATENCY;
         let picked = |pipe: u64| (pipe % (self.pipes.len() as u64).max(1)) as usize;
         match fault {

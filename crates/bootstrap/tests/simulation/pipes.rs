@@ -10,7 +10,7 @@ use crate::world::{Event, LATENCY, Participant, Pipe, Side, State, Traffic, Worl
 
 impl<T: Traffic> World<T> {
     /// Bytes arrive at a side of a connection.
-    pub fn bytes(&mut self, at: usize, side: usize, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, at: usize, side: usize, bytes: &[u8]) {
         let now = self.now;
         let to = &mut self.pipes[at].sides[side];
         let node = to.node;
@@ -106,7 +106,7 @@ impl<T: Traffic> World<T> {
         }
     }
 
-    pub fn carry_out(&mut self, node: usize, action: Action<T::Block>) {
+    pub(crate) fn carry_out(&mut self, node: usize, action: Action<T::Block>) {
         match action {
             Action::Connect { conn, to, kind } => self.connect(node, conn, &to, kind),
             Action::Send { conn, message } => self.send(node, conn, message),
@@ -148,7 +148,7 @@ impl<T: Traffic> World<T> {
         }
     }
 
-    pub fn connect(&mut self, node: usize, conn: Conn, to: &SocketAddr, kind: Kind) {
+    pub(crate) fn connect(&mut self, node: usize, conn: Conn, to: &SocketAddr, kind: Kind) {
         let there = node_at(to);
         let listens = self
             .nodes
@@ -191,7 +191,7 @@ impl<T: Traffic> World<T> {
     }
 
     /// The process of a node ends: the system closes its connections.
-    pub fn end(&mut self, node: usize) {
+    pub(crate) fn end(&mut self, node: usize) {
         self.nodes[node].state = State::Gone;
         for at in 0..self.pipes.len() {
             if self.pipes[at].sides.iter().any(|side| side.node == node) {

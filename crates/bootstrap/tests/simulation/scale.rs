@@ -11,7 +11,7 @@ use crate::world::{Event, Participant, Traffic, World, info};
 
 /// The counts of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scale {
+pub(crate) struct Scale {
     /// Connections that were opened.
     pub connections: usize,
     /// Parts of the exchange that each rank sent; least and most over the ranks.
@@ -65,7 +65,7 @@ impl Traffic for Shared {
 ///
 /// # Errors
 /// They do not, which is a bug of the state machines.
-pub fn run(ranks: u32, roots: u32, seed: u64) -> Result<Scale, Failure> {
+pub(crate) fn run(ranks: u32, roots: u32, seed: u64) -> Result<Scale, Failure> {
     let all: Rc<[PeerInfo]> = (0..ranks).map(|rank| info(rank, 8)).collect();
     let key = Key::of_secret(b"a simulation");
     let mut world = World::new(ranks, roots, seed);

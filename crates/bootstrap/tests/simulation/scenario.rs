@@ -11,7 +11,7 @@ const SECRET: &[u8; 7] = b"the job";
 
 /// What is done to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The process of a rank is killed.
     Kill(u32),
     /// The process of a rank is stopped for good.
@@ -48,7 +48,7 @@ pub enum Fault {
 
 /// A job and what is done to it.
 #[derive(Debug, Clone)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// Ranks.
     pub ranks: u32,
     /// Roots.
@@ -61,7 +61,7 @@ pub struct Scenario {
 
 /// The outcome of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// It met all others, and its exchange was right.
     Done,
     /// It was told of a failure.
@@ -72,7 +72,7 @@ pub enum Outcome {
 
 impl Scenario {
     /// A random one.
-    pub fn random(seed: u64) -> Self {
+    pub(crate) fn random(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let ranks = random.u32(2..13);
         let roots = random.u32(1..=ranks.min(4));
@@ -113,7 +113,7 @@ impl Scenario {
 
     /// When every rank must have ended on the virtual clock: the time to meet, twice the silence
     /// timeout, and the patience of a rank that asks.
-    pub fn deadline(&self) -> Duration {
+    pub(crate) fn deadline(&self) -> Duration {
         let timing = Timing::default();
         timing.join + 2 * timing.silence + PATIENCE + Duration::from_secs(30)
     }
@@ -122,7 +122,7 @@ impl Scenario {
     ///
     /// # Errors
     /// A rank neither succeeds nor fails by the deadline; the text names it.
-    pub fn run(&self) -> Result<Vec<(Outcome, Duration)>, String> {
+    pub(crate) fn run(&self) -> Result<Vec<(Outcome, Duration)>, String> {
         let deadline = self.deadline();
         let mut world = self.world();
         while world.step(deadline) {}

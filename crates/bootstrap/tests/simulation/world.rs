@@ -15,18 +15,18 @@ use fastrand::Rng;
 use crate::scenario::{Fault, Outcome};
 
 /// Transit time of bytes without faults.
-pub const LATENCY: Duration = Duration::from_micros(200);
+pub(crate) const LATENCY: Duration = Duration::from_micros(200);
 
 /// The time in which every node reads its inbox once.
 const READ_ROUND: Duration = Duration::from_millis(20);
 
 /// How long a rank waits for an offer of another.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 const VERSION: &str = "1";
 
 /// How messages travel, and what ranks do once they have met.
-pub trait Traffic: Table<Block: PartialEq + std::fmt::Debug> {
+pub(crate) trait Traffic: Table<Block: PartialEq + std::fmt::Debug> {
     /// A message as bytes; or the message, if it travels as a value.
     fn encode(message: Message<Self::Block>) -> Result<Vec<u8>, Message<Self::Block>>;
 
@@ -37,14 +37,14 @@ pub trait Traffic: Table<Block: PartialEq + std::fmt::Debug> {
     fn part(rank: u32) -> Option<Self::Block>;
 }
 
-pub enum Participant<T: Traffic> {
+pub(crate) enum Participant<T: Traffic> {
     Member(Box<Member<T>>),
     Root(Box<Root<T::Block>>),
     Stranger,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     Waiting,
     Running,
     Stopped,
@@ -53,14 +53,14 @@ pub enum State {
 
 /// The progress of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub(crate) enum Work {
     Meeting,
     Exchanging,
     Asking(Duration),
     Leaving,
 }
 
-pub struct Node<T: Traffic> {
+pub(crate) struct Node<T: Traffic> {
     pub machine: Participant<T>,
     pub state: State,
     pub rank: u32,
@@ -80,7 +80,7 @@ pub struct Node<T: Traffic> {
 }
 
 /// One side of a connection.
-pub struct Side {
+pub(crate) struct Side {
     pub node: usize,
     pub conn: Option<Conn>,
     pub link: Link,
@@ -89,7 +89,7 @@ pub struct Side {
     pub over: bool,
 }
 
-pub struct Pipe {
+pub(crate) struct Pipe {
     pub sides: [Side; 2],
     pub delay: Duration,
     pub stalled: bool,
@@ -98,7 +98,7 @@ pub struct Pipe {
     pub last: [Duration; 2],
 }
 
-pub enum Event {
+pub(crate) enum Event {
     Bytes(usize, usize, Vec<u8>),
     /// A node reads its inbox.
     Read(usize),
@@ -110,7 +110,7 @@ pub enum Event {
     Fault(Fault),
 }
 
-pub struct World<T: Traffic> {
+pub(crate) struct World<T: Traffic> {
     pub nodes: Vec<Node<T>>,
     pub pipes: Vec<Pipe>,
     /// Events by their time; those of one time in the order in which they were added.
@@ -125,12 +125,12 @@ pub struct World<T: Traffic> {
     pub in_transit: [usize; 2],
 }
 
-pub fn address(node: usize) -> SocketAddr {
+pub(crate) fn address(node: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::from_bits(10 << 24 | node as u32), 1))
 }
 
 /// The node that listens at an address.
-pub fn node_at(address: &SocketAddr) -> usize {
+pub(crate) fn node_at(address: &SocketAddr) -> usize {
     match address {
         SocketAddr::V4(address) => (address.ip().to_bits() & 0x00ff_ffff) as usize,
         SocketAddr::V6(_) => usize::MAX,
@@ -138,7 +138,7 @@ pub fn node_at(address: &SocketAddr) -> usize {
 }
 
 /// What a rank tells of itself, on hosts of equal size.
-pub fn info(rank: u32, per_host: u32) -> PeerInfo {
+pub(crate) fn info(rank: u32, per_host: u32) -> PeerInfo {
     PeerInfo {
         rank,
         version: VERSION.to_owned(),
@@ -156,7 +156,7 @@ pub fn info(rank: u32, per_host: u32) -> PeerInfo {
 }
 
 impl<T: Traffic> World<T> {
-    pub fn new(ranks: u32, roots: u32, seed: u64) -> Self {
+    pub(crate) fn new(ranks: u32, roots: u32, seed: u64) -> Self {
         Self {
             nodes: Vec::new(),
             pipes: Vec::new(),
@@ -171,7 +171,7 @@ impl<T: Traffic> World<T> {
     }
 
     /// Adds a participant, which starts by an event.
-    pub fn add(&mut self, machine: Participant<T>, rank: u32, process: u32, key: Key) {
+    pub(crate) fn add(&mut self, machine: Participant<T>, rank: u32, process: u32, key: Key) {
         self.nodes.push(Node {
             machine,
             state: State::Waiting,
@@ -189,7 +189,14 @@ impl<T: Traffic> World<T> {
     }
 
     /// Adds a member; `own` is its part of the first exchange.
-    pub fn add_member(&mut self, info: &PeerInfo, process: u32, key: Key, table: T, own: T::Block) {
+    pub(crate) fn add_member(
+        &mut self,
+        info: &PeerInfo,
+        process: u32,
+        key: Key,
+        table: T,
+        own: T::Block,
+    ) {
         let (ranks, roots) = (self.ranks, self.roots);
         let place = Place {
             rank: info.rank,
@@ -214,7 +221,7 @@ impl<T: Traffic> World<T> {
     }
 
     /// Adds the roots, each in the process of its group's first rank.
-    pub fn add_roots(&mut self, key: &Key) {
+    pub(crate) fn add_roots(&mut self, key: &Key) {
         let (ranks, roots) = (self.ranks, self.roots);
         for root in 0..roots {
             let machine = Root::new(ranks, roots, root, Timing::default());
@@ -228,14 +235,14 @@ impl<T: Traffic> World<T> {
         }
     }
 
-    pub fn at(&mut self, at: Duration, event: Event) {
+    pub(crate) fn at(&mut self, at: Duration, event: Event) {
         self.queue.entry(at).or_default().push_back(event);
     }
 
     /// When a node reads its inbox next: once in each round, in the order of the nodes and, in
     /// every second round, in reverse. So the parts of an exchange gather on their way round the
     /// ring, and a node handles hundreds at a time, which is several times as fast as one by one.
-    pub fn next_read(&self, node: usize) -> Duration {
+    pub(crate) fn next_read(&self, node: usize) -> Duration {
         let (node, nodes) = (node as u32, self.nodes.len() as u32);
         let in_round = |round: u32| {
             let turn = if round.is_multiple_of(2) {
@@ -255,7 +262,7 @@ impl<T: Traffic> World<T> {
     }
 
     /// Handles the next event; `false` if there is none until the deadline.
-    pub fn step(&mut self, deadline: Duration) -> bool {
+    pub(crate) fn step(&mut self, deadline: Duration) -> bool {
         while let Some(mut first) = self.queue.first_entry() {
             self.now = *first.key();
             if self.now > deadline {
@@ -341,7 +348,7 @@ impl<T: Traffic> World<T> {
         }
     }
 
-    pub fn receive(&mut self, node: usize, conn: Conn, message: Message<T::Block>) {
+    pub(crate) fn receive(&mut self, node: usize, conn: Conn, message: Message<T::Block>) {
         match &mut self.nodes[node].machine {
             Participant::Member(member) => member.received(conn, message, self.now),
             Participant::Root(root) => root.received(conn, message, self.now),
@@ -349,7 +356,7 @@ impl<T: Traffic> World<T> {
         }
     }
 
-    pub fn tell_closed(&mut self, node: usize, conn: Conn, ending: &Ending) {
+    pub(crate) fn tell_closed(&mut self, node: usize, conn: Conn, ending: &Ending) {
         let now = self.now;
         if self.nodes[node].state != State::Running {
             return;
@@ -364,7 +371,7 @@ impl<T: Traffic> World<T> {
     }
 
     /// Lets a running node do everything that it can do now.
-    pub fn progress(&mut self, node: usize) {
+    pub(crate) fn progress(&mut self, node: usize) {
         let now = self.now;
         if self.nodes[node].state != State::Running {
             return;

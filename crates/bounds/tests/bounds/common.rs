@@ -9,7 +9,12 @@ use plan::certificate::{
 
 /// A class of hosts with these ranks first, then switches, and links (from, to, capacity). The
 /// network's vertices follow those of the host.
-pub fn class(ranks: usize, others: usize, count: u32, links: &[(u32, u32, u64)]) -> HostClass {
+pub(crate) fn class(
+    ranks: usize,
+    others: usize,
+    count: u32,
+    links: &[(u32, u32, u64)],
+) -> HostClass {
     let vertex = |at: usize| Vertex {
         name: format!("v{at}"),
         rank: at < ranks,
@@ -29,7 +34,7 @@ pub fn class(ranks: usize, others: usize, count: u32, links: &[(u32, u32, u64)])
 }
 
 /// One host without a network.
-pub fn one_host(ranks: usize, others: usize, links: &[(u32, u32, u64)]) -> CapacityGraph {
+pub(crate) fn one_host(ranks: usize, others: usize, links: &[(u32, u32, u64)]) -> CapacityGraph {
     CapacityGraph {
         network: Vec::new(),
         hosts: vec![class(ranks, others, 1, links)],
@@ -37,7 +42,7 @@ pub fn one_host(ranks: usize, others: usize, links: &[(u32, u32, u64)]) -> Capac
 }
 
 /// Random links between vertices, most of them in both directions.
-pub fn random_links(rng: &mut Rng, vertices: u32) -> Vec<(u32, u32, u64)> {
+pub(crate) fn random_links(rng: &mut Rng, vertices: u32) -> Vec<(u32, u32, u64)> {
     let mut links = Vec::new();
     for _ in 0..rng.u32(vertices..=3 * vertices) {
         let (from, to) = (rng.u32(..vertices), rng.u32(..vertices));
@@ -53,7 +58,7 @@ pub fn random_links(rng: &mut Rng, vertices: u32) -> Vec<(u32, u32, u64)> {
 }
 
 /// All operations, without forests.
-pub fn everything() -> CertificateRequest {
+pub(crate) fn everything() -> CertificateRequest {
     CertificateRequest {
         fingerprint: Digest::of(b""),
         links: LinkSet::Rules,
@@ -64,12 +69,12 @@ pub fn everything() -> CertificateRequest {
 }
 
 /// The certificate of all operations.
-pub fn certified(graph: CapacityGraph) -> Certificate {
+pub(crate) fn certified(graph: CapacityGraph) -> Certificate {
     certify(graph, &everything()).unwrap()
 }
 
 /// The bound of an operation.
-pub fn value(certificate: &Certificate, operation: Operation) -> Fraction {
+pub(crate) fn value(certificate: &Certificate, operation: Operation) -> Fraction {
     let mut bounds = certificate.bounds.iter();
     let found = bounds.find(|bound| bound.operation == operation);
     found.unwrap().bandwidth

@@ -10,7 +10,7 @@ use super::JobArguments;
 use super::compare::FormArguments;
 use crate::sizes;
 
-pub const BOUND_EXAMPLES: &str = "\
+pub(crate) const BOUND_EXAMPLES: &str = "\
 Examples:
   topo bound topology.xml                      the most that any schedule reaches, and NCCL's share
   topo bound topology.xml --hosts 2            two such machines joined by their network
@@ -56,7 +56,7 @@ impl From<Links> for LinkSet {
 
 #[derive(Debug, Args)]
 #[command(mut_arg("files", |files| files.required(false).required_unless_present("check")))]
-pub struct BoundArguments {
+pub(crate) struct BoundArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// Only this collective: all-gather, reduce-scatter, all-reduce, broadcast, reduce, all-to-all

@@ -17,7 +17,7 @@ use super::{JobArguments, PreparationArguments, variable};
 use crate::numbers::within;
 use crate::sizes::{Collectives, Sizes, collectives, size, sizes};
 
-pub const COST_EXAMPLES: &str = "\
+pub(crate) const COST_EXAMPLES: &str = "\
 Examples:
   topo cost topology.xml                       what NCCL takes for an all-reduce of 1 KiB to 8 GiB
   topo cost plan.json --collective all         a plan from topo plan -o, all collectives
@@ -39,7 +39,7 @@ Examples:
 Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at
 which the choice changes. Time and bandwidths are predictions of NCCL's own model, not measurements.";
 
-pub const WHAT_IF_EXAMPLES: &str = "\
+pub(crate) const WHAT_IF_EXAMPLES: &str = "\
 Examples:
   topo what-if topology.xml                    each GPU, NIC, switch and NVLink fails once, and all
                                                NVLinks of each GPU
@@ -52,7 +52,7 @@ Each row compares two whole plans; topo plan with the options in the row shows t
 Exit status: 0 when every failure was examined, 1 when --time-limit left some out (the report and
 standard error say how many), 2 when something is wrong.";
 
-pub const DIFF_EXAMPLES: &str = "\
+pub(crate) const DIFF_EXAMPLES: &str = "\
 Examples:
   topo diff before.xml after.xml               two machines
   topo diff plan.json topology.xml             does the machine still give this plan?
@@ -70,7 +70,7 @@ files print nothing.";
 
 /// Losses of a machine before it is planned.
 #[derive(Debug, Clone, Default, Args)]
-pub struct EditArguments {
+pub(crate) struct EditArguments {
     /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5,
     /// GPU5:NVLinks for all of its NVLinks (repeatable; host3/GPU5: on that host only)
     #[arg(long, value_name = "DEVICE", value_parser = without)]
@@ -83,7 +83,7 @@ pub struct EditArguments {
 
 impl EditArguments {
     /// All of them.
-    pub fn all(&self) -> Vec<Edit> {
+    pub(crate) fn all(&self) -> Vec<Edit> {
         [&self.without[..], &self.degrade[..]].concat()
     }
 }
@@ -98,7 +98,7 @@ fn degrade(text: &str) -> Result<Edit, String> {
 
 /// The forms of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TextOrJson {
+pub(crate) enum TextOrJson {
     /// Tables for people
     Text,
     /// JSON
@@ -107,7 +107,7 @@ pub enum TextOrJson {
 
 /// The output of a command.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct FormArguments {
+pub(crate) struct FormArguments {
     /// What to print
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     format: TextOrJson,
@@ -117,7 +117,7 @@ pub struct FormArguments {
 }
 
 impl FormArguments {
-    pub const fn format(self) -> TextOrJson {
+    pub(crate) const fn format(self) -> TextOrJson {
         match self.json {
             true => TextOrJson::Json,
             false => self.format,
@@ -127,7 +127,7 @@ impl FormArguments {
 
 /// The forms of differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DiffFormat {
+pub(crate) enum DiffFormat {
     /// Tables for people
     Text,
     /// JSON
@@ -137,7 +137,7 @@ pub enum DiffFormat {
 }
 
 impl DiffArguments {
-    pub const fn format(&self) -> DiffFormat {
+    pub(crate) const fn format(&self) -> DiffFormat {
         match self.json {
             true => DiffFormat::Json,
             false => self.format,
@@ -147,7 +147,7 @@ impl DiffArguments {
 
 /// What communicators take, instead of times.
 #[derive(Debug, Args)]
-pub struct MemoryArguments {
+pub(crate) struct MemoryArguments {
     /// Show the memory, channels, connections and multicast slots of communicators that call the
     /// collectives, instead of sizes
     #[arg(long, conflicts_with_all = ["table", "alpha_beta", "algorithm", "protocol", "cta_policy", "profile"])]
@@ -170,7 +170,7 @@ pub struct MemoryArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct CostArguments {
+pub(crate) struct CostArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all; all-to-all
@@ -215,7 +215,7 @@ pub struct CostArguments {
 
 /// The type of elements, and how they are reduced.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct ElementArguments {
+pub(crate) struct ElementArguments {
     /// Type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 fp8_e4m3 fp8_e5m2, or the names
     /// of nccl-tests
     #[arg(long = "type", value_name = "TYPE", default_value = "f32", value_parser = one::<DataType>)]
@@ -226,7 +226,7 @@ pub struct ElementArguments {
 }
 
 impl ElementArguments {
-    pub const fn calls(&self) -> Calls {
+    pub(crate) const fn calls(&self) -> Calls {
         Calls {
             data_type: self.data_type,
             reduction: self.reduction,
@@ -237,7 +237,7 @@ impl ElementArguments {
 
 /// The calls.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct CallArguments {
+pub(crate) struct CallArguments {
     #[command(flatten)]
     pub element: ElementArguments,
     /// Equal calls in one group (ncclGroupStart, ncclGroupEnd), each of the size
@@ -250,7 +250,7 @@ pub struct CallArguments {
 }
 
 impl CallArguments {
-    pub const fn calls(&self) -> Calls {
+    pub(crate) const fn calls(&self) -> Calls {
         Calls {
             number: self.calls,
             registration: self.window,
@@ -270,7 +270,7 @@ fn reduction(text: &str) -> Result<Reduction, String> {
 
 /// Devices that may fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FailingDevice {
+pub(crate) enum FailingDevice {
     /// Each GPU
     Gpu,
     /// Each network port
@@ -283,7 +283,7 @@ pub enum FailingDevice {
 
 impl FailingDevice {
     /// The failures of this class.
-    pub const fn kinds(&self) -> &'static [FailureKind] {
+    pub(crate) const fn kinds(&self) -> &'static [FailureKind] {
         match self {
             Self::Gpu => &[FailureKind::Gpu],
             Self::Nic => &[FailureKind::Nic],
@@ -295,7 +295,7 @@ impl FailingDevice {
 
 #[derive(Debug, Args)]
 #[command(mut_arg("files", |files| files.help("Topology files, one per host in rank order: files, folders that hold topology.xml, or - for standard input")))]
-pub struct WhatIfArguments {
+pub(crate) struct WhatIfArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// Only these failures
@@ -316,7 +316,7 @@ pub struct WhatIfArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct DiffArguments {
+pub(crate) struct DiffArguments {
     /// Topology files, folders that hold topology.xml, recordings or plans; - for standard input.
     /// One file: A, and the same as B with other settings or edits; two: A and B; more: groups of
     /// equal machines

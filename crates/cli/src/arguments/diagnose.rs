@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::compare::FormArguments;
 
-pub const DIAGNOSE_EXAMPLES: &str = "\
+pub(crate) const DIAGNOSE_EXAMPLES: &str = "\
 Examples:
   topo diagnose job.log                        a log with NCCL's lines, PyTorch's, the kernel's
   topo diagnose /tmp/nccl_trace_rank_*         flight recorders of all ranks
@@ -19,7 +19,7 @@ Reads logs (also compressed with gzip), PyTorch's flight recorders (pickle and J
 is executed), reports of ncclras (text and JSON).
 Exit status: 0 when nothing is found, 1 when there is a verdict, 2 when an input cannot be read.";
 
-pub const COLLECT_EXAMPLES: &str = "\
+pub(crate) const COLLECT_EXAMPLES: &str = "\
 Examples:
   topo collect                                 this host, into topo-HOST.tar.gz
   topo collect job.log logs/ -o mine.tar.gz    with logs of the job
@@ -36,7 +36,7 @@ Exit status: 0 when the archive is written, 2 when it cannot be.";
 
 /// What is collected of this host.
 #[derive(Debug, Args)]
-pub struct CollectArguments {
+pub(crate) struct CollectArguments {
     /// Also pack these files, and the files of these folders
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -49,7 +49,7 @@ pub struct CollectArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct DiagnoseArguments {
+pub(crate) struct DiagnoseArguments {
     /// What is left of a job: files, folders, .tar.gz and .zip, or - for standard input
     #[arg(value_name = "FILE", required_unless_present = "list")]
     pub files: Vec<PathBuf>,

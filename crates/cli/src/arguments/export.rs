@@ -8,7 +8,7 @@ use clap::Args;
 use super::JobArguments;
 use super::compare::{ElementArguments, FormArguments};
 
-pub const EXPORT_EXAMPLES: &str = "\
+pub(crate) const EXPORT_EXAMPLES: &str = "\
 Examples:
   topo export plan.json --dir exported         the files of a plan that topo plan -o wrote
   topo export topology.xml --hosts 2 --dir exported
@@ -25,7 +25,7 @@ Examples:
 The folder gets a README.md that says how to use each file.";
 
 #[derive(Debug, Args)]
-pub struct ExportArguments {
+pub(crate) struct ExportArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// The folder for the files; it is made if it is not there
@@ -48,7 +48,7 @@ pub struct ExportArguments {
 
 impl ExportArguments {
     /// Refuses sets of GPUs beside a plan, which has one.
-    pub fn refuse_sets_beside_plan(&self, plan: &str) -> Result<()> {
+    pub(crate) fn refuse_sets_beside_plan(&self, plan: &str) -> Result<()> {
         let given = [
             ("--also", !self.also.is_empty()),
             ("--all-subsets", self.all_subsets),

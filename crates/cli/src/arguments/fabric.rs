@@ -9,7 +9,7 @@ use super::compare::FormArguments;
 use crate::numbers::within;
 use crate::sizes;
 
-pub const FABRIC_EXAMPLES: &str = "\
+pub(crate) const FABRIC_EXAMPLES: &str = "\
 Examples:
   topo fabric topology.conf                    switches of Slurm or topograph, and the best rank order
   topo fabric topology.conf --nodes \"$SLURM_JOB_NODELIST\"
@@ -25,7 +25,7 @@ Exit status: 0 when rings cross switches as seldom as possible and all links can
 another order is better or a link cannot be connected, 2 when something is wrong.";
 
 #[derive(Debug, Args)]
-pub struct FabricArguments {
+pub(crate) struct FabricArguments {
     /// Slurm's topology.conf (topograph writes it too), or a fabric file (TOML)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,

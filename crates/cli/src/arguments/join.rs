@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 #[cfg(target_os = "linux")]
-pub use net::MOST_RANKS;
+pub(crate) use net::MOST_RANKS;
 
 use crate::numbers::within;
 
@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 
 /// The program that starts the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LauncherName {
+pub(crate) enum LauncherName {
     /// The launcher whose variables are in the environment
     Auto,
     /// No launcher: this process starts all ranks
@@ -35,7 +35,7 @@ pub enum LauncherName {
 /// How a rank joins the others.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Ranks on several hosts (docs/hosts.md)")]
-pub struct JoinArguments {
+pub(crate) struct JoinArguments {
     /// The rank of this process, or with -t or -g its number; needs --world
     #[arg(long, value_name = "RANK", requires = "world", value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
     pub rank: Option<u32>,
@@ -72,7 +72,7 @@ pub struct JoinArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct IdArguments {
+pub(crate) struct IdArguments {
     /// Where the roots will listen: ADDRESS:PORT of rank 0's host; several, separated by commas,
     /// for thousands of ranks
     #[arg(value_name = "ADDRESS:PORT", required = true, value_delimiter = ',', value_parser = root)]
@@ -88,7 +88,7 @@ fn root(text: &str) -> Result<SocketAddr, String> {
     read.map_err(|_| "expected an IP address and a port, such as 10.0.0.1:29500".to_owned())
 }
 
-pub const ID_EXAMPLES: &str = "\
+pub(crate) const ID_EXAMPLES: &str = "\
 Examples:
   topo id 10.0.0.1:29500 -o job.id             an id for ranks that are started by hand
   topo run all-reduce --rank 0 --world 2 --id @job.id   on the host that has 10.0.0.1

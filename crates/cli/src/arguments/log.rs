@@ -9,7 +9,7 @@ use super::compare::FormArguments;
 use super::machine::AssumeArguments;
 use crate::numbers::within;
 
-pub const LOG_EXAMPLES: &str = "\
+pub(crate) const LOG_EXAMPLES: &str = "\
 Examples:
   NCCL_DEBUG=INFO ./job > job.log 2>&1; topo log job.log
   topo log nccl.*.log                          the files of one job, one per rank
@@ -24,7 +24,7 @@ Exit status: 0 when all is well, 1 when NCCL warns, a host or rank is odd or not
 differs, 2 when the log or a ring, tree or channel in it cannot be read.";
 
 #[derive(Debug, Args)]
-pub struct LogArguments {
+pub(crate) struct LogArguments {
     /// Logs of one job, also compressed with gzip, or - for standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,

@@ -9,7 +9,7 @@ use super::Variables;
 use super::compare::FormArguments;
 use answers::suggest;
 
-pub const PROBE_EXAMPLES: &str = "\
+pub(crate) const PROBE_EXAMPLES: &str = "\
 Examples:
   topo probe > topology.xml                    this machine, as NCCL would dump it
   topo probe --gpus 0,1                        as a job on two of its GPUs would see it
@@ -23,7 +23,7 @@ NCCL_SOCKET_IFNAME, and the file in /var/run/nvidia-topologyd that clouds give t
 Standard error says what was not found or looks wrong.
 Exit status: 0 when there is a topology, 2 when the command line or a recording is wrong.";
 
-pub const DOCTOR_EXAMPLES: &str = "\
+pub(crate) const DOCTOR_EXAMPLES: &str = "\
 Examples:
   topo doctor                                  check this machine
   topo doctor topology.xml                     check what a file alone can tell
@@ -34,14 +34,14 @@ Examples:
 Exit status: 0 when there is nothing to say, 1 when there are findings or machines that differ, 2
 when something is wrong.";
 
-pub const MATRIX_EXAMPLES: &str = "\
+pub(crate) const MATRIX_EXAMPLES: &str = "\
 Examples:
   topo matrix                                  this machine, as nvidia-smi topo -m draws it
   topo matrix topology.xml                     a machine from its file
   topo matrix machine/                         a recorded machine
   topo matrix --format json                    for programs";
 
-pub const COMPLETE_EXAMPLES: &str = "\
+pub(crate) const COMPLETE_EXAMPLES: &str = "\
 Examples:
   topo complete ndv5-topo.xml --assume h100-sxm > topology.xml
   topo complete p4d.xml --assume-gpu sm=80,nvswitch-links=12 --assume-nic speed=100000
@@ -53,7 +53,7 @@ Files of cloud vendors hold only the PCI tree, since NCCL adds GPUs, NICs and NV
 machine. NVLinks are added to each GPU that has none. Without --assume, topo complete says what is
 missing.";
 
-pub const VM_EXAMPLES: &str = "\
+pub(crate) const VM_EXAMPLES: &str = "\
 Examples:
   topo vm host.xml --map guest-bus-ids.txt > guest.xml
   topo vm host.xml --map guest-bus-ids.txt --devices | topo plan -
@@ -66,7 +66,7 @@ NCCL_TOPO_FILE. topo writes it only if NCCL plans the guest as it plans those de
 
 /// Which machine is read.
 #[derive(Debug, Clone, Default, Args)]
-pub struct SourceArguments {
+pub(crate) struct SourceArguments {
     /// Read DIR/sys and DIR/proc instead of this machine's, without the driver
     #[arg(long, value_name = "DIR", conflicts_with = "from")]
     pub sysfs_root: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub struct SourceArguments {
 
 /// The forms of a probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum ProbeFormat {
+pub(crate) enum ProbeFormat {
     /// The topology, as NCCL writes it
     #[default]
     Xml,
@@ -93,7 +93,7 @@ pub enum ProbeFormat {
 
 /// The parts of a machine that are read, and whether they are recorded.
 #[derive(Debug, Default, Args)]
-pub struct SelectionArguments {
+pub(crate) struct SelectionArguments {
     /// Use only these GPUs, by the driver's numbers, in the order of their ranks, such as 0,1
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = gpu)]
     pub gpus: Option<Vec<u32>>,
@@ -109,7 +109,7 @@ pub struct SelectionArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct ProbeArguments {
+pub(crate) struct ProbeArguments {
     #[command(flatten)]
     pub source: SourceArguments,
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub struct ProbeArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct DoctorArguments {
+pub(crate) struct DoctorArguments {
     /// Topology files, folders that hold topology.xml, recordings, or - for standard input
     /// [default: this machine]
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
@@ -137,7 +137,7 @@ pub struct DoctorArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct MatrixArguments {
+pub(crate) struct MatrixArguments {
     /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
     /// [default: this machine]
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
@@ -150,7 +150,7 @@ pub struct MatrixArguments {
 
 /// Devices to assume where a file has none.
 #[derive(Debug, Clone, Default, Args)]
-pub struct AssumeArguments {
+pub(crate) struct AssumeArguments {
     /// GPUs, NVLinks and NICs of a known machine, where the file has none: h100-sxm, a100-sxm,
     /// v100-cube-mesh … (a wrong name lists all)
     #[arg(long, value_name = "NAME", value_parser = preset)]
@@ -168,7 +168,7 @@ pub struct AssumeArguments {
 
 impl AssumeArguments {
     /// All assumptions; the other options override the preset.
-    pub fn all(&self) -> Assumptions {
+    pub(crate) fn all(&self) -> Assumptions {
         let named = self.assume.clone().unwrap_or_default();
         let nvlinks = match (self.assume_nvlinks.is_empty(), self.assume_gpu) {
             (false, _) => self.assume_nvlinks.clone(),
@@ -184,7 +184,7 @@ impl AssumeArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct CompleteArguments {
+pub(crate) struct CompleteArguments {
     /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -196,7 +196,7 @@ pub struct CompleteArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct VmArguments {
+pub(crate) struct VmArguments {
     /// The host's topology file, complete, as `topo probe` or NCCL writes it
     #[arg(value_name = "HOST")]
     pub host: PathBuf,

@@ -9,7 +9,7 @@ use super::variable;
 use crate::numbers::within;
 use crate::sizes::{Sizes, sizes};
 
-pub const NCCL_CHECK_EXAMPLES: &str = "\
+pub(crate) const NCCL_CHECK_EXAMPLES: &str = "\
 Examples:
   topo nccl-check topology.xml --nccl libnccl.so.2
   topo nccl-check topologies/dgx-h100 --hosts 2 --nccl libnccl.so.2
@@ -26,7 +26,7 @@ differs or is lacking, 2 when NCCL cannot be asked.";
 
 /// The network that NCCL finds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Net {
+pub(crate) enum Net {
     /// The file's ports through a net plug-in that merges them as NCCL's InfiniBand transport does
     #[default]
     Ib,
@@ -37,7 +37,7 @@ pub enum Net {
 }
 
 #[derive(Debug, Args)]
-pub struct NcclCheckArguments {
+pub(crate) struct NcclCheckArguments {
     /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,

@@ -126,7 +126,7 @@ const OTHERS: [OtherOption; 15] = [
 
 /// Accepts or refuses the options of nccl-tests that are not those of `topo run`.
 #[derive(Debug)]
-pub struct NcclTestsArguments;
+pub(crate) struct NcclTestsArguments;
 
 impl FromArgMatches for NcclTestsArguments {
     fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
@@ -164,7 +164,7 @@ fn accept(option: &OtherOption, text: &str) -> Result<String, &'static str> {
 }
 
 /// Reads one type or operation; nccl-tests also takes `all`.
-pub fn one<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+pub(crate) fn one<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     match text {
         "all" => Err("a run has one; expected its name, and the command in a loop for all".into()),
         text => text.parse().map_err(|error: T::Err| error.to_string()),
@@ -172,7 +172,7 @@ pub fn one<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
 }
 
 /// Reads `1` or `0`.
-pub fn check(text: &str) -> Result<bool, String> {
+pub(crate) fn check(text: &str) -> Result<bool, String> {
     match text {
         "0" => Ok(false),
         "1" => Ok(true),
@@ -183,7 +183,7 @@ pub fn check(text: &str) -> Result<bool, String> {
 }
 
 /// Reads the root; nccl-tests also takes -1.
-pub fn root(text: &str) -> Result<u32, String> {
+pub(crate) fn root(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| {
         "expected one rank, from 0; for all roots in turn, the command in a loop".to_owned()
     })

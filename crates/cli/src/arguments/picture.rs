@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use plan::GraphKind;
 
-pub const VIEW_EXAMPLES: &str = "\
+pub(crate) const VIEW_EXAMPLES: &str = "\
 Examples:
   topo view                                    the page, with machines to choose from
   topo view topology.xml                       with this machine
   topo view dgx-h100 -o dgx-h100.html          written, not opened";
 
 #[derive(Debug, Args)]
-pub struct ViewArguments {
+pub(crate) struct ViewArguments {
     /// Topology file, a folder that holds topology.xml, a machine's name, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub struct ViewArguments {
 
 /// Channels to draw as arrows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Highlight {
+pub(crate) struct Highlight {
     /// Their kind.
     pub kind: GraphKind,
     /// The channel; all without it.
@@ -31,7 +31,7 @@ pub struct Highlight {
 }
 
 /// Reads `ring`, `tree`, `ring:3`.
-pub fn highlight(text: &str) -> Result<Highlight, String> {
+pub(crate) fn highlight(text: &str) -> Result<Highlight, String> {
     let expected = || {
         format!(
             "expected ring, tree, nvls or collnet, or one of its channels such as ring:3, not `{text}`"

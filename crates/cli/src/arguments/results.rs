@@ -11,7 +11,7 @@ use super::machine::AssumeArguments;
 use crate::numbers::within;
 use crate::sizes;
 
-pub const RESULTS_EXAMPLES: &str = "\
+pub(crate) const RESULTS_EXAMPLES: &str = "\
 Examples:
   ./all_reduce_perf -b 8 -e 8G -f 2 -g 8 > job.log; topo results job.log
   topo results job.log --topology topology.xml   beside the prediction and the bound
@@ -28,7 +28,7 @@ it is the one that NCCL takes by the plan. Exit status: 0 when all is as predict
 falls short or results are wrong, 2 when there are no measurements or a file cannot be read.";
 
 #[derive(Debug, Args)]
-pub struct ResultsArguments {
+pub(crate) struct ResultsArguments {
     /// Output of nccl-tests, rccl-tests (also in logs, also compressed with gzip) or topo run
     /// --json, or - for standard input
     #[arg(value_name = "FILE", required = true)]

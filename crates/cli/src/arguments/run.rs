@@ -14,7 +14,7 @@ use super::nccl_tests::{NcclTestsArguments, check, one, root};
 use crate::numbers::within;
 use crate::sizes::size;
 
-pub const RUN_EXAMPLES: &str = "\
+pub(crate) const RUN_EXAMPLES: &str = "\
 Examples:
   topo run --ranks 4 all-reduce                four ranks here, 8 bytes to 256 MiB, checked
   topo run --ranks 4 all-reduce --processes    one process per rank
@@ -42,7 +42,7 @@ collective gathers or scatters. Rows are printed when they are measured. Options
 nccl-tests has are refused with what to use instead.
 Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
 
-pub const GPU_TEST_EXAMPLES: &str = "\
+pub(crate) const GPU_TEST_EXAMPLES: &str = "\
 Examples:
   topo gpu-test > page.md                      all GPUs of this machine, less than 15 minutes
   topo gpu-test -o results                     also gpu-test.json, and what was done if it is cut
@@ -55,7 +55,7 @@ Parts are processes with deadlines: one that fails or hangs is named, and does n
 the others. What was not run is named with the reason.
 Exit status: 0 when nothing failed, 1 when something did, 2 when there is no GPU.";
 
-pub const CALIBRATE_EXAMPLES: &str = "\
+pub(crate) const CALIBRATE_EXAMPLES: &str = "\
 Examples:
   topo calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
   topo run --ranks 4 all-reduce --cost-profile cpu.toml
@@ -63,7 +63,7 @@ Examples:
 
 /// Where ranks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Bind {
+pub(crate) enum Bind {
     /// Each rank on a core of its own, if there are enough
     Cores,
     /// Where the kernel places it
@@ -72,7 +72,7 @@ pub enum Bind {
 
 /// Whose memory the buffers are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BufferOwner {
+pub(crate) enum BufferOwner {
     /// The communicator's, which other processes map
     Own,
     /// The program's, as of any program that calls a library
@@ -94,7 +94,7 @@ pub enum BackendName {
 
 /// The subject of a section of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum GpuTestSection {
+pub(crate) enum GpuTestSection {
     /// Collectives by every algorithm, type and operation
     Correctness,
     /// P2P, SHM and NET, with every protocol and kind of memory, and graphs
@@ -109,7 +109,7 @@ pub enum GpuTestSection {
 
 /// The part of a process of `topo gpu-test`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum GpuTestPart {
+pub(crate) enum GpuTestPart {
     /// Says what the GPUs are
     Machine,
     /// Runs cases with all ranks on the first GPU
@@ -125,7 +125,7 @@ pub enum GpuTestPart {
 }
 
 #[derive(Debug, Args)]
-pub struct GpuTestArguments {
+pub(crate) struct GpuTestArguments {
     /// Numbers of ranks: all on one GPU, and each on a GPU of its own
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8", value_parser = within::<u32>(1..=1024))]
     pub ranks: Vec<u32>,
@@ -162,7 +162,7 @@ pub struct GpuTestArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct RunArguments {
+pub(crate) struct RunArguments {
     /// A plan or a topology file (or a folder that holds topology.xml, or -), then the collective;
     /// without a file, --ranks or -g is needed
     #[arg(value_name = "[FILE] COLLECTIVE", required_unless_present = "member", num_args = 1..=2)]
@@ -296,7 +296,7 @@ pub struct RunArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct CalibrateArguments {
+pub(crate) struct CalibrateArguments {
     /// Numbers of ranks to measure
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,4", value_parser = within::<u32>(2..=64))]
     pub ranks: Vec<u32>,

@@ -10,7 +10,7 @@ use super::nccl_tests::one;
 use super::{JobArguments, schedule, transfer};
 use crate::sizes;
 
-pub const SIMULATE_EXAMPLES: &str = "\
+pub(crate) const SIMULATE_EXAMPLES: &str = "\
 Examples:
   topo simulate plan.json --collective all-reduce --size 1G
   topo simulate topologies/dgx-h100 --hosts 2048 --collective all-reduce --size 1G --algorithm tree
@@ -28,7 +28,7 @@ Exit status: 0 when the job was simulated, 2 when it cannot be or the command li
 
 #[derive(Debug, Args)]
 #[command(mut_arg("files", |files| files.required(false).required_unless_present("ranks").conflicts_with("ranks")))]
-pub struct SimulateArguments {
+pub(crate) struct SimulateArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// Without a file: N ranks on hosts with one port each, which --fabric describes
@@ -48,7 +48,7 @@ pub struct SimulateArguments {
 
 /// A collective to run on the virtual clock.
 #[derive(Debug, Args)]
-pub struct SimulatedRun {
+pub(crate) struct SimulatedRun {
     /// The collective
     #[arg(long, value_name = "NAME", value_parser = sizes::collective)]
     pub collective: Collective,

@@ -12,14 +12,14 @@ use super::redaction::Redaction;
 const MODE: u32 = 0o644;
 
 /// A file that was collected.
-pub struct CollectedFile {
+pub(super) struct CollectedFile {
     pub name: String,
     pub bytes: Vec<u8>,
 }
 
 /// Packs files into a folder of an archive, without what is to be hidden. Returns its bytes, and
 /// the names of files that are left out because they cannot be cleaned.
-pub fn pack(
+pub(super) fn pack(
     folder: &str,
     files: &[CollectedFile],
     redaction: Option<&Redaction>,

@@ -61,7 +61,7 @@ const KERNEL_WORDS: [&str; 10] = [
 /// How the names of flight recorders begin where PyTorch's variables do not say it.
 const RECORDERS: [&str; 2] = ["/tmp/nccl_trace_rank_", "/tmp/comm_lib_trace_rank_"];
 
-pub fn run(
+pub(crate) fn run(
     arguments: &CollectArguments,
     environment: &Environment,
     output: &mut Output,

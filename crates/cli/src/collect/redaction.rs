@@ -11,13 +11,13 @@ const MOST_PIECES: usize = 16;
 
 /// Names and addresses that are replaced. The same word replaces them alike on all hosts, so that
 /// their archives still fit together.
-pub struct Redaction {
+pub(super) struct Redaction {
     word: String,
     names: BTreeSet<String>,
 }
 
 impl Redaction {
-    pub fn new(word: &str) -> Self {
+    pub(super) fn new(word: &str) -> Self {
         Self {
             word: word.to_owned(),
             names: BTreeSet::new(),
@@ -25,7 +25,7 @@ impl Redaction {
     }
 
     /// Adds a host's name. Its domain, and addresses, need not be added.
-    pub fn add(&mut self, name: &str) {
+    pub(super) fn add(&mut self, name: &str) {
         let (label, _) = name.split_once('.').unwrap_or((name, ""));
         if !label.is_empty() && label != "localhost" && name.parse::<IpAddr>().is_err() {
             self.names.insert(label.to_owned());
@@ -34,7 +34,7 @@ impl Redaction {
 
     /// Adds the hosts that begin lines of NCCL's log, `host:pid:tid [device] NCCL INFO …`, and
     /// those of RAS, `… on node host`.
-    pub fn add_of(&mut self, text: &str) {
+    pub(super) fn add_of(&mut self, text: &str) {
         for line in text.lines() {
             if let Some((_, rest)) = line.split_once(" on node ") {
                 let end = rest.find(|it| !is_of_name(it)).unwrap_or(rest.len());
@@ -53,14 +53,14 @@ impl Redaction {
     }
 
     /// The text that replaces a host's name, with or without its domain.
-    pub fn name(&self, name: &str) -> String {
+    pub(super) fn name(&self, name: &str) -> String {
         let (label, _) = name.split_once('.').unwrap_or((name, ""));
         let [a, b, c, d, ..] = self.digest(label);
         format!("host-{a:02x}{b:02x}{c:02x}{d:02x}")
     }
 
     /// Whether bytes that are no text hold a host's name.
-    pub fn is_in(&self, bytes: &[u8]) -> bool {
+    pub(super) fn is_in(&self, bytes: &[u8]) -> bool {
         let holds = |name: &String| {
             let name = name.as_bytes();
             bytes.windows(name.len()).any(|it| it == name)
@@ -69,7 +69,7 @@ impl Redaction {
     }
 
     /// A text without names and addresses of hosts.
-    pub fn text(&self, text: &str) -> String {
+    pub(super) fn text(&self, text: &str) -> String {
         let mut hidden = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(begin) = rest.find(is_of_address) {

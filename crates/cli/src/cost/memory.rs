@@ -15,7 +15,7 @@ use crate::render::{FIELD, Look, count, settings, trim_lines, version, wrap};
 use crate::settings::read_settings;
 use crate::sources::{self, Sources};
 
-pub fn run(
+pub(super) fn run(
     arguments: &CostArguments,
     environment: &Environment,
     output: &mut Output,

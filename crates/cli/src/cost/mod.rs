@@ -26,7 +26,7 @@ use answers::report;
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 1 << 20;
 
-pub fn run(
+pub(crate) fn run(
     arguments: &CostArguments,
     environment: &Environment,
     output: &mut Output,
@@ -119,7 +119,7 @@ fn read(
 }
 
 /// Reads a cost profile.
-pub fn profile(file: &Path) -> Result<CostProfile> {
+pub(crate) fn profile(file: &Path) -> Result<CostProfile> {
     let cannot = || format!("cannot read the cost profile {}", file.display());
     let text = files::read_text(file, PROFILE_LIMIT).with_context(cannot)?;
     Ok(CostProfile::from_toml(&file.display().to_string(), &text)?)

@@ -22,7 +22,7 @@ const SHOWN_CALLS: usize = 4;
 /// Marks a size at which the choice changes.
 const CHANGE: &str = "▸";
 
-pub fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
+pub(super) fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
     let job = &answer.job;
     let mut text = head(job, notes, look);
     let title = title(&answer.calls);
@@ -353,7 +353,7 @@ fn more(best: &Estimate<Scheme>, next: &Estimate<Scheme>) -> String {
 }
 
 /// Bandwidth and latency of every algorithm and protocol.
-pub fn table_page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
+pub(super) fn table_page(answer: &CostAnswer, notes: &[String], look: Look) -> String {
     let job = &answer.job;
     let mut text = head(job, notes, look);
     for sweep in &answer.sweeps {

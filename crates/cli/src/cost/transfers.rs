@@ -11,7 +11,7 @@ use crate::sizes::short;
 /// Peers of rank 0 that are shown.
 const SHOWN_PEERS: usize = 12;
 
-pub fn section(job: &PricedJob, sweep: &Sweep, transfers: &Transfers, look: Look) -> String {
+pub(super) fn section(job: &PricedJob, sweep: &Sweep, transfers: &Transfers, look: Look) -> String {
     let headers = [
         "",
         "size",

@@ -33,7 +33,7 @@ const TAR: ([u8; 5], usize) = (*b"ustar", 257);
 const PIECE: usize = 64 << 10;
 
 /// Reads all inputs.
-pub fn read(
+pub(super) fn read(
     files: &[PathBuf],
     pile: &mut Pile,
     environment: &Environment,

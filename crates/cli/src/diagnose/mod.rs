@@ -13,7 +13,7 @@ use crate::arguments::diagnose::DiagnoseArguments;
 use crate::environment::Environment;
 use crate::output::Output;
 
-pub fn run(
+pub(crate) fn run(
     arguments: &DiagnoseArguments,
     environment: &Environment,
     output: &mut Output,

@@ -9,7 +9,7 @@ use crate::render::{Look, count, wrap};
 /// Most inputs that are listed by name.
 const SHOWN: usize = 8;
 
-pub fn page(diagnosis: &Diagnosis, look: Look) -> String {
+pub(super) fn page(diagnosis: &Diagnosis, look: Look) -> String {
     let mut text = String::new();
     for verdict in &diagnosis.verdicts {
         text.push_str(&block(verdict, look));
@@ -108,7 +108,7 @@ fn inputs(diagnosis: &Diagnosis, look: Look) -> String {
 }
 
 /// The table of causes.
-pub fn causes(look: Look) -> String {
+pub(super) fn causes(look: Look) -> String {
     let mut text = String::new();
     for subject in Subject::ALL {
         text.push_str(&format!("{}\n", look.heading(subject.name())));

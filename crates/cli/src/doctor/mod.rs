@@ -14,7 +14,7 @@ use crate::arguments::machine::DoctorArguments;
 use crate::environment::Environment;
 use crate::input::{FileOrProbe, refuse_missing, why};
 use crate::output::Output;
-pub use page::{section, table};
+pub(crate) use page::{section, table};
 
 /// Reads and checks all files, or this machine. Returns also whether one was probed.
 fn check_all(
@@ -70,7 +70,7 @@ fn check_all(
     Ok((checked, probed))
 }
 
-pub fn run(
+pub(crate) fn run(
     arguments: &DoctorArguments,
     environment: &Environment,
     output: &mut Output,

@@ -10,7 +10,7 @@ use crate::render::table::Columns;
 use crate::render::{Look, count, or_dash, wrap};
 
 /// The groups of several machines, and all findings.
-pub fn page(report: &FindingReport, all: Option<&Groups>, look: Look) -> String {
+pub(super) fn page(report: &FindingReport, all: Option<&Groups>, look: Look) -> String {
     match all {
         None => table(report, look),
         Some(all) => {
@@ -24,7 +24,7 @@ pub fn page(report: &FindingReport, all: Option<&Groups>, look: Look) -> String 
 }
 
 /// The rest of the machine's links beside NCCL's plan, a sentence for each operation.
-pub fn limits(all: &[Optimum], look: Look) -> String {
+pub(super) fn limits(all: &[Optimum], look: Look) -> String {
     let mut text = String::new();
     for it in all {
         let links = it.limit.summary();
@@ -44,7 +44,7 @@ pub fn limits(all: &[Optimum], look: Look) -> String {
 }
 
 /// Findings and, below, what to do; one line when there are none.
-pub fn table(report: &FindingReport, look: Look) -> String {
+pub(crate) fn table(report: &FindingReport, look: Look) -> String {
     if report.findings.is_empty() {
         return "no findings\n".to_owned();
     }
@@ -93,7 +93,7 @@ pub fn table(report: &FindingReport, look: Look) -> String {
 }
 
 /// The same as a part of a page.
-pub fn section(report: &FindingReport, look: Look) -> String {
+pub(crate) fn section(report: &FindingReport, look: Look) -> String {
     let number = count(report.findings.len(), "finding");
     look.section("Findings", &number, &table(report, look))
 }

@@ -9,7 +9,7 @@ use crate::output;
 
 /// The folder.
 #[derive(Debug)]
-pub struct Folder {
+pub(super) struct Folder {
     path: PathBuf,
     /// The folders that were made, the innermost first; removed if no file gets into them.
     made: Vec<PathBuf>,
@@ -26,7 +26,7 @@ impl Drop for Folder {
 
 impl Folder {
     /// Makes the folder if it is not there.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = path.to_string_lossy();
         if text.contains(char::is_control) {
@@ -49,12 +49,12 @@ impl Folder {
     }
 
     /// Its absolute path.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes a file.
-    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path.join(name);
         files::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
     }

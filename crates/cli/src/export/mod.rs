@@ -14,7 +14,7 @@ use crate::environment::Environment;
 use crate::output::Output;
 use folder::Folder;
 
-pub fn run(
+pub(crate) fn run(
     arguments: &ExportArguments,
     environment: &Environment,
     output: &mut Output,

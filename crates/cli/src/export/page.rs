@@ -22,7 +22,7 @@ const KINDS: [Kind; 7] = [
     Kind::Readme,
 ];
 
-pub fn page(done: &ExportReport, look: Look) -> String {
+pub(super) fn page(done: &ExportReport, look: Look) -> String {
     let files = count(done.files.len(), "file");
     let head = format!("{}: {files} in {}", done.name, done.folder);
     let mut text = wrap(&head, "", "  ", look.width);

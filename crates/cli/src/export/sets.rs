@@ -14,7 +14,7 @@ use crate::sources::{self, Sources};
 use crate::{complete, job};
 
 /// The sets that the arguments ask for, the job's own first.
-pub fn planned(
+pub(super) fn planned(
     arguments: &ExportArguments,
     environment: &Environment,
     output: &mut Output,

@@ -20,7 +20,7 @@ use crate::{input, job};
 /// Largest file that is read, bytes.
 const FILE_LIMIT: u64 = 64 << 20;
 
-pub fn run(
+pub(crate) fn run(
     arguments: &FabricArguments,
     environment: &Environment,
     output: &mut Output,

@@ -11,7 +11,7 @@ use crate::render::{Look, count, microseconds, or_dash, trim_lines, wrap};
 /// Most switches and missing links that are shown.
 const SHOWN: usize = 32;
 
-pub fn page(view: &FabricView, look: Look) -> String {
+pub(super) fn page(view: &FabricView, look: Look) -> String {
     let hosts = count(view.names.len(), "host");
     let mut text = look.title(&view.file, &hosts);
     text.push_str(&match &view.network {

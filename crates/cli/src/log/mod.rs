@@ -19,7 +19,11 @@ use crate::progress::Progress;
 use crate::text_stream::TextStream;
 use crate::{complete, input, job};
 
-pub fn run(arguments: &LogArguments, environment: &Environment, output: &mut Output) -> Result<()> {
+pub(crate) fn run(
+    arguments: &LogArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     let log = read(arguments, environment, output)?;
     if answers::log::has_nothing(&log) {
         bail!(

@@ -12,7 +12,7 @@ use planner::memory::{MemorySettings, MemoryUse, Stage, of_node};
 ///
 /// # Errors
 /// The plan contradicts itself.
-pub fn compare(
+pub(super) fn compare(
     answer: &Answer,
     plan: &Plan,
     settings: &Settings,

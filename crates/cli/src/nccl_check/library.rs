@@ -13,7 +13,7 @@ use crate::exit;
 const FOLDER: &str = "nccl";
 
 /// The library's file. A version that the cache lacks is fetched, if the user agrees.
-pub fn find(arguments: &NcclCheckArguments, environment: &Environment) -> Result<PathBuf> {
+pub(super) fn find(arguments: &NcclCheckArguments, environment: &Environment) -> Result<PathBuf> {
     let given = &arguments.nccl;
     let version = given.to_str().filter(|text| package::is_version(text));
     let Some(version) = version.filter(|_| !given.exists()) else {

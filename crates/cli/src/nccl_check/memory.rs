@@ -16,7 +16,7 @@ const PER_GPU: u64 = 50 << 20;
 const TABLE_BYTES: u64 = 1 << 16;
 
 /// Refuses a job that would not fit, before the kernel ends processes to make room.
-pub fn check(hosts: u32, gpus: u64) -> Result<()> {
+pub(super) fn check(hosts: u32, gpus: u64) -> Result<()> {
     let needed = u64::from(hosts) * (PER_HOST + gpus * PER_GPU);
     let available = available().min(shared_memory::machine_bytes());
     if needed > available {

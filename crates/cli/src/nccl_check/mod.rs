@@ -1,7 +1,7 @@
 //! `topo nccl-check`: asks the user's own NCCL what it decides, and compares it with the plan.
 
 mod gpu_memory;
-pub mod json;
+pub(crate) mod json;
 mod library;
 mod memory;
 mod page;
@@ -34,7 +34,7 @@ use answers::report;
 use json::NcclCheckReport;
 
 /// The hidden command of a host's process.
-pub const HOST_COMMAND: &str = "nccl-host";
+pub(crate) const HOST_COMMAND: &str = "nccl-host";
 
 /// Largest message that NCCL is asked about, bytes. Its buffers take no memory, but addresses.
 const LARGEST: u64 = 16 << 30;
@@ -54,7 +54,7 @@ type PlanOrWhyNot = Result<(Plan, CostTable), String>;
 
 /// The question and the comparison.
 #[derive(Debug)]
-pub struct Check {
+pub(crate) struct Check {
     pub name: String,
     pub hosts: u32,
     pub ranks: u64,
@@ -68,11 +68,11 @@ pub struct Check {
 }
 
 impl Check {
-    pub fn agrees(&self) -> bool {
+    pub(crate) fn agrees(&self) -> bool {
         self.compared.iter().all(FieldComparison::agrees)
     }
 
-    pub fn version(&self) -> String {
+    pub(crate) fn version(&self) -> String {
         let number = self.answer.version;
         format!(
             "{}.{}.{}",
@@ -83,7 +83,7 @@ impl Check {
     }
 }
 
-pub fn run(
+pub(crate) fn run(
     arguments: &NcclCheckArguments,
     environment: &Environment,
     output: &mut Output,
@@ -355,7 +355,7 @@ fn plan(
 }
 
 /// The process of one host.
-pub fn serve() -> Result<()> {
+pub(crate) fn serve() -> Result<()> {
     let mut input = BufReader::new(io::stdin());
     let mut output = io::stdout();
     host::serve(&mut input, &mut output).context("the parent of this process is gone")

@@ -9,7 +9,7 @@ use crate::render::{Look, count, wrap};
 /// Most differences of a field that the page shows; JSON has all.
 const SHOWN: usize = 8;
 
-pub fn page(check: &Check, look: Look) -> String {
+pub(super) fn page(check: &Check, look: Look) -> String {
     let values: u64 = check.compared.iter().map(|it| it.values).sum();
     let different: usize = check.compared.iter().map(|it| it.differences.len()).sum();
     let subject = format!(
@@ -40,7 +40,7 @@ pub fn page(check: &Check, look: Look) -> String {
 }
 
 /// Fields of which all or a part was not compared, and why.
-pub fn not_compared(compared: &[FieldComparison]) -> Vec<(&'static str, &str)> {
+pub(super) fn not_compared(compared: &[FieldComparison]) -> Vec<(&'static str, &str)> {
     let all = compared.iter();
     let missing = all.filter_map(|it| Some((it.field.name(), it.not_compared.as_ref()?)));
     missing
@@ -49,7 +49,7 @@ pub fn not_compared(compared: &[FieldComparison]) -> Vec<(&'static str, &str)> {
 }
 
 /// Notes on the comparison.
-pub fn notes(check: &Check) -> Vec<String> {
+pub(super) fn notes(check: &Check) -> Vec<String> {
     let mut notes = check.notes.clone();
     if check.planned_on_dump {
         notes.insert(

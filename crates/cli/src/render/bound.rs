@@ -17,7 +17,7 @@ const INTEL: &str = "NCCL charges a fifth more for PCIe writes of GPUs through I
 const OPTIMUM: &str = "GB/s of bus bandwidth for long messages, on NCCL's model of the machine. The best schedule lies between \
 what NCCL or trees reach and the bound. Trees: packed and checked; – where none are known.";
 
-pub fn page(bounds: &BoundAnswer, look: Look) -> String {
+pub(crate) fn page(bounds: &BoundAnswer, look: Look) -> String {
     let mut text = format!("{}\n", look.heading(&bounds.name));
     let graph = &bounds.certificate.graph;
     let size = format!(
@@ -111,7 +111,7 @@ fn share(row: &BoundRow) -> Option<String> {
 }
 
 /// The page of a certificate that holds.
-pub fn checked(name: &str, certificate: &Certificate, about: Option<&str>) -> String {
+pub(crate) fn checked(name: &str, certificate: &Certificate, about: Option<&str>) -> String {
     let bounds = count(certificate.bounds.len(), "proof");
     let mut text = match about {
         Some(about) => format!("{name}: {bounds} hold, for the links of {about}\n"),

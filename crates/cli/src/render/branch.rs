@@ -2,20 +2,20 @@
 
 /// A line with what hangs below it.
 #[derive(Debug, Default)]
-pub struct Branch {
+pub(crate) struct Branch {
     pub text: String,
     pub below: Vec<Branch>,
 }
 
 impl Branch {
-    pub fn leaf(text: impl Into<String>) -> Self {
+    pub(crate) fn leaf(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             below: Vec::new(),
         }
     }
 
-    pub fn draw(&self) -> String {
+    pub(crate) fn draw(&self) -> String {
         let mut text = format!("{}\n", self.text);
         self.draw_below("", &mut text);
         text

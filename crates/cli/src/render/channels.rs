@@ -10,7 +10,7 @@ const HOSTS: &str =
     "host0-2: 0 1 means GPU0 and GPU1 of host 0, then those of host 1, then those of host 2";
 
 /// A heading and a table for every graph of a group that has channels.
-pub fn all(machine: &PlannedMachine, group: &GpuGroup, look: Look) -> String {
+pub(crate) fn all(machine: &PlannedMachine, group: &GpuGroup, look: Look) -> String {
     let found = group.graphs.iter();
     let found = found.filter(|graph| !graph.channels.is_empty());
     let mut text: String = found

@@ -11,7 +11,7 @@ use super::table::Columns;
 use super::{Look, gbps, group, names, ranges};
 
 /// The work of each group of a machine, and the links between hosts.
-pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
+pub(crate) fn page(plan: &Plan, machine: usize, look: Look) -> String {
     let Some(machine) = plan.machines.get(machine) else {
         return String::new();
     };
@@ -270,7 +270,7 @@ fn ends(graph: &Graph, gpus: &[i32]) -> Vec<(i32, bool)> {
 }
 
 /// How bytes travel from one rank (with its machine) to another in a few words.
-pub fn sentence(
+pub(crate) fn sentence(
     connection: &Connection,
     from: (u32, &PlannedMachine),
     to: &PlannedMachine,
@@ -327,7 +327,7 @@ fn end(machine: &PlannedMachine, end: &NetEnd) -> String {
 }
 
 /// Both directions of a link; once where they are alike.
-pub fn both_directions(
+pub(crate) fn both_directions(
     link: &PeerLink,
     rank: u32,
     own: &PlannedMachine,

@@ -14,7 +14,7 @@ use crate::sizes::short;
 const SHOWN: usize = 4;
 
 /// The first differences in words.
-pub fn few(differences: &[MachineDifference]) -> Vec<String> {
+pub(crate) fn few(differences: &[MachineDifference]) -> Vec<String> {
     let mut parts: Vec<String> = differences.iter().take(SHOWN).map(words).collect();
     let more = differences.len().saturating_sub(SHOWN);
     if more > 0 {
@@ -24,7 +24,7 @@ pub fn few(differences: &[MachineDifference]) -> Vec<String> {
 }
 
 /// The differences; empty if there are none. `devices` are differences of the files.
-pub fn page(
+pub(crate) fn page(
     plans: [(&str, &Plan); 2],
     devices: &[MachineDifference],
     comparison: &Comparison,
@@ -65,7 +65,7 @@ pub fn page(
 }
 
 /// The differences between the devices of two files that are not planned; empty if there are none.
-pub fn of_files(names: [&str; 2], devices: &[MachineDifference], look: Look) -> String {
+pub(crate) fn of_files(names: [&str; 2], devices: &[MachineDifference], look: Look) -> String {
     if devices.is_empty() {
         return String::new();
     }

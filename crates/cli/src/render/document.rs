@@ -6,7 +6,7 @@ use super::Look;
 use super::branch::Branch;
 
 /// The file's elements as a tree.
-pub fn tree(document: &Document, look: Look) -> String {
+pub(crate) fn tree(document: &Document, look: Look) -> String {
     let mut text = String::new();
     for cpu in &document.root.children {
         let mut branch = branch(cpu);

@@ -3,18 +3,18 @@
 use super::Look;
 
 /// Spaces between columns.
-pub const GAP: usize = 2;
+pub(crate) const GAP: usize = 2;
 
 /// A matrix whose columns form blocks that are kept together if they fit.
 #[derive(Debug, Default)]
-pub struct Grid {
+pub(crate) struct Grid {
     pub labels: Vec<String>,
     pub blocks: Vec<Vec<Column>>,
 }
 
 /// One column; it has a cell for every row.
 #[derive(Debug)]
-pub struct Column {
+pub(crate) struct Column {
     pub header: String,
     pub cells: Vec<String>,
 }
@@ -36,7 +36,7 @@ impl Grid {
     }
 
     /// Columns of the page that the grid takes when nothing is put below.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.label_width()
             + self
                 .blocks
@@ -47,7 +47,7 @@ impl Grid {
     }
 
     /// Blanks the first block below its own rows, because the other blocks mirror it.
-    pub fn blank_mirrored(&mut self) {
+    pub(crate) fn blank_mirrored(&mut self) {
         let own = self.blocks.first().map_or(0, Vec::len);
         for column in self.blocks.iter_mut().take(1).flatten() {
             column.cells.iter_mut().skip(own).for_each(String::clear);
@@ -55,7 +55,7 @@ impl Grid {
     }
 
     /// Draws the columns side by side up to the page width, the rest below.
-    pub fn draw(&self, look: Look) -> String {
+    pub(crate) fn draw(&self, look: Look) -> String {
         let room = look.width.saturating_sub(self.label_width() + GAP);
         let mut panels: Vec<(usize, Vec<&Column>)> = Vec::new();
         for block in &self.blocks {

@@ -15,7 +15,7 @@ const REFERENCE: &str = "the reference";
 const NO_MAJORITY: &str = "the reference: no majority, the fastest of the largest groups";
 
 /// The groups with what tells each from the first.
-pub fn page(groups: &Groups, look: Look) -> String {
+pub(crate) fn page(groups: &Groups, look: Look) -> String {
     let all = &groups.all;
     let files: usize = all.iter().map(|group| group.files.len()).sum();
     if all.len() < 2 {
@@ -59,7 +59,7 @@ pub fn page(groups: &Groups, look: Look) -> String {
 }
 
 /// The folder that holds all of the files, with a slash at its end; empty if there is none.
-pub fn common_folder<'a>(mut files: impl Iterator<Item = &'a String>) -> String {
+pub(crate) fn common_folder<'a>(mut files: impl Iterator<Item = &'a String>) -> String {
     let Some(first) = files.next() else {
         return String::new();
     };
@@ -77,7 +77,7 @@ pub fn common_folder<'a>(mut files: impl Iterator<Item = &'a String>) -> String 
 }
 
 /// `node1.xml … (62 files)`, without the folder of all files.
-pub fn files_of(files: &[String], folder: &str) -> String {
+pub(crate) fn files_of(files: &[String], folder: &str) -> String {
     let short = |file: &String| file.strip_prefix(folder).unwrap_or(file).to_owned();
     match files {
         [first, ..] if files.len() > NAMED_FILES => {

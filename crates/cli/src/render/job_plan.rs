@@ -5,7 +5,7 @@ use plan::Expansion;
 use super::{Look, count};
 
 /// Channels, trees and point-to-point transfers, a line each.
-pub fn facts(job: &Expansion, look: Look) -> String {
+pub(crate) fn facts(job: &Expansion, look: Look) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
     let (nodes, channels) = (job.layout().nodes() as usize, &job.common().channels);

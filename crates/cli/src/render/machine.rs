@@ -5,7 +5,7 @@ use probe::Probe;
 use super::table::Columns;
 use super::{Look, count, or_dash};
 
-pub fn page(probe: &Probe, look: Look) -> String {
+pub(crate) fn page(probe: &Probe, look: Look) -> String {
     let mut text = look.title("This machine", &summary(probe));
     if !probe.gpus.is_empty() {
         text.push_str(&look.section("GPUs", "as the driver names them", &gpus(probe, look)));

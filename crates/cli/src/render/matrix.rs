@@ -12,7 +12,7 @@ const LETTERS: &str = "X: self · SYS: between NUMA nodes · NODE: between PCI h
 bridge · PXB: several PCI bridges · PIX: at most one PCI bridge · NV#: so many NVLinks";
 
 /// The matrix; of several hosts, that of each, equal ones once.
-pub fn wiring(wiring: &Wiring, look: Look) -> String {
+pub(crate) fn wiring(wiring: &Wiring, look: Look) -> String {
     let hosts = wiring.hosts();
     let (mut text, host_bridges) = match &hosts[..] {
         [] | [_] => {

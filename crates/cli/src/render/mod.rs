@@ -1,45 +1,45 @@
 //! Text for people: numbers, lists, colors, and the parts of a page.
 
-pub mod bound;
-pub mod branch;
-pub mod channels;
-pub mod connections;
-pub mod differences;
-pub mod document;
-pub mod grid;
-pub mod groups;
-pub mod job_plan;
-pub mod machine;
-pub mod matrix;
-pub mod names;
-pub mod path;
-pub mod paths;
-pub mod plan;
-pub mod planned_machines;
-pub mod program;
-pub mod rank;
-pub mod settings;
-pub mod slow_hosts;
-pub mod summary;
-pub mod table;
-pub mod trail;
-pub mod tree;
-pub mod version;
-pub mod what_if;
-pub mod words;
+pub(crate) mod bound;
+pub(crate) mod branch;
+pub(crate) mod channels;
+pub(crate) mod connections;
+pub(crate) mod differences;
+pub(crate) mod document;
+pub(crate) mod grid;
+pub(crate) mod groups;
+pub(crate) mod job_plan;
+pub(crate) mod machine;
+pub(crate) mod matrix;
+pub(crate) mod names;
+pub(crate) mod path;
+pub(crate) mod paths;
+pub(crate) mod plan;
+pub(crate) mod planned_machines;
+pub(crate) mod program;
+pub(crate) mod rank;
+pub(crate) mod settings;
+pub(crate) mod slow_hosts;
+pub(crate) mod summary;
+pub(crate) mod table;
+pub(crate) mod trail;
+pub(crate) mod tree;
+pub(crate) mod version;
+pub(crate) mod what_if;
+pub(crate) mod words;
 
-pub use planner::explain::ranges;
-pub use planner::explain::{count, gbps};
+pub(crate) use planner::explain::ranges;
+pub(crate) use planner::explain::{count, gbps};
 use topology::PathType;
 
 use crate::environment::Environment;
 
 /// Where the values of a page's head begin.
-pub const FIELD: &str = "           ";
+pub(crate) const FIELD: &str = "           ";
 
 /// How the page looks: its width, and whether it may be colored.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub(crate) struct Look {
     pub width: usize,
     /// ANSI colors are allowed.
     pub color: bool,
@@ -47,7 +47,7 @@ pub struct Look {
 
 impl Environment {
     /// The look of pages on standard output.
-    pub const fn look(&self) -> Look {
+    pub(crate) const fn look(&self) -> Look {
         Look {
             width: self.width,
             color: self.color,
@@ -64,12 +64,12 @@ impl Look {
         }
     }
 
-    pub fn heading(self, text: &str) -> String {
+    pub(crate) fn heading(self, text: &str) -> String {
         self.paint("1", text)
     }
 
     /// A heading with a remark, on the next lines where it does not fit beside.
-    pub fn title(self, title: &str, remark: &str) -> String {
+    pub(crate) fn title(self, title: &str, remark: &str) -> String {
         let heading = self.heading(title);
         if remark.is_empty() {
             return format!("{heading}\n");
@@ -84,12 +84,12 @@ impl Look {
     }
 
     /// A part of a page below its title.
-    pub fn section(self, title: &str, remark: &str, body: &str) -> String {
+    pub(crate) fn section(self, title: &str, remark: &str, body: &str) -> String {
         format!("\n{}{body}", self.title(title, remark))
     }
 
     /// A line of a page's head with its name.
-    pub fn field(self, name: &str, value: &str) -> String {
+    pub(crate) fn field(self, name: &str, value: &str) -> String {
         // The name is colored, so its own length would mislead the wrapping.
         wrap(value, FIELD, FIELD, self.width).replacen(
             FIELD,
@@ -99,17 +99,17 @@ impl Look {
     }
 
     /// Something of less importance.
-    pub fn faint(self, text: &str) -> String {
+    pub(crate) fn faint(self, text: &str) -> String {
         self.paint("2", text)
     }
 
     /// Something to notice.
-    pub fn notice(self, text: &str) -> String {
+    pub(crate) fn notice(self, text: &str) -> String {
         self.paint("33", text)
     }
 
     /// A cell of a matrix, colored by the distance that it shows.
-    pub fn nearness(self, text: &str) -> String {
+    pub(crate) fn nearness(self, text: &str) -> String {
         match text.trim().get(..2) {
             Some("NV" | "C2") => self.paint("32", text),
             Some("PI" | "P2") => self.paint("36", text),
@@ -122,12 +122,12 @@ impl Look {
 }
 
 /// A value, or a dash.
-pub fn or_dash(value: Option<impl ToString>) -> String {
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
 }
 
 /// µs with as many digits as matter.
-pub fn microseconds(time: f64) -> String {
+pub(crate) fn microseconds(time: f64) -> String {
     let digits = match time {
         100.0.. => 0,
         10.0.. => 1,
@@ -137,7 +137,7 @@ pub fn microseconds(time: f64) -> String {
 }
 
 /// How much more something is, as a share of 1: `+12 %`, `-3.1 %`, or `×17` from ten times on.
-pub fn percent(more: f64) -> String {
+pub(crate) fn percent(more: f64) -> String {
     match more * 100.0 {
         percent if percent.abs() < 0.05 => "±0 %".to_owned(),
         900.0.. => format!("×{:.0}", more + 1.0),
@@ -146,12 +146,12 @@ pub fn percent(more: f64) -> String {
     }
 }
 
-pub fn legend(kind: PathType) -> String {
+pub(crate) fn legend(kind: PathType) -> String {
     format!("  {kind}  {}\n", kind.meaning())
 }
 
 /// The members of each key, in the order of the first of each.
-pub fn group<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+pub(crate) fn group<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for (key, member) in all {
         match groups.iter_mut().find(|(known, _)| *known == key) {
@@ -163,13 +163,13 @@ pub fn group<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, 
 }
 
 /// A page without blanks at the ends of lines.
-pub fn trim_lines(text: &str) -> String {
+pub(crate) fn trim_lines(text: &str) -> String {
     let lines = text.lines();
     lines.map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// Breaks a text into lines, the later ones indented.
-pub fn wrap(text: &str, first: &str, later: &str, width: usize) -> String {
+pub(crate) fn wrap(text: &str, first: &str, later: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut line = first.to_owned();
     let mut empty = true;

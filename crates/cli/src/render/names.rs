@@ -1,13 +1,13 @@
 //! Names of a machine's GPUs and NICs, with their host where the machine has several.
 
 use answers::names::{few, host_of_gpu, number_of_gpu};
-pub use answers::names::{gpu_name, net_name};
+pub(crate) use answers::names::{gpu_name, net_name};
 use plan::{HostRange, Plan, PlannedMachine};
 
 use super::{Look, group, ranges, wrap};
 
 /// `GPU0,2-7`, in an NVLink domain `host0/GPU0 host1/GPU0`.
-pub fn gpu_names(machine: &PlannedMachine, gpus: &[u32]) -> String {
+pub(crate) fn gpu_names(machine: &PlannedMachine, gpus: &[u32]) -> String {
     if machine.hosts == 1 {
         let devs: Vec<i32> = gpus.iter().map(|gpu| gpu_number(machine, *gpu)).collect();
         return format!("GPU{}", ranges(&devs, ","));
@@ -17,7 +17,7 @@ pub fn gpu_names(machine: &PlannedMachine, gpus: &[u32]) -> String {
 }
 
 /// A GPU in a list: its device number, or in an NVLink domain its rank in the machine.
-pub fn gpu_number(machine: &PlannedMachine, gpu: u32) -> i32 {
+pub(crate) fn gpu_number(machine: &PlannedMachine, gpu: u32) -> i32 {
     match machine.gpus.get(gpu as usize) {
         Some(found) if machine.hosts == 1 => found.dev,
         _ => gpu as i32,
@@ -26,7 +26,7 @@ pub fn gpu_number(machine: &PlannedMachine, gpu: u32) -> i32 {
 
 /// GPUs in order: `0 7 6 5`, and with hosts `host0-17: 0 1 2 3` if each of them has these GPUs in
 /// this order.
-pub fn order(machine: &PlannedMachine, gpus: &[i32]) -> String {
+pub(crate) fn order(machine: &PlannedMachine, gpus: &[i32]) -> String {
     let numbers = |gpus: &[i32]| -> String {
         let each: Vec<String> = gpus
             .iter()
@@ -44,7 +44,7 @@ pub fn order(machine: &PlannedMachine, gpus: &[i32]) -> String {
 }
 
 /// The pages of hosts in order with their numbers, equal ones once.
-pub fn each_host(pages: impl Iterator<Item = (String, i32)>, look: Look) -> String {
+pub(crate) fn each_host(pages: impl Iterator<Item = (String, i32)>, look: Look) -> String {
     let groups = group(pages);
     let alone = groups.len() == 1;
     let parts = groups.into_iter().map(|(page, hosts): (String, Vec<i32>)| {
@@ -60,7 +60,7 @@ pub fn each_host(pages: impl Iterator<Item = (String, i32)>, look: Look) -> Stri
 
 /// The best connection of each GPU to GPUs of other hosts: cells with host and number of the GPU,
 /// host by host.
-pub fn between_hosts(
+pub(crate) fn between_hosts(
     cells: impl IntoIterator<Item = (String, (u32, String))>,
     look: Look,
 ) -> String {
@@ -85,7 +85,7 @@ pub fn between_hosts(
 }
 
 /// Equal texts of hosts in a row: `host0-17: …`, or `host17-0: …` for a row backwards.
-pub fn equal_hosts(visits: &[(u32, String)]) -> Vec<String> {
+pub(crate) fn equal_hosts(visits: &[(u32, String)]) -> Vec<String> {
     let mut runs: Vec<(u32, u32, &str)> = Vec::new();
     for (host, text) in visits {
         match runs.last_mut() {
@@ -107,7 +107,7 @@ pub fn equal_hosts(visits: &[(u32, String)]) -> Vec<String> {
 }
 
 /// Hosts of a job: `0-2,4`.
-pub fn hosts(ranges: &[HostRange]) -> String {
+pub(crate) fn hosts(ranges: &[HostRange]) -> String {
     let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|range| range.first);
     let mut merged: Vec<HostRange> = Vec::new();
@@ -128,7 +128,7 @@ pub fn hosts(ranges: &[HostRange]) -> String {
 }
 
 /// `host 3`, `hosts 0-2,4`.
-pub fn hosts_in_words(ranges: &[HostRange]) -> String {
+pub(crate) fn hosts_in_words(ranges: &[HostRange]) -> String {
     let hosts = hosts(ranges);
     let word = match hosts.contains(['-', ',']) {
         true => "hosts",
@@ -138,7 +138,7 @@ pub fn hosts_in_words(ranges: &[HostRange]) -> String {
 }
 
 /// The hosts that are some machines of a job, and the machines' names.
-pub fn machines(plan: &Plan, members: &[usize]) -> (Vec<HostRange>, String) {
+pub(crate) fn machines(plan: &Plan, members: &[usize]) -> (Vec<HostRange>, String) {
     let machines = members.iter().filter_map(|it| plan.machines.get(*it));
     (
         members.iter().flat_map(|it| plan.hosts_of(*it)).collect(),

@@ -9,7 +9,7 @@ use super::table::Columns;
 use super::{Look, gbps, wrap};
 
 /// The widest path, what became of it, and what that means.
-pub fn answer(title: &str, answer: &PathAnswer, look: Look) -> String {
+pub(crate) fn answer(title: &str, answer: &PathAnswer, look: Look) -> String {
     let widest = &answer.widest;
     let mut text = look.title(title, &summary(widest));
     text.push_str(&route(widest, look));
@@ -31,7 +31,7 @@ pub fn answer(title: &str, answer: &PathAnswer, look: Look) -> String {
 }
 
 /// The treatment of traffic by the ports of the switch between two devices; nothing without ports.
-pub fn access_control(ports: &[SwitchPort]) -> Option<String> {
+pub(crate) fn access_control(ports: &[SwitchPort]) -> Option<String> {
     let among = |is_meant: fn(Option<AccessControl>) -> bool| {
         let meant = ports.iter().filter(|port| is_meant(port.access_control));
         meant.map(|port| port.bus_id.as_str()).collect::<Vec<_>>()

@@ -8,7 +8,7 @@ use super::grid::{Column, Grid};
 use super::{Look, gbps, legend, names, ranges};
 
 /// Type and bandwidth of the paths; of several hosts, those of each, equal ones once.
-pub fn bandwidths(routing: &Routing, labels: &NodeNames<'_>, look: Look) -> String {
+pub(crate) fn bandwidths(routing: &Routing, labels: &NodeNames<'_>, look: Look) -> String {
     let system = routing.system();
     let gpus: Vec<NodeId> = by_number(system.gpus().map(|(node, gpu)| (gpu.dev, node)).collect());
     let nets: Vec<NodeId> = by_number(system.nets().map(|(node, net)| (net.dev, node)).collect());
@@ -178,7 +178,7 @@ fn all_the_same(columns: &[Column]) -> Option<String> {
 }
 
 /// Paths by type, best first: `NVL 56, PXN 48, PIX 8`.
-pub fn path_types(routing: &Routing, to: NodeType) -> Option<String> {
+pub(crate) fn path_types(routing: &Routing, to: NodeType) -> Option<String> {
     let system = routing.system();
     let mut counts = [0usize; PathType::ALL.len()];
     for from in system.nodes(NodeType::Gpu) {

@@ -17,7 +17,7 @@ const MOST_RANKS: u32 = 16;
 
 /// A plan to show.
 #[derive(Debug, Clone, Copy)]
-pub struct PlanPage<'a> {
+pub(crate) struct PlanPage<'a> {
     pub plan: &'a Plan,
     /// The neighbors of its ranks.
     pub expansion: &'a Expansion,
@@ -34,7 +34,7 @@ pub struct PlanPage<'a> {
 
 impl PlanPage<'_> {
     /// The page: of equal machines, one is shown.
-    pub fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         let machines = &self.plan.machines;
         if let [machine] = &machines[..] {
             let head = format!("{}\n", self.look.heading(&machine.name));

@@ -7,7 +7,7 @@ use super::table::Columns;
 use super::{Look, gbps, names, trim_lines, wrap};
 
 /// Each machine, and what a plan does not hold.
-pub fn page(plan: &Plan, look: Look) -> String {
+pub(crate) fn page(plan: &Plan, look: Look) -> String {
     let mut text = String::new();
     for machine in &plan.machines {
         text.push_str(&look.title(&machine.name, &machine.summary));

@@ -10,7 +10,7 @@ use super::{Look, count, group, ranges, wrap};
 const OPERANDS: usize = 30;
 
 /// The program of one rank.
-pub fn page(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> String {
+pub(crate) fn page(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> String {
     let program = verified.program();
     let mut text = head(verified, transfer, look);
     if program.lanes.is_empty() {

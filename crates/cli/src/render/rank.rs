@@ -19,7 +19,7 @@ const SIZES: [u64; 2] = [1 << 10, 8 << 30];
 /// Rounds of the point-to-point schedule that are shown.
 const ROUNDS: usize = 8;
 
-pub fn page(plan: &Plan, expansion: &Expansion, view: &RankView, look: Look) -> String {
+pub(crate) fn page(plan: &Plan, expansion: &Expansion, view: &RankView, look: Look) -> String {
     let machine = &plan.machines[view.machine as usize];
     let page = Page {
         plan,

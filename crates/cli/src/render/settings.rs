@@ -7,7 +7,7 @@ use planner::settings::{SettingEffect, effect};
 use super::{FIELD, Look, wrap};
 
 /// One line per kind of variable, and one per remark.
-pub fn lines(settings: &Settings, look: Look) -> String {
+pub(crate) fn lines(settings: &Settings, look: Look) -> String {
     let is_noted = |name: &str| settings.notes.iter().any(|note| note.name == name);
     let decides = |name: &str| {
         let is_quiet = |it| matches!(it, SettingEffect::Memory | SettingEffect::Nothing);
@@ -41,7 +41,7 @@ pub fn lines(settings: &Settings, look: Look) -> String {
 }
 
 /// The settings of a plan, which keeps those that can change a decision.
-pub fn of_plan(settings: &[Setting], look: Look) -> String {
+pub(crate) fn of_plan(settings: &[Setting], look: Look) -> String {
     if settings.is_empty() {
         return look.field("settings", "NCCL's defaults");
     }
@@ -52,7 +52,7 @@ pub fn of_plan(settings: &[Setting], look: Look) -> String {
 }
 
 /// The remarks as warnings, for output that has no place for them.
-pub fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
+pub(crate) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     settings
         .notes
         .iter()

@@ -50,7 +50,7 @@ fn speed(speed: ChannelSpeed) -> String {
 
 /// The lines of a page's head: what the job uses, and each slow host. Empty if all parts of the job
 /// found what it uses.
-pub fn lines(plan: &Plan, look: Look) -> String {
+pub(crate) fn lines(plan: &Plan, look: Look) -> String {
     let slow = plan.slow_hosts();
     let why = match slow.is_empty() {
         true if is_uniform(plan) => return String::new(),
@@ -90,7 +90,7 @@ fn sentence(slow: &[&SlowHosts], graphs: &[SlowGraph]) -> String {
 }
 
 /// ` slowest=host1:node5,host3:node7` for scripts; empty if no host is slow.
-pub fn quiet(plan: &Plan) -> String {
+pub(crate) fn quiet(plan: &Plan) -> String {
     let slow = plan.slow_hosts();
     let all: Vec<String> = slow
         .iter()
@@ -109,7 +109,7 @@ pub fn quiet(plan: &Plan) -> String {
 }
 
 /// The machines of a job with the channels that each found, equal ones in one row.
-pub fn table(plan: &Plan, look: Look) -> String {
+pub(crate) fn table(plan: &Plan, look: Look) -> String {
     let kinds: Vec<GraphKind> = kinds(plan).collect();
     let mut headers = vec!["host", "name"];
     headers.extend(kinds.iter().map(|kind| kind.name()));

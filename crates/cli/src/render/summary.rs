@@ -9,7 +9,7 @@ use super::table::Columns;
 use super::{Look, count, gbps, slow_hosts, words};
 
 /// The lines of a page's head that describe a machine. `live`: what a plan does not hold.
-pub fn machine(plan: &Plan, machine: usize, live: Option<&Routing>, look: Look) -> String {
+pub(crate) fn machine(plan: &Plan, machine: usize, live: Option<&Routing>, look: Look) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
     let own = &plan.machines[machine];
@@ -57,7 +57,7 @@ pub fn machine(plan: &Plan, machine: usize, live: Option<&Routing>, look: Look) 
 }
 
 /// `2 hosts like this one, 16 ranks, joined by the network`.
-pub fn job(plan: &Plan) -> String {
+pub(crate) fn job(plan: &Plan) -> String {
     let ranks = plan.rank_count() as usize;
     let own = plan.machines.first();
     let domain = own.is_some_and(|own| own.hosts > 1);
@@ -83,7 +83,7 @@ pub fn job(plan: &Plan) -> String {
 }
 
 /// The graphs side by side.
-pub fn graphs(plan: &GpuGroup, look: Look) -> String {
+pub(crate) fn graphs(plan: &GpuGroup, look: Look) -> String {
     let mut headers = vec!["graph", "channels", "each", "all", "GPU–GPU"];
     if plan.inter {
         headers.extend(["to net", "GPU–NIC", "NIC in/out"]);
@@ -121,7 +121,7 @@ pub fn graphs(plan: &GpuGroup, look: Look) -> String {
 
 /// One line for scripts: `dgx-h100 hosts=1 ranks=8 ring=12x30:NVL …`, for several hosts what all
 /// of them use, and the slow ones.
-pub fn quiet(plan: &Plan) -> String {
+pub(crate) fn quiet(plan: &Plan) -> String {
     let groups = || plan.machines.iter().flat_map(|machine| &machine.groups);
     let inter = groups().any(|group| group.inter);
     let graphs = plan.common.iter().flat_map(|common| &common.graphs);

@@ -13,7 +13,7 @@ const USUAL_MOST: usize = 24;
 /// A table that fits into the page. Words, and so numbers, are never broken: columns that have no
 /// room beside the others go below, with the first column repeated.
 #[derive(Debug)]
-pub struct Columns {
+pub(crate) struct Columns {
     headers: Vec<String>,
     right: Vec<usize>,
     rows: Vec<Vec<String>>,
@@ -21,7 +21,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    pub fn new(look: Look, headers: &[&str]) -> Self {
+    pub(crate) fn new(look: Look, headers: &[&str]) -> Self {
         Self {
             headers: headers.iter().map(|&it| it.to_owned()).collect(),
             right: Vec::new(),
@@ -31,19 +31,19 @@ impl Columns {
     }
 
     /// Aligns these columns to the right.
-    pub fn right(mut self, columns: &[usize]) -> Self {
+    pub(crate) fn right(mut self, columns: &[usize]) -> Self {
         self.right = columns.to_vec();
         self
     }
 
     /// Adds a row. A name from outside that has a line break stays in its row.
-    pub fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         let cells = cells.into_iter().map(|it| it.replace('\n', "\\n"));
         self.rows.push(cells.collect());
     }
 
     /// The text, indented by the padding of its first column.
-    pub fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         let panels = self.panels();
         let panels: Vec<String> = panels.iter().map(|panel| self.panel(panel)).collect();
         panels.join("\n")

@@ -6,7 +6,7 @@ use planner::explain;
 use super::{Look, wrap};
 
 /// One line per search, with what it had to relax.
-pub fn short(trails: &[Trail], look: Look) -> String {
+pub(crate) fn short(trails: &[Trail], look: Look) -> String {
     let width = trails
         .iter()
         .map(|trail| trail.kind.name().len())
@@ -23,7 +23,7 @@ pub fn short(trails: &[Trail], look: Look) -> String {
 }
 
 /// Every attempt of every search.
-pub fn long(trails: &[Trail], inter: bool, look: Look) -> String {
+pub(crate) fn long(trails: &[Trail], inter: bool, look: Look) -> String {
     let mut text = String::new();
     for trail in trails {
         text.push_str(&format!(

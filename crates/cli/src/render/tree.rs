@@ -12,7 +12,7 @@ use super::{Look, gbps, group, ranges, wrap};
 const LINK: &str = "  ── ";
 
 /// The trees of all CPUs, those of equal hosts once, and the links across.
-pub fn machine(system: &System, names: &NodeNames<'_>, look: Look) -> String {
+pub(crate) fn machine(system: &System, names: &NodeNames<'_>, look: Look) -> String {
     let mut drawn = vec![false; system.node_count()];
     let mut host_tree = |host: u32| {
         let mut text = String::new();

@@ -5,22 +5,22 @@ use plan::{NcclVersion, Plan};
 use super::Look;
 
 /// The line that names the version.
-pub fn line(version: NcclVersion, look: Look) -> String {
+pub(crate) fn line(version: NcclVersion, look: Look) -> String {
     look.field("nccl", version.name())
 }
 
 /// The line of a plan, by the name of its profile.
-pub fn of_profile(profile: &str, look: Look) -> String {
+pub(crate) fn of_profile(profile: &str, look: Look) -> String {
     look.field("nccl", &profile_words(profile))
 }
 
 /// The version of a plan in words.
-pub fn of_plan(plan: &Plan) -> String {
+pub(crate) fn of_plan(plan: &Plan) -> String {
     profile_words(&plan.profile)
 }
 
 /// The version of a profile in words.
-pub fn profile_words(profile: &str) -> String {
+pub(crate) fn profile_words(profile: &str) -> String {
     match NcclVersion::of_profile(profile) {
         Some(version) => version.name().to_owned(),
         None => profile.to_owned(),

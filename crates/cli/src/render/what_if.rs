@@ -12,7 +12,7 @@ use crate::edits::option;
 use crate::sizes::short;
 
 /// The page. `time_limit`: seconds.
-pub fn page(report: &WhatIfAnswer, time_limit: Option<u64>, look: Look) -> String {
+pub(crate) fn page(report: &WhatIfAnswer, time_limit: Option<u64>, look: Look) -> String {
     let job = &report.job;
     let mut text = format!("{}\n", look.heading(&job.name()));
     text.push_str(&look.field(

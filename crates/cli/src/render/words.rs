@@ -3,7 +3,7 @@
 use plan::Pattern;
 
 /// How the GPUs of a channel are to be read.
-pub const fn pattern(pattern: Pattern) -> &'static str {
+pub(crate) const fn pattern(pattern: Pattern) -> &'static str {
     match pattern {
         Pattern::Ring => "from each GPU to the next, the last one back to the first",
         Pattern::BalancedTree => {
@@ -19,7 +19,7 @@ pub const fn pattern(pattern: Pattern) -> &'static str {
 }
 
 /// The use of NICs by a channel (0, 1, 2), in a word.
-pub const fn cross_nic_short(mode: i32) -> &'static str {
+pub(crate) const fn cross_nic_short(mode: i32) -> &'static str {
     match mode {
         0 => "same",
         1 => "any",

@@ -20,7 +20,7 @@ const JSON_LIMIT: u64 = 256 << 20;
 const PROGRESS_LINES: u64 = 1 << 16;
 
 /// Reads all files.
-pub fn read(
+pub(super) fn read(
     files: &[PathBuf],
     environment: &Environment,
     output: &mut Output,

@@ -17,7 +17,7 @@ use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::{complete, cost, job};
 
-pub fn run(
+pub(crate) fn run(
     arguments: &ResultsArguments,
     environment: &Environment,
     output: &mut Output,

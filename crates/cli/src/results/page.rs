@@ -15,7 +15,7 @@ use crate::sizes::short;
 /// Most constants that are not determined and that are shown one by one.
 const SHOWN: usize = 12;
 
-pub fn page(results: &Results, look: Look) -> String {
+pub(super) fn page(results: &Results, look: Look) -> String {
     let pages = results
         .tables
         .iter()

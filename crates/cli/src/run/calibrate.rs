@@ -11,7 +11,7 @@ use crate::progress::Steps;
 use crate::sizes;
 
 /// Measures and prints or writes the profile.
-pub fn run(
+pub(crate) fn run(
     arguments: &CalibrateArguments,
     environment: &Environment,
     output: &mut Output,

@@ -21,7 +21,7 @@ const NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 ///
 /// # Errors
 /// The folder cannot be made, or the program cannot be started.
-pub fn only_one(environment: &Environment) -> Result<()> {
+pub(super) fn only_one(environment: &Environment) -> Result<()> {
     let Err(Error::TwoDrivers {
         file: Some(driver), ..
     }) = presence::check()

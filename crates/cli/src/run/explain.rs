@@ -24,7 +24,7 @@ const HEADERS: [&str; 9] = [
 const WITHOUT_PARTS: usize = 5;
 
 /// The section of `--explain`; empty without it.
-pub fn section(report: &RunReport, look: Look) -> String {
+pub(super) fn section(report: &RunReport, look: Look) -> String {
     let mut explained = report.rows.iter().flat_map(|row| &row.explained).peekable();
     if explained.peek().is_none() {
         return String::new();

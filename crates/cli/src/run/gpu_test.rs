@@ -19,7 +19,7 @@ use crate::run::driver;
 ///
 /// # Errors
 /// There is no GPU, or a file cannot be written.
-pub fn run(
+pub(crate) fn run(
     arguments: &GpuTestArguments,
     environment: &Environment,
     output: &mut Output,

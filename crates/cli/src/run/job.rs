@@ -28,7 +28,7 @@ const MOST_RANKS: u64 = 1024;
 const MOST_LAUNCHED: u32 = crate::arguments::join::MOST_RANKS;
 
 #[derive(Debug, Clone, Copy, Default)]
-pub struct JobRanks<'a> {
+pub(super) struct JobRanks<'a> {
     /// Ranks that others started; none if this process starts them.
     pub world: Option<u32>,
     /// Of them those that were lost meanwhile.
@@ -87,7 +87,7 @@ fn check_against(ranks: u32, collective: Collective, arguments: &RunArguments) -
 }
 
 /// Reads the command line and the plan or topology that it names.
-pub fn read(
+pub(super) fn read(
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
@@ -165,7 +165,7 @@ pub fn read(
 }
 
 /// Ranks of each process that a launcher started, by nccl-tests' -t and -g.
-pub fn ranks_of_process(arguments: &RunArguments, processes: u32) -> Result<u32> {
+pub(super) fn ranks_of_process(arguments: &RunArguments, processes: u32) -> Result<u32> {
     let (threads, gpus) = (
         arguments.nthreads.unwrap_or(1),
         arguments.ngpus.unwrap_or(1),
@@ -352,7 +352,7 @@ fn read_plan(
 }
 
 /// The CPU cost profile of a file, or the built-in one.
-pub fn profile(file: Option<&Path>) -> Result<Profile> {
+pub(super) fn profile(file: Option<&Path>) -> Result<Profile> {
     let Some(file) = file else {
         return Ok(Profile::default());
     };

@@ -20,7 +20,10 @@ use crate::environment::Environment;
 use crate::output::Output;
 
 /// The rank of this process, if a launcher started it.
-pub fn detect(arguments: &RunArguments, environment: &Environment) -> Result<Option<LaunchedRank>> {
+pub(super) fn detect(
+    arguments: &RunArguments,
+    environment: &Environment,
+) -> Result<Option<LaunchedRank>> {
     let parent = std::os::unix::process::parent_id();
     let options = job_options(&arguments.join);
     launcher::detect(&options, &environment.launcher, parent).map_err(with_options)
@@ -64,7 +67,7 @@ fn with_options(error: anyhow::Error) -> anyhow::Error {
 
 /// Runs the ranks of this process. The lowest surviving
 /// rank prints the page, all learn if elements were wrong.
-pub fn run(
+pub(super) fn run(
     arguments: &RunArguments,
     environment: &Environment,
     launched: &LaunchedRank,

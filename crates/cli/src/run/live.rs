@@ -19,7 +19,7 @@ use crate::sizes;
 use answers::report;
 
 /// The knowledge of the printing rank, and how it prints it.
-pub struct Live<'a> {
+pub(super) struct Live<'a> {
     report: RunReport,
     json: bool,
     look: Look,
@@ -33,7 +33,7 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    pub fn new(
+    pub(super) fn new(
         report: RunReport,
         arguments: &RunArguments,
         environment: &Environment,
@@ -52,7 +52,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    pub fn observe(&mut self, event: Event<'_>) {
+    pub(super) fn observe(&mut self, event: Event<'_>) {
         match event {
             Event::Connected(devices) => {
                 let head = page::head(&self.report, self.look);
@@ -87,7 +87,7 @@ impl<'a> Live<'a> {
     }
 
     /// The end of the page, with notes on the run on GPUs; or the JSON.
-    pub fn finish(mut self, notes: &str) -> Result<()> {
+    pub(super) fn finish(mut self, notes: &str) -> Result<()> {
         self.steps.clear();
         mem::replace(&mut self.printed, Ok(()))?;
         let report = &self.report;

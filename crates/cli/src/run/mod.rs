@@ -4,10 +4,10 @@
 //! ranks and plan), [`launched`] (ranks of a launcher), [`network`], [`live`] (the output while
 //! ranks run), [`page`](mod@page), [`table`], [`explain`]; [`calibrate`], [`gpu_test`].
 
-pub mod calibrate;
+pub(crate) mod calibrate;
 mod driver;
 mod explain;
-pub mod gpu_test;
+pub(crate) mod gpu_test;
 mod job;
 mod launched;
 mod live;
@@ -37,7 +37,11 @@ impl From<BackendName> for RunsOn {
     }
 }
 
-pub fn run(arguments: &RunArguments, environment: &Environment, output: &mut Output) -> Result<()> {
+pub(crate) fn run(
+    arguments: &RunArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
     if arguments.member {
         return processes::member(network::print_log);
     }

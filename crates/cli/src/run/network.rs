@@ -16,7 +16,7 @@ const MOST_SOCKETS: u16 = 64;
 ///
 /// # Errors
 /// A variable has a value that is out of range.
-pub fn of(
+pub(super) fn of(
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
@@ -38,7 +38,7 @@ pub fn of(
 }
 
 /// The same, but a plug-in is used only if it is named.
-pub fn of_rehearsal(
+pub(super) fn of_rehearsal(
     arguments: &RunArguments,
     environment: &Environment,
     output: &mut Output,
@@ -49,7 +49,7 @@ pub fn of_rehearsal(
 }
 
 /// Refuses options that say how hosts are joined if all ranks are on one host.
-pub fn refuse_on_one_host(arguments: &RunArguments) -> Result<()> {
+pub(super) fn refuse_on_one_host(arguments: &RunArguments) -> Result<()> {
     let given = &arguments.join;
     let options = [
         ("--net-plugin", given.net_plugin.is_some()),
@@ -88,6 +88,6 @@ fn sockets(given: u16, nccl: impl Fn(&str) -> Option<String>, output: &mut Outpu
 }
 
 /// Prints a line of a net plug-in's log.
-pub fn print_log(line: &str) {
+pub(super) fn print_log(line: &str) {
     exit::report(&format!("net plug-in: {line}\n"));
 }

@@ -6,7 +6,7 @@ use measurement::{LaunchReport, Launches, NetworkOptions, RunReport, RunRow, Run
 use crate::render::{Look, count};
 
 /// The head of the page.
-pub fn head(report: &RunReport, look: Look) -> String {
+pub(super) fn head(report: &RunReport, look: Look) -> String {
     let spec = &report.spec;
     // Ranks that continue without lost ones print a second page.
     let restarted = report.launch.as_ref().is_some_and(|it| !it.lost.is_empty());
@@ -178,7 +178,7 @@ fn last_lines(report: &RunReport, wrong: u64) -> String {
 }
 
 /// The summary of the rows.
-pub fn summary(report: &RunReport, look: Look) -> String {
+pub(super) fn summary(report: &RunReport, look: Look) -> String {
     let rows = &report.rows;
     let mut text = String::new();
     let [separate, in_place] = bandwidths(report).map(|it| average(&it));

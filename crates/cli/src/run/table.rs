@@ -36,7 +36,7 @@ const HIERARCHICAL: &str = "hierarchical ";
 
 /// How rows are laid out.
 #[derive(Debug)]
-pub struct Table {
+pub(super) struct Table {
     lines: Lines,
     gap: usize,
     /// A row has both placements; otherwise each has a row of its own.
@@ -65,7 +65,7 @@ enum Form {
 }
 
 impl Table {
-    pub fn new(report: &RunReport, look: Look) -> Self {
+    pub(super) fn new(report: &RunReport, look: Look) -> Self {
         let form = match report.spec.in_place {
             true => Form::Beside,
             false => Form::One,
@@ -92,7 +92,7 @@ impl Table {
         }
     }
 
-    pub fn header(&self) -> String {
+    pub(super) fn header(&self) -> String {
         let names = self.lines.iter().flatten().map(|it| it.name.to_owned());
         let text = self.text(names.collect());
         let lines = text.lines().map(|line| self.look.faint(line) + "\n");
@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// A row of the report: one line or several for each placement.
-    pub fn row(&self, report: &RunReport, at: usize, row: &RunRow) -> String {
+    pub(super) fn row(&self, report: &RunReport, at: usize, row: &RunRow) -> String {
         let in_place = report.spec.in_place;
         let form = match (in_place, self.beside) {
             (false, _) => Form::One,
@@ -253,7 +253,7 @@ fn cells(report: &RunReport, at: usize, row: &RunRow, form: Form, in_place: bool
 }
 
 /// Algorithm, protocol and channels.
-pub fn in_words(choice: Choice) -> [String; 3] {
+pub(super) fn in_words(choice: Choice) -> [String; 3] {
     let protocol = match choice.transfer {
         Transfer::Direct | Transfer::Staged => choice.transfer.to_string(),
         Transfer::Fifo | Transfer::Hierarchical => choice.protocol.name().to_owned(),

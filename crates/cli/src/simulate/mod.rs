@@ -26,7 +26,7 @@ const FABRIC_LIMIT: u64 = 16 << 20;
 /// Most steps and transfers in a trace, about 30 MB.
 const TRACE_SPANS: usize = 200_000;
 
-pub fn run(
+pub(crate) fn run(
     arguments: &SimulateArguments,
     environment: &Environment,
     output: &mut Output,

@@ -9,7 +9,7 @@ use crate::render::{Look, count, microseconds, version};
 use crate::sizes;
 
 /// The page, with so many of the busiest links.
-pub fn page(job: &SimulatedJob, links: usize, look: Look) -> String {
+pub(super) fn page(job: &SimulatedJob, links: usize, look: Look) -> String {
     let mut text = head(job, look);
     text.push_str(&look.section(
         "Where the time goes",

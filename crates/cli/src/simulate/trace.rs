@@ -44,7 +44,7 @@ enum Details {
 }
 
 /// A process for each rank, a thread for each lane and each connection over the network.
-pub fn perfetto(job: &SimulatedJob) -> Result<String> {
+pub(super) fn perfetto(job: &SimulatedJob) -> Result<String> {
     let simulated = &job.simulated;
     let model = &simulated.model;
     let mut events = Vec::new();

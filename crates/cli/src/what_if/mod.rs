@@ -16,7 +16,7 @@ use crate::settings::{read_settings, warn_of_doubtful};
 use crate::{sizes, sources};
 
 /// Plans the job once for each failure of its first host.
-pub fn run(
+pub(crate) fn run(
     arguments: &WhatIfArguments,
     environment: &Environment,
     output: &mut Output,

@@ -31,7 +31,7 @@ enum News {
 ///
 /// # Errors
 /// The job cannot be planned, or not within the time limit.
-pub fn work(
+pub(super) fn work(
     asked: WhatIfQuestion,
     limit: Option<Duration>,
     environment: &Environment,

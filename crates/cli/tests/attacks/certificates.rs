@@ -45,7 +45,7 @@ fn filled(unit: &str, rest: usize) -> String {
 
 const TWO_RANKS: &str = r#"{"name":"","count":1,"vertices":[{"name":"","rank":true},{"name":"","rank":true}],"links":[]}"#;
 
-pub fn empty_names_take_little_memory() {
+pub(crate) fn empty_names_take_little_memory() {
     let graph = format!(r#"{{"network":[{}],"hosts":[]}}"#, filled(r#""""#, 1024));
     refused(
         &certificate(&graph, ""),
@@ -53,7 +53,7 @@ pub fn empty_names_take_little_memory() {
     );
 }
 
-pub fn lengths_take_little_memory() {
+pub(crate) fn lengths_take_little_memory() {
     let graph = format!(r#"{{"network":[],"hosts":[{TWO_RANKS}]}}"#);
     let bound = format!(
         r#"{{"operation":"all-gather","bandwidth":{{"numerator":1,"denominator":1}},"proof":{{"lengths":[{{"class":0,"lengths":[{}]}}]}}}}"#,
@@ -65,7 +65,7 @@ pub fn lengths_take_little_memory() {
     );
 }
 
-pub fn trees_take_little_memory() {
+pub(crate) fn trees_take_little_memory() {
     let graph = format!(r#"{{"network":[],"hosts":[{TWO_RANKS}]}}"#);
     let tree = r#"{"root":0,"weight":0,"edges":[]}"#;
     let bound = format!(
@@ -76,7 +76,7 @@ pub fn trees_take_little_memory() {
 }
 
 /// Many sets of a host with many links, as large as they fit.
-pub fn many_sides_of_many_links_are_refused_at_once() {
+pub(crate) fn many_sides_of_many_links_are_refused_at_once() {
     let link = r#"{"from":0,"to":1,"kind":"","capacity":1}"#;
     let links = vec![link; 20_000].join(",");
     let side = r#"{"class":0,"count":1,"inside":[0]}"#;
@@ -90,7 +90,7 @@ pub fn many_sides_of_many_links_are_refused_at_once() {
     refused(&certificate(&graph, &bound), "at most 268435456 are taken");
 }
 
-pub fn larger_files_are_refused() {
+pub(crate) fn larger_files_are_refused() {
     let text = " ".repeat(MOST_BYTES + 1);
     refused(&text, "16777216");
 }

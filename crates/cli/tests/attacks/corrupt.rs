@@ -181,7 +181,7 @@ fn judge(said: &[Said]) -> Result<Outcome, String> {
     }
 }
 
-pub fn random_words_end_in_order() {
+pub(crate) fn random_words_end_in_order() {
     let seeds: u64 = variable("TOPO_CORRUPT_SEEDS").unwrap_or(6);
     let first: u64 = variable("TOPO_CORRUPT_FROM").unwrap_or(0);
     let jobs = seeds * CHOICES.len() as u64;

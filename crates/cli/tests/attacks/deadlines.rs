@@ -26,7 +26,7 @@ fn in_time(longest: Duration, mut took: impl FnMut() -> Duration) {
     panic!("it took {all:?} instead of {longest:?}");
 }
 
-pub fn a_rank_that_does_not_come_is_named_when_it_should_have_come() {
+pub(crate) fn a_rank_that_does_not_come_is_named_when_it_should_have_come() {
     // Rank 0 holds the root; rank 1 finds none.
     for number in [0, 1] {
         in_time(Duration::from_secs(2), || {
@@ -63,7 +63,7 @@ fn data_connection(rank: &Child, peer: &Child) -> Option<RawFd> {
     data.map(|it| it.descriptor)
 }
 
-pub fn a_data_connection_that_is_cut_is_named_at_once() {
+pub(crate) fn a_data_connection_that_is_cut_is_named_at_once() {
     in_time(Duration::ZERO, || {
         let id = id(address());
         let start = |number: u32| {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::program::{LONG, Running, root, topo};
 
-pub fn a_socket_can_be_standard_input() {
+pub(crate) fn a_socket_can_be_standard_input() {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut command = topo();
     command.args(["plan", "--format", "quiet", "-"]);
@@ -21,7 +21,7 @@ pub fn a_socket_can_be_standard_input() {
 }
 
 /// Opening a FIFO would block the loader.
-pub fn a_net_plugin_that_is_no_file_is_refused() {
+pub(crate) fn a_net_plugin_that_is_no_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fifo").display().to_string();
     let made = Command::new("mkfifo").arg(&path).status();

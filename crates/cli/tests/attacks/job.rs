@@ -11,7 +11,7 @@ use super::program::{Running, Said, clean};
 use super::ranks::Ranks;
 
 /// Ranks of this host.
-pub struct Job {
+pub(crate) struct Job {
     ranks: Ranks,
     _folder: Option<tempfile::TempDir>,
 }
@@ -25,7 +25,7 @@ fn topo(program: &Path) -> Command {
 
 impl Job {
     /// Starts each rank as a process; the ranks meet by a file.
-    pub fn by_hand(program: &Path, ranks: u32, arguments: &[&str]) -> Self {
+    pub(crate) fn by_hand(program: &Path, ranks: u32, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let meeting = format!("file:{}", folder.path().join("meeting").display());
         let ranks = (0..ranks).map(|rank| {
@@ -41,7 +41,7 @@ impl Job {
     }
 
     /// Starts one process, which starts the other ranks.
-    pub fn started_together(program: &Path, ranks: u32, arguments: &[&str]) -> Self {
+    pub(crate) fn started_together(program: &Path, ranks: u32, arguments: &[&str]) -> Self {
         let mut command = topo(program);
         command.args(["--processes", "--ranks", &ranks.to_string()]);
         command.args(arguments);
@@ -52,7 +52,7 @@ impl Job {
     }
 
     /// Whether all ranks have ended.
-    pub fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         self.ranks.0.iter_mut().all(Running::is_over)
     }
 
@@ -60,7 +60,7 @@ impl Job {
     /// descriptor. `baseofrank1` holds the bell and the buffer table of rank 1,
     /// `connections1ofrank0` the first FIFOs and signals towards rank 0, `buffersofrank0` its
     /// buffers.
-    pub fn memory(&self, name: &str) -> Vec<Memory> {
+    pub(crate) fn memory(&self, name: &str) -> Vec<Memory> {
         let mut found = Vec::new();
         for rank in &self.ranks.0 {
             for process in family(rank.id()) {
@@ -75,7 +75,7 @@ impl Job {
     }
 
     /// Waits for such memory.
-    pub fn await_memory(&mut self, name: &str) -> Vec<Memory> {
+    pub(crate) fn await_memory(&mut self, name: &str) -> Vec<Memory> {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             let found = self.memory(name);
@@ -88,7 +88,7 @@ impl Job {
     }
 
     /// Waits for all ranks until the deadline, and kills the others.
-    pub fn finish(mut self, until: Instant) -> Vec<Said> {
+    pub(crate) fn finish(mut self, until: Instant) -> Vec<Said> {
         while !self.is_over() && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
         }
@@ -105,7 +105,7 @@ fn family(process: u32) -> Vec<u32> {
 }
 
 /// A memory file of a rank, open for writing.
-pub struct Memory {
+pub(crate) struct Memory {
     pub name: String,
     file: File,
     /// The length.
@@ -123,14 +123,14 @@ impl Memory {
         (words > 0).then_some(Self { name, file, words })
     }
 
-    pub fn read(&self, word: u64) -> u64 {
+    pub(crate) fn read(&self, word: u64) -> u64 {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, word * 8).unwrap();
         u64::from_le_bytes(bytes)
     }
 
     /// Up to `most` words from the beginning.
-    pub fn words(&self, most: u64) -> Vec<u64> {
+    pub(crate) fn words(&self, most: u64) -> Vec<u64> {
         let mut bytes = vec![0; 8 * self.words.min(most) as usize];
         self.file.read_exact_at(&mut bytes, 0).unwrap();
         let words = bytes.chunks_exact(8);
@@ -139,7 +139,7 @@ impl Memory {
             .collect()
     }
 
-    pub fn write(&self, word: u64, value: u64) {
+    pub(crate) fn write(&self, word: u64, value: u64) {
         self.file
             .write_all_at(&value.to_le_bytes(), word * 8)
             .unwrap();

@@ -14,7 +14,7 @@ fn peak(process: u32) -> u64 {
 }
 
 /// Each of many ranks has a FIFO from every other rank. Unused FIFOs take no memory.
-pub fn many_ranks_take_memory_for_what_they_send() {
+pub(crate) fn many_ranks_take_memory_for_what_they_send() {
     let mut command = clean(Path::new(env!("CARGO_BIN_EXE_topo")));
     command
         .args(["run", "--ranks", "64", "all-reduce", "-b", "8", "-e", "8"])

@@ -94,7 +94,7 @@ fn both(mut make: impl FnMut(u32) -> Command) -> Vec<Said> {
     ranks.into_iter().map(|it| it.within(LONG)).collect()
 }
 
-pub fn a_rank_does_not_join_the_job_of_another_user() -> Result<Completion, Failed> {
+pub(crate) fn a_rank_does_not_join_the_job_of_another_user() -> Result<Completion, Failed> {
     if !is_root() {
         return not_run("only root can make files of others");
     }
@@ -132,7 +132,7 @@ pub fn a_rank_does_not_join_the_job_of_another_user() -> Result<Completion, Fail
     Ok(Completion::Completed)
 }
 
-pub fn a_file_that_others_can_write_is_not_believed() {
+pub(crate) fn a_file_that_others_can_write_is_not_believed() {
     let theirs = tempfile::tempdir().unwrap();
     let (_running, id) = stranger(theirs.path());
     let temporary = temporary();
@@ -163,7 +163,7 @@ pub fn a_file_that_others_can_write_is_not_believed() {
     said.refused(&[&folder.display().to_string(), "link"]);
 }
 
-pub fn what_is_no_file_is_given_up_in_time() {
+pub(crate) fn what_is_no_file_is_given_up_in_time() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     assert!(
@@ -208,7 +208,7 @@ pub fn what_is_no_file_is_given_up_in_time() {
     said.refused(&["cannot write the rendezvous file", "missing"]);
 }
 
-pub fn ranks_of_one_host_meet_in_a_folder_of_their_user() {
+pub(crate) fn ranks_of_one_host_meet_in_a_folder_of_their_user() {
     let temporary = temporary();
     // A folder, a missing one, one that others can write to, and a file.
     let runtime = tempfile::tempdir().unwrap();
@@ -242,7 +242,7 @@ pub fn ranks_of_one_host_meet_in_a_folder_of_their_user() {
 }
 
 /// The file of an earlier job names a port at which another job listens now.
-pub fn a_file_of_an_earlier_job_is_waited_out() {
+pub(crate) fn a_file_of_an_earlier_job_is_waited_out() {
     let folder = tempfile::tempdir().unwrap();
     let (stranger, id) = stranger(folder.path());
     let address = id.trim().split_once('@').unwrap().1;
@@ -271,7 +271,7 @@ pub fn a_file_of_an_earlier_job_is_waited_out() {
 }
 
 /// While rank 2 is missing, rank 1 is killed and started again.
-pub fn a_rank_may_be_started_again_while_others_are_missing() {
+pub(crate) fn a_rank_may_be_started_again_while_others_are_missing() {
     let root = ranks::address();
     let id = ranks::id(root);
     let start = |number| {
@@ -291,7 +291,7 @@ pub fn a_rank_may_be_started_again_while_others_are_missing() {
 }
 
 /// A program that never answers listens at the port.
-pub fn a_port_of_another_program_is_waited_out() {
+pub(crate) fn a_port_of_another_program_is_waited_out() {
     let folder = tempfile::tempdir().unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let file = folder.path().join("meeting");

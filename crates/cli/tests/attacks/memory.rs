@@ -126,21 +126,21 @@ fn with_overwritten_table(place: usize, value: u64, honest: bool) -> Vec<Said> {
     job.finish(until)
 }
 
-pub fn an_offset_beyond_a_peers_buffers_is_named() {
+pub(crate) fn an_offset_beyond_a_peers_buffers_is_named() {
     // The offset of the output.
     let words = ["buffers of rank 1", "1099511627776"];
     overwrite_table(5, 0x100_0000_0000, true, &words);
 }
 
-pub fn a_buffer_that_ends_beyond_a_peers_memory_is_named() {
+pub(crate) fn a_buffer_that_ends_beyond_a_peers_memory_is_named() {
     overwrite_table(5, u64::MAX - 4096, true, &["buffers of rank 1"]);
 }
 
-pub fn a_buffer_table_of_another_launch_is_named() {
+pub(crate) fn a_buffer_table_of_another_launch_is_named() {
     overwrite_table(0, 1 << 40, true, &["buffers of rank 1", "launch"]);
 }
 
-pub fn an_address_that_was_overwritten_is_named() {
+pub(crate) fn an_address_that_was_overwritten_is_named() {
     overwrite_table(5, 4096, false, &["buffers of rank 1", "overwritten"]);
 }
 
@@ -179,10 +179,10 @@ fn overwrite_flags(protocol: &str, line_words: u64, lines: u64) {
     all_fail(&job.finish(until), &["Broadcast waited"]);
 }
 
-pub fn a_half_valid_slot_of_ll_ends_in_the_timeout() {
+pub(crate) fn a_half_valid_slot_of_ll_ends_in_the_timeout() {
     overwrite_flags("ll", 1, 4096);
 }
 
-pub fn a_half_valid_slot_of_ll128_ends_in_the_timeout() {
+pub(crate) fn a_half_valid_slot_of_ll128_ends_in_the_timeout() {
     overwrite_flags("ll128", 8, 1024);
 }

@@ -2,7 +2,7 @@
 
 use super::ranks::{Ranks, address, id, rank};
 
-pub fn an_option_that_one_rank_has_and_another_has_not_is_named() {
+pub(crate) fn an_option_that_one_rank_has_and_another_has_not_is_named() {
     for option in ["--checksums", "--survive"] {
         let id = id(address());
         let start = |number: u32| {

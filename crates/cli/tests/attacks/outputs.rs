@@ -43,7 +43,7 @@ fn inside(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-pub fn a_recording_is_whole_or_not_there() {
+pub(crate) fn a_recording_is_whole_or_not_there() {
     let tree = tree();
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("deep/er/machine");
@@ -66,7 +66,7 @@ pub fn a_recording_is_whole_or_not_there() {
     assert_eq!(hidden.count(), 0);
 }
 
-pub fn a_recording_on_a_full_disk_leaves_nothing() -> Result<Completion, Failed> {
+pub(crate) fn a_recording_on_a_full_disk_leaves_nothing() -> Result<Completion, Failed> {
     let tree = tree();
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().display();

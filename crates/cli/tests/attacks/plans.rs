@@ -37,7 +37,7 @@ fn export(name: &str, settings: &Value) -> (Said, Option<String>) {
     (said, conf)
 }
 
-pub fn no_setting_of_a_plan_loads_a_library() {
+pub(crate) fn no_setting_of_a_plan_loads_a_library() {
     for (name, value) in [
         ("NCCL_CROSS_NIC", "0\nNCCL_NET_PLUGIN=/tmp/other.so"),
         ("NCCL_ALGO", "Ring\nNCCL_NET_PLUGIN=/tmp/other.so"),
@@ -61,12 +61,12 @@ pub fn no_setting_of_a_plan_loads_a_library() {
     }
 }
 
-pub fn no_name_of_a_machine_adds_a_line() {
+pub(crate) fn no_name_of_a_machine_adds_a_line() {
     let (said, conf) = export("gh200\nNCCL_NET_PLUGIN=/tmp/other.so", &json!([]));
     assert_eq!((said.status, conf), (Some(2), None), "{}", said.err);
 }
 
-pub fn settings_that_decide_are_exported() {
+pub(crate) fn settings_that_decide_are_exported() {
     let settings = json!([{ "name": "NCCL_CROSS_NIC", "value": "0" }]);
     let (said, conf) = export("gh200", &settings);
     assert_eq!(said.status, Some(0), "{}", said.err);

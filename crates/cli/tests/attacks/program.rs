@@ -12,23 +12,23 @@ use libtest_mimic::{Completion, Failed};
 use tempfile::TempDir;
 
 /// The exit status of every error.
-pub const FAILED: Option<i32> = Some(2);
+pub(crate) const FAILED: Option<i32> = Some(2);
 
 /// Longer than any process needs, even on a busy machine.
-pub const LONG: Duration = Duration::from_secs(600);
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// `topo` in the repository's root, on the loopback interface, without the variables of launchers
 /// and users. It has 2 GB of address space, so that a read without a bound fails at once.
-pub fn topo() -> Command {
+pub(crate) fn topo() -> Command {
     shell("ulimit -v 2000000; exec \"$0\" \"$@\"")
 }
 
 /// A shell that runs a script, in which `"$0" "$@"` is `topo` with its arguments.
-pub fn shell(script: &str) -> Command {
+pub(crate) fn shell(script: &str) -> Command {
     let mut command = clean(Path::new("sh"));
     command.args(["-c", script, env!("CARGO_BIN_EXE_topo")]);
     command
@@ -36,7 +36,7 @@ pub fn shell(script: &str) -> Command {
 
 /// A program in the repository's root, on the loopback interface, without the variables of
 /// launchers and users.
-pub fn clean(program: &Path) -> Command {
+pub(crate) fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).stdin(Stdio::null());
     let set = [
@@ -68,7 +68,7 @@ pub fn clean(program: &Path) -> Command {
 }
 
 /// A process that is killed at the end of the test.
-pub struct Running {
+pub(crate) struct Running {
     pub child: Child,
     out: File,
     err: File,
@@ -76,7 +76,7 @@ pub struct Running {
 }
 
 #[derive(Debug)]
-pub struct Said {
+pub(crate) struct Said {
     pub out: String,
     pub err: String,
     /// Exit status; `None` if a signal ended it.
@@ -87,7 +87,7 @@ pub struct Said {
 }
 
 impl Running {
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let child = command
             .stdout(out.try_clone().unwrap())
@@ -102,17 +102,17 @@ impl Running {
         }
     }
 
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns whether it ended.
-    pub fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits until it ends; fails the test after `longest`.
-    pub fn within(mut self, longest: Duration) -> Said {
+    pub(crate) fn within(mut self, longest: Duration) -> Said {
         while !self.is_over() {
             let lasted = self.since.elapsed();
             assert!(lasted < longest, "it did not end within {longest:?}");
@@ -122,7 +122,7 @@ impl Running {
     }
 
     /// Kills it if it still runs, and returns what it printed.
-    pub fn end(mut self) -> Said {
+    pub(crate) fn end(mut self) -> Said {
         let took = self.since.elapsed();
         // Fails if it has ended already.
         let _ = self.child.kill();
@@ -152,7 +152,7 @@ impl Drop for Running {
 }
 
 /// Runs `topo` with its standard error on a terminal. Returns `None` without the program `script`.
-pub fn on_terminal(line: &str) -> Option<Said> {
+pub(crate) fn on_terminal(line: &str) -> Option<Said> {
     Command::new("script").arg("--version").output().ok()?;
     let mut script = Command::new("script");
     let line = format!("{} {line}", env!("CARGO_BIN_EXE_topo"));
@@ -162,13 +162,13 @@ pub fn on_terminal(line: &str) -> Option<Said> {
 }
 
 /// Runs `topo` to its end.
-pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Said {
+pub(crate) fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Said {
     Running::start(topo().args(arguments)).within(LONG)
 }
 
 impl Said {
     /// Returns whether it ended by itself, with an error if it failed: no signal, no panic.
-    pub fn is_orderly(&self) -> bool {
+    pub(crate) fn is_orderly(&self) -> bool {
         let told = |code| code != 2 || self.err.contains("error:");
         // A peer whose process disappears was killed by a signal.
         let words = ["panicked", "its process ended", "with signal"];
@@ -180,7 +180,7 @@ impl Said {
 
     /// Checks that it failed with an error that has these words.
     #[track_caller]
-    pub fn refused(&self, words: &[&str]) {
+    pub(crate) fn refused(&self, words: &[&str]) {
         let says = self.err.contains("error: ") && words.iter().all(|it| self.err.contains(it));
         assert!(
             self.status == FAILED && says,
@@ -190,7 +190,7 @@ impl Said {
 }
 
 /// A folder in memory, where there is one: it holds many small files.
-pub fn memory_folder() -> TempDir {
+pub(crate) fn memory_folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let folder = match memory.is_dir() {
         true => tempfile::tempdir_in(memory),
@@ -199,11 +199,11 @@ pub fn memory_folder() -> TempDir {
     folder.unwrap()
 }
 
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// A test that was not run.
-pub fn not_run(why: &str) -> Result<Completion, Failed> {
+pub(crate) fn not_run(why: &str) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with(format!("not run: {why}")))
 }

@@ -11,30 +11,30 @@ use std::time::{Duration, Instant};
 use super::program::{LONG, Running, Said, clean};
 
 /// The processes of a job.
-pub struct Ranks(pub Vec<Running>);
+pub(crate) struct Ranks(pub Vec<Running>);
 
 impl Ranks {
     /// Starts each command.
-    pub fn start(commands: impl IntoIterator<Item = Command>) -> Self {
+    pub(crate) fn start(commands: impl IntoIterator<Item = Command>) -> Self {
         let start = |mut command| Running::start(&mut command);
         Self(commands.into_iter().map(start).collect())
     }
 
     /// Waits for all of them.
-    pub fn finish(self) -> Vec<Said> {
+    pub(crate) fn finish(self) -> Vec<Said> {
         self.0.into_iter().map(|it| it.within(LONG)).collect()
     }
 }
 
 /// [`clean`] `topo`, with pages of a fixed width.
-pub fn topo() -> Command {
+pub(crate) fn topo() -> Command {
     let mut command = clean(Path::new(env!("CARGO_BIN_EXE_topo")));
     command.env("COLUMNS", "200");
     command
 }
 
 /// A rank. Two ranks share a host.
-pub fn rank(rank: u32, world: u32) -> Command {
+pub(crate) fn rank(rank: u32, world: u32) -> Command {
     let mut command = topo();
     command.env("NCCL_HOSTID", format!("host{}", rank / 2));
     command.args([
@@ -48,7 +48,7 @@ pub fn rank(rank: u32, world: u32) -> Command {
 }
 
 /// A loopback address and a port that no other test uses now.
-pub fn address() -> SocketAddr {
+pub(crate) fn address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let process = std::process::id();
     let next = NEXT.fetch_add(1, Ordering::Relaxed) as u8;
@@ -57,7 +57,7 @@ pub fn address() -> SocketAddr {
 }
 
 /// Waits until a condition holds.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !holds() {
         assert!(Instant::now() < end, "{what}: waited in vain");
@@ -66,14 +66,14 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// The id of a job whose root listens at this address.
-pub fn id(root: SocketAddr) -> String {
+pub(crate) fn id(root: SocketAddr) -> String {
     let made = topo().args(["id", &root.to_string()]).output().unwrap();
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
 /// A TCP socket of a process.
 #[derive(Debug)]
-pub struct Socket {
+pub(crate) struct Socket {
     pub descriptor: RawFd,
     pub local: SocketAddr,
     pub remote: SocketAddr,
@@ -81,7 +81,7 @@ pub struct Socket {
 }
 
 /// The TCP sockets of a process, as the kernel lists them.
-pub fn sockets(process: u32) -> Vec<Socket> {
+pub(crate) fn sockets(process: u32) -> Vec<Socket> {
     let mut descriptors: Vec<(RawFd, String)> = Vec::new();
     let Ok(entries) = std::fs::read_dir(format!("/proc/{process}/fd")) else {
         return Vec::new();
@@ -120,7 +120,7 @@ pub fn sockets(process: u32) -> Vec<Socket> {
 }
 
 /// The addresses at which a process listens.
-pub fn listens(process: u32) -> Vec<SocketAddr> {
+pub(crate) fn listens(process: u32) -> Vec<SocketAddr> {
     let sockets = sockets(process).into_iter().filter(|it| it.listens);
     let mut all: Vec<SocketAddr> = sockets.map(|it| it.local).collect();
     all.sort_unstable();

@@ -79,7 +79,7 @@ fn command_says_nothing(arguments: &[&str]) {
     assert_eq!(told, None, "{arguments:?} read what is outside");
 }
 
-pub fn links_to_files_outside_are_not_followed() {
+pub(crate) fn links_to_files_outside_are_not_followed() {
     for name in [
         "vendor",
         "class",
@@ -108,7 +108,7 @@ pub fn links_to_files_outside_are_not_followed() {
     }
 }
 
-pub fn folders_that_lead_outside_are_not_followed() {
+pub(crate) fn folders_that_lead_outside_are_not_followed() {
     for absolute in [true, false] {
         let folder = machine();
         let recording = folder.path().join("recording");
@@ -141,7 +141,7 @@ pub fn folders_that_lead_outside_are_not_followed() {
 }
 
 /// Documents of a recording that are links, and bus ids that are paths, are not followed either.
-pub fn documents_do_not_lead_outside() {
+pub(crate) fn documents_do_not_lead_outside() {
     let folder = machine();
     let recording = folder.path().join("recording");
     for name in ["nvml.json", "options.json", "addresses.json"] {
@@ -178,7 +178,7 @@ pub fn documents_do_not_lead_outside() {
 }
 
 /// Links inside are followed.
-pub fn links_inside_are_followed() {
+pub(crate) fn links_inside_are_followed() {
     let folder = machine();
     let recording = folder.path().join("recording");
     let path = recording.display().to_string();

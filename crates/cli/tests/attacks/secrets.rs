@@ -35,7 +35,7 @@ fn joined_by(id: &str) -> Vec<Said> {
     Ranks::start((0..2).map(start)).finish()
 }
 
-pub fn an_id_in_a_file_is_for_its_owner_and_shows_nowhere() {
+pub(crate) fn an_id_in_a_file_is_for_its_owner_and_shows_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("id");
     let mut command = topo();
@@ -54,7 +54,7 @@ pub fn an_id_in_a_file_is_for_its_owner_and_shows_nowhere() {
     }
 }
 
-pub fn an_id_on_the_command_line_is_warned_of() {
+pub(crate) fn an_id_on_the_command_line_is_warned_of() {
     let said = joined_by(&id(address()));
     assert_eq!(said[0].status, Some(0), "{}", said[0].err);
     assert!(said[0].err.contains("--id @FILE"), "{}", said[0].err);
@@ -74,7 +74,7 @@ fn waits(root: SocketAddr, secret: &str) -> Command {
     command
 }
 
-pub fn a_key_that_costs_nothing_to_make_of_the_secret_is_another_one() {
+pub(crate) fn a_key_that_costs_nothing_to_make_of_the_secret_is_another_one() {
     let root = address();
     let ranks = Ranks::start([waits(root, SECRET)]);
     until("rank 0 listens", || {
@@ -86,7 +86,7 @@ pub fn a_key_that_costs_nothing_to_make_of_the_secret_is_another_one() {
     assert!(wrong, "{opened:?}");
 }
 
-pub fn ranks_with_one_secret_meet() {
+pub(crate) fn ranks_with_one_secret_meet() {
     let root = address();
     let start = |number: u32| {
         let mut command = rank(number, 2);
@@ -101,7 +101,7 @@ pub fn ranks_with_one_secret_meet() {
 }
 
 /// The first message of a listener is equally long in versions 1 and 2.
-pub fn a_root_of_another_version_is_named() {
+pub(crate) fn a_root_of_another_version_is_named() {
     let root = address();
     let listener = TcpListener::bind(root).unwrap();
     let mut command = rank(1, 2);
@@ -119,7 +119,7 @@ pub fn a_root_of_another_version_is_named() {
 }
 
 /// When the root times out, it names a rank of version 1 and a rank with another token.
-pub fn a_rank_that_was_turned_away_is_named_by_the_root() {
+pub(crate) fn a_rank_that_was_turned_away_is_named_by_the_root() {
     for (version, words) in [(1_u32, "speaks version 1"), (2, "has another token")] {
         let root = address();
         let mut command = rank(0, 2);

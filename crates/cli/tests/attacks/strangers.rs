@@ -70,7 +70,7 @@ fn job(before: impl FnOnce(&Running) -> Vec<OwnedFd>) -> Duration {
     began.elapsed()
 }
 
-pub fn strangers_at_every_port_of_rank_0_do_not_keep_others_out() {
+pub(crate) fn strangers_at_every_port_of_rank_0_do_not_keep_others_out() {
     let _alone = ALONE.lock();
     let usual = job(|_| Vec::new());
     let took = job(|rank| hold(&listens(rank.id())));
@@ -91,7 +91,7 @@ fn processor_time(process: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-pub fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
+pub(crate) fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
     let _alone = ALONE.lock();
     let usual = job(|_| Vec::new());
     let took = job(|rank| {
@@ -150,7 +150,7 @@ fn survivors(strangers: bool) -> Duration {
     began.elapsed()
 }
 
-pub fn strangers_do_not_keep_survivors_apart() {
+pub(crate) fn strangers_do_not_keep_survivors_apart() {
     let _alone = ALONE.lock();
     let usual = survivors(false);
     let took = survivors(true);

@@ -20,7 +20,7 @@ fn harmless(what: &str, text: &str) {
     );
 }
 
-pub fn names_in_files_do_not_reach_it() {
+pub(crate) fn names_in_files_do_not_reach_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(format!("{ESCAPES}machine.xml"));
     let text = fs::read_to_string("../../topologies/gh200/topology.xml").unwrap();
@@ -33,7 +33,7 @@ pub fn names_in_files_do_not_reach_it() {
     }
 }
 
-pub fn mistakes_in_the_command_line_do_not_reach_it() -> Result<Completion, Failed> {
+pub(crate) fn mistakes_in_the_command_line_do_not_reach_it() -> Result<Completion, Failed> {
     for line in [
         format!("'{ESCAPES}'"),
         format!("show '--{ESCAPES}'"),
@@ -53,7 +53,7 @@ pub fn mistakes_in_the_command_line_do_not_reach_it() -> Result<Completion, Fail
     Ok(Completion::Completed)
 }
 
-pub fn names_of_files_do_not_reach_it() {
+pub(crate) fn names_of_files_do_not_reach_it() {
     let file = format!("/nowhere/{ESCAPES}");
     for arguments in [
         &["show", &file][..],

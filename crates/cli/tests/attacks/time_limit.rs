@@ -55,7 +55,7 @@ fn odd_machine() -> (tempfile::TempDir, PathBuf) {
     (folder, file)
 }
 
-pub fn what_if_ends_with_what_was_done() {
+pub(crate) fn what_if_ends_with_what_was_done() {
     let (_folder, file) = odd_machine();
     let what_if = |more: &[&str]| {
         let mut command = topo();
@@ -81,7 +81,7 @@ pub fn what_if_ends_with_what_was_done() {
 }
 
 /// A terminal shows progress; a pipe does not.
-pub fn progress_is_shown_on_a_terminal_only() -> Result<Completion, Failed> {
+pub(crate) fn progress_is_shown_on_a_terminal_only() -> Result<Completion, Failed> {
     let (folder, file) = odd_machine();
     let page = folder.path().join("page");
     let line = format!(
@@ -113,7 +113,7 @@ pub fn progress_is_shown_on_a_terminal_only() -> Result<Completion, Failed> {
 }
 
 /// A job of many machines, each of which takes some time.
-pub fn a_long_plan_shows_progress_on_a_terminal() -> Result<Completion, Failed> {
+pub(crate) fn a_long_plan_shows_progress_on_a_terminal() -> Result<Completion, Failed> {
     let (folder, file) = odd_machine();
     let text = std::fs::read_to_string(&file).unwrap();
     let mut files = String::new();

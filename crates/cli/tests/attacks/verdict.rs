@@ -25,7 +25,7 @@ fn launches(arguments: &[&str], processes: bool) -> Vec<(u64, u64)> {
     vec![of("out_of_place"), of("in_place")]
 }
 
-pub fn the_report_says_how_many_launches_were_checked() {
+pub(crate) fn the_report_says_how_many_launches_were_checked() {
     for processes in [false, true] {
         // One before the warm-up, three of it, ten that are timed, and one that is checked again.
         let checked = launches(&["all-reduce", "-n", "10", "-w", "3"], processes);

@@ -37,17 +37,17 @@ const WORDS: [(&str, &str); 2] = [
 ];
 
 /// Whether another program than that of this build is tested.
-pub fn is_asked() -> bool {
+pub(crate) fn is_asked() -> bool {
     std::env::var_os(PROGRAM).is_some()
 }
 
 /// The program of the cases.
-pub fn program() -> OsString {
+pub(crate) fn program() -> OsString {
     std::env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_topo").into())
 }
 
 /// The need of a script that another system does not meet.
-pub fn needs(script: &str) -> Option<&'static str> {
+pub(crate) fn needs(script: &str) -> Option<&'static str> {
     // Where nothing is written to or read from is the script's own.
     let script = script.replace("> /dev/null", "").replace("< /dev/null", "");
     let found = NEEDS.iter().find(|(text, _)| script.contains(text));
@@ -56,7 +56,7 @@ pub fn needs(script: &str) -> Option<&'static str> {
 
 /// A text in which the systems do not differ: paths and what the system says. Wine has the files of
 /// Linux on drive Z.
-pub fn alike(text: &str) -> Cow<'_, str> {
+pub(crate) fn alike(text: &str) -> Cow<'_, str> {
     if !is_asked() {
         return text.into();
     }

@@ -35,7 +35,7 @@ fn sweep(plan: &str, place: &str, collective: &str, pxn: bool) -> Result<Vec<Sai
     .finish()
 }
 
-pub fn they_are_right_and_named() -> Result<Completion, Failed> {
+pub(crate) fn they_are_right_and_named() -> Result<Completion, Failed> {
     let (folder, place) = folder()?;
     let plan = plan(folder.path())?;
     for collective in ["all-to-all", "all-reduce", "broadcast"] {
@@ -52,7 +52,7 @@ pub fn they_are_right_and_named() -> Result<Completion, Failed> {
 }
 
 /// Every rank forwards data of another one, so each loss ends connections of other ranks too.
-pub fn a_killed_one_is_named() -> Result<Completion, Failed> {
+pub(crate) fn a_killed_one_is_named() -> Result<Completion, Failed> {
     for (victim, after) in [(1, 0), (0, 30), (3, 300)] {
         let (folder, place) = folder()?;
         let plan = plan(folder.path())?;
@@ -67,7 +67,7 @@ pub fn a_killed_one_is_named() -> Result<Completion, Failed> {
 }
 
 /// The survivors send by themselves what the lost rank forwarded for them.
-pub fn survivors_finish_without_one() -> Result<Completion, Failed> {
+pub(crate) fn survivors_finish_without_one() -> Result<Completion, Failed> {
     let (folder, place) = folder()?;
     let plan = plan(folder.path())?;
     let what = [plan.as_str(), "all-reduce"];

@@ -12,12 +12,12 @@ use super::{
 };
 
 /// Starts ranks, two on each host, that work for long. Returns when all have met.
-pub fn busy(world: u32, place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
+pub(crate) fn busy(world: u32, place: &str, time: &str, more: &[&str]) -> Result<Ranks, Failed> {
     busy_with(world, place, &["all-reduce"], time, more)
 }
 
 /// The same with a plan.
-pub fn busy_with(
+pub(crate) fn busy_with(
     world: u32,
     place: &str,
     what: &[&str],
@@ -45,14 +45,14 @@ pub fn busy_with(
     Ok(ranks)
 }
 
-pub fn signal(child: &Child, name: &str) -> Result<(), Failed> {
+pub(crate) fn signal(child: &Child, name: &str) -> Result<(), Failed> {
     let done = Command::new("kill")
         .args([name, &child.id().to_string()])
         .status()?;
     check(done.success(), || format!("kill {name} does not work"))
 }
 
-pub fn a_killed_rank_is_named() -> Result<Completion, Failed> {
+pub(crate) fn a_killed_rank_is_named() -> Result<Completion, Failed> {
     // While they connect to each other, and when they work.
     for (victim, after) in [(0, 0), (3, 0), (1, 20), (2, 60), (1, 200), (3, 700)] {
         let (_folder, place) = folder()?;
@@ -69,7 +69,7 @@ pub fn a_killed_rank_is_named() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
+pub(crate) fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let ranks = busy(4, &place, "60000", &[])?;
     signal(&ranks.0[2], "-STOP")?;
@@ -82,7 +82,7 @@ pub fn a_stopped_rank_is_named() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn a_missing_rank_is_named() -> Result<Completion, Failed> {
+pub(crate) fn a_missing_rank_is_named() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(2, |rank, command| {
         meet(command, rank, 3, &place);
@@ -93,7 +93,7 @@ pub fn a_missing_rank_is_named() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn two_ranks_with_one_number() -> Result<Completion, Failed> {
+pub(crate) fn two_ranks_with_one_number() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(3, |rank, command| {
         let rank = number(rank.min(1));
@@ -109,7 +109,7 @@ pub fn two_ranks_with_one_number() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn a_wrong_token() -> Result<Completion, Failed> {
+pub(crate) fn a_wrong_token() -> Result<Completion, Failed> {
     let address = address();
     let (right, wrong) = (id(&[&address])?, id(&[&address])?);
     let said = Ranks::start(2, |rank, command| {
@@ -123,7 +123,7 @@ pub fn a_wrong_token() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn a_taken_port() -> Result<Completion, Failed> {
+pub(crate) fn a_taken_port() -> Result<Completion, Failed> {
     let address = address();
     let _taken = TcpListener::bind((address.as_str(), PORT))?;
     let id = id(&[&address])?;
@@ -137,7 +137,7 @@ pub fn a_taken_port() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn another_plan() -> Result<Completion, Failed> {
+pub(crate) fn another_plan() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(2, |rank, command| {
         meet(command, rank, 2, &place);
@@ -152,7 +152,7 @@ pub fn another_plan() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn a_garbage_client() -> Result<Completion, Failed> {
+pub(crate) fn a_garbage_client() -> Result<Completion, Failed> {
     use std::io::Write;
     let address = address();
     let id = id(&[&address])?;

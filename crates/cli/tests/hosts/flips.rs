@@ -60,7 +60,7 @@ fn bytes(arguments: &[&str]) -> Result<Counted, Failed> {
 const SMALL: &str =
     "all-reduce -b 64K -e 64K -n 1 -w 0 --no-in-place -d u32 --protocol simple --algorithm mesh";
 
-pub fn a_wrong_element_ends_every_rank_with_1() -> Result<Completion, Failed> {
+pub(crate) fn a_wrong_element_ends_every_rank_with_1() -> Result<Completion, Failed> {
     let arguments: Vec<&str> = SMALL.split(' ').collect();
     let bytes = match bytes(&arguments)? {
         Counted::Bytes(bytes) => bytes,
@@ -83,7 +83,7 @@ pub fn a_wrong_element_ends_every_rank_with_1() -> Result<Completion, Failed> {
 /// Several sizes and protocols, and launches whose results are not checked.
 const ANY: &str = "all-reduce -b 512 -e 512K -f 32 -n 20 -w 1 --checksums";
 
-pub fn no_flip_is_silent() -> Result<Completion, Failed> {
+pub(crate) fn no_flip_is_silent() -> Result<Completion, Failed> {
     let arguments: Vec<&str> = ANY.split(' ').collect();
     let bytes = match bytes(&arguments)? {
         Counted::Bytes(bytes) => bytes,

@@ -10,7 +10,7 @@ use super::{
     not_run, number,
 };
 
-pub fn by_hand_with_a_file() -> Result<Completion, Failed> {
+pub(crate) fn by_hand_with_a_file() -> Result<Completion, Failed> {
     let (folder, place) = folder()?;
     // The file of an earlier job.
     let left = format!("topo1-{}@127.0.0.1:1\n", "ab".repeat(32));
@@ -31,7 +31,7 @@ pub fn by_hand_with_a_file() -> Result<Completion, Failed> {
 }
 
 /// Processes on hosts of their own, each with two ranks that are its threads.
-pub fn threads_of_one_process_on_each_host() -> Result<Completion, Failed> {
+pub(crate) fn threads_of_one_process_on_each_host() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let said = Ranks::start(2, |rank, command| {
         command.env("NCCL_HOSTID", format!("host{rank}"));
@@ -41,7 +41,7 @@ pub fn threads_of_one_process_on_each_host() -> Result<Completion, Failed> {
     all_right(&said.finish()?)
 }
 
-pub fn by_hand_with_an_id() -> Result<Completion, Failed> {
+pub(crate) fn by_hand_with_an_id() -> Result<Completion, Failed> {
     let id = id(&[&address(), &address()])?;
     let said = Ranks::start(4, |rank, command| {
         command.args(["--rank", &number(rank), "--world", "4", "--id", &id]);
@@ -51,7 +51,7 @@ pub fn by_hand_with_an_id() -> Result<Completion, Failed> {
     all_right(&said)
 }
 
-pub fn by_hand_with_an_address() -> Result<Completion, Failed> {
+pub(crate) fn by_hand_with_an_address() -> Result<Completion, Failed> {
     let place = format!("tcp:{}:{PORT}", address());
     let said = Ranks::start(2, |rank, command| {
         meet(command, rank, 2, &place);
@@ -62,7 +62,7 @@ pub fn by_hand_with_an_address() -> Result<Completion, Failed> {
     all_right(&said)
 }
 
-pub fn torchrun_variables() -> Result<Completion, Failed> {
+pub(crate) fn torchrun_variables() -> Result<Completion, Failed> {
     let address = address();
     let said = Ranks::start(2, |rank, command| {
         command
@@ -114,7 +114,7 @@ fn peer(path: &str) -> PathBuf {
     target.unwrap_or(Path::new(".")).join("peers").join(path)
 }
 
-pub fn torchrun() -> Result<Completion, Failed> {
+pub(crate) fn torchrun() -> Result<Completion, Failed> {
     if !has("torchrun") {
         return not_run("torchrun is not installed");
     }
@@ -122,7 +122,7 @@ pub fn torchrun() -> Result<Completion, Failed> {
     launch(Path::new("torchrun"), &arguments, "torchrun")
 }
 
-pub fn open_mpi() -> Result<Completion, Failed> {
+pub(crate) fn open_mpi() -> Result<Completion, Failed> {
     // MPICH has a program of that name too.
     let version = Command::new("mpirun").arg("--version").output();
     let is_open = |it: &Output| String::from_utf8_lossy(&it.stdout).contains("Open MPI");
@@ -136,7 +136,7 @@ pub fn open_mpi() -> Result<Completion, Failed> {
     )
 }
 
-pub fn mpich() -> Result<Completion, Failed> {
+pub(crate) fn mpich() -> Result<Completion, Failed> {
     let program = if has("mpiexec.hydra") {
         PathBuf::from("mpiexec.hydra")
     } else {
@@ -148,7 +148,7 @@ pub fn mpich() -> Result<Completion, Failed> {
     launch(&program, &["-n", "2"], "MPICH")
 }
 
-pub fn srun() -> Result<Completion, Failed> {
+pub(crate) fn srun() -> Result<Completion, Failed> {
     let works = Command::new("srun").args(["-n", "1", "true"]).output();
     if !works.is_ok_and(|it| it.status.success()) {
         return not_run("there is no Slurm to run steps of");
@@ -156,7 +156,7 @@ pub fn srun() -> Result<Completion, Failed> {
     launch(Path::new("srun"), &["-n", "2"], "srun")
 }
 
-pub fn a_plan_for_two_hosts() -> Result<Completion, Failed> {
+pub(crate) fn a_plan_for_two_hosts() -> Result<Completion, Failed> {
     let (folder, place) = folder()?;
     let plan = folder.path().join("plan.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
@@ -200,7 +200,7 @@ pub fn a_plan_for_two_hosts() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn network_namespaces() -> Result<Completion, Failed> {
+pub(crate) fn network_namespaces() -> Result<Completion, Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(root.join("xtask/scripts/rehearse-hosts"));
     clean(&mut command);
@@ -268,7 +268,7 @@ fn over_a_slow_link(plan: &Path, algorithm: &str) -> Result<Result<f64, String>,
 
 /// Where hosts are joined by a slow link, trees take each rank's data over it once, and a ring
 /// almost all of it: 7 of 8 blocks instead of 4.
-pub fn forest_over_a_slow_link() -> Result<Completion, Failed> {
+pub(crate) fn forest_over_a_slow_link() -> Result<Completion, Failed> {
     let (folder, _) = folder()?;
     let plan = folder.path().join("plan.json");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

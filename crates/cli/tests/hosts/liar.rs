@@ -139,7 +139,7 @@ fn join_the_ring(id: &UniqueId) -> Result<(Connection, Connection, PeerInfo), Fa
 }
 
 /// A frame of the bootstrap with a length of 4 GiB.
-pub fn an_oversized_message() -> Result<Completion, Failed> {
+pub(crate) fn an_oversized_message() -> Result<Completion, Failed> {
     let id = id(&[&address()])?;
     let ranks = lone_rank(&id)?;
     let (to, from, _) = join_the_ring(&id.parse()?)?;
@@ -316,7 +316,7 @@ fn lied_to(long: bool) -> Result<Vec<Said>, Failed> {
 }
 
 /// A slot of 2 GiB, far more than the slots of the FIFO have.
-pub fn an_oversized_slot() -> Result<Completion, Failed> {
+pub(crate) fn an_oversized_slot() -> Result<Completion, Failed> {
     let said = lied_to(true)?;
     all_say(
         &said,
@@ -331,7 +331,7 @@ pub fn an_oversized_slot() -> Result<Completion, Failed> {
 }
 
 /// A connection without data while the ring makes progress.
-pub fn a_connection_that_stalls() -> Result<Completion, Failed> {
+pub(crate) fn a_connection_that_stalls() -> Result<Completion, Failed> {
     let said = lied_to(false)?;
     all_say(
         &said,
@@ -375,7 +375,7 @@ fn listens(child: &Child) -> Result<Vec<SocketAddr>, Failed> {
 }
 
 /// Sends garbage to every port of working ranks: those of the bootstrap, and those for data.
-pub fn garbage_at_every_port() -> Result<Completion, Failed> {
+pub(crate) fn garbage_at_every_port() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let ranks = busy(4, &place, "800", &[])?;
     let mut ports = 0;

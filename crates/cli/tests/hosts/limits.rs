@@ -52,11 +52,11 @@ fn apart(unshare: &[&str]) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn another_namespace_of_processes() -> Result<Completion, Failed> {
+pub(crate) fn another_namespace_of_processes() -> Result<Completion, Failed> {
     apart(&["--pid", "--fork", "--kill-child", "--mount-proc"])
 }
 
-pub fn another_namespace_of_users() -> Result<Completion, Failed> {
+pub(crate) fn another_namespace_of_users() -> Result<Completion, Failed> {
     apart(&["--user"])
 }
 
@@ -76,7 +76,7 @@ fn limited(limit: &str) -> Result<Vec<Said>, Failed> {
 }
 
 /// Memory is enough to test whether ranks can share any, but not for the job.
-pub fn shared_memory_is_full() -> Result<Completion, Failed> {
+pub(crate) fn shared_memory_is_full() -> Result<Completion, Failed> {
     let said = limited("ulimit -f 16")?;
     all_say(
         &said,
@@ -90,7 +90,7 @@ pub fn shared_memory_is_full() -> Result<Completion, Failed> {
 }
 
 /// Without any shared memory, the network is used.
-pub fn no_shared_memory_at_all() -> Result<Completion, Failed> {
+pub(crate) fn no_shared_memory_at_all() -> Result<Completion, Failed> {
     let said = limited("ulimit -f 0")?;
     let table = &said[0].out;
     let falls = table.contains("SHM for 1, NET for 1") && table.contains("RLIMIT_FSIZE");

@@ -95,27 +95,27 @@ fn runs(version: u32) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn version_8() -> Result<Completion, Failed> {
+pub(crate) fn version_8() -> Result<Completion, Failed> {
     runs(8)
 }
 
-pub fn version_9() -> Result<Completion, Failed> {
+pub(crate) fn version_9() -> Result<Completion, Failed> {
     runs(9)
 }
 
-pub fn version_10() -> Result<Completion, Failed> {
+pub(crate) fn version_10() -> Result<Completion, Failed> {
     runs(10)
 }
 
-pub fn version_11() -> Result<Completion, Failed> {
+pub(crate) fn version_11() -> Result<Completion, Failed> {
     runs(11)
 }
 
-pub fn version_12() -> Result<Completion, Failed> {
+pub(crate) fn version_12() -> Result<Completion, Failed> {
     runs(12)
 }
 
-pub fn every_protocol_and_json() -> Result<Completion, Failed> {
+pub(crate) fn every_protocol_and_json() -> Result<Completion, Failed> {
     let Some(place) = Place::new(9)? else {
         return not_run(NO_COMPILER);
     };
@@ -154,7 +154,7 @@ pub fn every_protocol_and_json() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn the_default_library() -> Result<Completion, Failed> {
+pub(crate) fn the_default_library() -> Result<Completion, Failed> {
     let Some(place) = Place::new(12)? else {
         return not_run(NO_COMPILER);
     };
@@ -197,7 +197,7 @@ pub fn the_default_library() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn a_plugin_that_does_not_start() -> Result<Completion, Failed> {
+pub(crate) fn a_plugin_that_does_not_start() -> Result<Completion, Failed> {
     let Some(place) = Place::new(11)? else {
         return not_run(NO_COMPILER);
     };
@@ -232,7 +232,7 @@ pub fn a_plugin_that_does_not_start() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn ranks_that_disagree() -> Result<Completion, Failed> {
+pub(crate) fn ranks_that_disagree() -> Result<Completion, Failed> {
     let Some(place) = Place::new(9)? else {
         return not_run(NO_COMPILER);
     };
@@ -269,7 +269,7 @@ pub fn ranks_that_disagree() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn a_failure_in_the_middle() -> Result<Completion, Failed> {
+pub(crate) fn a_failure_in_the_middle() -> Result<Completion, Failed> {
     let Some(place) = Place::new(10)? else {
         return not_run(NO_COMPILER);
     };
@@ -312,7 +312,7 @@ pub fn a_failure_in_the_middle() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn messages_that_never_come() -> Result<Completion, Failed> {
+pub(crate) fn messages_that_never_come() -> Result<Completion, Failed> {
     let Some(place) = Place::new(8)? else {
         return not_run(NO_COMPILER);
     };
@@ -343,7 +343,7 @@ pub fn messages_that_never_come() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn a_killed_rank_and_those_that_are_left() -> Result<Completion, Failed> {
+pub(crate) fn a_killed_rank_and_those_that_are_left() -> Result<Completion, Failed> {
     let Some(place) = Place::new(12)? else {
         return not_run(NO_COMPILER);
     };

@@ -9,7 +9,7 @@ use super::{Ranks, Said, all_say, check, folder};
 
 /// Checks that the survivors finish with right results, and that the first of them prints a table
 /// that names the lost ranks.
-pub fn finish_right(said: &[Said], lost: &[usize]) -> Result<(), Failed> {
+pub(crate) fn finish_right(said: &[Said], lost: &[usize]) -> Result<(), Failed> {
     let left: Vec<usize> = (0..said.len()).filter(|it| !lost.contains(it)).collect();
     let ranks = format!("all-reduce of {} processes", left.len());
     for rank in &left {
@@ -27,7 +27,7 @@ pub fn finish_right(said: &[Said], lost: &[usize]) -> Result<(), Failed> {
     Ok(())
 }
 
-pub fn survivors_finish() -> Result<Completion, Failed> {
+pub(crate) fn survivors_finish() -> Result<Completion, Failed> {
     for victim in [0, 2] {
         let (_folder, place) = folder()?;
         let ranks = busy(4, &place, "400", &["--survive"])?;
@@ -69,16 +69,16 @@ fn two_losses(time: &str, losses: &[(usize, usize, u64)]) -> Result<Completion, 
 
 /// The second loss comes at once, and while the survivors of the first one gather. Ranks that lead
 /// are among the lost.
-pub fn losses_one_after_the_other() -> Result<Completion, Failed> {
+pub(crate) fn losses_one_after_the_other() -> Result<Completion, Failed> {
     two_losses("800", &[(1, 3, 0), (0, 1, 400), (4, 0, 900)])
 }
 
-pub fn a_loss_when_survivors_work_again() -> Result<Completion, Failed> {
+pub(crate) fn a_loss_when_survivors_work_again() -> Result<Completion, Failed> {
     two_losses("2000", &[(3, 2, 5000)])
 }
 
 /// The others abandon a stopped rank after 15 s. It continues after 22 s, while they still work.
-pub fn a_rank_that_was_stopped_while_the_others_work() -> Result<Completion, Failed> {
+pub(crate) fn a_rank_that_was_stopped_while_the_others_work() -> Result<Completion, Failed> {
     const VICTIM: usize = 2;
     let (_folder, place) = folder()?;
     let ranks = busy(4, &place, "2500", &["--survive"])?;
@@ -90,7 +90,7 @@ pub fn a_rank_that_was_stopped_while_the_others_work() -> Result<Completion, Fai
     stopped_says_so(&said, VICTIM)
 }
 
-pub fn a_rank_that_was_stopped_until_the_others_are_done() -> Result<Completion, Failed> {
+pub(crate) fn a_rank_that_was_stopped_until_the_others_are_done() -> Result<Completion, Failed> {
     let (_folder, place) = folder()?;
     let mut others = busy(4, &place, "400", &["--survive"])?;
     let stopped = Ranks(vec![others.0.remove(0)]);

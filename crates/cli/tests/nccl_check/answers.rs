@@ -9,7 +9,7 @@ use super::{check, library, not_fetched, program, topo};
 
 /// A job that is asked about.
 #[derive(Debug, Clone, Copy)]
-pub struct Sample {
+pub(crate) struct Sample {
     pub name: &'static str,
     machine: &'static str,
     arguments: &'static [&'static str],
@@ -22,7 +22,7 @@ const PLANES: &str = "../crates/planner/tests/machines/planes.xml";
 const ONE_NAME: &str = "../crates/planner/tests/machines/one-name.xml";
 const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
 
-pub const SAMPLES: [Sample; 16] = [
+pub(crate) const SAMPLES: [Sample; 16] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -106,7 +106,7 @@ pub const SAMPLES: [Sample; 16] = [
 ];
 
 /// NCCL answers, and decides as planned.
-pub fn of(version: &str, sample: Sample) -> Result<Completion, Failed> {
+pub(crate) fn of(version: &str, sample: Sample) -> Result<Completion, Failed> {
     let Some(library) = library(version) else {
         return not_fetched(version);
     };
@@ -118,7 +118,7 @@ pub fn of(version: &str, sample: Sample) -> Result<Completion, Failed> {
 const WITH_BETTER_RINGS: &str = "random-00078";
 
 /// NCCL follows the graph file of `topo plan --strategy ring`, on one host and on two.
-pub fn better_rings(version: &str) -> Result<Completion, Failed> {
+pub(crate) fn better_rings(version: &str) -> Result<Completion, Failed> {
     let Some(library) = library(version) else {
         return not_fetched(version);
     };

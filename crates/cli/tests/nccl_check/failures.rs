@@ -17,16 +17,16 @@ use super::{check, library, not_fetched, not_run, repository, topo};
 const LONG: Duration = Duration::from_secs(300);
 
 /// The machine's GPUs do not matter to a library that hangs.
-pub const MACHINE: &str = "workstation-2gpu";
+pub(crate) const MACHINE: &str = "workstation-2gpu";
 
 /// A folder that must stay as it is, and what shared memory had at first.
-pub struct Watched {
+pub(crate) struct Watched {
     folder: TempDir,
     segments: BTreeSet<String>,
 }
 
 impl Watched {
-    pub fn new() -> Result<Self, Failed> {
+    pub(crate) fn new() -> Result<Self, Failed> {
         Ok(Self {
             folder: tempfile::tempdir()?,
             segments: segments(),
@@ -34,14 +34,14 @@ impl Watched {
     }
 
     /// Lets a command use the folder for everything that it may write.
-    pub fn lead(&self, command: &mut Command) {
+    pub(crate) fn lead(&self, command: &mut Command) {
         for name in ["HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
             command.env(name, self.folder.path());
         }
     }
 
     /// No file and no segment of NCCL was added.
-    pub fn nothing_is_left(&self) -> Result<(), Failed> {
+    pub(crate) fn nothing_is_left(&self) -> Result<(), Failed> {
         let files = fs::read_dir(self.folder.path())?.count();
         check(files == 0, || format!("{files} files are left"))?;
         let left: Vec<String> = segments().difference(&self.segments).cloned().collect();
@@ -80,7 +80,7 @@ fn children(of: u32) -> Vec<u32> {
     numbers.filter(|it| parent(*it) == Some(of)).collect()
 }
 
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
     let end = Instant::now() + LONG;
     while !holds() {
         check(Instant::now() < end, || {
@@ -92,7 +92,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> 
 }
 
 /// The number of a running process is still its own, or it has ended.
-pub fn runs(process: u32) -> bool {
+pub(crate) fn runs(process: u32) -> bool {
     let state = fs::read_to_string(format!("/proc/{process}/stat"));
     let state = state.unwrap_or_default();
     let state = state.rsplit_once(')').map(|(_, rest)| rest.trim_start());
@@ -108,7 +108,7 @@ fn refused(said: &Output, words: &str) -> Result<(), Failed> {
     check(said.stdout.is_empty(), || "something was printed".into())
 }
 
-pub fn a_library_that_hangs() -> Result<Completion, Failed> {
+pub(crate) fn a_library_that_hangs() -> Result<Completion, Failed> {
     let folder = tempfile::tempdir()?;
     let Some(library) = hanging(folder.path()) else {
         return not_run("there is no C compiler");
@@ -137,7 +137,7 @@ fn hang(library: &Path, watched: &Watched) -> Result<(Child, Vec<u32>), Failed> 
     Ok((parent, hosts))
 }
 
-pub fn a_killed_parent() -> Result<Completion, Failed> {
+pub(crate) fn a_killed_parent() -> Result<Completion, Failed> {
     let folder = tempfile::tempdir()?;
     let Some(library) = hanging(folder.path()) else {
         return not_run("there is no C compiler");
@@ -152,7 +152,7 @@ pub fn a_killed_parent() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-pub fn a_killed_host() -> Result<Completion, Failed> {
+pub(crate) fn a_killed_host() -> Result<Completion, Failed> {
     let folder = tempfile::tempdir()?;
     let Some(library) = hanging(folder.path()) else {
         return not_run("there is no C compiler");
@@ -174,7 +174,7 @@ pub fn a_killed_host() -> Result<Completion, Failed> {
 }
 
 /// A limit on the addresses of a process, which NCCL notices when it allocates.
-pub fn too_little_memory() -> Result<Completion, Failed> {
+pub(crate) fn too_little_memory() -> Result<Completion, Failed> {
     let Some(library) = library("2.30.7") else {
         return not_fetched("2.30.7");
     };

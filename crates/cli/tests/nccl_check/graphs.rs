@@ -27,7 +27,7 @@ const MACHINE: &str = "dgx-1v";
 const ASKED: [usize; 7] = [3, 3, 3, 3, 3, 4, 1];
 
 /// All of them.
-pub const ALL: usize = 20;
+pub(crate) const ALL: usize = 20;
 
 /// A graph file.
 #[derive(Debug, Clone)]
@@ -102,7 +102,7 @@ fn addresses(set: &[i32]) -> Vec<GpuAddress> {
 }
 
 /// All sets of at least two GPUs have files with rings and trees over exactly these, and choices.
-pub fn all_sets_are_written() -> Result<Completion, Failed> {
+pub(crate) fn all_sets_are_written() -> Result<Completion, Failed> {
     let folder = tempfile::tempdir()?;
     let exported = export(folder.path(), "2.32.3")?;
     let mut covered: BTreeMap<Vec<i32>, Vec<i32>> = BTreeMap::new();
@@ -230,7 +230,7 @@ fn is_handled(library: PathBuf, set: &[i32], of: &Exported) -> Result<String, Fa
 }
 
 /// The files of the first `most` sets are followed, and each is handled for another set.
-pub fn files_are_followed(version: &str, most: usize) -> Result<Completion, Failed> {
+pub(crate) fn files_are_followed(version: &str, most: usize) -> Result<Completion, Failed> {
     let Some(library) = library(version) else {
         return not_fetched(version);
     };
@@ -284,7 +284,7 @@ fn tell_apart(table: &mut Table) -> Result<BTreeMap<Vec<i32>, (u8, u8)>, Failed>
 
 /// The plug-in takes the choices of the communicator's GPUs, though NCCL does not tell it which
 /// they are.
-pub fn sets_are_told_apart(version: &str, most: usize) -> Result<Completion, Failed> {
+pub(crate) fn sets_are_told_apart(version: &str, most: usize) -> Result<Completion, Failed> {
     let Some(library) = library(version) else {
         return not_fetched(version);
     };

@@ -26,7 +26,7 @@ const FAILED: &str =
     "error: NCCL failed on this machine, which says nothing about the plan: unhandled system error";
 
 /// How a library misbehaves, and how the sentence begins.
-pub struct Mode {
+pub(crate) struct Mode {
     pub name: &'static str,
     says: &'static str,
 }
@@ -35,7 +35,7 @@ const fn late(name: &'static str) -> Mode {
     Mode { name, says: LATE }
 }
 
-pub const MODES: [Mode; 21] = [
+pub(crate) const MODES: [Mode; 21] = [
     late("hang"),
     late("spin"),
     late("signals"),
@@ -107,7 +107,7 @@ fn end_daemons(said: &str) -> Result<(), Failed> {
     check(killed.success(), || format!("{killed}"))
 }
 
-pub fn ends(mode: &Mode) -> Result<Completion, Failed> {
+pub(crate) fn ends(mode: &Mode) -> Result<Completion, Failed> {
     let folder = tempfile::tempdir()?;
     let Some(library) = library(folder.path(), mode.name) else {
         return not_run("there is no C compiler");

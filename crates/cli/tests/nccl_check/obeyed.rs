@@ -32,14 +32,14 @@ const SMALLEST: u64 = 4096;
 const SIZES: u32 = 16;
 
 /// A job.
-pub struct Sample {
+pub(crate) struct Sample {
     pub name: &'static str,
     pub machine: &'static str,
     pub hosts: u32,
 }
 
 /// The jobs whose tables are tried. The first is part of every test run.
-pub const SAMPLES: [Sample; 6] = [
+pub(crate) const SAMPLES: [Sample; 6] = [
     Sample {
         name: "dgx_h100",
         machine: "dgx-h100",
@@ -73,14 +73,14 @@ pub const SAMPLES: [Sample; 6] = [
 ];
 
 /// A folder with the plug-in.
-pub fn folder() -> Result<tempfile::TempDir, Failed> {
+pub(crate) fn folder() -> Result<tempfile::TempDir, Failed> {
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join(LIBRARY_FILE), LIBRARY)?;
     Ok(folder)
 }
 
 /// The topology of a machine of the repository.
-pub fn document(machine: &str) -> Result<Document, Failed> {
+pub(crate) fn document(machine: &str) -> Result<Document, Failed> {
     let file = repository()
         .join("topologies")
         .join(machine)
@@ -90,7 +90,12 @@ pub fn document(machine: &str) -> Result<Document, Failed> {
 }
 
 /// The job that NCCL is asked about.
-pub fn job(document: &Document, hosts: u32, library: PathBuf, tuner: Option<PathBuf>) -> Job {
+pub(crate) fn job(
+    document: &Document,
+    hosts: u32,
+    library: PathBuf,
+    tuner: Option<PathBuf>,
+) -> Job {
     let (complete, _) = nccl_binary::machine::complete(document);
     Job {
         program: PathBuf::from(env!("CARGO_BIN_EXE_topo")),
@@ -194,7 +199,7 @@ fn taken(choice: &Choice) -> Option<(Algorithm, Protocol)> {
 }
 
 /// Asks NCCL with a table, and compares each operation with its entry.
-pub fn each_entry(version: &str, sample: &Sample) -> Result<Completion, Failed> {
+pub(crate) fn each_entry(version: &str, sample: &Sample) -> Result<Completion, Failed> {
     let Some(library) = library(version) else {
         return not_fetched(version);
     };
@@ -272,7 +277,7 @@ fn bad_tables() -> [(&'static str, Option<Vec<u8>>); 8] {
 }
 
 /// NCCL chooses as without the plug-in, and says once for each rank why.
-pub fn bad_tables_are_harmless(version: &str) -> Result<Completion, Failed> {
+pub(crate) fn bad_tables_are_harmless(version: &str) -> Result<Completion, Failed> {
     let Some(library) = library(version) else {
         return not_fetched(version);
     };

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// A browser without a window.
-pub struct Browser {
+pub(crate) struct Browser {
     driver: Child,
     port: u16,
     session: String,
@@ -23,7 +23,7 @@ impl Browser {
     ///
     /// # Errors
     /// There is none.
-    pub fn start() -> Result<Self, String> {
+    pub(crate) fn start() -> Result<Self, String> {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
@@ -74,13 +74,13 @@ impl Browser {
     }
 
     /// Opens a page of a file.
-    pub fn open(&mut self, page: &Path, hash: &str) -> Result<(), String> {
+    pub(crate) fn open(&mut self, page: &Path, hash: &str) -> Result<(), String> {
         let url = json!({ "url": format!("file://{}{hash}", page.display()) });
         self.command("/url", &url).map(drop)
     }
 
     /// Runs a script whose last argument takes the result.
-    pub fn run(&mut self, script: &str, arguments: &Value) -> Result<Value, String> {
+    pub(crate) fn run(&mut self, script: &str, arguments: &Value) -> Result<Value, String> {
         self.command(
             "/execute/async",
             &json!({ "script": script, "args": arguments }),
@@ -88,7 +88,7 @@ impl Browser {
     }
 
     /// The browser's window, as a PNG file in base64.
-    pub fn screenshot(&self) -> Result<String, String> {
+    pub(crate) fn screenshot(&self) -> Result<String, String> {
         let path = format!("{}/screenshot", self.session);
         let picture = self.ask("GET", &path, &json!({}))?;
         let picture = picture.as_str().map(str::to_owned);
@@ -96,7 +96,7 @@ impl Browser {
     }
 
     /// The browser's console.
-    pub fn errors(&mut self) -> Result<Vec<String>, String> {
+    pub(crate) fn errors(&mut self) -> Result<Vec<String>, String> {
         let lines = self.command("/se/log", &json!({ "type": "browser" }))?;
         let lines = lines.as_array().cloned().unwrap_or_default();
         Ok(lines.iter().map(|it| it["message"].to_string()).collect())

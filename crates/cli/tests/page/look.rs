@@ -26,7 +26,7 @@ const FEW: f64 = 40.0;
 ///
 /// # Errors
 /// The browser takes no screenshot.
-pub fn of(browser: &mut Browser) -> Result<String, String> {
+pub(crate) fn of(browser: &mut Browser) -> Result<String, String> {
     let picture = browser.screenshot()?;
     let look = browser.run(include_str!("look.js"), &json!([picture]))?;
     match look.as_str() {
@@ -36,14 +36,14 @@ pub fn of(browser: &mut Browser) -> Result<String, String> {
 }
 
 /// The share of squares, of both looks, without a like in the other one.
-pub fn difference(one: &str, other: &str) -> f64 {
+pub(crate) fn difference(one: &str, other: &str) -> f64 {
     let (lost, drawn) = missing(one, other);
     let (new, drawn_there) = missing(other, one);
     f64::from(lost + new) / f64::from((drawn + drawn_there).max(1))
 }
 
 /// How many more or fewer squares there are of a kind, as a share; of the kind with most.
-pub fn imbalance(one: &str, other: &str) -> f64 {
+pub(crate) fn imbalance(one: &str, other: &str) -> f64 {
     let count = |look: &str, wanted: u8| {
         let count = look.bytes().filter(|it| kind(*it) == wanted).count();
         f64::from(u32::try_from(count).unwrap_or(u32::MAX))
@@ -59,7 +59,7 @@ pub fn imbalance(one: &str, other: &str) -> f64 {
 }
 
 /// Whether two looks are alike.
-pub fn alike(one: &str, other: &str) -> bool {
+pub(crate) fn alike(one: &str, other: &str) -> bool {
     difference(one, other) <= TOLERANCE && imbalance(one, other) <= IMBALANCE
 }
 
@@ -98,7 +98,7 @@ fn place(step: &str) -> PathBuf {
 ///
 /// # Errors
 /// They are not alike, or there is none.
-pub fn check(step: &str, look: &str) -> Result<(), String> {
+pub(crate) fn check(step: &str, look: &str) -> Result<(), String> {
     let path = place(step);
     let expected = fs::read_to_string(&path).unwrap_or_default();
     if alike(&expected, look) {
@@ -118,7 +118,7 @@ pub fn check(step: &str, look: &str) -> Result<(), String> {
 }
 
 /// The steps that have a look.
-pub fn accepted() -> Vec<String> {
+pub(crate) fn accepted() -> Vec<String> {
     let entries = fs::read_dir(place("").with_file_name(""))
         .into_iter()
         .flatten();

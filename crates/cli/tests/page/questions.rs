@@ -250,7 +250,7 @@ fn of_files(
 }
 
 /// Draws jobs and asks about them.
-pub fn answers_of_the_program() -> Result<(), String> {
+pub(crate) fn answers_of_the_program() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|why| why.to_string())?;
     let machines = super::topologies();
     let mut runner = TestRunner::deterministic();

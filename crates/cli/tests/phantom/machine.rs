@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// A machine on which programs find a phantom driver.
-pub struct Phantom {
+pub(crate) struct Phantom {
     folder: TempDir,
 }
 
@@ -45,7 +45,7 @@ fn without(mut library: Vec<u8>, version: u32) -> Vec<u8> {
 impl Phantom {
     /// A machine of `topologies/` with these lines in its machine file. GPUs have 8
     /// multiprocessors, so that launches are small.
-    pub fn new(topology: &str, lines: &[&str]) -> Self {
+    pub(crate) fn new(topology: &str, lines: &[&str]) -> Self {
         let phantom = Self {
             folder: machines::fake::temporary().unwrap(),
         };
@@ -67,7 +67,7 @@ impl Phantom {
     }
 
     /// Like [`Self::new`], with a driver of an older version: its library lacks newer functions.
-    pub fn with_driver(topology: &str, version: u32, lines: &[&str]) -> Self {
+    pub(crate) fn with_driver(topology: &str, version: u32, lines: &[&str]) -> Self {
         let version_line = format!("driver {version}");
         let lines: Vec<&str> = lines
             .iter()
@@ -83,19 +83,19 @@ impl Phantom {
     }
 
     /// A file of the folder.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// `topo` on this machine, without variables of this test's own environment.
-    pub fn topo(&self) -> Command {
+    pub(crate) fn topo(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
         self.prepare(&mut command);
         command
     }
 
     /// Lets a program find this machine.
-    pub fn prepare(&self, command: &mut Command) {
+    pub(crate) fn prepare(&self, command: &mut Command) {
         command.current_dir(env!("CARGO_MANIFEST_DIR"));
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -110,7 +110,7 @@ impl Phantom {
     }
 
     /// Runs a collective. Small messages, because a thread runs all threads of a GPU.
-    pub fn run(&self, arguments: &str) -> Output {
+    pub(crate) fn run(&self, arguments: &str) -> Output {
         let small = "--backend cuda -b 64 -e 64K -f 1024 --channels=2 --warm 0";
         let mut command = self.topo();
         command.arg("run").args(arguments.split_whitespace());
@@ -122,7 +122,7 @@ impl Phantom {
 
     /// Runs a collective that must succeed without a broken rule, a fault or a leak. Returns the
     /// page.
-    pub fn right(&self, arguments: &str) -> String {
+    pub(crate) fn right(&self, arguments: &str) -> String {
         let output = self.run(arguments);
         let page = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -140,7 +140,7 @@ impl Phantom {
     }
 
     /// The driver's reports of all processes so far.
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let text = std::fs::read_to_string(self.path("report")).unwrap_or_default();
         let mut report = Report::default();
         for line in text.lines() {
@@ -159,7 +159,7 @@ impl Phantom {
 
 /// The report of a driver.
 #[derive(Debug, Default)]
-pub struct Report {
+pub(crate) struct Report {
     /// Calls by function.
     pub calls: BTreeMap<String, u64>,
     /// Broken rules, faults, leaks, and functions that are not implemented.

@@ -8,7 +8,7 @@ type Meeting = (usize, Option<(usize, usize)>, u64);
 
 /// A group of the job, with ranks in order.
 #[derive(Debug, Clone)]
-pub struct Group {
+pub(crate) struct Group {
     pub name: String,
     pub description: &'static str,
     pub ranks: Vec<usize>,
@@ -16,7 +16,7 @@ pub struct Group {
 
 /// A call of a rank.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub(crate) struct Call {
     pub group: usize,
     pub function: String,
     pub size: u64,
@@ -27,7 +27,7 @@ pub struct Call {
 
 /// A job: what each rank calls, and where it stops.
 #[derive(Debug, Clone)]
-pub struct Job {
+pub(crate) struct Job {
     pub groups: Vec<Group>,
     pub programs: Vec<Vec<Call>>,
     /// By rank the call before which its program stops.
@@ -48,10 +48,10 @@ pub struct Job {
 
 /// A small generator of numbers that look random.
 #[derive(Debug, Clone)]
-pub struct Dice(pub u64);
+pub(crate) struct Dice(pub u64);
 
 impl Dice {
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -62,7 +62,7 @@ impl Dice {
 
 impl Job {
     /// A healthy job: rows of `width` ranks, columns across them, and the group of all ranks.
-    pub fn new(ranks: usize, width: usize, steps: usize, dice: &mut Dice) -> Self {
+    pub(crate) fn new(ranks: usize, width: usize, steps: usize, dice: &mut Dice) -> Self {
         let mut groups = vec![Group {
             name: "0".to_owned(),
             description: "default_pg",
@@ -144,7 +144,7 @@ impl Job {
     }
 
     /// The number of each call in its group, by rank and call.
-    pub fn numbers(&self) -> Vec<Vec<u64>> {
+    pub(crate) fn numbers(&self) -> Vec<Vec<u64>> {
         let of = |program: &Vec<Call>| {
             let mut counts: HashMap<(usize, bool), u64> = HashMap::new();
             let number = |call: &Call| {
@@ -158,7 +158,7 @@ impl Job {
     }
 
     /// Runs the programs until nothing moves. Returns how many calls each rank finished.
-    pub fn run(&self) -> Vec<usize> {
+    pub(crate) fn run(&self) -> Vec<usize> {
         let numbers = self.numbers();
         let ranks = self.programs.len();
         let mut done = vec![0; ranks];
@@ -208,7 +208,7 @@ impl Job {
     }
 
     /// The recorder of each rank, pickled; `age`: ns between the last call and the newest time.
-    pub fn recorders(&self) -> Vec<(usize, Vec<u8>)> {
+    pub(crate) fn recorders(&self) -> Vec<(usize, Vec<u8>)> {
         let (numbers, done) = (self.numbers(), self.run());
         let all = (0..self.programs.len()).filter(|rank| !self.silent.contains(rank));
         all.map(|rank| {
@@ -329,14 +329,14 @@ impl Job {
 
 /// Writes pickles of protocol 2, as PyTorch's C++ code does: each text is remembered when it is
 /// first written, and later fetched.
-pub struct Pickler {
+pub(crate) struct Pickler {
     bytes: Vec<u8>,
     memo: HashMap<String, usize>,
     remembered: usize,
 }
 
 impl Pickler {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             bytes: vec![0x80, 2],
             memo: HashMap::new(),
@@ -357,7 +357,7 @@ impl Pickler {
         number
     }
 
-    pub fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         if let Some(&number) = self.memo.get(text) {
             match u8::try_from(number) {
                 Ok(short) => self.bytes.extend([b'h', short]),
@@ -375,7 +375,7 @@ impl Pickler {
         self.memo.insert(text.to_owned(), number);
     }
 
-    pub fn int(&mut self, number: i64) {
+    pub(crate) fn int(&mut self, number: i64) {
         if let Ok(small) = u8::try_from(number) {
             self.bytes.extend([b'K', small]);
         } else if let Ok(small) = i32::try_from(number) {
@@ -402,7 +402,7 @@ impl Pickler {
         self.remember();
     }
 
-    pub fn list(&mut self, items: impl FnOnce(&mut Self)) {
+    pub(crate) fn list(&mut self, items: impl FnOnce(&mut Self)) {
         self.bytes.push(b']');
         self.remember();
         self.bytes.push(b'(');
@@ -410,7 +410,7 @@ impl Pickler {
         self.bytes.push(b'e');
     }
 
-    pub fn dictionary(&mut self, items: impl FnOnce(&mut Self)) {
+    pub(crate) fn dictionary(&mut self, items: impl FnOnce(&mut Self)) {
         self.bytes.push(b'}');
         self.remember();
         self.bytes.push(b'(');
@@ -418,7 +418,7 @@ impl Pickler {
         self.bytes.push(b'u');
     }
 
-    pub fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes.push(b'.');
         self.bytes
     }

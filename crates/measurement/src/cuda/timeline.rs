@@ -6,7 +6,7 @@ use device_runtime::Span;
 
 /// Begin and end of each channel of each rank's last launch by the device's clock, µs from the
 /// rank's first channel. Several lanes of a channel are merged.
-pub fn table(spans: &[Span]) -> String {
+pub(super) fn table(spans: &[Span]) -> String {
     let mut last: BTreeMap<u32, u64> = BTreeMap::new();
     for span in spans {
         let launch = last.entry(span.rank).or_default();

@@ -5,7 +5,7 @@ use device_runtime::Span;
 use crate::Spec;
 
 /// Spans as a Chrome trace: a process per rank, a thread per lane, µs from the first span.
-pub fn chrome(spans: &[Span], spec: &Spec) -> String {
+pub(super) fn chrome(spans: &[Span], spec: &Spec) -> String {
     let first = spans.iter().map(|span| span.begin_ns).min().unwrap_or(0);
     let us = |ns: u64| ns.saturating_sub(first) as f64 / 1e3;
     let events = spans.iter().map(|span| {

@@ -20,7 +20,7 @@ pub(crate) struct ForwardedFifo {
 impl ForwardedFifo {
     /// A FIFO with its non-blocking connection to the sender, the sender's bell, and the bell on
     /// which the proxy announces its sleep.
-    pub fn new(control: TcpStream, sender: Bell, proxy: Bell) -> Self {
+    pub(crate) fn new(control: TcpStream, sender: Bell, proxy: Bell) -> Self {
         Self {
             control: Arc::new(control),
             sender,
@@ -31,7 +31,7 @@ impl ForwardedFifo {
     }
 
     /// Whether forwarding may begin; reads the control connection if it had not begun.
-    pub fn has_begun(&mut self) -> bool {
+    pub(crate) fn has_begun(&mut self) -> bool {
         if !self.begun {
             self.look();
         }
@@ -39,27 +39,27 @@ impl ForwardedFifo {
     }
 
     /// Whether nothing more will be posted.
-    pub const fn has_ended(&self) -> bool {
+    pub(crate) const fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// Tells the sender that slots were released.
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.sender.ring();
     }
 
     /// The bell on which sleep is announced; `None` while the sender does not ring it yet.
-    pub fn bell(&self) -> Option<&Bell> {
+    pub(crate) fn bell(&self) -> Option<&Bell> {
         self.begun.then_some(&self.proxy)
     }
 
     /// Becomes readable when the sender posted something, or ends.
-    pub fn control(&self) -> Arc<TcpStream> {
+    pub(crate) fn control(&self) -> Arc<TcpStream> {
         Arc::clone(&self.control)
     }
 
     /// Reads what the sender said.
-    pub fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let mut bytes = [0; 512];
         loop {
             match (&*self.control).read(&mut bytes) {

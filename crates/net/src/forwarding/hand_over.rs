@@ -32,7 +32,7 @@ pub(crate) enum HandOver {
 }
 
 impl HandOvers {
-    pub const fn new(key: Key) -> Self {
+    pub(crate) const fn new(key: Key) -> Self {
         Self {
             key,
             controls: Vec::new(),
@@ -43,7 +43,7 @@ impl HandOvers {
     ///
     /// # Errors
     /// It does not listen, or ended before it answered.
-    pub fn hand_over(
+    pub(crate) fn hand_over(
         &mut self,
         socket: SocketAddr,
         process: u32,
@@ -74,7 +74,7 @@ impl HandOvers {
     }
 
     /// Says that nothing more will be posted.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         for control in &self.controls {
             // One that is gone need not be told.
             let _ = control.shutdown(Shutdown::Write);
@@ -82,7 +82,7 @@ impl HandOvers {
     }
 
     /// Waits until everything is sent, or that moment.
-    pub fn await_sent(&mut self, until: Instant) {
+    pub(crate) fn await_sent(&mut self, until: Instant) {
         for control in self.controls.drain(..) {
             let left = until.saturating_duration_since(Instant::now());
             let ready = control.set_nonblocking(false).is_ok()

@@ -9,7 +9,7 @@ use crate::tcp::connect::Hello;
 
 /// A FIFO to be forwarded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub(crate) struct Request {
     /// Its route.
     pub hello: Hello,
     /// The number of the NIC.
@@ -22,14 +22,14 @@ pub struct Request {
 
 impl Request {
     /// The route, if the request is valid.
-    pub fn route(&self) -> Option<Route> {
+    pub(crate) fn route(&self) -> Option<Route> {
         self.hello.route(self.hello.to())
     }
 }
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
+pub(crate) enum Reply {
     /// It is forwarded from now on.
     Taken {
         /// The descriptor of the `eventfd`, in that process, that wakes the proxy.

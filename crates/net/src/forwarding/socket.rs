@@ -61,7 +61,7 @@ impl HandoverSocket {
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
-    pub fn open(
+    pub(crate) fn open(
         listener: TcpListener,
         key: &Key,
         near: Vec<u32>,
@@ -85,7 +85,7 @@ impl HandoverSocket {
     }
 
     /// Its address.
-    pub const fn address(&self) -> SocketAddr {
+    pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 }

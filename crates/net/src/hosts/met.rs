@@ -36,7 +36,11 @@ pub(super) struct MetRanks<'a> {
 
 impl MetRanks<'_> {
     /// One of the ranks.
-    pub fn rank(&self, service: Service, listeners: Vec<TcpListener>) -> Result<Hosts, Error> {
+    pub(super) fn rank(
+        &self,
+        service: Service,
+        listeners: Vec<TcpListener>,
+    ) -> Result<Hosts, Error> {
         let (rank, infos) = (service.rank(), self.infos);
         let system = |error: std::io::Error| of_system(rank, &error);
         let reached = reached(infos, self.trial, rank, self.agreed, &self.base.interfaces);

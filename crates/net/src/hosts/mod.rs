@@ -91,11 +91,11 @@ pub(crate) struct Base {
 
 impl Base {
     /// Listens on the first interface, at a free port.
-    pub fn listen(&self) -> std::io::Result<TcpListener> {
+    pub(crate) fn listen(&self) -> std::io::Result<TcpListener> {
         listen(self.interfaces[0].address)
     }
 
-    pub fn timing(&self) -> Timing {
+    pub(crate) fn timing(&self) -> Timing {
         self.options.timing
     }
 

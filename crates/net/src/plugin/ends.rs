@@ -12,7 +12,7 @@ pub(super) struct ReceiverOffer {
 }
 
 impl ReceiverOffer {
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.handle.bytes().to_vec();
         bytes.push(u8::from(self.in_place));
         bytes

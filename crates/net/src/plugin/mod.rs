@@ -36,7 +36,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    pub const fn new(wanted: PluginChoice) -> Self {
+    pub(crate) const fn new(wanted: PluginChoice) -> Self {
         Self {
             wanted,
             loaded: OnceLock::new(),

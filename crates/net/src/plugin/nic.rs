@@ -26,7 +26,7 @@ pub(crate) struct PluginNic {
 
 impl PluginNic {
     /// All NICs of a plug-in. `checks` says whether slots that are copied carry checksums.
-    pub fn all(plugin: &Plugin, alarm: &Alarm, checks: bool) -> Vec<Box<dyn Nic>> {
+    pub(crate) fn all(plugin: &Plugin, alarm: &Alarm, checks: bool) -> Vec<Box<dyn Nic>> {
         let nic = |device| -> Box<dyn Nic> {
             Box::new(Self {
                 plugin: plugin.clone(),

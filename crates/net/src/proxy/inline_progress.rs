@@ -101,7 +101,7 @@ pub(crate) struct InlineProgress {
 
 impl InlineProgress {
     /// The descriptor that ends a sleep when it is written to.
-    pub fn alarm(&self) -> RawFd {
+    pub(crate) fn alarm(&self) -> RawFd {
         self.readiness.alarm()
     }
 

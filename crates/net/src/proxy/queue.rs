@@ -93,7 +93,7 @@ impl ProxyQueues {
     ///
     /// # Errors
     /// The receiver cannot be reached, or the NIC cannot read the slots.
-    pub fn send(
+    pub(crate) fn send(
         &self,
         nic: usize,
         route: &Route,
@@ -127,7 +127,7 @@ impl ProxyQueues {
     ///
     /// # Errors
     /// Nothing can connect, or the NIC cannot write the slots; the text says why.
-    pub fn receive(&self, nic: usize, route: &Route, slots: SlotsIn) -> Result<(), String> {
+    pub(crate) fn receive(&self, nic: usize, route: &Route, slots: SlotsIn) -> Result<(), String> {
         let incoming = self.nics[nic].receive(route, slots)?;
         let shared = self.thread(nic);
         let mut inbox = shared.inbox();
@@ -144,13 +144,13 @@ impl ProxyQueues {
     }
 
     /// Whether anything is forwarded for other ranks.
-    pub fn forwards(&self) -> bool {
+    pub(crate) fn forwards(&self) -> bool {
         let forwards = |it: &Arc<ProxyState>| it.forwarding.load(Ordering::Acquire) > 0;
         self.threads.iter().any(forwards)
     }
 
     /// Sends everything that was posted, until that moment at most.
-    pub fn drain(&self, until: Instant) {
+    pub(crate) fn drain(&self, until: Instant) {
         for shared in &self.threads {
             shared.inbox().ending = true;
             shared.wake();

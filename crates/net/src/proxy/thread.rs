@@ -53,7 +53,7 @@ impl Proxies {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub fn start(common: &Common) -> io::Result<Self> {
+    pub(crate) fn start(common: &Common) -> io::Result<Self> {
         let mut nics = common.nics.iter();
         let inline = nics.all(|nic| nic.properties().inline_progress);
         let readiness = match inline {
@@ -83,12 +83,12 @@ impl Proxies {
     }
 
     /// Their queues.
-    pub const fn queues(&self) -> &ProxyQueues {
+    pub(crate) const fn queues(&self) -> &ProxyQueues {
         &self.queues
     }
 
     /// Inline progress on all NICs, if they allow it.
-    pub fn inline(&self) -> Option<Arc<InlineProgress>> {
+    pub(crate) fn inline(&self) -> Option<Arc<InlineProgress>> {
         self.inline.clone()
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct ArrivedSockets(Arc<Mutex<Vec<Socket>>>);
 
 impl ArrivedSockets {
     /// Adds an accepted socket.
-    pub fn add(&self, route: Route, hello: &Hello, stream: TcpStream) {
+    pub(super) fn add(&self, route: Route, hello: &Hello, stream: TcpStream) {
         let mut arrived = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         arrived.push(Socket {
             route,
@@ -33,7 +33,7 @@ impl ArrivedSockets {
     }
 
     /// The sockets of one connection, now or later.
-    pub fn of(&self, route: &Route) -> Arrivals {
+    pub(super) fn of(&self, route: &Route) -> Arrivals {
         Arrivals {
             route: *route,
             arrived: Arc::clone(&self.0),
@@ -49,7 +49,7 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// The sockets, once all have arrived.
-    pub fn take(&self) -> Option<Vec<Box<dyn Pipe>>> {
+    pub(super) fn take(&self) -> Option<Vec<Box<dyn Pipe>>> {
         let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
         let own = |it: &Socket| it.route == self.route;
         let sockets = arrived.iter().find(|it| own(it))?.sockets;

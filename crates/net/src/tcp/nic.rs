@@ -56,7 +56,7 @@ impl TcpNic {
     ///
     /// # Errors
     /// The kernel has no descriptor left.
-    pub fn new(listener: TcpListener, settings: &Settings) -> io::Result<Self> {
+    pub(crate) fn new(listener: TcpListener, settings: &Settings) -> io::Result<Self> {
         let acceptor = Acceptor::new(listener, &settings.key, &[Kind::Net], Until::Heard)?;
         Ok(Self {
             settings: settings.clone(),

@@ -10,7 +10,7 @@ use net::tcp::pipe::Pipe;
 
 /// A fault of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// None.
     None,
     /// Writes take few bytes, and sometimes none.
@@ -27,7 +27,7 @@ pub enum Fault {
 
 impl Fault {
     /// A random fault within this many bytes.
-    pub fn random(random: &mut Rng, within: u64) -> Self {
+    pub(crate) fn random(random: &mut Rng, within: u64) -> Self {
         let at = random.u64(..within);
         match random.u32(..6) {
             0 => Self::Trickle,
@@ -41,7 +41,7 @@ impl Fault {
 }
 
 /// A pipe that applies a fault to what is written to another pipe.
-pub struct Faulty<P> {
+pub(crate) struct Faulty<P> {
     inner: P,
     fault: Fault,
     random: Rng,
@@ -52,7 +52,7 @@ pub struct Faulty<P> {
 
 impl<P: Pipe> Faulty<P> {
     /// A pipe with a fault.
-    pub fn new(inner: P, fault: Fault, seed: u64) -> Self {
+    pub(crate) fn new(inner: P, fault: Fault, seed: u64) -> Self {
         Self {
             inner,
             fault,

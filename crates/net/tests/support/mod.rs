@@ -16,7 +16,7 @@ use shared_memory::{Alarms, Bell};
 
 /// The two ranks of a host forward for each other.
 #[derive(Debug)]
-pub struct Neighbours;
+pub(crate) struct Neighbours;
 
 impl Ports for Neighbours {
     fn leaves(&self, from: u32, _: u32, channel: u16) -> Option<SenderPort> {
@@ -36,7 +36,7 @@ impl Ports for Neighbours {
 }
 
 /// Hosts that count the FIFOs that they hand over.
-pub struct Counting {
+pub(crate) struct Counting {
     hosts: Hosts,
     handed: Arc<AtomicUsize>,
     begun: bool,
@@ -46,7 +46,7 @@ pub struct Counting {
 
 impl Counting {
     /// Counts what `hosts` hand over.
-    pub fn new(hosts: Hosts, handed: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(hosts: Hosts, handed: Arc<AtomicUsize>) -> Self {
         Self {
             hosts,
             handed,
@@ -57,7 +57,7 @@ impl Counting {
 
     /// Makes connections only after a rank has left.
     #[allow(dead_code, reason = "one of the two tests that share this needs it")]
-    pub fn after(self, rank: u32) -> Self {
+    pub(crate) fn after(self, rank: u32) -> Self {
         let awaited = Some(rank);
         Self { awaited, ..self }
     }
@@ -117,7 +117,10 @@ impl Network for Counting {
 
 /// Runs every collective by every algorithm and protocol that serves it, with these numbers of
 /// elements. Returns how many launches were right.
-pub fn sweep(communicator: &mut Communicator<Cpu>, counts: &[usize]) -> Result<usize, String> {
+pub(crate) fn sweep(
+    communicator: &mut Communicator<Cpu>,
+    counts: &[usize],
+) -> Result<usize, String> {
     let rank = communicator.rank();
     let mut launched = 0;
     let transfers = [Transfer::Fifo, Transfer::Hierarchical];

@@ -12,12 +12,12 @@ use proptest::prelude::*;
 use topology::{CpuArch, CpuModel, CpuVendor, PathType};
 
 /// A job of `hosts` equal machines with two GPUs and one port.
-pub fn plan_of(hosts: u32) -> Plan {
+pub(crate) fn plan_of(hosts: u32) -> Plan {
     Plan::new(content_of(hosts)).unwrap()
 }
 
 /// The content of that plan.
-pub fn content_of(hosts: u32) -> PlanContent {
+pub(crate) fn content_of(hosts: u32) -> PlanContent {
     let request = RequestSummary {
         hosts,
         nvlink_domain: false,
@@ -113,7 +113,7 @@ fn machine() -> PlannedMachine {
 }
 
 /// Paths of one type behind all hops of a graph.
-pub fn paths_of(graph: &Graph) -> GraphPaths {
+pub(crate) fn paths_of(graph: &Graph) -> GraphPaths {
     let hops = |channel| {
         let hops = neighbors(graph.pattern, channel).into_iter();
         hops.map(|(from, to)| NeighborPath {
@@ -167,7 +167,7 @@ fn trail() -> Trail {
 }
 
 /// The GPUs of two hosts of an NVLink domain, ranks in an order of their own.
-pub fn gpus(count: i32) -> Vec<GpuAddress> {
+pub(crate) fn gpus(count: i32) -> Vec<GpuAddress> {
     (0..count)
         .map(|index| GpuAddress {
             rank: count - 1 - index,
@@ -178,7 +178,7 @@ pub fn gpus(count: i32) -> Vec<GpuAddress> {
 }
 
 /// Any finite number.
-pub fn any_finite() -> impl Strategy<Value = f32> {
+pub(crate) fn any_finite() -> impl Strategy<Value = f32> {
     any::<u32>()
         .prop_map(f32::from_bits)
         .prop_filter("JSON has finite numbers only", |number| number.is_finite())
@@ -209,7 +209,7 @@ fn channel(kind: GraphKind, gpus: i32) -> impl Strategy<Value = GraphChannel> {
 }
 
 /// Any graph that NCCL's files can hold, for a machine with `gpus` GPUs.
-pub fn graph(kind: GraphKind, gpus: i32) -> impl Strategy<Value = Graph> {
+pub(crate) fn graph(kind: GraphKind, gpus: i32) -> impl Strategy<Value = Graph> {
     let pattern =
         prop::sample::select((1..=6).filter_map(Pattern::from_number).collect::<Vec<_>>());
     let channels = prop::collection::vec(channel(kind, gpus), 0..5);

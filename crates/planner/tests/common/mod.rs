@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use planner::{Error, Job, Planned, Settings};
 use topology::xml::Document;
 
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../topologies")
 }
 
 /// The machines with a topology file, by name.
-pub fn machines() -> Vec<String> {
+pub(crate) fn machines() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder())
         .into_iter()
         .flatten()
@@ -25,13 +25,13 @@ pub fn machines() -> Vec<String> {
     names
 }
 
-pub fn document(name: &str) -> Document {
+pub(crate) fn document(name: &str) -> Document {
     let path = folder().join(name).join("topology.xml");
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     topology::xml::parse(name, &bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-pub fn settings(variables: &[(&str, &str)]) -> Settings {
+pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
     Settings::from_variables(
         variables
             .iter()
@@ -40,11 +40,11 @@ pub fn settings(variables: &[(&str, &str)]) -> Settings {
 }
 
 /// Plans a job with these variables.
-pub fn plan(job: &Job, variables: &[(&str, &str)]) -> Result<Planned, Error> {
+pub(crate) fn plan(job: &Job, variables: &[(&str, &str)]) -> Result<Planned, Error> {
     planner::plan(job, &settings(variables))
 }
 
 /// A job of equal hosts.
-pub fn equal(machine: &str, hosts: u32) -> Job {
+pub(crate) fn equal(machine: &str, hosts: u32) -> Job {
     Job::hosts(document(machine), hosts)
 }

@@ -5,7 +5,7 @@ use planner::cost::{GraphFigures, Inputs, Merged, NvlsInputs};
 use topology::{CpuArch, CpuVendor, PathType};
 
 /// A graph over NVLink with a NIC beside each GPU.
-pub fn graph(channels: u32, bw_intra: f32, bw_inter: f32) -> GraphFigures {
+pub(crate) fn graph(channels: u32, bw_intra: f32, bw_inter: f32) -> GraphFigures {
     GraphFigures {
         channels,
         bw_intra,
@@ -17,7 +17,7 @@ pub fn graph(channels: u32, bw_intra: f32, bw_inter: f32) -> GraphFigures {
 }
 
 /// `nodes` machines with eight H100 and an NVSwitch.
-pub fn hopper(nodes: u32) -> Inputs {
+pub(crate) fn hopper(nodes: u32) -> Inputs {
     Inputs {
         ranks: 8 * nodes,
         nodes,

@@ -6,7 +6,7 @@ use program::{Channels, Program, Schedule, Transfer};
 
 /// A collective, with an algorithm and a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Case {
+pub(crate) struct Case {
     pub collective: Collective,
     pub schedule: Schedule,
     pub transfer: Transfer,
@@ -17,7 +17,7 @@ pub struct Case {
 impl Case {
     /// The fewest slots of FIFOs with which the programs end. Hierarchical algorithms send several
     /// blocks before they receive.
-    pub fn slots(&self) -> u32 {
+    pub(crate) fn slots(&self) -> u32 {
         match self.transfer {
             Transfer::Hierarchical => 8,
             Transfer::Fifo | Transfer::Direct | Transfer::Staged => 2,
@@ -25,7 +25,7 @@ impl Case {
     }
 
     /// The programs of all ranks. A transfer goes from the root to the next rank.
-    pub fn lower(&self, channels: &Channels) -> Result<Vec<Program>, LowerError> {
+    pub(crate) fn lower(&self, channels: &Channels) -> Result<Vec<Program>, LowerError> {
         let Self {
             collective,
             schedule,
@@ -58,7 +58,7 @@ impl Case {
 }
 
 /// All cases for a number of ranks and a root.
-pub fn all(root: u32) -> Vec<Case> {
+pub(crate) fn all(root: u32) -> Vec<Case> {
     let mut cases = Vec::new();
     for collective in Collective::ALL {
         for schedule in Schedule::ALL {
@@ -85,7 +85,7 @@ pub fn all(root: u32) -> Vec<Case> {
 }
 
 /// All cases for channels and a root, without those that need as many ranks on each host.
-pub fn on(channels: &Channels, root: u32) -> Vec<Case> {
+pub(crate) fn on(channels: &Channels, root: u32) -> Vec<Case> {
     let ranks = |host: u32| channels.hosts().iter().filter(|it| **it == host).count();
     let uneven = channels.hosts().iter().any(|host| ranks(*host) != ranks(0));
     let mut cases = all(root);

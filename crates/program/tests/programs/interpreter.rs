@@ -5,13 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use program::{BoundLane, BoundOperand, BoundProgram, BoundStep, BufferKind, ConnectionEnd};
 
 /// The factor of the operation's first part.
-pub const SCALE: u64 = 3;
+pub(crate) const SCALE: u64 = 3;
 
 /// The summand of the operation's last part.
-pub const LAST: u64 = 7;
+pub(crate) const LAST: u64 = 7;
 
 /// A rank with its memory. In place, `output` is part of `input`.
-pub struct Rank {
+pub(crate) struct Rank {
     pub rank: u32,
     pub program: BoundProgram,
     pub input: Memory,
@@ -21,13 +21,13 @@ pub struct Rank {
 
 /// A place in one of the allocations.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub(crate) struct Memory {
     pub allocation: usize,
     pub start: usize,
     pub bytes: usize,
 }
 
-pub struct Interpreter {
+pub(crate) struct Interpreter {
     pub ranks: Vec<Rank>,
     pub allocations: Vec<Vec<u8>>,
     /// Slots of each FIFO.
@@ -93,7 +93,7 @@ impl Interpreter {
     }
 
     /// Runs all lanes to their end.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         let mut wires = Wires::default();
         let mut lanes: Vec<(usize, usize, Cursor)> = Vec::new();
         for (rank, of) in self.ranks.iter().enumerate() {
@@ -300,7 +300,7 @@ impl Interpreter {
 }
 
 /// Elements, each in the low bytes of a number.
-pub fn elements(bytes: &[u8], element: usize) -> impl Iterator<Item = u64> {
+pub(crate) fn elements(bytes: &[u8], element: usize) -> impl Iterator<Item = u64> {
     bytes.chunks(element).map(|chunk| {
         let mut value = [0; 8];
         value[..chunk.len()].copy_from_slice(chunk);

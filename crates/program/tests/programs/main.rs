@@ -9,5 +9,5 @@ mod mutate;
 mod proved;
 
 mod vocabulary {
-    pub use program::{BufferKind, ConnectionEnd, Operand, Program, Step};
+    pub(crate) use program::{BufferKind, ConnectionEnd, Operand, Program, Step};
 }

@@ -4,14 +4,14 @@ use super::vocabulary::{BufferKind, ConnectionEnd, Operand, Program, Step};
 
 /// One change.
 #[derive(Debug, Clone, Copy)]
-pub struct Change {
+pub(crate) struct Change {
     /// Which program, lane, part and step, and what is done to it; each is taken modulo what there
     /// is.
     pub picks: [usize; 8],
 }
 
 /// Applies a change.
-pub fn mutate(programs: &mut [Program], change: Change) {
+pub(crate) fn mutate(programs: &mut [Program], change: Change) {
     let [rank, lane, part, step, what, which, amount, side] = change.picks;
     let ranks = programs.len();
     let program = &mut programs[rank % ranks];

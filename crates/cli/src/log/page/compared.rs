@@ -6,7 +6,7 @@ use super::SHOWN;
 use crate::render::table::Columns;
 use crate::render::{Look, count, wrap};
 
-pub fn compared(comparison: &Comparison, look: Look) -> String {
+pub(super) fn compared(comparison: &Comparison, look: Look) -> String {
     let values: u64 = comparison.compared.iter().map(|it| it.values).sum();
     let different: usize = comparison
         .compared

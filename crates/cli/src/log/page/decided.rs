@@ -10,7 +10,7 @@ use super::SHOWN;
 use crate::render::table::Columns;
 use crate::render::{Look, wrap};
 
-pub fn graphs(graphs: &[Graph], look: Look) -> String {
+pub(super) fn graphs(graphs: &[Graph], look: Look) -> String {
     if graphs.is_empty() {
         return String::new();
     }
@@ -42,7 +42,7 @@ pub fn graphs(graphs: &[Graph], look: Look) -> String {
     look.section("Search", "inside a node", &table.finish())
 }
 
-pub fn channels(communicator: &Communicator, look: Look) -> String {
+pub(super) fn channels(communicator: &Communicator, look: Look) -> String {
     let mut body = String::new();
     let parts = [
         ("ring", rings(&communicator.decisions)),
@@ -64,7 +64,7 @@ pub fn channels(communicator: &Communicator, look: Look) -> String {
     }
 }
 
-pub fn connections(communicator: &Communicator, look: Look) -> String {
+pub(super) fn connections(communicator: &Communicator, look: Look) -> String {
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     let mut ports: BTreeMap<(&str, &str, i32), [u64; 2]> = BTreeMap::new();
     for member in &communicator.members {
@@ -106,7 +106,7 @@ pub fn connections(communicator: &Communicator, look: Look) -> String {
     look.section("Connections", "as the ranks log them", &body)
 }
 
-pub fn choices(communicator: &Communicator, look: Look) -> String {
+pub(super) fn choices(communicator: &Communicator, look: Look) -> String {
     let mut table = Columns::new(look, &["collective", "from bytes", "algorithm", "protocol"]);
     let mut last = None;
     for ((collective, bytes), (algorithm, protocol)) in &communicator.decisions.choices {
@@ -127,7 +127,7 @@ pub fn choices(communicator: &Communicator, look: Look) -> String {
     }
 }
 
-pub fn times(communicator: &Communicator, look: Look) -> String {
+pub(super) fn times(communicator: &Communicator, look: Look) -> String {
     let slowest = communicator
         .members
         .iter()

@@ -20,7 +20,7 @@ const SHOWN: usize = 12;
 /// Most names in a list.
 const MOST_NAMES: usize = 6;
 
-pub fn page(log: &Log, comparison: Option<&Comparison>, look: Look) -> String {
+pub(super) fn page(log: &Log, comparison: Option<&Comparison>, look: Look) -> String {
     let mut text = head(log, look);
     text.push_str(&communicators(log, look));
     let largest = log.communicators.iter().rev().max_by_key(|it| it.ranks);

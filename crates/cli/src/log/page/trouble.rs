@@ -9,7 +9,7 @@ use nccl_log::warning::result_name;
 use super::{SHOWN, few};
 use crate::render::{Look, wrap};
 
-pub fn gdr(hosts: &BTreeMap<String, HostFacts>, look: Look) -> String {
+pub(super) fn gdr(hosts: &BTreeMap<String, HostFacts>, look: Look) -> String {
     let mut off: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for (host, facts) in hosts {
         for (device, (enabled, why)) in &facts.gdr {
@@ -40,7 +40,7 @@ pub fn gdr(hosts: &BTreeMap<String, HostFacts>, look: Look) -> String {
     }
 }
 
-pub fn odd(log: &Log, look: Look) -> String {
+pub(super) fn odd(log: &Log, look: Look) -> String {
     let several = log.communicators.len() > 1;
     let ranks = log
         .communicators
@@ -76,7 +76,7 @@ pub fn odd(log: &Log, look: Look) -> String {
     }
 }
 
-pub fn warnings(log: &Log, look: Look) -> String {
+pub(super) fn warnings(log: &Log, look: Look) -> String {
     let mut body = String::new();
     for warning in log.warnings.iter().take(SHOWN) {
         let sources = warning.sources.iter().map(|(host, gpu)| match gpu {
@@ -107,7 +107,7 @@ pub fn warnings(log: &Log, look: Look) -> String {
     }
 }
 
-pub fn failures(log: &Log, look: Look) -> String {
+pub(super) fn failures(log: &Log, look: Look) -> String {
     let mut codes: BTreeMap<u32, (u64, Vec<String>)> = BTreeMap::new();
     for (host, facts) in &log.hosts {
         for ((_, code), number) in &facts.failed {
@@ -133,7 +133,7 @@ pub fn failures(log: &Log, look: Look) -> String {
     }
 }
 
-pub fn unknown(log: &Log, look: Look) -> String {
+pub(super) fn unknown(log: &Log, look: Look) -> String {
     let mut body = String::new();
     for (text, number) in log.unknown.iter().take(SHOWN / 2) {
         body.push_str(&wrap(

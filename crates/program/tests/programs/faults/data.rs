@@ -6,7 +6,7 @@ use program::{Operand, Pieces, Schedule, Transfer};
 
 use super::*;
 
-pub const SEEDS: &[Seed] = &[
+pub(super) const SEEDS: &[Seed] = &[
     Seed {
         name: "a step dropped at one end",
         case: RING,

@@ -6,7 +6,7 @@ use program::{BufferKind, Lane, Operand, Pieces, Schedule, Step, Transfer};
 
 use super::*;
 
-pub const SEEDS: &[Seed] = &[
+pub(super) const SEEDS: &[Seed] = &[
     Seed {
         name: "the wrong peer",
         case: RING,
