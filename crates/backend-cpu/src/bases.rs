@@ -1,7 +1,7 @@
 //! The addresses of a program's buffers, in this process and in others.
 
 use executor::backend::LaunchContext;
-use executor::registered::{Reach, Registered};
+use executor::registered::{Reach, ReachError, Registered};
 use executor::supervisor::Fault;
 use shared_memory::{BufferTable, ProcessMemoryError};
 
@@ -82,9 +82,13 @@ impl PeerBases<'_> {
     ) -> Result<(), Box<Fault>> {
         let rank = self.peers[peer];
         let fault = |why| {
+            let (refused, why) = match why {
+                ReachError::Closed(why) => (true, why),
+                ReachError::Invalid(why) => (false, why),
+            };
             Box::new(Fault {
                 peer: rank,
-                refused: false,
+                refused,
                 why,
             })
         };
@@ -93,11 +97,12 @@ impl PeerBases<'_> {
             let why = format!(
                 "it signals that it has begun launch {launch}, and shows no buffers of it, or they were overwritten"
             );
-            return Err(fault(why));
+            return Err(fault(ReachError::Invalid(why)));
         };
         // Otherwise this rank could write to buffers that the peer does not lend any more.
         if request != self.launch.request {
-            return Err(fault(format!("it runs another request in launch {launch}")));
+            let why = format!("it runs another request in launch {launch}");
+            return Err(fault(ReachError::Invalid(why)));
         }
         let first = BUFFERS * (1 + peer);
         let bases = self.bases[first..].iter_mut().zip(&self.extents[first..]);

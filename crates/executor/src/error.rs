@@ -122,7 +122,7 @@ pub enum Error {
         peer: u32,
         /// The collective.
         collective: Collective,
-        /// The kernel's error.
+        /// The kernel's error, or the end of its process.
         why: String,
     },
     /// The descriptors of a peer's buffers are invalid.

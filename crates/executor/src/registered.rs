@@ -33,6 +33,15 @@ pub enum Reach {
     },
 }
 
+/// Why the memory of a peer cannot be accessed.
+#[derive(Debug, Clone)]
+pub enum ReachError {
+    /// Its memory cannot be opened, perhaps because its process has ended.
+    Closed(String),
+    /// Its descriptor is invalid.
+    Invalid(String),
+}
+
 /// How the memory of a peer is accessed.
 #[derive(Debug)]
 enum Peer {
@@ -48,7 +57,7 @@ enum Peer {
 #[derive(Debug)]
 struct Elsewhere {
     arena: Handle,
-    opened: OnceLock<Result<Arc<Mapping>, String>>,
+    opened: OnceLock<Result<Arc<Mapping>, ReachError>>,
     /// Its process, to tell it from a later one with the same id; `None` for a thread of this
     /// process.
     process: Option<Arc<ProcessHandle>>,
@@ -56,7 +65,7 @@ struct Elsewhere {
 
 impl Elsewhere {
     #[inline]
-    fn arena(&self) -> Result<&Mapping, String> {
+    fn arena(&self) -> Result<&Mapping, ReachError> {
         match self.opened.get() {
             Some(Ok(arena)) => Ok(arena),
             _ => self.open(),
@@ -64,10 +73,12 @@ impl Elsewhere {
     }
 
     #[cold]
-    fn open(&self) -> Result<&Mapping, String> {
+    fn open(&self) -> Result<&Mapping, ReachError> {
         let opened = self.opened.get_or_init(|| {
             let opened = Mapping::open_once(&self.arena);
-            opened.map_err(|error| format!("its memory cannot be opened: {error}"))
+            opened.map_err(|error| {
+                ReachError::Closed(format!("its memory cannot be opened: {error}"))
+            })
         });
         match opened {
             Ok(arena) => Ok(arena),
@@ -245,22 +256,27 @@ impl Registered {
     /// can write the descriptor, so it is checked.
     ///
     /// # Errors
-    /// The memory is too short, or not within the peer's arena.
+    /// The memory is too short, not within the peer's arena, or cannot be opened.
     #[inline]
-    pub fn reach(&self, peer: u32, descriptor: &Descriptor, needed: u64) -> Result<Reach, String> {
+    pub fn reach(
+        &self,
+        peer: u32,
+        descriptor: &Descriptor,
+        needed: u64,
+    ) -> Result<Reach, ReachError> {
         let Descriptor { place, bytes } = *descriptor;
         if needed > bytes {
-            return Err(format!(
+            return Err(ReachError::Invalid(format!(
                 "it shows a buffer of {bytes} bytes where {needed} are needed"
-            ));
+            )));
         }
         let within = |arena: &Mapping, allocation: u32, offset: u64| {
             let end = offset.checked_add(bytes);
             if allocation != ARENA || end.is_none_or(|end| end > arena.bytes() as u64) {
-                return Err(format!(
+                return Err(ReachError::Invalid(format!(
                     "it shows {bytes} bytes at {offset} of memory {allocation}, and has {} bytes of memory {ARENA}",
                     arena.bytes()
-                ));
+                )));
             }
             Ok(Reach::Here(
                 arena.base().as_ptr().wrapping_add(offset as usize),
@@ -277,13 +293,15 @@ impl Registered {
                 None => Ok(Reach::Here(std::ptr::with_exposed_provenance_mut(
                     address as usize,
                 ))),
-                Some(process) if process.has_ended() => Err("its process has ended".to_owned()),
+                Some(process) if process.has_ended() => {
+                    Err(ReachError::Closed("its process has ended".to_owned()))
+                }
                 Some(_) => Ok(Reach::Elsewhere {
                     process: peer.arena.process,
                     address,
                 }),
             },
-            (Peer::Remote, _) => Err("it is on another host".to_owned()),
+            (Peer::Remote, _) => Err(ReachError::Invalid("it is on another host".to_owned())),
             // A thread of this process lends the memory while the launch lasts.
             (Peer::Thread, Place::Address(address)) => Ok(Reach::Here(
                 std::ptr::with_exposed_provenance_mut(address as usize),
@@ -292,5 +310,42 @@ impl Registered {
                 within(self.arena.mapping(), allocation, offset)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_an_ended_process_is_closed_not_invalid() {
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let own = Mapping::shared("own", 4096).unwrap().handle().unwrap();
+        let arena = Handle {
+            process: ended.id(),
+            ..own.unwrap()
+        };
+        let registered = Registered {
+            arena: Arena::new(Mapping::private("own", 4096).unwrap()),
+            offer: None,
+            peers: vec![Peer::Process(Box::new(Elsewhere {
+                arena,
+                opened: OnceLock::new(),
+                process: Some(ProcessHandle::of(arena.process)),
+            }))],
+            shared: true,
+            scratch: None,
+            scratch_bytes: 0,
+        };
+        let place = Place::Registered {
+            allocation: ARENA,
+            offset: 0,
+        };
+        let descriptor = Descriptor { place, bytes: 8 };
+        let closed = registered.reach(0, &descriptor, 8);
+        assert!(matches!(closed, Err(ReachError::Closed(_))), "{closed:?}");
+        let short = registered.reach(0, &descriptor, 9);
+        assert!(matches!(short, Err(ReachError::Invalid(_))), "{short:?}");
     }
 }

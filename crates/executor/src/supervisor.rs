@@ -22,7 +22,8 @@ const DRIVING: Duration = Duration::from_micros(100);
 pub struct Fault {
     /// The peer.
     pub peer: u32,
-    /// Whether the kernel refused the access; otherwise their descriptors are invalid.
+    /// Whether the kernel refused the access, or they cannot be opened; otherwise their descriptors
+    /// are invalid.
     pub refused: bool,
     /// What is wrong.
     pub why: String,

@@ -1,5 +1,6 @@
 //! Communicators from outside: mistakes, failures, and groups.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -112,6 +113,58 @@ fn a_pre_multiplied_sum_of_an_open_group_has_its_factor() {
     });
 }
 
+/// Otherwise peers would copy from and to buffers that a panic has freed.
+#[test]
+fn a_panic_ends_the_communicator() {
+    let results = on_all(local(2, Duration::from_secs(60)), |mut rank| {
+        rank.set_choice(Some(DIRECT));
+        let own = rank.rank();
+        let mut buffer = vec![1_u64; 24];
+        let call = AssertUnwindSafe(|| {
+            let mut group = OpenGroup::default();
+            let request = Request {
+                collective: Collective::AllReduce,
+                element: ElementType::U64,
+                reduction: Reduction::Sum,
+                root: 0,
+                to: 0,
+                tag: 0,
+                in_place: true,
+                count: 24,
+                choice: None,
+            };
+            let memory = Memory::of_one(&mut buffer, 0..24, 0..24);
+            rank.add_collective(&mut group, 0, (&request, 0), memory, LONG)?;
+            while !group.is_empty() {
+                let mut stop = || match own {
+                    0 => panic!("planted"),
+                    _ => false,
+                };
+                rank.advance(&mut group, &mut stop)?;
+            }
+            Ok::<_, Error>(())
+        });
+        let ended = catch_unwind(call);
+        let later = rank.all_reduce(&mut [1_u64; 2], Reduction::Sum);
+        (ended.ok(), later.map_err(|error| error.to_string()))
+    });
+    assert!(results[0].0.is_none(), "{results:?}");
+    assert!(matches!(results[1].0, Some(Err(_))), "{results:?}");
+    let told = |(_, later): &(_, Result<(), String>)| {
+        let error = later.as_ref().expect_err("the communicator has failed");
+        error.contains("rank 0") && error.contains("it panicked")
+    };
+    assert!(results.iter().all(told), "{results:?}");
+}
+
+const DIRECT: Choice = Choice {
+    schedule: Schedule::TwoPhaseMesh,
+    transfer: Transfer::Direct,
+    protocol: Protocol::Simple,
+    channels: 1,
+    piece_bytes: 0,
+};
+
 /// Runs these calls of rank 0 and rank 1, which differ, between two that are equal.
 fn told_of_differences(choice: Choice, calls: [Call; 2]) {
     let results = on_all(local(2, LONG), |mut rank| {
@@ -141,19 +194,12 @@ fn ranks_whose_calls_differ_are_told() {
     const LONGEST: Call = |rank| rank.all_reduce(&mut vec![1_u64; 1 << 20], Reduction::Sum);
     const FLOATS: Call = |rank| rank.all_reduce(&mut vec![1_f64; 24], Reduction::Sum);
     const SMALLEST: Call = |rank| rank.all_reduce(&mut vec![1_u64; 24], Reduction::Minimum);
-    let direct = Choice {
-        schedule: Schedule::TwoPhaseMesh,
-        transfer: Transfer::Direct,
-        protocol: Protocol::Simple,
-        channels: 1,
-        piece_bytes: 0,
-    };
     let fifo = Choice {
         transfer: Transfer::Fifo,
         protocol: Protocol::Ll,
-        ..direct
+        ..DIRECT
     };
-    for choice in [direct, fifo] {
+    for choice in [DIRECT, fifo] {
         for call in [LONGER, LONGEST, FLOATS, SMALLEST] {
             told_of_differences(choice, [KNOWN, call]);
             told_of_differences(choice, [call, KNOWN]);

@@ -6,8 +6,8 @@ use program::Collective;
 use shared_memory::Bell;
 
 use super::any_rank::can_hear;
-use super::{Engine, Parts, part, slot_bytes};
-use crate::backend::{Backend, LaunchContext};
+use super::{Engine, Parts, Run, part, slot_bytes};
+use crate::backend::Backend;
 use crate::error::{Error, Waiting};
 use crate::memory::Memory;
 use crate::open_group::{Call, End, Ended, Entry, OpenGroup, State};
@@ -58,7 +58,7 @@ impl<B: Backend> Engine<B> {
         if self.failure.is_some() {
             return Err(self.broken());
         }
-        let advanced = self.try_advance(group, stop);
+        let advanced = self.withdrawing(|own| own.try_advance(group, stop));
         advanced.map_err(|error| self.fail(error))
     }
 
@@ -325,29 +325,17 @@ impl<B: Backend> Engine<B> {
         // Transfers do not access buffers of peers, so launch and request are the collective's.
         let comparison = collective.map(|(it, _)| self.known.launch(it));
         let (collective, request) = collective.unwrap_or((Collective::SendRecv, 0));
-        let progress = own.connections.progress_of(bytes);
-        let mut context = LaunchContext {
-            connections: &mut own.connections,
-            registered: &own.registered,
-            launch: self.launches,
-            request,
-            spins: own.spins,
-            supervisor: Supervisor {
-                bootstrap: own.bootstrap.as_mut(),
-                waiter: &own.waiter,
-                collective,
-                longest: longest.unwrap_or(own.longest),
-                since,
-                nap,
-                progress: progress.as_deref(),
-                comparison,
-            },
+        let run = Run {
+            launch: (self.launches, request),
+            collective,
+            bytes,
+            comparison,
+            longest: longest.unwrap_or(own.longest),
+            since,
+            nap,
+            is_alone: false,
         };
-        let ran = own.backend.run_some(&mut parts, &mut context, pause);
-        if let Some(progress) = &progress {
-            progress.finish();
-        }
-        ran
+        own.run(&mut parts, run, pause)
     }
 
     /// Takes what has ended.

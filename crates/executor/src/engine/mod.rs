@@ -7,21 +7,23 @@ mod choice;
 mod closed;
 mod prepared;
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prepared::{Prepared, Table};
-use program::{BoundProgram, Channels, MessageSize, Transfer};
+use program::{BoundProgram, Channels, Collective, MessageSize, Transfer};
 use shared_memory::{ArenaBuffer, Descriptor, Waiter};
 
 use crate::backend::{Backend, LaunchContext, OwnWiring, Part, PrepareRequest};
 use crate::bootstrap::{Bootstrap, give_up};
 use crate::callers_memory::BufferAccess;
-use crate::comparison::{Known, hash};
+use crate::comparison::{Comparison, Known, hash};
 use crate::connections::{Connections, Wiring, slot_class};
-use crate::error::{Error, Failure};
+use crate::error::{Error, Failure, Waiting};
 use crate::memory::Memory;
 use crate::programs::{ProgramKey, Programs};
 use crate::registered::Registered;
@@ -60,6 +62,66 @@ pub(crate) struct Parts<B: Backend> {
     pub spins: u32,
     pub longest: Duration,
     pub buffers: BufferAccess,
+}
+
+/// What a launch needs beside its programs.
+struct Run<'a> {
+    /// The number of the launch, and the hash of its request.
+    launch: (u64, u64),
+    collective: Collective,
+    /// Bytes of its buffers.
+    bytes: u64,
+    comparison: Option<Comparison<'a>>,
+    longest: Duration,
+    since: Option<Instant>,
+    nap: Duration,
+    /// Whether it runs until it has ended.
+    is_alone: bool,
+}
+
+impl<B: Backend> Parts<B> {
+    /// Runs programs that have begun.
+    #[inline]
+    fn run(
+        &mut self,
+        parts: &mut [Part<'_, B::Program>],
+        run: Run<'_>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Waiting>, Error> {
+        let progress = self.connections.progress_of(run.bytes);
+        let mut context = LaunchContext {
+            connections: &mut self.connections,
+            registered: &self.registered,
+            launch: run.launch.0,
+            request: run.launch.1,
+            // Inline progress is a better use of the time than polling.
+            spins: match run.is_alone && progress.is_some() {
+                true => 0,
+                false => self.spins,
+            },
+            supervisor: Supervisor {
+                bootstrap: self.bootstrap.as_mut(),
+                waiter: &self.waiter,
+                collective: run.collective,
+                longest: run.longest,
+                since: run.since,
+                nap: run.nap,
+                progress: progress.as_deref(),
+                comparison: run.comparison,
+            },
+        };
+        let ran = self.backend.run_some(parts, &mut context, stop);
+        if let Some(progress) = &progress {
+            progress.finish();
+        }
+        ran
+    }
+
+    /// Takes this rank's buffers back from its peers after a failure.
+    fn withdraw_buffers(&self) {
+        let has_ended = |peer| self.registered.has_ended(peer);
+        self.connections.withdraw_buffers(has_ended);
+    }
 }
 
 /// Everything that a rank needs to run collectives, owned by the thread that runs them.
@@ -135,6 +197,16 @@ impl<B: Backend> Engine<B> {
         memory: Memory<'_>,
         scalar: u64,
     ) -> Result<(), Error> {
+        self.withdrawing(|own| own.try_launch(request, memory, scalar))
+    }
+
+    #[inline]
+    fn try_launch(
+        &mut self,
+        request: &Request,
+        memory: Memory<'_>,
+        scalar: u64,
+    ) -> Result<(), Error> {
         let at = match &self.last {
             Some((last, at)) if last == request => *at,
             _ => {
@@ -155,44 +227,24 @@ impl<B: Backend> Engine<B> {
         memory.expect(request, self.prepared.get(at).lengths)?;
         self.note_launch(at, &memory);
         let own = &mut self.own;
-        let bytes = request.bytes(own.bootstrap.ranks());
-        let progress = own.connections.progress_of(bytes);
         let prepared = self.prepared.get(at);
-        let scratch = own.registered.scratch();
-        let hash = prepared.request;
-        let launched = self.known.launch(request.collective);
-        let mut part = [Part {
-            program: &mut prepared.program,
-            memory,
-            scratch,
-            scalar,
-        }];
-        let mut context = LaunchContext {
-            connections: &mut own.connections,
-            registered: &own.registered,
-            launch: self.launches,
-            request: hash,
-            // Inline progress is a better use of the time than polling.
-            spins: if progress.is_some() { 0 } else { own.spins },
-            supervisor: Supervisor {
-                bootstrap: own.bootstrap.as_mut(),
-                waiter: &own.waiter,
-                collective: request.collective,
-                longest: own.longest,
-                since: None,
-                nap: LOOK,
-                progress: progress.as_deref(),
-                comparison: Some(launched),
-            },
+        let run = Run {
+            launch: (self.launches, prepared.request),
+            collective: request.collective,
+            bytes: request.bytes(own.bootstrap.ranks()),
+            comparison: Some(self.known.launch(request.collective)),
+            longest: own.longest,
+            since: None,
+            nap: LOOK,
+            is_alone: true,
         };
+        let mut part = [part(prepared, (memory, scalar), &own.registered)];
         own.backend.begin(&mut part[0]);
         // Nothing stops it, so it has ended.
-        let ran = own.backend.run_some(&mut part, &mut context, &mut || false);
+        let ran = own.run(&mut part, run, &mut || false);
         let ran = ran.and_then(|_| {
-            if let Some(progress) = &progress {
-                progress.finish();
-            }
-            prepared.note_run(&own.waiter);
+            let own = &self.own;
+            self.prepared.get(at).note_run(&own.waiter);
             self.known.end(own.bootstrap.rank(), request)
         });
         ran.map_err(|error| self.fail(error))
@@ -350,11 +402,31 @@ impl<B: Backend> Engine<B> {
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
         let error = give_up(self.own.bootstrap.as_mut(), error);
-        let registered = &self.own.registered;
-        let has_ended = |peer| registered.has_ended(peer);
-        self.own.connections.withdraw_buffers(has_ended);
+        self.own.withdraw_buffers();
         self.failure = Some(error.failure(self.rank()));
         error
+    }
+
+    /// Runs what lends the caller's buffers to peers. A panic withdraws them before it frees them.
+    #[inline]
+    fn withdrawing<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
+        match catch_unwind(AssertUnwindSafe(|| run(self))) {
+            Ok(ran) => ran,
+            Err(panic) => self.end_by(panic),
+        }
+    }
+
+    /// Fails as [`Self::fail`], and lets the panic go on.
+    #[cold]
+    fn end_by(&mut self, panic: Box<dyn Any + Send>) -> ! {
+        let failure = Failure {
+            rank: self.rank(),
+            what: "it panicked".to_owned(),
+        };
+        self.own.bootstrap.fail(&failure);
+        self.own.withdraw_buffers();
+        self.failure = Some(failure);
+        resume_unwind(panic)
     }
 }
 
