@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
+use crate::Part;
 use crate::page::Page;
 use crate::parts::Cases;
-use crate::{Part, child};
 
 /// Longest time of one part, s.
 const DEADLINE_S: u64 = 180;
@@ -51,7 +51,7 @@ pub(crate) fn one_gpu(page: &mut Page<'_>) -> Result<()> {
 /// Runs a part that runs cases.
 fn of_cases(page: &mut Page<'_>, name: &str, part: Part, ranks: u32) -> Result<()> {
     page.check(name, DEADLINE_S, |test, deadline, _| {
-        let cases: Cases = child::json(test.part(part, ranks), deadline)?;
+        let cases: Cases = child_process::json(test.part(part, ranks), deadline)?;
         Ok(cases.outcome())
     })
 }

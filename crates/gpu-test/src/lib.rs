@@ -1,10 +1,9 @@
 //! Every check that needs GPUs, without compiler or network. Each part is a process of its own with
 //! a deadline, so that a fault or a hang ends that part alone.
 //!
-//! In reading order: [`report`], `test`, [`child`], `page`, [`parts`], `correctness`, `transports`,
+//! In reading order: [`report`], `test`, `page`, [`parts`], `correctness`, `transports`,
 //! `several_gpus`, `torch`, `one_gpu`, `sanitizer`.
 
-pub mod child;
 mod correctness;
 mod one_gpu;
 mod page;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::page::Page;
 use crate::report::{Figure, Outcome};
 use crate::test::Test;
-use crate::{Part, TestOptions, child, test};
+use crate::{Part, TestOptions, test};
 
 /// Variants that are tried besides the choice.
 const VARIANTS: [(&str, Option<Transfer>, Option<Protocol>); 5] = [
@@ -97,7 +97,7 @@ pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
     };
     let mut copy = None;
     page.check("copy within memory", COPY_S, |test, deadline, _| {
-        let bandwidth: f64 = child::json(part(test, Part::Copy, 1), deadline)?;
+        let bandwidth: f64 = child_process::json(part(test, Part::Copy, 1), deadline)?;
         copy = Some(bandwidth);
         Ok(Outcome::Right(format!(
             "{bandwidth:.0} GB/s of bytes copied"
@@ -106,7 +106,7 @@ pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
     for ranks in options.ranks.iter().copied() {
         let name = format!("times of {ranks} ranks");
         page.check(&name, TIMES_S, |test, deadline, figures| {
-            let mut times: Times = child::json(part(test, Part::OneGpu, ranks), deadline)?;
+            let mut times: Times = child_process::json(part(test, Part::OneGpu, ranks), deadline)?;
             for figure in &mut times.figures {
                 let timed = self::collective(&figure.collective);
                 let bound = |(copy, collective): (f64, Collective)| {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::report::{Check, Figure, GpuTestReport, Outcome, Section};
 use crate::test::Test;
-use crate::{Part, TestOptions, TestOutput, child};
+use crate::{Part, TestOptions, TestOutput};
 
 /// Longest time of asking the driver what the GPUs are.
 const MACHINE: Duration = Duration::from_secs(120);
@@ -30,7 +30,7 @@ impl<'a> Page<'a> {
         )?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let machine = Test::part_of(&program, options, Part::Machine, 1);
-        let machine = child::json(machine, MACHINE)
+        let machine = child_process::json(machine, MACHINE)
             .context("nothing was run: the GPUs of this machine cannot be opened")?;
         let report = GpuTestReport::new(machine);
         // At once, for a run takes long.

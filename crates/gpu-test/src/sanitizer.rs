@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::Part;
 use crate::page::Page;
 use crate::parts::Cases;
 use crate::report::Outcome;
 use crate::test::Test;
-use crate::{Part, child};
 
 /// The tools, and whether what they find is a failure. racecheck takes the barriers
 /// with which warps hand over data for races.
@@ -36,7 +36,7 @@ pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
     page.section("compute-sanitizer", &note);
     let mut version = Command::new("compute-sanitizer");
     version.arg("--version");
-    let missing = child::run(version, page.test.deadline(DEADLINE_S)).err();
+    let missing = child_process::run(version, page.test.deadline(DEADLINE_S)).err();
     for (tool, fails) in TOOLS {
         let name = format!("compute-sanitizer {tool}");
         match &missing {
@@ -61,7 +61,7 @@ fn one(test: &Test<'_>, tool: &str, fails: bool, deadline: Duration) -> Result<O
         .args(["--ranks", &RANKS.to_string()])
         .args(["--cases", &CASES.min(test.options.cases).to_string()])
         .args(["--timeout", &test.options.timeout.as_secs().to_string()]);
-    let ended = child::run(command, deadline)?;
+    let ended = child_process::run(command, deadline)?;
     let log = std::fs::read_to_string(log.path()).context("cannot read the tool's log")?;
     let summary = log.lines().rfind(|line| line.contains("====="));
     let summary = summary.unwrap_or("no summary").trim_matches(['=', ' ']);
@@ -69,7 +69,7 @@ fn one(test: &Test<'_>, tool: &str, fails: bool, deadline: Duration) -> Result<O
     if !found && !ended.status.success() {
         bail!("{} ({})", ended.last_words(), ended.status);
     }
-    let cases: Cases = child::parse(&ended)?;
+    let cases: Cases = child_process::parse(&ended)?;
     Ok(match cases.outcome() {
         Outcome::Right(_) if found && fails => Outcome::Failed(summary.to_owned()),
         Outcome::Right(_) if found => Outcome::Noted(format!("perhaps a false alarm: {summary}")),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::page::Page;
 use crate::report::{Figure, Outcome};
 use crate::test::Test;
-use crate::{child, one_gpu, torch};
+use crate::{one_gpu, torch};
 
 const COLLECTIVES: [Collective; 3] = [
     Collective::AllReduce,
@@ -172,7 +172,7 @@ fn one(page: &mut Page<'_>, variant: &Variant<'_>, end: u64) -> Result<()> {
         return page.leave_out(&variant.name(), &why);
     }
     page.check(&variant.name(), DEADLINE_S, |test, deadline, figures| {
-        let rows: Rows = child::json(variant.command(test, end), deadline)?;
+        let rows: Rows = child_process::json(variant.command(test, end), deadline)?;
         figures.extend(variant.figures(&rows));
         Ok(outcome(&rows))
     })

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use program::Collective;
 use serde::Deserialize;
 
+use crate::one_gpu;
 use crate::page::Page;
 use crate::report::{Figure, Outcome};
-use crate::{child, one_gpu};
 
 /// Longest time, s.
 const DEADLINE_S: u64 = 180;
@@ -105,7 +105,7 @@ pub(crate) fn run(
         return Ok(());
     }
     let deadline = page.test.deadline(DEADLINE_S);
-    let why = match child::run(python(&["-c", "import torch"]), deadline) {
+    let why = match child_process::run(python(&["-c", "import torch"]), deadline) {
         Ok(ended) if ended.status.success() => None,
         Ok(ended) => Some(ended.last_words().to_owned()),
         Err(error) => Some(format!("{error:#}")),
@@ -118,7 +118,7 @@ pub(crate) fn run(
         let sizes: Vec<String> = one_gpu::lengths(end).map(|it| it.to_string()).collect();
         let path = file.path().to_string_lossy();
         let command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
-        let printed: TorchOutput = child::json(command, deadline)?;
+        let printed: TorchOutput = child_process::json(command, deadline)?;
         figures.extend(self::figures(&printed, gpus, collectives));
         Ok(Outcome::Right(format!(
             "PyTorch {}, NCCL {}",

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::child::{self, ProgramOutput, RunningProgram};
 use crate::page::Page;
 use crate::report::Outcome;
 use crate::test::Test;
+use child_process::{ProgramOutput, RunningProgram};
 
 /// The starter of the ranks.
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +123,7 @@ fn one(test: &Test<'_>, case: &ProcessCase, deadline: Duration) -> Result<Outcom
     let ranks = |more: &[&str]| {
         let mut command = command();
         command.args(["--ranks", "2"]).args(more);
-        Ok(vec![child::run(command, deadline)?])
+        Ok(vec![child_process::run(command, deadline)?])
     };
     let ended = match case.starter {
         Starter::Threads => ranks(&[]),

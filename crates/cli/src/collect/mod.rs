@@ -9,7 +9,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gpu_test::child;
 
 use self::archive::CollectedFile;
 use self::redaction::Redaction;
@@ -192,7 +191,7 @@ impl Collection {
     fn program(&mut self, program: &str, arguments: &[&str], name: &str) {
         let mut command = Command::new(program);
         command.args(arguments);
-        let why = match child::run(command, DEADLINE) {
+        let why = match child_process::run(command, DEADLINE) {
             Ok(ended) if !ended.out.trim().is_empty() => {
                 let text = match name {
                     KERNEL => kernel_lines(&ended.out),

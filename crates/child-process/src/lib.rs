@@ -1,4 +1,4 @@
-//! A program in a process of its own, with a deadline.
+//! Programs in processes of their own, each with a deadline.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
