@@ -164,27 +164,19 @@ pub struct P2pChannels {
     /// are one group.
     pub group: u32,
     /// The order within a group.
-    #[serde(default, skip_serializing_if = "PeerOrder::is_default")]
     pub order: PeerOrder,
 }
 
 /// The order in which a rank meets the other members of a group, and the channels of a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOrder {
     /// Distances count up; the first channel of a round has the bits of its number in reverse, and
     /// others follow (NCCL 2.28 and later).
-    #[default]
     Counting,
     /// Distances are triangular numbers; the first channel of a round has its number, and others
     /// follow at distances with bits in reverse (NCCL 2.27).
     Triangular,
-}
-
-impl PeerOrder {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Bytes of one connection's buffers, by protocol.

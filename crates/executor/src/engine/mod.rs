@@ -416,7 +416,7 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Fails as [`Self::fail`], and lets the panic go on.
+    /// Fails as [`Self::fail`], and resumes the panic.
     #[cold]
     fn end_by(&mut self, panic: Box<dyn Any + Send>) -> ! {
         let failure = Failure {
