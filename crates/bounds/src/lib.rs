@@ -13,8 +13,6 @@
 //! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify),
 //! [`planned`], [`rings`] (other rings for NCCL).
 
-#![warn(unreachable_pub)]
-
 mod arborescence;
 pub mod capacity;
 pub mod certify;

@@ -10,8 +10,6 @@
 //! `topo diagnose` names its causes. In reading order: `cause` (a cause and its signs), `table`
 //! (the causes by subject).
 
-#![warn(unreachable_pub)]
-
 mod cause;
 pub mod table;
 

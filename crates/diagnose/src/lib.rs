@@ -14,8 +14,6 @@
 //! recorders), `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `settings`
 //! (what NCCL's log says), `listing` (what `nvidia-smi` and `lspci` show).
 
-#![warn(unreachable_pub)]
-
 mod listing;
 pub mod pile;
 pub mod predict;

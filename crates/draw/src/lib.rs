@@ -8,8 +8,6 @@
 //! The crate is pure. In reading order: [`parts`], [`layout`], [`svg`], [`traffic`], [`picture`],
 //! [`strips`], [`differences`], [`dot`](mod@dot), [`html`].
 
-#![warn(unreachable_pub)]
-
 pub mod differences;
 pub mod dot;
 pub mod html;

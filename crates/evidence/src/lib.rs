@@ -14,8 +14,6 @@
 //! [`bounded`] (values cut while they are read), [`pickle`] (values that Python's pickle format
 //! holds), [`recorder`] (PyTorch's flight recorders), [`symbols`] (texts as numbers).
 
-#![warn(unreachable_pub)]
-
 pub mod bounded;
 pub mod pickle;
 pub mod ras;

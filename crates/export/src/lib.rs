@@ -6,8 +6,6 @@
 //! [`csv`] (the same for NVIDIA's example of a tuner plug-in), [`ncclx`] (for Meta's NCCL),
 //! [`coll_config`] (for calls with a configuration), [`mscclpp`] (execution plans of MSCCL++).
 
-#![warn(unreachable_pub)]
-
 pub mod choices;
 pub mod coll_config;
 pub mod csv;

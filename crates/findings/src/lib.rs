@@ -6,8 +6,6 @@
 //! In reading order: [`finding`], `document`, `flat`, `places`, `twins`, `virtual_functions`,
 //! `merging`, [`complete`], [`guest`].
 
-#![warn(unreachable_pub)]
-
 pub mod complete;
 mod document;
 pub mod finding;

@@ -4,8 +4,6 @@
 //! as NCCL 2.30.7 and compares section by section: floating-point values within a relative
 //! tolerance, everything else exactly.
 
-#![warn(unreachable_pub)]
-
 pub mod binary;
 mod compare;
 pub mod expectation;

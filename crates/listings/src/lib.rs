@@ -7,8 +7,6 @@
 //! In reading order: [`read`], `text`, [`matrix`], [`pci`], [`gpu`], [`processor`], [`adapter`],
 //! [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.
 
-#![warn(unreachable_pub)]
-
 pub mod adapter;
 mod doubts;
 mod from_matrix;

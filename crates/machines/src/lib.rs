@@ -3,8 +3,6 @@
 //! [`comparable`](fn@comparable) leaves out what a probe cannot find. [`elsewhere`] finds test data
 //! outside the repository.
 
-#![warn(unreachable_pub)]
-
 pub mod comparable;
 pub mod elsewhere;
 pub mod fake;

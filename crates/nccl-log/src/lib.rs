@@ -18,8 +18,6 @@
 //! [`warning`] (results, shapes of texts), [`collect`] (statements by rank), [`log`] (what a log
 //! says), `join` (ranks of a communicator), [`odd`] (ranks and hosts that differ from most).
 
-#![warn(unreachable_pub)]
-
 pub mod collect;
 mod cursor;
 pub mod decisions;

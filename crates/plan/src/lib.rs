@@ -33,8 +33,6 @@
 //! [`algorithm`], [`cost`], [`PlanContent`], [`Plan`], [`slow_hosts`],
 //! [`compare`](mod@compare), [`nccl_graph`], [`error`], [`certificate`], [`forest`], [`version`].
 
-#![warn(unreachable_pub)]
-
 pub mod algorithm;
 pub mod certificate;
 pub mod channel;

@@ -24,8 +24,6 @@
 //! [`cluster`], [`connect`], [`cost`], [`memory`],
 //! [`explain`], [`what_if`], [`rings`].
 
-#![warn(unreachable_pub)]
-
 mod artifact;
 pub mod cluster;
 pub mod connect;

@@ -15,8 +15,6 @@
 //! that share. A window has [`Program::pieces`] pieces. A step names blocks and a range of pieces.
 //! Binding decides how long a piece is and how many turns there are.
 
-#![warn(unreachable_pub)]
-
 mod bind;
 mod bound;
 mod channels;

@@ -24,8 +24,6 @@
 //! `machine_links`, [`planned`], [`mod@build`], [`collapse`], `ends`, `flows`, `lanes`, `run`,
 //! [`path`], [`outcome`], [`mod@simulate`].
 
-#![warn(unreachable_pub)]
-
 pub mod build;
 pub mod collapse;
 mod ends;

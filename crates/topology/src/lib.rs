@@ -24,8 +24,6 @@
 //! [`system`], [`all_pairs`], [`merge`], [`join`], [`edit`], [`differences`],
 //! [`name_list`].
 
-#![warn(unreachable_pub)]
-
 pub mod all_pairs;
 pub mod bandwidth;
 pub mod build;
