@@ -10,8 +10,6 @@
 //! [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`what_if`], [`settings`],
 //! [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
 
-#![warn(unreachable_pub)]
-
 pub mod assume;
 pub mod better_rings;
 pub mod bound;
@@ -23,6 +21,7 @@ pub mod diagnose;
 pub mod diff;
 pub mod differences;
 pub mod doctor;
+pub mod expect;
 pub mod export;
 pub mod fabric;
 pub mod file_question;

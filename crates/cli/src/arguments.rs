@@ -3,6 +3,7 @@
 pub(crate) mod bound;
 pub(crate) mod compare;
 pub(crate) mod diagnose;
+pub(crate) mod expect;
 pub(crate) mod export;
 pub(crate) mod fabric;
 pub(crate) mod join;
@@ -34,6 +35,7 @@ use compare::{
     WHAT_IF_EXAMPLES, WhatIfArguments,
 };
 use diagnose::{COLLECT_EXAMPLES, CollectArguments, DIAGNOSE_EXAMPLES, DiagnoseArguments};
+use expect::{EXPECT_EXAMPLES, ExpectArguments};
 use export::{EXPORT_EXAMPLES, ExportArguments};
 use fabric::{FABRIC_EXAMPLES, FabricArguments};
 use join::{ID_EXAMPLES, IdArguments};
@@ -157,6 +159,9 @@ pub(crate) enum Command {
     /// Show which algorithm and protocol NCCL takes for which message size, and the predicted time
     #[command(after_help = COST_EXAMPLES)]
     Cost(CostArguments),
+    /// Show what nccl-tests should measure on a healthy machine: expected bandwidths and floors
+    #[command(after_help = EXPECT_EXAMPLES)]
+    Expect(ExpectArguments),
     /// Show the most that any schedule of a collective reaches, NCCL's share, and the links that
     /// limit it
     #[command(after_help = BOUND_EXAMPLES)]

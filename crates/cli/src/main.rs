@@ -5,7 +5,7 @@
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
 //! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`rank`], [`show`], [`cost`],
-//! [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
+//! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
 //! [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`, `collect`: not on other
 //! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`],
 //! [`text_stream`], [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`],
@@ -27,6 +27,7 @@ mod doctor;
 mod edits;
 mod environment;
 mod exit;
+mod expect;
 mod export;
 mod fabric;
 mod generate;
@@ -121,6 +122,7 @@ fn work() -> ExitCode {
         Command::Show(arguments) => show::run(arguments, &environment, &mut output),
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::Bound(arguments) => bound::run(arguments, &environment, &mut output),
+        Command::Expect(arguments) => expect::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Export(arguments) => export::run(arguments, &environment, &mut output),
         Command::Diagnose(arguments) => diagnose::run(arguments, &environment, &mut output),

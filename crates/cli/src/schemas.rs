@@ -11,6 +11,7 @@ use answers::cost::CostReport;
 use answers::diagnose::{CausesReport, DiagnoseReport};
 use answers::diff::DiffReport;
 use answers::doctor::DoctorReport;
+use answers::expect::ExpectReport;
 use answers::export::{CollConfigs, CrossoversReport, ExportReport};
 use answers::fabric::FabricReport;
 use answers::log::LogReport;
@@ -40,6 +41,7 @@ const SCHEMAS: &[Kind] = &[
     ("diagnose", report::schema::<DiagnoseReport<'static>>),
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
+    ("expect", report::schema::<ExpectReport>),
     ("export", report::schema::<ExportReport>),
     ("fabric", report::schema::<FabricReport>),
     ("gpu-test", linux::gpu_test_schema),

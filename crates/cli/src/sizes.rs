@@ -46,6 +46,17 @@ pub(crate) fn expand(given: &[Sizes], factor: u64) -> Result<Vec<u64>, String> {
     Ok(all)
 }
 
+/// All collectives of several lists, each once.
+pub(crate) fn each_once(given: &[Collectives]) -> Vec<Collective> {
+    let mut all: Vec<Collective> = Vec::new();
+    for collective in given.iter().flat_map(|given| &given.0) {
+        if !all.contains(collective) {
+            all.push(*collective);
+        }
+    }
+    all
+}
+
 /// Reads `all-reduce`, `AllReduce` or `all`.
 pub(crate) fn collectives(text: &str) -> Result<Collectives, String> {
     if text.eq_ignore_ascii_case("all") {

@@ -8,8 +8,9 @@ use plan::cost::{Calls, TunedOperation};
 use program::{Collective, Reduction};
 
 use crate::ladder::{Choice, ComparedRow, Step, steps};
+use crate::published::Expected;
 use crate::results::{Row, Table};
-use crate::shortfall::{Shortfall, find};
+use crate::shortfall::{Shortfall, below_floors, find};
 
 /// NCCL's choices, by number of ranks, collective and size.
 pub type LoggedChoices = BTreeMap<(u32, Collective, u64), Choice>;
@@ -23,6 +24,8 @@ pub struct Prediction<'a> {
     pub predicting: &'a CostTable,
     /// The bound of the table's collective.
     pub bound: Option<Bound>,
+    /// Judge by what healthy machines reach, instead of by the predicted time.
+    pub is_acceptance: bool,
 }
 
 /// The upper bound of all schedules of a collective on the job's machines.
@@ -76,7 +79,10 @@ pub fn compare(
         .filter_map(|row| compared_row(row, &table, logged, priced, bound_gbps))
         .collect();
     let steps = steps(&rows);
-    let shortfalls = find(&table, &rows, &steps);
+    let shortfalls = match priced {
+        Some(Prediction { is_acceptance, .. }) if *is_acceptance => below_floors(&table, &rows),
+        _ => find(&table, &rows, &steps),
+    };
     ComparedTable {
         job,
         limit: bound.map(|it| it.limit.clone()).filter(|it| !it.is_empty()),
@@ -113,6 +119,7 @@ fn compared_row(
         predicted_us: row.predicted_us,
         latency_share: None,
         bound_share: bound_gbps.map(|bound| measured.bus_gbps / bound),
+        expected: None,
     };
     // topo run chooses by itself, and predicts by the measured profile of its backend.
     if let (Some(collective), false) = (table.collective, row.ran.is_some()) {
@@ -144,6 +151,14 @@ fn predict(
     compared.channels = Some(job.choosing.size(row.bytes, choice.0, choice.1).0);
     let time = job.predicting.time_us(&operation, choice).map(f64::from);
     compared.predicted_us = time.filter(|it| *it > 0.0);
+    if job.is_acceptance {
+        let time = job.choosing.time_us(&operation, choice).map(f64::from);
+        let bus = time.map(|time| compared.bus_gbps * compared.measured_us / time);
+        let bus = bus.filter(|it| it.is_finite());
+        let job = &job.choosing.job;
+        compared.expected =
+            bus.and_then(|bus| Expected::of(job, (collective, choice.0), (row.bytes, bus)));
+    }
     let entry = job.predicting.entry(collective, choice.0, choice.1);
     if let (Some(entry), Some(time)) = (entry, compared.predicted_us) {
         compared.latency_share = Some((f64::from(entry.latency) / time).min(1.0));

@@ -3,6 +3,8 @@
 use plan::Algorithm;
 use program::Protocol;
 
+use crate::published::Expected;
+
 /// An algorithm and a protocol.
 pub type Choice = (Algorithm, Protocol);
 
@@ -33,6 +35,8 @@ pub struct ComparedRow {
     pub latency_share: Option<f64>,
     /// The share of the bound that the bus bandwidth is.
     pub bound_share: Option<f64>,
+    /// What a healthy machine reaches, if that was asked for and is known.
+    pub expected: Option<Expected>,
 }
 
 impl ComparedRow {

@@ -32,6 +32,8 @@ pub enum Kind {
     Drop,
     /// The bus bandwidth is above the bound: the plan is for another machine.
     AboveBound,
+    /// The bus bandwidth is below what healthy machines reach.
+    BelowFloor,
 }
 
 /// Where measurements fall short.
@@ -64,6 +66,45 @@ pub fn find(table: &Table, rows: &[ComparedRow], steps: &[Step]) -> Vec<Shortfal
     }
     found.extend(above_bound(rows));
     found
+}
+
+/// The shortfalls of a table that is to be accepted: sizes next to each other below their floors,
+/// wrong elements, and bandwidths that are none of this machine.
+pub fn below_floors(table: &Table, rows: &[ComparedRow]) -> Vec<Shortfall> {
+    let is_below = |row: &ComparedRow| {
+        let floor = row.expected.map(|it| it.floor_gbps());
+        floor.is_some_and(|floor| row.bus_gbps < floor)
+    };
+    let mut found: Vec<Shortfall> = wrong(table, rows).into_iter().collect();
+    for low in rows.chunk_by(|a, b| is_below(a) == is_below(b)) {
+        found.extend(below_floor(low).filter(|_| low.iter().any(is_below)));
+    }
+    found.extend(above_bound(rows));
+    found
+}
+
+fn below_floor(rows: &[ComparedRow]) -> Option<Shortfall> {
+    let (first, last) = (rows.first()?, rows.last()?);
+    let share = |row: &ComparedRow| row.bus_gbps / row.expected.map_or(f64::NAN, |it| it.bus_gbps);
+    let worst = rows.iter().min_by(|a, b| share(a).total_cmp(&share(b)))?;
+    let expected = worst.expected?;
+    let at = match rows.len() {
+        1 => String::new(),
+        _ => format!(" at {}", short(worst.bytes)),
+    };
+    Some(Shortfall {
+        kind: Kind::BelowFloor,
+        from_bytes: first.bytes,
+        to_bytes: last.bytes,
+        text: format!(
+            "{}: {:.1} GB/s{at}, below the floor of {:.1}; {:.1} are expected, by {}",
+            range(first.bytes, last.bytes),
+            worst.bus_gbps,
+            expected.floor_gbps(),
+            expected.bus_gbps,
+            expected.run.name
+        ),
+    })
 }
 
 fn above_bound(rows: &[ComparedRow]) -> Option<Shortfall> {

@@ -37,8 +37,12 @@ pub(super) struct PricedJob {
 }
 
 impl PricedJob {
-    /// The prediction for tables of a collective.
-    pub(super) fn prediction(&self, collective: Option<Collective>) -> Prediction<'_> {
+    /// The prediction for tables of a collective, perhaps to accept the machine.
+    pub(super) fn prediction(
+        &self,
+        collective: Option<Collective>,
+        is_acceptance: bool,
+    ) -> Prediction<'_> {
         let bound = collective.and_then(|it| self.bounds.get(&it)?.as_ref());
         Prediction {
             choosing: &self.choosing,
@@ -48,6 +52,7 @@ impl PricedJob {
                 nccl_gbps: it.nccl,
                 limit: it.limit.summary(),
             }),
+            is_acceptance,
         }
     }
 }

@@ -96,6 +96,12 @@ struct RowJson {
     latency_share: Option<f64>,
     /// Bus bandwidth by bound.
     bound_share: Option<f64>,
+    /// What a healthy machine reaches, GB/s, if that was asked for and is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_gbps: Option<f64>,
+    /// The least of a healthy machine, GB/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor_gbps: Option<f64>,
 }
 
 /// A step of the ladder of algorithms.
@@ -253,6 +259,8 @@ impl RowJson {
             ratio: row.ratio(),
             latency_share: row.latency_share,
             bound_share: row.bound_share,
+            expected_gbps: row.expected.map(|it| it.bus_gbps),
+            floor_gbps: row.expected.map(|it| it.floor_gbps()),
         }
     }
 }

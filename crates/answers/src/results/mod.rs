@@ -38,6 +38,8 @@ pub struct ResultsQuestion {
     pub profile: Option<CostProfile>,
     /// Fit the constants, for a profile of this name.
     pub fit: Option<String>,
+    /// Judge tables by what healthy machines reach, instead of by predicted times.
+    pub accepts: bool,
     /// A table whose job cannot be planned gets a note, and nothing is predicted for it.
     pub tolerates: bool,
 }
@@ -162,7 +164,12 @@ fn compare_all(
             }
             found => found?,
         };
-        let job = at.map(|at| (at, jobs.all[at].prediction(read.table.collective)));
+        let job = at.map(|at| {
+            (
+                at,
+                jobs.all[at].prediction(read.table.collective, question.accepts),
+            )
+        });
         tables.push(compare(read.table, &read.logged.choices, job, notes));
     }
     let fit = match &question.fit {

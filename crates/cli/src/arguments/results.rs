@@ -20,6 +20,8 @@ Examples:
                                                  fit the cost model to all tables
   topo results new.log --topology topology.xml --profile mine.toml
                                                  does the fit predict other measurements?
+  topo results job.log --topology topology.xml --expect
+                                                 does a healthy machine measure this?
   topo cost topology.xml --profile mine.toml     predict with the fitted constants
   topo run all-reduce --json | topo results -
 
@@ -54,6 +56,9 @@ pub(crate) struct ResultsArguments {
     /// Predict with the constants of this cost profile (TOML) [default: those of NCCL's version]
     #[arg(long, value_name = "PROFILE", requires = "topology")]
     pub profile: Option<PathBuf>,
+    /// Judge by what healthy machines reach (topo expect), instead of by predicted times
+    #[arg(long)]
+    pub expect: bool,
     /// Fit the constants of the cost model to the measurements, and write them as a cost profile
     #[arg(long, value_name = "PROFILE", requires = "topology")]
     pub fit: Option<PathBuf>,

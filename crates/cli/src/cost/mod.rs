@@ -26,6 +26,8 @@ use answers::report;
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 1 << 20;
 
+pub(crate) use page::head;
+
 pub(crate) fn run(
     arguments: &CostArguments,
     environment: &Environment,
@@ -64,14 +66,8 @@ pub(crate) fn run(
 fn question(arguments: &CostArguments) -> Result<CostQuestion> {
     let sizes =
         sizes::expand(&arguments.sizes, arguments.factor).map_err(|problem| anyhow!(problem))?;
-    let mut collectives: Vec<Collective> = Vec::new();
-    for collective in arguments.collective.iter().flat_map(|given| &given.0) {
-        if !collectives.contains(collective) {
-            collectives.push(*collective);
-        }
-    }
     Ok(CostQuestion {
-        collectives,
+        collectives: sizes::each_once(&arguments.collective),
         sizes,
         calls: arguments.calls.calls(),
         algorithms: arguments.algorithm.clone(),

@@ -73,7 +73,7 @@ fn title(calls: &Calls) -> String {
     }
 }
 
-fn head(job: &PricedJob, notes: &[String], look: Look) -> String {
+pub(crate) fn head(job: &PricedJob, notes: &[String], look: Look) -> String {
     let mut text = format!("{}\n", look.heading(&job.name));
     let (hosts, ranks) = (job.plan.request.hosts, job.plan.rank_count());
     let size = format!(

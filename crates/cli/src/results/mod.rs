@@ -30,6 +30,9 @@ pub(crate) fn run(
         .as_deref()
         .map(cost::profile)
         .transpose()?;
+    if arguments.expect && arguments.topology.is_none() && arguments.plan.is_none() {
+        bail!("--expect needs the machine; expected --topology or --plan");
+    }
     let read = input::read(&arguments.files, environment, output)?;
     if read.is_empty() {
         let names = arguments.files.iter().map(|it| it.display().to_string());
@@ -47,6 +50,7 @@ pub(crate) fn run(
         collective: arguments.collective,
         profile,
         fit: arguments.fit.as_ref().map(|it| it.display().to_string()),
+        accepts: arguments.expect,
         tolerates: false,
     };
     let _progress = Progress::new(environment, "planning");

@@ -151,6 +151,10 @@ fn rows(it: &ComparedTable, look: Look) -> String {
         headers.extend(["predicted", "ratio"]);
     }
     headers.push("bus GB/s");
+    let expects = it.rows.iter().any(|row| row.expected.is_some());
+    if expects {
+        headers.extend(["expected", "floor"]);
+    }
     if it.bound_gbps.is_some() {
         headers.push("of bound");
     }
@@ -166,6 +170,14 @@ fn rows(it: &ComparedTable, look: Look) -> String {
             cells.push(or_dash(row.ratio().map(times)));
         }
         cells.push(format!("{:.2}", row.bus_gbps));
+        if expects {
+            cells.push(or_dash(
+                row.expected.map(|it| format!("{:.1}", it.bus_gbps)),
+            ));
+            cells.push(or_dash(
+                row.expected.map(|it| format!("{:.1}", it.floor_gbps())),
+            ));
+        }
         if it.bound_gbps.is_some() {
             cells.push(or_dash(row.bound_share.map(share)));
         }

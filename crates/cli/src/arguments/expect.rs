@@ -1,0 +1,64 @@
+//! The arguments of `topo expect`.
+
+use clap::{Args, ValueEnum};
+
+use super::JobArguments;
+use crate::sizes::{Collectives, Sizes, collectives, sizes};
+
+pub(crate) const EXPECT_EXAMPLES: &str = "\
+Examples:
+  topo expect dgx-h100                         what nccl-tests should measure on a healthy host
+  topo expect dgx-h100 --hosts 8 --collective all --sizes 64M..8G
+  topo expect topology.xml --format json       for other tools, with the matrix of pairs
+  topo expect topology.xml --format nhc        a line for Azure's Node Health Check
+  topo expect topology.xml --format slurm > /etc/slurm/prolog.d/all-reduce.sh
+  topo expect topology.xml --format pytest > test_all_reduce.py
+  topo expect gb200.xml --hosts 18 --nvlink-domain --format aicr
+  topo results job.log --topology topology.xml --expect
+                                               does this run pass?
+
+Bandwidths are NCCL's predictions, scaled by what published healthy runs reached of theirs.";
+
+/// The forms of expectations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExpectFormat {
+    /// Tables for people
+    Text,
+    /// JSON
+    Json,
+    /// Checks and constraints for a recipe of NVIDIA's aicr
+    Aicr,
+    /// A line for Azure's Node Health Check
+    Nhc,
+    /// A prolog for Slurm that drains a slow host
+    Slurm,
+    /// A test that reads the output of nccl-tests
+    Pytest,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExpectArguments {
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all-reduce")]
+    pub collective: Vec<Collectives>,
+    /// Message sizes: 64M, a list 1G,8G or a range 256M..8G
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "256M..8G")]
+    pub sizes: Vec<Sizes>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = ExpectFormat::Text)]
+    format: ExpectFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl ExpectArguments {
+    pub(crate) const fn format(&self) -> ExpectFormat {
+        match self.json {
+            true => ExpectFormat::Json,
+            false => self.format,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `topo expect`: what nccl-tests should measure on a healthy machine, and files that check it.
+
+mod page;
+
+use answers::cost::{CostQuestion, PricedJob};
+use answers::expect::files::AcceptanceFile;
+use answers::expect::{ExpectReport, Expectations};
+use answers::report;
+use anyhow::{Result, anyhow};
+use planner::Job;
+
+use crate::arguments::expect::{ExpectArguments, ExpectFormat};
+use crate::environment::Environment;
+use crate::job;
+use crate::output::Output;
+use crate::render::settings::warnings;
+use crate::settings::read_settings;
+use crate::sizes;
+use crate::sources::{self, Sources};
+
+pub(crate) fn run(
+    arguments: &ExpectArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let expanded = sizes::expand(&arguments.sizes, 2);
+    let question = CostQuestion {
+        collectives: sizes::each_once(&arguments.collective),
+        sizes: expanded.map_err(|problem| anyhow!(problem))?,
+        ..CostQuestion::default()
+    };
+    let mut notes = Vec::new();
+    let answer = match sources::read(&arguments.job, output)? {
+        Sources::Plan(name, plan) => {
+            Expectations::of(PricedJob::of_plan(name, plan)?, None, &question)?
+        }
+        Sources::Machines(machines) => {
+            let settings = read_settings(&arguments.job.variables, environment, output)?;
+            let job: Job = job::job(machines, &arguments.job, environment, output)?;
+            let planned = job::plan_job(&job, &settings, output)?;
+            notes.extend(warnings(&settings));
+            Expectations::of(PricedJob::of(&planned, None), Some(&planned), &question)?
+        }
+    };
+    output.text = match arguments.format() {
+        ExpectFormat::Text => page::page(&answer, &notes, environment.look()),
+        ExpectFormat::Json => report::json(&ExpectReport::of(&answer))?,
+        ExpectFormat::Aicr => AcceptanceFile::Aicr.of(&answer)?,
+        ExpectFormat::Nhc => AcceptanceFile::Nhc.of(&answer)?,
+        ExpectFormat::Slurm => AcceptanceFile::Slurm.of(&answer)?,
+        ExpectFormat::Pytest => AcceptanceFile::Pytest.of(&answer)?,
+    };
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! Published all-reduces of healthy machines, as shares of the bus bandwidth that NCCL's cost model
+//! predicts for them. They turn predictions into expectations.
+
+use plan::Algorithm;
+use plan::cost::CostJob;
+use program::Collective;
+
+/// The share of its expected bandwidth below which a healthy machine does not fall. Two runs of one
+/// machine in CoreWeave's tables are up to 6 % apart (681 and 724 GB/s at 1 GiB).
+pub const FLOOR: f64 = 0.9;
+
+/// A published run.
+#[derive(Debug, PartialEq)]
+pub struct PublishedRun {
+    /// The machine and its operator.
+    pub name: &'static str,
+    /// Where it is published.
+    pub source: &'static str,
+    /// Ranks.
+    pub ranks: u32,
+    /// Whether the ranks are on several nodes, which the network joins.
+    pub is_networked: bool,
+    /// Smallest compute capability × 10.
+    pub min_cc: i32,
+    /// Whether NVSwitches or the network reduce.
+    pub reduces_in_switches: bool,
+    /// Sizes of the message, bytes, ascending, with the share of the predicted bus bandwidth.
+    shares: &'static [(u64, f64)],
+}
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// The runs. Shares are measured by predicted bus bandwidths of NCCL 2.32's constants; a test plans
+/// each machine again.
+pub static RUNS: [PublishedRun; 7] = [
+    PublishedRun {
+        name: "8 × A100 (Azure ND A100 v4)",
+        source: "https://github.com/Azure/AI-benchmarking-guide, results",
+        ranks: 8,
+        is_networked: false,
+        min_cc: 80,
+        reduces_in_switches: false,
+        shares: &[
+            (MIB, 0.71),
+            (16 * MIB, 0.65),
+            (64 * MIB, 0.77),
+            (256 * MIB, 0.92),
+            (GIB, 0.957),
+            (8 * GIB, 0.966),
+        ],
+    },
+    PublishedRun {
+        name: "8 × H100 (Azure ND H100 v5)",
+        source: "https://github.com/Azure/AI-benchmarking-guide, results",
+        ranks: 8,
+        is_networked: false,
+        min_cc: 90,
+        reduces_in_switches: true,
+        shares: &[
+            (MIB, 0.67),
+            (8 * MIB, 0.66),
+            (32 * MIB, 0.75),
+            (128 * MIB, 0.88),
+            (512 * MIB, 0.933),
+            (GIB, 0.986),
+            (8 * GIB, 1.0),
+        ],
+    },
+    PublishedRun {
+        name: "8 × B300, NVLink SHARP",
+        source: "https://github.com/NVIDIA/nccl/issues/2140",
+        ranks: 8,
+        is_networked: false,
+        min_cc: 103,
+        reduces_in_switches: true,
+        shares: &[(GIB, 1.175)],
+    },
+    PublishedRun {
+        name: "8 × B300, rings",
+        source: "https://github.com/NVIDIA/nccl/issues/2140",
+        ranks: 8,
+        is_networked: false,
+        min_cc: 103,
+        reduces_in_switches: false,
+        shares: &[(GIB, 0.98)],
+    },
+    PublishedRun {
+        name: "72 × GB200 in one NVLink domain (CoreWeave)",
+        source: "https://github.com/coreweave/nccl-tests",
+        ranks: 72,
+        is_networked: false,
+        min_cc: 100,
+        reduces_in_switches: true,
+        shares: &[
+            (512 * MIB, 0.647),
+            (GIB, 0.773),
+            (2 * GIB, 0.838),
+            (4 * GIB, 0.915),
+            (8 * GIB, 0.917),
+        ],
+    },
+    PublishedRun {
+        name: "2 × 8 A100 (OCI BM.GPU.B4.8)",
+        source: "https://github.com/oracle-quickstart/oci-hpc, NCCL tests",
+        ranks: 16,
+        is_networked: true,
+        min_cc: 80,
+        reduces_in_switches: false,
+        shares: &[(GIB, 0.99), (8 * GIB, 0.99)],
+    },
+    PublishedRun {
+        name: "8 × 8 H100, SHARP (CoreWeave)",
+        source: "https://github.com/coreweave/nccl-tests",
+        ranks: 64,
+        is_networked: true,
+        min_cc: 90,
+        reduces_in_switches: true,
+        shares: &[
+            (512 * MIB, 0.942),
+            (GIB, 0.954),
+            (4 * GIB, 0.992),
+            (8 * GIB, 1.006),
+        ],
+    },
+];
+
+/// The bus bandwidth that a healthy job is expected to reach.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expected {
+    /// It, GB/s.
+    pub bus_gbps: f64,
+    /// The run that says so: the one that is most like the job.
+    pub run: &'static PublishedRun,
+    /// Whether the run has GPUs of the same generation, joined and reduced alike, the size lies
+    /// within its sizes, and the collective is an all-reduce, too. Otherwise this is only the best
+    /// guess that there is.
+    pub is_alike: bool,
+}
+
+impl Expected {
+    /// The least that a healthy machine reaches, GB/s.
+    pub fn floor_gbps(&self) -> f64 {
+        FLOOR * self.bus_gbps
+    }
+
+    /// The bandwidth of a collective's message, bytes, with an algorithm, for which NCCL's model predicts
+    /// a bus bandwidth, GB/s. `None` below the sizes of the run that is most like the job.
+    pub fn of(
+        job: &CostJob,
+        (collective, algorithm): (Collective, Algorithm),
+        (bytes, predicted): (u64, f64),
+    ) -> Option<Self> {
+        let like = |run: &PublishedRun| Likeness {
+            is_joined_otherwise: run.is_networked != (job.nodes > 1),
+            reduces_otherwise: run.reduces_in_switches != reduces_in_switches(algorithm),
+            octaves: ratio(run.ranks, job.ranks),
+            generations: (run.min_cc - job.min_cc).unsigned_abs(),
+        };
+        let runs = RUNS.iter().map(|run| (like(run), run));
+        let (likeness, run) = runs.min_by_key(|(likeness, _)| *likeness)?;
+        let (first, last) = (run.shares.first()?.0, run.shares.last()?.0);
+        (bytes >= first).then(|| Self {
+            bus_gbps: predicted * run.share(bytes),
+            run,
+            is_alike: collective == Collective::AllReduce && likeness.is_close() && bytes <= last,
+        })
+    }
+}
+
+/// How far a run is from a job, the most important first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Likeness {
+    is_joined_otherwise: bool,
+    reduces_otherwise: bool,
+    /// Binary orders of magnitude between the numbers of ranks.
+    octaves: u32,
+    generations: u32,
+}
+
+impl Likeness {
+    /// Compute capabilities of one generation differ by less than 10.
+    const fn is_close(self) -> bool {
+        !self.is_joined_otherwise && !self.reduces_otherwise && self.generations < 10
+    }
+}
+
+fn ratio(one: u32, other: u32) -> u32 {
+    one.max(1).ilog2().abs_diff(other.max(1).ilog2())
+}
+
+/// Whether NVSwitches or the network reduce.
+const fn reduces_in_switches(algorithm: Algorithm) -> bool {
+    algorithm.is_collnet() || matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree)
+}
+
+impl PublishedRun {
+    /// The share at a size, bytes: between two sizes by the logarithm, outside as at the last one.
+    fn share(&self, bytes: u64) -> f64 {
+        let [first, .., last] = self.shares else {
+            return self.shares.first().map_or(1.0, |it| it.1);
+        };
+        if bytes <= first.0 {
+            return first.1;
+        }
+        let pairs = self.shares.windows(2).map(|pair| (pair[0], pair[1]));
+        let mut around = pairs.filter(|(_, above)| bytes <= above.0);
+        let Some(((from, low), (to, high))) = around.next() else {
+            return last.1;
+        };
+        let position = |bytes: u64| (bytes as f64).log2();
+        let part = (position(bytes) - position(from)) / (position(to) - position(from));
+        low + part * (high - low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_lie_between_those_of_the_next_sizes() {
+        for run in &RUNS {
+            let all: Vec<u64> = run.shares.iter().map(|it| it.0).collect();
+            assert!(all.is_sorted(), "{run:?}");
+            for pair in run.shares.windows(2) {
+                let between = run.share((pair[0].0 + pair[1].0) / 2);
+                let (low, high) = (pair[0].1.min(pair[1].1), pair[0].1.max(pair[1].1));
+                assert!((low..=high).contains(&between), "{run:?}");
+            }
+            for (bytes, share) in run.shares {
+                assert!((run.share(*bytes) - share).abs() < 1e-12, "{run:?}");
+            }
+            assert!(run.share(u64::MAX).is_finite() && run.share(0) > 0.0);
+        }
+    }
+}
