@@ -76,6 +76,18 @@ pub enum Question {
         /// Sizes of the whole message, bytes; none: 1 KiB to 8 GiB, doubled.
         #[serde(default)]
         sizes: Vec<u64>,
+        /// Equal calls in one group; 0: one.
+        #[serde(default)]
+        calls: u32,
+        /// The type of the elements.
+        #[serde(default, rename = "type")]
+        data_type: NamedValue<DataType>,
+        /// How they are reduced.
+        #[serde(default, rename = "op")]
+        reduction: NamedValue<Reduction>,
+        /// How the buffers are registered.
+        #[serde(default, rename = "window")]
+        registration: NamedValue<Registration>,
         /// All ranks of a communicator also send to each other.
         #[serde(default)]
         peers: bool,
@@ -192,6 +204,21 @@ fn nccl_reduction(reduction: Option<Reduction>) -> Result<Reduction, String> {
     }
 }
 
+/// What is called, of what the question names.
+fn calls_of(
+    number: u32,
+    data_type: NamedValue<DataType>,
+    reduction: NamedValue<Reduction>,
+    registration: NamedValue<Registration>,
+) -> Result<Calls, String> {
+    Ok(Calls {
+        number: number_of_calls(number)?,
+        data_type: data_type.0.unwrap_or(Calls::ONE.data_type),
+        reduction: nccl_reduction(reduction.0)?,
+        registration: registration.0.unwrap_or(Calls::ONE.registration),
+    })
+}
+
 /// The collectives; all that NCCL tunes if there are none.
 fn tuned_if_none(collectives: &[CollectiveName]) -> Vec<Collective> {
     match collectives.is_empty() {
@@ -231,12 +258,7 @@ impl PlannedJob {
                 let question = CostQuestion {
                     collectives: tuned_if_none(collectives),
                     sizes: usual_if_none(sizes),
-                    calls: Calls {
-                        number: number_of_calls(*calls)?,
-                        data_type: data_type.0.unwrap_or(Calls::ONE.data_type),
-                        reduction: nccl_reduction(reduction.0)?,
-                        registration: registration.0.unwrap_or(Calls::ONE.registration),
-                    },
+                    calls: calls_of(*calls, *data_type, *reduction, *registration)?,
                     alpha_beta: *alpha_beta,
                     ..CostQuestion::default()
                 };
@@ -247,6 +269,10 @@ impl PlannedJob {
             Question::Memory {
                 collectives,
                 sizes,
+                calls,
+                data_type,
+                reduction,
+                registration,
                 peers,
                 groups,
                 gpu_memory,
@@ -256,6 +282,7 @@ impl PlannedJob {
                     calls: CostQuestion {
                         collectives: tuned_if_none(collectives),
                         sizes: usual_if_none(sizes),
+                        calls: calls_of(*calls, *data_type, *reduction, *registration)?,
                         ..CostQuestion::default()
                     },
                     peers: *peers,

@@ -10,6 +10,8 @@ use crate::setup::Sizes;
 pub struct Gpu {
     /// Its name, which says that it is a phantom.
     pub name: String,
+    /// Its number in the topology file (`dev`): NVML's on the whole machine.
+    pub number: i32,
     /// Its bus id.
     pub bus_id: BusId,
     /// Compute capability × 10, such as 90.
@@ -57,6 +59,7 @@ impl Gpu {
         uuid[8..].copy_from_slice(&bus_id.0.to_be_bytes());
         Self {
             name: format!("topo phantom sm_{sm}"),
+            number: gpu.dev,
             bus_id,
             sm,
             uuid,

@@ -8,7 +8,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED as NOT_SUPPORTED,
 };
 
-use crate::library::{Answer, Out, functions, gpu};
+use crate::library::{Answer, Out, functions, gpu, machine, place};
 
 /// The letters of a text and zeros.
 pub(crate) fn letters<const N: usize>(text: &str) -> [c_char; N] {
@@ -59,9 +59,10 @@ functions! {
         })
     }
 
-    /// The compute capability.
+    /// The compute capability: of a GPU that the topology file lacks, that of the first one.
     fn nvmlDeviceGetCudaComputeCapability(device: nvmlDevice_t, major: Out<c_int>, minor: Out<c_int>) {
-        let sm = gpu(device)?.sm as c_int;
+        let gpu = machine()?.gpus.get(place(device)?.unwrap_or(0)).ok_or(NOT_SUPPORTED)?;
+        let sm = gpu.sm as c_int;
         major.put(sm / 10)?;
         minor.put(sm % 10)
     }

@@ -20,14 +20,26 @@ pub(crate) type Answer<T = ()> = Result<T, nvmlReturn_t>;
 
 static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
 
+/// By NVML's number the place of a GPU in the machine, and nothing for GPUs that the topology file
+/// lacks.
+static NUMBERS: OnceLock<Vec<Option<usize>>> = OnceLock::new();
+
+/// Most GPUs that NCCL lets NVML list.
+const MOST_NUMBERS: usize = 32;
+
 /// How many calls of `nvmlInit_v2` were not yet undone by `nvmlShutdown`.
 static USERS: AtomicU32 = AtomicU32::new(0);
 
-/// Presents a machine to this process, whatever the variable says.
+/// Presents a machine to this process, whatever the variable says. GPUs have the numbers of the
+/// topology file: where it lacks some, as files of a job do, handles stand for those.
 ///
 /// # Errors
 /// A machine is presented already.
 pub fn present(machine: Machine) -> Result<(), String> {
+    if let Some(numbers) = numbers_of_file(&machine) {
+        // Only if nothing is presented, which the next call finds out.
+        let _ = NUMBERS.set(numbers);
+    }
     let presented = MACHINE.set(Ok(machine));
     presented.map_err(|_| "a machine is presented already".to_owned())
 }
@@ -41,17 +53,43 @@ pub(crate) fn machine() -> Answer<&'static Machine> {
     opened.as_ref().map_err(|_| DRIVER_NOT_LOADED)
 }
 
-/// The index of a GPU by its handle: the index plus one.
-pub(crate) fn index(handle: nvmlDevice_t) -> Answer<usize> {
-    let index = handle.addr().checked_sub(1);
-    let count = machine()?.gpus.len();
-    index.filter(|it| *it < count).ok_or(INVALID_ARGUMENT)
+/// By the number in the topology file the place of each GPU; nothing if a number is none of NVML's.
+fn numbers_of_file(machine: &Machine) -> Option<Vec<Option<usize>>> {
+    let mut numbers = Vec::new();
+    for (place, gpu) in machine.gpus.iter().enumerate() {
+        let number = usize::try_from(gpu.number).ok()?;
+        if number >= MOST_NUMBERS {
+            return None;
+        }
+        numbers.resize(numbers.len().max(number + 1), None);
+        numbers[number] = Some(place);
+    }
+    Some(numbers)
+}
+
+/// By NVML's number the place of each GPU in the machine.
+fn numbers() -> Answer<&'static [Option<usize>]> {
+    let machine = machine()?;
+    Ok(NUMBERS.get_or_init(|| (0..machine.gpus.len()).map(Some).collect()))
+}
+
+/// NVML's number by a handle: the number plus one.
+fn number(handle: nvmlDevice_t) -> Answer<usize> {
+    let number = handle.addr().checked_sub(1);
+    let count = numbers()?.len();
+    number.filter(|it| *it < count).ok_or(INVALID_ARGUMENT)
+}
+
+/// The place of a GPU in the machine by its handle, and nothing for one that the file lacks.
+pub(crate) fn place(handle: nvmlDevice_t) -> Answer<Option<usize>> {
+    let number = number(handle)?;
+    Ok(numbers()?[number])
 }
 
 /// A GPU by its handle.
 pub(crate) fn gpu(handle: nvmlDevice_t) -> Answer<&'static Gpu> {
-    let index = index(handle)?;
-    machine()?.gpus.get(index).ok_or(INVALID_ARGUMENT)
+    let place = place(handle)?.ok_or(NOT_SUPPORTED)?;
+    machine()?.gpus.get(place).ok_or(INVALID_ARGUMENT)
 }
 
 /// The number that a function returns.
@@ -183,13 +221,13 @@ functions! {
 
     /// The number of GPUs.
     fn nvmlDeviceGetCount_v2(count: Out<c_uint>) {
-        count.put(machine()?.gpus.len() as c_uint)
+        count.put(numbers()?.len() as c_uint)
     }
 
     /// The handle of a GPU by its index.
-    fn nvmlDeviceGetHandleByIndex_v2(number: c_uint, device: Out<nvmlDevice_t>) {
-        let handle = std::ptr::without_provenance_mut(number as usize + 1);
-        index(handle)?;
+    fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: Out<nvmlDevice_t>) {
+        let handle = std::ptr::without_provenance_mut(index as usize + 1);
+        number(handle)?;
         device.put(handle)
     }
 
@@ -201,12 +239,14 @@ functions! {
         }
         // SAFETY: callers of NVML promise that texts end with a 0.
         let text = unsafe { CStr::from_ptr(bus_id) }.to_string_lossy();
-        let number = machine.by_bus_id(&text).ok_or(NOT_FOUND)?;
+        let place = machine.by_bus_id(&text).ok_or(NOT_FOUND)?;
+        let mut numbers = numbers()?.iter();
+        let number = numbers.position(|it| *it == Some(place)).ok_or(NOT_FOUND)?;
         device.put(std::ptr::without_provenance_mut(number + 1))
     }
 
     /// The index of a GPU.
     fn nvmlDeviceGetIndex(device: nvmlDevice_t, found: Out<c_uint>) {
-        found.put(index(device)? as c_uint)
+        found.put(number(device)? as c_uint)
     }
 }

@@ -16,7 +16,7 @@ use nvml_wrapper_sys::bindings::{
 use phantom_machine::{Fabric, Gpu};
 
 use crate::device::letters;
-use crate::library::{Answer, Out, functions, gpu, index, machine};
+use crate::library::{Answer, Out, functions, gpu, machine, place};
 
 /// Most NVLinks of a GPU (`NVML_NVLINK_MAX_LINKS`).
 const MOST_LINKS: c_uint = 18;
@@ -105,17 +105,21 @@ functions! {
         Ok(())
     }
 
-    /// Whether a GPU accesses the memory of another one.
+    /// Whether a GPU accesses the memory of another one. Nothing is known of GPUs that the topology
+    /// file lacks.
     fn nvmlDeviceGetP2PStatus(
         device: nvmlDevice_t,
         other: nvmlDevice_t,
         what: nvmlGpuP2PCapsIndex_t,
         status: Out<nvmlGpuP2PStatus_t>,
     ) {
-        let (machine, one, other) = (machine()?, index(device)?, index(other)?);
-        let access = match what {
-            BY_NVLINK => machine.has_nvlink(one, other),
-            _ => one == other || machine.reaches(one, other),
+        let machine = machine()?;
+        let access = match (place(device)?, place(other)?) {
+            (Some(one), Some(other)) => match what {
+                BY_NVLINK => machine.has_nvlink(one, other),
+                _ => one == other || machine.reaches(one, other),
+            },
+            _ => false,
         };
         status.put(if access { ACCESS } else { NO_ACCESS })
     }

@@ -72,6 +72,21 @@ impl Expansion {
     /// # Errors
     /// The job has no such ranks.
     pub fn transfer_channels(&self, from: u32, to: u32, bytes: u64) -> Result<Vec<u16>, Error> {
+        self.transfer_channels_in_steps(from, to, bytes, self.common().p2p.chunk_size)
+    }
+
+    /// The same for steps of this length in the buffer, bytes. Until NCCL 2.28 those of LL count
+    /// for transfers that take LL.
+    ///
+    /// # Errors
+    /// The job has no such ranks.
+    pub fn transfer_channels_in_steps(
+        &self,
+        from: u32,
+        to: u32,
+        bytes: u64,
+        step: i64,
+    ) -> Result<Vec<u16>, Error> {
         let per_peer = self.per_peer(self.place(from)?.node);
         self.place(to)?;
         let p2p = &self.common().p2p;
@@ -81,7 +96,7 @@ impl Expansion {
             .find(|(_, round)| round.send == to);
         let round = round.map_or(0, |(round, _)| round);
         let ranks = self.layout().ranks();
-        let parts = parts(per_peer, p2p.channels, ranks, nodes, p2p.chunk_size, bytes);
+        let parts = parts(per_peer, p2p.channels, ranks, nodes, step, bytes);
         // At most as many parts as channels, and NCCL has at most 64 of these.
         let channel = |part: u32| u16::try_from(self.peer_channel(round, part)).unwrap_or(u16::MAX);
         Ok((0..parts.min(p2p.channels.max(1))).map(channel).collect())

@@ -219,6 +219,20 @@ impl Transports {
         let at = self.p2p.binary_search_by_key(&gpu, |ports| ports.gpu);
         self.p2p.get(at.ok()?)
     }
+
+    /// The first two GPUs of the group, by their places, between which transports differ in kind by
+    /// direction. Each rank decides by its own path, so a sender then offers what the receiver does
+    /// not expect, and NCCL fails to connect them.
+    pub fn contradictory_pair(&self) -> Option<(usize, usize)> {
+        let kind = |from: usize, to: usize| {
+            let index = self.between.get(from)?.get(to)?;
+            let transport = self.distinct.get(usize::from(*index))?;
+            Some(std::mem::discriminant(transport))
+        };
+        let places = 0..self.between.len();
+        let mut pairs = places.flat_map(|to| (0..to).map(move |from| (from, to)));
+        pairs.find(|(from, to)| kind(*from, *to) != kind(*to, *from))
+    }
 }
 
 /// One side of a connection over the network.

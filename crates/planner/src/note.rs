@@ -60,6 +60,13 @@ pub enum Note {
         /// Most channels.
         most: u32,
     },
+    /// Two GPUs of a host that decide their transport differently.
+    Transports {
+        /// The first, counted in its node.
+        from: usize,
+        /// The second, counted in its node.
+        to: usize,
+    },
 }
 
 impl fmt::Display for Note {
@@ -107,6 +114,11 @@ impl fmt::Display for Note {
                 "ranks count between {least} and {most} channels to a peer: before NCCL 2.29 each looks at its own host \
                  only, so the sender and the receiver of a transfer may expect different ones \
                  (NCCL_NCHANNELS_PER_NET_PEER can make them equal)"
+            ),
+            Self::Transports { from, to } => write!(
+                f,
+                "the paths between GPUs {from} and {to} of a node differ by direction, and so do their transports: NCCL \
+                 fails when they connect, such as in an all-to-all (NCCL_P2P_LEVEL can make them equal)"
             ),
             Self::Processors => {
                 f.write_str("hosts have different processors: NCCL takes their vendor as mixed when it estimates costs")

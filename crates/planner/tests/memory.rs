@@ -162,6 +162,34 @@ fn algorithms_connect_when_they_are_taken() {
     assert_eq!(ring.ranks[&0].connections[&Stage::Ring], 48);
 }
 
+/// PAT of several ranks of a node: forced before 2.31 it connects ranks at distances 1, 2, 4 and 8;
+/// from 2.31 on heads of NVLink SHARP of the same number, and takes NVLink SHARP's buffers.
+#[test]
+fn pat_of_several_ranks_of_a_node() {
+    let usage = MemoryUse {
+        algorithms: vec![Algorithm::Pat],
+        peers: false,
+    };
+    for (version, peers, has_buffers) in [
+        (NcclVersion::V2_30, 7, false),
+        (NcclVersion::V2_31, 1, true),
+    ] {
+        let case = Case {
+            hosts: 2,
+            version,
+            variables: &[("NCCL_PAT_ENABLE", "1")],
+            ..Case::H100
+        };
+        let planned = case.plan();
+        let channels = planned.job.common().channels.count();
+        let memory = case.memory(&usage);
+        let ledger = &memory.ranks[&0];
+        assert_eq!(ledger.connections[&Stage::Pat], peers * channels * 2);
+        let buffers = ledger.bytes.get(&(Stage::Pat, Purpose::Switches));
+        assert_eq!(buffers.is_some(), has_buffers, "{version}");
+    }
+}
+
 /// A communicator of one rank failed on a B300 for want of 512 MiB: without virtual memory, NCCL
 /// makes the buffers for transfers over the network at the start.
 #[test]

@@ -131,21 +131,35 @@ impl PairTransfer {
     /// A transfer of rank 0 to a peer.
     fn of(plan: &Plan, peer: u32, bytes: u64) -> Result<Self, Error> {
         let expansion = plan.expansion()?;
-        let used = expansion.transfer_channels(0, peer, bytes)?;
-        let channels = used.len() as u32;
-        let first = used.first().copied().unwrap_or(0);
-        let connection = expansion.p2p_connection(0, peer, first.into())?;
-        let is_network = matches!(connection, Connection::Network { .. });
-        let buffers = expansion.common().buffers;
+        let common = expansion.common();
+        let step_of = |protocol| match protocol {
+            Protocol::Ll => common.buffers.ll / STEPS as i64,
+            _ => common.p2p.chunk_size,
+        };
+        let connection = |channels: &[u16]| {
+            let first = channels.first().copied().unwrap_or(0);
+            expansion.p2p_connection(0, peer, first.into())
+        };
+        let mut used = expansion.transfer_channels(0, peer, bytes)?;
+        let is_network = matches!(connection(&used)?, Connection::Network { .. });
         // Connections over the network have no buffer for LL.
-        let protocol = match !is_network && bytes <= u64::from(channels) * LL_BYTES {
+        let takes_ll = |channels: u32| match !is_network && bytes <= u64::from(channels) * LL_BYTES
+        {
             true => Protocol::Ll,
             false => Protocol::Simple,
         };
-        let step = match protocol {
-            Protocol::Ll => u64::try_from(buffers.ll).unwrap_or(0) / STEPS,
-            _ => u64::try_from(expansion.common().p2p.chunk_size).unwrap_or(0),
+        // Until 2.28 all channels of the pair decide, before those that are used are counted.
+        let is_new =
+            NcclVersion::of_profile(&plan.profile).is_none_or(|it| it >= NcclVersion::V2_29);
+        let protocol = match is_new {
+            true => takes_ll(used.len() as u32),
+            false => takes_ll(expansion.per_peer(expansion.place(0)?.node)),
         };
+        if !is_new {
+            used = expansion.transfer_channels_in_steps(0, peer, bytes, step_of(protocol))?;
+        }
+        let channels = used.len() as u32;
+        let step = u64::try_from(step_of(protocol)).unwrap_or(0);
         let chunk = match is_network {
             true if bytes < step => step / 4,
             true if bytes < 8 * step => step / 2,

@@ -19,7 +19,7 @@ use crate::report::Report;
 /// The file's name.
 pub(super) const FILE: &str = "custom_all_reduce.json";
 
-/// Most GPUs whose memory these kernels read (vLLM: 2, 4, 6 or 8).
+/// Most GPUs whose memory these kernels read.
 const MOST_RANKS: u32 = 8;
 
 /// Largest message that is looked at, bytes: the largest of SGLang's thresholds.
@@ -39,8 +39,9 @@ pub struct Crossovers {
     pub one_shot_below: u64,
     /// Two steps are fastest from there to below this, bytes; NCCL from here on.
     pub two_shot_below: u64,
-    /// Arguments of vLLM's `CustomAllreduce`.
-    pub vllm: Vllm,
+    /// Arguments of vLLM's `CustomAllreduce`; absent for 3, 5 and 7 GPUs, which it does not serve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vllm: Option<Vllm>,
     /// Fields of SGLang's `Heuristic` (`custom_all_reduce_v2`).
     pub sglang: Sglang,
 }
@@ -128,9 +129,9 @@ pub(super) fn of(set: &PlannedSet, calls: Calls) -> Option<Crossovers> {
         ranks,
         one_shot_below,
         two_shot_below,
-        vllm: Vllm {
+        vllm: ranks.is_multiple_of(2).then_some(Vllm {
             max_size: two_shot_below,
-        },
+        }),
         sglang: Sglang {
             one_shot_push_threshold: largest(one_shot_below),
             one_shot_pull_threshold: largest(one_shot_below),

@@ -21,8 +21,9 @@ const FAR_GPUS: &str = "../crates/planner/tests/machines/far-gpus.xml";
 const PLANES: &str = "../crates/planner/tests/machines/planes.xml";
 const ONE_NAME: &str = "../crates/planner/tests/machines/one-name.xml";
 const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
+const LOST_GPUS: &str = "../crates/planner/tests/machines/lost-gpus.xml";
 
-pub(crate) const SAMPLES: [Sample; 16] = [
+pub(crate) const SAMPLES: [Sample; 18] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -77,6 +78,16 @@ pub(crate) const SAMPLES: [Sample; 16] = [
         name: "no_ports_on_two_hosts",
         machine: NO_PORTS,
         arguments: &["--hosts", "2"],
+    },
+    Sample {
+        name: "rails_of_a_file_that_lacks_gpus",
+        machine: LOST_GPUS,
+        arguments: &["--hosts", "2", "--peers"],
+    },
+    Sample {
+        name: "transports_that_differ_by_direction",
+        machine: "random-00119",
+        arguments: &["--peers"],
     },
     Sample {
         name: "refused_collectives",
@@ -160,5 +171,9 @@ fn agrees(version: &str, command: &mut Command) -> Result<Completion, Failed> {
     let outcome = &report["fields"][0];
     let made = outcome["field"] == "outcome" && outcome["agrees"] == true;
     check(made, said)?;
+    let mut fields = report["fields"].as_array().into_iter().flatten();
+    let memory = fields.find(|it| it["field"] == "memory");
+    let counted = memory.and_then(|it| it["values"].as_u64());
+    check(counted.is_some_and(|values| values > 0), said)?;
     Ok(Completion::Completed)
 }

@@ -33,6 +33,8 @@ impl JobPlan {
         if least != most {
             notes.push(Note::PeerChannels { least, most });
         }
+        let mut pairs = nodes.filter_map(|node| node.transports().contradictory_pair());
+        notes.extend(pairs.next().map(|(from, to)| Note::Transports { from, to }));
         notes
     }
 }

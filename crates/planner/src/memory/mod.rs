@@ -117,9 +117,15 @@ pub fn of_node(
         let rows = 2 * u64::from(nvls.channels) * u64::from(nvls.heads);
         let credits = 2 * u64::from(credited) * u64::from(nvls.heads);
         let mut stages = vec![(Stage::Start, CREDIT_BYTES * credits)];
-        if takes(Algorithm::Nvls) || takes(Algorithm::NvlsTree) {
-            stages.push((Stage::Nvls, buffers(nvls.chunk_size) * STEPS * rows));
-        }
+        // PAT of several ranks of a node takes the buffers, too (2.31, source).
+        let by_heads = rules.gathers_by_heads && ranks.len() > 1;
+        let stage = if takes(Algorithm::Nvls) || takes(Algorithm::NvlsTree) {
+            Some(Stage::Nvls)
+        } else {
+            (by_heads && takes(Algorithm::Pat)).then_some(Stage::Pat)
+        };
+        let bytes = buffers(nvls.chunk_size) * STEPS * rows;
+        stages.extend(stage.map(|stage| (stage, bytes)));
         for (stage, bytes) in stages {
             // NCCL 2.32 binds all memory of a communicator to one object (binary).
             if stage == Stage::Start || rules.version() < NcclVersion::V2_32 {
@@ -138,7 +144,8 @@ pub fn of_node(
             Algorithm::NvlsTree,
         ] {
             if takes(algorithm) {
-                neighbors(&mut builder, *rank, algorithm, rules)?;
+                let is_called = usage.algorithms.contains(&algorithm);
+                neighbors(&mut builder, *rank, algorithm, is_called, rules)?;
             }
         }
         if !settings.connects_late {
@@ -193,10 +200,12 @@ fn tables(
 }
 
 /// The connections of a rank for an algorithm. Those that another algorithm has made are used.
+/// `is_called`: a collective takes it, otherwise it connects only because all do.
 fn neighbors(
     builder: &mut Builder<'_>,
     rank: u32,
     algorithm: Algorithm,
+    is_called: bool,
     rules: Rules,
 ) -> Result<(), Error> {
     let expansion = builder.expansion;
@@ -252,7 +261,7 @@ fn neighbors(
             (Stage::NvlsTree, GraphKind::Nvls)
         }
         Algorithm::Pat => {
-            let peers = binomial_peers(expansion, rank, rules)?;
+            let peers = binomial_peers(expansion, rank, is_called, rules)?;
             // From NCCL 2.32 on over NVLink SHARP's channels and ports (binary).
             let (kind, channels) = match expansion.common().nvls {
                 Some(nvls) if rules.version() >= NcclVersion::V2_32 => {
@@ -274,8 +283,14 @@ fn neighbors(
 }
 
 /// The ranks with which PAT exchanges: those of nodes at distances of powers of two. Where nodes
-/// have several ranks, NVLink SHARP's heads of the same number.
-fn binomial_peers(expansion: &Expansion, rank: u32, rules: Rules) -> Result<Vec<u32>, Error> {
+/// have several ranks, NVLink SHARP's heads of the same number; before 2.31, where only
+/// `NCCL_PAT_ENABLE=1` leads to a call, the ranks at such distances (source).
+fn binomial_peers(
+    expansion: &Expansion,
+    rank: u32,
+    is_called: bool,
+    rules: Rules,
+) -> Result<Vec<u32>, Error> {
     let layout = expansion.layout();
     let place = expansion.place(rank)?;
     let nodes = layout.nodes();
@@ -285,6 +300,13 @@ fn binomial_peers(expansion: &Expansion, rank: u32, rules: Rules) -> Result<Vec<
     let mut own = layout.ranks_of(place.node).into_iter();
     let by_heads = rules.gathers_by_heads && own.all(|it| head(it).is_some());
     if !one_each && !by_heads {
+        let ranks = layout.ranks();
+        let distances = std::iter::successors(Some(1), |distance: &u32| distance.checked_mul(2));
+        let distances = distances.take_while(|distance| *distance < ranks);
+        if is_called && !rules.gathers_by_heads {
+            let at = |distance| [(rank + distance) % ranks, (rank + ranks - distance) % ranks];
+            peers.extend(distances.flat_map(at));
+        }
         return Ok(peers);
     }
     let mut distance = 1;
