@@ -16,6 +16,7 @@ use simulator::Fabric;
 use crate::bound::{BoundQuestion, BoundReport, bound};
 use crate::communicators::{MemoryQuestion, MemoryReport, communicators};
 use crate::cost::{CostQuestion, CostReport, PricedJob};
+use crate::expect::{self, ExpectReport, Expectations};
 use crate::names::collective;
 use crate::overview::overview;
 use crate::path::{PathReport, path};
@@ -133,6 +134,15 @@ pub enum Question {
     WhatIf {
         /// Sizes of all-reduces, bytes; the last one decides the order.
         #[serde(default = "sizes_after_failures")]
+        sizes: Vec<u64>,
+    },
+    /// What a healthy machine reaches.
+    Expect {
+        /// The collectives; none: all-reduce.
+        #[serde(default)]
+        collectives: Vec<CollectiveName>,
+        /// Sizes of the whole message, bytes; none: 256 MiB to 8 GiB, doubled.
+        #[serde(default)]
         sizes: Vec<u64>,
     },
     /// The effects of the job's settings.
@@ -312,11 +322,33 @@ impl PlannedJob {
                 shown(&SimulateReport::of(&job.map_err(|why| why.to_string())?))
             }
             Question::WhatIf { sizes } => self.after_failures(sizes),
+            Question::Expect { collectives, sizes } => self.expectations(collectives, sizes),
             Question::Settings => {
                 let answer = settings(&self.job, &self.planned.settings);
                 shown(&SettingsReport::of(&answer.map_err(|why| why.to_string())?))
             }
         }
+    }
+
+    fn expectations(
+        &self,
+        collectives: &[CollectiveName],
+        sizes: &[u64],
+    ) -> Result<String, String> {
+        let question = CostQuestion {
+            collectives: match collectives {
+                [] => vec![Collective::AllReduce],
+                some => some.iter().map(|it| it.0).collect(),
+            },
+            sizes: match sizes {
+                [] => expect::SIZES.to_vec(),
+                some => some.to_vec(),
+            },
+            ..CostQuestion::default()
+        };
+        let job = PricedJob::of(&self.planned, None);
+        let answer = Expectations::of(job, Some(&self.planned), &question);
+        shown(&ExpectReport::of(&answer.map_err(|why| why.to_string())?))
     }
 
     fn memory(&self, question: &MemoryQuestion) -> Result<String, String> {

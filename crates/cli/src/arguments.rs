@@ -12,23 +12,24 @@ pub(crate) mod machine;
 pub(crate) mod nccl_check;
 pub(crate) mod nccl_tests;
 pub(crate) mod picture;
+pub(crate) mod program;
 pub(crate) mod results;
 pub(crate) mod run;
 pub(crate) mod simulate;
 
 use std::path::PathBuf;
 
+use ::program::{Schedule, Transfer};
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use findings::complete::Assumptions;
 use planner::NcclVersion;
-use program::{Collective, Schedule, Transfer};
 
 use crate::numbers::within;
 use crate::output::{PlanFormat, ShowFormat};
-use crate::{rank_order, sizes};
+use crate::rank_order;
 use bound::{BOUND_EXAMPLES, BoundArguments};
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
@@ -46,6 +47,7 @@ use machine::{
 };
 use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
 use picture::{VIEW_EXAMPLES, ViewArguments};
+use program::{PROGRAM_EXAMPLES, ProgramArguments};
 use results::{RESULTS_EXAMPLES, ResultsArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
@@ -112,19 +114,6 @@ Examples:
 
 Devices: GPU0 by device number, NIC3 or NET3 by the net plug-in's number, mlx5_3 by name,
 CPU1 by NUMA node, or a PCI bus id; host1/GPU0 in a file of several hosts.";
-
-const PROGRAM_EXAMPLES: &str = "\
-Examples:
-  topo program plan.json --collective all-reduce --algorithm tree --rank 3
-  topo program topologies/dgx-h100 --collective all-gather --algorithm ring --channels 1
-  topo program --ranks 4 --collective all-reduce --algorithm mesh
-  topo program --ranks 4 --collective all-reduce --algorithm two-phase-mesh --transfer direct
-  topo program plan.json --collective send-recv --root 2 --to 5 --rank 5
-  topo program plan.json --collective all-reduce --format json
-
-Steps have NCCL's names: recvReduceSend receives from a FIFO, reduces with local
-data, and sends the result.
-Exit status: 0 when there is a program, 2 when there is none or the command line is wrong.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -436,43 +425,6 @@ pub(crate) struct ShowArguments {
     pub json: bool,
     #[command(flatten)]
     pub variables: Variables,
-}
-
-#[derive(Debug, Args)]
-#[command(mut_arg("files", |files| files.required(false).required_unless_present("ranks").conflicts_with("ranks")))]
-pub(crate) struct ProgramArguments {
-    #[command(flatten)]
-    pub job: JobArguments,
-    /// Without a file: N ranks of a machine without a plan
-    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=4096))]
-    pub ranks: Option<u32>,
-    /// The collective
-    #[arg(long, value_parser = sizes::collective)]
-    pub collective: Collective,
-    /// The algorithm [default: the first that writes the collective, mostly ring]
-    #[arg(long, visible_alias = "schedule", value_parser = schedule())]
-    pub algorithm: Option<Schedule>,
-    /// How a mesh moves data: through FIFOs, or by reading and writing the peers' buffers
-    /// [default: fifo; for nvls direct]
-    #[arg(long, value_parser = transfer())]
-    pub transfer: Option<Transfer>,
-    /// The rank whose program is shown
-    #[arg(long, value_name = "RANK", default_value_t = 0, value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
-    pub rank: u32,
-    /// The root; for send-recv the sender
-    #[arg(long, value_name = "RANK", default_value_t = 0, value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
-    pub root: u32,
-    /// The receiver of send-recv [default: the rank after the sender]
-    #[arg(long, value_name = "RANK", value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
-    pub to: Option<u32>,
-    /// Use at most N channels
-    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=256))]
-    pub channels: Option<u32>,
-    /// Run in place: the output is the input, or a block of it
-    #[arg(long)]
-    pub in_place: bool,
-    #[command(flatten)]
-    pub form: FormArguments,
 }
 
 pub(crate) fn schedule() -> impl TypedValueParser<Value = Schedule> {

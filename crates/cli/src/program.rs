@@ -7,8 +7,8 @@ use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
 use program::{Channels, Program, Transfer};
 
-use crate::arguments::ProgramArguments;
 use crate::arguments::compare::TextOrJson;
+use crate::arguments::program::ProgramArguments;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;

@@ -20,8 +20,8 @@
 //! In reading order: [`results`] (what was measured, as values), [`program_name`] (which collective
 //! a program runs), [`row`](mod@row) (rows and headers of tables), [`collect`] (tables from lines),
 //! [`json`] (JSON of nccl-tests and of `topo run`), [`size`] (sizes as people write them),
-//! [`ladder`], [`published`] (what healthy machines reach), [`shortfall`], [`compare`](mod@compare) (measured beside predicted times), [`fit`]
-//! (constants from measurements).
+//! [`ladder`], [`published`] (what healthy machines reach), [`shortfall`], [`compare`](mod@compare)
+//! (measured beside predicted times), [`fit`] (constants from measurements).
 
 pub mod collect;
 pub mod compare;

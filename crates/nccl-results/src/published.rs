@@ -144,8 +144,8 @@ impl Expected {
         FLOOR * self.bus_gbps
     }
 
-    /// The bandwidth of a collective's message, bytes, with an algorithm, for which NCCL's model predicts
-    /// a bus bandwidth, GB/s. `None` below the sizes of the run that is most like the job.
+    /// The bandwidth of a collective's message, bytes, with an algorithm, for which NCCL's model
+    /// predicts a bus bandwidth, GB/s. `None` below the sizes of the run that is most like the job.
     pub fn of(
         job: &CostJob,
         (collective, algorithm): (Collective, Algorithm),

@@ -5,7 +5,7 @@ mod common;
 use common::{equal, machines, plan};
 use plan::expand::double_tree;
 use plan::{Connection, Expansion, GraphKind, NotDirect, NotShared, Plan, RankOrder, RankView};
-use planner::{EqualHosts, Error, Job, JobPlan, Note, Planned, RankPlacement};
+use planner::{EqualHosts, Error, Job, JobPlan, Planned, RankPlacement};
 use proptest::prelude::*;
 use topology::{NodeType, PathType, System};
 
@@ -443,20 +443,6 @@ fn every_use_of_the_network_has_a_port() {
 
 /// GPU 4 reaches the first CPU over NVLink and the C2C link of GPU 3, GPU 1 the second one only by
 /// the link between CPUs. So GPU 4 sends to GPU 1 directly, and GPU 1 expects shared memory.
-#[test]
-fn transports_that_differ_by_direction() {
-    let planned = plan(&equal("random-00119", 1), &[]).expect("NCCL plans it");
-    assert!(planned.notes.contains(&Note::Transports { from: 1, to: 4 }));
-    let connection = |from, to| planned.job.expansion.p2p_connection(from, to, 0);
-    assert!(matches!(connection(4, 1), Ok(Connection::Direct { .. })));
-    assert!(matches!(
-        connection(1, 4),
-        Ok(Connection::SharedMemory { .. })
-    ));
-    let planned = plan(&equal("dgx-h100", 1), &[]).expect("NCCL plans it");
-    assert_eq!(planned.notes, []);
-}
-
 #[test]
 fn hosts_of_one_nvlink_domain_are_one_node() {
     let domain = Job {

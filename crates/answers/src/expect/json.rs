@@ -23,7 +23,7 @@ pub struct ExpectReport {
     settings: Vec<Setting>,
     /// The collectives.
     collectives: Vec<CollectiveJson>,
-    /// The published runs by which they were made.
+    /// The published runs from which they come.
     sources: Vec<SourceJson>,
     /// The bandwidths between GPUs of the first machine; null of a plan, and of very many GPUs.
     pairs: Option<PairsJson>,

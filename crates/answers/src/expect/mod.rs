@@ -118,7 +118,7 @@ impl Expectations {
         })
     }
 
-    /// Sources of the runs by which the expectations were made, in the order of [`RUNS`].
+    /// Sources of the runs from which the expectations come, in the order of [`RUNS`].
     pub fn sources(&self) -> Vec<(&'static str, &'static str)> {
         let sizes = || self.collectives.iter().flat_map(|it| &it.sizes);
         let is_used = |name| {

@@ -170,6 +170,7 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
         about(json!({ "ask": "cost", "collectives": drawn.collectives })),
         ask("cost", &cost),
     )];
+    all.push((about(json!({ "ask": "expect" })), ask("expect", &[])));
     if asks_long {
         all.push((about(json!({ "ask": "bound" })), ask("bound", &[])));
         all.push((

@@ -193,8 +193,8 @@ class Plan:
         return json.loads(self.json)
 
     def ask(self, question: str, **details: Any) -> dict[str, Any]:
-        """An answer as the program prints it with `--json`: `cost`, `bound`, `path`, `rank`,
-        `simulate`, `what-if`, `settings`.
+        """An answer as the program prints it with `--json`: `cost`, `expect`, `bound`, `path`,
+        `rank`, `simulate`, `what-if`, `settings`.
 
         `plan.ask("cost", collectives=["all-reduce"], sizes=[1 << 20])` has the values of
         `topo cost --collective all-reduce --sizes 1M --json`; `docs/schemas` describes them.

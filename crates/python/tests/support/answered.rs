@@ -99,6 +99,7 @@ fn questions(number: u64) -> Vec<(&'static str, Value)> {
             "cost",
             json!({ "collectives": ["all-reduce"], "sizes": [4096, 1 << 26] }),
         ),
+        ("expect", json!({ "sizes": [1 << 30] })),
         ("path", json!({ "from": "GPU0", "to": "GPU1" })),
         ("rank", json!({ "rank": 0 })),
     ];
