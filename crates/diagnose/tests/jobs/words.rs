@@ -75,9 +75,7 @@ fn listings_show_what_is_possible() {
     let found = |text: &str| {
         let found = diagnosed(&[("listing.txt", text.to_owned())], "");
         assert_nobody(&found);
-        let is_possible = |it: &diagnose::Verdict| {
-            it.certainty == causes::Certainty::Possible && it.devices.is_empty()
-        };
+        let is_possible = |it: &diagnose::Verdict| it.certainty == causes::Certainty::Possible;
         assert!(
             found.verdicts.iter().all(is_possible),
             "{}",
@@ -105,6 +103,10 @@ fn listings_show_what_is_possible() {
     );
     let matrix = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\n\
                   GPU0\t X \tNV18\tPIX\t0-3\t0\nGPU1\tNV18\t X \tSYS\t4-7\t1\nNIC0\tPIX\tSYS\t X\n";
+    assert_eq!(
+        diagnosed(&[("m.txt", matrix.to_owned())], "").verdicts[0].devices,
+        ["GPU1"]
+    );
     let apart = "GPU1: SYS to each NIC".to_owned();
     assert_eq!(found(matrix).1, [("no-near-nic", apart)]);
     assert_eq!(found(&matrix.replace("SYS", "PIX")).1, []);
