@@ -19,8 +19,11 @@ use crate::verdict::Line;
 const SHOWN: [Rule; 4] = [Rule::Width, Rule::Speed, Rule::AccessControl, Rule::Iommu];
 
 /// Words of the beginning of a text that holds a listing.
-const WORDS: [&str; 15] = [
+const WORDS: [&str; 18] = [
     "\tGPU0",
+    "GPU0\t",
+    "node 0 cpus:",
+    "CPU op-mode(s):",
     "LnkCap:",
     "LnkSta:",
     "CA type:",

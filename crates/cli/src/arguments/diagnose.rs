@@ -29,7 +29,7 @@ Examples:
   topo collect job.log logs/ -o mine.tar.gz    with logs of the job
   srun --ntasks-per-node=1 topo collect        each host of a job, into the shared folder
   mpirun --map-by ppr:1:node topo collect
-  topo collect --redact WORD                   without host names and addresses
+  topo collect --redact WORD                   without host names, addresses, guids, serial numbers
   topo diagnose topo-*.tar.gz                  what the archives say together
 
 Packs the topology, NCCL's and PyTorch's variables, nccl.conf, NCCL's log (NCCL_DEBUG_FILE), flight
@@ -47,7 +47,8 @@ pub(crate) struct CollectArguments {
     /// The archive [default: topo-HOST.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace host names and addresses; the same WORD replaces them alike on all hosts
+    /// Replace host names, addresses, guids and serial numbers; the same WORD replaces them alike
+    /// on all hosts
     #[arg(long, value_name = "WORD")]
     pub redact: Option<String>,
 }

@@ -110,6 +110,9 @@ fn listings_show_what_is_possible() {
     let apart = "GPU1: SYS to each NIC".to_owned();
     assert_eq!(found(matrix).1, [("no-near-nic", apart)]);
     assert_eq!(found(&matrix.replace("SYS", "PIX")).1, []);
+    // nvidia-smi underlines the header.
+    let underlined = matrix.replacen("\tGPU0", "\t\x1b[4mGPU0", 1);
+    assert_eq!(found(&underlined).1[0].0, "no-near-nic");
     let port = "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Down\n\t\tRate: 400\n";
     assert_eq!(found(port).1, [("port-down", "mlx5_0: down".to_owned())]);
 }
