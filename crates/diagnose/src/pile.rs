@@ -6,7 +6,7 @@ use causes::Certainty;
 use causes::table::{hang, nvlink};
 use evidence::watchdog::{self, Event};
 use evidence::{Recorders, inspector, ras, recorder};
-use listings::{Machine, Reader, bandwidth};
+use listings::{Listings, Machine, Reader, bandwidth};
 use nccl_log::line::Lines;
 use nccl_log::message::{NoHosts, messages};
 use nccl_log::{Collector, Log};
@@ -252,27 +252,24 @@ impl Pile {
         }
         if let Some(Ok(Some(facts))) = listing.map(Reader::finish) {
             kinds.push("listing of a machine");
-            for it in listing::shown(name, &facts) {
-                let line = Line::new(name, None, &it.text);
-                self.hits
-                    .add((it.cause, it.certainty), None, it.devices, line);
-            }
-            self.places.add(name, &facts);
-            if self.machine.is_none()
-                && let Ok(machine) = Machine::of(name, &facts)
-            {
-                self.machine = Some((false, machine.document));
-            }
+            self.listing(name, &facts);
         }
-        let kind = match kinds.is_empty() {
-            true => "text".to_owned(),
-            false => kinds.join(", "),
-        };
-        let lines = match number {
-            1 => "1 line".to_owned(),
-            _ => format!("{number} lines"),
-        };
-        Ok((format!("{kind}, {lines}"), true))
+        Ok((kind_of_text(&kinds, number), true))
+    }
+
+    /// Keeps what listings of a machine show.
+    fn listing(&mut self, name: &str, facts: &Listings) {
+        for it in listing::shown(name, facts) {
+            let line = Line::new(name, None, &it.text);
+            self.hits
+                .add((it.cause, it.certainty), None, it.devices, line);
+        }
+        self.places.add(name, facts);
+        if self.machine.is_none()
+            && let Ok(machine) = Machine::of(name, facts)
+        {
+            self.machine = Some((false, machine.document));
+        }
     }
 
     /// What happened.
@@ -328,6 +325,19 @@ impl Pile {
             missing,
         }
     }
+}
+
+/// What a text of so many lines is.
+fn kind_of_text(kinds: &[&str], number: u64) -> String {
+    let kind = match kinds.is_empty() {
+        true => "text".to_owned(),
+        false => kinds.join(", "),
+    };
+    let lines = match number {
+        1 => "1 line".to_owned(),
+        _ => format!("{number} lines"),
+    };
+    format!("{kind}, {lines}")
 }
 
 /// Whether a text begins with an element.
