@@ -12,8 +12,10 @@
 //! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
 //! and read), `words` (the causes whose words are in a line), `recorders` (ranks by their flight
 //! recorders), `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `settings`
-//! (what NCCL's log says), `listing` (what `nvidia-smi` and `lspci` show).
+//! (what NCCL's log says), `late` (a rank that is late again and again, by NCCL's Inspector),
+//! `listing` (what `nvidia-smi`, `lspci` and measured bandwidths show).
 
+mod late;
 mod listing;
 pub mod pile;
 pub mod predict;
@@ -25,5 +27,5 @@ pub mod verdict;
 mod words;
 
 pub use pile::Pile;
-pub use predict::{Floor, Predict};
+pub use predict::{Call, Floor, Predict};
 pub use verdict::{Diagnosis, Input, Line, Missing, Verdict};

@@ -1,45 +1,206 @@
-//! Listings of a machine: `nvidia-smi topo -m`, `lspci -vv`, `ibstat` and others.
+//! Listings of a machine: `nvidia-smi`, `lspci -vv`, `ibstat` and others.
 
-use causes::Cause;
-use causes::table::network;
+use std::collections::BTreeMap;
+
+use causes::Certainty::{Likely, Possible};
+use causes::table::{gpu, network, nvlink, pcie, speed};
+use causes::{Cause, Certainty};
 use findings::Rule;
+use listings::condition::Condition;
+use listings::links::Links;
 use listings::matrix::{Matrix, Nearness};
-use listings::{Listings, Machine};
+use listings::peers::Peers;
+use listings::{Bandwidths, Listings, Machine};
+
+use crate::verdict::Line;
 
 /// The rules of `topo doctor` whose findings are in the listing itself. Those of others depend on
 /// what is assumed where a listing says nothing.
 const SHOWN: [Rule; 4] = [Rule::Width, Rule::Speed, Rule::AccessControl, Rule::Iommu];
 
+/// Words of the beginning of a text that holds a listing.
+const WORDS: [&str; 18] = [
+    "\tGPU0",
+    "GPU0\t",
+    "node 0 cpus:",
+    "CPU op-mode(s):",
+    "LnkCap:",
+    "LnkSta:",
+    "CA type:",
+    "hca_id:",
+    "<nvidia_smi_log>",
+    "=NVSMI LOG=",
+    " Link 0: ",
+    " physical_state ",
+    "GPU(row)",
+    "P2P=Enabled",
+    "P2P=Disabled",
+    "Running device_to_device",
+    "Running host_to_device",
+    "nvbandwidth Version",
+];
+
+/// Most machines whose listings are joined, and most cells of their matrices together.
+const MOST_PLACES: usize = 1 << 12;
+const MOST_CELLS: usize = 1 << 21;
+
+/// Most pairs of GPUs that are named.
+const MOST_PAIRS: usize = 8;
+
+/// A bandwidth below this share of what is usual is slow.
+const SLOW: f32 = 0.7;
+
+/// Bandwidths of one kind that are compared with each other; fewer are compared with the way back.
+const ENOUGH: usize = 6;
+
+/// A cause that a listing shows. None is known to slow or stop the job.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) cause: &'static Cause,
+    pub(crate) certainty: Certainty,
+    pub(crate) devices: Vec<String>,
+    pub(crate) text: String,
+}
+
+impl Shown {
+    fn new(cause: &'static Cause, certainty: Certainty, devices: Vec<String>, text: &str) -> Self {
+        let text = format!("{}: {text}", devices.join(", "));
+        Self {
+            cause,
+            certainty,
+            devices,
+            text,
+        }
+    }
+}
+
 /// Whether a text begins with a listing.
 pub(crate) fn is_listing(first: &[u8]) -> bool {
     let has = |words: &str| first.windows(words.len()).any(|it| it == words.as_bytes());
-    ["\tGPU0", "LnkCap:", "LnkSta:", "CA type:", "hca_id:"]
-        .into_iter()
-        .any(has)
-        || (has("GPU0 ") && has("GPU1 ") && has("PHB"))
+    WORDS.into_iter().any(has) || (has("GPU0 ") && has("GPU1 ") && (has("PHB") || has(" OK")))
 }
 
-/// The causes that a listing shows, each with its devices. None is known to slow the job.
-pub(crate) fn shown(name: &str, facts: &Listings) -> Vec<(&'static Cause, String)> {
+/// The causes that the listings of one input show.
+pub(crate) fn shown(name: &str, facts: &Listings) -> Vec<Shown> {
     let machine = Machine::of(name, facts);
     let findings = machine.map_or_else(|_| Vec::new(), |it| it.findings());
     let findings = findings.iter().filter(|it| SHOWN.contains(&it.rule));
-    let shown = findings.filter_map(|it| {
-        let text = format!("{}: {}, expected {}", it.device(), it.seen, it.expected);
-        Some((it.rule.cause()?, text))
-    });
+    let mut shown: Vec<Shown> = findings
+        .filter_map(|it| {
+            Some(Shown {
+                cause: it.rule.cause()?,
+                certainty: Possible,
+                devices: Vec::new(),
+                text: format!("{}: {}, expected {}", it.device(), it.seen, it.expected),
+            })
+        })
+        .collect();
     // Ports are known also where no listing names the GPUs.
-    let down = facts
-        .adapters
-        .iter()
-        .filter(|it| it.is_active == Some(false));
-    let down = down.map(|it| (&network::PORT_DOWN, format!("{}: down", it.name)));
-    let apart = facts.matrix.as_ref().and_then(apart);
-    shown.chain(down).chain(apart).collect()
+    let adapters = facts.adapters.iter();
+    let down = adapters.filter(|it| it.is_active == Some(false));
+    let down =
+        down.map(|it| Shown::new(&network::PORT_DOWN, Possible, vec![it.name.clone()], "down"));
+    shown.extend(down);
+    shown.extend(facts.matrix.as_ref().and_then(apart));
+    shown.extend(facts.conditions.iter().flat_map(condition));
+    shown.extend(links(&facts.links));
+    shown
+}
+
+/// What `nvidia-smi -q` says of a GPU.
+fn condition(it: &Condition) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    let mut add = |cause: &'static Cause, certainty, text: &str| {
+        let device = match it.name.as_str() {
+            "" => format!("GPU {}", it.bus_id),
+            name => format!("GPU {} ({name})", it.bus_id),
+        };
+        shown.push(Shown::new(cause, certainty, vec![device], text));
+    };
+    if let (Some(now), Some(most)) = (it.width, it.most_width)
+        && now < most
+    {
+        add(
+            &pcie::LINK_NARROW,
+            Possible,
+            &format!("x{now}, expected x{most}"),
+        );
+    }
+    if it.has_remap_failed {
+        add(
+            &gpu::REMAP,
+            Likely,
+            "rows of memory cannot be remapped any more",
+        );
+    } else if it.is_remap_pending {
+        add(
+            &gpu::REMAP,
+            Possible,
+            "rows of memory wait for a reset to be remapped",
+        );
+    } else if it.errors > 0 {
+        add(
+            &gpu::REMAP,
+            Possible,
+            &format!("{} uncorrectable errors of memory", it.errors),
+        );
+    }
+    if !it.slowed.is_empty() {
+        let text = format!("clocks lowered by {}", it.slowed.join(", "));
+        add(&gpu::THROTTLED, Possible, &text);
+    }
+    if let Some(state) = &it.fabric {
+        add(
+            &nvlink::FABRIC_NOT_READY,
+            Likely,
+            &format!("fabric: {state}"),
+        );
+    }
+    if it.is_fabric_degraded {
+        add(
+            &nvlink::HEALTH_MASK,
+            Possible,
+            "the fabric's bandwidth is degraded",
+        );
+    }
+    if it.is_partitioned {
+        add(&gpu::MIG, Possible, "MIG is enabled");
+    }
+    if let Some(action) = &it.recovery {
+        let text = format!("the driver asks for: {action}");
+        add(&gpu::REMAP, Possible, &text);
+    }
+    shown
+}
+
+/// GPUs with fewer NVLinks up than others of their name. Links that are down on all are of boards
+/// without a bridge there.
+fn links(all: &[Links]) -> Vec<Shown> {
+    let lacking = all.iter().filter_map(|it| {
+        let alike = all.iter().filter(|other| other.name == it.name);
+        let most = alike.clone().map(|it| it.up.count_ones()).max()?;
+        let missing = alike.fold(0, |up, other| up | other.up) & it.down & !it.up;
+        let up = it.up.count_ones();
+        let device = vec![format!("GPU {}", it.gpu)];
+        if up < most && missing != 0 {
+            let numbers: Vec<u32> = (0..64).filter(|link| missing >> link & 1 == 1).collect();
+            let text = format!(
+                "{up} NVLinks up, others have {most}; down: {}",
+                crate::verdict::ranges(&numbers)
+            );
+            return Some(Shown::new(&nvlink::LINKS_MISSING, Likely, device, &text));
+        }
+        let (slowest, fastest) = it.slowest.zip(it.fastest)?;
+        (slowest < 0.9 * fastest).then(|| {
+            let text = format!("an NVLink at {slowest} GB/s, others at {fastest} GB/s");
+            Shown::new(&nvlink::LINKS_MISSING, Possible, device, &text)
+        })
+    });
+    lacking.collect()
 }
 
 /// GPUs whose path to each NIC crosses the link between sockets.
-fn apart(matrix: &Matrix) -> Option<(&'static Cause, String)> {
+fn apart(matrix: &Matrix) -> Option<Shown> {
     let is_apart = |row: &[Nearness]| {
         let mut nics = matrix
             .devices
@@ -50,7 +211,183 @@ fn apart(matrix: &Matrix) -> Option<(&'static Cause, String)> {
     };
     let gpus = matrix.devices.iter().zip(&matrix.nearness);
     let apart = gpus.filter(|(device, row)| device.gpu.is_some() && is_apart(row));
-    let apart: Vec<&str> = apart.map(|it| it.0.name.as_str()).collect();
-    let text = format!("{}: SYS to each NIC", apart.join(", "));
-    (!apart.is_empty()).then_some((&network::NO_NEAR_NIC, text))
+    let apart: Vec<String> = apart.map(|it| it.0.name.clone()).collect();
+    (!apart.is_empty())
+        .then(|| Shown::new(&network::NO_NEAR_NIC, Possible, apart, "SYS to each NIC"))
+}
+
+/// Matrices of one machine, each with its input.
+#[derive(Debug, Default)]
+struct Place {
+    matrices: Vec<(String, Matrix)>,
+    peers: Vec<(String, Peers)>,
+    bandwidths: Vec<(String, Bandwidths)>,
+}
+
+/// Matrices by machine: what a folder or an archive holds is taken for one machine, unless it has
+/// several matrices of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    places: BTreeMap<String, Place>,
+    cells: usize,
+}
+
+impl Places {
+    /// Keeps the matrices of an input, while there is room.
+    pub(crate) fn add(&mut self, input: &str, facts: &Listings) {
+        let sides = facts.matrix.iter().map(|it| it.devices.len());
+        let sides = sides.chain(facts.peers.iter().map(|it| it.gpus.len()));
+        let sides = sides.chain(facts.bandwidths.iter().map(|it| it.values.len()));
+        let cells: usize = sides.map(|side| side * side).sum();
+        if cells > 0 && self.cells + cells <= MOST_CELLS {
+            self.cells += cells;
+            let place = self.place(input);
+            let named = |it| (input.to_owned(), it);
+            if let Some(place) = place {
+                place
+                    .matrices
+                    .extend(facts.matrix.clone().map(|it| (input.to_owned(), it)));
+                place
+                    .peers
+                    .extend(facts.peers.clone().map(|it| (input.to_owned(), it)));
+                place
+                    .bandwidths
+                    .extend(facts.bandwidths.iter().cloned().map(named));
+            }
+        }
+    }
+
+    /// Keeps what was measured.
+    pub(crate) fn measured(&mut self, input: &str, all: Vec<Bandwidths>) {
+        let facts = Listings {
+            bandwidths: all,
+            ..Listings::default()
+        };
+        self.add(input, &facts);
+    }
+
+    fn place(&mut self, input: &str) -> Option<&mut Place> {
+        let end = input.rfind(['/', ':']).unwrap_or(0);
+        let name = &input[..end];
+        if !self.places.contains_key(name) && self.places.len() >= MOST_PLACES {
+            return None;
+        }
+        Some(self.places.entry(name.to_owned()).or_default())
+    }
+
+    /// What the matrices show, with lines.
+    pub(crate) fn shown(&self) -> Vec<(Shown, Line)> {
+        let mut all = Vec::new();
+        for place in self.places.values() {
+            let matrix = match place.matrices.as_slice() {
+                [only] => Some(&only.1),
+                _ => None,
+            };
+            for (input, peers) in &place.peers {
+                let matrix = matrix.filter(|_| place.peers.len() == 1);
+                all.extend(refused(peers, matrix).map(|it| (input, it)));
+            }
+            let is_one = place.bandwidths.windows(2).all(|it| it[0].0 == it[1].0);
+            for (input, bandwidths) in &place.bandwidths {
+                all.extend(slow(bandwidths, matrix.filter(|_| is_one)).map(|it| (input, it)));
+            }
+        }
+        let all = all.into_iter().map(|(input, it)| {
+            let line = Line::new(input, None, &it.text);
+            (it, line)
+        });
+        all.collect()
+    }
+}
+
+/// How near two GPUs are, by their places among GPUs.
+fn nearness(matrix: &Matrix, [one, other]: [usize; 2]) -> Option<Nearness> {
+    let place = |number: usize| {
+        let mut devices = matrix.devices.iter();
+        devices.position(|it| it.gpu.is_some_and(|gpu| gpu as usize == number))
+    };
+    matrix
+        .nearness
+        .get(place(one)?)?
+        .get(place(other)?)
+        .copied()
+}
+
+/// GPUs that may not access each other.
+fn refused(peers: &Peers, matrix: Option<&Matrix>) -> Option<Shown> {
+    let refused: Vec<(usize, usize, &str)> = peers.refused().collect();
+    let number = |place: usize| peers.gpus.get(place)?.strip_prefix("GPU")?.parse().ok();
+    let is_nvlink = |it: &&(usize, usize, &str)| {
+        let near = matrix.zip(number(it.0).zip(number(it.1)));
+        let near = near.and_then(|(matrix, (one, other))| nearness(matrix, [one, other]));
+        matches!(near, Some(Nearness::Nvlinks(_)))
+    };
+    let joined: Vec<_> = refused.iter().filter(is_nvlink).copied().collect();
+    let (cause, certainty, pairs) = match joined.is_empty() {
+        false => (&nvlink::NVLINK_NO_ACCESS, Likely, joined),
+        true => (&pcie::NO_PEER_ACCESS, Possible, refused),
+    };
+    let (_, _, why) = pairs.first()?;
+    let name = |place: usize| peers.gpus.get(place).map_or("", String::as_str);
+    let names = pairs.iter().take(MOST_PAIRS);
+    let names = names.map(|it| format!("{} and {}", name(it.0), name(it.1)));
+    let text = format!("{} pairs: {why}", pairs.len());
+    Some(Shown::new(cause, certainty, names.collect(), &text))
+}
+
+/// Pairs that are slower than others which are joined alike.
+fn slow(bandwidths: &Bandwidths, matrix: Option<&Matrix>) -> Option<Shown> {
+    if !bandwidths.method.by_peer_access {
+        return None;
+    }
+    let mut kinds: BTreeMap<Option<Nearness>, Vec<(usize, usize, f32)>> = BTreeMap::new();
+    for (from, to, value) in bandwidths.pairs() {
+        let kind = matrix.and_then(|it| nearness(it, [from, to]));
+        kinds.entry(kind).or_default().push((from, to, value));
+    }
+    let back = |from: usize, to: usize| bandwidths.values.get(to)?.get(from).copied().flatten();
+    let mut found: Vec<(usize, usize, f32, f32)> = Vec::new();
+    let mut is_known = true;
+    for (kind, pairs) in &kinds {
+        let mut sorted: Vec<f32> = pairs.iter().map(|it| it.2).collect();
+        sorted.sort_unstable_by(f32::total_cmp);
+        let usual = sorted[sorted.len() / 2];
+        let alike = sorted.iter().filter(|it| (*it / usual - 1.0).abs() <= 0.15);
+        // Without a kind, most pairs must be alike, or the machine has pairs of several kinds.
+        let is_alike = alike.count() * 4 >= sorted.len() * 3;
+        let slow = pairs.iter().filter_map(|(from, to, value)| {
+            let usual = match pairs.len() < ENOUGH {
+                true => back(*from, *to)?,
+                false => usual,
+            };
+            (*value < SLOW * usual).then_some((*from, *to, *value, usual))
+        });
+        if is_alike || pairs.len() < ENOUGH {
+            let before = found.len();
+            found.extend(slow);
+            is_known &= kind.is_some() || found.len() == before;
+        }
+    }
+    let (_, _, least, usual) = *found
+        .iter()
+        .min_by(|a, b| (a.2 / a.3).total_cmp(&(b.2 / b.3)))?;
+    let pairs = found.iter().take(MOST_PAIRS);
+    let shared = (0..bandwidths.values.len())
+        .find(|gpu| found.len() > 1 && found.iter().all(|it| it.0 == *gpu || it.1 == *gpu));
+    let devices = match shared {
+        // Each direction of one pair shares both.
+        Some(gpu) if found.len() > 2 => vec![format!("GPU {gpu}")],
+        _ => pairs
+            .map(|it| format!("GPU {} to GPU {}", it.0, it.1))
+            .collect(),
+    };
+    let text = format!(
+        "{} of {} bandwidths are slow, the slowest {least:.1} GB/s where {usual:.1} GB/s are usual ({} of {})",
+        found.len(),
+        bandwidths.pairs().count(),
+        bandwidths.method.test,
+        bandwidths.method.program
+    );
+    let certainty = if is_known { Likely } else { Possible };
+    Some(Shown::new(&speed::SLOW_PAIR, certainty, devices, &text))
 }

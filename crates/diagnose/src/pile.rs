@@ -5,12 +5,15 @@ use std::io::{BufRead, Read, Result};
 use causes::Certainty;
 use causes::table::{hang, nvlink};
 use evidence::watchdog::{self, Event};
-use evidence::{Recorders, ras, recorder};
-use listings::Reader;
+use evidence::{Recorders, inspector, ras, recorder};
+use listings::{Listings, Machine, Reader, bandwidth};
 use nccl_log::line::Lines;
 use nccl_log::message::{NoHosts, messages};
 use nccl_log::{Collector, Log};
+use topology::xml::{Document, Limits};
 
+use crate::late::Late;
+use crate::listing::Places;
 use crate::predict::Predict;
 use crate::timeouts::Timeouts;
 use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
@@ -36,12 +39,18 @@ pub struct Pile {
     timeouts: Timeouts,
     reports: Vec<(String, ras::Report)>,
     recorders: Recorders,
+    late: Late,
+    places: Places,
+    /// The first machine; listings count if there is no topology file.
+    machine: Option<(bool, Document)>,
 }
 
 /// What an input is.
 enum Kind {
     Recorder,
     Ras,
+    Bandwidths,
+    Topology,
     Text,
 }
 
@@ -51,11 +60,13 @@ impl Kind {
         let has = |words: &str| first.windows(words.len()).any(|it| it == words.as_bytes());
         match first {
             [0x80, 0..=5, ..] | [b'}', b'q', ..] | [b'(', b'd', b'p', ..] => Self::Recorder,
+            _ if is_xml(first) && has("<system") => Self::Topology,
             _ if !recorder::is_json(first) => Self::Text,
             _ if has("\"pg_config\"") || has("\"profiling_name\"") || has("\"pg_status\"") => {
                 Self::Recorder
             }
             _ if has("\"communicators_count\"") => Self::Ras,
+            _ if has("\"nvbandwidth\"") => Self::Bandwidths,
             _ => Self::Text,
         }
     }
@@ -75,6 +86,8 @@ impl Pile {
         let (kind, is_read) = match Kind::of(stream.fill_buf()?) {
             Kind::Recorder => self.recorder(name, stream)?,
             Kind::Ras => self.report(name, stream)?,
+            Kind::Bandwidths => self.bandwidths(name, stream)?,
+            Kind::Topology => self.topology(name, stream)?,
             Kind::Text => self.text(name, stream, progress)?,
         };
         self.note(name, kind, is_read);
@@ -116,6 +129,40 @@ impl Pile {
         })
     }
 
+    fn topology(&mut self, name: &str, stream: impl BufRead) -> Result<(String, bool)> {
+        let most = Limits::default().bytes;
+        let Some(bytes) = whole(stream, most)? else {
+            return Ok((too_large(most), false));
+        };
+        Ok(match listings::machine(name, &bytes) {
+            Ok(machine) => {
+                if self.machine.as_ref().is_none_or(|it| !it.0) {
+                    self.machine = Some((true, machine.document));
+                }
+                ("topology".to_owned(), true)
+            }
+            Err(error) => (error.to_string(), false),
+        })
+    }
+
+    /// The machine of the first topology file, or else of the first listing that gives one.
+    pub fn machine(&self) -> Option<&Document> {
+        self.machine.as_ref().map(|it| &it.1)
+    }
+
+    fn bandwidths(&mut self, name: &str, stream: impl BufRead) -> Result<(String, bool)> {
+        let Some(bytes) = whole(stream, bandwidth::MOST_BYTES)? else {
+            return Ok((too_large(bandwidth::MOST_BYTES), false));
+        };
+        Ok(match bandwidth::json(&bytes) {
+            Ok(all) => {
+                self.places.measured(name, all);
+                ("bandwidths that nvbandwidth measured".to_owned(), true)
+            }
+            Err(error) => (format!("no results of nvbandwidth: {error}"), false),
+        })
+    }
+
     /// Keeps a report, while there is room for its ranks. Returns what it is.
     fn keep(&mut self, name: &str, report: ras::Report) -> &'static str {
         let late: usize = self.reports.iter().map(|it| it.1.late).sum();
@@ -140,6 +187,7 @@ impl Pile {
         let mut number = 0;
         let mut ras = ras::Reader::default();
         let mut watchdog = false;
+        let mut inspector = false;
         let mut is_last_error = false;
         let nccl = self.log.counts().recognized;
         while let Some(line) = lines.next()? {
@@ -157,6 +205,7 @@ impl Pile {
             is_last_error = line.trim_end().ends_with("Last error:");
             let event = match found.watchdog {
                 true => watchdog::read(&line),
+                false if found.frame => watchdog::frame(&line),
                 false => None,
             };
             let is_event = event
@@ -166,6 +215,12 @@ impl Pile {
             if let Some(event) = event {
                 self.timeouts.add(event, Line::new(name, number, &line));
             }
+            if found.inspector
+                && let Some(ended) = inspector::read(&line)
+            {
+                inspector = true;
+                self.late.add(ended, || Line::new(name, number, &line));
+            }
             if found.ras {
                 ras.line(&line, number);
             }
@@ -174,6 +229,7 @@ impl Pile {
                 self.hits.add(
                     cause,
                     host(&line).as_deref(),
+                    Vec::new(),
                     Line::new(name, number, &line),
                 );
             }
@@ -188,29 +244,40 @@ impl Pile {
         if watchdog {
             kinds.push("PyTorch's watchdog");
         }
+        if inspector {
+            kinds.push("NCCL's Inspector");
+        }
         if let Some(report) = ras.finish() {
             kinds.push(self.keep(name, report));
         }
         if let Some(Ok(Some(facts))) = listing.map(Reader::finish) {
             kinds.push("listing of a machine");
-            for (cause, text) in listing::shown(name, &facts) {
-                let hit = (cause, Certainty::Possible);
-                self.hits.add(hit, None, Line::new(name, None, &text));
-            }
+            self.listing(name, &facts);
         }
-        let kind = match kinds.is_empty() {
-            true => "text".to_owned(),
-            false => kinds.join(", "),
-        };
-        let lines = match number {
-            1 => "1 line".to_owned(),
-            _ => format!("{number} lines"),
-        };
-        Ok((format!("{kind}, {lines}"), true))
+        Ok((kind_of_text(&kinds, number), true))
+    }
+
+    /// Keeps what listings of a machine show.
+    fn listing(&mut self, name: &str, facts: &Listings) {
+        for it in listing::shown(name, facts) {
+            let line = Line::new(name, None, &it.text);
+            self.hits
+                .add((it.cause, it.certainty), None, it.devices, line);
+        }
+        self.places.add(name, facts);
+        if self.machine.is_none()
+            && let Ok(machine) = Machine::of(name, facts)
+        {
+            self.machine = Some((false, machine.document));
+        }
     }
 
     /// What happened.
     pub fn finish(mut self, predict: &dyn Predict) -> Diagnosis {
+        for (it, line) in self.places.shown() {
+            self.hits
+                .add((it.cause, it.certainty), None, it.devices, line);
+        }
         let log: Log = self.log.finish();
         let uneven = self.hits.take(&hang::UNEVEN_PAT);
         let fabric = self.hits.take(&nvlink::MNNVL_CUMEM);
@@ -238,6 +305,9 @@ impl Pile {
         let (found, lacks) = reports::verdicts(&self.reports, is_hang);
         verdicts.extend(found);
         missing.extend(lacks);
+        let (found, lacks) = self.late.verdicts();
+        verdicts.extend(found);
+        missing.extend(lacks);
         verdicts.extend(settings::verdicts(&log));
         verdicts.extend(fabric.and_then(|it| settings::mnnvl(&log, it)));
         sort(&mut verdicts);
@@ -255,6 +325,24 @@ impl Pile {
             missing,
         }
     }
+}
+
+/// What a text of so many lines is.
+fn kind_of_text(kinds: &[&str], number: u64) -> String {
+    let kind = match kinds.is_empty() {
+        true => "text".to_owned(),
+        false => kinds.join(", "),
+    };
+    let lines = match number {
+        1 => "1 line".to_owned(),
+        _ => format!("{number} lines"),
+    };
+    format!("{kind}, {lines}")
+}
+
+/// Whether a text begins with an element.
+fn is_xml(first: &[u8]) -> bool {
+    first.iter().find(|it| !it.is_ascii_whitespace()) == Some(&b'<')
 }
 
 /// The host that logged a message of NCCL.

@@ -9,7 +9,7 @@ use evidence::ras::Report;
 use evidence::watchdog::{Event, Timeout, is_own};
 use nccl_log::Log;
 
-use crate::predict::Predict;
+use crate::predict::{Call, Predict};
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict, ranks, sentence};
 
 /// Most events that are kept.
@@ -315,7 +315,9 @@ impl Group<'_> {
             _ => format!("{} wait in {call}{of}", sentence(&ranks(&at))),
         };
         let mut verdict = self.cause(name, elsewhere, (sequence, waiting), &wait, log, hosts);
-        if let Some(text) = pace(waiting.timeout, predict) {
+        let known = self.last.keys().chain(&waiting.ranks).max();
+        let known = known.map_or(0, |it| it.saturating_add(1));
+        if let Some(text) = pace(waiting.timeout, log, known, predict) {
             verdict.what = format!("{} {text}", verdict.what);
         }
         verdict.group = Some(name.to_owned()).filter(|it| !it.is_empty());
@@ -444,11 +446,16 @@ fn call(sequence: u64, timeout: &Timeout) -> String {
 const WIDEST: u64 = 8;
 
 /// The time of the collective beside the time that it waits.
-fn pace(timeout: &Timeout, predict: &dyn Predict) -> Option<String> {
+fn pace(timeout: &Timeout, log: &Log, ranks: u32, predict: &dyn Predict) -> Option<String> {
     let [into, out] = timeout.elements?;
     let bytes = into.max(out).saturating_mul(WIDEST);
     let waited = timeout.ran.or(timeout.limit)?;
-    let (time, source) = predict.time(&timeout.function, bytes);
+    let (time, source) = predict.time(&Call {
+        function: &timeout.function,
+        bytes,
+        log,
+        ranks,
+    });
     if (waited as f64) < 20.0 * time {
         return None;
     }

@@ -2,15 +2,20 @@
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use causes::{Cause, Certainty, Scope, Subject};
-use evidence::{ras, watchdog};
+use evidence::{inspector, ras, watchdog};
 
 use crate::verdict::{Line, MOST_LINES, Verdict, sentence};
+
+/// Most devices of a verdict.
+const MOST_DEVICES: usize = 64;
 
 /// Who looks for a word.
 #[derive(Debug, Clone, Copy)]
 enum Seeker {
     Watchdog,
+    Frame,
     Ras,
+    Inspector,
     /// A cause's sign, by their places.
     Sign(&'static Cause, usize),
 }
@@ -26,7 +31,9 @@ pub(crate) struct Words {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) watchdog: bool,
+    pub(crate) frame: bool,
     pub(crate) ras: bool,
+    pub(crate) inspector: bool,
     /// The first cause whose words are in the line.
     pub(crate) cause: Option<(&'static Cause, Certainty)>,
 }
@@ -43,6 +50,10 @@ impl Default for Words {
             words.push(word);
             seekers.push(Seeker::Ras);
         }
+        words.push(watchdog::FRAME);
+        seekers.push(Seeker::Frame);
+        words.push(inspector::WORD);
+        seekers.push(Seeker::Inspector);
         for cause in causes::all() {
             for (place, sign) in cause.signs.iter().enumerate() {
                 words.extend(sign.words.iter().max_by_key(|it| it.len()));
@@ -71,7 +82,9 @@ impl Words {
             let place = it.pattern().as_usize();
             match self.seekers.get(place) {
                 Some(Seeker::Watchdog) => found.watchdog = true,
+                Some(Seeker::Frame) => found.frame = true,
                 Some(Seeker::Ras) => found.ras = true,
+                Some(Seeker::Inspector) => found.inspector = true,
                 Some(Seeker::Sign(cause, sign)) if place < first => {
                     let Some(sign) = cause.signs.get(*sign) else {
                         continue;
@@ -105,6 +118,7 @@ pub(crate) struct Hit {
     count: u64,
     lines: Vec<Line>,
     hosts: Vec<String>,
+    devices: Vec<String>,
 }
 
 /// The causes whose words were in lines.
@@ -117,6 +131,7 @@ impl Hits {
         &mut self,
         (cause, certainty): (&'static Cause, Certainty),
         host: Option<&str>,
+        devices: Vec<String>,
         line: Line,
     ) {
         let place = self.0.iter().position(|it| it.cause == cause);
@@ -127,6 +142,7 @@ impl Hits {
                 count: 0,
                 lines: Vec::new(),
                 hosts: Vec::new(),
+                devices: Vec::new(),
             });
             self.0.len() - 1
         });
@@ -136,6 +152,8 @@ impl Hits {
         if hit.lines.len() < MOST_LINES {
             hit.lines.push(line);
         }
+        let room = MOST_DEVICES.saturating_sub(hit.devices.len());
+        hit.devices.extend(devices.into_iter().take(room));
         if let Some(host) = host
             && hit.hosts.len() < MOST_LINES
             && !hit.hosts.iter().any(|it| it == host)
@@ -167,6 +185,7 @@ impl Hit {
         let what = format!("{}{times}.", sentence(self.cause.means));
         Verdict {
             hosts: self.hosts,
+            devices: self.devices,
             lines: self.lines,
             ..Verdict::new(self.cause, self.certainty, what)
         }

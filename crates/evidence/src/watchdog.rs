@@ -1,21 +1,23 @@
 //! Lines of PyTorch about collectives that do not end: its watchdog, its monitor, reports of
 //! `TORCH_NCCL_DESYNC_DEBUG` and `TORCH_DISTRIBUTED_DEBUG=DETAIL`.
 
-/// Words of which every line that [`read`] reads has one.
-pub const WORDS: [&str; 12] = [
+/// Words of which every line that [`read`] reads has one, but those of [`frame`].
+pub const WORDS: [&str; 11] = [
     "Watchdog caught collective operation timeout",
     "detected by watchdog at work",
     "Heartbeat monitor timed out",
     "watchdog got stuck for",
     "dump signal",
     "Stack trace of the failed collective",
-    ".py:",
     "but didn't join collective",
     "joined but didn't finish collective",
     "never joined any collectives",
     "Detected mismatch between collectives on ranks",
     "failed to pass monitoredBarrier",
 ];
+
+/// The word that every line that [`frame`] reads has. Other lines have it, too.
+pub const FRAME: &str = ".py:";
 
 /// Who logged a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -231,8 +233,8 @@ fn desync(line: &str) -> Option<Event> {
     Some(Event::NotFinished(list?, sequence?))
 }
 
-/// `#2 step from /home/user/train.py:15`.
-fn frame(line: &str) -> Option<Event> {
+/// Reads a frame of a stack, such as `#2 step from /home/user/train.py:15`.
+pub fn frame(line: &str) -> Option<Event> {
     let text = line.trim_start().strip_prefix('#')?;
     let (place, text) = text.split_once(' ')?;
     let is_frame = place.bytes().all(|it| it.is_ascii_digit()) && text.contains(" from ");

@@ -1,6 +1,7 @@
 //! Readers on inputs in the form of other programs.
 
 use evidence::Recorders;
+use evidence::inspector;
 use evidence::pickle::{Pickle, PickleError};
 use evidence::ras::{self, Trouble};
 use evidence::recorder::{RecorderError, State, rank_in_name};
@@ -375,4 +376,38 @@ fn ranks_of_ras_are_late_only_beside_most_others() {
         );
         assert_eq!(read(&(counts + late)), expected, "{ahead} ahead");
     }
+}
+
+#[test]
+fn lines_of_inspector_have_rank_and_time() {
+    let line = r#"{"header":{"id":"0x7f8c","comm_name":"unknown","rank":2,"n_ranks":8,"nnodes":1},"metadata":{"inspector_output_format_version":"v4.0","hostname":"n1","pid":7},"coll_perf":{"coll":"AllReduce","coll_sn":1407,"coll_msg_size_bytes":17179869184,"coll_exec_time_us":61974,"coll_timing_source":"kernel_gpu","coll_algobw_gbs":277.2,"coll_busbw_gbs":485.1}}"#;
+    let ended = inspector::read(line).unwrap();
+    assert_eq!(
+        (
+            ended.communicator.as_str(),
+            ended.rank,
+            ended.ranks,
+            ended.host.as_str()
+        ),
+        ("0x7f8c", 2, 8, "n1")
+    );
+    assert_eq!(
+        (
+            ended.function.as_str(),
+            ended.sequence,
+            ended.bytes,
+            ended.time
+        ),
+        ("AllReduce", 1407, 17_179_869_184, 61_974)
+    );
+    assert!(ended.is_gpu_time);
+    let by_processor = line.replace("kernel_gpu", "collective_cpu");
+    assert!(!inspector::read(&by_processor).unwrap().is_gpu_time);
+    // Older versions measure by the GPU, and do not say so.
+    let older = line.replace(r#""coll_timing_source":"kernel_gpu","#, "");
+    assert!(inspector::read(&older).unwrap().is_gpu_time);
+    for wrong in [r#""rank":8"#, r#""rank":-1"#, r#""rank":"x""#] {
+        assert_eq!(inspector::read(&line.replace(r#""rank":2"#, wrong)), None);
+    }
+    assert_eq!(inspector::read(&line[..200]), None);
 }

@@ -23,6 +23,7 @@ Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
 graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)
 n1:7:9 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 81000 / HCA 1 (distance 7 > 4), read 0
 NVRM: Xid (PCI:0000:1b:00): 79, pid=7, GPU has fallen off the bus.
+{\"header\":{\"id\":\"0xc0\",\"rank\":1,\"n_ranks\":2},\"metadata\":{\"hostname\":\"n1\"},\"coll_perf\":{\"coll\":\"AllReduce\",\"coll_sn\":7,\"coll_exec_time_us\":300}}
 ";
 
 /// A recorder in JSON.

@@ -1,4 +1,4 @@
-//! `ibstat` and `ibv_devinfo -v`: the ports of RDMA adapters.
+//! `ibstat`, `ibv_devinfo -v` and `rdma link`: the ports of RDMA adapters.
 
 use crate::text::{MOST, is_device_name, value};
 
@@ -23,6 +23,19 @@ pub(crate) struct AdapterReader {
 
 impl AdapterReader {
     pub(crate) fn line(&mut self, line: &str) {
+        if let Some((name, is_active)) = rdma_link(line) {
+            let known = self.adapters.iter().position(|it| it.name == name);
+            if let Some(known) = known {
+                self.adapters[known].is_active.get_or_insert(is_active);
+            } else if self.adapters.len() < MOST {
+                self.adapters.push(Adapter {
+                    name: name.to_owned(),
+                    is_active: Some(is_active),
+                    ..Adapter::default()
+                });
+            }
+            return;
+        }
         let name = value(line, "hca_id").or_else(|| {
             let quoted = line.trim().strip_prefix("CA '")?;
             quoted.strip_suffix('\'')
@@ -58,4 +71,17 @@ impl AdapterReader {
             adapter.speed = adapter.speed.or_else(|| speed(first(rate)? * lanes));
         }
     }
+}
+
+/// The first port of an adapter in a line of `rdma link`, such as
+/// `link mlx5_0/1 state ACTIVE physical_state LINK_UP`, and whether it is up.
+fn rdma_link(line: &str) -> Option<(&str, bool)> {
+    let (place, state) = line.split_once(" state ")?;
+    let name = place
+        .split_whitespace()
+        .last()?
+        .trim_end_matches(':')
+        .strip_suffix("/1")?;
+    let state = state.split_whitespace().next()?;
+    is_device_name(name).then_some((name, state == "ACTIVE"))
 }

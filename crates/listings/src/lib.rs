@@ -1,20 +1,25 @@
 //! Output of other programs about a machine, as a topology.
 //!
-//! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m`, `nvidia-smi`,
-//! `nvidia-smi -L`, `lspci -vv`, `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`. What a listing
-//! does not tell is assumed, and [`Machine::assumed`] says so.
+//! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m` and `-p2p`, `nvidia-smi`,
+//! `nvidia-smi -L`, `-q`, `-q -x`, `nvidia-smi nvlink -s`, `lspci -vv`, `lscpu`, `numactl -H`, `ibstat`,
+//! `ibv_devinfo -v`, `rdma link`. What a listing does not tell is assumed, and [`Machine::assumed`] says
+//! so. [`Bandwidths`] are what nvbandwidth and p2pBandwidthLatencyTest measured.
 //!
-//! In reading order: [`read`], `text`, [`matrix`], [`pci`], [`gpu`], [`processor`], [`adapter`],
-//! [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.
+//! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`], [`bandwidth`],
+//! [`pci`], [`gpu`], [`processor`], [`adapter`], [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.
 
 pub mod adapter;
+pub mod bandwidth;
+pub mod condition;
 mod doubts;
 mod from_matrix;
 mod from_pci;
 pub mod gpu;
 pub mod kernel;
+pub mod links;
 pub mod matrix;
 pub mod pci;
+pub mod peers;
 pub mod processor;
 pub mod read;
 mod text;
@@ -22,6 +27,7 @@ mod tree;
 
 use std::sync::Arc;
 
+pub use bandwidth::Bandwidths;
 use findings::Finding;
 pub use read::{Listings, Reader};
 use topology::Error;

@@ -126,6 +126,13 @@ impl<'f> MatrixReader<'f> {
         Ok(false)
     }
 
+    /// Forgets a header: the rows below it are those of another matrix.
+    pub(crate) fn forget_header(&mut self) {
+        if self.rows.is_empty() {
+            self.names.clear();
+        }
+    }
+
     fn row(&mut self, number: u32, line: &str) -> Result<bool, Error> {
         let mut cells = line.split_whitespace();
         let Some(label) = cells.next() else {
@@ -256,7 +263,7 @@ impl<'f> MatrixReader<'f> {
 }
 
 /// The devices that a header names; empty if the line is none.
-fn header(line: &str) -> Vec<String> {
+pub(crate) fn header(line: &str) -> Vec<String> {
     let cells = line.split_whitespace().take_while(|it| *it != "CPU");
     let names: Vec<String> = cells.map(str::to_owned).collect();
     let gpus = names

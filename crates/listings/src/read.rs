@@ -3,10 +3,14 @@
 use topology::Error;
 
 use crate::adapter::{Adapter, AdapterReader};
+use crate::bandwidth::{BandwidthReader, Bandwidths};
+use crate::condition::{Condition, ConditionReader};
 use crate::gpu::NamedGpu;
 use crate::kernel::Kernel;
+use crate::links::{Links, LinksReader};
 use crate::matrix::{Matrix, MatrixReader};
 use crate::pci::{Function, PciReader};
+use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
 use crate::text::MOST;
 use crate::{gpu, text};
@@ -16,13 +20,21 @@ use crate::{gpu, text};
 pub struct Listings {
     /// `nvidia-smi topo -m`.
     pub matrix: Option<Matrix>,
+    /// `nvidia-smi topo -p2p r`.
+    pub peers: Option<Peers>,
     /// `lspci -vv`, in its order.
     pub pci: Vec<Function>,
-    /// Names of GPUs, of `nvidia-smi -L` or of the table of `nvidia-smi`.
+    /// Names of GPUs, of `nvidia-smi -L`, `-q` or of the table of `nvidia-smi`.
     pub gpus: Vec<NamedGpu>,
+    /// `nvidia-smi nvlink -s`.
+    pub links: Vec<Links>,
+    /// `nvidia-smi -q` and `nvidia-smi -q -x`.
+    pub conditions: Vec<Condition>,
+    /// nvbandwidth and p2pBandwidthLatencyTest.
+    pub bandwidths: Vec<Bandwidths>,
     /// `lscpu` and `numactl -H`.
     pub processor: Processor,
-    /// `ibstat` and `ibv_devinfo`.
+    /// `ibstat`, `ibv_devinfo` and `rdma link`.
     pub adapters: Vec<Adapter>,
     /// The kernel's command line and messages.
     pub kernel: Kernel,
@@ -33,6 +45,10 @@ pub struct Listings {
 pub struct Reader<'f> {
     facts: Listings,
     matrix: MatrixReader<'f>,
+    peers: PeersReader,
+    links: LinksReader,
+    conditions: ConditionReader,
+    bandwidths: BandwidthReader,
     pci: PciReader,
     processor: ProcessorReader,
     adapters: AdapterReader,
@@ -44,6 +60,10 @@ impl<'f> Reader<'f> {
         Self {
             facts: Listings::default(),
             matrix: MatrixReader::new(file),
+            peers: PeersReader::default(),
+            links: LinksReader::default(),
+            conditions: ConditionReader::default(),
+            bandwidths: BandwidthReader::default(),
             pci: PciReader::default(),
             processor: ProcessorReader::default(),
             adapters: AdapterReader::default(),
@@ -55,9 +75,15 @@ impl<'f> Reader<'f> {
     /// # Errors
     /// A matrix that cannot be read.
     pub fn line(&mut self, number: u32, line: &str) -> Result<(), Error> {
-        if self.matrix.line(number, line)? {
+        if self.peers.line(line) {
+            self.matrix.forget_header();
             return Ok(());
         }
+        if self.matrix.line(number, line)? || self.bandwidths.line(line) {
+            return Ok(());
+        }
+        self.links.line(line);
+        self.conditions.line(line);
         self.pci.line(line);
         self.processor.line(line);
         self.facts.kernel.line(line);
@@ -75,11 +101,16 @@ impl<'f> Reader<'f> {
     pub fn finish(self) -> Result<Option<Listings>, Error> {
         let mut facts = Listings {
             matrix: self.matrix.finish()?,
+            peers: self.peers.finish(),
+            links: self.links.gpus,
+            conditions: self.conditions.gpus,
+            bandwidths: self.bandwidths.found,
             pci: self.pci.functions,
             processor: self.processor.finish(),
             adapters: self.adapters.adapters,
             ..self.facts
         };
+        facts.name_conditions();
         facts.join_gpus();
         Ok((facts != Listings::default()).then_some(facts))
     }
@@ -92,7 +123,9 @@ impl Listings {
     /// A matrix that is incomplete or contradicts itself.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Option<Self>, Error> {
         let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-        if first == Some(&b'<') {
+        let begin = &bytes[..bytes.len().min(512)];
+        let is_query = begin.windows(14).any(|it| it == b"nvidia_smi_log");
+        if first == Some(&b'<') && !is_query {
             return Ok(None);
         }
         let mut reader = Reader::new(file);
@@ -100,6 +133,20 @@ impl Listings {
             reader.line(number, &line)?;
         }
         reader.finish()
+    }
+
+    /// Names of GPUs of `nvidia-smi -q`, which lists all of them in their order.
+    fn name_conditions(&mut self) {
+        let named = (0..)
+            .zip(&self.conditions)
+            .filter(|it| !it.1.name.is_empty());
+        let named = named.map(|(index, gpu)| NamedGpu {
+            index,
+            name: gpu.name.clone(),
+            bus_id: Some(gpu.bus_id.clone()),
+        });
+        let known = named.filter(|it| gpu::kind_of_name(&it.name).is_some());
+        self.gpus.extend(known);
     }
 
     /// One entry for each GPU, from the listings that name it.

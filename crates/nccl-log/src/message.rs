@@ -4,6 +4,8 @@
 //! `[TIME] HOST:PROCESS:THREAD [GPU] FILE:LINE (FUNCTION) NCCL WARN text`. Before it may stand the
 //! prefix of a launcher; in it, the beginning of another one, because ranks write to one stream.
 
+use crate::cursor;
+
 /// How a message was logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Level {
@@ -149,7 +151,7 @@ fn old<'a>(line: &'a str, offset: usize, hosts: &impl Hosts) -> Option<Head<'a>>
         return None;
     }
     for (word, level) in [("] INFO ", Level::Info), ("] WARN ", Level::Warn)] {
-        if let Some(at) = line.find(word) {
+        if let Some(at) = cursor::find(line, "", word) {
             let found = head(line, 0, at + 2, word.len() - 2, level, hosts);
             if found.source.is_some_and(|it| it.gpu.is_some()) {
                 return Some(found);

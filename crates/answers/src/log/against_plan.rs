@@ -177,7 +177,11 @@ pub fn compare(log: &Log, question: LogQuestion) -> Result<Comparison, LogError>
 }
 
 /// The version as which to plan: the log's or the nearest that is known.
-fn version(log: &Log, wanted: Option<NcclVersion>, notes: &mut Vec<String>) -> NcclVersion {
+pub(crate) fn version(
+    log: &Log,
+    wanted: Option<NcclVersion>,
+    notes: &mut Vec<String>,
+) -> NcclVersion {
     if let Some(version) = wanted {
         return version;
     }
@@ -188,7 +192,11 @@ fn version(log: &Log, wanted: Option<NcclVersion>, notes: &mut Vec<String>) -> N
 }
 
 /// NCCL's variables of the job, and those that are set besides.
-fn settings(log: &Log, set: &[(String, String)], notes: &mut Vec<String>) -> Vec<(String, String)> {
+pub(crate) fn settings(
+    log: &Log,
+    set: &[(String, String)],
+    notes: &mut Vec<String>,
+) -> Vec<(String, String)> {
     let mut all: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for facts in log.hosts.values() {
         for (name, values) in &facts.settings {

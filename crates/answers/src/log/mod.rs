@@ -7,8 +7,8 @@ mod rebuilt;
 use nccl_log::Log;
 use nccl_log::statement::Stage;
 
-pub(crate) use against_plan::IGNORED;
 pub use against_plan::{Comparison, LogError, LogQuestion, compare};
+pub(crate) use against_plan::{IGNORED, settings, version};
 pub use json::LogReport;
 pub use rebuilt::{rings, trees};
 

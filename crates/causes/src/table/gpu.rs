@@ -68,4 +68,26 @@ causes! { Gpu;
         excluded: "no such line",
         sources: &["NVIDIA GPU debug guidelines, Xid errors"],
     }
+    REMAP {
+        id: "gpu-memory-worn",
+        title: "a GPU's memory has errors or waits for a repair",
+        means: "the GPU counted errors that it could not correct, or rows of its memory wait for a reset, or cannot be replaced any more",
+        advice: "reset the GPU so that rows are remapped; have it replaced if remapping failed",
+        versions: "all",
+        signs: &[],
+        proof: "`nvidia-smi -q`: Remapped Rows pending or failed; uncorrectable errors",
+        excluded: "0 errors, and No for both",
+        sources: &["NVIDIA GPU memory error management"],
+    }
+    THROTTLED {
+        id: "gpu-throttled",
+        title: "a GPU's clocks are lowered by heat or power",
+        means: "the GPU runs slower than the others, which wait for it at each collective",
+        advice: "check fans, inlet temperature, power supplies and cables of this host; compare `nvidia-smi -q -d PERFORMANCE` under load",
+        versions: "all",
+        signs: &[],
+        proof: "`nvidia-smi -q` under load: a slowdown by hardware or heat is Active",
+        excluded: "Not Active for all slowdowns under load",
+        sources: &["NVML, clocks event reasons"],
+    }
 }

@@ -87,8 +87,19 @@ causes! { Speed;
         advice: "look at this rank's host: clocks, power cap, thermal limit, loader, other jobs (`nvidia-smi -q -d PERFORMANCE`)",
         versions: "all",
         signs: &[],
-        proof: "recorders: the same rank enters last in most collectives",
+        proof: "recorders: the same rank enters last in most collectives; Inspector: its kernels are the shortest",
         excluded: "another rank is last each time",
         sources: &["pytorch.org, flight recorder tutorial"],
+    }
+    SLOW_PAIR {
+        id: "slow-pair",
+        title: "a pair of GPUs is slower than its like",
+        means: "a measured bandwidth is far below that of the other pairs that are joined alike, and a ring or tree through it is as slow",
+        advice: "`nvidia-smi nvlink -s` and -e, `nvidia-smi -q` and `lspci -vv` for these GPUs: a link down, narrower or slower; measure again with the GPUs idle",
+        versions: "all",
+        signs: &[],
+        proof: "nvbandwidth's matrix, measured twice on an idle machine",
+        excluded: "all pairs of one kind within 15 %",
+        sources: &["NVIDIA/nvbandwidth README", "CUDA samples, p2pBandwidthLatencyTest"],
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::compare::FormArguments;
+use crate::numbers::within;
 
 pub(crate) const DIAGNOSE_EXAMPLES: &str = "\
 Examples:
@@ -12,11 +13,14 @@ Examples:
   topo diagnose /tmp/nccl_trace_rank_*         flight recorders of all ranks
   topo diagnose collected/ more.tar.gz ras.zip folders and archives, in any mix
   dmesg | topo diagnose -
+  topo diagnose job.log --topology dgx-h100    how long the call takes on that machine
   topo diagnose collected.tar.gz --json
   topo diagnose --list                         the causes that are known
 
 Reads logs (also compressed with gzip), PyTorch's flight recorders (pickle and JSON; nothing in them
-is executed), reports of ncclras (text and JSON).
+is executed), reports of ncclras (text and JSON), lines of NCCL's Inspector, topology files, listings
+(nvidia-smi topo, -q, -q -x, nvlink -s; lspci -vv, ibstat, rdma link, dmesg) and matrices of nvbandwidth
+(text and JSON) and p2pBandwidthLatencyTest.
 Exit status: 0 when nothing is found, 1 when there is a verdict, 2 when an input cannot be read.";
 
 pub(crate) const COLLECT_EXAMPLES: &str = "\
@@ -25,7 +29,7 @@ Examples:
   topo collect job.log logs/ -o mine.tar.gz    with logs of the job
   srun --ntasks-per-node=1 topo collect        each host of a job, into the shared folder
   mpirun --map-by ppr:1:node topo collect
-  topo collect --redact WORD                   without host names and addresses
+  topo collect --redact WORD                   without host names, addresses, guids, serial numbers
   topo diagnose topo-*.tar.gz                  what the archives say together
 
 Packs the topology, NCCL's and PyTorch's variables, nccl.conf, NCCL's log (NCCL_DEBUG_FILE), flight
@@ -43,7 +47,8 @@ pub(crate) struct CollectArguments {
     /// The archive [default: topo-HOST.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace host names and addresses; the same WORD replaces them alike on all hosts
+    /// Replace host names, addresses, guids and serial numbers; the same WORD replaces them alike
+    /// on all hosts
     #[arg(long, value_name = "WORD")]
     pub redact: Option<String>,
 }
@@ -53,6 +58,13 @@ pub(crate) struct DiagnoseArguments {
     /// What is left of a job: files, folders, .tar.gz and .zip, or - for standard input
     #[arg(value_name = "FILE", required_unless_present = "list")]
     pub files: Vec<PathBuf>,
+    /// Price calls that did not end on this machine: a topology file, a listing or a known machine
+    /// [default: the first one among FILE]
+    #[arg(long, value_name = "MACHINE")]
+    pub topology: Option<PathBuf>,
+    /// Hosts in the job [default: as many as the evidence names]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u32>(1..=1_048_576))]
+    pub hosts: Option<u32>,
     /// Print the causes that are known
     #[arg(long, conflicts_with = "files")]
     pub list: bool,

@@ -28,8 +28,9 @@ const MOST_TOTAL: u64 = 1 << 30;
 const MOST_FILES: usize = 1 << 12;
 
 /// Programs whose output is collected, and the names of the files.
-const PROGRAMS: [(&str, &[&str], &str); 11] = [
+const PROGRAMS: [(&str, &[&str], &str); 12] = [
     ("nvidia-smi", &["topo", "-m"], "nvidia-smi-topo.txt"),
+    ("nvidia-smi", &["topo", "-p2p", "r"], "nvidia-smi-p2p.txt"),
     ("nvidia-smi", &["nvlink", "-s"], "nvidia-smi-nvlink.txt"),
     ("nvidia-smi", &["-q"], "nvidia-smi.txt"),
     ("lspci", &["-vv"], "lspci.txt"),

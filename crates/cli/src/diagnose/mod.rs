@@ -1,16 +1,20 @@
 //! `topo diagnose`: why a job hangs or fails, from what is left of it.
 
-mod input;
+mod inputs;
 mod page;
 
-use answers::diagnose::{CausesReport, DiagnoseReport};
+use std::sync::Arc;
+
+use answers::Machine;
+use answers::diagnose::{CausesReport, DiagnoseReport, Prices};
 use answers::report;
 use anyhow::{Result, bail};
-use diagnose::{Floor, Pile};
+use diagnose::{Floor, Pile, Predict};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::diagnose::DiagnoseArguments;
 use crate::environment::Environment;
+use crate::input;
 use crate::output::Output;
 
 pub(crate) fn run(
@@ -27,8 +31,13 @@ pub(crate) fn run(
         return Ok(());
     }
     let mut pile = Pile::default();
-    input::read(&arguments.files, &mut pile, environment, output)?;
-    let diagnosis = pile.finish(&Floor);
+    inputs::read(&arguments.files, &mut pile, environment, output)?;
+    let prices = machine(arguments, &pile, output)?.map(|it| Prices::of(it, arguments.hosts));
+    let predict: &dyn Predict = match &prices {
+        Some(prices) => prices,
+        None => &Floor,
+    };
+    let diagnosis = pile.finish(predict);
     if let ([only], false) = (
         diagnosis.inputs.as_slice(),
         diagnosis.inputs.iter().any(|it| it.is_read),
@@ -41,4 +50,22 @@ pub(crate) fn run(
         TextOrJson::Json => report::json(&DiagnoseReport::of(&diagnosis))?,
     };
     Ok(())
+}
+
+/// The machine that is named, or the first one among the inputs.
+fn machine(
+    arguments: &DiagnoseArguments,
+    pile: &Pile,
+    output: &mut Output,
+) -> Result<Option<Machine>> {
+    if let Some(file) = &arguments.topology {
+        let machine = input::machine(file, output)?;
+        input::refuse_rccl(&machine)?;
+        return Ok(Some(machine));
+    }
+    let document = pile.machine().filter(|it| !it.is_rccl());
+    Ok(document.map(|it| Machine {
+        name: it.file.to_string(),
+        document: Arc::new(it.clone()),
+    }))
 }

@@ -62,7 +62,7 @@ pub(super) fn explain(
     });
     let mut known: Vec<(bool, Vec<u32>)> = Vec::new();
     for (root, waiting) in roots {
-        let Some(mut verdict) = rooted(job, &stuck[root], is_hang) else {
+        let Some(mut verdict) = rooted(job, stuck, &stuck[root], is_hang) else {
             continue;
         };
         let is_silent = verdict.cause == &hang::RANK_SILENT;
@@ -95,7 +95,7 @@ fn circled(job: &Job<'_>, stuck: &[Stuck<'_>], circle: &[usize], is_hang: bool) 
     let verdict = match half.absent.is_empty() {
         _ if !half.unknown.is_empty() => None,
         true => Some(late(job, half)),
-        false => rooted(job, half, false),
+        false => rooted(job, stuck, half, false),
     };
     verdict.map(|it| Verdict {
         ranks: Vec::new(),
@@ -218,7 +218,7 @@ fn verdict(
 
 /// The end of a chain: ranks that did not call, left no recorder or did not start, or nobody.
 /// `None` if ranks that nothing is known of could explain it.
-fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Option<Verdict> {
+fn rooted(job: &Job<'_>, all: &[Stuck<'_>], stuck: &Stuck<'_>, is_hang: bool) -> Option<Verdict> {
     let waiting: Vec<u32> = stuck.waiting.iter().map(|it| it.0).collect();
     let (_, entry) = stuck.waiting[0];
     let name = format!("{} of {}", job.call(entry), job.group_name(entry.group));
@@ -227,7 +227,7 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Option<Verdict> {
         _ => format!("{} wait in {name}", sentence(&ranks(&waiting))),
     };
     if !stuck.absent.is_empty() {
-        return Some(absent(job, stuck, is_hang, &waiting, &wait));
+        return Some(absent(job, all, stuck, is_hang, &wait));
     }
     if !stuck.unknown.is_empty() {
         return None;
@@ -274,7 +274,14 @@ fn rooted(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool) -> Option<Verdict> {
 }
 
 /// A call that some ranks did not make. `wait` says who waits.
-fn absent(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool, waiting: &[u32], wait: &str) -> Verdict {
+fn absent(
+    job: &Job<'_>,
+    all: &[Stuck<'_>],
+    stuck: &Stuck<'_>,
+    is_hang: bool,
+    wait: &str,
+) -> Verdict {
+    let waiting: Vec<u32> = stuck.waiting.iter().map(|it| it.0).collect();
     let is_pair = matches!(stuck.what, What::Pair(..));
     let idle = stuck.absent.iter().copied().filter(|it| is_idle(job, *it));
     let idle: Vec<u32> = idle.collect();
@@ -283,12 +290,25 @@ fn absent(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool, waiting: &[u32], wait
     } else {
         &idle
     };
-    let certainty = if is_hang { Proved } else { Likely };
     let count = stuck.waiting.len();
     // Ranks that nothing is known of could be on either side.
     let is_all = stuck.silent.is_empty() && stuck.unknown.is_empty();
     let is_alone = is_all && !is_pair && count == 1 && at.len() >= 2;
     let is_open = !is_all && !is_pair && at.len() > count;
+    // One rank waits for another, and no third one does: the first may call too much.
+    let waits_for = |rank| {
+        let others = all.iter().filter(move |it| it.absent.contains(&rank));
+        others.flat_map(|it| it.waiting.iter().map(|it| it.0))
+    };
+    let is_even = is_all
+        && !is_pair
+        && matches!((at.as_slice(), waiting.as_slice()), ([one], [other])
+            if waits_for(*one).all(|it| it == *other));
+    let certainty = match (is_even, is_hang) {
+        (true, _) => Possible,
+        (false, true) => Proved,
+        (false, false) => Likely,
+    };
     let what = match (is_pair, is_alone) {
         (true, _) => format!("{wait}; {} never called the other half.", ranks(at)),
         (_, true) => format!("{wait} alone; {} never called it.", ranks(at)),
@@ -296,11 +316,11 @@ fn absent(job: &Job<'_>, stuck: &Stuck<'_>, is_hang: bool, waiting: &[u32], wait
     };
     let (cause, blamed) = match (is_pair, is_alone) {
         (true, _) => (&hang::PEER_MISSING, at.as_slice()),
-        (_, true) => (&hang::COLLECTIVE_MISMATCH, waiting),
+        (_, true) => (&hang::COLLECTIVE_MISMATCH, waiting.as_slice()),
         _ => (&hang::RANK_MISSING, at.as_slice()),
     };
     // Ranks that wait elsewhere are not at fault.
-    let blamed = match idle.is_empty() || is_open {
+    let blamed = match idle.is_empty() || is_open || is_even {
         true => &[][..],
         false => blamed,
     };

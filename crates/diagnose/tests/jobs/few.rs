@@ -446,3 +446,27 @@ fn recorders_of_other_runs_and_ranks_are_left_out() {
     assert!(other(ended().replacen("{", r#"{"rank":1,"#, 1)));
     assert!(!found("rank_1.json", ended()).contains("names say"));
 }
+
+/// One rank waits, the other did not come: either may be wrong, unless a third one waits for it.
+#[test]
+fn in_a_group_of_two_nobody_is_blamed_for_not_coming() {
+    let ended = [(0, "all_reduce", 0, "completed")];
+    let waits = [ended[0], (1, "all_reduce", 1, "started")];
+    for log in ["", TIMEOUT] {
+        let all = [
+            ("rank_0", recorder(PAIR, &waits)),
+            ("rank_1", recorder(PAIR, &ended)),
+        ];
+        let found = diagnosed(&all, log);
+        let first = &found.verdicts[0];
+        assert_eq!(first.cause.id, "rank-missing", "{}", shown(&found.verdicts));
+        assert_eq!(first.certainty, causes::Certainty::Possible);
+        assert_nobody(&found);
+        let all = [
+            ("rank_0", recorder(ALL, &waits)),
+            ("rank_1", recorder(ALL, &ended)),
+            ("rank_2", recorder(ALL, &waits)),
+        ];
+        assert_eq!(diagnosed(&all, log).verdicts[0].ranks, [1]);
+    }
+}

@@ -2,6 +2,7 @@
 
 mod few;
 mod generate;
+mod machine;
 mod words;
 
 use diagnose::{Diagnosis, Floor, Pile, Verdict};

@@ -75,9 +75,7 @@ fn listings_show_what_is_possible() {
     let found = |text: &str| {
         let found = diagnosed(&[("listing.txt", text.to_owned())], "");
         assert_nobody(&found);
-        let is_possible = |it: &diagnose::Verdict| {
-            it.certainty == causes::Certainty::Possible && it.devices.is_empty()
-        };
+        let is_possible = |it: &diagnose::Verdict| it.certainty == causes::Certainty::Possible;
         assert!(
             found.verdicts.iter().all(is_possible),
             "{}",
@@ -105,9 +103,16 @@ fn listings_show_what_is_possible() {
     );
     let matrix = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\n\
                   GPU0\t X \tNV18\tPIX\t0-3\t0\nGPU1\tNV18\t X \tSYS\t4-7\t1\nNIC0\tPIX\tSYS\t X\n";
+    assert_eq!(
+        diagnosed(&[("m.txt", matrix.to_owned())], "").verdicts[0].devices,
+        ["GPU1"]
+    );
     let apart = "GPU1: SYS to each NIC".to_owned();
     assert_eq!(found(matrix).1, [("no-near-nic", apart)]);
     assert_eq!(found(&matrix.replace("SYS", "PIX")).1, []);
+    // nvidia-smi underlines the header.
+    let underlined = matrix.replacen("\tGPU0", "\t\x1b[4mGPU0", 1);
+    assert_eq!(found(&underlined).1[0].0, "no-near-nic");
     let port = "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Down\n\t\tRate: 400\n";
     assert_eq!(found(port).1, [("port-down", "mlx5_0: down".to_owned())]);
 }

@@ -15,7 +15,7 @@ pub mod tuning;
 use plan::Algorithm;
 use program::{Collective, Protocol};
 
-use crate::cursor::{Cursor, number};
+use crate::cursor::{self, Cursor, number};
 use crate::decisions::{ChannelCounts, Neighbors};
 pub use channel::{Connection, End, Transport};
 pub use communicator::{Member, Stage, Timings};
@@ -244,7 +244,7 @@ pub fn read(text: &str) -> Statement<'_> {
 
 /// Reads a line without NCCL's head: versions, nccl-tests' GPUs, and excerpts that people made.
 pub fn read_bare(line: &str) -> Statement<'_> {
-    if let Some(at) = line.find("NCCL version ") {
+    if let Some(at) = cursor::find(line, "", "NCCL version ") {
         return version(&line[at + 13..]);
     }
     let bare = line.trim();
@@ -254,7 +254,7 @@ pub fn read_bare(line: &str) -> Statement<'_> {
         Some(b'P') if bare.starts_with("Pattern ") => topology::graph(bare),
         Some(b'0'..=b'9') if bare.contains(" : ") => topology::graph_channel(bare),
         Some(b'C') if bare.starts_with("CPU/") => topology::device(bare),
-        _ if bare.contains(" Pid ") && bare.contains("Rank ") => gpu(bare),
+        _ if cursor::find(bare, " ", "Pid ").is_some() && bare.contains("Rank ") => gpu(bare),
         _ => None,
     }
     .unwrap_or(Statement::Unknown)

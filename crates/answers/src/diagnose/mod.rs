@@ -1,4 +1,7 @@
-//! The reasons why a job hangs or fails, as JSON, and the causes that are known.
+//! The reasons why a job hangs or fails, as JSON, the causes that are known, and the planner's price of
+//! a call that did not end.
+
+mod price;
 
 use causes::Cause;
 use diagnose::{Diagnosis, Line, Verdict};
@@ -6,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::report::Report;
+pub use price::Prices;
 
 /// Why a job hangs or fails.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,0 +1,278 @@
+//! Bandwidths between GPUs as nvbandwidth (text and JSON) and p2pBandwidthLatencyTest measured them.
+
+use serde::Deserialize;
+
+/// Largest JSON of nvbandwidth that is read, bytes.
+pub const MOST_BYTES: usize = 16 << 20;
+
+/// Most GPUs of a matrix, and most matrices that are kept of one input.
+const MOST_GPUS: usize = 512;
+const MOST_MATRICES: usize = 64;
+
+/// Words of which every line that begins a matrix has one.
+const TITLES: [&str; 2] = ["GPU(row)", "Bandwidth"];
+
+/// What measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Method {
+    /// The program: `nvbandwidth` or `p2pBandwidthLatencyTest`.
+    pub program: &'static str,
+    /// The test in the program's words, such as `device_to_device_memcpy_read_ce`.
+    pub test: String,
+    /// Whether the GPUs accessed each other's memory; if not, the data went through the host.
+    pub by_peer_access: bool,
+}
+
+/// Which transfers ran at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// One transfer at a time.
+    One,
+    /// One in each direction; a value is the sum of both.
+    Both,
+}
+
+/// A matrix of measured bandwidths, GPU × GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bandwidths {
+    /// What measured.
+    pub method: Method,
+    /// Which transfers ran at once.
+    pub direction: Direction,
+    /// GB/s from the GPU that holds the data (row) to the one that gets it (column), as the program
+    /// numbers them. `None` where nothing was measured: a GPU and itself, GPUs without access.
+    pub values: Vec<Vec<Option<f32>>>,
+}
+
+impl Bandwidths {
+    /// Pairs of different GPUs with their bandwidths, GB/s: from, to, value.
+    pub fn pairs(&self) -> impl Iterator<Item = (usize, usize, f32)> + '_ {
+        self.values.iter().enumerate().flat_map(|(from, row)| {
+            let known = row.iter().enumerate();
+            known.filter_map(move |(to, value)| Some((from, to, (*value)?)))
+        })
+    }
+
+    /// A matrix as it was printed; `None` if it is empty, or has no value of different GPUs.
+    fn of(title: &Title, rows: Vec<Vec<Option<f32>>>) -> Option<Self> {
+        let count = rows.len();
+        let mut values = rows;
+        if title.is_reversed {
+            let printed = std::mem::take(&mut values);
+            let printed = &printed;
+            let column = |to: usize| {
+                printed
+                    .iter()
+                    .map(move |row| row.get(to).copied().flatten())
+            };
+            values = (0..count).map(|to| column(to).collect()).collect();
+        }
+        for (own, row) in values.iter_mut().enumerate() {
+            row.resize(count, None);
+            row[own] = None;
+        }
+        let made = Self {
+            method: title.method.clone(),
+            direction: title.direction,
+            values,
+        };
+        let has_values = made.pairs().next().is_some();
+        has_values.then_some(made)
+    }
+}
+
+/// What a title says of the matrix below it.
+#[derive(Debug, Clone)]
+struct Title {
+    method: Method,
+    direction: Direction,
+    /// Data goes from the column to the row.
+    is_reversed: bool,
+}
+
+impl Title {
+    /// nvbandwidth's title below `Running TEST.`. Its arrows show who asks: `->` is a read, whose
+    /// data goes to the row.
+    fn of_nvbandwidth(test: &str, title: &str) -> Option<Self> {
+        let is_matrix = title.contains("GPU(row)")
+            && title.contains("GPU(column)")
+            && title.contains("bandwidth (GB/s)");
+        // Parts of a sum.
+        let parts = ["Read1", "Read2", "Write1", "Write2"];
+        if !is_matrix || parts.iter().any(|it| title.contains(it)) {
+            return None;
+        }
+        let is_both = title.contains("<->");
+        Some(Self {
+            method: Method {
+                program: "nvbandwidth",
+                test: test.chars().take(80).collect(),
+                by_peer_access: true,
+            },
+            direction: match is_both {
+                true => Direction::Both,
+                false => Direction::One,
+            },
+            is_reversed: !is_both && title.contains("->"),
+        })
+    }
+
+    /// p2pBandwidthLatencyTest's title. It says `(P2P Writes)` or `(P2P Reads)`; older versions read.
+    fn of_latency_test(title: &str) -> Option<Self> {
+        let title = title.trim();
+        let direction = match title.split(' ').next()? {
+            "Unidirectional" => Direction::One,
+            "Bidirectional" => Direction::Both,
+            _ => return None,
+        };
+        let is_matrix = title.contains("Bandwidth") && title.ends_with("Matrix (GB/s)");
+        let by_peer_access = title.contains("P2P=Enabled");
+        (is_matrix && title.len() < 100).then(|| Self {
+            method: Method {
+                program: "p2pBandwidthLatencyTest",
+                test: title.trim_end_matches(" Matrix (GB/s)").to_owned(),
+                by_peer_access,
+            },
+            direction,
+            is_reversed: by_peer_access && !title.contains("Writes"),
+        })
+    }
+}
+
+/// The matrices of a text, line by line.
+#[derive(Debug, Default)]
+pub(crate) struct BandwidthReader {
+    pub(crate) found: Vec<Bandwidths>,
+    /// The last test that nvbandwidth began.
+    test: String,
+    title: Option<Title>,
+    columns: usize,
+    rows: Vec<Vec<Option<f32>>>,
+}
+
+impl BandwidthReader {
+    /// Whether a line belongs to a matrix.
+    pub(crate) fn line(&mut self, line: &str) -> bool {
+        if let Some(name) = line.strip_prefix("Running ") {
+            let name = name.trim_end().trim_end_matches('.');
+            self.test = name.chars().take(80).collect();
+            return false;
+        }
+        if TITLES.iter().any(|it| line.contains(it)) {
+            let title = Title::of_nvbandwidth(&self.test, line);
+            self.title = title.or_else(|| Title::of_latency_test(line));
+            (self.columns, self.rows) = (0, Vec::new());
+            return self.title.is_some();
+        }
+        if self.title.is_none() || line.trim().is_empty() {
+            return false;
+        }
+        if self.columns == 0 {
+            self.columns = columns(line);
+        } else if let Some(row) = row(line, self.rows.len(), self.columns) {
+            self.rows.push(row);
+            if self.rows.len() < self.columns {
+                return true;
+            }
+            let title = self.title.take();
+            let rows = std::mem::take(&mut self.rows);
+            let made = title.and_then(|title| Bandwidths::of(&title, rows));
+            if self.found.len() < MOST_MATRICES {
+                self.found.extend(made);
+            }
+            return true;
+        } else {
+            self.columns = 0;
+        }
+        if self.columns == 0 {
+            self.title = None;
+        }
+        self.columns > 0
+    }
+}
+
+/// The number of columns that a header names `0 1 2 …`; 0 if the line is none.
+fn columns(line: &str) -> usize {
+    let cells = line.split_whitespace().filter(|it| *it != "D\\D");
+    let mut count = 0;
+    for (place, cell) in cells.enumerate() {
+        if place >= MOST_GPUS || cell.parse() != Ok(place) {
+            return 0;
+        }
+        count = place + 1;
+    }
+    count
+}
+
+/// The values of a row.
+fn row(line: &str, number: usize, columns: usize) -> Option<Vec<Option<f32>>> {
+    let mut cells = line.split_whitespace();
+    if cells.next()?.parse() != Ok(number) {
+        return None;
+    }
+    let values: Option<Vec<Option<f32>>> = cells.map(value).collect();
+    values.filter(|it| it.len() == columns)
+}
+
+/// A bandwidth, or what stands where there is none.
+fn value(cell: &str) -> Option<Option<f32>> {
+    if cell == "N/A" {
+        return Some(None);
+    }
+    let value: f32 = cell.parse().ok()?;
+    // Older versions print 0.00 where nothing was measured.
+    (0.0..1e6)
+        .contains(&value)
+        .then_some((value > 0.0).then_some(value))
+}
+
+/// nvbandwidth's JSON.
+#[derive(Deserialize)]
+struct File {
+    nvbandwidth: Results,
+}
+
+#[derive(Deserialize)]
+struct Results {
+    #[serde(default)]
+    testcases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    #[serde(default)]
+    bandwidth_description: String,
+    #[serde(default)]
+    bandwidth_matrix: Vec<Vec<String>>,
+}
+
+/// The matrices of `nvbandwidth -j`.
+///
+/// # Errors
+/// Bytes that are no such JSON.
+pub fn json(bytes: &[u8]) -> serde_json::Result<Vec<Bandwidths>> {
+    let file: File = serde_json::from_slice(bytes)?;
+    let mut found = Vec::new();
+    for case in file.nvbandwidth.testcases.iter().take(MOST_MATRICES) {
+        let Some(title) = Title::of_nvbandwidth(&case.name, &case.bandwidth_description) else {
+            continue;
+        };
+        // The sum is below its parts.
+        let columns = case.bandwidth_matrix.first().map_or(0, Vec::len);
+        let skipped = case.bandwidth_matrix.len().saturating_sub(columns);
+        let rows = case.bandwidth_matrix[skipped..].iter();
+        let rows = rows.map(|row| row.iter().map(|cell| value(cell.trim())).collect());
+        let rows: Option<Vec<Vec<Option<f32>>>> = rows.collect();
+        let fits = |rows: &Vec<Vec<_>>| {
+            rows.len() == columns
+                && columns <= MOST_GPUS
+                && rows.iter().all(|it| it.len() == columns)
+        };
+        found.extend(
+            rows.filter(fits)
+                .and_then(|rows| Bandwidths::of(&title, rows)),
+        );
+    }
+    Ok(found)
+}

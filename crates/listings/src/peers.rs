@@ -1,0 +1,102 @@
+//! `nvidia-smi topo -p2p r`: which GPUs may access each other's memory.
+
+use crate::matrix::header;
+
+/// Whether a GPU may access another one's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// The GPU itself.
+    Itself,
+    /// It may.
+    Granted,
+    /// It may not, for this reason in nvidia-smi's words.
+    Refused(&'static str),
+    /// Nobody says.
+    Unknown,
+}
+
+impl Access {
+    fn read(text: &str) -> Option<Self> {
+        Some(match text {
+            "X" => Self::Itself,
+            "OK" => Self::Granted,
+            "CNS" => Self::Refused("chipset not supported"),
+            "GNS" => Self::Refused("GPU not supported"),
+            "TNS" => Self::Refused("topology not supported"),
+            "DR" => Self::Refused("disabled by a setting of the driver"),
+            "NS" => Self::Refused("not supported"),
+            "U" => Self::Unknown,
+            _ => return None,
+        })
+    }
+}
+
+/// A matrix of GPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peers {
+    /// The GPUs' names, such as `GPU0`, in the order of rows and columns.
+    pub gpus: Vec<String>,
+    /// GPUs × GPUs.
+    pub access: Vec<Vec<Access>>,
+}
+
+impl Peers {
+    /// Pairs that are refused, once each: places of both GPUs, and why.
+    pub fn refused(&self) -> impl Iterator<Item = (usize, usize, &'static str)> + '_ {
+        self.access.iter().enumerate().flat_map(|(one, row)| {
+            let later = row.iter().enumerate().skip(one + 1);
+            later.filter_map(move |(other, access)| match access {
+                Access::Refused(why) => Some((one, other, *why)),
+                _ => None,
+            })
+        })
+    }
+}
+
+/// The matrix of a text, line by line.
+#[derive(Debug, Default)]
+pub(crate) struct PeersReader {
+    names: Vec<String>,
+    rows: Vec<Vec<Access>>,
+}
+
+impl PeersReader {
+    /// Whether a line is a row of the matrix. Its header could be that of another matrix.
+    pub(crate) fn line(&mut self, line: &str) -> bool {
+        if self.rows.len() == self.names.len() && !self.rows.is_empty() {
+            return false;
+        }
+        if let Some(row) = self.row(line) {
+            self.rows.push(row);
+            return true;
+        }
+        if line.contains("GPU0") {
+            let names = header(line);
+            if !names.is_empty() {
+                *self = Self {
+                    names,
+                    rows: Vec::new(),
+                };
+            }
+        }
+        false
+    }
+
+    fn row(&self, line: &str) -> Option<Vec<Access>> {
+        let wanted = self.names.get(self.rows.len())?;
+        let mut cells = line.split_whitespace();
+        if cells.next()? != wanted {
+            return None;
+        }
+        let row: Option<Vec<Access>> = cells.map(Access::read).collect();
+        // A row of `X` alone is that of any matrix.
+        row.filter(|it| it.len() == self.names.len() && it.len() > 1)
+    }
+
+    pub(crate) fn finish(self) -> Option<Peers> {
+        (self.rows.len() == self.names.len() && !self.rows.is_empty()).then_some(Peers {
+            gpus: self.names,
+            access: self.rows,
+        })
+    }
+}
