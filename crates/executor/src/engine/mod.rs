@@ -5,6 +5,7 @@ mod any_rank;
 mod attempt;
 mod choice;
 mod closed;
+mod enqueue;
 mod prepared;
 
 use std::borrow::Cow;
@@ -23,6 +24,7 @@ use crate::comparison::{Known, hash};
 use crate::connections::{Connections, Wiring, slot_class};
 use crate::error::{Error, Failure};
 use crate::memory::Memory;
+use crate::network::Progress;
 use crate::programs::{ProgramKey, Programs};
 use crate::registered::Registered;
 use crate::request::{Choice, Request};
@@ -47,6 +49,12 @@ fn publish<B: Backend>(own: &Parts<B>, (launch, request): (u64, u64), memory: &M
         ],
     );
 }
+
+/// A program to run, and the resources for it.
+type PartAndContext<'a, 'b, 'c, B> = (
+    &'a mut [Part<'b, <B as Backend>::Program>; 1],
+    &'a mut LaunchContext<'c>,
+);
 
 /// The parts of an engine.
 pub(crate) struct Parts<B: Backend> {
@@ -135,13 +143,36 @@ impl<B: Backend> Engine<B> {
         memory: Memory<'_>,
         scalar: u64,
     ) -> Result<(), Error> {
+        let at = self.place(request, &memory)?;
+        self.note_launch(at, &memory);
+        let bytes = request.bytes(self.own.bootstrap.ranks());
+        let progress = self.own.connections.progress_of(bytes);
+        let ran = self.with_part(at, (memory, scalar), progress.as_deref(), |backend, it| {
+            let (part, context) = it;
+            backend.begin(&mut part[0]);
+            // Nothing stops it, so it has ended.
+            backend.run_some(part, context, &mut || false)
+        });
+        let ran = ran.and_then(|_| {
+            if let Some(progress) = &progress {
+                progress.finish();
+            }
+            self.prepared.get(at).note_run(&self.own.waiter);
+            self.known.end(self.own.bootstrap.rank(), request)
+        });
+        ran.map_err(|error| self.fail(error))
+    }
+
+    /// The place of the program of a request, whose memory is long enough.
+    #[inline]
+    fn place(&mut self, request: &Request, memory: &Memory<'_>) -> Result<usize, Error> {
         let at = match &self.last {
             Some((last, at)) if last == request => *at,
             _ => {
                 let own = &self.own.bootstrap;
                 let lengths = request.lengths(own.rank(), own.ranks());
                 memory.expect(request, lengths)?;
-                let announced = self.announce(request, &memory);
+                let announced = self.announce(request, memory);
                 let found = match announced {
                     Ok(()) => self.find(request),
                     Err(error) => Err(self.fail_unless_common(error)),
@@ -153,49 +184,45 @@ impl<B: Backend> Engine<B> {
             return Err(self.broken());
         }
         memory.expect(request, self.prepared.get(at).lengths)?;
-        self.note_launch(at, &memory);
+        Ok(at)
+    }
+
+    /// Does something with the program at a place, its memory and scalar.
+    #[inline]
+    fn with_part<R>(
+        &mut self,
+        at: usize,
+        (memory, scalar): (Memory<'_>, u64),
+        progress: Option<&dyn Progress>,
+        run: impl FnOnce(&mut B, PartAndContext<'_, '_, '_, B>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let own = &mut self.own;
-        let bytes = request.bytes(own.bootstrap.ranks());
-        let progress = own.connections.progress_of(bytes);
         let prepared = self.prepared.get(at);
-        let scratch = own.registered.scratch();
-        let hash = prepared.request;
-        let launched = self.known.launch(request.collective);
         let mut part = [Part {
             program: &mut prepared.program,
             memory,
-            scratch,
+            scratch: own.registered.scratch(),
             scalar,
         }];
         let mut context = LaunchContext {
             connections: &mut own.connections,
             registered: &own.registered,
             launch: self.launches,
-            request: hash,
+            request: prepared.request,
             // Inline progress is a better use of the time than polling.
             spins: if progress.is_some() { 0 } else { own.spins },
             supervisor: Supervisor {
                 bootstrap: own.bootstrap.as_mut(),
                 waiter: &own.waiter,
-                collective: request.collective,
+                collective: prepared.collective,
                 longest: own.longest,
                 since: None,
                 nap: LOOK,
-                progress: progress.as_deref(),
-                comparison: Some(launched),
+                progress,
+                comparison: Some(self.known.launch(prepared.collective)),
             },
         };
-        own.backend.begin(&mut part[0]);
-        // Nothing stops it, so it has ended.
-        let ran = own.backend.run_some(&mut part, &mut context, &mut || false);
-        let ran = ran.and_then(|_| {
-            if let Some(progress) = &progress {
-                progress.finish();
-            }
-            prepared.note_run(&own.waiter);
-            self.known.end(own.bootstrap.rank(), request)
-        });
-        ran.map_err(|error| self.fail(error))
+        run(&mut own.backend, (&mut part, &mut context))
     }
 
     /// Counts a launch of the program at this place. Publishes it if peers access its buffers or
@@ -319,6 +346,7 @@ impl<B: Backend> Engine<B> {
         Ok(Prepared {
             program,
             direct: choice.transfer != Transfer::Fifo,
+            collective: request.collective,
             request: hash(request, &choice),
             lengths: request.lengths(rank, ranks),
             has_run: false,
