@@ -33,7 +33,12 @@ pub(crate) struct Submitted<M: DeviceDriver> {
     waiting: Waiting,
     uses_network: bool,
     progress: u64,
+    /// Since when it runs although it was told to end.
+    ending: Option<Instant>,
 }
+
+/// How long a kernel that was told to end may take before it is left to its driver.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// A launch in the order of streams runs once.
 const ONCE: Repeats = Repeats { count: 1, graph: 0 };
@@ -118,6 +123,7 @@ impl<M: DeviceDriver> Kernels<M> {
             waiting,
             uses_network: deposits.iter().any(|it| it.uses_network),
             progress: 0,
+            ending: None,
         });
         Ok(())
     }
@@ -233,12 +239,16 @@ impl<M: DeviceDriver> Kernels<M> {
         let why = "the communicator failed".to_owned();
         self.in_flight.iter_mut().for_each(|it| it.running.abort());
         self.in_flight.retain_mut(|it| {
-            // What has begun ends soon, or is left when it is dropped.
-            let is_over = it.running.is_over() || it.running.has_begun();
-            if is_over {
+            let waits = match it.running.is_over() {
+                true => false,
+                // What waits for work of its stream may begin much later.
+                false if !it.running.has_begun() => true,
+                false => it.ending.get_or_insert_with(Instant::now).elapsed() < ENDING,
+            };
+            if !waits {
                 gang.close(&it.ranks, Some(&why));
             }
-            !is_over
+            waits
         });
         self.in_flight()
     }
