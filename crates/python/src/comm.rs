@@ -317,7 +317,8 @@ impl Comm {
     fn run_on(&self, py: Python<'_>, numbers: Numbers, stream: u64) -> PyResult<()> {
         let inner = self.open()?;
         let launch = launch(numbers, self.rank, self.ranks).map_err(exception)?;
-        let enqueued = py.detach(|| {
+        let inner = &*inner;
+        let enqueued = py.detach(move || {
             let run = || inner.comm.run_on(&launch, stream);
             when_free(run, || inner.comm.wait_for_callers())
         });
