@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// A machine on which programs find a phantom driver.
@@ -136,10 +136,7 @@ impl Phantom {
                     let count: u64 = count.parse().unwrap();
                     *report.calls.entry(function.to_owned()).or_default() += count;
                 }
-                ["wait", function, count] => {
-                    let count: u64 = count.parse().unwrap();
-                    *report.waits.entry(function.to_owned()).or_default() += count;
-                }
+                ["wait", ..] => {}
                 _ => report.problems.push(line.to_owned()),
             }
         }
@@ -152,8 +149,6 @@ impl Phantom {
 pub(crate) struct Report {
     /// Calls by function.
     pub calls: BTreeMap<String, u64>,
-    /// Those of them that waited for work of a GPU.
-    pub waits: BTreeMap<String, u64>,
     /// Broken rules, faults, leaks, and functions that are not implemented.
     pub problems: Vec<String>,
 }
