@@ -54,15 +54,18 @@ pub(crate) struct PhantomArguments {
     cases: u32,
 }
 
-/// Draws runs of the CUDA backend and runs them on phantom machines.
+/// Draws runs of the CUDA backend and runs them on phantom machines, and plants each kind of fault in
+/// each part of `topo gpu-test`.
 ///
 /// # Errors
 /// Cargo cannot be started.
 pub(crate) fn phantom(arguments: &PhantomArguments) -> Result<ExitCode> {
     let status = Command::new("cargo")
         .args(["test", "-p", "topo", "--features", "emulator", "--locked"])
-        .args(["--test", "phantom", "drawn_runs", "--", "--nocapture"])
+        .args(["--test", "phantom", "--", "drawn_runs", "faults_are_found"])
+        .arg("--nocapture")
         .env("TOPO_PHANTOM_CASES", arguments.cases.to_string())
+        .env("TOPO_ALL_FAULTS", "1")
         .status()
         .context("running cargo")?;
     Ok(if status.success() {

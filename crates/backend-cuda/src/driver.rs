@@ -42,7 +42,7 @@ pub struct Cuda {
     devices: Vec<Arc<Device>>,
     pub(crate) spare: Arc<Spare>,
     /// Free staging buffers, with their device.
-    staging: Mutex<Vec<(u32, Plain)>>,
+    pub(crate) staging: Mutex<Vec<(u32, Plain)>>,
     sharing: MemorySharing,
     multicasts: Objects,
     /// Pairs of GPUs of which the first cannot access the memory of the second, and why.
@@ -172,7 +172,7 @@ impl Cuda {
     }
 
     /// Returns a staging buffer of at least `bytes` bytes, new or reused.
-    fn staging_buffer(&self, place: u32, bytes: u64) -> Result<Plain, String> {
+    pub(crate) fn staging_buffer(&self, place: u32, bytes: u64) -> Result<Plain, String> {
         let mut staging = lock(&self.staging);
         let found = staging.iter().position(|(of, block)| {
             *of == place && block.bytes >= bytes && block.bytes <= 2 * bytes
@@ -228,20 +228,20 @@ impl Cuda {
 
 /// Whether an address is in memory of `cuMemAlloc`, which peer access covers. Memory of pools and
 /// virtual memory has access rights of its own, so kernels of other GPUs may not reach it.
-fn is_of_peers(address: u64) -> bool {
+pub(crate) fn is_of_peers(address: u64) -> bool {
     let attribute = sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
     is_of_device(address) && pointer_attribute(attribute, address).is_some_and(|it| it != 0)
 }
 
 /// Whether an address is in device memory.
-fn is_of_device(address: u64) -> bool {
+pub(crate) fn is_of_device(address: u64) -> bool {
     let attribute = sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     let device = sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
     pointer_attribute(attribute, address) == Some(device)
 }
 
 /// An attribute of an address; `None`: the driver does not know the address.
-fn pointer_attribute(attribute: sys::CUpointer_attribute, address: u64) -> Option<u32> {
+pub(crate) fn pointer_attribute(attribute: sys::CUpointer_attribute, address: u64) -> Option<u32> {
     let mut value: u32 = 0;
     // SAFETY: the driver writes at most 4 bytes for these attributes, and takes any address.
     let asked = unsafe {
@@ -422,10 +422,22 @@ impl DeviceDriver for Cuda {
         if staged.staged {
             self.copy_out(place, staged.output, memory.output(), memory.output_bytes())?;
         }
-        if let Some(Block::Plain(staging)) = staged.staging {
-            lock(&self.staging).push((place, staging));
-        }
+        self.take_staging(place, staged);
         Ok(())
+    }
+
+    fn locate(
+        &self,
+        place: u32,
+        memory: &Memory<'_>,
+        at: Option<u64>,
+        seen: bool,
+    ) -> Result<LaunchMemory<Block>, String> {
+        self.locate_in_order(place, memory, at, seen)
+    }
+
+    fn take_back(&self, place: u32, staged: LaunchMemory<Block>) {
+        self.take_staging(place, staged);
     }
 
     fn copy_time_us(&self, place: u32, bytes: u64) -> Result<f64, String> {

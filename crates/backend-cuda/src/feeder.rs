@@ -14,12 +14,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{DriverError, result, sys};
-use device_runtime::Repeats;
+use device_runtime::driver::Start;
 use device_runtime::layout::Launch;
+use device_runtime::{DeviceCopy, Repeats};
 
 use crate::device::Device;
 use crate::error::words;
 use crate::graph::Graph;
+use crate::in_order::caller;
 
 /// Events between launches, *marks*, that tell how far a GPU is.
 pub(crate) const MARKS: usize = 4;
@@ -35,6 +37,9 @@ const SPINS: u32 = 100;
 
 /// That sleep.
 const NAP: Duration = Duration::from_micros(20);
+
+/// No flags of a wait for an event.
+const WAIT: sys::CUevent_wait_flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
 
 /// A launch on one GPU, prepared.
 pub(crate) struct Ready {
@@ -96,16 +101,44 @@ impl Ready {
         .result()
     }
 
-    /// Submits one launch between the events.
+    /// Submits one launch between the events. In the order of other streams, it and its copies wait
+    /// for their work, and they for it.
     ///
     /// # Errors
     /// The driver refuses it.
-    pub fn submit(&mut self) -> Result<(), String> {
+    pub fn submit(&mut self, start: &Start<'_>) -> Result<(), String> {
         self.device.enter()?;
-        self.record(self.begin)
-            .and_then(|()| self.launch())
-            .and_then(|()| self.record(self.end))
+        self.submit_between(start)
             .map_err(|error| self.failed(error))
+    }
+
+    fn submit_between(&mut self, start: &Start<'_>) -> Result<(), DriverError> {
+        let own = self.device.stream();
+        let [come, ..] = self.marks;
+        let copy = |it: &DeviceCopy| {
+            // SAFETY: the caller lends the buffers until work of its streams that comes later, and
+            // staging memory is there as long as the ranks.
+            unsafe { result::memcpy_dtod_async(it.to, it.from, it.bytes as usize, own) }
+        };
+        for stream in start.streams {
+            let stream = caller(*stream);
+            // A wait is for the record before it, so one event serves all.
+            // SAFETY: the caller gives a stream of this device; the event is of its context.
+            unsafe {
+                result::event::record(come, stream)?;
+                result::stream::wait_event(own, come, WAIT)?;
+            }
+        }
+        self.record(self.begin)?;
+        start.before.iter().try_for_each(copy)?;
+        self.launch()?;
+        start.after.iter().try_for_each(copy)?;
+        self.record(self.end)?;
+        for stream in start.streams {
+            // SAFETY: as above.
+            unsafe { result::stream::wait_event(caller(*stream), self.end, WAIT) }?;
+        }
+        Ok(())
     }
 
     /// Submits all launches between the events, few ahead of those that have ended. Returns when

@@ -48,33 +48,55 @@ impl Drop for LaunchEvents {
 }
 
 /// A 32-bit word in host memory that kernels poll.
-#[derive(Debug)]
-pub(crate) struct AbortWord(pub(crate) *mut u32);
+pub(crate) struct AbortWord {
+    pub(crate) word: *mut u32,
+    _page: Arc<Page>,
+}
 
 // SAFETY: it is only written and read as a whole, by a volatile access.
 unsafe impl Send for AbortWord {}
 
+/// Pinned memory for words.
+struct Page(*mut u8);
+
+// SAFETY: it is only used through its words.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+/// Bytes of a page, and of a word in it, which is alone on its cache line.
+const PAGE_BYTES: usize = 4096;
+const WORD_BYTES: usize = 64;
+
 impl AbortWord {
-    pub(crate) fn new() -> Result<Self, Error> {
+    /// As many words as a page has: allocating one may wait for kernels that run.
+    pub(crate) fn page() -> Result<Vec<Self>, Error> {
         let what = || "allocating pinned memory".to_owned();
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: a context is current; the memory is freed by `drop`.
-        let word = unsafe { result::malloc_host(size_of::<u32>(), flags) }.to(what)?;
-        let word: *mut u32 = word.cast();
-        // SAFETY: it was allocated just now, and pages are aligned.
-        unsafe { word.write_volatile(0) };
-        Ok(Self(word))
+        let page = unsafe { result::malloc_host(PAGE_BYTES, flags) }.to(what)?;
+        let page = Arc::new(Page(page.cast()));
+        let word = |at: usize| {
+            let word: *mut u32 = page.0.wrapping_add(at).cast();
+            // SAFETY: it is in the page, which was allocated just now and is aligned.
+            unsafe { word.write_volatile(0) };
+            Self {
+                word,
+                _page: Arc::clone(&page),
+            }
+        };
+        Ok((0..PAGE_BYTES).step_by(WORD_BYTES).map(word).collect())
     }
 
     fn set(&self) {
         // SAFETY: it is there until this is dropped.
-        unsafe { self.0.write_volatile(1) };
+        unsafe { self.word.write_volatile(1) };
     }
 }
 
-impl Drop for AbortWord {
+impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new`, freed once, after the kernels that look at it have ended.
+        // SAFETY: allocated by `page`, freed once, after the kernels that look at it have ended.
         let _ = unsafe { result::free_host(self.0.cast()) };
     }
 }
@@ -93,6 +115,9 @@ pub struct RunningLaunch {
     pub(crate) feeders: Feeders,
     /// Why no graph was used although one was requested.
     pub(crate) without_graph: Option<String>,
+    /// Whether everything was submitted in the order of other streams, and later launches may
+    /// follow it.
+    pub(crate) in_order: bool,
 }
 
 impl Running for RunningLaunch {
@@ -126,6 +151,18 @@ impl Running for RunningLaunch {
             }
         }
         Ok(ended)
+    }
+
+    fn has_begun(&mut self) -> bool {
+        let begun = |LaunchEvents { device, begin, .. }: &LaunchEvents| {
+            // SAFETY: the event was recorded, and lives until this is dropped.
+            let asked = device
+                .enter()
+                .map(|()| unsafe { result::event::query(*begin) });
+            // A GPU that reports an error runs nothing any more.
+            !matches!(asked, Ok(Err(error)) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY)
+        };
+        !self.in_order || self.timed.iter().all(begun)
     }
 
     fn progress(&self) -> u64 {
@@ -176,7 +213,7 @@ impl RunningLaunch {
             // After an abort, the last event may not have been recorded.
             // SAFETY: the event and the stream are there until this is dropped.
             let asked = unsafe {
-                match self.aborted {
+                match self.aborted && !self.in_order {
                     true => sys::cuStreamQuery(device.stream()).result(),
                     false => result::event::query(*end),
                 }

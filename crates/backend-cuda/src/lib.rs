@@ -9,7 +9,7 @@
 //! the code for one rank.
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
-//! `handles`, `descriptors`, [`memory`], `sharing`, `rdma`, `graph`, `feeder`, [`launch`],
+//! `handles`, `descriptors`, [`memory`], `sharing`, `rdma`, `graph`, `feeder`, `in_order`, [`launch`],
 //! [`multicast`], [`driver`], `start`.
 //!
 //! ```no_run
@@ -36,6 +36,7 @@ pub mod error;
 mod feeder;
 mod graph;
 mod handles;
+mod in_order;
 pub mod launch;
 pub mod memory;
 pub mod module;
@@ -59,4 +60,5 @@ pub const OPTIONAL_SYMBOLS: [&str; 6] = [
 pub use device::Device;
 pub use driver::{Cuda, Options};
 pub use error::Error;
+pub use in_order::CallersContext;
 pub use memory::MemoryKind;

@@ -11,7 +11,7 @@ use crate::error::Error;
 const LIBRARY: &str = "libcuda.so.1";
 
 /// Functions that this crate calls; drivers since 11.6 have them.
-pub const SYMBOLS: [&str; 65] = [
+pub const SYMBOLS: [&str; 68] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -26,11 +26,14 @@ pub const SYMBOLS: [&str; 65] = [
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
     "cuCtxSetCurrent",
+    "cuCtxGetCurrent",
     "cuCtxEnablePeerAccess",
     "cuStreamCreate",
     "cuStreamDestroy_v2",
     "cuStreamQuery",
     "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuStreamIsCapturing",
     "cuEventCreate",
     "cuEventDestroy_v2",
     "cuEventRecord",

@@ -43,19 +43,22 @@ impl Cuda {
         } else if self.devices().next().is_some() {
             self.device(0)?;
         }
-        let abort = match lock(&self.spare.words).pop() {
-            Some(abort) => abort,
-            None => AbortWord::new()?,
-        };
+        let mut words = lock(&self.spare.words);
+        if words.is_empty() {
+            words.append(&mut AbortWord::page()?);
+        }
+        let abort = words.pop();
+        drop(words);
         let mut launched = RunningLaunch {
             spare: Arc::clone(&self.spare),
-            abort: Some(abort),
+            abort,
             aborted: false,
             timed: Vec::with_capacity(starts.len()),
             more: Vec::new(),
             submitted: Vec::new(),
             feeders: Feeders::default(),
             without_graph: None,
+            in_order: false,
         };
         // Allocations and captures come first: a kernel that already runs may wait for another.
         let ready: Result<Vec<Ready>, String> = starts
@@ -67,8 +70,8 @@ impl Cuda {
             launched.feeders = Feeders::start(ready, repeats)?;
             return Ok(launched);
         }
-        for mut ready in ready {
-            let submitted = ready.submit();
+        for (mut ready, start) in ready.into_iter().zip(starts) {
+            let submitted = ready.submit(start);
             launched.submitted.push(ready);
             if submitted.is_err() {
                 // Kernels that already run wait for this one and must end before drop frees memory.
@@ -76,6 +79,7 @@ impl Cuda {
             }
             submitted?;
         }
+        launched.in_order = starts.iter().any(|it| !it.streams.is_empty());
         Ok(launched)
     }
 
@@ -90,7 +94,7 @@ impl Cuda {
             abort: launched
                 .abort
                 .as_ref()
-                .map_or(0, |abort| abort.0.expose_provenance() as u64),
+                .map_or(0, |abort| abort.word.expose_provenance() as u64),
             count: u32::try_from(start.parts.len()).unwrap_or(u32::MAX),
             ..Launch::default()
         });

@@ -1,4 +1,4 @@
-/* topo: collectives of processes on CPUs, on one host or several.
+/* topo: collectives of processes on CPUs and GPUs, on one host or several.
  *
  * Every function but topo_version, topo_result_text, topo_last_error, topo_comm_rank and
  * topo_comm_ranks returns a topo_result. All ranks call the same collectives in the same order,
@@ -84,16 +84,21 @@ typedef struct topo_id {
  * them. All memory is right with and without it. */
 #define TOPO_ALLOCATED 2u
 
+/* Collectives run on memory of GPUs, too: topo_run_on. Each rank gives `gpu`. */
+#define TOPO_CUDA 4u
+
 /* Zeros are the defaults. All ranks give equal flags, timeout_ms and plans. A plan, which topo plan
  * -o wrote, is of as many ranks; communicators that are split off have none. */
 typedef struct topo_options {
     uint32_t bytes;           /* sizeof(topo_options) */
-    uint32_t flags;           /* a sum of TOPO_DEBUG and TOPO_ALLOCATED */
+    uint32_t flags;           /* a sum of TOPO_DEBUG, TOPO_ALLOCATED and TOPO_CUDA */
     uint32_t join_timeout_ms; /* how long joining may take; 0: one minute */
     uint32_t timeout_ms;      /* longest wait of a call for another rank; 0: ten minutes */
     const char *interfaces;   /* network interfaces, as NCCL_SOCKET_IFNAME names them, or NULL */
     const char *host_id;      /* replaces the identity of this host, or NULL */
     const char *plan;         /* the file of a plan whose channels, NICs and proxies are used, or NULL */
+    uint32_t gpu;             /* with TOPO_CUDA: CUDA's number of this rank's GPU, from 0 */
+    uint32_t reserved;        /* 0 */
 } topo_options;
 
 /* The version of the library, such as "0.1.0". */
@@ -152,6 +157,28 @@ int topo_run(topo_comm *comm, topo_collective collective, const void *input, voi
 int topo_start(topo_comm *comm, topo_collective collective, const void *input, void *output,
                size_t count, topo_type type, topo_operation operation, uint32_t root,
                uint64_t *work);
+
+/* Runs a collective on memory of this rank's GPU (TOPO_CUDA) in the order of a stream of it, a
+ * CUstream or cudaStream_t: behind the work that the stream has, and before what it gets later. The
+ * call returns as soon as the collective is enqueued; the buffers belong to it until the stream has
+ * passed it. Ranks that are threads of one process call it each in a thread of their own, and the
+ * calls return together.
+ *
+ * The call waits on the host only: the first time of each kind and size, for the other ranks and
+ * until earlier collectives have ended; and while 64 collectives have not ended. topo_run and the
+ * others take host memory. The stream captures no graph, and is not that of each thread
+ * (cudaStreamPerThread).
+ *
+ * A collective whose rank is gone or waits too long ends early, and its stream goes on; its output
+ * is undefined then. topo_comm_query and the next call say so. */
+int topo_run_on(topo_comm *comm, topo_collective collective, const void *input, void *output,
+                size_t count, topo_type type, topo_operation operation, uint32_t root,
+                void *stream);
+
+/* Whether everything that topo_run_on enqueued has ended (TOPO_OK), or not (TOPO_PENDING), or why it
+ * failed. Any thread may ask. Ask behind a wait for the stream, until it is not pending: only TOPO_OK
+ * says that the outputs are right. */
+int topo_comm_query(topo_comm *comm);
 
 /* Sends to a rank, or receives from it, with tag 0; transfers between two ranks match in order. */
 int topo_send(topo_comm *comm, const void *input, size_t count, topo_type type, uint32_t to);

@@ -10,6 +10,9 @@ use communicator::{Code, Fault, Options, PlannedRun, UniqueId};
 /// Most buffers are from `topo_alloc`.
 pub const ALLOCATED: u32 = 2;
 
+/// Collectives run on memory of GPUs, too.
+pub const CUDA: u32 = 4;
+
 /// Bytes of [`topo_id`].
 pub const ID_BYTES: usize = 256;
 
@@ -45,6 +48,10 @@ pub struct topo_options {
     pub host_id: *const c_char,
     /// A file with the plan that is run, as `topo plan -o` writes it; may be null.
     pub plan: *const c_char,
+    /// With `TOPO_CUDA`: CUDA's number of this rank's GPU, from 0.
+    pub gpu: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// Reads options.
@@ -65,15 +72,19 @@ pub unsafe fn read(options: *const topo_options) -> Result<Options, Fault> {
              of this library"
         )));
     }
-    let unknown = options.flags & !(DEBUG | ALLOCATED);
+    let unknown = options.flags & !(DEBUG | ALLOCATED | CUDA);
     if unknown != 0 {
         return Err(Fault::invalid(format!(
-            "options.flags has unknown bits {unknown:#x}; expected a sum of TOPO_DEBUG and \
-             TOPO_ALLOCATED"
+            "options.flags has unknown bits {unknown:#x}; expected a sum of TOPO_DEBUG, \
+             TOPO_ALLOCATED and TOPO_CUDA"
         )));
+    }
+    if options.reserved != 0 {
+        return Err(Fault::invalid("options.reserved is not 0"));
     }
     chosen.debug = options.flags & DEBUG != 0;
     chosen.allocated_buffers = options.flags & ALLOCATED != 0;
+    chosen.gpu = (options.flags & CUDA != 0).then_some(options.gpu);
     if options.join_timeout_ms != 0 {
         chosen.join = Duration::from_millis(options.join_timeout_ms.into());
     }

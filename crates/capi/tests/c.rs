@@ -1,17 +1,16 @@
 //! Programs in C, compiled against `include/topo.h` and run with ranks as processes.
 
+mod gpu;
+mod support;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::process::{Command, ExitCode, Output};
 use std::sync::LazyLock;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use answers::request::JobRequest;
 use libtest_mimic::{Arguments, Completion, Trial};
-
-/// Longest run of a program.
-const LONGEST: Duration = Duration::from_secs(600);
+use support::{build, compile, here};
 
 /// Cases of `programs/cases.c`, each with 2 and 4 ranks.
 const CASES: [&str; 19] = [
@@ -49,6 +48,7 @@ fn main() -> ExitCode {
         Trial::ignorable_test("the_mpi_example_runs", || Ok(the_mpi_example_runs())),
     ];
     trials.extend(CASES.map(|name| trial(name, move || case(name))));
+    trials.extend(gpu::CASES.map(|case| trial(case.name, move || gpu::run(&case))));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -63,68 +63,15 @@ fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The folder with the library that was built beside this test.
-fn libraries() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().unwrap();
-    assert!(folder.join("libtopo_c.so").exists(), "{folder:?}");
-    folder.to_owned()
-}
-
-/// Compiles a program.
-fn compile(source: &str, folder: &Path) -> PathBuf {
-    build(Path::new("cc"), source, folder)
-}
-
-/// Compiles a program with this compiler.
-fn build(compiler: &Path, source: &str, folder: &Path) -> PathBuf {
-    let program = folder.join("program");
-    let libraries = libraries();
-    let compiled = Command::new(compiler)
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
-        .arg(&program)
-        .arg(here().join(source))
-        .arg("-I")
-        .arg(here().join("include"))
-        .arg("-L")
-        .arg(&libraries)
-        .args(["-ltopo_c", "-lpthread"])
-        .arg(format!("-Wl,-rpath,{}", libraries.display()))
-        .output();
-    let compiled = compiled.unwrap();
-    let said = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "{said}");
-    program
+/// Runs a command, and ends it when the time is over.
+fn finish(command: &mut Command) -> Output {
+    // Cargo puts a folder there that may hold an older library.
+    support::finish(command.env_remove("LD_LIBRARY_PATH"))
 }
 
 /// Runs a program, and ends it when the time is over.
 fn run(program: &Path, arguments: &[&str]) -> Output {
     finish(Command::new(program).args(arguments))
-}
-
-/// Runs a command, and ends it when the time is over.
-fn finish(command: &mut Command) -> Output {
-    // Cargo puts a folder there that may hold an older library.
-    let child = command
-        .env_remove("LD_LIBRARY_PATH")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child: Child = child.unwrap();
-    let until = Instant::now() + LONGEST;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > until {
-            child.kill().unwrap();
-            let said = child.wait_with_output().unwrap();
-            panic!("{command:?} did not end: {said:?}");
-        }
-        sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
 }
 
 fn the_example_runs() {

@@ -14,6 +14,7 @@ use net::{Hosts, MOST_RANKS};
 use crate::call_site;
 use crate::error::{Code, Fault};
 use crate::forks;
+use crate::gpu::Gpu;
 use crate::options::Options;
 use crate::queue::{Call, Job, Queue, Transfer, Work};
 use crate::request::Launch;
@@ -29,6 +30,8 @@ pub struct Comm {
     pub transports: Vec<Transport>,
     /// Channels over which collectives may run: those of the plan, if there is one.
     pub channels: u16,
+    /// This rank's GPU, if the communicator has GPUs.
+    gpu: Option<Gpu>,
     worker: Mutex<Option<JoinHandle<()>>>,
     buffers: Mutex<HashMap<usize, Buffer<u8>>>,
     /// Held during a call. The transfers since `topo_group_start`, if a group is open.
@@ -78,18 +81,19 @@ impl Comm {
         let alarm = hosts.alarm()?;
         let transports = (0..ranks).map(|peer| hosts.transport(peer)).collect();
         let settings = Settings {
-            channels,
+            channels: channels.clone(),
             longest_wait: options.longest_wait,
             callers_memory: !options.allocated_buffers,
             ..Settings::default()
         };
         let communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
-        let channels = communicator.shape().channels;
+        let usable = communicator.shape().channels;
         let shared = Shared::new(communicator, alarm, options.debug);
         shared.queue().longest_wait = options.longest_wait;
-        Ok(Self {
+        let mut comm = Self {
             transports,
-            channels,
+            channels: usable,
+            gpu: None,
             shared: Arc::new(shared),
             // The plan is of these ranks, not of a part of them.
             options: Options {
@@ -101,7 +105,41 @@ impl Comm {
             in_call: Mutex::default(),
             process: std::process::id(),
             forks: forks::count(),
-        })
+        };
+        if let Some(number) = options.gpu {
+            comm.gpu = Some(Gpu::join(&comm, number, channels)?);
+        }
+        Ok(comm)
+    }
+
+    fn gpu(&self) -> Result<&Gpu, Fault> {
+        let none = || {
+            Fault::invalid(
+                "the communicator has no GPU; all ranks join with TOPO_CUDA and the number of one",
+            )
+        };
+        self.gpu.as_ref().ok_or_else(none)
+    }
+
+    /// Enqueues a collective on memory of this rank's GPU behind the work of its stream `stream`, the
+    /// driver's handle, and before what the stream gets later. The first call of its kind and size
+    /// waits for the other ranks and for collectives before it.
+    ///
+    /// # Errors
+    /// The communicator has no GPU or has failed, or the stream or a buffer cannot be used.
+    pub fn run_on(&self, launch: &Launch, stream: u64) -> Result<Code, Fault> {
+        let calling = self.calling()?;
+        Self::expect_no_group(&calling)?;
+        self.gpu()?.enqueue(launch, stream)
+    }
+
+    /// Whether everything that [`Self::run_on`] enqueued has ended. Any thread may ask.
+    ///
+    /// # Errors
+    /// The communicator has no GPU or has failed.
+    pub fn query(&self) -> Result<Code, Fault> {
+        self.check_process()?;
+        self.gpu()?.query()
     }
 
     /// Refuses calls in a child of the process that made the communicator.
@@ -357,7 +395,11 @@ impl Comm {
     /// Makes the communicator fail on all ranks. Any thread may call it.
     pub fn abort(&self) -> Result<Code, Fault> {
         self.check_process()?;
-        self.shared.abort("topo_comm_abort was called");
+        let why = "topo_comm_abort was called";
+        self.shared.abort(why);
+        if let Some(gpu) = &self.gpu {
+            gpu.abort(bootstrap::Failure::new(self.shared.rank, why.to_owned()));
+        }
         Ok(Code::Ok)
     }
 
@@ -365,6 +407,9 @@ impl Comm {
     pub fn finish(&self) -> Result<(), Fault> {
         let mut calling = self.calling()?;
         *calling.group = None;
+        if let Some(gpu) = &self.gpu {
+            gpu.finish();
+        }
         let mut queue = self.shared.queue();
         queue.drains = true;
         self.shared.announce(&queue);

@@ -2,7 +2,7 @@
 //! at a time, a queue of what was started, abort from any thread, forks, splitting.
 //!
 //! In reading order: [`error`], [`options`], [`request`], [`exchange`], [`call_site`], [`comm`],
-//! `forks`, [`shared`], [`queue`], `open`, `at_once`, `worker`,
+//! `forks`, [`gpu`], [`shared`], [`queue`], `open`, `at_once`, `worker`,
 //! [`compare`], [`split`].
 
 mod at_once;
@@ -12,6 +12,7 @@ pub mod compare;
 pub mod error;
 pub mod exchange;
 pub mod forks;
+pub mod gpu;
 mod open;
 pub mod options;
 pub mod queue;

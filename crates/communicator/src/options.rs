@@ -31,6 +31,9 @@ pub struct Options {
     pub host_id: Option<String>,
     /// The plan whose channels, NICs and proxies are used. All ranks give the same.
     pub plan: Option<Arc<PlannedRun>>,
+    /// The driver's number of this rank's GPU, for collectives on its memory
+    /// ([`Comm::run_on`](crate::Comm::run_on)). All ranks give one, or none does.
+    pub gpu: Option<u32>,
 }
 
 impl Default for Options {
@@ -44,6 +47,7 @@ impl Default for Options {
             interfaces: None,
             host_id: None,
             plan: None,
+            gpu: None,
         }
     }
 }
@@ -69,6 +73,7 @@ impl Options {
             ports: self.plan.as_ref().map(|plan| Arc::clone(&plan.ports) as _),
             alike: vec![
                 ("TOPO_DEBUG".to_owned(), self.debug.to_string()),
+                ("TOPO_CUDA".to_owned(), self.gpu.is_some().to_string()),
                 (
                     "TOPO_ALLOCATED".to_owned(),
                     self.allocated_buffers.to_string(),

@@ -26,30 +26,37 @@ impl Comm {
         members.sort_unstable();
         let own = self.shared.rank;
         let place = members.iter().position(|(_, rank)| *rank == own);
-        let mut text = [0_u8; ID_BYTES];
-        if place == Some(0) {
-            for (to, from) in text
-                .iter_mut()
-                .zip(self.options.new_id()?.to_string().bytes())
-            {
-                *to = from;
-            }
-        }
-        let texts = self.gather(&text)?;
-        let (Some(place), Some((_, first))) = (place, members.first()) else {
+        let first = members.first().map_or(0, |(_, rank)| *rank);
+        let id = self.shared_id(first, place == Some(0));
+        let Some(place) = place else {
             return Ok(None);
         };
-        let text = &texts[*first as usize * ID_BYTES..][..ID_BYTES];
-        let text = String::from_utf8_lossy(text);
-        let id: UniqueId = text.trim_end_matches('\0').parse().map_err(|error| {
-            Fault::invalid(format!("rank {first}, the first of color {color}: {error}"))
-        })?;
         let (rank, ranks) = (place as u32, members.len() as u32);
-        Self::join(&id, rank, ranks, &self.options).map(Some)
+        Self::join(&id?, rank, ranks, &self.options).map(Some)
+    }
+
+    /// The id that the rank `from` makes. All ranks call it together, and those whose ranks share an
+    /// id name the same one; `makes` is true on those that are named.
+    ///
+    /// # Errors
+    /// It cannot be made or read, or a rank failed.
+    pub(crate) fn shared_id(&self, from: u32, makes: bool) -> Result<UniqueId, Fault> {
+        let mut text = [0_u8; ID_BYTES];
+        if makes {
+            let id = self.options.new_id()?.to_string();
+            text.iter_mut()
+                .zip(id.bytes())
+                .for_each(|(to, from)| *to = from);
+        }
+        let texts = self.gather(&text)?;
+        let text = &texts[from as usize * ID_BYTES..][..ID_BYTES];
+        let text = String::from_utf8_lossy(text);
+        let id = text.trim_end_matches('\0').parse();
+        id.map_err(|error| Fault::invalid(format!("the id that rank {from} made: {error}")))
     }
 
     /// The values of all ranks, in rank order.
-    fn gather<T: Copy + Default>(&self, own: &[T]) -> Result<Vec<T>, Fault> {
+    pub(crate) fn gather<T: Copy + Default>(&self, own: &[T]) -> Result<Vec<T>, Fault> {
         let ranks = self.shared.ranks;
         let mut all = vec![T::default(); own.len() * ranks as usize];
         let arguments = Arguments {

@@ -1,11 +1,12 @@
 //! The [`Backend`] of one rank on a device.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use executor::Transport;
 use executor::backend::{
-    Backend, CommunicatorShape, LaunchContext, OwnWiring, Part, PrepareRequest,
+    Backend, CommunicatorShape, InFlight, LaunchContext, OwnWiring, Part, PrepareRequest,
 };
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
@@ -19,6 +20,7 @@ use crate::driver::{DeviceDriver, LaunchMemory};
 use crate::entry::Kernel;
 use crate::flat::Flat;
 use crate::gang::Deposit;
+use crate::in_order::Submitted;
 use crate::launch::Launcher;
 use crate::layout::LaunchPart;
 use crate::process_ranks::{PeerTransport, ProcessRanks, Span};
@@ -34,9 +36,12 @@ const MOST_CHANNELS: u16 = 64;
 
 /// One rank on a device.
 pub struct Kernels<M: DeviceDriver> {
-    shared: Arc<ProcessRanks<M>>,
-    rank: u32,
-    connected: RankConnections,
+    /// Launches that this rank submitted in the order of streams, oldest first. Dropped before the
+    /// memory that they use.
+    pub(crate) in_flight: VecDeque<Submitted<M>>,
+    pub(crate) shared: Arc<ProcessRanks<M>>,
+    pub(crate) rank: u32,
+    pub(crate) connected: RankConnections,
     scratch: Option<(M::Block, u64)>,
     scratch_bytes: u64,
 }
@@ -47,14 +52,14 @@ pub struct DeviceProgram<M: DeviceDriver> {
     kernel: Kernel,
     peers: Vec<u32>,
     /// Whether peers read this rank's buffer table.
-    direct: bool,
+    pub(crate) direct: bool,
     /// Set if the program accesses memory of other processes.
     unflattened: Option<FlattenInput>,
     /// Ranks of other processes among its peers.
     remote: Vec<u32>,
     /// Whether a network connects it to any of them.
     uses_network: bool,
-    waiting: Waiting,
+    pub(crate) waiting: Waiting,
     /// Address of its scratch memory if it has its own.
     scratch: Option<u64>,
     /// The channels of its lanes, if their times are recorded.
@@ -76,6 +81,7 @@ impl<M: DeviceDriver> Kernels<M> {
     /// Creates the backend of a rank.
     pub fn new(shared: Arc<ProcessRanks<M>>, rank: u32) -> Self {
         Self {
+            in_flight: VecDeque::new(),
             shared,
             rank,
             connected: RankConnections::default(),
@@ -84,13 +90,73 @@ impl<M: DeviceDriver> Kernels<M> {
         }
     }
 
-    fn failed(&self, why: String) -> Error {
+    pub(crate) fn failed(&self, why: String) -> Error {
         let rank = self.rank;
         Error::Device { rank, why }
     }
 
-    fn device(&self) -> u32 {
+    pub(crate) fn device(&self) -> u32 {
         self.shared.device(self.rank)
+    }
+
+    pub(crate) fn launcher(&self) -> Launcher<'_, M> {
+        Launcher {
+            shared: &self.shared,
+            rank: self.rank,
+            proxy_bells: &self.connected.proxy_bells,
+        }
+    }
+
+    /// A deposit without parts.
+    pub(crate) fn deposit(&self, stream: Option<u64>) -> Deposit {
+        Deposit {
+            rank: self.rank,
+            peers: Vec::new(),
+            device: self.device(),
+            kernel: Kernel::Move,
+            parts: Vec::new(),
+            remote: Vec::new(),
+            uses_network: false,
+            stream,
+            before: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
+    /// Address of the staging buffers in the window, if other processes access them.
+    pub(crate) fn window_buffers(&self, program: &DeviceProgram<M>) -> Option<u64> {
+        let unflattened = program.unflattened.as_ref()?;
+        let tables = &self.connected.buffer_tables;
+        tables.behind_scratch(unflattened.bound.scratch_bytes)
+    }
+
+    /// Adds a program to a deposit.
+    pub(crate) fn add_part(
+        &self,
+        deposit: &mut Deposit,
+        part: &Part<'_, DeviceProgram<M>>,
+        own: &LaunchMemory<M::Block>,
+        launch: u64,
+    ) {
+        let program = &part.program;
+        let window = self.connected.buffer_tables.window;
+        let window = window.filter(|_| program.unflattened.is_some());
+        let window = window.map(|(address, _)| address);
+        let of_rank = self.scratch.as_ref().map_or(0, |(_, address)| *address);
+        let scratch = program.scratch.or(window).unwrap_or(of_rank);
+        let buffer_table = self.connected.buffer_tables.own;
+        deposit.kernel = program.kernel;
+        deposit.remote.extend(&program.remote);
+        deposit.uses_network |= program.uses_network;
+        deposit.parts.push(LaunchPart {
+            buffers: [own.input, own.output, scratch],
+            buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
+            launch,
+            scalar: part.scalar,
+            window: window.unwrap_or(0),
+            ..program.part
+        });
+        deposit.peers.extend(&program.peers);
     }
 
     /// Records the span of each lane: from its first block's begin to its last block's end.
@@ -125,8 +191,15 @@ impl<M: DeviceDriver> Kernels<M> {
         Ok(())
     }
 
+    /// Whether memory of other processes has moved since a program was flattened.
+    pub(crate) fn needs_flattening(&self, program: &DeviceProgram<M>) -> bool {
+        let generation = self.connected.buffer_tables.generation;
+        let unflattened = program.unflattened.as_ref();
+        unflattened.is_some_and(|it| it.generation != generation)
+    }
+
     /// Flattens a program again if memory of other processes has moved.
-    fn flatten_again(&mut self, program: &mut DeviceProgram<M>) -> Result<(), Error> {
+    pub(crate) fn flatten_again(&mut self, program: &mut DeviceProgram<M>) -> Result<(), Error> {
         let generation = self.connected.buffer_tables.generation;
         let Some(unflattened) = &mut program.unflattened else {
             return Ok(());
@@ -421,17 +494,10 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         context: &mut LaunchContext<'_>,
         _stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Waiting>, Error> {
+        self.drain(context)?;
         let device = self.device();
         let mut staged: Vec<LaunchMemory<M::Block>> = Vec::with_capacity(parts.len());
-        let mut deposit = Deposit {
-            rank: self.rank,
-            peers: Vec::new(),
-            device,
-            kernel: Kernel::Move,
-            parts: Vec::with_capacity(parts.len()),
-            remote: Vec::new(),
-            uses_network: false,
-        };
+        let mut deposit = self.deposit(None);
         let rank = self.rank;
         let mut waiting = Waiting::Signal {
             from: rank,
@@ -439,48 +505,17 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         };
         for part in parts.iter_mut() {
             self.flatten_again(part.program)?;
-            let program = &part.program;
-            // The staging buffers in the window, if other processes access them.
-            let window = program.unflattened.as_ref().and_then(|unflattened| {
-                let buffers = self
-                    .connected
-                    .buffer_tables
-                    .behind_scratch(unflattened.bound.scratch_bytes);
-                Some((self.connected.buffer_tables.window?.0, buffers?))
-            });
-            let at = window.map(|(_, buffers)| buffers);
+            let at = self.window_buffers(part.program);
             let of_caller = self.shared.driver.stage(device, &part.memory, at);
             let own = of_caller.map_err(|why| self.failed(why))?;
-            let scratch = match window {
-                Some((window, _)) => window,
-                None => self.scratch.as_ref().map_or(0, |(_, address)| *address),
-            };
-            let scratch = program.scratch.unwrap_or(scratch);
-            let buffer_table = self.connected.buffer_tables.own;
-            deposit.kernel = program.kernel;
-            deposit.remote.extend(&program.remote);
-            deposit.uses_network |= program.uses_network;
-            deposit.parts.push(LaunchPart {
-                buffers: [own.input, own.output, scratch],
-                buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
-                launch: context.launch,
-                scalar: part.scalar,
-                window: window.map_or(0, |(window, _)| window),
-                ..program.part
-            });
-            deposit.peers.extend(&program.peers);
-            waiting = program.waiting;
+            self.add_part(&mut deposit, part, &own, context.launch);
+            waiting = part.program.waiting;
             staged.push(own);
         }
         deposit.peers.sort_unstable();
         deposit.peers.dedup();
         deposit.peers.retain(|peer| *peer != rank);
-        let launcher = Launcher {
-            shared: &self.shared,
-            rank,
-            proxy_bells: &self.connected.proxy_bells,
-        };
-        launcher.launch(deposit, waiting, context)?;
+        self.launcher().launch(deposit, waiting, context)?;
         for (own, part) in staged.into_iter().zip(parts) {
             if part.program.unflattened.is_some() && self.shared.repeats().count > 1 {
                 self.time_copies(&part.memory)?;
@@ -493,5 +528,22 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             part.program.has_ended = true;
         }
         Ok(None)
+    }
+
+    fn enqueue(
+        &mut self,
+        part: &mut Part<'_, DeviceProgram<M>>,
+        stream: u64,
+        context: &mut LaunchContext<'_>,
+    ) -> Result<(), Error> {
+        self.enqueue_part(part, stream, context)
+    }
+
+    fn look_after(&mut self, context: &mut LaunchContext<'_>) -> Result<InFlight, Error> {
+        self.look_after_all(context)
+    }
+
+    fn end_early(&mut self) -> InFlight {
+        self.end_all_early()
     }
 }

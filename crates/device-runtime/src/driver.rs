@@ -19,7 +19,7 @@ pub trait DeviceDriver: Send + Sync + 'static {
     /// One device's part of a multicast object, released on drop.
     type Multicast: Send + Sync + 'static;
     /// Kernels that were started.
-    type Running: Running;
+    type Running: Running + Send;
 
     /// The driver's name, such as `cuda`.
     fn name(&self) -> &'static str;
@@ -176,6 +176,24 @@ pub trait DeviceDriver: Send + Sync + 'static {
         memory: &Memory<'_>,
     ) -> Result<(), String>;
 
+    /// Like [`Self::stage`], of memory of the device, without copies. `seen` says whether kernels of
+    /// other devices access the buffers.
+    ///
+    /// # Errors
+    /// There is not enough memory; or the device has no streams.
+    fn locate(
+        &self,
+        _device: u32,
+        _memory: &Memory<'_>,
+        _at: Option<u64>,
+        _seen: bool,
+    ) -> Result<LaunchMemory<Self::Block>, String> {
+        Err(format!("the {} backend has no streams", self.name()))
+    }
+
+    /// Takes the staging buffer of a launch that was submitted, for later ones of the device.
+    fn take_back(&self, _device: u32, _staged: LaunchMemory<Self::Block>) {}
+
     /// Time of a copy of this many bytes within a device's memory by its clock, µs; 0: it has none.
     ///
     /// # Errors
@@ -278,6 +296,24 @@ pub struct Start<'a> {
     pub threads: u32,
     /// Whether the kernels wait for other processes or a network.
     pub remote: bool,
+    /// The streams in whose order the kernel runs: behind their work, and before what they get
+    /// later. Empty: it runs at once.
+    pub streams: &'a [u64],
+    /// Copies in stream order before the kernel.
+    pub before: &'a [DeviceCopy],
+    /// Copies in stream order behind the kernel.
+    pub after: &'a [DeviceCopy],
+}
+
+/// A copy within a device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceCopy {
+    /// From this address.
+    pub from: u64,
+    /// To this address.
+    pub to: u64,
+    /// How many bytes.
+    pub bytes: u64,
 }
 
 impl Start<'_> {
@@ -299,6 +335,16 @@ pub trait Running {
     /// A number that changes while kernels that run several times make progress.
     fn progress(&self) -> u64 {
         0
+    }
+
+    /// Whether the kernels have begun; those in the order of a stream wait for its earlier work.
+    fn has_begun(&mut self) -> bool {
+        true
+    }
+
+    /// Whether no kernel runs any more: all have ended or failed.
+    fn is_over(&mut self) -> bool {
+        !matches!(self.poll(), Ok(false))
     }
 
     /// Tells the kernels to end early.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::driver::DeviceCopy;
 use crate::entry::Kernel;
 use crate::layout::LaunchPart;
 
@@ -29,6 +30,12 @@ pub struct Deposit {
     pub remote: Vec<u32>,
     /// Whether a network connects it to any remote rank, so that proxies need to be woken.
     pub uses_network: bool,
+    /// The stream in whose order it runs; `None`: it runs at once.
+    pub stream: Option<u64>,
+    /// Copies before the kernel, in the order of that stream.
+    pub before: Vec<DeviceCopy>,
+    /// Copies behind the kernel, in the order of that stream.
+    pub after: Vec<DeviceCopy>,
 }
 
 #[derive(Default)]
@@ -40,6 +47,8 @@ struct State {
 /// The meeting point of the ranks of a process.
 pub struct Gang {
     state: Mutex<State>,
+    /// Launches in the order of streams, by rank: those submitted, and those of them that ended.
+    in_order: Vec<[AtomicU32; 2]>,
     /// Finished launches, by rank.
     ended: Vec<AtomicU32>,
     /// Not 0 when the kernels must end early.
@@ -53,6 +62,7 @@ impl Gang {
     pub fn new(ranks: usize) -> Self {
         Self {
             state: Mutex::default(),
+            in_order: (0..ranks).map(|_| Default::default()).collect(),
             ended: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
             aborted: AtomicU32::new(0),
             progress: AtomicU32::new(0),
@@ -71,11 +81,55 @@ impl Gang {
             .map_or(0, |ended| ended.load(Ordering::Acquire))
     }
 
+    fn in_order(&self, rank: u32, place: usize) -> Option<&AtomicU32> {
+        Some(&self.in_order.get(rank as usize)?[place])
+    }
+
+    /// Number of launches of a rank that were submitted in the order of streams.
+    pub fn submitted(&self, rank: u32) -> u32 {
+        let submitted = self.in_order(rank, 0);
+        submitted.map_or(0, |it| it.load(Ordering::Acquire))
+    }
+
+    /// Number of those that have not ended.
+    pub fn open(&self, rank: u32) -> u32 {
+        let ended = self.in_order(rank, 1);
+        let ended = ended.map_or(0, |it| it.load(Ordering::Acquire));
+        self.submitted(rank).wrapping_sub(ended)
+    }
+
+    /// Reports to ranks that their launch was submitted in the order of their streams, or why it
+    /// could not be.
+    pub fn submit(&self, ranks: &[u32], failure: Option<&String>) {
+        if failure.is_some() {
+            self.close(ranks, failure);
+        }
+        for submitted in ranks.iter().filter_map(|rank| self.in_order(*rank, 0)) {
+            submitted.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Reports to ranks that a launch that was submitted in the order of their streams has ended,
+    /// and why it failed if it did.
+    pub fn close(&self, ranks: &[u32], failure: Option<&String>) {
+        let mut state = self.lock();
+        for rank in ranks {
+            if let Some(why) = failure {
+                state.failures.insert(*rank, why.clone());
+            }
+            if let Some(ended) = self.in_order(*rank, 1) {
+                ended.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+
     /// Deposits a launch. Returns the deposits to launch if it was the last that was missing.
     pub fn join(&self, deposit: Deposit) -> Option<Vec<Deposit>> {
         let mut state = self.lock();
         let rank = deposit.rank;
-        state.failures.remove(&rank);
+        if deposit.stream.is_none() {
+            state.failures.remove(&rank);
+        }
         state.waiting.insert(rank, deposit);
         let ranks = complete(&state.waiting, rank)?;
         let all = ranks.iter().filter_map(|rank| state.waiting.remove(rank));
@@ -170,6 +224,9 @@ mod tests {
             parts: Vec::new(),
             remote: Vec::new(),
             uses_network: false,
+            stream: None,
+            before: Vec::new(),
+            after: Vec::new(),
         }
     }
 
@@ -197,6 +254,22 @@ mod tests {
         assert_eq!(leads(gang.join(deposit(2, &[1]))), Some(vec![1, 2]));
         assert_eq!(gang.missing(0), Some(1));
         assert_eq!(leads(gang.join(deposit(1, &[0]))), Some(vec![0, 1]));
+    }
+
+    #[test]
+    fn launches_in_order_are_open_until_they_end() {
+        let gang = Gang::new(2);
+        for _ in 0..3 {
+            gang.submit(&[0, 1], None);
+        }
+        gang.close(&[0, 1], None);
+        assert_eq!(
+            (gang.open(0), gang.submitted(1), gang.failure(1)),
+            (2, 3, None)
+        );
+        gang.submit(&[1], Some(&"full".to_owned()));
+        assert_eq!((gang.open(1), gang.submitted(1)), (2, 4));
+        assert_eq!(gang.failure(1).as_deref(), Some("full"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Runs the launch of a rank: the rank that completes a gang starts the kernels of all its ranks
 //! and watches them, and the others wait for the outcome.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use executor::backend::LaunchContext;
@@ -8,7 +9,7 @@ use executor::supervisor::WaitsFor;
 use executor::{Error, Waiting};
 use shared_memory::Bell;
 
-use crate::driver::{DeviceDriver, Running, Start};
+use crate::driver::{DeviceCopy, DeviceDriver, Repeats, Running, Start};
 use crate::entry::Kernel;
 use crate::gang::Deposit;
 use crate::layout::LaunchPart;
@@ -21,7 +22,7 @@ const WATCHING: Duration = Duration::from_secs(2);
 
 /// Sleep between two polls of kernels that wait for other processes, if a busy program needs the
 /// core.
-const NAP: Duration = Duration::from_micros(50);
+pub(crate) const NAP: Duration = Duration::from_micros(50);
 
 /// Sleep between two polls of a long launch of one process.
 const LONG_NAP: Duration = Duration::from_millis(1);
@@ -37,11 +38,18 @@ pub(crate) struct Launcher<'a, M: DeviceDriver> {
     pub proxy_bells: &'a [Bell],
 }
 
-/// The launch of one device: its kernel and the parts of all its ranks.
-type DeviceLaunch = (u32, Kernel, Vec<LaunchPart>);
+/// The launch of one device: its kernel and the parts of all its ranks, with their streams.
+struct DeviceLaunch {
+    device: u32,
+    kernel: Kernel,
+    parts: Vec<LaunchPart>,
+    streams: Vec<u64>,
+    before: Vec<DeviceCopy>,
+    after: Vec<DeviceCopy>,
+}
 
 impl<M: DeviceDriver> Launcher<'_, M> {
-    fn failed(&self, why: String) -> Error {
+    pub fn failed(&self, why: String) -> Error {
         let rank = self.rank;
         Error::Device { rank, why }
     }
@@ -135,17 +143,7 @@ impl<M: DeviceDriver> Launcher<'_, M> {
         let remote = deposits.iter().flat_map(|deposit| &deposit.remote);
         let mut remote = RemoteRanks::new(self.rank, remote.copied());
         let uses_network = deposits.iter().any(|deposit| deposit.uses_network);
-        let launches = self.by_device(deposits)?;
-        let starts = launches.iter().map(|(device, kernel, parts)| Start {
-            device: *device,
-            kernel: *kernel,
-            parts,
-            threads: shared.options.threads,
-            remote: remote.waits(),
-        });
-        let starts: Vec<Start<'_>> = starts.collect();
-        let started = shared.driver.start(&starts, shared.repeats());
-        let mut running = started.map_err(|why| self.failed(why))?;
+        let mut running = self.start(deposits, remote.waits(), shared.repeats())?;
         remote.restart();
         let began = Instant::now();
         let mut looks = 0_u32;
@@ -194,9 +192,41 @@ impl<M: DeviceDriver> Launcher<'_, M> {
         Ok(())
     }
 
+    /// Starts the kernels of all deposits.
+    pub fn start(
+        &self,
+        deposits: &[Deposit],
+        remote: bool,
+        repeats: Repeats,
+    ) -> Result<M::Running, Error> {
+        let launches = self.by_device(deposits)?;
+        let starts = launches.iter().map(|it| Start {
+            device: it.device,
+            kernel: it.kernel,
+            parts: &it.parts,
+            threads: self.shared.options.threads,
+            remote,
+            streams: &it.streams,
+            before: &it.before,
+            after: &it.after,
+        });
+        let starts: Vec<Start<'_>> = starts.collect();
+        let started = self.shared.driver.start(&starts, repeats);
+        started.map_err(|why| self.failed(why))
+    }
+
     /// One launch for each device, without lanes that have no steps.
     fn by_device(&self, deposits: &[Deposit]) -> Result<Vec<DeviceLaunch>, Error> {
         let mut launches: Vec<DeviceLaunch> = Vec::new();
+        let in_order = |it: &Deposit| it.stream.is_some();
+        if let [first, others @ ..] = deposits
+            && let Some(other) = others.iter().find(|it| in_order(it) != in_order(first))
+        {
+            return Err(self.failed(format!(
+                "ranks {} and {} run a collective in the order of a stream and at once; all ranks do the same",
+                first.rank, other.rank
+            )));
+        }
         let mut sorted: Vec<&Deposit> = deposits.iter().collect();
         sorted.sort_by_key(|deposit| deposit.device);
         for own in sorted.chunk_by(|one, other| one.device == other.device) {
@@ -209,9 +239,19 @@ impl<M: DeviceDriver> Launcher<'_, M> {
             }
             let parts = own.iter().flat_map(|deposit| &deposit.parts);
             let parts: Vec<LaunchPart> = parts.filter(|it| it.lane_count > 0).copied().collect();
-            if !parts.is_empty() {
-                launches.push((own[0].device, kernel, parts));
+            // Nothing to do is in order, too.
+            if parts.is_empty() {
+                continue;
             }
+            let streams: BTreeSet<u64> = own.iter().filter_map(|it| it.stream).collect();
+            launches.push(DeviceLaunch {
+                device: own[0].device,
+                kernel,
+                parts,
+                streams: streams.into_iter().collect(),
+                before: own.iter().flat_map(|it| &it.before).copied().collect(),
+                after: own.iter().flat_map(|it| &it.after).copied().collect(),
+            });
         }
         Ok(launches)
     }

@@ -9,7 +9,7 @@
 //! for tests.
 //!
 //! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`driver`], [`process_ranks`],
-//! `connect`, [`gang`], `remote`, `launch`, [`backend`], [`addresses`], [`default_choice`].
+//! `connect`, [`gang`], `remote`, `launch`, `in_order`, [`backend`], [`addresses`], [`default_choice`].
 //!
 //! ```
 //! use device_runtime::{Kernel, source};
@@ -29,6 +29,7 @@ pub mod entry;
 pub mod flat;
 pub mod fuse;
 pub mod gang;
+mod in_order;
 mod launch;
 pub mod layout;
 pub mod process_ranks;
@@ -38,7 +39,7 @@ pub mod source;
 pub use addresses::{DeviceBuffer, RunOnDevice};
 pub use backend::Kernels;
 pub use driver::{
-    DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Running, Team,
+    DeviceCopy, DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Running, Team,
 };
 pub use entry::Kernel;
 pub use process_ranks::{LaunchOptions, PeerTransport, ProcessRanks, Span};

@@ -123,6 +123,48 @@ pub trait Backend: Send + 'static {
         context: &mut LaunchContext<'_>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Waiting>, Error>;
+
+    /// Enqueues a program on memory of the rank's device: behind the work of the device's stream
+    /// `stream`, and before what that stream gets later. Returns once it is enqueued.
+    ///
+    /// # Errors
+    /// The backend has no streams, or cannot enqueue the program.
+    fn enqueue(
+        &mut self,
+        part: &mut Part<'_, Self::Program>,
+        stream: u64,
+        context: &mut LaunchContext<'_>,
+    ) -> Result<(), Error> {
+        let _ = (part, stream);
+        Err(Error::Unsupported {
+            collective: context.supervisor.collective,
+            ranks: context.supervisor.bootstrap.ranks(),
+            why: format!("the {} backend has no streams", self.name()),
+        })
+    }
+
+    /// Looks after what was enqueued. Returns what has not ended.
+    ///
+    /// # Errors
+    /// A launch failed or makes no progress; or another rank failed.
+    fn look_after(&mut self, context: &mut LaunchContext<'_>) -> Result<InFlight, Error> {
+        let _ = context;
+        Ok(InFlight::default())
+    }
+
+    /// Tells what was enqueued to end early. Returns what has not ended yet.
+    fn end_early(&mut self) -> InFlight {
+        InFlight::default()
+    }
+}
+
+/// What was enqueued and has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InFlight {
+    /// Launches of this rank.
+    pub launches: u32,
+    /// Whether a thread that looks often moves their data faster.
+    pub hurries: bool,
 }
 
 /// How an attempt to move a message without waiting ended.

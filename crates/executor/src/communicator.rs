@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use program::{BoundProgram, Collective};
 
-use crate::backend::{Backend, CommunicatorShape};
+use crate::backend::{Backend, CommunicatorShape, InFlight};
 use crate::bootstrap::Bootstrap;
 use crate::bootstrap::local::Local;
 use crate::buffer::Buffer;
@@ -162,6 +162,40 @@ impl<B: Backend> Communicator<B> {
         let request = self.with_choice(request);
         self.expect_collective(&request)?;
         self.engine.launch(&request, memory, scalar)
+    }
+
+    /// Enqueues a request on memory of this rank's device, and returns: it runs behind the work of
+    /// the device's stream `stream`, and before what that stream gets later. The first request of
+    /// its kind and size waits for the other ranks and until earlier ones have ended; a request
+    /// waits while the backend's queue is full. A failure of the launch comes from
+    /// [`Self::look_after`], which somebody calls until everything has ended.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; or the backend has no streams.
+    pub fn enqueue(
+        &mut self,
+        request: &Request,
+        memory: Memory<'_>,
+        scalar: u64,
+        stream: u64,
+    ) -> Result<(), Error> {
+        let request = self.with_choice(request);
+        self.expect_collective(&request)?;
+        self.engine.enqueue(&request, memory, scalar, stream)
+    }
+
+    /// Looks after what was enqueued: moves its network data, and ends it if it makes no progress or
+    /// another rank failed. Returns what has not ended.
+    ///
+    /// # Errors
+    /// A launch failed, or the communicator did before. Then [`Self::end_early`] is left.
+    pub fn look_after(&mut self) -> Result<InFlight, Error> {
+        self.engine.look_after()
+    }
+
+    /// Tells what was enqueued to end early, after a failure. Returns what has not ended yet.
+    pub fn end_early(&mut self) -> InFlight {
+        self.engine.end_early()
     }
 
     pub(crate) fn with_choice(&self, request: &Request) -> Request {

@@ -1,12 +1,14 @@
 //! Machines for tests: [`Machine`] opens the folders of `topologies/`, [`random`] makes machines,
 //! [`FakeMachine`] writes a machine as files and driver answers to probe, and
-//! [`comparable`](fn@comparable) leaves out what a probe cannot find. [`elsewhere`] finds test data
+//! [`phantom`] gives programs phantom GPUs, and [`comparable`](fn@comparable) leaves out what a probe cannot find. [`elsewhere`] finds test data
 //! outside the repository.
 
 pub mod comparable;
 pub mod elsewhere;
 pub mod fake;
 pub mod machine;
+#[cfg(unix)]
+pub mod phantom;
 pub mod random;
 
 pub use comparable::comparable;

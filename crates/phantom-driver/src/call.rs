@@ -1,12 +1,26 @@
 //! The frame of every exported function: it counts the call, fails if the machine file says so, and
 //! reports a refusal.
 
+use std::cell::Cell;
+
 use crate::answer::{Answer, Refusal, Section};
 use crate::report;
 use crate::start;
 
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: u32 = cudarc::driver::sys::CUresult::CUDA_ERROR_NOT_SUPPORTED as u32;
+
+thread_local! {
+    /// The call that this thread is in, until it has been counted as one that waits.
+    static CURRENT: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Counts the call that this thread is in, if any, as one that waits.
+pub fn waits() {
+    if let Some(function) = CURRENT.take() {
+        report::waited(function);
+    }
+}
 
 /// Does a call.
 pub fn call(function: &'static str, body: impl FnOnce() -> Answer) -> u32 {
@@ -18,8 +32,12 @@ pub fn call(function: &'static str, body: impl FnOnce() -> Answer) -> u32 {
             section: Section::Machine,
             rule: format!("call {number} fails"),
         }),
-        None => body(),
+        None => {
+            CURRENT.set(Some(function));
+            body()
+        }
     };
+    CURRENT.set(None);
     match answer {
         Ok(()) => 0,
         Err(refusal) => {

@@ -1,13 +1,17 @@
 //! Events.
 
+use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::call;
+
 #[derive(Debug, Default)]
 struct State {
-    /// Number of records submitted and done.
+    /// Number of records submitted.
     recorded: u64,
-    done: u64,
+    /// Those of them that are not reached. A later one, on another stream, may be reached before.
+    pending: BTreeSet<u64>,
     time: Option<Instant>,
     captured: bool,
 }
@@ -43,7 +47,9 @@ impl Event {
         let mut state = self.lock();
         state.captured = false;
         state.recorded += 1;
-        state.recorded
+        let number = state.recorded;
+        state.pending.insert(number);
+        number
     }
 
     /// Marks that the last record was captured.
@@ -59,8 +65,10 @@ impl Event {
     /// A record was reached.
     pub fn reach(&self, number: u64) {
         let mut state = self.lock();
-        state.done = state.done.max(number);
-        state.time = Some(Instant::now());
+        state.pending.remove(&number);
+        if number == state.recorded {
+            state.time = Some(Instant::now());
+        }
         self.changed.notify_all();
     }
 
@@ -72,14 +80,19 @@ impl Event {
     /// Whether the last record was reached.
     pub fn is_reached(&self) -> bool {
         let state = self.lock();
-        state.done == state.recorded
+        !state.pending.contains(&state.recorded)
     }
 
-    /// Blocks until the records so far are reached.
-    pub fn wait(&self) {
+    /// The number of the last record; 0: none.
+    pub fn last(&self) -> u64 {
+        self.lock().recorded
+    }
+
+    /// Blocks until a record is reached.
+    pub fn wait_for(&self, number: u64) {
         let mut state = self.lock();
-        let wanted = state.recorded;
-        while state.done < wanted {
+        while state.pending.contains(&number) {
+            call::waits();
             state = self
                 .changed
                 .wait(state)
@@ -90,5 +103,22 @@ impl Event {
     /// When the last record was reached.
     pub fn time(&self) -> Option<Instant> {
         self.lock().time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_record_of_another_stream_reaches_no_earlier_one() {
+        let event = Event::new(0, true);
+        let (first, second) = (event.record(), event.record());
+        event.reach(second);
+        assert!(event.is_reached());
+        assert!(event.lock().pending.contains(&first));
+        event.reach(first);
+        event.wait_for(first);
+        assert!(event.lock().pending.is_empty());
     }
 }

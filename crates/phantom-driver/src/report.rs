@@ -4,12 +4,14 @@
 //! | line | meaning |
 //! |---|---|
 //! | `call FUNCTION NUMBER` | how often a function was called |
+//! | `wait FUNCTION NUMBER` | how many calls of a function waited for work of a GPU |
 //! | `missing FUNCTION` | an entry point that is not implemented was called |
 //! | `refused FUNCTION ERROR SECTION: RULE` | a call broke a rule |
 //! | `fault GPU: TEXT` | a kernel failed |
 //! | `leak TEXT` | an object that was not destroyed before its context |
 
 use std::collections::BTreeMap;
+use std::ffi::c_int;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,11 +25,13 @@ const MOST_LINES: usize = 1000;
 #[derive(Debug)]
 pub struct Report {
     calls: BTreeMap<&'static str, u64>,
+    waits: BTreeMap<&'static str, u64>,
     lines: Vec<String>,
 }
 
 static REPORT: Mutex<Report> = Mutex::new(Report {
     calls: BTreeMap::new(),
+    waits: BTreeMap::new(),
     lines: Vec::new(),
 });
 
@@ -49,6 +53,18 @@ pub fn called(function: &'static str) -> u64 {
     let count = report.calls.entry(function).or_default();
     *count += 1;
     *count
+}
+
+/// Counts a call that waits.
+pub fn waited(function: &'static str) {
+    *lock().waits.entry(function).or_default() += 1;
+}
+
+/// How many calls have waited for work of a GPU so far: for programs that test that theirs do not.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_phantom_waits() -> c_int {
+    let waits = lock().waits.values().sum::<u64>();
+    c_int::try_from(waits).unwrap_or(c_int::MAX)
 }
 
 /// Notes a line.
@@ -79,6 +95,9 @@ pub fn write(path: &str) {
     let mut text = String::new();
     for (function, count) in &report.calls {
         let _ = writeln!(text, "call {function} {count}");
+    }
+    for (function, count) in &report.waits {
+        let _ = writeln!(text, "wait {function} {count}");
     }
     for line in &report.lines {
         let _ = writeln!(text, "{line}");

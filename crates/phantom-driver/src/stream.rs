@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+use crate::call;
+
 /// A piece of work that a graph may repeat.
 pub type Work = Arc<dyn Fn() + Send + Sync>;
 
@@ -95,6 +97,7 @@ impl Stream {
     }
 
     fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        call::waits();
         self.changed
             .wait(queue)
             .unwrap_or_else(PoisonError::into_inner)

@@ -62,6 +62,13 @@ impl Driver {
         }
     }
 
+    /// As [`Self::settle`], of all devices: for calls that belong to no context.
+    pub fn settle_all(&self) {
+        for device in 0..self.contexts.len() {
+            self.settle(device);
+        }
+    }
+
     /// A stream of the current context by its handle.
     ///
     /// # Errors

@@ -7,6 +7,49 @@ use device_runtime::layout::{Launch, LaunchPart};
 use kernel_emulator::checked::{self, ARGUMENT_BYTES, Checks, RunEnd};
 use phantom_machine::emulation::{Outcome, Range, Run};
 
+/// A kernel of a caller, for tests of what runs beside collectives: each number is multiplied and
+/// something is added.
+const AFFINE: &str = "topo_phantom_affine";
+
+/// The argument of [`AFFINE`].
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Affine {
+    /// Address of the numbers, 32-bit integers.
+    numbers: u64,
+    /// How many.
+    count: u64,
+    factor: u32,
+    added: u32,
+}
+
+/// Runs [`AFFINE`].
+fn affine(run: &Run) -> Outcome {
+    // SAFETY: the driver copied as many bytes as `topo_phantom_parameters` said. Every bit pattern
+    // is an argument. It may not be aligned.
+    let Affine {
+        numbers,
+        count,
+        factor,
+        added,
+    } = unsafe { run.argument.cast::<Affine>().read_unaligned() };
+    let mut found = Range::default();
+    let bytes = count.saturating_mul(4);
+    if bytes > 0 && (run.access)(run.user, numbers, bytes, 1, &raw mut found) == 0 {
+        return Outcome::IllegalAddress;
+    }
+    for at in 0..count {
+        let number: *mut u32 = std::ptr::with_exposed_provenance_mut((numbers + 4 * at) as usize);
+        // SAFETY: the driver says that the GPU may store there, and callers order kernels that use
+        // the same memory. It may not be aligned.
+        unsafe {
+            let value = number.read_unaligned();
+            number.write_unaligned(value.wrapping_mul(factor).wrapping_add(added));
+        }
+    }
+    Outcome::Ended
+}
+
 /// The name behind a pointer.
 fn text<'a>(name: *const c_char) -> Option<&'a str> {
     if name.is_null() {
@@ -20,6 +63,7 @@ fn text<'a>(name: *const c_char) -> Option<&'a str> {
 #[unsafe(no_mangle)]
 extern "C" fn topo_phantom_parameters(name: *const c_char) -> usize {
     match text(name) {
+        Some(AFFINE) => size_of::<Affine>(),
         Some(name) if checked::has(name) => ARGUMENT_BYTES,
         _ => 0,
     }
@@ -88,6 +132,9 @@ extern "C" fn topo_phantom_run(run: *const Run) -> c_int {
     let Some(name) = text(own.name) else {
         return -1;
     };
+    if name == AFFINE {
+        return affine(own).code();
+    }
     // SAFETY: the driver copied as many bytes as `topo_phantom_parameters` said, and every bit
     // pattern is a launch. It may not be aligned.
     let launch = unsafe { own.argument.cast::<Launch>().read_unaligned() };

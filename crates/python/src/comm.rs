@@ -230,7 +230,7 @@ impl Comm {
     /// Joins the other ranks. Times are in seconds. `plan`: its name and its text, and whether it
     /// must be of as many ranks; otherwise it is ignored where it is not.
     #[new]
-    #[pyo3(signature = (id, rank, ranks, *, timeout=600.0, join_timeout=60.0, interfaces=None, host_id=None, debug=false, plan=None))]
+    #[pyo3(signature = (id, rank, ranks, *, timeout=600.0, join_timeout=60.0, interfaces=None, host_id=None, debug=false, plan=None, gpu=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -243,6 +243,7 @@ impl Comm {
         host_id: Option<String>,
         debug: bool,
         plan: Option<(String, String, bool)>,
+        gpu: Option<u32>,
     ) -> PyResult<Self> {
         let plan = match plan {
             None => None,
@@ -265,6 +266,7 @@ impl Comm {
             interfaces,
             host_id,
             plan,
+            gpu,
             ..Options::default()
         };
         let comm = py.detach(|| join(id, rank, ranks, options))?;
@@ -308,6 +310,26 @@ impl Comm {
         // Connecting and waiting for others cannot ask for signals, but waiting for work can.
         let work = Self::start_all(py, &inner, &[launch], None)?;
         py.detach(|| work.wait_or_abort(None)).map(|_| ())
+    }
+
+    /// Enqueues a collective on memory of this rank's GPU behind the work of a stream: collective,
+    /// input, output, count, element, operation, root, and the stream's handle.
+    fn run_on(&self, py: Python<'_>, numbers: Numbers, stream: u64) -> PyResult<()> {
+        let inner = self.open()?;
+        let launch = launch(numbers, self.rank, self.ranks).map_err(exception)?;
+        let inner = &*inner;
+        let enqueued = py.detach(move || {
+            let run = || inner.comm.run_on(&launch, stream);
+            when_free(run, || inner.comm.wait_for_callers())
+        });
+        enqueued.map(|_| ()).map_err(exception)
+    }
+
+    /// Whether everything that was enqueued has ended.
+    fn query(&self, py: Python<'_>) -> PyResult<bool> {
+        let inner = self.open()?;
+        let ended = py.detach(|| inner.comm.query());
+        ended.map(|code| code == Code::Ok).map_err(exception)
     }
 
     /// Starts collectives, which run behind what was started before. `keep` is an object that owns

@@ -9,8 +9,9 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
+use machines::phantom::Phantom;
 use support::answered::answered;
-use support::{Package, plain_python, torch_python};
+use support::{Package, here, plain_python, torch_python};
 
 /// Cases of `failures.py`, and whether rank 1 ends by a signal.
 const FAILURES: [(&str, bool); 13] = [
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let mut trials = vec![
         with_python("plan", &["plan.py"], 1),
         Trial::ignorable_test("answers", answers),
+        Trial::ignorable_test("arrays_of_gpus", arrays_of_gpus),
     ];
     for ranks in [2, 4] {
         trials.push(with_python("arrays", &["arrays.py"], ranks));
@@ -93,6 +95,24 @@ fn with_python(name: &str, arguments: &'static [&'static str], ranks: u32) -> Tr
         Package::make()?.run(&python, &arguments)?;
         Ok(Completion::Completed)
     })
+}
+
+/// Collectives on arrays of GPUs, which are a phantom's; and without a driver.
+fn arrays_of_gpus() -> Result<Completion, Failed> {
+    let Some(python) = plain_python() else {
+        let why = "not run: there is no Python 3.9 or newer";
+        return Ok(Completion::ignored_with(why));
+    };
+    let package = Package::make()?;
+    package.run(&python, &["gpu_arrays.py", "0"])?;
+    let libraries = std::env::current_exe()?;
+    let libraries = libraries.parent().unwrap_or(here());
+    let phantom = Phantom::new(libraries, "dgx-h100", &[])?;
+    package.run_prepared(&python, &["gpu_arrays.py", "2"], |it| phantom.prepare(it))?;
+    match phantom.problems()[..] {
+        [] => Ok(Completion::Completed),
+        _ => Err(format!("{:?}", phantom.problems()).into()),
+    }
 }
 
 /// Answers about drawn jobs are those of the library.

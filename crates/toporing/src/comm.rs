@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use communicator::{Code, Collective, Fault, Options, Transport, UniqueId, hold_root};
+use communicator::{Arguments, Code, Collective, Fault, Options, Transport, UniqueId, hold_root};
 use executor::{Element, End, Reduction};
 use rendezvous::{JobOptions, launcher, meeting};
 
@@ -171,6 +171,34 @@ impl Comm {
     /// This process is a fork of the one that joined.
     pub fn set_longest_wait(&self, longest: Duration) -> Result<(), Fault> {
         self.0.0.set_longest_wait(Some(longest)).map(drop)
+    }
+}
+
+/// Collectives on memory of a GPU ([`Options::gpu`]).
+impl Comm {
+    /// Enqueues a collective on memory of this rank's GPU behind the work of its stream `stream`, the
+    /// driver's handle, and before what the stream gets later. It waits on the host the first time
+    /// of each kind and size, for the other ranks and for collectives before it, and while 64 have
+    /// not ended.
+    ///
+    /// # Errors
+    /// The communicator has no GPU or has failed, or the stream or a buffer cannot be used.
+    ///
+    /// # Safety
+    /// The buffers are as long as the collective needs. Until the stream has passed it, nobody else
+    /// writes to the input or uses the output. `stream` is a stream of the GPU.
+    pub unsafe fn run_on(&self, arguments: &Arguments, stream: u64) -> Result<(), Fault> {
+        // SAFETY: the caller says so.
+        let launch = unsafe { arguments.read(self.rank(), self.ranks()) }?;
+        self.0.0.run_on(&launch, stream).map(drop)
+    }
+
+    /// Whether everything that [`Self::run_on`] enqueued has ended. Any thread may ask.
+    ///
+    /// # Errors
+    /// The communicator has no GPU or has failed: then outputs are undefined.
+    pub fn has_ended(&self) -> Result<bool, Fault> {
+        Ok(self.0.0.query()? == Code::Ok)
     }
 }
 

@@ -44,7 +44,10 @@ pub mod scope;
 pub mod started;
 
 pub use comm::Comm;
-pub use communicator::{Code, Fault as Error, Options, PlannedRun, Transport, UniqueId};
+pub use communicator::{
+    Arguments, Code, Collective, ElementType, Fault as Error, Options, PlannedRun, Transport,
+    UniqueId,
+};
 pub use executor::{Element, Reduction};
 pub use scope::Scope;
 pub use started::StartedCall;

@@ -79,6 +79,22 @@ fn a_kernel_that_never_ends() {
     }
 }
 
+/// Two GPUs fail in different ways: one has stored a wrong element when the other's kernel aborts
+/// itself, or does not end.
+#[test]
+fn two_faults_at_once() {
+    for (second, cause) in [("trap", "GPU 1: "), ("hang", "waited")] {
+        let second = format!("fault 1 3 {second}");
+        let phantom = Phantom::new("dgx-h100", &["fault 0 1 wrong", &second]);
+        let mut command = phantom.topo();
+        command.args("run all-reduce --ranks 2 --backend cuda -b 64 -e 64 --warm 0".split(' '));
+        let output = command.args(["-T", "2", "-n", "4"]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{errors}");
+        assert!(errors.contains(cause), "{errors}");
+    }
+}
+
 /// Drivers before 12.8 lack `cuEventElapsedTime_v2`, those before 13.0 do not load cubins of CUDA
 /// 13, and those before 12.1 lack multicast.
 #[test]

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
-
-use tempfile::TempDir;
 
 /// A machine on which programs find a phantom driver.
 pub(crate) struct Phantom {
-    folder: TempDir,
+    machine: machines::phantom::Phantom,
 }
 
 /// A library that Cargo built for this test, beside its executable.
@@ -46,21 +44,11 @@ impl Phantom {
     /// A machine of `topologies/` with these lines in its machine file. GPUs have 8
     /// multiprocessors, so that launches are small.
     pub(crate) fn new(topology: &str, lines: &[&str]) -> Self {
-        let phantom = Self {
-            folder: machines::fake::temporary().unwrap(),
-        };
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let topology = root.join("topologies").join(topology).join("topology.xml");
-        let text = format!(
-            "topology {}\nmultiprocessors 8\nemulator {}\nreport {}\n{}\n",
-            topology.canonicalize().unwrap().display(),
-            built("libphantom_kernels.so").display(),
-            phantom.path("report").display(),
-            lines.join("\n")
-        );
-        std::fs::write(phantom.path("machine"), text).unwrap();
         let driver = built("libphantom_driver.so");
-        symlink(driver, phantom.path("libcuda.so.1")).unwrap();
+        let libraries = driver.parent().unwrap();
+        let phantom = Self {
+            machine: machines::phantom::Phantom::new(libraries, topology, lines).unwrap(),
+        };
         let nvml = built("libphantom_nvml.so");
         symlink(nvml, phantom.path("libnvidia-ml.so.1")).unwrap();
         phantom
@@ -84,7 +72,7 @@ impl Phantom {
 
     /// A file of the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.machine.path(name)
     }
 
     /// `topo` on this machine, without variables of this test's own environment.
@@ -104,9 +92,7 @@ impl Phantom {
                 command.env_remove(&name);
             }
         }
-        command
-            .env("LD_LIBRARY_PATH", self.folder.path())
-            .env("TOPO_PHANTOM_MACHINE", self.path("machine"));
+        self.machine.prepare(command);
     }
 
     /// Runs a collective. Small messages, because a thread runs all threads of a GPU.
@@ -150,6 +136,7 @@ impl Phantom {
                     let count: u64 = count.parse().unwrap();
                     *report.calls.entry(function.to_owned()).or_default() += count;
                 }
+                ["wait", ..] => {}
                 _ => report.problems.push(line.to_owned()),
             }
         }

@@ -325,17 +325,22 @@ impl<B: Backend> Engine<B> {
         // Transfers do not access buffers of peers, so launch and request are the collective's.
         let comparison = collective.map(|(it, _)| self.known.launch(it));
         let (collective, request) = collective.unwrap_or((Collective::SendRecv, 0));
-        let run = Run {
+        let progress = own.connections.progress_of(bytes);
+        let (backend, mut context) = own.lend(Run {
             launch: (self.launches, request),
             collective,
-            bytes,
             comparison,
             longest: longest.unwrap_or(own.longest),
             since,
             nap,
-            is_alone: false,
-        };
-        own.run(&mut parts, run, pause)
+            spins: own.spins,
+            progress: progress.as_deref(),
+        });
+        let ran = backend.run_some(&mut parts, &mut context, pause);
+        if let Some(progress) = &progress {
+            progress.finish();
+        }
+        ran
     }
 
     /// Takes what has ended.

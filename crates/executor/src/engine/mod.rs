@@ -5,6 +5,7 @@ mod any_rank;
 mod attempt;
 mod choice;
 mod closed;
+mod enqueue;
 mod prepared;
 
 use std::any::Any;
@@ -23,8 +24,9 @@ use crate::bootstrap::{Bootstrap, give_up};
 use crate::callers_memory::BufferAccess;
 use crate::comparison::{Comparison, Known, hash};
 use crate::connections::{Connections, Wiring, slot_class};
-use crate::error::{Error, Failure, Waiting};
+use crate::error::{Error, Failure};
 use crate::memory::Memory;
+use crate::network::Progress;
 use crate::programs::{ProgramKey, Programs};
 use crate::registered::Registered;
 use crate::request::{Choice, Request};
@@ -50,6 +52,12 @@ fn publish<B: Backend>(own: &Parts<B>, (launch, request): (u64, u64), memory: &M
     );
 }
 
+/// A program to run, and the resources for it.
+type PartAndContext<'a, 'b, 'c, B> = (
+    &'a mut [Part<'b, <B as Backend>::Program>; 1],
+    &'a mut LaunchContext<'c>,
+);
+
 /// The parts of an engine.
 pub(crate) struct Parts<B: Backend> {
     pub backend: B,
@@ -64,41 +72,29 @@ pub(crate) struct Parts<B: Backend> {
     pub buffers: BufferAccess,
 }
 
-/// What a launch needs beside its programs.
+/// What a launch needs beside its programs and the parts of an engine.
 struct Run<'a> {
     /// The number of the launch, and the hash of its request.
     launch: (u64, u64),
     collective: Collective,
-    /// Bytes of its buffers.
-    bytes: u64,
     comparison: Option<Comparison<'a>>,
     longest: Duration,
     since: Option<Instant>,
     nap: Duration,
-    /// Whether it runs until it has ended.
-    is_alone: bool,
+    spins: u32,
+    progress: Option<&'a dyn Progress>,
 }
 
 impl<B: Backend> Parts<B> {
-    /// Runs programs that have begun.
+    /// The backend, and the resources of a launch.
     #[inline]
-    fn run(
-        &mut self,
-        parts: &mut [Part<'_, B::Program>],
-        run: Run<'_>,
-        stop: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Waiting>, Error> {
-        let progress = self.connections.progress_of(run.bytes);
-        let mut context = LaunchContext {
+    fn lend<'a>(&'a mut self, run: Run<'a>) -> (&'a mut B, LaunchContext<'a>) {
+        let context = LaunchContext {
             connections: &mut self.connections,
             registered: &self.registered,
             launch: run.launch.0,
             request: run.launch.1,
-            // Inline progress is a better use of the time than polling.
-            spins: match run.is_alone && progress.is_some() {
-                true => 0,
-                false => self.spins,
-            },
+            spins: run.spins,
             supervisor: Supervisor {
                 bootstrap: self.bootstrap.as_mut(),
                 waiter: &self.waiter,
@@ -106,15 +102,11 @@ impl<B: Backend> Parts<B> {
                 longest: run.longest,
                 since: run.since,
                 nap: run.nap,
-                progress: progress.as_deref(),
+                progress: run.progress,
                 comparison: run.comparison,
             },
         };
-        let ran = self.backend.run_some(parts, &mut context, stop);
-        if let Some(progress) = &progress {
-            progress.finish();
-        }
-        ran
+        (&mut self.backend, context)
     }
 
     /// Takes this rank's buffers back from its peers after a failure.
@@ -207,13 +199,36 @@ impl<B: Backend> Engine<B> {
         memory: Memory<'_>,
         scalar: u64,
     ) -> Result<(), Error> {
+        let at = self.place(request, &memory)?;
+        self.note_launch(at, &memory);
+        let bytes = request.bytes(self.own.bootstrap.ranks());
+        let progress = self.own.connections.progress_of(bytes);
+        let ran = self.with_part(at, (memory, scalar), progress.as_deref(), |backend, it| {
+            let (part, context) = it;
+            backend.begin(&mut part[0]);
+            // Nothing stops it, so it has ended.
+            backend.run_some(part, context, &mut || false)
+        });
+        let ran = ran.and_then(|_| {
+            if let Some(progress) = &progress {
+                progress.finish();
+            }
+            self.prepared.get(at).note_run(&self.own.waiter);
+            self.known.end(self.own.bootstrap.rank(), request)
+        });
+        ran.map_err(|error| self.fail(error))
+    }
+
+    /// The place of the program of a request, whose memory is long enough.
+    #[inline]
+    fn place(&mut self, request: &Request, memory: &Memory<'_>) -> Result<usize, Error> {
         let at = match &self.last {
             Some((last, at)) if last == request => *at,
             _ => {
                 let own = &self.own.bootstrap;
                 let lengths = request.lengths(own.rank(), own.ranks());
                 memory.expect(request, lengths)?;
-                let announced = self.announce(request, &memory);
+                let announced = self.announce(request, memory);
                 let found = match announced {
                     Ok(()) => self.find(request),
                     Err(error) => Err(self.fail_unless_common(error)),
@@ -225,29 +240,34 @@ impl<B: Backend> Engine<B> {
             return Err(self.broken());
         }
         memory.expect(request, self.prepared.get(at).lengths)?;
-        self.note_launch(at, &memory);
+        Ok(at)
+    }
+
+    /// Does something with the program at a place, its memory and scalar.
+    #[inline]
+    fn with_part<R>(
+        &mut self,
+        at: usize,
+        (memory, scalar): (Memory<'_>, u64),
+        progress: Option<&dyn Progress>,
+        run: impl FnOnce(&mut B, PartAndContext<'_, '_, '_, B>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let own = &mut self.own;
         let prepared = self.prepared.get(at);
-        let run = Run {
+        let launch = Run {
             launch: (self.launches, prepared.request),
-            collective: request.collective,
-            bytes: request.bytes(own.bootstrap.ranks()),
-            comparison: Some(self.known.launch(request.collective)),
+            collective: prepared.collective,
+            comparison: Some(self.known.launch(prepared.collective)),
             longest: own.longest,
             since: None,
             nap: LOOK,
-            is_alone: true,
+            // Inline progress is a better use of the time than polling.
+            spins: if progress.is_some() { 0 } else { own.spins },
+            progress,
         };
         let mut part = [part(prepared, (memory, scalar), &own.registered)];
-        own.backend.begin(&mut part[0]);
-        // Nothing stops it, so it has ended.
-        let ran = own.run(&mut part, run, &mut || false);
-        let ran = ran.and_then(|_| {
-            let own = &self.own;
-            self.prepared.get(at).note_run(&own.waiter);
-            self.known.end(own.bootstrap.rank(), request)
-        });
-        ran.map_err(|error| self.fail(error))
+        let (backend, mut context) = own.lend(launch);
+        run(backend, (&mut part, &mut context))
     }
 
     /// Counts a launch of the program at this place. Publishes it if peers access its buffers or
@@ -371,6 +391,7 @@ impl<B: Backend> Engine<B> {
         Ok(Prepared {
             program,
             direct: choice.transfer != Transfer::Fifo,
+            collective: request.collective,
             request: hash(request, &choice),
             lengths: request.lengths(rank, ranks),
             has_run: false,

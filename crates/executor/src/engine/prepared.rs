@@ -16,6 +16,8 @@ pub struct Prepared<P> {
     pub program: P,
     /// Whether ranks access each other's buffers.
     pub direct: bool,
+    /// The collective.
+    pub collective: Collective,
     /// A hash of the request and its choice.
     pub request: u64,
     /// The least lengths of this rank's input and output, bytes.
@@ -199,6 +201,7 @@ mod tests {
         Prepared {
             program,
             direct: false,
+            collective: Collective::AllReduce,
             request: 0,
             lengths: (0, 0),
             has_run: false,

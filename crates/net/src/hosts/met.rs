@@ -63,6 +63,7 @@ impl MetRanks<'_> {
             ranks: infos.len() as u32,
             infos: Arc::clone(infos),
             hosts: self.trial.hosts.clone(),
+            threads: Vec::new(),
             transports: self.trial.transports().to_vec(),
             reached,
             hand_overs: HandOvers::new(self.key.clone()),

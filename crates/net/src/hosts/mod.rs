@@ -43,6 +43,8 @@ pub struct Hosts {
     infos: Arc<[PeerInfo]>,
     transports: Vec<Transport>,
     hosts: Vec<u32>,
+    /// Ranks of this process that joined by themselves.
+    threads: Vec<u32>,
     reached: Reachability,
     key: Key,
     /// How often ranks were lost, and how often it was split.
@@ -160,6 +162,12 @@ pub(crate) struct Ring {
 }
 
 impl Hosts {
+    /// Says which other ranks are threads of this process, which these know. All ranks say it before
+    /// the communicator is made.
+    pub fn set_threads(&mut self, ranks: Vec<u32>) {
+        self.threads = ranks;
+    }
+
     /// Meets the other ranks, and finds out how to reach each.
     ///
     /// # Errors
@@ -377,7 +385,7 @@ impl Bootstrap for Hosts {
     }
 
     fn shares_memory(&self, peer: u32) -> bool {
-        peer == self.rank
+        peer == self.rank || self.threads.contains(&peer)
     }
 
     fn transport(&self, peer: u32) -> Transport {

@@ -1,4 +1,4 @@
-//! Copies and fills. Those within a device may return before they are done, and here they do.
+//! Copies and fills. Those that take a stream do not wait. Others within a device may return before they are done, and here they do.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -82,6 +82,18 @@ fn submit(driver: &Driver, device: usize, work: Work) -> Answer<u64> {
     driver.submit(&stream, work, false, 0)
 }
 
+/// Submits work to a stream, or captures it.
+fn in_stream(driver: &Driver, device: usize, stream: u64, work: Work) -> Answer {
+    let stream = driver.stream(device, stream)?;
+    if driver.is_legacy(&stream) {
+        driver.no_blocking_capture(device)?;
+    }
+    if !stream.capture(&work, 0) {
+        driver.submit(&stream, work, false, 0)?;
+    }
+    Ok(())
+}
+
 entry_points! {
     /// Sets bytes of a device, in the legacy stream.
     fn cuMemsetD8_v2(to: u64, value: u8, bytes: usize) {
@@ -145,19 +157,53 @@ entry_points! {
         Ok(())
     }
 
+    /// Sets bytes of a device, in a stream.
+    fn cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: u64) {
+        let (driver, device) = current()?;
+        check(driver, device, to, bytes as u64, true)?;
+        let work = move || {
+            if still(driver, device, to, bytes as u64, true) {
+                fill(to, value, bytes as u64);
+            }
+        };
+        in_stream(driver, device, stream, Arc::new(work))
+    }
+
+    /// Copies from the host, in a stream. The host's bytes are read before it returns, as of
+    /// memory that is not pinned.
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64) {
+        let (driver, device) = current()?;
+        check_host(driver, from.expose_provenance() as u64)?;
+        check(driver, device, to, bytes as u64, true)?;
+        let read = read_bytes(from, bytes, SECTION)?;
+        let work = move || {
+            if still(driver, device, to, read.len() as u64, true) {
+                copy(to, read.as_ptr().expose_provenance() as u64, read.len() as u64);
+            }
+        };
+        in_stream(driver, device, stream, Arc::new(work))
+    }
+
+    /// Copies to the host, in a stream. It returns before the copy is done, as to pinned memory.
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64) {
+        let (driver, device) = current()?;
+        let place = to.expose_provenance() as u64;
+        ensure(place != 0, INVALID, SECTION, "a pointer is null")?;
+        check_host(driver, place)?;
+        check(driver, device, from, bytes as u64, false)?;
+        let work = move || {
+            if still(driver, device, from, bytes as u64, false) {
+                copy(place, from, bytes as u64);
+            }
+        };
+        in_stream(driver, device, stream, Arc::new(work))
+    }
+
     /// Copies between devices' memories, in a stream.
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64) {
         let (driver, device) = current()?;
         check(driver, device, from, bytes as u64, false)?;
         check(driver, device, to, bytes as u64, true)?;
-        let stream = driver.stream(device, stream)?;
-        let work = copying(driver, device, to, from, bytes as u64);
-        if driver.is_legacy(&stream) {
-            driver.no_blocking_capture(device)?;
-        }
-        if !stream.capture(&work, 0) {
-            driver.submit(&stream, work, false, 0)?;
-        }
-        Ok(())
+        in_stream(driver, device, stream, copying(driver, device, to, from, bytes as u64))
     }
 }

@@ -19,10 +19,14 @@ const INVALID_HANDLE: CUresult = CUresult::CUDA_ERROR_INVALID_HANDLE;
 const DISABLE_TIMING: u32 = 2;
 const ALL_FLAGS: u32 = 7;
 
-/// What a record counts against the limit of bytes of a queue.
-const EVENT_BYTES: usize = 64;
+/// What a record or a wait counts against the limit of bytes of a queue.
+pub const EVENT_BYTES: usize = 64;
 
-fn event(driver: &Driver, handle: u64) -> Answer<Arc<Event>> {
+/// An event by its handle.
+///
+/// # Errors
+/// It is none, or was destroyed.
+pub fn event(driver: &Driver, handle: u64) -> Answer<Arc<Event>> {
     match driver.objects().events.find(handle) {
         Found::Live(found) => Ok(Arc::clone(found)),
         Found::Dead => refuse(INVALID_HANDLE, SECTION, "the event was destroyed"),
@@ -30,7 +34,9 @@ fn event(driver: &Driver, handle: u64) -> Answer<Arc<Event>> {
     }
 }
 
-fn not_captured(event: &Event) -> Answer {
+/// # Errors
+/// The event was last recorded in a capture.
+pub fn not_captured(event: &Event) -> Answer {
     let error = CUresult::CUDA_ERROR_CAPTURED_EVENT;
     ensure(
         !event.is_captured(),
@@ -134,7 +140,7 @@ entry_points! {
         let event = event(driver, handle)?;
         not_captured(&event)?;
         driver.pass(event.device);
-        event.wait();
+        event.wait_for(event.last());
         driver.waited(event.device)
     }
 

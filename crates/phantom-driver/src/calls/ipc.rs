@@ -49,6 +49,7 @@ entry_points! {
     /// Opens memory of another process.
     fn cuIpcOpenMemHandle_v2(address: Out<u64>, handle: Handle64, flags: u32) {
         let (driver, device) = current()?;
+        driver.settle(device);
         supported(driver)?;
         ensure(flags == LAZY, INVALID, SECTION, "flags must be CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS")?;
         let own = MemoryFile::process_of(&handle.0) == std::process::id();
@@ -77,7 +78,8 @@ entry_points! {
 
     /// Closes memory of another process.
     fn cuIpcCloseMemHandle(address: u64) {
-        let (driver, _) = current()?;
+        let (driver, device) = current()?;
+        driver.settle(device);
         supported(driver)?;
         let mut space = driver.space();
         match space.blocks.get(&address).map(|it| &it.kind) {

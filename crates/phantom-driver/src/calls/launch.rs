@@ -57,12 +57,6 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
         Some(FaultKind::Trap) => {
             return driver.fail(device, CUresult::CUDA_ERROR_LAUNCH_FAILED, &why());
         }
-        Some(FaultKind::Hang) => {
-            while context.fault.load(Ordering::Acquire) == 0 {
-                std::thread::sleep(HANGING);
-            }
-            return;
-        }
         // SAFETY: signals to the own process.
         Some(FaultKind::Kill) => unsafe {
             libc::kill(libc::getpid(), libc::SIGKILL);
@@ -71,7 +65,7 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
         Some(FaultKind::Stop) => unsafe {
             libc::kill(libc::getpid(), libc::SIGSTOP);
         },
-        Some(FaultKind::Wrong | FaultKind::Late) | None => {}
+        Some(FaultKind::Hang | FaultKind::Wrong | FaultKind::Late) | None => {}
     }
     let setup = &driver.machine.setup;
     let cooperative = &context.cooperative;
@@ -95,7 +89,16 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
         members: &members,
     };
     let spoils = planted == Some(FaultKind::Wrong);
-    let run = || emulator.run(launch, &asked, context.fault.as_ptr(), spoils);
+    let run = || {
+        if planted == Some(FaultKind::Hang) {
+            // Its blocks stay resident.
+            while context.fault.load(Ordering::Acquire) == 0 {
+                std::thread::sleep(HANGING);
+            }
+            return Ok(());
+        }
+        emulator.run(launch, &asked, context.fault.as_ptr(), spoils)
+    };
     if let Err((error, why)) = context.residency.with(launch.blocks, most, run) {
         driver.fail(device, error, &why);
     } else if planted == Some(FaultKind::Late) {

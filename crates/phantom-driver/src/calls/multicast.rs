@@ -54,6 +54,7 @@ entry_points! {
     /// Makes a multicast object.
     fn cuMulticastCreate(handle: Out<u64>, properties: In<MulticastProperties>) {
         let driver = driver()?;
+        driver.settle_all();
         driver.not_while_capturing()?;
         let properties = properties.get(SECTION)?;
         let types = check(driver, &properties)?;
@@ -69,6 +70,7 @@ entry_points! {
     /// Adds a device to an object.
     fn cuMulticastAddDevice(object: u64, device: i32) {
         let driver = driver()?;
+        driver.settle_all();
         let (device, gpu) = driver.device(device)?;
         let team = team(driver, object)?;
         let error = CUresult::CUDA_ERROR_NOT_SUPPORTED;
@@ -79,6 +81,7 @@ entry_points! {
     /// Binds memory of a device to an object.
     fn cuMulticastBindMem(object: u64, offset: usize, memory: u64, memory_offset: usize, bytes: usize, flags: u64) {
         let driver = driver()?;
+        driver.settle_all();
         let team = team(driver, object)?;
         let memory = physical(driver, memory)?;
         let of_device = memory.file.label.content == Content::Physical;
@@ -104,6 +107,7 @@ entry_points! {
     /// Unbinds memory of a device from an object.
     fn cuMulticastUnbind(object: u64, device: i32, offset: usize, bytes: usize) {
         let driver = driver()?;
+        driver.settle_all();
         let (_, gpu) = driver.device(device)?;
         let unbound = team(driver, object)?.unbind(gpu.uuid, offset as u64, bytes as u64);
         ensure(unbound, INVALID, SECTION, "the device has not bound this range")?;

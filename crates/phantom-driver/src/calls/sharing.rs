@@ -48,6 +48,7 @@ entry_points! {
     /// Exports memory or a multicast object.
     fn cuMemExportToShareableHandle(place: *mut c_void, handle: u64, kind: u32, flags: u64) {
         let driver = driver()?;
+        driver.settle_all();
         let memory = physical(driver, handle)?;
         ensure(flags == 0, INVALID, SECTION, "flags must be 0")?;
         let requested = memory.file.label.handle_types & kind == kind;
@@ -70,6 +71,7 @@ entry_points! {
     /// Opens memory or a multicast object of another process.
     fn cuMemImportFromShareableHandle(handle: Out<u64>, shareable: *mut c_void, kind: u32) {
         let driver = driver()?;
+        driver.settle_all();
         let opened = match kind {
             // The pointer is the descriptor's number.
             DESCRIPTOR => MemoryFile::from_descriptor(i32::try_from(shareable.addr()).unwrap_or(-1)),

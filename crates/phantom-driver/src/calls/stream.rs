@@ -4,16 +4,20 @@ use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys::CUresult;
 
+use super::event::{self, EVENT_BYTES};
 use crate::answer::{Section, ensure, refuse};
 use crate::arguments::Out;
 use crate::call::entry_points;
 use crate::driver::{Graph, current};
-use crate::stream::Stream;
+use crate::stream::{Stream, Work};
 use crate::table::Found;
 
 const SECTION: Section = Section::Stream;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const CAPTURES: CUresult = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+
+/// `CU_EVENT_WAIT_EXTERNAL`
+const WAIT_EXTERNAL: u32 = 1;
 
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
@@ -58,6 +62,24 @@ entry_points! {
         }
         stream.wait_for(stream.submitted());
         driver.waited(device)
+    }
+
+    /// Lets later work of a stream wait for the last record of an event, of any GPU.
+    fn cuStreamWaitEvent(stream: u64, event: u64, flags: u32) {
+        let (driver, device) = current()?;
+        let stream = driver.stream(device, stream)?;
+        let event = event::event(driver, event)?;
+        ensure(flags <= WAIT_EXTERNAL, INVALID, SECTION, "there is no such flag")?;
+        event::not_captured(&event)?;
+        let isolation = CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+        ensure(!stream.captures(), isolation, SECTION, "the stream captures, and the event was not recorded in that capture")?;
+        if driver.is_legacy(&stream) {
+            driver.no_blocking_capture(device)?;
+        }
+        let number = event.last();
+        let work: Work = Arc::new(move || event.wait_for(number));
+        driver.submit(&stream, work, false, EVENT_BYTES)?;
+        Ok(())
     }
 
     /// Whether a stream is idle.

@@ -136,6 +136,7 @@ entry_points! {
     /// Makes physical memory.
     fn cuMemCreate(handle: Out<u64>, bytes: usize, properties: In<AllocationProperties>, flags: u64) {
         let driver = driver()?;
+        driver.settle_all();
         driver.not_while_capturing()?;
         let properties = properties.get(SECTION)?;
         let (device, content) = check_properties(driver, &properties)?;
@@ -155,6 +156,7 @@ entry_points! {
     /// Releases a handle of memory.
     fn cuMemRelease(handle: u64) {
         let driver = driver()?;
+        driver.settle_all();
         let memory = physical(driver, handle)?;
         if memory.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             driver.objects().physical.remove(handle);
@@ -223,6 +225,7 @@ entry_points! {
     /// Maps physical memory at reserved addresses.
     fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: u64, flags: u64) {
         let driver = driver()?;
+        driver.settle_all();
         let memory = physical(driver, handle)?;
         let bytes = bytes as u64;
         ensure(flags == 0 && offset == 0, INVALID, SECTION, "offset and flags must be 0")?;
@@ -250,6 +253,7 @@ entry_points! {
     /// Unmaps memory.
     fn cuMemUnmap(address: u64, bytes: usize) {
         let driver = driver()?;
+        driver.settle_all();
         let mut space = driver.space();
         let Some(bases) = whole_mappings(&space, address, bytes as u64).filter(|it| !it.is_empty()) else {
             return refuse(INVALID, SECTION, "the range does not consist of whole mappings");
@@ -263,6 +267,7 @@ entry_points! {
     /// Gives devices access to mappings.
     fn cuMemSetAccess(address: u64, bytes: usize, access: In<AccessDescription>, count: usize) {
         let driver = driver()?;
+        driver.settle_all();
         ensure(count > 0, INVALID, SECTION, "there is no description")?;
         let mut space = driver.space();
         let Some(bases) = whole_mappings(&space, address, bytes as u64).filter(|it| !it.is_empty()) else {

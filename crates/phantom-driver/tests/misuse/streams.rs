@@ -102,6 +102,13 @@ crate::table! {
     } => cuStreamEndCapture { elsewhere(end) } = 908 STREAM;
     "waiting for a capturing stream" => cuStreamSynchronize(capturing(RELAXED)) = 900 STREAM;
     "asking a capturing stream" => cuStreamQuery(capturing(RELAXED)) = 900 STREAM;
+    "a wait for a destroyed event" { let event = event(0); right!(cuEventDestroy_v2(event)); }
+        => cuStreamWaitEvent(stream(1), event, 0_u32) = 400 EVENT;
+    "a wait for a captured event" { let event = event(0); right!(cuEventRecord(event, capturing(RELAXED))); }
+        => cuStreamWaitEvent(stream(1), event, 0_u32) = 907 EVENT;
+    "a capturing stream that waits for an event outside"
+        => cuStreamWaitEvent(capturing(RELAXED), event(0), 0_u32) = 905 STREAM;
+    "flags of a wait" => cuStreamWaitEvent(stream(1), event(0), 2_u32) = 1 STREAM;
     "the end of an invalid capture" {
         let stream = capturing(RELAXED);
         assert_eq!(call!(cuStreamSynchronize(stream)), 900);

@@ -52,6 +52,7 @@ class Comm:
         host_id: str | None = None,
         debug: bool = False,
         plan: tuple[str, str, bool] | None = None,
+        gpu: int | None = None,
     ) -> Comm: ...
     def run(
         self,
@@ -63,6 +64,8 @@ class Comm:
         operation: int = 0,
         root: int = 0,
     ) -> None: ...
+    def run_on(self, numbers: tuple[int, int, int, int, int, int, int], stream: int) -> None: ...
+    def query(self) -> bool: ...
     def start(
         self, collectives: Sequence[tuple[int, ...]], keep: Any = None
     ) -> Work: ...

@@ -1,4 +1,5 @@
-"""Arrays as memory, by the buffer protocol: numpy's, `array.array`, `bytearray`, `memoryview`."""
+"""Arrays as memory, by the buffer protocol (numpy's, `array.array`, `bytearray`, `memoryview`), or
+on a GPU (CuPy's, Numba's, PyTorch's)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import ctypes
 from typing import Any, NamedTuple
 
 from toporing import _native
+from toporing.gpu_arrays import is_of_gpu, memory
 
 _NUMBERS = {name: number for number, name in enumerate(_native.TYPES)}
 
@@ -26,6 +28,8 @@ class Array(NamedTuple):
     element: int
     #: Bytes of an element.
     width: int
+    #: In memory of a GPU: the stream that its owner uses, 0 for the legacy stream.
+    stream: int | None = None
 
 
 def _element(view: memoryview, name: str | None) -> int:
@@ -43,9 +47,30 @@ def _element(view: memoryview, name: str | None) -> int:
     return _NUMBERS[name]
 
 
+def of_gpu(given: Any, type: str | None, *, written: bool) -> Array:
+    """The memory of an array on a GPU."""
+    address, count, name, stream, owner, readonly = memory(given)
+    if written and readonly:
+        raise ValueError("the array cannot be written, and the result goes there")
+    width = int(name.lstrip("uibf")) // 8
+    if type is not None:
+        if type not in _NUMBERS:
+            raise TypeError(f"there is no element type {type!r}, only {', '.join(_native.TYPES)}")
+        total, width = count * width, int(type.lstrip("uibf")) // 8
+        count, name = total // width, type
+    if name not in _NUMBERS:
+        raise TypeError(
+            f"elements of type {name} cannot be reduced; name their type, one of "
+            f"{', '.join(_native.TYPES)}"
+        )
+    return Array(owner, address if count else 0, count, _NUMBERS[name], width, stream)
+
+
 def array(given: Any, type: str | None = None, *, written: bool) -> Array:
     """The memory of an array. A type names elements that the buffer protocol has not, such as
     `bf16` in an array of 16-bit integers."""
+    if is_of_gpu(given):
+        return of_gpu(given, type, written=written)
     view = memoryview(given)
     if not view.c_contiguous:
         raise ValueError("the array is not contiguous; copy it first")

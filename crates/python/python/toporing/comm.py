@@ -20,7 +20,14 @@ class Communicator:
 
     All ranks call the same collectives in the same order. Arrays are anything with the buffer
     protocol, such as numpy's; `type` names the elements where the protocol has no name, such as
-    `bf16`. `CommError` says that a rank failed or left; then only closing is left. Ctrl-C ends a
+    `bf16`.
+
+    With `gpu`, collectives also take arrays in its memory (`__cuda_array_interface__` or DLPack).
+    They are enqueued on `stream`, a handle of the driver, or else on the stream that the input's
+    owner names, and the call returns. Keep the arrays until the stream has passed; `query` says
+    whether all has ended, and why it failed.
+
+    `CommError` says that a rank failed or left; then only closing is left. Ctrl-C ends a
     call within a second, and the communicator with it.
     """
 
@@ -33,12 +40,15 @@ class Communicator:
         timeout: float = 600.0,
         join_timeout: float = 60.0,
         plan: Plan | str | os.PathLike[str] | None = None,
+        gpu: int | None = None,
     ) -> None:
         """Joins the other ranks. One rank's process made `identity` with `unique_id`, and it is
         that rank's secret with the others. Times are in seconds.
 
         `plan` is a plan or the file of one, whose channels, NICs and proxies are used; without it
-        the file that `TOPO_PLAN` names, if that has as many ranks. All ranks give the same."""
+        the file that `TOPO_PLAN` names, if that has as many ranks. All ranks give the same.
+
+        `gpu` is CUDA's number of this rank's GPU. All ranks give one, or none does."""
         self._comm = _native.Comm(
             identity,
             rank,
@@ -46,6 +56,7 @@ class Communicator:
             timeout=timeout,
             join_timeout=join_timeout,
             plan=run_plan(plan, os.environ),
+            gpu=gpu,
             **settings(os.environ),
         )
 
@@ -82,70 +93,80 @@ class Communicator:
             self.abort()
         self.close()
 
+    def query(self) -> bool:
+        """Whether all collectives on arrays of the GPU have ended. Raises `CommError` if one has
+        failed; its output is undefined then."""
+        return self._comm.query()
+
     def all_reduce(
-        self, values: Any, output: Any = None, *, op: str = "sum", type: str | None = None
+        self, values: Any, output: Any = None, *, op: str = "sum", type: str | None = None,
+        stream: int | None = None,
     ) -> None:
         """Reduces the values of all ranks, into `output` or in place."""
-        self._reduce("AllReduce", values, output, op, type)
+        self._reduce("AllReduce", values, output, op, type, stream=stream)
 
     def reduce(
         self, values: Any, root: int, output: Any = None, *, op: str = "sum",
-        type: str | None = None,
+        type: str | None = None, stream: int | None = None,
     ) -> None:
-        """Reduces the values of all ranks to the root, into its `output` or in place."""
+        """Reduces the values of all ranks to the root, into its `output` or in place; arrays of a
+        GPU in place only."""
         if output is not None and self.rank != root:
             raise ValueError("only the root of a reduction has an output")
         if output is None:
-            return self._reduce("Reduce", values, None, op, type, root)
+            return self._reduce("Reduce", values, None, op, type, root, stream)
         source, to = array(values, type, written=False), array(output, type, written=True)
+        if source.stream is not None or to.stream is not None:
+            raise ValueError("a reduction of arrays of a GPU is in place; copy the root's before")
         # In place on all ranks or on none: the root copies.
         memoryview(output).cast("B")[:] = memoryview(values).cast("B")
         self._run("Reduce", to, to, source.count, op, root)
 
-    def broadcast(self, values: Any, root: int) -> None:
+    def broadcast(self, values: Any, root: int, *, stream: int | None = None) -> None:
         """Copies the root's values to all ranks."""
         own = array(values, "u8", written=self.rank != root)
-        self._run("Broadcast", own, own, own.count * own.width, "sum", root)
+        self._run("Broadcast", own, own, own.count * own.width, "sum", root, stream)
 
-    def all_gather(self, values: Any, output: Any) -> None:
+    def all_gather(self, values: Any, output: Any, *, stream: int | None = None) -> None:
         """Copies the values of all ranks to `output`, in rank order."""
         source, to = array(values, "u8", written=False), array(output, "u8", written=True)
         self._sizes("all_gather", "output", to, self.ranks, source)
-        self._run("AllGather", source, to, source.count * source.width)
+        self._run("AllGather", source, to, source.count * source.width, stream=stream)
 
     def reduce_scatter(
-        self, values: Any, output: Any, *, op: str = "sum", type: str | None = None
+        self, values: Any, output: Any, *, op: str = "sum", type: str | None = None,
+        stream: int | None = None,
     ) -> None:
         """Reduces the values of all ranks; each rank gets its part of the result."""
         source, to = array(values, type, written=False), array(output, type, written=True)
         self._sizes("reduce_scatter", "input", source, self.ranks, to)
-        self._run("ReduceScatter", source, to, to.count, op)
+        self._run("ReduceScatter", source, to, to.count, op, stream=stream)
 
-    def all_to_all(self, values: Any, output: Any) -> None:
+    def all_to_all(self, values: Any, output: Any, *, stream: int | None = None) -> None:
         """Sends part i of the values to rank i; part i of the output is from rank i."""
         source, to = array(values, "u8", written=False), array(output, "u8", written=True)
         self._sizes("all_to_all", "output", to, 1, source)
         total = source.count * source.width
         if total % self.ranks:
             raise ValueError(f"all_to_all: {total} bytes are no multiple of {self.ranks} ranks")
-        self._run("AllToAll", source, to, total // self.ranks)
+        self._run("AllToAll", source, to, total // self.ranks, stream=stream)
 
     def send(self, values: Any, to: int, *, tag: int = 0) -> None:
         """Sends values to a rank, which receives as many bytes with the same tag."""
-        own = array(values, "u8", written=False)
+        own = self._host(values, written=False)
         numbers = (own.address, own.count * own.width, to, True, tag)
         self._comm.start_group([numbers], own).wait()
 
     def receive(self, values: Any, source: int, *, tag: int = 0) -> None:
         """Receives values from a rank. Messages between two ranks keep their order within a tag."""
-        own = array(values, "u8", written=True)
+        own = self._host(values, written=True)
         numbers = (own.address, own.count * own.width, source, False, tag)
         self._comm.start_group([numbers], own).wait()
 
     def receive_any(self, values: Any, *, tag: int = 0) -> int:
         """Receives the next message of any other rank with this tag, and returns that rank. All
         messages that may come are as long as `values`, of at least one byte."""
-        own = array(values, "u8", written=True)
+        own = self._host(values, written=True)
         numbers = (own.address, own.count * own.width, None, False, tag)
         work = self._comm.start_transfers([numbers], own)
         work.wait()
@@ -155,7 +176,7 @@ class Communicator:
         self, values: Any, to: int, output: Any, source: int, *, tag: int = 0
     ) -> None:
         """Sends to one rank and receives from another at once, so that no order can deadlock."""
-        own, room = array(values, "u8", written=False), array(output, "u8", written=True)
+        own, room = self._host(values, written=False), self._host(output, written=True)
         sends = (own.address, own.count * own.width, to, True, tag)
         receives = (room.address, room.count * room.width, source, False, tag)
         self._comm.start_group([sends, receives], (own, room)).wait()
@@ -183,21 +204,37 @@ class Communicator:
         self._comm.close()
 
     def _reduce(
-        self, what: str, values: Any, output: Any, op: str, type: str | None, root: int = 0
+        self, what: str, values: Any, output: Any, op: str, type: str | None, root: int = 0,
+        stream: int | None = None,
     ) -> None:
         source = array(values, type, written=output is None)
         to = source if output is None else array(output, type, written=True)
         if output is not None:
             self._sizes("all_reduce", "output", to, 1, source)
-        self._run(what, source, to, source.count, op, root)
+        self._run(what, source, to, source.count, op, root, stream)
+
+    @staticmethod
+    def _host(values: Any, *, written: bool) -> Array:
+        own = array(values, "u8", written=written)
+        if own.stream is not None:
+            raise TypeError("messages between ranks take no arrays of a GPU; only collectives do")
+        return own
 
     def _run(
-        self, what: str, source: Array, to: Array, count: int, op: str = "sum", root: int = 0
+        self, what: str, source: Array, to: Array, count: int, op: str = "sum", root: int = 0,
+        stream: int | None = None,
     ) -> None:
         operation = _OPERATIONS.get(op)
         if operation is None:
             raise ValueError(f"there is no operation {op!r}, only {', '.join(_OPERATIONS)}")
         addresses = (source.address, to.address)
+        if (source.stream is None) != (to.stream is None):
+            raise TypeError("one array is in memory of a GPU and the other is not; copy one of them")
+        if source.stream is not None:
+            numbers = (_COLLECTIVES[what], *addresses, count, source.element, operation, root)
+            return self._comm.run_on(numbers, source.stream if stream is None else stream)
+        if stream is not None:
+            raise TypeError("a stream is for arrays in memory of a GPU")
         self._comm.run(_COLLECTIVES[what], *addresses, count, source.element, operation, root)
 
     @staticmethod

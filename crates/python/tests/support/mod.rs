@@ -137,8 +137,19 @@ impl Package {
 
     /// Runs one process; returns what it printed.
     pub fn run(&self, python: &Path, arguments: &[&str]) -> Result<String, String> {
+        self.run_prepared(python, arguments, |_| ())
+    }
+
+    /// As [`Self::run`], with a change of the command.
+    pub fn run_prepared(
+        &self,
+        python: &Path,
+        arguments: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Result<String, String> {
         let mut command = self.command(python, arguments[0]);
         command.args(&arguments[1..]);
+        prepare(&mut command);
         let child = command.spawn_with_output();
         let mut child = child.map_err(|why| why.to_string())?;
         let (ended, said) = finish(&mut child, Instant::now() + LONGEST);

@@ -1,0 +1,147 @@
+//! Launches in the order of a caller's stream: which streams and memory they take.
+
+use std::marker::PhantomData;
+
+use cudarc::driver::{result, sys};
+use device_runtime::LaunchMemory;
+use device_runtime::driver::places;
+use executor::Memory;
+use sys::CUpointer_attribute_enum as Attribute;
+
+use crate::driver::{Cuda, is_of_device, is_of_peers, pointer_attribute};
+use crate::error::words;
+use crate::handles::lock;
+use crate::memory::Block;
+
+/// `CU_STREAM_PER_THREAD`
+const PER_THREAD: u64 = 2;
+
+/// A stream as its caller gives it: the driver's handle; 0 and 1 are the legacy stream, 2 that of the
+/// calling thread.
+pub(crate) const fn caller(stream: u64) -> sys::CUstream {
+    std::ptr::without_provenance_mut(stream as usize)
+}
+
+/// The calling thread's context, which is current again when this is dropped.
+#[derive(Debug)]
+pub struct CallersContext {
+    context: sys::CUcontext,
+    /// It is for this thread.
+    of_thread: PhantomData<*const ()>,
+}
+
+impl CallersContext {
+    /// Notes the context that is current. The driver was opened before ([`Cuda::open`]).
+    pub fn keep() -> Self {
+        let current = result::ctx::get_current();
+        Self {
+            context: current.ok().flatten().unwrap_or(std::ptr::null_mut()),
+            of_thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for CallersContext {
+    fn drop(&mut self) {
+        // A context that has ended meanwhile stays as it is.
+        // SAFETY: the driver gave it, or it is null, which means none.
+        let _ = unsafe { sys::cuCtxSetCurrent(self.context) };
+    }
+}
+
+impl Cuda {
+    /// Refuses what a launch in the order of a stream cannot use: a stream of another GPU, one that
+    /// captures a graph, one that depends on the thread, and buffers elsewhere.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub fn check_in_order(
+        &self,
+        place: u32,
+        stream: u64,
+        memory: &Memory<'_>,
+    ) -> Result<(), String> {
+        let device = self.device(place)?;
+        if stream == PER_THREAD {
+            return Err(
+                "stream 2 is another one for each thread; make a stream and give its handle, or 0 for the legacy stream"
+                    .to_owned(),
+            );
+        }
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the caller gives a stream; the driver writes a number.
+        let asked = unsafe { sys::cuStreamIsCapturing(caller(stream), &raw mut status) };
+        asked.result().map_err(|error| {
+            format!(
+                "{stream:#x} is no stream of GPU {}: {}",
+                device.number,
+                words(error)
+            )
+        })?;
+        if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+            return Err(format!(
+                "stream {stream:#x} captures a CUDA graph, which no collective can join; call it outside of the capture"
+            ));
+        }
+        let buffers = [
+            ("input", memory.input().addr(), memory.input_bytes()),
+            ("output", memory.output().addr(), memory.output_bytes()),
+        ];
+        for (what, address, _) in buffers.into_iter().filter(|(.., bytes)| *bytes > 0) {
+            let of = Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+            let of = pointer_attribute(of, address as u64);
+            if !is_of_device(address as u64) || of != u32::try_from(device.ordinal()).ok() {
+                return Err(format!(
+                    "the {what} at {address:#x} is not in memory of GPU {}; give a buffer of that GPU",
+                    device.number
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`DeviceDriver::locate`](device_runtime::DeviceDriver::locate).
+    pub(crate) fn locate_in_order(
+        &self,
+        place: u32,
+        memory: &Memory<'_>,
+        at: Option<u64>,
+        seen: bool,
+    ) -> Result<LaunchMemory<Block>, String> {
+        let input = memory.input().expose_provenance() as u64;
+        let output = memory.output().expose_provenance() as u64;
+        let (input_bytes, output_bytes) =
+            (memory.input_bytes() as u64, memory.output_bytes() as u64);
+        let here = |address, bytes| bytes == 0 || !seen || is_of_peers(address);
+        if at.is_none() && here(input, input_bytes) && here(output, output_bytes) {
+            return Ok(LaunchMemory {
+                input,
+                output,
+                staged: false,
+                staging: None,
+            });
+        }
+        let (input_at, output_at, bytes) =
+            places(input..input + input_bytes, output..output + output_bytes);
+        let (address, staging) = match at {
+            Some(at) => (at, None),
+            None => {
+                let staging = self.staging_buffer(place, bytes)?;
+                (staging.address, Some(Block::Plain(staging)))
+            }
+        };
+        Ok(LaunchMemory {
+            input: address + input_at,
+            output: address + output_at,
+            staged: true,
+            staging,
+        })
+    }
+
+    /// Takes a staging buffer for later launches.
+    pub(crate) fn take_staging(&self, place: u32, staged: LaunchMemory<Block>) {
+        if let Some(Block::Plain(staging)) = staged.staging {
+            lock(&self.staging).push((place, staging));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Programs that run collectives on memory of GPUs in the order of streams, on a phantom driver.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use machines::phantom::Phantom;
+use tempfile::TempDir;
+
+use crate::support::{compile, finish, libraries};
+
+/// A run of a case of `programs/gpu.c`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub name: &'static str,
+    case: &'static str,
+    ranks: u32,
+    gpus: u32,
+    /// The machine; `None`: there is no driver.
+    machine: Option<&'static str>,
+    /// Lines of the machine file.
+    lines: &'static [&'static str],
+}
+
+const fn on(
+    name: &'static str,
+    (case, ranks, gpus): (&'static str, u32, u32),
+    machine: &'static str,
+    lines: &'static [&'static str],
+) -> Case {
+    Case {
+        name,
+        case,
+        ranks,
+        gpus,
+        machine: Some(machine),
+        lines,
+    }
+}
+
+/// A stream that is none; and what two ranks try before they take another way to reach each other.
+const REFUSED: [&str; 4] = [
+    "the handle is no stream",
+    "CUDA IPC does not work",
+    "the device cannot access the memory's device",
+    "a process cannot open its own handle",
+];
+
+/// All runs.
+pub(crate) const CASES: [Case; 12] = [
+    on("gpu_processes", ("processes", 2, 2), "dgx-h100", &[]),
+    on(
+        "gpu_processes_by_descriptors",
+        ("processes", 3, 3),
+        "dgx-h100",
+        &["ipc no"],
+    ),
+    on(
+        "gpu_processes_without_p2p",
+        ("processes", 2, 2),
+        "workstation-2gpu",
+        &["peers none"],
+    ),
+    on(
+        "gpu_calls_that_wait",
+        ("processes", 2, 2),
+        "dgx-h100",
+        &["calls-wait yes"],
+    ),
+    on("gpu_threads", ("threads", 3, 3), "dgx-a100", &[]),
+    on(
+        "gpu_threads_that_share_gpus",
+        ("threads", 4, 2),
+        "dgx-h100",
+        &[],
+    ),
+    on("gpu_threads_of_processes", ("both", 4, 4), "dgx-h100", &[]),
+    on("gpu_misuse", ("misuse", 2, 2), "dgx-h100", &[]),
+    on("gpu_no_gpu", ("lacking", 2, 2), "dgx-h100", &[]),
+    on(
+        "gpu_a_peer_dies",
+        ("a_peer_dies", 2, 2),
+        "dgx-h100",
+        &["queue-bytes 1048576"],
+    ),
+    on("gpu_aborts", ("aborts", 2, 2), "dgx-h100", &[]),
+    Case {
+        name: "gpu_no_driver",
+        case: "lacking",
+        ranks: 2,
+        gpus: 2,
+        machine: None,
+        lines: &[],
+    },
+];
+
+static PROGRAM: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile("tests/programs/gpu.c", folder.path());
+    (folder, program)
+});
+
+/// Runs a case. The driver reports no broken rule, fault or leak.
+pub(crate) fn run(case: &Case) {
+    let mut command = Command::new(&PROGRAM.1);
+    command.args([case.case, &case.ranks.to_string(), &case.gpus.to_string()]);
+    command
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("TOPO_PHANTOM_MACHINE");
+    let open = |machine| Phantom::new(&libraries(), machine, case.lines).unwrap();
+    let phantom = case.machine.map(open);
+    phantom.iter().for_each(|it| it.prepare(&mut command));
+    let ended = finish(&mut command);
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{}: {said}", case.name);
+    let found = phantom.map_or_else(Vec::new, |it| it.problems());
+    let unexpected = |it: &&String| !REFUSED.iter().any(|rule| it.contains(rule));
+    let unexpected: Vec<&String> = found.iter().filter(unexpected).collect();
+    assert!(unexpected.is_empty(), "{}: {unexpected:?}", case.name);
+}

@@ -1,0 +1,111 @@
+"""Arrays on GPUs as memory, by `__cuda_array_interface__` or by DLPack."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+#: DLPack's number of CUDA memory, and of memory that CUDA manages.
+_CUDA, _MANAGED = 2, 13
+
+#: DLPack's codes of types: signed and unsigned integers, floats, bfloats, Boolean values.
+_CODES = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "u"}
+
+
+class Memory(NamedTuple):
+    """What an array on a GPU says of itself."""
+
+    address: int
+    count: int
+    #: The element type, such as `f32`.
+    name: str
+    #: The stream that its owner uses, 0 for the legacy stream.
+    stream: int
+    #: What keeps the memory.
+    owner: Any
+    readonly: bool
+
+
+def is_of_gpu(given: Any) -> bool:
+    """Whether an array is in memory of a GPU."""
+    if _interface(given) is not None:
+        return True
+    device = getattr(given, "__dlpack_device__", None)
+    return device is not None and device()[0] in (_CUDA, _MANAGED)
+
+
+def memory(given: Any) -> Memory:
+    """The memory of an array on a GPU."""
+    interface = _interface(given)
+    if interface is None:
+        return _by_dlpack(given)
+    kind, width = interface["typestr"][1], int(interface["typestr"][2:])
+    name = {"i": "i", "u": "u", "f": "f", "b": "u"}.get(kind, kind) + str(8 * width)
+    shape = tuple(interface["shape"])
+    _expect_contiguous(shape, interface.get("strides"), width)
+    address, readonly = interface["data"]
+    stream = interface.get("stream")
+    # 1 is the legacy stream; without a stream the data is complete.
+    stream = 0 if stream in (None, 1) else int(stream)
+    return Memory(address or 0, _product(shape), name, stream, given, bool(readonly))
+
+
+def _interface(given: Any) -> dict[str, Any] | None:
+    try:
+        return given.__cuda_array_interface__
+    except (AttributeError, TypeError, RuntimeError):
+        # PyTorch raises them for memory of the host and for types that the interface lacks.
+        return None
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    count = 1
+    for length in shape:
+        count *= length
+    return count
+
+
+def _expect_contiguous(
+    shape: tuple[int, ...], strides: tuple[int, ...] | None, width: int
+) -> None:
+    expected = width
+    for length, stride in zip(reversed(shape), reversed(strides or ())):
+        if length > 1 and stride != expected:
+            raise ValueError("the array is not contiguous; copy it first")
+        expected *= max(length, 1)
+
+
+class _Tensor(ctypes.Structure):
+    """`DLTensor`, with which a `DLManagedTensor` begins."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+def _by_dlpack(given: Any) -> Memory:
+    # The owner makes the legacy stream wait for the data. The capsule frees what it holds.
+    capsule = given.__dlpack__(stream=1)
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
+    if tensor.lanes != 1 or tensor.code not in _CODES:
+        raise TypeError(f"elements of DLPack's type {tensor.code} cannot be reduced")
+    shape = tuple(tensor.shape[: tensor.ndim])
+    width = tensor.bits // 8
+    strides = None
+    if tensor.strides:
+        strides = tuple(width * stride for stride in tensor.strides[: tensor.ndim])
+    _expect_contiguous(shape, strides, width)
+    address = (tensor.data or 0) + tensor.byte_offset
+    name = f"{_CODES[tensor.code]}{tensor.bits}"
+    return Memory(address, _product(shape), name, 0, (given, capsule), False)

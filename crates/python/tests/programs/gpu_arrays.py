@@ -1,0 +1,187 @@
+"""Collectives on arrays of GPUs: `gpu_arrays.py RANKS` starts the other ranks itself, 0: no GPU."""
+
+import array
+import ctypes
+import multiprocessing
+import sys
+
+import toporing
+
+
+class Driver:
+    """The driver's functions that the arrays below need."""
+
+    def __init__(self, gpu):
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", ctypes.c_uint(0))
+        self.context = ctypes.c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), ctypes.c_int(gpu))
+        self.call("cuCtxSetCurrent", self.context)
+        self.stream = ctypes.c_void_p()
+        self.call("cuStreamCreate", ctypes.byref(self.stream), ctypes.c_uint(1))
+        self.gpu = gpu
+
+    def call(self, name, *arguments):
+        error = getattr(self.library, name)(*arguments)
+        assert error == 0, f"{name}: {error}"
+
+    def close(self):
+        self.call("cuStreamDestroy_v2", self.stream)
+        self.call("cuDevicePrimaryCtxRelease_v2", ctypes.c_int(self.gpu))
+
+
+class Values:
+    """Values in memory of a GPU."""
+
+    def __init__(self, driver, values):
+        self.driver, self.kind, self.count = driver, values.typecode, len(values)
+        self.width = values.itemsize
+        address = ctypes.c_uint64()
+        driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(self.nbytes))
+        self.address = address.value
+        here = (ctypes.c_char * self.nbytes).from_buffer(values)
+        driver.call("cuMemcpyHtoDAsync_v2", address, here, ctypes.c_size_t(self.nbytes),
+                    driver.stream)
+
+    @property
+    def nbytes(self):
+        return self.count * self.width
+
+    def expect(self, expected):
+        found = array.array(self.kind, bytes(self.nbytes))
+        here = (ctypes.c_char * self.nbytes).from_buffer(found)
+        self.driver.call("cuMemcpyDtoHAsync_v2", here, ctypes.c_uint64(self.address),
+                         ctypes.c_size_t(self.nbytes), self.driver.stream)
+        self.driver.call("cuStreamSynchronize", self.driver.stream)
+        assert list(found) == list(expected), f"{list(found)} expected {list(expected)}"
+
+    def free(self):
+        self.driver.call("cuMemFree_v2", ctypes.c_uint64(self.address))
+
+
+class Interface(Values):
+    """As CuPy and Numba have them."""
+
+    strides, readonly = None, False
+
+    @property
+    def __cuda_array_interface__(self):
+        kind = {"f": "<f4", "I": "<u4", "H": "<u2"}[self.kind]
+        return {"shape": (self.count,), "typestr": kind, "data": (self.address, self.readonly),
+                "strides": self.strides, "stream": self.driver.stream.value, "version": 3}
+
+
+class Tensor(ctypes.Structure):
+    """`DLManagedTensor` without what only its owner uses."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class Packed(Values):
+    """As PyTorch has them: bfloats in memory that the interface cannot name."""
+
+    def __dlpack_device__(self):
+        return 2, self.driver.gpu
+
+    def __dlpack__(self, *, stream=None):
+        # The legacy stream waits for the data.
+        assert stream == 1
+        self.driver.call("cuStreamSynchronize", self.driver.stream)
+        self.shape = (ctypes.c_int64 * 2)(1, self.count)
+        code = {"H": 4, "f": 2}[self.kind]
+        self.tensor = Tensor(self.address - 8, 2, self.driver.gpu, 2, code, 8 * self.width, 1,
+                             self.shape, None, 8)
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype = ctypes.py_object
+        make.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return make(ctypes.addressof(self.tensor), b"dltensor", None)
+
+
+def refused(call, error, why):
+    try:
+        call()
+    except error as found:
+        assert why in str(found), found
+        return
+    raise AssertionError(f"taken, although {why}")
+
+
+def work(identity, rank, ranks):
+    driver = Driver(rank)
+    with toporing.Communicator(identity, rank, ranks, gpu=rank) as comm:
+        def of(kind, values, type=Interface):
+            made.append(type(driver, array.array(kind, values)))
+            return made[-1]
+
+        made = []
+        values = of("f", [value + rank for value in range(100)])
+        comm.all_reduce(values)
+        values.expect(ranks * value + sum(range(ranks)) for value in range(100))
+        out = of("I", [0] * 8)
+        comm.all_reduce(of("I", [rank] * 8), out, op="max")
+        out.expect([ranks - 1] * 8)
+        comm.broadcast(out, 0)
+        gathered = of("I", [7] * 4 * ranks)
+        comm.all_gather(of("I", [rank] * 4), gathered, stream=driver.stream.value)
+        gathered.expect(at // 4 for at in range(4 * ranks))
+        part = of("f", [0.0] * 2)
+        comm.reduce_scatter(of("f", range(2 * ranks)), part)
+        part.expect(ranks * (2 * rank + at) for at in range(2))
+        moved = of("I", [0] * ranks)
+        comm.all_to_all(of("I", [10 * rank + to for to in range(ranks)]), moved)
+        moved.expect(10 * since + rank for since in range(ranks))
+        comm.reduce(values, 0)
+        # In the legacy stream, which the other one does not wait for.
+        halves = of("H", [0x3F80] * 3, Packed)
+        comm.all_reduce(halves)
+        driver.call("cuCtxSynchronize")
+        halves.expect([{2: 0x4000, 4: 0x4080}[ranks]] * 3)
+        while not comm.query():
+            pass
+
+        read_only, apart = of("f", [0.0]), of("f", [0.0] * 4)
+        read_only.readonly, apart.strides = True, (8,)
+        odd = of("H", [1])
+        for call, error, why in (
+            (lambda: comm.all_reduce(read_only), ValueError, "cannot be written"),
+            (lambda: comm.all_reduce(apart), ValueError, "not contiguous"),
+            (lambda: comm.all_reduce(odd), TypeError, "u16 cannot be reduced"),
+            (lambda: comm.all_reduce(values, array.array("f", [0] * 100)), TypeError, "copy one"),
+            (lambda: comm.send(values, 1 - rank), TypeError, "only collectives"),
+            (lambda: comm.all_reduce(bytearray(1), stream=1), TypeError, "a stream is for"),
+            (lambda: comm.all_reduce(values, op="BitAnd"), ValueError, ""),
+        ):
+            refused(call, error, why)
+        # Memory of the host goes on as without a GPU.
+        here = array.array("i", [rank])
+        comm.all_reduce(here)
+        assert list(here) == [sum(range(ranks))]
+        driver.call("cuCtxSynchronize")
+        for each in made:
+            each.free()
+    driver.close()
+
+
+def main():
+    ranks = int(sys.argv[1])
+    identity = toporing.unique_id()
+    if ranks == 0:
+        refused(lambda: toporing.Communicator(identity, 0, 1, gpu=0), toporing.CommError,
+                "there is no NVIDIA driver")
+        return
+    spawn = multiprocessing.get_context("spawn")
+    others = [spawn.Process(target=work, args=(identity, rank, ranks)) for rank in range(1, ranks)]
+    for other in others:
+        other.start()
+    work(identity, 0, ranks)
+    for other in others:
+        other.join()
+        assert other.exitcode == 0
+
+
+if __name__ == "__main__":
+    main()
