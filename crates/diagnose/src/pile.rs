@@ -327,7 +327,7 @@ impl Pile {
     }
 }
 
-/// What a text of so many lines is.
+/// The kind of a text with this number of lines.
 fn kind_of_text(kinds: &[&str], number: u64) -> String {
     let kind = match kinds.is_empty() {
         true => "text".to_owned(),

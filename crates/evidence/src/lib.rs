@@ -10,10 +10,10 @@
 //! assert_eq!((timeout.by.global, timeout.sequence), (Some(3), Some(7)));
 //! ```
 //!
-//! In reading order: [`watchdog`] (lines of PyTorch), [`ras`] (reports of NCCL's RAS), [`inspector`]
-//! (collectives that NCCL's profiler plug-in timed), [`bounded`] (values cut while they are read),
-//! [`pickle`] (values that Python's pickle format holds), [`recorder`] (PyTorch's flight recorders),
-//! [`symbols`] (texts as numbers).
+//! In reading order: [`watchdog`] (lines of PyTorch), [`ras`] (reports of NCCL's RAS),
+//! [`inspector`] (collectives that NCCL's profiler plug-in timed), [`bounded`] (values cut while
+//! they are read), [`pickle`] (values that Python's pickle format holds), [`recorder`] (PyTorch's
+//! flight recorders), [`symbols`] (texts as numbers).
 
 pub mod bounded;
 pub mod inspector;

@@ -1,5 +1,5 @@
-//! Output of nvidia-smi, lspci and others, and bandwidths that were measured. An accepted listing gives
-//! a topology that reads back.
+//! Output of nvidia-smi, lspci and others, and bandwidths that were measured. An accepted listing
+//! gives a topology that reads back.
 
 use listings::{Bandwidths, Listings, bandwidth};
 use topology::xml::{parse, write};

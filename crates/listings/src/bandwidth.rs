@@ -1,4 +1,5 @@
-//! Bandwidths between GPUs as nvbandwidth (text and JSON) and p2pBandwidthLatencyTest measured them.
+//! Bandwidths between GPUs as nvbandwidth (text and JSON) and p2pBandwidthLatencyTest measured
+//! them.
 
 use serde::Deserialize;
 
@@ -117,7 +118,8 @@ impl Title {
         })
     }
 
-    /// p2pBandwidthLatencyTest's title. It says `(P2P Writes)` or `(P2P Reads)`; older versions read.
+    /// p2pBandwidthLatencyTest's title. It says `(P2P Writes)` or `(P2P Reads)`; older versions
+    /// read.
     fn of_latency_test(title: &str) -> Option<Self> {
         let title = title.trim();
         let direction = match title.split(' ').next()? {

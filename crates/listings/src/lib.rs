@@ -1,12 +1,14 @@
 //! Output of other programs about a machine, as a topology.
 //!
-//! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m` and `-p2p`, `nvidia-smi`,
-//! `nvidia-smi -L`, `-q`, `-q -x`, `nvidia-smi nvlink -s`, `lspci -vv`, `lscpu`, `numactl -H`, `ibstat`,
-//! `ibv_devinfo -v`, `rdma link`. What a listing does not tell is assumed, and [`Machine::assumed`] says
-//! so. [`Bandwidths`] are what nvbandwidth and p2pBandwidthLatencyTest measured.
+//! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m` and `-p2p`,
+//! `nvidia-smi`, `nvidia-smi -L`, `-q`, `-q -x`, `nvidia-smi nvlink -s`, `lspci -vv`, `lscpu`,
+//! `numactl -H`, `ibstat`, `ibv_devinfo -v`, `rdma link`. What a listing does not tell is assumed,
+//! and [`Machine::assumed`] says so. [`Bandwidths`] are what nvbandwidth and
+//! p2pBandwidthLatencyTest measured.
 //!
-//! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`], [`bandwidth`],
-//! [`pci`], [`gpu`], [`processor`], [`adapter`], [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.
+//! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],
+//! [`bandwidth`], [`pci`], [`gpu`], [`processor`], [`adapter`], [`kernel`], `tree`, `from_matrix`,
+//! `from_pci`, `doubts`.
 
 pub mod adapter;
 pub mod bandwidth;

@@ -1,5 +1,5 @@
-//! The reasons why a job hangs or fails, as JSON, the causes that are known, and the planner's price of
-//! a call that did not end.
+//! The reasons why a job hangs or fails, as JSON, the causes that are known, and the planner's
+//! price of a call that did not end.
 
 mod price;
 

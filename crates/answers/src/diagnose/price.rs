@@ -12,14 +12,17 @@ use crate::gpus::Gpus;
 use crate::job::{JobSpec, Machine};
 use crate::log;
 
+/// A plan's costs, with what they hold for.
+type PlannedCosts = (CostTable, String);
+
 /// The prices of a machine's collectives, for the job that a log tells of.
 #[derive(Debug)]
 pub struct Prices {
     machine: Machine,
     /// Hosts of the job; none: as many as the log names, or as the ranks need.
     hosts: Option<u32>,
-    /// By hosts and ranks on each the plan's costs, with what they hold for.
-    planned: RefCell<BTreeMap<(u32, u32), Option<(CostTable, String)>>>,
+    /// By hosts and ranks on each.
+    planned: RefCell<BTreeMap<(u32, u32), Option<PlannedCosts>>>,
 }
 
 impl Prices {
@@ -49,8 +52,8 @@ impl Prices {
         (1..=gpus).contains(&each).then_some((hosts, each))
     }
 
-    /// The costs of a job of so many hosts and ranks on each; `None` if it cannot be planned.
-    fn plan(&self, call: &Call<'_>, (hosts, each): (u32, u32)) -> Option<(CostTable, String)> {
+    /// The costs of a job of these numbers of hosts and ranks on each; `None` if it cannot be planned.
+    fn plan(&self, call: &Call<'_>, (hosts, each): (u32, u32)) -> Option<PlannedCosts> {
         let mut notes = Vec::new();
         let version: NcclVersion = log::version(call.log, None, &mut notes);
         let variables = log::settings(call.log, &[], &mut notes);

@@ -1,11 +1,13 @@
 //! Ranks by their flight recorders.
 //!
 //! In reading order: `job` (the calls of each rank in each group), `compare` (calls that must be
-//! equal), `stuck` (calls that do not end, and who keeps them), `explain` (verdicts).
+//! equal), `stuck` (calls that do not end, and who keeps them), `mismatches` (verdicts
+//! about ranks that disagree), `explain` (verdicts about calls that do not end).
 
 mod compare;
 mod explain;
 mod job;
+mod mismatches;
 mod stuck;
 
 use std::collections::BTreeMap;
@@ -36,7 +38,7 @@ pub(crate) fn verdicts(
         missing: job.missing(),
         verdicts: Vec::new(),
     };
-    found.verdicts.extend(explain::group_differs(&job));
+    found.verdicts.extend(mismatches::group_differs(&job));
     let is_hang = is_hang || job.is_old();
     let stuck = stuck::stuck(&job, is_hang);
     let mismatches = compare::mismatches(&job, &stuck);

@@ -1,4 +1,4 @@
-//! What the condition of GPUs and links, measured bandwidths and times of Inspector show.
+//! Verdicts by the condition of GPUs and links, measured bandwidths and times of Inspector.
 
 use causes::Certainty::{self, Likely, Possible};
 use diagnose::Diagnosis;
