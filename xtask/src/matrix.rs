@@ -54,8 +54,8 @@ pub(crate) struct PhantomArguments {
     cases: u32,
 }
 
-/// Draws runs of the CUDA backend and runs them on phantom machines, and plants each kind of fault in
-/// each part of `topo gpu-test`.
+/// Draws runs of the CUDA backend and runs them on phantom machines, and plants each kind of fault
+/// in each part of `topo gpu-test`.
 ///
 /// # Errors
 /// Cargo cannot be started.

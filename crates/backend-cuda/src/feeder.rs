@@ -21,7 +21,7 @@ use device_runtime::{DeviceCopy, Repeats};
 use crate::device::Device;
 use crate::error::words;
 use crate::graph::Graph;
-use crate::in_order::caller;
+use crate::handles::caller;
 
 /// Events between launches, *marks*, that tell how far a GPU is.
 pub(crate) const MARKS: usize = 4;

@@ -1,10 +1,18 @@
-//! Handles as text, and locks.
+//! Handles of streams, handles as text, and locks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys;
 
 /// Locks a mutex whose content is valid between any two statements, also after a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream as its caller gives it: the driver's handle; 0 and 1 are the legacy stream, 2 that of
+/// the calling thread.
+pub(crate) const fn caller(stream: u64) -> sys::CUstream {
+    std::ptr::without_provenance_mut(stream as usize)
 }
 
 pub(crate) fn unknown() -> String {

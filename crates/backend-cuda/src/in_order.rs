@@ -10,17 +10,11 @@ use sys::CUpointer_attribute_enum as Attribute;
 
 use crate::driver::{Cuda, is_of_device, is_of_peers, pointer_attribute};
 use crate::error::words;
-use crate::handles::lock;
+use crate::handles::{caller, lock};
 use crate::memory::Block;
 
 /// `CU_STREAM_PER_THREAD`
 const PER_THREAD: u64 = 2;
-
-/// A stream as its caller gives it: the driver's handle; 0 and 1 are the legacy stream, 2 that of the
-/// calling thread.
-pub(crate) const fn caller(stream: u64) -> sys::CUstream {
-    std::ptr::without_provenance_mut(stream as usize)
-}
 
 /// The calling thread's context, which is current again when this is dropped.
 #[derive(Debug)]

@@ -9,8 +9,8 @@
 //! the code for one rank.
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
-//! `handles`, `descriptors`, [`memory`], `sharing`, `rdma`, `graph`, `feeder`, `in_order`, [`launch`],
-//! [`multicast`], [`driver`], `start`.
+//! `handles`, `descriptors`, [`memory`], `sharing`, `rdma`, `graph`, `feeder`, `in_order`,
+//! [`launch`], [`multicast`], [`driver`], `start`.
 //!
 //! ```no_run
 //! use std::sync::Arc;

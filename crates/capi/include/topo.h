@@ -169,15 +169,15 @@ int topo_start(topo_comm *comm, topo_collective collective, const void *input, v
  * others take host memory. The stream captures no graph, and is not that of each thread
  * (cudaStreamPerThread).
  *
- * A collective whose rank is gone or waits too long ends early, and its stream goes on; its output
- * is undefined then. topo_comm_query and the next call say so. */
+ * A collective whose rank is gone or waits too long ends early, and its stream continues; its
+ * output is undefined then. topo_comm_query and the next call say so. */
 int topo_run_on(topo_comm *comm, topo_collective collective, const void *input, void *output,
                 size_t count, topo_type type, topo_operation operation, uint32_t root,
                 void *stream);
 
-/* Whether everything that topo_run_on enqueued has ended (TOPO_OK), or not (TOPO_PENDING), or why it
- * failed. Any thread may ask. Ask behind a wait for the stream, until it is not pending: only TOPO_OK
- * says that the outputs are right. */
+/* Whether everything that topo_run_on enqueued has ended (TOPO_OK), or not (TOPO_PENDING), or why
+ * it failed. Any thread may ask. Ask behind a wait for the stream, until it is not pending: only
+ * TOPO_OK says that the outputs are right. */
 int topo_comm_query(topo_comm *comm);
 
 /* Sends to a rank, or receives from it, with tag 0; transfers between two ranks match in order. */

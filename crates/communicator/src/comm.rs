@@ -14,7 +14,7 @@ use net::{Hosts, MOST_RANKS};
 use crate::call_site;
 use crate::error::{Code, Fault};
 use crate::forks;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Meeting};
 use crate::options::Options;
 use crate::queue::{Call, Job, Queue, Transfer, Work};
 use crate::request::Launch;
@@ -107,7 +107,16 @@ impl Comm {
             forks: forks::count(),
         };
         if let Some(number) = options.gpu {
-            comm.gpu = Some(Gpu::join(&comm, number, channels)?);
+            let meeting = Meeting {
+                rank,
+                ranks,
+                transports: &comm.transports,
+                options: &comm.options,
+                channels,
+                id: comm.shared_id(0, rank == 0)?,
+                gather: &|own| comm.gather(own),
+            };
+            comm.gpu = Some(Gpu::join(meeting, number)?);
         }
         Ok(comm)
     }
@@ -121,9 +130,9 @@ impl Comm {
         self.gpu.as_ref().ok_or_else(none)
     }
 
-    /// Enqueues a collective on memory of this rank's GPU behind the work of its stream `stream`, the
-    /// driver's handle, and before what the stream gets later. The first call of its kind and size
-    /// waits for the other ranks and for collectives before it.
+    /// Enqueues a collective on memory of this rank's GPU behind the work of its stream `stream`,
+    /// the driver's handle, and before what the stream gets later. The first call of its kind and
+    /// size waits for the other ranks and for collectives before it.
     ///
     /// # Errors
     /// The communicator has no GPU or has failed, or the stream or a buffer cannot be used.

@@ -18,9 +18,8 @@ use executor::{Communicator, Settings, Transport};
 use net::Hosts;
 use program::Channels;
 
-use crate::comm::Comm;
 use crate::error::{Code, Fault};
-use crate::options::free_id;
+use crate::options::{Options, free_id};
 use crate::request::Launch;
 use crate::shared::lock;
 
@@ -163,29 +162,57 @@ fn open(id: &str, numbers: &[u32], here: &[u32]) -> Result<Arc<ProcessRanks<Cuda
     Ok(ranks)
 }
 
+/// Gathers numbers of all ranks.
+pub type Gather<'a> = dyn Fn(&[u64]) -> Result<Vec<u64>, Fault> + 'a;
+
+/// What a rank needs to join the GPUs of the others.
+pub struct Meeting<'a> {
+    /// The own rank.
+    pub rank: u32,
+    /// Ranks.
+    pub ranks: u32,
+    /// How this rank reaches each rank.
+    pub transports: &'a [Transport],
+    /// The options.
+    pub options: &'a Options,
+    /// The channels of the plan, if there is one.
+    pub channels: Option<Channels>,
+    /// The id of the communicator of the GPUs, which rank 0 made.
+    pub id: UniqueId,
+    /// Gathers numbers of all ranks, in rank order. All ranks call it together.
+    pub gather: &'a Gather<'a>,
+}
+
 impl Gpu {
     /// Joins the GPUs of all ranks of a communicator, which call it together. `number` is the
     /// driver's number of this rank's GPU.
     ///
     /// # Errors
     /// A rank cannot use its GPU, or another rank failed.
-    pub fn join(comm: &Comm, number: u32, channels: Option<Channels>) -> Result<Self, Fault> {
-        let rank = comm.shared.rank;
-        let id = comm.shared_id(0, rank == 0)?;
-        let numbers = comm.gather(&[number])?;
+    pub fn join(meeting: Meeting<'_>, number: u32) -> Result<Self, Fault> {
+        let Meeting {
+            rank,
+            transports,
+            gather,
+            ref id,
+            ..
+        } = meeting;
+        let numbers = gather(&[number.into()])?;
+        let number = |it: &u64| u32::try_from(*it).unwrap_or(u32::MAX);
+        let numbers: Vec<u32> = numbers.iter().map(number).collect();
         let process = [*PROCESS, u64::from(std::process::id())];
-        let processes = comm.gather(&process)?;
-        let here = (0..).zip(processes.chunks(2)).zip(&comm.transports);
+        let processes = gather(&process)?;
+        let here = (0..).zip(processes.chunks(2)).zip(transports);
         let here = here.filter(|((_, it), by)| *it == process && **by != Transport::Net);
         let here: Vec<u32> = here.map(|((rank, _), _)| rank).collect();
         let opened = open(&id.to_string(), &numbers, &here);
-        let have = comm.gather(&[u8::from(opened.is_ok())])?;
+        let have = gather(&[u64::from(opened.is_ok())])?;
         let lacks = have.iter().position(|it| *it == 0);
         let process_ranks = match (opened, lacks) {
             (Ok(opened), None) => opened,
             (opened, lacks) => {
                 if rank == 0 {
-                    free_id(&id)?;
+                    free_id(id)?;
                 }
                 opened?;
                 let other = lacks.unwrap_or_default();
@@ -195,19 +222,24 @@ impl Gpu {
                 ));
             }
         };
-        Self::join_ranks(comm, &id, process_ranks, here, channels)
+        Self::join_ranks(meeting, process_ranks, here)
     }
 
     fn join_ranks(
-        comm: &Comm,
-        id: &UniqueId,
+        meeting: Meeting<'_>,
         process_ranks: Arc<ProcessRanks<Cuda>>,
         mut here: Vec<u32>,
-        channels: Option<Channels>,
     ) -> Result<Self, Fault> {
         let _context = CallersContext::keep();
-        let (rank, ranks, options) = (comm.shared.rank, comm.shared.ranks, &comm.options);
-        let mut hosts = Hosts::join(options.join(id, rank, ranks))?;
+        let Meeting {
+            rank,
+            ranks,
+            options,
+            channels,
+            id,
+            ..
+        } = meeting;
+        let mut hosts = Hosts::join(options.join(&id, rank, ranks))?;
         here.retain(|other| *other != rank);
         hosts.set_threads(here);
         let alarm = hosts.alarm()?;

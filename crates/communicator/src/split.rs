@@ -35,8 +35,8 @@ impl Comm {
         Self::join(&id?, rank, ranks, &self.options).map(Some)
     }
 
-    /// The id that the rank `from` makes. All ranks call it together, and those whose ranks share an
-    /// id name the same one; `makes` is true on those that are named.
+    /// The id that the rank `from` makes. All ranks call it together, and those whose ranks share
+    /// an id name the same one; `makes` is true on those that are named.
     ///
     /// # Errors
     /// It cannot be made or read, or a rank failed.

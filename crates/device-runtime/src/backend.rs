@@ -19,9 +19,7 @@ use crate::default_choice::{self, Capabilities};
 use crate::driver::{DeviceDriver, LaunchMemory};
 use crate::entry::Kernel;
 use crate::flat::Flat;
-use crate::gang::Deposit;
-use crate::in_order::Submitted;
-use crate::launch::Launcher;
+use crate::launch::Submitted;
 use crate::layout::LaunchPart;
 use crate::process_ranks::{PeerTransport, ProcessRanks, Span};
 
@@ -42,26 +40,26 @@ pub struct Kernels<M: DeviceDriver> {
     pub(crate) shared: Arc<ProcessRanks<M>>,
     pub(crate) rank: u32,
     pub(crate) connected: RankConnections,
-    scratch: Option<(M::Block, u64)>,
+    pub(crate) scratch: Option<(M::Block, u64)>,
     scratch_bytes: u64,
 }
 
 /// A program in device memory.
 pub struct DeviceProgram<M: DeviceDriver> {
-    part: LaunchPart,
-    kernel: Kernel,
-    peers: Vec<u32>,
+    pub(crate) part: LaunchPart,
+    pub(crate) kernel: Kernel,
+    pub(crate) peers: Vec<u32>,
     /// Whether peers read this rank's buffer table.
     pub(crate) direct: bool,
     /// Set if the program accesses memory of other processes.
-    unflattened: Option<FlattenInput>,
+    pub(crate) unflattened: Option<FlattenInput>,
     /// Ranks of other processes among its peers.
-    remote: Vec<u32>,
+    pub(crate) remote: Vec<u32>,
     /// Whether a network connects it to any of them.
-    uses_network: bool,
+    pub(crate) uses_network: bool,
     pub(crate) waiting: Waiting,
     /// Address of its scratch memory if it has its own.
-    scratch: Option<u64>,
+    pub(crate) scratch: Option<u64>,
     /// The channels of its lanes, if their times are recorded.
     channels: Vec<u16>,
     has_ended: bool,
@@ -69,8 +67,8 @@ pub struct DeviceProgram<M: DeviceDriver> {
 }
 
 /// The data to flatten a program again after memory of other processes moved.
-struct FlattenInput {
-    bound: BoundProgram,
+pub(crate) struct FlattenInput {
+    pub(crate) bound: BoundProgram,
     protocol: Protocol,
     reduction: Option<Reduction>,
     /// The generation of the buffer tables that the steps use.
@@ -97,66 +95,6 @@ impl<M: DeviceDriver> Kernels<M> {
 
     pub(crate) fn device(&self) -> u32 {
         self.shared.device(self.rank)
-    }
-
-    pub(crate) fn launcher(&self) -> Launcher<'_, M> {
-        Launcher {
-            shared: &self.shared,
-            rank: self.rank,
-            proxy_bells: &self.connected.proxy_bells,
-        }
-    }
-
-    /// A deposit without parts.
-    pub(crate) fn deposit(&self, stream: Option<u64>) -> Deposit {
-        Deposit {
-            rank: self.rank,
-            peers: Vec::new(),
-            device: self.device(),
-            kernel: Kernel::Move,
-            parts: Vec::new(),
-            remote: Vec::new(),
-            uses_network: false,
-            stream,
-            before: Vec::new(),
-            after: Vec::new(),
-        }
-    }
-
-    /// Address of the staging buffers in the window, if other processes access them.
-    pub(crate) fn window_buffers(&self, program: &DeviceProgram<M>) -> Option<u64> {
-        let unflattened = program.unflattened.as_ref()?;
-        let tables = &self.connected.buffer_tables;
-        tables.behind_scratch(unflattened.bound.scratch_bytes)
-    }
-
-    /// Adds a program to a deposit.
-    pub(crate) fn add_part(
-        &self,
-        deposit: &mut Deposit,
-        part: &Part<'_, DeviceProgram<M>>,
-        own: &LaunchMemory<M::Block>,
-        launch: u64,
-    ) {
-        let program = &part.program;
-        let window = self.connected.buffer_tables.window;
-        let window = window.filter(|_| program.unflattened.is_some());
-        let window = window.map(|(address, _)| address);
-        let of_rank = self.scratch.as_ref().map_or(0, |(_, address)| *address);
-        let scratch = program.scratch.or(window).unwrap_or(of_rank);
-        let buffer_table = self.connected.buffer_tables.own;
-        deposit.kernel = program.kernel;
-        deposit.remote.extend(&program.remote);
-        deposit.uses_network |= program.uses_network;
-        deposit.parts.push(LaunchPart {
-            buffers: [own.input, own.output, scratch],
-            buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
-            launch,
-            scalar: part.scalar,
-            window: window.unwrap_or(0),
-            ..program.part
-        });
-        deposit.peers.extend(&program.peers);
     }
 
     /// Records the span of each lane: from its first block's begin to its last block's end.

@@ -176,8 +176,8 @@ pub trait DeviceDriver: Send + Sync + 'static {
         memory: &Memory<'_>,
     ) -> Result<(), String>;
 
-    /// Like [`Self::stage`], of memory of the device, without copies. `seen` says whether kernels of
-    /// other devices access the buffers.
+    /// Like [`Self::stage`], of memory of the device, without copies. `seen` says whether kernels
+    /// of other devices access the buffers.
     ///
     /// # Errors
     /// There is not enough memory; or the device has no streams.

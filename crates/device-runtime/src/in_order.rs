@@ -1,9 +1,9 @@
-//! Launches in the order of a stream: they are submitted behind the work of the callers' streams and
-//! before what these get later, and looked after until they end.
+//! Launches in the order of a stream: they are submitted behind the work of the callers' streams
+//! and before what these get later, and looked after until they end.
 //!
-//! As at once, the ranks of a process are launched together. A rank's call returns when the one that
-//! came last has submitted the launch of all; nobody waits for a kernel. The rank that submitted a
-//! launch looks after it.
+//! As at once, the ranks of a process are launched together. A rank's call returns when the one
+//! that came last has submitted the launch of all; nobody waits for a kernel. The rank that
+//! submitted a launch looks after it.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use shared_memory::Bell;
 use crate::backend::{DeviceProgram, Kernels};
 use crate::driver::{DeviceCopy, DeviceDriver, LaunchMemory, Repeats, Running};
 use crate::gang::Deposit;
-use crate::launch::NAP;
+use crate::launch::{NAP, Submitted};
 use crate::remote::RemoteRanks;
 
 /// Most launches of a rank that have not ended. The driver's queue has room for them, so a thread
@@ -23,19 +23,6 @@ const MOST_IN_FLIGHT: u32 = 64;
 
 /// Between two looks at other ranks while a rank waits for those of its process.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// A launch that was submitted.
-pub(crate) struct Submitted<M: DeviceDriver> {
-    running: M::Running,
-    /// The ranks of this process that it runs.
-    ranks: Vec<u32>,
-    remote: RemoteRanks,
-    waiting: Waiting,
-    uses_network: bool,
-    progress: u64,
-    /// Since when it runs although it was told to end.
-    ending: Option<Instant>,
-}
 
 /// How long a kernel that was told to end may take before it is left to its driver.
 const ENDING: Duration = Duration::from_secs(5);

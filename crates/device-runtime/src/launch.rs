@@ -30,6 +30,19 @@ const LONG_NAP: Duration = Duration::from_millis(1);
 /// Polls of a launch between two reads of the clock.
 const LOOKS: u32 = 256;
 
+/// A launch that was submitted in the order of streams.
+pub(crate) struct Submitted<M: DeviceDriver> {
+    pub running: M::Running,
+    /// The ranks of this process that it runs.
+    pub ranks: Vec<u32>,
+    pub remote: RemoteRanks,
+    pub waiting: Waiting,
+    pub uses_network: bool,
+    pub progress: u64,
+    /// Since when it runs although it was told to end.
+    pub ending: Option<Instant>,
+}
+
 /// The parts of a launch of one rank.
 pub(crate) struct Launcher<'a, M: DeviceDriver> {
     pub shared: &'a ProcessRanks<M>,

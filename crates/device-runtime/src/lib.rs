@@ -9,7 +9,8 @@
 //! for tests.
 //!
 //! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`driver`], [`process_ranks`],
-//! `connect`, [`gang`], `remote`, `launch`, `in_order`, [`backend`], [`addresses`], [`default_choice`].
+//! `connect`, [`gang`], `remote`, `launch`, `in_order`, `deposit`, [`backend`], [`addresses`],
+//! [`default_choice`].
 //!
 //! ```
 //! use device_runtime::{Kernel, source};
@@ -24,6 +25,7 @@ pub mod addresses;
 pub mod backend;
 mod connect;
 pub mod default_choice;
+mod deposit;
 pub mod driver;
 pub mod entry;
 pub mod flat;

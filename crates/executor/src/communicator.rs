@@ -184,8 +184,8 @@ impl<B: Backend> Communicator<B> {
         self.engine.enqueue(&request, memory, scalar, stream)
     }
 
-    /// Looks after what was enqueued: moves its network data, and ends it if it makes no progress or
-    /// another rank failed. Returns what has not ended.
+    /// Looks after what was enqueued: moves its network data, and ends it if it makes no progress
+    /// or another rank failed. Returns what has not ended.
     ///
     /// # Errors
     /// A launch failed, or the communicator did before. Then [`Self::end_early`] is left.

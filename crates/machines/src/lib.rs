@@ -1,7 +1,7 @@
 //! Machines for tests: [`Machine`] opens the folders of `topologies/`, [`random`] makes machines,
-//! [`FakeMachine`] writes a machine as files and driver answers to probe, and
-//! [`phantom`] gives programs phantom GPUs, and [`comparable`](fn@comparable) leaves out what a probe cannot find. [`elsewhere`] finds test data
-//! outside the repository.
+//! [`FakeMachine`] writes a machine as files and driver answers to probe, and [`phantom`] gives
+//! programs phantom GPUs, and [`comparable`](fn@comparable) leaves out what a probe cannot find.
+//! [`elsewhere`] finds test data outside the repository.
 
 pub mod comparable;
 pub mod elsewhere;

@@ -16,7 +16,8 @@ pub struct Phantom(TempDir);
 
 impl Phantom {
     /// A machine of `topologies/`, with these lines of the machine file besides the usual ones.
-    /// `libraries` has the libraries that Cargo built for a test: those of a driver and its kernels.
+    /// `libraries` has the libraries that Cargo built for a test: those of a driver and its
+    /// kernels.
     ///
     /// # Errors
     /// The folder cannot be written, or a library or the topology is missing.

@@ -176,10 +176,10 @@ impl Comm {
 
 /// Collectives on memory of a GPU ([`Options::gpu`]).
 impl Comm {
-    /// Enqueues a collective on memory of this rank's GPU behind the work of its stream `stream`, the
-    /// driver's handle, and before what the stream gets later. It waits on the host the first time
-    /// of each kind and size, for the other ranks and for collectives before it, and while 64 have
-    /// not ended.
+    /// Enqueues a collective on memory of this rank's GPU behind the work of its stream `stream`,
+    /// the driver's handle, and before what the stream gets later. It waits on the host the first
+    /// time of each kind and size, for the other ranks and for collectives before it, and while 64
+    /// have not ended.
     ///
     /// # Errors
     /// The communicator has no GPU or has failed, or the stream or a buffer cannot be used.

@@ -105,7 +105,7 @@ static struct own begin(uint32_t timeout_ms) {
     return own;
 }
 
-/* Waits until all collectives have ended: those of other GPUs of this process end a little later. */
+/* Waits until all collectives have ended: those of other GPUs of this process end later. */
 static int ended(struct own *own) {
     int found;
     while ((found = topo_comm_query(own->comm)) == TOPO_PENDING) usleep(1000);
@@ -232,8 +232,9 @@ static void guard(struct own *own, void *event, int *used_by, const struct opera
 
 static int gate[2];
 
-/* 1,000 copies, kernels and collectives on three streams leave what a serial run leaves, and no call
- * waits. Of ranks that are processes, the others do nothing until the first has enqueued all. */
+/* 1,000 copies, kernels and collectives on three streams leave what a serial run leaves, and no
+ * call waits. Of ranks that are processes, the others do nothing until the first has enqueued
+ * all. */
 static void mixed(int apart) {
     static buffer(*model)[BUFFERS];
     static pthread_mutex_t only = PTHREAD_MUTEX_INITIALIZER;
@@ -374,8 +375,8 @@ static void *abort_it(void *comm) {
     return NULL;
 }
 
-/* Rank 0 has collectives under way that never end by themselves: its peers are gone, or it is told
- * to end by another thread. Its stream goes on, and the error is told. */
+/* Rank 0 has enqueued collectives that never end by themselves: its peers are gone, or it is told
+ * to end by another thread. Its stream continues, and the error is told. */
 static void ends_early(int killed) {
     struct own own = begin(120000);
     uint64_t memory;
@@ -432,7 +433,7 @@ static void run_threads(uint32_t first, uint32_t number) {
 }
 
 int main(int count, char **arguments) {
-    /* Ranks are in processes of so many threads; 0: all in one. */
+    /* Threads of a process; 0: all ranks are in one. */
     static const struct {
         const char *name;
         void (*run)(void);

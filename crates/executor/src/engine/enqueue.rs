@@ -15,8 +15,9 @@ use crate::supervisor::LOOK;
 const NAP: Duration = Duration::from_micros(50);
 
 impl<B: Backend> Engine<B> {
-    /// Enqueues a collective behind the work of a stream. The first of its kind and size is prepared
-    /// before, once all that was enqueued has ended: its connections and its memory change then.
+    /// Enqueues a collective behind the work of a stream. The first of its kind and size is
+    /// prepared before, once all that was enqueued has ended: its connections and its memory change
+    /// then.
     pub fn enqueue(
         &mut self,
         request: &Request,

@@ -162,8 +162,8 @@ pub(crate) struct Ring {
 }
 
 impl Hosts {
-    /// Says which other ranks are threads of this process, which these know. All ranks say it before
-    /// the communicator is made.
+    /// Says which other ranks are threads of this process, which these know. All ranks say it
+    /// before the communicator is made.
     pub fn set_threads(&mut self, ranks: Vec<u32>) {
         self.threads = ranks;
     }

@@ -1,4 +1,5 @@
-//! Copies and fills. Those that take a stream do not wait. Others within a device may return before they are done, and here they do.
+//! Copies and fills. Those that take a stream do not wait. Others within a device may return before
+//! they are done, and here they do.
 
 use std::ffi::c_void;
 use std::sync::Arc;

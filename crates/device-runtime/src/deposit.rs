@@ -1,0 +1,72 @@
+//! The deposit of a rank: its programs with the addresses of this launch.
+
+use executor::backend::Part;
+
+use crate::backend::{DeviceProgram, Kernels};
+use crate::driver::{DeviceDriver, LaunchMemory};
+use crate::entry::Kernel;
+use crate::gang::Deposit;
+use crate::launch::Launcher;
+use crate::layout::LaunchPart;
+
+impl<M: DeviceDriver> Kernels<M> {
+    pub(crate) fn launcher(&self) -> Launcher<'_, M> {
+        Launcher {
+            shared: &self.shared,
+            rank: self.rank,
+            proxy_bells: &self.connected.proxy_bells,
+        }
+    }
+
+    /// A deposit without parts.
+    pub(crate) fn deposit(&self, stream: Option<u64>) -> Deposit {
+        Deposit {
+            rank: self.rank,
+            peers: Vec::new(),
+            device: self.device(),
+            kernel: Kernel::Move,
+            parts: Vec::new(),
+            remote: Vec::new(),
+            uses_network: false,
+            stream,
+            before: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
+    /// Address of the staging buffers in the window, if other processes access them.
+    pub(crate) fn window_buffers(&self, program: &DeviceProgram<M>) -> Option<u64> {
+        let unflattened = program.unflattened.as_ref()?;
+        let tables = &self.connected.buffer_tables;
+        tables.behind_scratch(unflattened.bound.scratch_bytes)
+    }
+
+    /// Adds a program to a deposit.
+    pub(crate) fn add_part(
+        &self,
+        deposit: &mut Deposit,
+        part: &Part<'_, DeviceProgram<M>>,
+        own: &LaunchMemory<M::Block>,
+        launch: u64,
+    ) {
+        let program = &part.program;
+        let window = self.connected.buffer_tables.window;
+        let window = window.filter(|_| program.unflattened.is_some());
+        let window = window.map(|(address, _)| address);
+        let of_rank = self.scratch.as_ref().map_or(0, |(_, address)| *address);
+        let scratch = program.scratch.or(window).unwrap_or(of_rank);
+        let buffer_table = self.connected.buffer_tables.own;
+        deposit.kernel = program.kernel;
+        deposit.remote.extend(&program.remote);
+        deposit.uses_network |= program.uses_network;
+        deposit.parts.push(LaunchPart {
+            buffers: [own.input, own.output, scratch],
+            buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
+            launch,
+            scalar: part.scalar,
+            window: window.unwrap_or(0),
+            ..program.part
+        });
+        deposit.peers.extend(&program.peers);
+    }
+}
