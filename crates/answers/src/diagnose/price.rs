@@ -52,7 +52,8 @@ impl Prices {
         (1..=gpus).contains(&each).then_some((hosts, each))
     }
 
-    /// The costs of a job of these numbers of hosts and ranks on each; `None` if it cannot be planned.
+    /// The costs of a job of these numbers of hosts and ranks on each; `None` if it cannot be
+    /// planned.
     fn plan(&self, call: &Call<'_>, (hosts, each): (u32, u32)) -> Option<PlannedCosts> {
         let mut notes = Vec::new();
         let version: NcclVersion = log::version(call.log, None, &mut notes);
