@@ -55,6 +55,9 @@ fn data_connection(rank: &Child, peer: &Child) -> Option<RawFd> {
         let known = first.entry(it.local).or_insert(it.descriptor);
         *known = it.descriptor.min(*known);
     }
+    if first.len() < 2 {
+        return None;
+    }
     let (nic, _) = first
         .into_iter()
         .max_by_key(|(_, descriptor)| *descriptor)?;
