@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
-use device_runtime::driver::{Start, places};
+use device_runtime::driver::Start;
 use device_runtime::{
     DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Team,
 };
@@ -377,40 +377,11 @@ impl DeviceDriver for Cuda {
         at: Option<u64>,
     ) -> Result<LaunchMemory<Block>, String> {
         self.device(place)?;
-        let input = memory.input().expose_provenance() as u64;
-        let output = memory.output().expose_provenance() as u64;
-        let (input_bytes, output_bytes) =
-            (memory.input_bytes() as u64, memory.output_bytes() as u64);
-        let here = |address, bytes| bytes == 0 || is_of_peers(address);
-        if at.is_none() && here(input, input_bytes) && here(output, output_bytes) {
-            return Ok(LaunchMemory {
-                input,
-                output,
-                staged: false,
-                staging: None,
-            });
+        let located = self.locate_in_order(place, memory, at, true)?;
+        if located.staged {
+            self.copy_in(place, memory.input(), located.input, memory.input_bytes())?;
         }
-        let (input_at, output_at, bytes) =
-            places(input..input + input_bytes, output..output + output_bytes);
-        let (address, staging) = match at {
-            Some(at) => (at, None),
-            None => {
-                let staging = self.staging_buffer(place, bytes)?;
-                (staging.address, Some(Block::Plain(staging)))
-            }
-        };
-        self.copy_in(
-            place,
-            memory.input(),
-            address + input_at,
-            memory.input_bytes(),
-        )?;
-        Ok(LaunchMemory {
-            input: address + input_at,
-            output: address + output_at,
-            staged: true,
-            staging,
-        })
+        Ok(located)
     }
 
     fn copy_back(

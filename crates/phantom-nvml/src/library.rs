@@ -31,7 +31,7 @@ const MOST_NUMBERS: usize = 32;
 static USERS: AtomicU32 = AtomicU32::new(0);
 
 /// Presents a machine to this process, whatever the variable says. GPUs have the numbers of the
-/// topology file: where it lacks some, as files of a job do, handles stand for those.
+/// topology file. The file of a job may lack some numbers; these get handles of unknown GPUs.
 ///
 /// # Errors
 /// A machine is presented already.

@@ -15,21 +15,7 @@ static uint32_t rank, ranks;
 static topo_id id;
 static pid_t children[64];
 
-#define CHECK(call) \
-    do { \
-        if ((call) != TOPO_OK) { \
-            fprintf(stderr, "rank %u, line %d: %s\n", rank, __LINE__, topo_last_error()); \
-            exit(1); \
-        } \
-    } while (0)
-#define EXPECT(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "rank %u, line %d: not so: %s (%s)\n", rank, __LINE__, #condition, \
-                    topo_last_error()); \
-            exit(1); \
-        } \
-    } while (0)
+#include "check.h"
 
 static double now(void) {
     struct timespec time;

@@ -16,21 +16,7 @@ static __thread uint32_t rank;
 static uint32_t ranks, gpus;
 static topo_id id;
 
-#define CHECK(call) \
-    do { \
-        if ((call) != TOPO_OK) { \
-            fprintf(stderr, "rank %u, line %d: %s\n", rank, __LINE__, topo_last_error()); \
-            exit(1); \
-        } \
-    } while (0)
-#define EXPECT(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "rank %u, line %d: not so: %s (%s)\n", rank, __LINE__, #condition, \
-                    topo_last_error()); \
-            exit(1); \
-        } \
-    } while (0)
+#include "check.h"
 
 /* The driver's functions that the programs call. */
 #define FUNCTIONS(F) \

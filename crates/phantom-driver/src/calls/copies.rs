@@ -43,13 +43,66 @@ fn still(driver: &Driver, device: usize, address: u64, bytes: u64, store: bool) 
         .is_ok()
 }
 
-/// A copy between devices' memories, as work.
-fn copying(driver: &'static Driver, device: usize, to: u64, from: u64, bytes: u64) -> Work {
-    Arc::new(move || {
+/// A copy between devices' memories, checked, as work.
+fn copying(driver: &'static Driver, device: usize, to: u64, from: u64, bytes: u64) -> Answer<Work> {
+    check(driver, device, from, bytes, false)?;
+    check(driver, device, to, bytes, true)?;
+    Ok(Arc::new(move || {
         if still(driver, device, from, bytes, false) && still(driver, device, to, bytes, true) {
             copy(to, from, bytes);
         }
-    })
+    }))
+}
+
+/// Sets bytes of a device, checked, as work.
+fn filling(driver: &'static Driver, device: usize, to: u64, value: u8, bytes: u64) -> Answer<Work> {
+    check(driver, device, to, bytes, true)?;
+    Ok(Arc::new(move || {
+        if still(driver, device, to, bytes, true) {
+            fill(to, value, bytes);
+        }
+    }))
+}
+
+/// A copy from the host, checked, as work. The host's bytes are read at once.
+fn uploading(
+    driver: &'static Driver,
+    device: usize,
+    to: u64,
+    from: *const c_void,
+    bytes: usize,
+) -> Answer<Work> {
+    check_host(driver, from.expose_provenance() as u64)?;
+    check(driver, device, to, bytes as u64, true)?;
+    let read = read_bytes(from, bytes, SECTION)?;
+    Ok(Arc::new(move || {
+        if still(driver, device, to, read.len() as u64, true) {
+            copy(
+                to,
+                read.as_ptr().expose_provenance() as u64,
+                read.len() as u64,
+            );
+        }
+    }))
+}
+
+/// A copy to the host, checked, as work.
+fn downloading(
+    driver: &'static Driver,
+    device: usize,
+    to: *mut c_void,
+    from: u64,
+    bytes: u64,
+) -> Answer<Work> {
+    let place = to.expose_provenance() as u64;
+    ensure(place != 0, INVALID, SECTION, "a pointer is null")?;
+    check_host(driver, place)?;
+    check(driver, device, from, bytes, false)?;
+    Ok(Arc::new(move || {
+        if still(driver, device, from, bytes, false) {
+            copy(place, from, bytes);
+        }
+    }))
 }
 
 /// Checks that a host address is no memory of a device.
@@ -100,13 +153,7 @@ entry_points! {
     fn cuMemsetD8_v2(to: u64, value: u8, bytes: usize) {
         let (driver, device) = legacy()?;
         driver.settle(device);
-        check(driver, device, to, bytes as u64, true)?;
-        let work = move || {
-            if still(driver, device, to, bytes as u64, true) {
-                fill(to, value, bytes as u64);
-            }
-        };
-        submit(driver, device, Arc::new(work))?;
+        submit(driver, device, filling(driver, device, to, value, bytes as u64)?)?;
         Ok(())
     }
 
@@ -117,15 +164,7 @@ entry_points! {
         if bytes == 0 {
             return Ok(());
         }
-        check_host(driver, from.expose_provenance() as u64)?;
-        check(driver, device, to, bytes as u64, true)?;
-        let read = read_bytes(from, bytes, SECTION)?;
-        let work = move || {
-            if still(driver, device, to, read.len() as u64, true) {
-                copy(to, read.as_ptr().expose_provenance() as u64, read.len() as u64);
-            }
-        };
-        submit(driver, device, Arc::new(work))?;
+        submit(driver, device, uploading(driver, device, to, from, bytes)?)?;
         Ok(())
     }
 
@@ -135,16 +174,8 @@ entry_points! {
         if bytes == 0 {
             return Ok(());
         }
-        let place = to.expose_provenance() as u64;
-        ensure(place != 0, INVALID, SECTION, "a pointer is null")?;
-        check_host(driver, place)?;
-        check(driver, device, from, bytes as u64, false)?;
-        let work = move || {
-            if still(driver, device, from, bytes as u64, false) {
-                copy(place, from, bytes as u64);
-            }
-        };
-        let number = submit(driver, device, Arc::new(work))?;
+        let work = downloading(driver, device, to, from, bytes as u64)?;
+        let number = submit(driver, device, work)?;
         driver.contexts[device].legacy.wait_for(number);
         driver.waited(device)
     }
@@ -152,59 +183,36 @@ entry_points! {
     /// Copies between devices' memories, in the legacy stream, without waiting.
     fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) {
         let (driver, device) = legacy()?;
-        check(driver, device, from, bytes as u64, false)?;
-        check(driver, device, to, bytes as u64, true)?;
-        submit(driver, device, copying(driver, device, to, from, bytes as u64))?;
+        submit(driver, device, copying(driver, device, to, from, bytes as u64)?)?;
         Ok(())
     }
 
     /// Sets bytes of a device, in a stream.
     fn cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: u64) {
         let (driver, device) = current()?;
-        check(driver, device, to, bytes as u64, true)?;
-        let work = move || {
-            if still(driver, device, to, bytes as u64, true) {
-                fill(to, value, bytes as u64);
-            }
-        };
-        in_stream(driver, device, stream, Arc::new(work))
+        let work = filling(driver, device, to, value, bytes as u64)?;
+        in_stream(driver, device, stream, work)
     }
 
     /// Copies from the host, in a stream. The host's bytes are read before it returns, as of
     /// memory that is not pinned.
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64) {
         let (driver, device) = current()?;
-        check_host(driver, from.expose_provenance() as u64)?;
-        check(driver, device, to, bytes as u64, true)?;
-        let read = read_bytes(from, bytes, SECTION)?;
-        let work = move || {
-            if still(driver, device, to, read.len() as u64, true) {
-                copy(to, read.as_ptr().expose_provenance() as u64, read.len() as u64);
-            }
-        };
-        in_stream(driver, device, stream, Arc::new(work))
+        let work = uploading(driver, device, to, from, bytes)?;
+        in_stream(driver, device, stream, work)
     }
 
     /// Copies to the host, in a stream. It returns before the copy is done, as to pinned memory.
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64) {
         let (driver, device) = current()?;
-        let place = to.expose_provenance() as u64;
-        ensure(place != 0, INVALID, SECTION, "a pointer is null")?;
-        check_host(driver, place)?;
-        check(driver, device, from, bytes as u64, false)?;
-        let work = move || {
-            if still(driver, device, from, bytes as u64, false) {
-                copy(place, from, bytes as u64);
-            }
-        };
-        in_stream(driver, device, stream, Arc::new(work))
+        let work = downloading(driver, device, to, from, bytes as u64)?;
+        in_stream(driver, device, stream, work)
     }
 
     /// Copies between devices' memories, in a stream.
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64) {
         let (driver, device) = current()?;
-        check(driver, device, from, bytes as u64, false)?;
-        check(driver, device, to, bytes as u64, true)?;
-        in_stream(driver, device, stream, copying(driver, device, to, from, bytes as u64))
+        let work = copying(driver, device, to, from, bytes as u64)?;
+        in_stream(driver, device, stream, work)
     }
 }
