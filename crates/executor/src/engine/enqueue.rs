@@ -25,6 +25,15 @@ impl<B: Backend> Engine<B> {
         scalar: u64,
         stream: u64,
     ) -> Result<(), Error> {
+        self.withdrawing(|own| own.try_enqueue(request, memory, (scalar, stream)))
+    }
+
+    fn try_enqueue(
+        &mut self,
+        request: &Request,
+        memory: Memory<'_>,
+        (scalar, stream): (u64, u64),
+    ) -> Result<(), Error> {
         if self.failure.is_none() && self.prepared.find(request).is_none() {
             self.drain()?;
         }
