@@ -60,6 +60,13 @@ pub(crate) fn run(
     options.warn(&notes.of_jobs, output);
     output.warnings.extend(notes.of_plans);
     let results = results.map_err(|error| in_words(error, &options))?;
+    let mut rows = results.tables.iter().flat_map(|it| &it.rows);
+    if arguments.expect && rows.all(|row| row.expected.is_none()) {
+        bail!(
+            "--expect: no size that was measured has an expectation; expected all-reduces, all-gathers, \
+             reduce-scatters, broadcasts or reduces of longer messages (topo expect lists the sizes)"
+        );
+    }
     if let (Some(path), Some((fit, _))) = (&arguments.fit, &results.fit) {
         write(fit, path)?;
     }

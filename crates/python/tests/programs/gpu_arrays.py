@@ -156,7 +156,7 @@ def work(identity, rank, ranks):
             (lambda: comm.all_reduce(values, op="BitAnd"), ValueError, ""),
         ):
             refused(call, error, why)
-        # Memory of the host goes on as without a GPU.
+        # Collectives on memory of the host work as without a GPU.
         here = array.array("i", [rank])
         comm.all_reduce(here)
         assert list(here) == [sum(range(ranks))]
