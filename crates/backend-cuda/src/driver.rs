@@ -131,7 +131,7 @@ impl Cuda {
                 words(error)
             )
         };
-        let timed = self.timed(device)?;
+        let timed = self.events(device, true)?;
         let (begin, end) = (timed.begin, timed.end);
         let mut best: f64 = 0.0;
         for _ in 0..10 {

@@ -21,7 +21,7 @@ use device_runtime::{DeviceCopy, Repeats};
 use crate::device::Device;
 use crate::error::words;
 use crate::graph::Graph;
-use crate::handles::caller;
+use crate::handles::{Recorded, caller, lock};
 
 /// Events between launches, *marks*, that tell how far a GPU is.
 pub(crate) const MARKS: usize = 4;
@@ -48,6 +48,8 @@ pub(crate) struct Ready {
     pub function: sys::CUfunction,
     pub blocks: u32,
     pub threads: u32,
+    /// The stream that it runs on: the first of those in whose order it runs, or the GPU's own.
+    pub stream: sys::CUstream,
     /// Recorded before and after the launches; the running launch owns them.
     pub begin: sys::CUevent,
     pub end: sys::CUevent,
@@ -84,7 +86,7 @@ impl Ready {
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: 0,
-            hStream: self.device.stream(),
+            hStream: self.stream,
             attrs: &raw mut remote,
             numAttrs: u32::from(self.device.has_domains),
         };
@@ -101,8 +103,9 @@ impl Ready {
         .result()
     }
 
-    /// Submits one launch between the events. In the order of other streams, it and its copies wait
-    /// for their work, and they for it.
+    /// Submits one launch between the events. In the order of streams, it and its copies run on the
+    /// first of them and wait for the work of the others, and these wait for it. It also waits for
+    /// the launch before, which may be on another stream.
     ///
     /// # Errors
     /// The driver refuses it.
@@ -113,14 +116,22 @@ impl Ready {
     }
 
     fn submit_between(&mut self, start: &Start<'_>) -> Result<(), DriverError> {
-        let own = self.device.stream();
+        let own = self.stream;
         let [come, ..] = self.marks;
         let copy = |it: &DeviceCopy| {
             // SAFETY: the caller lends the buffers until work of its streams that comes later, and
             // staging memory is there as long as the ranks.
             unsafe { result::memcpy_dtod_async(it.to, it.from, it.bytes as usize, own) }
         };
-        for stream in start.streams {
+        let device = Arc::clone(&self.device);
+        let mut last = lock(&device.last);
+        if let Some(Recorded(event)) = *last {
+            // Handles do not tell streams apart: one may be of a stream that was destroyed.
+            // SAFETY: it was recorded on this device, and whoever destroys it forgets it here.
+            unsafe { result::stream::wait_event(own, event, WAIT) }?;
+        }
+        let others = start.streams.get(1..).unwrap_or_default();
+        for stream in others {
             let stream = caller(*stream);
             // A wait is for the record before it, so one event serves all.
             // SAFETY: the caller gives a stream of this device; the event is of its context.
@@ -134,7 +145,8 @@ impl Ready {
         self.launch()?;
         start.after.iter().try_for_each(copy)?;
         self.record(self.end)?;
-        for stream in start.streams {
+        *last = Some(Recorded(self.end));
+        for stream in others {
             // SAFETY: as above.
             unsafe { result::stream::wait_event(caller(*stream), self.end, WAIT) }?;
         }
@@ -221,8 +233,8 @@ impl Ready {
     }
 
     fn record(&self, event: sys::CUevent) -> Result<(), DriverError> {
-        // SAFETY: the event was created with the device's context, and the stream is its own.
-        unsafe { result::event::record(event, self.device.stream()) }
+        // SAFETY: the event was created with the device's context, and the stream is of the device.
+        unsafe { result::event::record(event, self.stream) }
     }
 
     fn failed(&self, error: DriverError) -> String {

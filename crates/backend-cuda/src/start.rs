@@ -12,7 +12,7 @@ use crate::driver::Cuda;
 use crate::error::words;
 use crate::feeder::{Feeders, MARKS, Ready};
 use crate::graph::Graph;
-use crate::handles::lock;
+use crate::handles::{caller, lock};
 use crate::launch::{AbortWord, LaunchEvents, RunningLaunch};
 use crate::memory::Plain;
 
@@ -116,13 +116,17 @@ impl Cuda {
         }
         let function = device.module.function(start.kernel);
         let function = function.ok_or_else(|| format!("there is no kernel {:?}", start.kernel))?;
-        let timed = self.timed(device)?;
+        let timed = self.events(device, start.streams.is_empty())?;
         let mut ready = Ready {
             device: Arc::clone(device),
             launch,
             function,
             blocks: start.blocks(),
             threads: start.threads,
+            stream: match start.streams {
+                [first, ..] => caller(*first),
+                [] => device.stream(),
+            },
             begin: timed.begin,
             end: timed.end,
             marks: timed.marks,
@@ -141,12 +145,11 @@ impl Cuda {
         Ok(ready)
     }
 
-    /// Events for a launch, new or reused.
-    pub(crate) fn timed(&self, device: &Arc<Device>) -> Result<LaunchEvents, String> {
+    /// Events for a launch, new or reused. Those without times cost less.
+    pub(crate) fn events(&self, device: &Arc<Device>, timed: bool) -> Result<LaunchEvents, String> {
         let mut spare = lock(&self.spare.events);
-        let found = spare
-            .iter()
-            .position(|timed| timed.device.number == device.number);
+        let fits = |it: &LaunchEvents| it.device.number == device.number && it.timed == timed;
+        let found = spare.iter().position(fits);
         if let Some(found) = found {
             return Ok(spare.swap_remove(found));
         }
@@ -156,16 +159,20 @@ impl Cuda {
                 format!("making an event on GPU {}: {}", device.number, words(error))
             })
         };
-        let timed = || event(sys::CUevent_flags_enum::CU_EVENT_DEFAULT);
         let untimed = || event(sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING);
+        let outer = || match timed {
+            true => event(sys::CUevent_flags_enum::CU_EVENT_DEFAULT),
+            false => untimed(),
+        };
         // What was made before an error is destroyed.
         let mut made = LaunchEvents {
             device: Arc::clone(device),
-            begin: timed()?,
+            timed,
+            begin: outer()?,
             end: std::ptr::null_mut(),
             marks: [std::ptr::null_mut(); MARKS],
         };
-        made.end = timed()?;
+        made.end = outer()?;
         for mark in &mut made.marks {
             *mark = untimed()?;
         }

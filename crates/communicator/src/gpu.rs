@@ -296,6 +296,7 @@ impl Gpu {
         checked.map_err(|why| Fault::invalid(format!("{}: {why}", launch.request.collective)))?;
         let State {
             communicator: Some(communicator),
+            in_flight,
             fault,
             ..
         } = &mut *state
@@ -304,15 +305,24 @@ impl Gpu {
         };
         let enqueued = communicator.enqueue(&launch.request, memory, 0, stream);
         let enqueued = enqueued.map_err(Fault::from);
-        // Errors of arguments leave it usable.
-        if let Err(why) = &enqueued
-            && communicator.look_after().is_err()
-        {
-            *fault = Some(why.clone());
+        let was_idle = in_flight.launches == 0;
+        match enqueued {
+            Ok(known) => *in_flight = known,
+            Err(why) => {
+                // Errors of arguments leave it usable.
+                if communicator.look_after().is_err() {
+                    *fault = Some(why.clone());
+                }
+                state.look();
+                self.watched.changed.notify_all();
+                return Err(why);
+            }
         }
-        state.look();
-        self.watched.changed.notify_all();
-        enqueued.map(|()| Code::Ok)
+        // Otherwise the watcher looks again soon.
+        if was_idle || state.in_flight.hurries {
+            self.watched.changed.notify_all();
+        }
+        Ok(Code::Ok)
     }
 
     /// Whether everything that was enqueued has ended.

@@ -473,7 +473,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         part: &mut Part<'_, DeviceProgram<M>>,
         stream: u64,
         context: &mut LaunchContext<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<InFlight, Error> {
         self.enqueue_part(part, stream, context)
     }
 

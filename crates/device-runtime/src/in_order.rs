@@ -44,15 +44,17 @@ impl<M: DeviceDriver> Kernels<M> {
         part: &mut Part<'_, DeviceProgram<M>>,
         stream: u64,
         context: &mut LaunchContext<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<InFlight, Error> {
         let device = self.device();
         if self.needs_flattening(part.program) {
             // The steps that it writes may be in use.
             self.drain(context)?;
             self.flatten_again(part.program)?;
         }
-        while self.look_after_all(context)?.launches >= MOST_IN_FLIGHT {
-            std::thread::sleep(NAP);
+        while self.in_flight().launches >= MOST_IN_FLIGHT {
+            if self.look_after_all(context)?.launches >= MOST_IN_FLIGHT {
+                std::thread::sleep(NAP);
+            }
         }
         let memory = &part.memory;
         let at = self.window_buffers(part.program);
@@ -78,7 +80,7 @@ impl<M: DeviceDriver> Kernels<M> {
         deposit.peers.retain(|peer| *peer != self.rank);
         let launched = self.submit(deposit, part.program.waiting, context);
         self.keep_staging(own);
-        launched
+        launched.map(|()| self.in_flight())
     }
 
     fn keep_staging(&self, own: LaunchMemory<M::Block>) {

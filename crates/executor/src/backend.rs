@@ -125,7 +125,8 @@ pub trait Backend: Send + 'static {
     ) -> Result<Option<Waiting>, Error>;
 
     /// Enqueues a program on memory of the rank's device: behind the work of the device's stream
-    /// `stream`, and before what that stream gets later. Returns once it is enqueued.
+    /// `stream`, and before what that stream gets later. Returns once it is enqueued, with what has
+    /// not ended as far as is known.
     ///
     /// # Errors
     /// The backend has no streams, or cannot enqueue the program.
@@ -134,7 +135,7 @@ pub trait Backend: Send + 'static {
         part: &mut Part<'_, Self::Program>,
         stream: u64,
         context: &mut LaunchContext<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<InFlight, Error> {
         let _ = (part, stream);
         Err(Error::Unsupported {
             collective: context.supervisor.collective,

@@ -2,9 +2,17 @@
 
 use topology::xml::{Attribute, Document, Element};
 
-/// Attributes that a probe cannot know, or that NCCL computes whenever it reads a file
-/// (docs/probing.md).
-const EXPLAINED: [&str; 4] = ["host_hash", "maxconn", "mlopart", "latency"];
+/// Attributes that a probe cannot know, that NCCL computes whenever it reads a file, or that only
+/// some versions write (docs/probing.md).
+const EXPLAINED: [&str; 7] = [
+    "host_hash",
+    "maxconn",
+    "mlopart",
+    "latency",
+    "net",
+    "rail",
+    "plane",
+];
 
 /// Attributes that name an element among its siblings.
 const NAMES: [&str; 5] = ["numaid", "busid", "target", "name", "dev"];
@@ -35,6 +43,8 @@ fn elements(ours: &Element, theirs: &Element, at: &str, different: &mut Vec<Stri
         let (name, value) = (&attribute.name, &attribute.value);
         match ours.get(name) {
             Some(own) if own == value => {}
+            // Versions before 2.30 write 0 for a device at a root bus, and plan with 16.
+            Some(own) if name == "link_width" && own == "16" && value == "0" => {}
             Some(own) => different.push(format!("{at}: {name}=\"{own}\", NCCL has \"{value}\"")),
             None => different.push(format!("{at}: no {name}, NCCL has \"{value}\"")),
         }

@@ -83,7 +83,12 @@ pub(super) fn of_topo(text: &str) -> Result<Matrix> {
 }
 
 /// The number of cells that both have, and a line for each that differs or that one lacks.
-pub(super) fn compare(ours: &Matrix, theirs: &Matrix) -> (usize, Vec<String>) {
+/// nvidia-smi lists no NIC without RDMA.
+pub(super) fn compare(
+    ours: &Matrix,
+    theirs: &Matrix,
+    has_rdma: impl Fn(&str) -> bool,
+) -> (usize, Vec<String>) {
     let (mut compared, mut different) = (0, Vec::new());
     for ((row, column), letters) in theirs {
         match ours.get(&(row.clone(), column.clone())) {
@@ -96,6 +101,7 @@ pub(super) fn compare(ours: &Matrix, theirs: &Matrix) -> (usize, Vec<String>) {
         }
     }
     let only_ours = ours.keys().filter(|(row, column)| row == column);
+    let only_ours = only_ours.filter(|(row, _)| row.starts_with("GPU") || has_rdma(row));
     let missing = only_ours.filter(|pair| !theirs.contains_key(pair));
     different.extend(missing.map(|(row, _)| format!("{row}: nvidia-smi does not have it")));
     (compared, different)
@@ -126,9 +132,9 @@ mod tests {
     fn cells_are_compared_by_name() {
         let theirs = of_nvidia_smi(SMI).unwrap();
         assert_eq!(theirs.len(), 9);
-        let same = compare(&of_topo(&ours("PIX")).unwrap(), &theirs);
+        let same = compare(&of_topo(&ours("PIX")).unwrap(), &theirs, |_| true);
         assert_eq!(same, (9, Vec::new()));
-        let (compared, different) = compare(&of_topo(&ours("NODE")).unwrap(), &theirs);
+        let (compared, different) = compare(&of_topo(&ours("NODE")).unwrap(), &theirs, |_| true);
         assert_eq!(compared, 7);
         assert_eq!(
             different[0],
@@ -139,7 +145,7 @@ mod tests {
     #[test]
     fn devices_of_one_side_are_told() {
         let theirs = of_nvidia_smi(&SMI.replace("NIC0: mlx5_bond_0", "NIC0: mlx5_7")).unwrap();
-        let (_, different) = compare(&of_topo(&ours("PIX")).unwrap(), &theirs);
+        let (_, different) = compare(&of_topo(&ours("PIX")).unwrap(), &theirs, |_| true);
         assert_eq!(
             different,
             [
@@ -147,6 +153,8 @@ mod tests {
                 "mlx5_bond_0: nvidia-smi does not have it"
             ]
         );
+        let (_, different) = compare(&of_topo(&ours("PIX")).unwrap(), &theirs, |_| false);
+        assert_eq!(different, ["mlx5_7: only nvidia-smi has it"]);
         assert!(of_nvidia_smi("No devices were found").is_err());
     }
 }

@@ -17,14 +17,14 @@ const NAP: Duration = Duration::from_micros(50);
 impl<B: Backend> Engine<B> {
     /// Enqueues a collective behind the work of a stream. The first of its kind and size is
     /// prepared before, once all that was enqueued has ended: its connections and its memory change
-    /// then.
+    /// then. Returns what has not ended as far as is known.
     pub fn enqueue(
         &mut self,
         request: &Request,
         memory: Memory<'_>,
         scalar: u64,
         stream: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<InFlight, Error> {
         self.withdrawing(|own| own.try_enqueue(request, memory, (scalar, stream)))
     }
 
@@ -33,7 +33,7 @@ impl<B: Backend> Engine<B> {
         request: &Request,
         memory: Memory<'_>,
         (scalar, stream): (u64, u64),
-    ) -> Result<(), Error> {
+    ) -> Result<InFlight, Error> {
         if self.failure.is_none() && self.prepared.find(request).is_none() {
             self.drain()?;
         }
