@@ -4,7 +4,8 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::result;
+use cudarc::driver::sys::{self, CUpointer_attribute_enum as Attribute};
 use device_runtime::driver::Start;
 use device_runtime::{
     DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Team,
@@ -190,7 +191,7 @@ impl Cuda {
             return Ok(());
         }
         let address = from.expose_provenance() as u64;
-        if is_of_device(address) {
+        if place_of(address).is_some() {
             return self.copy_within(place, address, to, bytes);
         }
         // SAFETY: the input is valid during this launch.
@@ -204,7 +205,7 @@ impl Cuda {
             return Ok(());
         }
         let address = to.expose_provenance() as u64;
-        if is_of_device(address) {
+        if place_of(address).is_some() {
             return self.copy_within(place, from, address, bytes);
         }
         // SAFETY: the output is valid during this launch, and nobody else writes it.
@@ -226,28 +227,40 @@ impl Cuda {
     }
 }
 
-/// Whether an address is in memory of `cuMemAlloc`, which peer access covers. Memory of pools and
-/// virtual memory has access rights of its own, so kernels of other GPUs may not reach it.
-pub(crate) fn is_of_peers(address: u64) -> bool {
-    let attribute = sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
-    is_of_device(address) && pointer_attribute(attribute, address).is_some_and(|it| it != 0)
+/// The memory at an address of a device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// The driver's number of the device.
+    pub(crate) ordinal: u32,
+    /// Whether it is memory of `cuMemAlloc`, which peer access covers. Memory of pools and virtual
+    /// memory has access rights of its own, so kernels of other GPUs may not reach it.
+    pub(crate) is_of_peers: bool,
 }
 
-/// Whether an address is in device memory.
-pub(crate) fn is_of_device(address: u64) -> bool {
-    let attribute = sys::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    let device = sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
-    pointer_attribute(attribute, address) == Some(device)
-}
-
-/// An attribute of an address; `None`: the driver does not know the address.
-pub(crate) fn pointer_attribute(attribute: sys::CUpointer_attribute, address: u64) -> Option<u32> {
-    let mut value: u32 = 0;
-    // SAFETY: the driver writes at most 4 bytes for these attributes, and takes any address.
+/// What the driver knows of an address; `None`: it is not in device memory.
+pub(crate) fn place_of(address: u64) -> Option<Place> {
+    let mut attributes = [
+        Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        Attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+    ];
+    let mut values = [0_u32; 3];
+    let mut places = values
+        .each_mut()
+        .map(|value| std::ptr::from_mut(value).cast::<c_void>());
+    // It takes any address, while cuPointerGetAttribute fails for those of other memory.
+    // SAFETY: the driver reads three numbers and three places, and writes at most 4 bytes to each
+    // of these for these attributes.
     let asked = unsafe {
-        sys::cuPointerGetAttribute((&raw mut value).cast::<c_void>(), attribute, address)
+        let (attributes, places) = (attributes.as_mut_ptr(), places.as_mut_ptr());
+        sys::cuPointerGetAttributes(3, attributes, places, address)
     };
-    (asked == sys::CUresult::CUDA_SUCCESS).then_some(value)
+    let [kind, ordinal, capable] = values;
+    let is_of_device = kind == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
+    (asked == sys::CUresult::CUDA_SUCCESS && is_of_device).then_some(Place {
+        ordinal,
+        is_of_peers: capable != 0,
+    })
 }
 
 impl DeviceDriver for Cuda {
@@ -438,6 +451,10 @@ impl DeviceDriver for Cuda {
         let blocks = u32::try_from(blocks).unwrap_or_default() * device.properties.multiprocessors;
         known.push((kernel, threads, blocks));
         Ok(blocks)
+    }
+
+    fn takes_turns(&self) -> bool {
+        self.mps() != Some(true)
     }
 
     fn synchronize(&self, place: u32) -> Result<(), String> {

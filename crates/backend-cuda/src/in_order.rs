@@ -6,9 +6,8 @@ use cudarc::driver::{result, sys};
 use device_runtime::LaunchMemory;
 use device_runtime::driver::places;
 use executor::Memory;
-use sys::CUpointer_attribute_enum as Attribute;
 
-use crate::driver::{Cuda, is_of_device, is_of_peers, pointer_attribute};
+use crate::driver::{Cuda, place_of};
 use crate::error::words;
 use crate::handles::{caller, lock};
 use crate::memory::Block;
@@ -82,9 +81,8 @@ impl Cuda {
             ("output", memory.output().addr(), memory.output_bytes()),
         ];
         for (what, address, _) in buffers.into_iter().filter(|(.., bytes)| *bytes > 0) {
-            let of = Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
-            let of = pointer_attribute(of, address as u64);
-            if !is_of_device(address as u64) || of != u32::try_from(device.ordinal()).ok() {
+            let of = place_of(address as u64).map(|place| place.ordinal);
+            if of.is_none() || of != u32::try_from(device.ordinal()).ok() {
                 return Err(format!(
                     "the {what} at {address:#x} is not in memory of GPU {}; give a buffer of that GPU",
                     device.number
@@ -106,7 +104,9 @@ impl Cuda {
         let output = memory.output().expose_provenance() as u64;
         let (input_bytes, output_bytes) =
             (memory.input_bytes() as u64, memory.output_bytes() as u64);
-        let here = |address, bytes| bytes == 0 || !seen || is_of_peers(address);
+        let here = |address, bytes| {
+            bytes == 0 || !seen || place_of(address).is_some_and(|place| place.is_of_peers)
+        };
         if at.is_none() && here(input, input_bytes) && here(output, output_bytes) {
             return Ok(LaunchMemory {
                 input,

@@ -47,7 +47,7 @@ pub const SYMBOLS: [&str; 68] = [
     "cuMemHostAlloc",
     "cuMemFreeHost",
     "cuMemGetAddressRange_v2",
-    "cuPointerGetAttribute",
+    "cuPointerGetAttributes",
     "cuPointerSetAttribute",
     "cuIpcGetMemHandle",
     "cuIpcOpenMemHandle_v2",

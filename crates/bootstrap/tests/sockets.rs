@@ -180,7 +180,7 @@ fn a_root_that_neither_accepts_nor_refuses_is_named() {
     for words in [
         "rank 0",
         &address.to_string(),
-        "neither accepted nor refused",
+        "neither answered nor refused",
     ] {
         assert!(heard[0].contains(words), "{}", heard[0]);
     }

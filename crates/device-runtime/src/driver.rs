@@ -202,6 +202,11 @@ pub trait DeviceDriver: Send + Sync + 'static {
         Ok(0.0)
     }
 
+    /// Whether processes that share a device take turns in time slices.
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     /// Waits for a device, so that errors of its kernels show that no call has reported yet.
     ///
     /// # Errors

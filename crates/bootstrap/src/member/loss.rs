@@ -8,8 +8,9 @@ use crate::info::Table;
 use crate::machine::{Action, Ending};
 use crate::message::{Conn, Message};
 
-/// Why a connection may be neither refused nor made.
-const NO_ANSWER: &str = "connecting was neither accepted nor refused; a firewall drops it, or the \
+/// Why a connection may be neither refused nor answered.
+const NO_ANSWER: &str = "connecting was neither answered nor refused; the process that made the id \
+    has not joined (it serves the others, so it must be a rank), a firewall drops it, or the \
     address is of this host and its loopback device is down (ip link set lo up)";
 
 impl<T: Table> Member<T> {

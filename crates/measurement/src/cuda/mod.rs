@@ -190,10 +190,17 @@ fn transports<M: DeviceDriver>(process_ranks: &ProcessRanks<M>, rank: u32) -> St
     let mut text = format!("rank {rank} reaches {}\n", counts.join(", "));
     let beside = own.iter().filter(|it| it.shares_device).count();
     if beside > 0 {
-        text.push_str(&format!(
-            "processes of {beside} other ranks share rank {rank}'s GPU: without MPS they take turns in time slices of \
-             milliseconds, and the times are those of the slices\n"
-        ));
+        let beside = match beside {
+            1 => "the process of 1 other rank shares".to_owned(),
+            _ => format!("processes of {beside} other ranks share"),
+        };
+        let how = match process_ranks.driver.takes_turns() {
+            true => {
+                "without MPS they take turns in time slices of milliseconds, and the times are those of the slices"
+            }
+            false => "by MPS they run side by side",
+        };
+        text.push_str(&format!("{beside} rank {rank}'s GPU: {how}\n"));
     }
     let remote = own
         .iter()

@@ -69,6 +69,44 @@ fn write(place: *mut c_void, value: u64, wide: bool) -> Answer {
     }
 }
 
+/// An attribute of an address, and whether it has 8 bytes; `None`: the address has none such.
+fn attribute_of(
+    driver: &Driver,
+    about: &About,
+    attribute: u32,
+    address: u64,
+) -> Option<(u64, bool)> {
+    let kind = match about.of_host {
+        true => MemoryType::CU_MEMORYTYPE_HOST,
+        false => MemoryType::CU_MEMORYTYPE_DEVICE,
+    };
+    let context = driver.context_handle(about.device);
+    let is = |wanted: Attribute| attribute == wanted as u32;
+    Some(match () {
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_CONTEXT) => (context, true),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE) => (u64::from(kind as u32), false),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER) => (address, true),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_HOST_POINTER) && about.of_host => (address, true),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) => {
+            (u64::from(about.synchronous), false)
+        }
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_BUFFER_ID) => (about.id, true),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED) => (0, false),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) => (about.device as u64, false),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) => {
+            (u64::from(about.is_plain && driver.machine.setup.ipc), false)
+        }
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) => (about.base, true),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE) => (about.bytes, true),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_MAPPED) => (1, false),
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) => {
+            (u64::from(about.handle_types), true)
+        }
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) => (0, true),
+        () => return None,
+    })
+}
+
 entry_points! {
     /// An attribute of an address.
     fn cuPointerGetAttribute(place: *mut c_void, attribute: u32, address: u64) {
@@ -77,32 +115,24 @@ entry_points! {
             // Programs ask whether an address is of a device; that it is not is no broken rule.
             return refuse(INVALID, SECTION, "");
         };
-        let kind = match about.of_host {
-            true => MemoryType::CU_MEMORYTYPE_HOST,
-            false => MemoryType::CU_MEMORYTYPE_DEVICE,
-        };
-        let context = driver.context_handle(about.device);
-        let is = |wanted: Attribute| attribute == wanted as u32;
-        let (value, wide) = match () {
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_CONTEXT) => (context, true),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE) => (u64::from(kind as u32), false),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER) => (address, true),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_HOST_POINTER) && about.of_host => (address, true),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) => (u64::from(about.synchronous), false),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_BUFFER_ID) => (about.id, true),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED) => (0, false),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) => (about.device as u64, false),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) => {
-                (u64::from(about.is_plain && driver.machine.setup.ipc), false)
-            }
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) => (about.base, true),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE) => (about.bytes, true),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_MAPPED) => (1, false),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) => (u64::from(about.handle_types), true),
-            () if is(Attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) => (0, true),
-            () => return refuse(INVALID, SECTION, format!("attribute {attribute} is not known of the address")),
-        };
-        write(place, value, wide)
+        match attribute_of(driver, &about, attribute, address) {
+            Some((value, wide)) => write(place, value, wide),
+            None => refuse(INVALID, SECTION, format!("attribute {attribute} is not known of the address")),
+        }
+    }
+
+    /// Attributes of an address; they are 0 where the driver does not know it.
+    fn cuPointerGetAttributes(count: u32, attributes: In<u32>, places: In<*mut c_void>, address: u64) {
+        let driver = driver()?;
+        ensure(count > 0, INVALID, SECTION, "no attribute is wanted")?;
+        let about = about(driver, address);
+        for at in 0..count as usize {
+            let (attribute, place) = (attributes.nth(at, SECTION)?, places.nth(at, SECTION)?);
+            let known = about.as_ref().and_then(|it| attribute_of(driver, it, attribute, address));
+            let (value, wide) = known.unwrap_or_default();
+            write(place, value, wide)?;
+        }
+        Ok(())
     }
 
     /// Sets an attribute of an allocation.
