@@ -103,7 +103,7 @@ TOPO_DEVICE void meet(const Launch& launch, Shared&) {
     store_release(own, met + 1);
     while (load_acquire(other) <= met && !late) {
       note("kernel", other, met + 1);
-      late = clock_ns() - began > part.launch || load_volatile(launch.abort) != 0;
+      late = clock_ns() - began > part.launch;
       spin_pause();
     }
     if (!late) met++;
@@ -115,13 +115,16 @@ TOPO_DEVICE void meet(const Launch& launch, Shared&) {
 TOPO_DEVICE void put_lines(u32 protocol, u8* place, u64 round) {
   const u32 lane = thread() % WARP;
   const bool carries = lane % 8 == 7;
+  u64 low[LINES];
   TOPO_UNROLL
-  for (u32 i = 0; i < LINES; i++) {
-    const u64 low = expected(round, 2 * (i * WARP + lane));
-    if (protocol == LL)
-      store_line(place + i * ROW, low, (u32)round);
-    else
-      store_line_part(place + i * ROW, low, carries ? round : low + 1, true, carries);
+  for (u32 i = 0; i < LINES; i++) low[i] = expected(round, 2 * (i * WARP + lane));
+  if (protocol == LL) {
+    TOPO_UNROLL
+    for (u32 i = 0; i < LINES; i++) store_line(place + i * ROW, low[i], (u32)round);
+  } else {
+    TOPO_UNROLL
+    for (u32 i = 0; i < LINES; i++)
+      store_line_part(place + i * ROW, low[i], carries ? round : low[i] + 1, true, carries);
   }
 }
 
@@ -249,7 +252,7 @@ TOPO_DEVICE void ticks(const Launch& launch, Shared&) {
   u64 shortest = ~0ull;
   for (u32 i = 0; i < TICKS; i++) {
     u64 now = clock_ns();
-    while (now == last && load_volatile(launch.abort) == 0) now = clock_ns();
+    while (now == last) now = clock_ns();
     shortest = now - last < shortest ? now - last : shortest;
     last = now;
   }

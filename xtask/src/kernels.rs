@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use backend_cuda::compiler::{Compiler, OPTIONS};
-use backend_cuda::prebuilt::{self, Form, TARGETS, Target};
+use backend_cuda::prebuilt::{self, Form, Source, TARGETS, Target};
 use clap::Args;
 use sha2::{Digest, Sha256};
 
@@ -38,6 +38,17 @@ pub struct Arguments {
     /// Only these compute capabilities, such as 90,100
     #[arg(long, value_delimiter = ',')]
     only: Vec<u32>,
+    /// Only the litmus kernels
+    #[arg(long)]
+    litmus: bool,
+}
+
+impl Arguments {
+    /// Whether a target is asked for.
+    fn wants(&self, target: &Target) -> bool {
+        (self.only.is_empty() || self.only.contains(&target.capability))
+            && (!self.litmus || target.source == Source::Litmus)
+    }
 }
 
 /// The resources of one kernel.
@@ -59,7 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut instructions = Instructions::default();
     let mut problems = Vec::new();
     for target in TARGETS {
-        if !arguments.only.is_empty() && !arguments.only.contains(&target.capability) {
+        if !arguments.wants(&target) {
             continue;
         }
         let began = Instant::now();
@@ -98,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(why) = &instructions.not_run {
         println!("the machine code is not checked: not run: {why}");
     }
-    if arguments.only.is_empty() {
+    if TARGETS.iter().all(|target| arguments.wants(target)) {
         let sources = format!("{}\n", prebuilt::fingerprint());
         let mut files = vec![
             (RESOURCES, report),
