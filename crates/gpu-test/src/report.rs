@@ -355,8 +355,8 @@ fn facts_in_markdown(facts: &[Fact]) -> String {
         let needed = fact.needed.as_deref().unwrap_or("-");
         let verdict = match fact.verdict {
             Verdict::Noted => "noted",
-            Verdict::Right => "right",
-            Verdict::Wrong => "**WRONG**",
+            Verdict::Right => "as needed",
+            Verdict::Wrong => "**NOT AS NEEDED**",
         };
         let (what, value) = (&fact.what, fact.value_in_words());
         // Writing to a string cannot fail.
@@ -436,7 +436,7 @@ mod tests {
     fn facts_are_a_table() {
         let few = Fact::at_least("launches".to_owned(), 16, "launches", 64);
         let text = facts_in_markdown(&[few]);
-        let row = "| launches | 16 launches | ≥ 64 | **WRONG** |\n";
+        let row = "| launches | 16 launches | ≥ 64 | **NOT AS NEEDED** |\n";
         assert!(text.ends_with(row), "{text}");
     }
 }

@@ -27,8 +27,8 @@ const LAUNCHES: u32 = 5;
 /// Most launches into a queue.
 const MOST_QUEUED: u32 = 4096;
 
-/// How often two kernels meet.
-const MEETINGS: u32 = 1000;
+/// Most meetings of two kernels, of which each case of the test is one.
+const MOST_MEETINGS: usize = 10_000;
 
 /// Longest wait of a kernel for another one.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -147,7 +147,9 @@ impl Asked<'_> {
     }
 
     fn overlap(&self) -> Result<Vec<Fact>, String> {
-        let meeting = self.litmus.meet(MEETINGS)?;
+        let meeting = self
+            .litmus
+            .meet(self.options.cases.clamp(1, MOST_MEETINGS) as u32)?;
         let met = u32::try_from(meeting.met).unwrap_or(u32::MAX);
         let what = "meetings of two kernels on two streams".to_owned();
         let mut facts = vec![Fact::at_least(what, met, "meetings", meeting.rounds)];

@@ -24,6 +24,9 @@ use super::{BLOCKS, Litmus, THREADS};
 /// A call that has not returned after this time blocks.
 const BLOCKS_AFTER: Duration = Duration::from_secs(2);
 
+/// The same once a call blocks: the next ones may wait for a lock that it holds.
+const NEXT_BLOCKS_AFTER: Duration = Duration::from_millis(250);
+
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -303,7 +306,14 @@ impl Litmus<'_> {
             }
             let is_full = !feeder.is_finished();
             let count = submitted.load(Ordering::Acquire);
-            let asked = CALLS.map(|call| self.ask(scope, call, &handles));
+            let mut patience = BLOCKS_AFTER;
+            let asked = CALLS.map(|call| {
+                let (time, thread) = self.ask(scope, call, patience, &handles);
+                if time.as_ref().is_ok_and(|it| it.returned_us.is_none()) {
+                    patience = NEXT_BLOCKS_AFTER;
+                }
+                (time, thread)
+            });
             drop(release);
             let fed = feeder.join();
             fed.map_err(|_| "a thread that launches panicked".to_owned())??;
@@ -324,12 +334,13 @@ impl Litmus<'_> {
         ended
     }
 
-    /// Lets a thread call the driver. Waits until it returns, or until it has blocked for a while.
+    /// Lets a thread call the driver. Waits until it returns, at most `patience`.
     /// The thread returns what the call made, because to destroy it could wait for the kernel.
     fn ask<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         (call, function): Call,
+        patience: Duration,
         handles: &'env Shared<Handles>,
     ) -> (
         Result<CallTime, String>,
@@ -345,7 +356,7 @@ impl Litmus<'_> {
             let _ = tell.send(made.as_ref().map(|_| took).map_err(String::clone));
             made.ok()
         });
-        let returned_us = match told.recv_timeout(BLOCKS_AFTER) {
+        let returned_us = match told.recv_timeout(patience) {
             Ok(Ok(took)) => Ok(Some(took.as_secs_f64() * 1e6)),
             Ok(Err(why)) => Err(format!("{call}: {why}")),
             Err(_) => Ok(None),
