@@ -61,7 +61,7 @@ pub(crate) struct Ready {
 // SAFETY: functions and events are handles that the driver lets any thread use.
 unsafe impl Send for Ready {}
 
-/// Submits a kernel of so many blocks and threads to a stream once; `remote`: in the remote memory
+/// Submits a kernel with these blocks and threads to a stream once; `remote`: in the remote memory
 /// synchronization domain.
 ///
 /// # Safety

@@ -61,12 +61,11 @@ impl Litmus<'_> {
         })
     }
 
-    /// Lets a warp of each pair store lines of a protocol, by its number in `arguments.h`, for about
-    /// `time`, while another one polls them.
+    /// Lets a warp of each pair store lines for about `time`, while another warp polls them.
+    /// `protocol` is a number of `kernels/arguments.h`.
     ///
     /// # Errors
     /// There is no memory, the driver refuses the launch, or the kernel failed.
-    ///
     pub fn lines(
         &self,
         protocol: u32,
@@ -87,7 +86,7 @@ impl Litmus<'_> {
         self.pairs(LitmusKernel::Messages, size, (0, Place::Gpu), time)
     }
 
-    /// Runs at most so many pairs, and as many as fit on the GPU at once.
+    /// Runs `pairs` pairs, or as many as fit on the GPU at once.
     fn pairs(
         &self,
         kernel: LitmusKernel,

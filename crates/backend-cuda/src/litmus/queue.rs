@@ -152,7 +152,7 @@ const CALLS: [Call; 8] = [
             .map(|()| Made::Nothing)
     }),
     ("cuMemcpyDtoDAsync on another stream", |_, it| {
-        // SAFETY: both places have so many bytes, and live as long as the stage.
+        // SAFETY: both places have `COPY` bytes, and live as long as the stage.
         let copied = unsafe { result::memcpy_dtod_async(it.to, it.from, COPY as usize, it.stream) };
         copied.map(|()| Made::Nothing)
     }),
