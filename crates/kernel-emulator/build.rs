@@ -23,6 +23,9 @@ const ALL: [&str; 11] = [
 /// Entries without bugs on weak memory.
 const WEAK: [&str; 3] = ["move", "u8", "i32"];
 
+/// Litmus kernels, entries of `litmus.cu`, compiled only with checks.
+const LITMUS: [&str; 5] = ["hold", "meet", "lines", "messages", "ticks"];
+
 /// Entries that count their accesses.
 const COUNTED: [&str; 3] = ["move", "u8", "f32"];
 
@@ -137,7 +140,9 @@ impl Variants {
             let function = format!("topo_run_{name}_{variant}");
             let _ = writeln!(self.functions, "fn {function}(launch: *const Launch);");
             let _ = match memory {
-                Memory::Checked => writeln!(self.checked_rows, "({name:?}, {function}),"),
+                Memory::Checked => {
+                    writeln!(self.checked_rows, "(\"topo_run_{name}\", {function}),")
+                }
                 Memory::Counted => writeln!(self.counted_rows, "({name:?}, {function}),"),
                 _ => writeln!(self.rows, "(Bug::{bug}, {weak}, {name:?}, {function}),"),
             };
@@ -160,6 +165,23 @@ impl Variants {
         }
     }
 
+    /// Adds the litmus kernels, compiled with checks.
+    fn add_litmus(&mut self, folder: &Path) {
+        for name in LITMUS {
+            let function = format!("topo_litmus_{name}_checked");
+            let _ = writeln!(self.functions, "fn {function}(launch: *const Launch);");
+            let _ = writeln!(self.checked_rows, "(\"topo_litmus_{name}\", {function}),");
+        }
+        let text = format!(
+            "#define TOPO_NAMESPACE topo_litmus_checked\n#define TOPO_WEAK 0\n\
+             #define TOPO_LITMUS(name) topo_litmus_##name##_checked\n#include \"{}\"\n",
+            folder.join("litmus.cu").display(),
+        );
+        let path = output().join("litmus_checked.cpp");
+        fs::write(&path, text).expect("the build's folder can be written");
+        self.checked.push(path);
+    }
+
     /// Writes the functions and the table for `src/native.rs`.
     fn write_table(&self) {
         let Self {
@@ -175,7 +197,7 @@ impl Variants {
              /// What was compiled: the bug, whether memory is weak, the kernel's suffix, its
              /// function.\n\
              const ENTRIES: &[(Bug, bool, &str, Entry)] = &[\n{rows}];\n\
-             /// What was compiled with checks: the kernel's suffix, its function.\n\
+             /// What was compiled with checks: the kernel's entry, its function.\n\
              const CHECKED: &[(&str, Entry)] = &[\n{checked_rows}];\n\
              /// What was compiled to count: the kernel's suffix, its function.\n\
              const COUNTED: &[(&str, Entry)] = &[\n{counted_rows}];\n"
@@ -199,6 +221,9 @@ fn variants(with_checks: bool) -> Variants {
             variants.add(&own, "None", Memory::Checked, &[entry]);
         }
     }
+    if with_checks {
+        variants.add_litmus(&own);
+    }
     variants.add(&own, "None", Memory::Weak, &WEAK);
     variants.add(&own, "None", Memory::Counted, &COUNTED);
     for Mutation { bug, memory, edits } in MUTATIONS {
@@ -212,8 +237,10 @@ fn variants(with_checks: bool) -> Variants {
 }
 
 fn main() {
-    for sources in [KERNELS, HOST] {
-        println!("cargo:rerun-if-changed={sources}");
+    println!("cargo:rerun-if-changed={HOST}");
+    // Not the folder, which has compiled kernels, too.
+    for path in files(KERNELS) {
+        println!("cargo:rerun-if-changed={}", path.display());
     }
     let sanitizer = sanitizer();
     if sanitizer == Some("address") {

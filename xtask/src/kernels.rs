@@ -10,9 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use backend_cuda::compiler::{Compiler, OPTIONS};
-use backend_cuda::prebuilt::{self, Form, TARGETS, Target};
+use backend_cuda::prebuilt::{self, Form, Source, TARGETS, Target};
 use clap::Args;
-use device_runtime::source;
 use sha2::{Digest, Sha256};
 
 use crate::sass;
@@ -39,6 +38,17 @@ pub struct Arguments {
     /// Only these compute capabilities, such as 90,100
     #[arg(long, value_delimiter = ',')]
     only: Vec<u32>,
+    /// Only the litmus kernels
+    #[arg(long)]
+    litmus: bool,
+}
+
+impl Arguments {
+    /// Whether a target is asked for.
+    fn wants(&self, target: &Target) -> bool {
+        (self.only.is_empty() || self.only.contains(&target.capability))
+            && (!self.litmus || target.source == Source::Litmus)
+    }
 }
 
 /// The resources of one kernel.
@@ -60,7 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut instructions = Instructions::default();
     let mut problems = Vec::new();
     for target in TARGETS {
-        if !arguments.only.is_empty() && !arguments.only.contains(&target.capability) {
+        if !arguments.wants(&target) {
             continue;
         }
         let began = Instant::now();
@@ -68,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let packed = zstd::bulk::compress(&built.image, LEVEL).context("compressing")?;
         let same = built.is_kept();
         println!(
-            "{:20} {:>9} bytes, {:>7} compressed, {:>5.1} s, {}",
+            "{:26} {:>9} bytes, {:>7} compressed, {:>5.1} s, {}",
             target.file(),
             built.image.len(),
             packed.len(),
@@ -99,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(why) = &instructions.not_run {
         println!("the machine code is not checked: not run: {why}");
     }
-    if arguments.only.is_empty() {
+    if TARGETS.iter().all(|target| arguments.wants(target)) {
         let sources = format!("{}\n", prebuilt::fingerprint());
         let mut files = vec![
             (RESOURCES, report),
@@ -182,7 +192,11 @@ fn verified_line(target: &Target) -> Result<String> {
     let name = target.file();
     let image = fs::read(kept().join(&name)).with_context(|| format!("reading {name}"))?;
     let mut digest = Sha256::new();
-    for part in [source::text(), target.compiler.to_owned(), target.option()] {
+    for part in [
+        target.source.text(),
+        target.compiler.to_owned(),
+        target.option(),
+    ] {
         digest.update(part);
         digest.update([0]);
     }
@@ -235,7 +249,7 @@ fn build(target: &Target, compiler: &Path) -> Result<CompiledTarget> {
     if target.form == Form::Cubin {
         options.extend(["-Xptxas".to_owned(), "-v".to_owned()]);
     }
-    let compiled = compiler.compile("execute_program.cu", &source::text(), &options);
+    let compiled = compiler.compile(target.source.file(), &target.source.text(), &options);
     let compiled = compiled.map_err(|why| anyhow!("{}: {why}", target.file()))?;
     let (mut report, mut beyond) = (String::new(), Vec::new());
     if target.form == Form::Cubin {
@@ -335,12 +349,12 @@ fn report_resources(
 ) -> Result<()> {
     let kernels = resources(log);
     let most = most_registers(target.capability);
-    if kernels.len() != device_runtime::Kernel::all().len() {
+    let expected = target.source.entries().len();
+    if kernels.len() != expected {
         bail!(
-            "{}: the assembler tells of {} kernels, expected {}:\n{log}",
+            "{}: the assembler tells of {} kernels, expected {expected}:\n{log}",
             target.file(),
-            kernels.len(),
-            device_runtime::Kernel::all().len()
+            kernels.len()
         );
     }
     for (name, needs) in kernels {

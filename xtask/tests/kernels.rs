@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use backend_cuda::prebuilt::{Form, TARGETS, Target};
+use backend_cuda::prebuilt::{Form, Source, TARGETS, Target};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use xtask::kernels;
 use xtask::sanitize::{self, Sanitizer};
@@ -21,16 +21,12 @@ const THREADS: &str = "TOPO_THREAD_SANITIZER";
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let compiled = TARGETS.into_iter().map(|target| {
-        let form = match target.form {
-            Form::Cubin => "machine_code",
-            Form::Ptx => "ptx",
-        };
-        let name = format!("compiled::{form}_{}", target.capability);
+        let name = format!("compiled::{}", name(&target));
         Trial::ignorable_test(name, move || compiles(&target))
     });
     let machine_code = TARGETS.into_iter().filter(|it| it.form == Form::Cubin);
     let disassembled = machine_code.map(|target| {
-        let name = format!("disassembled::machine_code_{}", target.capability);
+        let name = format!("disassembled::{}", name(&target));
         Trial::ignorable_test(name, move || has_the_instructions(&target))
     });
     let compiled = compiled.chain(disassembled);
@@ -43,6 +39,19 @@ fn main() -> ExitCode {
         .map(|(name, sanitizer)| Trial::ignorable_test(name, move || is_clean(sanitizer)));
     // The longest tests begin first.
     libtest_mimic::run(&arguments, watched.chain(compiled).collect()).exit_code()
+}
+
+/// A target's name.
+fn name(target: &Target) -> String {
+    let of = match target.source {
+        Source::Programs => "",
+        Source::Litmus => "litmus_",
+    };
+    let form = match target.form {
+        Form::Cubin => "machine_code",
+        Form::Ptx => "ptx",
+    };
+    format!("{of}{form}_{}", target.capability)
 }
 
 /// The compiler of a version, installed once, or why it cannot be installed.

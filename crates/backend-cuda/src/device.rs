@@ -54,9 +54,20 @@ impl Drop for PrimaryContext {
     }
 }
 
-/// The stream of a GPU's kernels.
+/// A stream of kernels.
 #[derive(Debug)]
-struct Stream(sys::CUstream);
+pub(crate) struct Stream(sys::CUstream);
+
+impl Stream {
+    /// A stream of the current context that does not wait for the default stream.
+    pub(crate) fn new() -> Result<Self, DriverError> {
+        result::stream::create(result::stream::StreamKind::NonBlocking).map(Self)
+    }
+
+    pub(crate) const fn handle(&self) -> sys::CUstream {
+        self.0
+    }
+}
 
 impl Drop for Stream {
     fn drop(&mut self) {
@@ -140,8 +151,7 @@ impl Device {
         let context = PrimaryContext { device, context };
         // SAFETY: the context is retained until this device is dropped.
         unsafe { result::ctx::set_current(context.context) }.to(what)?;
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
-        let stream = Stream(stream.to(what)?);
+        let stream = Stream::new().to(what)?;
         let attribute = |attribute| {
             // SAFETY: as above.
             unsafe { result::device::get_attribute(device, attribute) }.to(what)
@@ -189,7 +199,7 @@ impl Device {
 
     /// The stream of its kernels.
     pub(crate) const fn stream(&self) -> sys::CUstream {
-        self.stream.0
+        self.stream.handle()
     }
 
     /// The GPU's number, from 0.

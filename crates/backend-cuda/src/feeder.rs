@@ -29,6 +29,9 @@ pub(crate) const MARKS: usize = 4;
 /// Most submissions between two marks. [`MARKS`] times as many are pending.
 const MOST_BETWEEN: u32 = 16;
 
+/// Most submissions of a feeder that have not ended.
+pub(crate) const MOST_AHEAD: u32 = MARKS as u32 * MOST_BETWEEN;
+
 /// Submissions that take longer than this have a mark each.
 const SLOW: Duration = Duration::from_millis(1);
 
@@ -60,6 +63,51 @@ pub(crate) struct Ready {
 // SAFETY: functions and events are handles that the driver lets any thread use.
 unsafe impl Send for Ready {}
 
+/// Submits a kernel with these blocks and threads to a stream once; `remote`: in the remote memory
+/// synchronization domain.
+///
+/// # Safety
+/// The function takes one [`Launch`] by value, and is of the stream's context, which is current.
+/// The addresses in it are of memory that lives until the kernel has ended.
+pub(crate) unsafe fn launch(
+    function: sys::CUfunction,
+    (blocks, threads): (u32, u32),
+    argument: &mut Launch,
+    stream: sys::CUstream,
+    remote: bool,
+) -> Result<(), DriverError> {
+    let mut arguments = [(&raw mut *argument).cast::<c_void>()];
+    let mut domain = sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue {
+            memSyncDomain: sys::CUlaunchMemSyncDomain::CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE,
+        },
+    };
+    let config = sys::CUlaunchConfig {
+        gridDimX: blocks,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: threads,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: 0,
+        hStream: stream,
+        attrs: &raw mut domain,
+        numAttrs: u32::from(remote),
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        sys::cuLaunchKernelEx(
+            &raw const config,
+            function,
+            arguments.as_mut_ptr(),
+            std::ptr::null_mut(),
+        )
+    }
+    .result()
+}
+
 impl Ready {
     /// Submits the kernel to the GPU's stream once: in the remote memory synchronization domain, so
     /// that its fences for other GPUs do not wait for stores of other kernels.
@@ -70,37 +118,11 @@ impl Ready {
     ///
     /// [`Cuda::start_all`]: crate::Cuda::start_all
     pub fn launch(&mut self) -> Result<(), DriverError> {
-        let mut arguments = [(&raw mut *self.launch).cast::<c_void>()];
-        let mut remote = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue {
-                memSyncDomain: sys::CUlaunchMemSyncDomain::CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE,
-            },
-        };
-        let config = sys::CUlaunchConfig {
-            gridDimX: self.blocks,
-            gridDimY: 1,
-            gridDimZ: 1,
-            blockDimX: self.threads,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: 0,
-            hStream: self.stream,
-            attrs: &raw mut remote,
-            numAttrs: u32::from(self.device.has_domains),
-        };
+        let remote = self.device.has_domains;
+        let size = (self.blocks, self.threads);
         // SAFETY: the function takes one `Launch` by value. Its addresses are of memory that the
         // ranks keep until the launch has ended.
-        unsafe {
-            sys::cuLaunchKernelEx(
-                &raw const config,
-                self.function,
-                arguments.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        }
-        .result()
+        unsafe { launch(self.function, size, &mut self.launch, self.stream, remote) }
     }
 
     /// Submits one launch between the events. In the order of streams, it and its copies run on the

@@ -101,7 +101,13 @@ impl AbortWord {
         Ok((0..PAGE_BYTES).step_by(WORD_BYTES).map(word).collect())
     }
 
-    fn set(&self) {
+    /// Whether the host or a kernel has set it.
+    pub(crate) fn is_set(&self) -> bool {
+        // SAFETY: as in `set`.
+        unsafe { self.word.read_volatile() != 0 }
+    }
+
+    pub(crate) fn set(&self) {
         // SAFETY: it is there until this is dropped.
         unsafe { self.word.write_volatile(1) };
     }

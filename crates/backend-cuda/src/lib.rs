@@ -10,7 +10,7 @@
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
 //! `handles`, `descriptors`, [`memory`], `sharing`, `rdma`, `graph`, `feeder`, `in_order`,
-//! [`launch`], [`multicast`], [`driver`], `start`.
+//! [`launch`], [`multicast`], [`driver`], `start`, [`litmus`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -38,6 +38,7 @@ mod graph;
 mod handles;
 mod in_order;
 pub mod launch;
+pub mod litmus;
 pub mod memory;
 pub mod module;
 pub mod multicast;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use cudarc::driver::{result, sys};
-use device_runtime::{Kernel, source};
+use device_runtime::{Kernel, LitmusKernel, source};
 use files::Folder;
 use sha2::{Digest, Sha256};
 
@@ -13,7 +13,7 @@ use crate::Options;
 use crate::compiler::{Compiler, OPTIONS};
 use crate::error::{Error, words};
 use crate::handles::digits;
-use crate::prebuilt;
+use crate::prebuilt::{self, Source};
 
 /// Limit on the size of kept kernels, bytes.
 const MOST_KEPT: u64 = 256 << 20;
@@ -41,9 +41,9 @@ impl fmt::Display for Origin {
 
 /// Loaded kernels.
 #[derive(Debug)]
-pub struct Module {
+pub struct Module<K = Kernel> {
     module: sys::CUmodule,
-    functions: Vec<(Kernel, sys::CUfunction)>,
+    functions: Vec<(K, sys::CUfunction)>,
 }
 
 impl Module {
@@ -65,8 +65,8 @@ impl Module {
         };
         let mut tried = Vec::new();
         if !options.compile {
-            for (target, image) in prebuilt::images(major, minor).map_err(none)? {
-                match Self::of_image(&image) {
+            for (target, image) in prebuilt::images(Source::Programs, major, minor).map_err(none)? {
+                match Self::of_image(&image, programs()) {
                     Ok(module) => return Ok((module, Origin::Prebuilt(target.file()))),
                     Err(why) => tried.push(format!("{}: {why}", target.file())),
                 }
@@ -95,7 +95,7 @@ impl Module {
         let kept =
             cache.and_then(|folder| Folder::open(folder).ok()?.read(&name, MOST_KEPT).ok()?);
         if let Some(image) = kept
-            && let Ok(module) = Self::of_image(&image)
+            && let Ok(module) = Self::of_image(&image, programs())
         {
             return Ok((module, Origin::Kept(version)));
         }
@@ -104,7 +104,7 @@ impl Module {
             tried.push(why);
             none(tried.join("; "))
         })?;
-        let module = Self::of_image(&compiled.cubin);
+        let module = Self::of_image(&compiled.cubin, programs());
         let module = module.map_err(|why| {
             tried.push(format!("what NVRTC {version} compiled: {why}"));
             none(tried.join("; "))
@@ -115,21 +115,51 @@ impl Module {
         }
         Ok((module, Origin::Compiled(version)))
     }
+}
 
-    /// Loads an image and looks up all kernels.
-    fn of_image(image: &[u8]) -> Result<Self, String> {
+/// The kernels that run programs, with the names of their entries.
+fn programs() -> Vec<(Kernel, String)> {
+    let all = Kernel::all().into_iter();
+    all.map(|kernel| (kernel, kernel.entry())).collect()
+}
+
+impl Module<LitmusKernel> {
+    /// Loads the litmus kernels for the current device.
+    ///
+    /// # Errors
+    /// The driver refuses all prebuilt ones, or none fits.
+    pub(crate) fn litmus(major: i32, minor: i32) -> Result<Self, String> {
+        let mut tried = Vec::new();
+        for (target, image) in prebuilt::images(Source::Litmus, major, minor)? {
+            let all = LitmusKernel::ALL.into_iter();
+            let all = all.map(|kernel| (kernel, kernel.entry().to_owned()));
+            match Self::of_image(&image, all.collect()) {
+                Ok(module) => return Ok(module),
+                Err(why) => tried.push(format!("{}: {why}", target.file())),
+            }
+        }
+        Err(format!(
+            "no litmus kernels for a GPU of compute capability {major}.{minor}: {}",
+            tried.join("; ")
+        ))
+    }
+}
+
+impl<K: Copy + PartialEq> Module<K> {
+    /// Loads an image and looks up its kernels by the names of their entries.
+    fn of_image(image: &[u8], all: Vec<(K, String)>) -> Result<Self, String> {
         // SAFETY: the image was unpacked or compiled without error; PTX ends with a 0.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(words)?;
         let mut loaded = Self {
             module,
             functions: Vec::new(),
         };
-        for kernel in Kernel::all() {
-            let name = CString::new(kernel.entry()).map_err(|error| error.to_string())?;
+        for (kernel, entry) in all {
+            let name = CString::new(entry.as_str()).map_err(|error| error.to_string())?;
             // SAFETY: the module was loaded just now.
             let found = unsafe { result::module::get_function(module, name) };
-            let function = found
-                .map_err(|error| format!("{} is not in it: {}", kernel.entry(), words(error)))?;
+            let function =
+                found.map_err(|error| format!("{entry} is not in it: {}", words(error)))?;
             // Triggers the driver's lazy loading: later, a running kernel could wait for it.
             // SAFETY: the function was found just now.
             let asked = unsafe {
@@ -145,13 +175,13 @@ impl Module {
     }
 
     /// Returns a kernel's function.
-    pub(crate) fn function(&self, kernel: Kernel) -> Option<sys::CUfunction> {
+    pub(crate) fn function(&self, kernel: K) -> Option<sys::CUfunction> {
         let found = self.functions.iter().find(|(known, _)| *known == kernel);
         found.map(|(_, function)| *function)
     }
 }
 
-impl Drop for Module {
+impl<K> Drop for Module<K> {
     fn drop(&mut self) {
         // SAFETY: loaded once, in the context that is current; nothing runs.
         let _ = unsafe { result::module::unload(self.module) };

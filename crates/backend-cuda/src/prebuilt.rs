@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use device_runtime::source;
+use device_runtime::{Kernel, LitmusKernel, source};
 use sha2::{Digest, Sha256};
 
 use crate::handles::digits;
@@ -16,9 +16,49 @@ pub enum Form {
     Ptx,
 }
 
+/// Kernels that are compiled together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Those that run programs.
+    Programs,
+    /// Litmus kernels, which only `topo gpu-test` loads.
+    Litmus,
+}
+
+impl Source {
+    /// The source text.
+    pub fn text(self) -> String {
+        match self {
+            Self::Programs => source::text(),
+            Self::Litmus => source::litmus(),
+        }
+    }
+
+    /// The name of the file with the entries.
+    pub const fn file(self) -> &'static str {
+        match self {
+            Self::Programs => "execute_program.cu",
+            Self::Litmus => "litmus.cu",
+        }
+    }
+
+    /// The names of the entries.
+    pub fn entries(self) -> Vec<String> {
+        match self {
+            Self::Programs => Kernel::all().into_iter().map(Kernel::entry).collect(),
+            Self::Litmus => {
+                let all = LitmusKernel::ALL.into_iter();
+                all.map(|it| it.entry().to_owned()).collect()
+            }
+        }
+    }
+}
+
 /// An image that is built for each release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
+    /// Its kernels.
+    pub source: Source,
     /// Compute capability × 10, such as 90.
     pub capability: u32,
     /// The image's form.
@@ -36,14 +76,28 @@ const PTX_COMPILER: &str = "12.0.140";
 
 const fn cubin(capability: u32) -> Target {
     Target {
+        source: Source::Programs,
         capability,
         form: Form::Cubin,
         compiler: CUBIN_COMPILER,
     }
 }
 
+const PTX: Target = Target {
+    form: Form::Ptx,
+    compiler: PTX_COMPILER,
+    ..cubin(75)
+};
+
+const fn litmus(target: Target) -> Target {
+    Target {
+        source: Source::Litmus,
+        ..target
+    }
+}
+
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 18] = [
     cubin(70),
     cubin(75),
     cubin(80),
@@ -52,19 +106,28 @@ pub const TARGETS: [Target; 9] = [
     cubin(90),
     cubin(100),
     cubin(120),
-    Target {
-        capability: 75,
-        form: Form::Ptx,
-        compiler: PTX_COMPILER,
-    },
+    PTX,
+    litmus(cubin(70)),
+    litmus(cubin(75)),
+    litmus(cubin(80)),
+    litmus(cubin(86)),
+    litmus(cubin(89)),
+    litmus(cubin(90)),
+    litmus(cubin(100)),
+    litmus(cubin(120)),
+    litmus(PTX),
 ];
 
 impl Target {
     /// The name of the file in `kernels/prebuilt`.
     pub fn file(&self) -> String {
+        let of = match self.source {
+            Source::Programs => "",
+            Source::Litmus => "litmus_",
+        };
         match self.form {
-            Form::Cubin => format!("sm_{}.cubin.zst", self.capability),
-            Form::Ptx => format!("compute_{}.ptx.zst", self.capability),
+            Form::Cubin => format!("{of}sm_{}.cubin.zst", self.capability),
+            Form::Ptx => format!("{of}compute_{}.ptx.zst", self.capability),
         }
     }
 
@@ -88,7 +151,7 @@ impl Target {
 }
 
 /// The compressed images, in the order of [`TARGETS`].
-const IMAGES: [&[u8]; 9] = [
+const IMAGES: [&[u8]; 18] = [
     include_bytes!("../../../kernels/prebuilt/sm_70.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/sm_75.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/sm_80.cubin.zst"),
@@ -98,21 +161,35 @@ const IMAGES: [&[u8]; 9] = [
     include_bytes!("../../../kernels/prebuilt/sm_100.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/sm_120.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/compute_75.ptx.zst"),
+    include_bytes!("../../../kernels/prebuilt/litmus_sm_70.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/litmus_sm_75.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/litmus_sm_80.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/litmus_sm_86.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/litmus_sm_89.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/litmus_sm_90.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/litmus_sm_100.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/litmus_sm_120.cubin.zst"),
+    include_bytes!("../../../kernels/prebuilt/litmus_compute_75.ptx.zst"),
 ];
 
 /// SHA-256 of the current sources, hexadecimal.
 pub fn fingerprint() -> String {
-    digits(&Sha256::digest(source::text().as_bytes()))
+    let mut digest = Sha256::new();
+    for source in [Source::Programs, Source::Litmus] {
+        digest.update(source.text());
+    }
+    digits(&digest.finalize())
 }
 
-/// Images that a GPU can load, best first. PTX ends with a 0.
+/// Images of a source that a GPU can load, best first. PTX ends with a 0.
 ///
 /// # Errors
 /// An image is damaged.
-pub fn images(major: i32, minor: i32) -> Result<Vec<(Target, Vec<u8>)>, String> {
+pub fn images(source: Source, major: i32, minor: i32) -> Result<Vec<(Target, Vec<u8>)>, String> {
     let mut fitting: Vec<(Target, &[u8])> = TARGETS
         .into_iter()
         .zip(IMAGES)
+        .filter(|(target, _)| target.source == source)
         .filter(|(target, image)| target.fits(major, minor) && !image.is_empty())
         .collect();
     fitting.sort_by_key(|(target, _)| (target.form == Form::Ptx, u32::MAX - target.capability));
@@ -143,7 +220,6 @@ pub fn unpack(image: &[u8]) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use device_runtime::Kernel;
 
     /// SHA-256 of the sources of the images, written by `cargo xtask kernels`.
     const SOURCES: &str = include_str!("../../../kernels/prebuilt/sources.sha256");
@@ -151,7 +227,7 @@ mod tests {
     #[test]
     fn the_newest_machine_code_comes_first() {
         let fit = |major, minor| {
-            let images = images(major, minor).unwrap();
+            let images = images(Source::Programs, major, minor).unwrap();
             images
                 .iter()
                 .map(|(target, _)| target.file())
@@ -165,6 +241,8 @@ mod tests {
         assert_eq!(fit(11, 0), ["compute_75.ptx.zst"]);
         assert_eq!(fit(7, 0), ["sm_70.cubin.zst"]);
         assert_eq!(fit(6, 1), [] as [&str; 0]);
+        let litmus = images(Source::Litmus, 9, 0).unwrap();
+        assert_eq!(litmus[0].0.file(), "litmus_sm_90.cubin.zst");
     }
 
     #[test]
@@ -172,12 +250,8 @@ mod tests {
         for (target, image) in TARGETS.iter().zip(IMAGES) {
             let bytes = unpack(image).unwrap();
             let text = String::from_utf8_lossy(&bytes);
-            for kernel in Kernel::all() {
-                assert!(
-                    text.contains(&kernel.entry()),
-                    "{}: {kernel:?}",
-                    target.file()
-                );
+            for entry in target.source.entries() {
+                assert!(text.contains(&entry), "{}: {entry}", target.file());
             }
             let elf = bytes.starts_with(b"\x7fELF");
             assert_eq!(elf, target.form == Form::Cubin, "{}", target.file());

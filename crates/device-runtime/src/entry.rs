@@ -32,9 +32,62 @@ impl Kernel {
     }
 }
 
+/// A litmus kernel: it asks what a GPU does (`kernels/litmus.cu`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LitmusKernel {
+    /// Runs until the host ends it.
+    Hold,
+    /// Meets another kernel.
+    Meet,
+    /// Stores and polls lines of LL or LL128.
+    Lines,
+    /// Stores data, and a counter behind it.
+    Messages,
+    /// Reads the clock and stores counters.
+    Ticks,
+}
+
+impl LitmusKernel {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Hold,
+        Self::Meet,
+        Self::Lines,
+        Self::Messages,
+        Self::Ticks,
+    ];
+
+    /// The name of the kernel's entry function.
+    pub const fn entry(self) -> &'static str {
+        match self {
+            Self::Hold => "topo_litmus_hold",
+            Self::Meet => "topo_litmus_meet",
+            Self::Lines => "topo_litmus_lines",
+            Self::Messages => "topo_litmus_messages",
+            Self::Ticks => "topo_litmus_ticks",
+        }
+    }
+}
+
+/// Bytes of memory of a pair of blocks of a litmus kernel.
+pub const LITMUS_PAIR_BYTES: u64 = 8192;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn litmus_kernels_are_in_their_source() {
+        let text = crate::source::litmus();
+        for kernel in LitmusKernel::ALL {
+            let name = kernel.entry().trim_start_matches("topo_litmus_");
+            assert!(text.contains(&format!("TOPO_ENTRY(TOPO_LITMUS({name}),")));
+        }
+        let entries = text.matches("TOPO_ENTRY(TOPO_LITMUS(").count();
+        assert_eq!(entries, LitmusKernel::ALL.len());
+        let bytes = format!("constexpr u32 PAIR_BYTES = {LITMUS_PAIR_BYTES};");
+        assert!(text.contains(&bytes));
+    }
 
     #[test]
     fn the_sources_have_an_entry_for_each() {

@@ -19,7 +19,7 @@ use crate::remote::RemoteRanks;
 
 /// Most launches of a rank that have not ended. The driver's queue has room for them, so a thread
 /// that submits one never blocks where it could not abort.
-const MOST_IN_FLIGHT: u32 = 64;
+pub const MOST_IN_FLIGHT: u32 = 64;
 
 /// Between two looks at other ranks while a rank waits for those of its process.
 const LOOK: Duration = Duration::from_millis(1);

@@ -43,5 +43,6 @@ pub use backend::Kernels;
 pub use driver::{
     DeviceCopy, DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Running, Team,
 };
-pub use entry::Kernel;
+pub use entry::{Kernel, LITMUS_PAIR_BYTES, LitmusKernel};
+pub use in_order::MOST_IN_FLIGHT;
 pub use process_ranks::{LaunchOptions, PeerTransport, ProcessRanks, Span};

@@ -29,11 +29,23 @@ const FILES: [(&str, &str); 10] = [
 /// The file that defines the entries.
 const MAIN: &str = include_str!("../../../kernels/execute_program.cu");
 
+/// The file with the litmus kernels.
+const LITMUS: &str = include_str!("../../../kernels/litmus.cu");
+
 /// All kernels in one text: the run-time compiler gets no files to include.
 pub fn text() -> String {
+    whole(MAIN)
+}
+
+/// As [`text`], of the litmus kernels.
+pub fn litmus() -> String {
+    whole(LITMUS)
+}
+
+fn whole(main: &str) -> String {
     let mut known = Vec::new();
     let mut text = String::new();
-    expand(MAIN, &mut known, &mut text);
+    expand(main, &mut known, &mut text);
     text
 }
 

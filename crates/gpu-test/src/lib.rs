@@ -2,7 +2,7 @@
 //! a deadline, so that a fault or a hang ends that part alone.
 //!
 //! In reading order: [`report`], `test`, `page`, [`parts`], `correctness`, `transports`,
-//! `several_gpus`, `torch`, `one_gpu`, `sanitizer`.
+//! `several_gpus`, `torch`, `one_gpu`, `silicon`, `sanitizer`.
 
 mod correctness;
 mod one_gpu;
@@ -11,6 +11,7 @@ pub mod parts;
 pub mod report;
 mod sanitizer;
 mod several_gpus;
+mod silicon;
 mod test;
 mod torch;
 mod transports;
@@ -28,6 +29,8 @@ pub use parts::Part;
 /// The subject of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
+    /// Facts about the GPU and its driver on which collectives rely.
+    Silicon,
     /// Collectives by every algorithm, type and operation.
     Correctness,
     /// P2P, SHM and NET, with every protocol and kind of memory, and graphs.
@@ -79,6 +82,10 @@ pub struct TestOutput<'a> {
 pub fn run<'a>(options: &'a TestOptions, output: TestOutput<'a>) -> Result<GpuTestReport> {
     let mut page = Page::begin(options, output)?;
     let runs = |subject| options.only.is_empty() || options.only.contains(&subject);
+    // First, because all else relies on it.
+    if runs(Subject::Silicon) {
+        silicon::run(&mut page)?;
+    }
     if runs(Subject::Correctness) {
         correctness::several_gpus(&mut page)?;
         correctness::one_gpu(&mut page)?;

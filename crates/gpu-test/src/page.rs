@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::report::{Check, Figure, GpuTestReport, Outcome, Section};
+use crate::report::{Check, Fact, Figure, GpuTestReport, Outcome, Section};
 use crate::test::Test;
 use crate::{Part, TestOptions, TestOutput};
 
@@ -81,7 +81,28 @@ impl<'a> Page<'a> {
         }
         let (test, mut figures) = (&self.test, Vec::new());
         let check = test.check(what, seconds, |deadline| run(test, deadline, &mut figures));
-        self.add(check, figures)
+        self.add(check, figures, Vec::new())
+    }
+
+    /// Runs a part that answers questions, for `seconds` at most.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn facts(
+        &mut self,
+        what: &str,
+        seconds: u64,
+        run: impl FnOnce(&Test<'_>, Duration) -> Result<Vec<Fact>>,
+    ) -> Result<()> {
+        if !self.test.wants(what) {
+            return Ok(());
+        }
+        let (test, mut facts) = (&self.test, Vec::new());
+        let check = test.check(what, seconds, |deadline| {
+            facts = run(test, deadline)?;
+            Ok(Fact::outcome(&facts))
+        });
+        self.add(check, Vec::new(), facts)
     }
 
     /// Says that a part is not run, and why.
@@ -90,12 +111,12 @@ impl<'a> Page<'a> {
     /// A file cannot be written.
     pub(crate) fn leave_out(&mut self, what: &str, why: &str) -> Result<()> {
         match self.test.wants(what) {
-            true => self.add(self.test.left_out(what, why), Vec::new()),
+            true => self.add(self.test.left_out(what, why), Vec::new(), Vec::new()),
             false => Ok(()),
         }
     }
 
-    fn add(&mut self, check: Check, figures: Vec<Figure>) -> Result<()> {
+    fn add(&mut self, check: Check, figures: Vec<Figure>, facts: Vec<Fact>) -> Result<()> {
         if let Some(section) = self.report.sections.last_mut() {
             if section.checks.is_empty() {
                 (self.say)(&section.head());
@@ -103,6 +124,7 @@ impl<'a> Page<'a> {
             (self.say)(&check.in_markdown());
             section.checks.push(check);
             section.figures.extend(figures);
+            section.facts.extend(facts);
         }
         self.report.seconds = self.test.began.elapsed().as_secs_f64();
         self.report.count();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use measurement::cuda;
 
 use crate::report::{MachineFacts, Outcome};
-use crate::{TestOptions, one_gpu, test};
+use crate::{TestOptions, one_gpu, silicon, test};
 
 /// The part of a process of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,18 @@ pub enum Part {
     Copy,
     /// Times collectives with all ranks on the first GPU.
     OneGpu,
+    /// Times launches.
+    Launch,
+    /// Fills the queue of a stream that a kernel holds.
+    Queue,
+    /// Lets two kernels wait for each other.
+    Overlap,
+    /// Stores and polls lines of LL and LL128.
+    Lines,
+    /// Stores data, and a counter behind it.
+    Messages,
+    /// Reads the GPU's clock and stores counters.
+    Clock,
 }
 
 impl Part {
@@ -39,6 +51,12 @@ impl Part {
             Self::Nvls => "nvls",
             Self::Copy => "copy",
             Self::OneGpu => "one-gpu",
+            Self::Launch => "launch",
+            Self::Queue => "queue",
+            Self::Overlap => "overlap",
+            Self::Lines => "lines",
+            Self::Messages => "messages",
+            Self::Clock => "clock",
         }
     }
 }
@@ -83,6 +101,9 @@ pub fn run(part: Part, options: &TestOptions) -> Result<String> {
         }
         Part::Copy => json(&copy_bandwidth(options.end)?),
         Part::OneGpu => json(&one_gpu::measure(ranks, options)?),
+        Part::Launch | Part::Queue | Part::Overlap | Part::Lines | Part::Messages | Part::Clock => {
+            json(&silicon::ask(part, options)?)
+        }
     }
 }
 

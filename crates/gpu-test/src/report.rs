@@ -66,6 +66,90 @@ pub struct Section {
     pub checks: Vec<Check>,
     /// Times.
     pub figures: Vec<Figure>,
+    /// Answers about the GPU and its driver.
+    pub facts: Vec<Fact>,
+}
+
+/// An answer about the GPU, its memory or its driver.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Fact {
+    /// The subject.
+    pub what: String,
+    /// The answer; null if a call did not return.
+    pub value: Option<f64>,
+    /// The unit of the value.
+    pub unit: String,
+    /// Whether collectives can rely on it.
+    pub verdict: Verdict,
+    /// The answer that collectives need; null if they rely on none.
+    pub needed: Option<String>,
+}
+
+/// Whether an answer is as collectives need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Collectives do not rely on it.
+    Noted,
+    /// It is as needed.
+    Right,
+    /// It is not.
+    Wrong,
+}
+
+impl Fact {
+    /// An answer on which collectives do not rely.
+    pub(crate) fn noted(what: String, value: f64, unit: &str) -> Self {
+        Self {
+            what,
+            value: Some(value),
+            unit: unit.to_owned(),
+            verdict: Verdict::Noted,
+            needed: None,
+        }
+    }
+
+    /// The same, and collectives need this.
+    pub(crate) fn needs(self, needed: &str, is_so: bool) -> Self {
+        Self {
+            verdict: if is_so {
+                Verdict::Right
+            } else {
+                Verdict::Wrong
+            },
+            needed: Some(needed.to_owned()),
+            ..self
+        }
+    }
+
+    /// A number of which collectives need at least so many.
+    pub(crate) fn at_least(what: String, count: u32, unit: &str, least: u32) -> Self {
+        Self::noted(what, f64::from(count), unit).needs(&format!("≥ {least}"), count >= least)
+    }
+
+    /// The value with its unit.
+    fn value_in_words(&self) -> String {
+        let Some(value) = self.value else {
+            return "blocks".to_owned();
+        };
+        let digits = if value.fract() == 0.0 { 0 } else { 2 };
+        format!("{value:.digits$} {}", self.unit)
+    }
+
+    /// How a part with these facts came out.
+    pub(crate) fn outcome(facts: &[Self]) -> Outcome {
+        let wrong = facts.iter().filter(|fact| fact.verdict == Verdict::Wrong);
+        let wrong: Vec<String> = wrong
+            .map(|fact| {
+                let needed = fact.needed.as_deref().unwrap_or_default();
+                format!("{}: {}, needed: {needed}", fact.what, fact.value_in_words())
+            })
+            .collect();
+        match wrong.is_empty() {
+            true => Outcome::Right(format!("{} facts", facts.len())),
+            false => Outcome::Failed(wrong.join("; ")),
+        }
+    }
 }
 
 /// A part of the test, in a process of its own.
@@ -248,9 +332,9 @@ impl Section {
         format!("\n## {title}\n\n{note}\n\n| what | outcome | | s |\n|---|---|---|---|\n")
     }
 
-    /// The tables of figures.
+    /// The tables of figures and facts.
     pub(crate) fn tables(&self) -> String {
-        let mut text = String::new();
+        let mut text = facts_in_markdown(&self.facts);
         let mut rest: Vec<&Figure> = self.figures.iter().collect();
         while let Some(first) = rest.first().copied() {
             let (table, others): (Vec<&Figure>, Vec<&Figure>) =
@@ -260,6 +344,25 @@ impl Section {
         }
         text
     }
+}
+
+fn facts_in_markdown(facts: &[Fact]) -> String {
+    if facts.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n| fact | value | needed | |\n|---|---|---|---|\n".to_owned();
+    for fact in facts {
+        let needed = fact.needed.as_deref().unwrap_or("-");
+        let verdict = match fact.verdict {
+            Verdict::Noted => "noted",
+            Verdict::Right => "as needed",
+            Verdict::Wrong => "**NOT AS NEEDED**",
+        };
+        let (what, value) = (&fact.what, fact.value_in_words());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| {what} | {value} | {needed} | {verdict} |");
+    }
+    text
 }
 
 /// A row for each size, a column for each variant.
@@ -307,4 +410,33 @@ fn table_in_markdown(figures: &[&Figure]) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_wrong_fact_fails_its_part() {
+        let right = Fact::at_least("launches".to_owned(), 1024, "launches", 64);
+        let time = Fact::noted("a round".to_owned(), 1.25, "µs");
+        let facts = [right.clone(), time.clone()];
+        assert_eq!(Fact::outcome(&facts), Outcome::Right("2 facts".to_owned()));
+        let blocks = Fact {
+            value: None,
+            ..time.clone()
+        };
+        let blocks = blocks.needs("returns", false);
+        let outcome = Fact::outcome(&[right, blocks, time]);
+        let words = "a round: blocks, needed: returns".to_owned();
+        assert_eq!(outcome, Outcome::Failed(words));
+    }
+
+    #[test]
+    fn facts_are_a_table() {
+        let few = Fact::at_least("launches".to_owned(), 16, "launches", 64);
+        let text = facts_in_markdown(&[few]);
+        let row = "| launches | 16 launches | ≥ 64 | **NOT AS NEEDED** |\n";
+        assert!(text.ends_with(row), "{text}");
+    }
 }

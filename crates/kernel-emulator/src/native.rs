@@ -145,8 +145,7 @@ unsafe extern "C" {
 
 /// The kernel of an entry's name that was compiled with checks.
 fn checked_entry(name: &str) -> Option<Entry> {
-    let suffix = name.strip_prefix("topo_run_")?;
-    let found = CHECKED.iter().find(|(it, _)| *it == suffix);
+    let found = CHECKED.iter().find(|(it, _)| *it == name);
     found.map(|(_, entry)| *entry)
 }
 

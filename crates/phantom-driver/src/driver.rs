@@ -87,8 +87,8 @@ pub struct Primary {
     pub late: AtomicU32,
     /// What a blocked launch holds, where the machine file says so.
     pub(crate) lock: Mutex<()>,
-    /// What a cooperative grid holds, where these do not overlap.
-    pub cooperative: Mutex<()>,
+    /// What a grid holds that overlaps with no other one that holds it.
+    pub alone: Mutex<()>,
     /// The stream 0.
     pub legacy: Arc<Stream>,
     /// Room for blocks.
@@ -174,7 +174,7 @@ impl Driver {
             fault: AtomicU32::new(0),
             late: AtomicU32::new(0),
             lock: Mutex::default(),
-            cooperative: Mutex::default(),
+            alone: Mutex::default(),
             legacy: Stream::new(device, true),
             residency: Residency::default(),
             launches: AtomicU64::new(0),

@@ -19,6 +19,7 @@
 //! | `launch-lock` | `yes`, `no`: whether a blocked launch holds its context's lock | `no` |
 //! | `calls-wait` | `yes`, `no`: whether calls for memory and modules wait for kernels | `no` |
 //! | `cooperative-overlap` | `yes`, `no`: whether cooperative grids run side by side | `yes` |
+//! | `overlap` | `yes`, `no`: whether kernels of a GPU's streams run side by side | `yes` |
 //! | `mps` | `yes`, `no`: whether MPS shares the GPUs between processes | `no` |
 //! | `patience-ms` | how long a call that can never return blocks before it fails, ms | 10000 |
 //! | `seed` | orders in which threads run; 0: the simplest | 0 |
@@ -138,6 +139,8 @@ pub struct Setup {
     pub calls_wait: bool,
     /// Whether cooperative grids of a GPU run side by side.
     pub cooperative_overlap: bool,
+    /// Whether kernels of a GPU's streams run side by side.
+    pub overlap: bool,
     /// Whether MPS shares the GPUs between processes.
     pub mps: bool,
     /// How long a call that can never return blocks, ms.
@@ -174,6 +177,7 @@ impl Setup {
             launch_lock: false,
             calls_wait: false,
             cooperative_overlap: true,
+            overlap: true,
             mps: false,
             patience_ms: 10_000,
             seed: 0,
@@ -249,6 +253,7 @@ impl Setup {
             "launch-lock" => self.launch_lock = yes(value)?,
             "calls-wait" => self.calls_wait = yes(value)?,
             "cooperative-overlap" => self.cooperative_overlap = yes(value)?,
+            "overlap" => self.overlap = yes(value)?,
             "mps" => self.mps = yes(value)?,
             "patience-ms" => self.patience_ms = number(value)?,
             "seed" => self.seed = number(value)?,
@@ -351,7 +356,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "topology a b.xml # where\n\ndriver 12040\nfabric half\npeers nvlink\nmulticast no\ndma-buf yes\n\
-                    ipc no\npidfd no\nmemory-mib 64\nmultiprocessors 4\ngpu 1 multiprocessors 2\narbitrary no\nqueue 8\nqueue-bytes 4096\nlaunch-lock yes\ncalls-wait yes\ncooperative-overlap no\nmps yes\n\
+                    ipc no\npidfd no\nmemory-mib 64\nmultiprocessors 4\ngpu 1 multiprocessors 2\narbitrary no\nqueue 8\nqueue-bytes 4096\nlaunch-lock yes\ncalls-wait yes\ncooperative-overlap no\noverlap no\nmps yes\n\
                     patience-ms 5\nseed 3\nfail cuMemCreate 2 800\nfault 1 3\nfault 0 2 late\nemulator /e.so\nreport /r\n";
         let setup = Setup::parse(text).unwrap();
         let wanted = Setup {
@@ -379,6 +384,7 @@ mod tests {
             launch_lock: true,
             calls_wait: true,
             cooperative_overlap: false,
+            overlap: false,
             mps: true,
             patience_ms: 5,
             seed: 3,

@@ -95,6 +95,8 @@ pub enum BackendName {
 /// The subject of a section of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GpuTestSection {
+    /// Facts about the GPU and its driver on which collectives rely
+    Silicon,
     /// Collectives by every algorithm, type and operation
     Correctness,
     /// P2P, SHM and NET, with every protocol and kind of memory, and graphs
@@ -122,6 +124,18 @@ pub(crate) enum GpuTestPart {
     Copy,
     /// Times collectives with all ranks on the first GPU
     OneGpu,
+    /// Times launches
+    Launch,
+    /// Fills the queue of a stream that a kernel holds
+    Queue,
+    /// Lets two kernels wait for each other
+    Overlap,
+    /// Stores and polls lines of LL and LL128
+    Lines,
+    /// Stores data, and a counter behind it
+    Messages,
+    /// Reads the GPU's clock and stores counters
+    Clock,
 }
 
 #[derive(Debug, Args)]

@@ -72,6 +72,7 @@ const fn subject(section: GpuTestSection) -> Subject {
         GpuTestSection::Transports => Subject::Transports,
         GpuTestSection::Bandwidth => Subject::Bandwidth,
         GpuTestSection::OneGpu => Subject::OneGpu,
+        GpuTestSection::Silicon => Subject::Silicon,
         GpuTestSection::Sanitizer => Subject::Sanitizer,
     }
 }
@@ -84,5 +85,11 @@ const fn part(part: GpuTestPart) -> Part {
         GpuTestPart::Nvls => Part::Nvls,
         GpuTestPart::Copy => Part::Copy,
         GpuTestPart::OneGpu => Part::OneGpu,
+        GpuTestPart::Launch => Part::Launch,
+        GpuTestPart::Queue => Part::Queue,
+        GpuTestPart::Overlap => Part::Overlap,
+        GpuTestPart::Lines => Part::Lines,
+        GpuTestPart::Messages => Part::Messages,
+        GpuTestPart::Clock => Part::Clock,
     }
 }

@@ -15,6 +15,9 @@ fn run(phantom: &Phantom, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
+/// Parts that ask for facts.
+const PARTS_OF_SILICON: usize = 6;
+
 /// The whole of `topo gpu-test`, on small sizes.
 #[test]
 fn on_small_sizes() {
@@ -32,8 +35,8 @@ fn on_small_sizes() {
         let outcome = format!("| {outcome} |");
         page.lines().filter(|line| line.contains(&outcome)).count()
     };
-    // Cases, transports, 3 collectives × 7 variants × 2 kinds of ranks, one GPU.
-    assert_eq!(rows("right"), 4 + 22 + 42 + 3, "{page}");
+    // Facts, cases, transports, 3 collectives × 7 variants × 2 kinds of ranks, one GPU.
+    assert_eq!(rows("right"), PARTS_OF_SILICON + 4 + 22 + 42 + 3, "{page}");
     assert!(
         page.contains("| 5 GPUs | not run | this machine has 4 GPUs |"),
         "{page}"
@@ -48,6 +51,71 @@ fn on_small_sizes() {
     let report = phantom.report();
     assert_eq!(report.problems, [] as [&str; 0]);
     assert!(report.calls.contains_key("cuMemcpyDtoDAsync_v2"));
+}
+
+/// What a machine file plants, the part that finds it, and the words of the page.
+const FACTS: [(&[&str], &str, &str); 6] = [
+    (
+        &["queue 16"],
+        "queue",
+        "held stream takes: 15 collectives, needed: ≥ 64",
+    ),
+    (
+        &["queue 16"],
+        "queue",
+        "before one blocks: 15 launches, needed: ≥ 64",
+    ),
+    (
+        &["queue 16", "launch-lock yes"],
+        "queue",
+        "cuEventQuery, with 15 collectives in flight: blocks, needed: returns",
+    ),
+    (
+        &["overlap no"],
+        "overlap",
+        "two streams: 0 meetings, needed: ≥ 1",
+    ),
+    (
+        &["fault 0 1 wrong"],
+        "lines",
+        "LL lines in GPU memory, wrong or old: ",
+    ),
+    (
+        &["fault 0 1 wrong"],
+        "messages",
+        "messages of 64 threads, wrong or old: ",
+    ),
+];
+
+/// A part that asks for facts is red if collectives cannot rely on the answer.
+#[test]
+fn wrong_facts_are_found() {
+    for (lines, part, words) in FACTS {
+        let phantom = Phantom::new("dgx-h100", lines);
+        let arguments = "--cases 1 --timeout 10 --only silicon --match";
+        let arguments: Vec<&str> = arguments.split(' ').chain([part]).collect();
+        let output = run(&phantom, &arguments);
+        let page = String::from_utf8_lossy(&output.stdout);
+        let failed = page.lines().find(|line| line.contains("| **FAILED** |"));
+        assert!(
+            failed.is_some_and(|line| line.contains(words)),
+            "{lines:?}: {page}"
+        );
+        assert_eq!(output.status.code(), Some(1), "{lines:?}");
+    }
+}
+
+/// Facts without a need fail nothing: a driver whose allocations wait for kernels is as documented.
+#[test]
+fn noted_facts_fail_nothing() {
+    let phantom = Phantom::new("dgx-h100", &["calls-wait yes"]);
+    let arguments = "--cases 1 --only silicon --match queue";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let output = run(&phantom, &arguments);
+    let page = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{page}");
+    let row = "| cuMemAlloc, with a full queue | blocks | - | noted |";
+    assert!(page.contains(row), "{page}");
 }
 
 /// A program in place of compute-sanitizer, which runs what it is to look at. It exits with
@@ -108,7 +176,9 @@ const FAULTS: [(&str, &[&str]); 7] = [
 const WAITS: [&str; 2] = ["hang", "stop"];
 
 /// A section, the text that picks a part of it, and where the fault is: GPU and launch.
-const PARTS: [(&str, &str, &str); 9] = [
+const PARTS: [(&str, &str, &str); 11] = [
+    ("silicon", "lines", "0 1"),
+    ("silicon", "messages", "0 1"),
     ("correctness", "2 GPUs", "1 1"),
     ("correctness", "2 ranks on GPU 0", "0 1"),
     ("transports", "P2P in one process", "1 2"),

@@ -68,9 +68,9 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
         Some(FaultKind::Hang | FaultKind::Wrong | FaultKind::Late) | None => {}
     }
     let setup = &driver.machine.setup;
-    let cooperative = &context.cooperative;
-    let _alone = (launch.cooperative && !setup.cooperative_overlap)
-        .then(|| cooperative.lock().unwrap_or_else(PoisonError::into_inner));
+    let overlaps = setup.overlap && (setup.cooperative_overlap || !launch.cooperative);
+    let alone = &context.alone;
+    let _alone = (!overlaps).then(|| alone.lock().unwrap_or_else(PoisonError::into_inner));
     let gpu = &driver.machine.gpus[device];
     let most =
         blocks_per_multiprocessor(gpu, found.registers, launch.threads) * gpu.multiprocessors;
