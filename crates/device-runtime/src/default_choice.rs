@@ -11,10 +11,11 @@ const MOST_LL: u64 = 32 << 10;
 /// Largest message sent with LL128, bytes.
 const MOST_LL128: u64 = 1 << 20;
 
-/// Most ranks that all send with LL128 where peers' memory can be accessed. With more, a rank sends
-/// to one after the other for longer than a direct transfer takes: an H200 needs 23 µs for 64 KiB
-/// with 4 ranks, and 17 µs directly.
+/// Most ranks with LL128 where peers' memory can be accessed: if all send, and if one does. With
+/// more, a rank sends to one after the other for longer than a direct transfer takes
+/// (docs/gpu-h200.md).
 const MOST_LL128_RANKS: u32 = 2;
+const MOST_LL128_RECEIVERS: u32 = 4;
 
 /// Bytes per channel above which another channel pays off, by protocol. A line of LL takes longer
 /// to be seen than to be stored, so blocks with few lines are soonest done.
@@ -90,7 +91,11 @@ pub fn choose(request: &Request, place: &CommunicatorShape, capabilities: &Capab
         request.collective,
         Collective::Broadcast | Collective::Scatter
     );
-    let is_late = place.ranks > MOST_LL128_RANKS && !one_sends && direct(Schedule::Mesh);
+    let most_ranks = match one_sends {
+        true => MOST_LL128_RECEIVERS,
+        false => MOST_LL128_RANKS,
+    };
+    let is_late = place.ranks > most_ranks && direct(Schedule::Mesh);
     let (schedule, transfer, protocol) = if by_switch {
         (Schedule::Nvls, Transfer::Direct, Protocol::Simple)
     } else if bytes <= MOST_LL {
