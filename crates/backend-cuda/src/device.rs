@@ -11,7 +11,7 @@ use cudarc::driver::{DriverError, result};
 use device_runtime::Kernel;
 
 use crate::error::{Driver, Error};
-use crate::handles::{Recorded, digits, lock};
+use crate::handles::{digits, lock};
 use crate::module::{Module, Origin};
 
 /// Properties of a GPU.
@@ -92,8 +92,6 @@ pub struct Device {
     stuck: Arc<AtomicBool>,
     /// Known numbers of resident blocks, by kernel and threads per block.
     pub(crate) resident: Mutex<Vec<(Kernel, u32, u32)>>,
-    /// Behind the launch that was submitted last, while that is known to run.
-    pub(crate) last: Mutex<Option<Recorded>>,
     /// Its properties.
     pub properties: GpuProperties,
 }
@@ -192,7 +190,6 @@ impl Device {
             has_domains: domains.is_ok_and(|domains| domains > 1),
             stuck: stuck(device),
             resident: Mutex::default(),
-            last: Mutex::default(),
             properties,
         })
     }

@@ -21,7 +21,7 @@ use device_runtime::{DeviceCopy, Repeats};
 use crate::device::Device;
 use crate::error::words;
 use crate::graph::Graph;
-use crate::handles::{Recorded, caller, lock};
+use crate::handles::caller;
 
 /// Events between launches, *marks*, that tell how far a GPU is.
 pub(crate) const MARKS: usize = 4;
@@ -51,8 +51,6 @@ pub(crate) struct Ready {
     pub function: sys::CUfunction,
     pub blocks: u32,
     pub threads: u32,
-    /// The stream that it runs on: the first of those in whose order it runs, or the GPU's own.
-    pub stream: sys::CUstream,
     /// Recorded before and after the launches; the running launch owns them.
     pub begin: sys::CUevent,
     pub end: sys::CUevent,
@@ -122,12 +120,20 @@ impl Ready {
         let size = (self.blocks, self.threads);
         // SAFETY: the function takes one `Launch` by value. Its addresses are of memory that the
         // ranks keep until the launch has ended.
-        unsafe { launch(self.function, size, &mut self.launch, self.stream, remote) }
+        unsafe {
+            launch(
+                self.function,
+                size,
+                &mut self.launch,
+                self.device.stream(),
+                remote,
+            )
+        }
     }
 
-    /// Submits one launch between the events. In the order of streams, it and its copies run on the
-    /// first of them and wait for the work of the others, and these wait for it. It also waits for
-    /// the launch before, which may be on another stream.
+    /// Submits one launch between the events. In the order of other streams, it and its copies wait
+    /// for their work, and they for it. It has a stream of its own, because a launch on one that is
+    /// full would block, and records and waits of events do not.
     ///
     /// # Errors
     /// The driver refuses it.
@@ -138,22 +144,14 @@ impl Ready {
     }
 
     fn submit_between(&mut self, start: &Start<'_>) -> Result<(), DriverError> {
-        let own = self.stream;
+        let own = self.device.stream();
         let [come, ..] = self.marks;
         let copy = |it: &DeviceCopy| {
             // SAFETY: the caller lends the buffers until work of its streams that comes later, and
             // staging memory is there as long as the ranks.
             unsafe { result::memcpy_dtod_async(it.to, it.from, it.bytes as usize, own) }
         };
-        let device = Arc::clone(&self.device);
-        let mut last = lock(&device.last);
-        if let Some(Recorded(event)) = *last {
-            // Handles do not tell streams apart: one may be of a stream that was destroyed.
-            // SAFETY: it was recorded on this device, and whoever destroys it forgets it here.
-            unsafe { result::stream::wait_event(own, event, WAIT) }?;
-        }
-        let others = start.streams.get(1..).unwrap_or_default();
-        for stream in others {
+        for stream in start.streams {
             let stream = caller(*stream);
             // A wait is for the record before it, so one event serves all.
             // SAFETY: the caller gives a stream of this device; the event is of its context.
@@ -167,8 +165,7 @@ impl Ready {
         self.launch()?;
         start.after.iter().try_for_each(copy)?;
         self.record(self.end)?;
-        *last = Some(Recorded(self.end));
-        for stream in others {
+        for stream in start.streams {
             // SAFETY: as above.
             unsafe { result::stream::wait_event(caller(*stream), self.end, WAIT) }?;
         }
@@ -255,8 +252,8 @@ impl Ready {
     }
 
     fn record(&self, event: sys::CUevent) -> Result<(), DriverError> {
-        // SAFETY: the event was created with the device's context, and the stream is of the device.
-        unsafe { result::event::record(event, self.stream) }
+        // SAFETY: the event was created with the device's context, and the stream is its own.
+        unsafe { result::event::record(event, self.device.stream()) }
     }
 
     fn failed(&self, error: DriverError) -> String {

@@ -9,13 +9,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An event that was recorded.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Recorded(pub(crate) sys::CUevent);
-
-// SAFETY: events are handles that the driver lets any thread use.
-unsafe impl Send for Recorded {}
-
 /// A stream as its caller gives it: the driver's handle; 0 and 1 are the legacy stream, 2 that of
 /// the calling thread.
 pub(crate) const fn caller(stream: u64) -> sys::CUstream {

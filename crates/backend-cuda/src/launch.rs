@@ -37,19 +37,8 @@ pub(crate) struct LaunchEvents {
 // SAFETY: events are handles that the driver lets any thread use.
 unsafe impl Send for LaunchEvents {}
 
-impl LaunchEvents {
-    /// Later launches need not wait for these events.
-    fn forget(&self) {
-        let mut last = lock(&self.device.last);
-        if last.as_ref().is_some_and(|it| it.0 == self.end) {
-            *last = None;
-        }
-    }
-}
-
 impl Drop for LaunchEvents {
     fn drop(&mut self) {
-        self.forget();
         if self.device.enter().is_ok() {
             let all = [self.begin, self.end].into_iter().chain(self.marks);
             for event in all.filter(|event| !event.is_null()) {
@@ -273,7 +262,6 @@ impl Drop for RunningLaunch {
                 std::thread::yield_now();
             }
         }
-        self.timed.iter().for_each(LaunchEvents::forget);
         if !self.aborted {
             lock(&self.spare.words).extend(self.abort.take());
             lock(&self.spare.events).append(&mut self.timed);

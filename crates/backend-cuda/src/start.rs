@@ -12,7 +12,7 @@ use crate::driver::Cuda;
 use crate::error::words;
 use crate::feeder::{Feeders, MARKS, Ready};
 use crate::graph::Graph;
-use crate::handles::{caller, lock};
+use crate::handles::lock;
 use crate::launch::{AbortWord, LaunchEvents, RunningLaunch};
 use crate::memory::Plain;
 
@@ -123,10 +123,6 @@ impl Cuda {
             function,
             blocks: start.blocks(),
             threads: start.threads,
-            stream: match start.streams {
-                [first, ..] => caller(*first),
-                [] => device.stream(),
-            },
             begin: timed.begin,
             end: timed.end,
             marks: timed.marks,

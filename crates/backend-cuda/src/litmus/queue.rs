@@ -201,9 +201,7 @@ impl Litmus<'_> {
             to: memory.address + COPY,
             bytes: COPY,
         }];
-        // Of two ranks, whose launch runs on the stream of the first.
-        let streams = [self.device.stream(), self.streams[0].handle()];
-        let streams = streams.map(|it| it.expose_provenance() as u64);
+        let streams = [self.streams[0].handle().expose_provenance() as u64];
         let start = Start {
             device: 0,
             kernel: Kernel::Move,
@@ -249,7 +247,6 @@ impl Litmus<'_> {
             function: function.ok_or("there is no kernel that moves")?,
             blocks: BLOCKS,
             threads: THREADS,
-            stream: self.device.stream(),
             begin: events.begin,
             end: events.end,
             marks: events.marks,
