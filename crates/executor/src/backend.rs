@@ -125,8 +125,8 @@ pub trait Backend: Send + 'static {
     ) -> Result<Option<Waiting>, Error>;
 
     /// Enqueues a program on memory of the rank's device: behind the work of the device's stream
-    /// `stream`, and before what that stream gets later. Returns once it is enqueued, with what has
-    /// not ended as far as is known.
+    /// `stream`, and before what that stream gets later. Returns once it is enqueued, with what was
+    /// not seen to have ended.
     ///
     /// # Errors
     /// The backend has no streams, or cannot enqueue the program.

@@ -168,8 +168,8 @@ impl<B: Backend> Communicator<B> {
     /// the device's stream `stream`, and before what that stream gets later. The first request of
     /// its kind and size waits for the other ranks and until earlier ones have ended; a request
     /// waits while the backend's queue is full. A failure of the launch comes from
-    /// [`Self::look_after`], which somebody calls until everything has ended. Returns what has not
-    /// ended as far as is known.
+    /// [`Self::look_after`], which somebody calls until everything has ended. Returns what was
+    /// not seen to have ended.
     ///
     /// # Errors
     /// As [`Self::run`]; or the backend has no streams.

@@ -3,9 +3,9 @@
 //     nvcc -O2 -arch=sm_90 nccl_one_gpu.cu -I$NCCL/include -L$NCCL/lib -lnccl -o nccl_one_gpu
 //     NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_MAX_CTAS=16 ./nccl_one_gpu RANKS
 //
-// One thread calls for all ranks in a group, each on a stream of its own. A line for each size, from
-// 1 KiB to 256 MiB: time of an all-reduce, out of place, by events around many in a row. The blocks
-// of all ranks must fit on the GPU at once.
+// One thread calls for all ranks in a group, each on a stream of its own. A line for each size,
+// from 1 KiB to 256 MiB: time of an all-reduce, out of place, by events around many in a row. The
+// blocks of all ranks must fit on the GPU at once.
 #include <cuda_runtime.h>
 #include <nccl.h>
 

@@ -1,11 +1,11 @@
 /* The time of collectives that are enqueued on streams (topo.h), all ranks as threads on GPU 0.
  *
- *     cc -O2 on_streams.c -I../../capi/include -I/usr/local/cuda/include -L../../../target/library \
- *         -L/usr/local/cuda/lib64 -ltopo_c -lcudart -lpthread -o on_streams
+ *     cc -O2 on_streams.c -I../../capi/include -I/usr/local/cuda/include -o on_streams \
+ *         -L../../../target/library -L/usr/local/cuda/lib64 -ltopo_c -lcudart -lpthread
  *     LD_LIBRARY_PATH=../../../target/library ./on_streams RANKS
  *
- * A line for each size: `gpu_us` by events around 400 calls in a row, `host_us` that the calls took,
- * and `alone_us`, the time of a call while fewer than ten are under way.
+ * A line for each size: `gpu_us` by events around 400 calls in a row, `host_us` that the calls
+ * took, and `alone_us`, the time of a call while fewer than ten have not ended.
  */
 #include <cuda_runtime.h>
 #include <pthread.h>

@@ -17,7 +17,7 @@ const NAP: Duration = Duration::from_micros(50);
 impl<B: Backend> Engine<B> {
     /// Enqueues a collective behind the work of a stream. The first of its kind and size is
     /// prepared before, once all that was enqueued has ended: its connections and its memory change
-    /// then. Returns what has not ended as far as is known.
+    /// then. Returns what was not seen to have ended.
     pub fn enqueue(
         &mut self,
         request: &Request,

@@ -80,7 +80,7 @@ crate::table! {
     "the range of an unknown address"
         => cuMemGetAddressRange_v2(out::<u64>(), out::<usize>(), 4096_u64) = 500 MEMORY;
     "an attribute of an unknown address" => cuPointerGetAttribute(out::<u32>(), 2_u32, 4096_u64) = 1 "";
-    "no attributes of an address" => cuPointerGetAttributes(0_u32, out::<u32>(), out::<*mut c_void>(), 4096_u64)
+    "no attributes of an address" => cuPointerGetAttributes(0_u32, out::<u32>(), out::<u64>(), 4096_u64)
         = 1 "no attribute is wanted";
     "an attribute set within memory"
         => cuPointerSetAttribute(out::<u32>(), 6_u32, allocate(512) + 256) = 1 UNIFIED;
