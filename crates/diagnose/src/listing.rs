@@ -1,4 +1,4 @@
-//! Listings of a machine: `nvidia-smi`, `lspci -vv`, `ibstat` and others.
+//! Listings of a machine: `nvidia-smi`, `lspci`, `ibstat` and others.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::verdict::Line;
 const SHOWN: [Rule; 4] = [Rule::Width, Rule::Speed, Rule::AccessControl, Rule::Iommu];
 
 /// Words of the beginning of a text that holds a listing.
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 21] = [
     "\tGPU0",
     "GPU0\t",
     "node 0 cpus:",
@@ -38,6 +38,9 @@ const WORDS: [&str; 18] = [
     "Running device_to_device",
     "Running host_to_device",
     "nvbandwidth Version",
+    "]-+-00.",
+    "]---00.",
+    "]----00.",
 ];
 
 /// Most machines whose listings are joined, and most cells of their matrices together.

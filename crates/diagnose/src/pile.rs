@@ -41,8 +41,18 @@ pub struct Pile {
     recorders: Recorders,
     late: Late,
     places: Places,
+    /// Inputs with bridges alone (`lspci -tv`), unless another one has links.
+    trees: Trees,
     /// The first machine; listings count if there is no topology file.
     machine: Option<(bool, Document)>,
+}
+
+/// Trees of bridges without links.
+#[derive(Debug, Default)]
+struct Trees {
+    /// The first of them.
+    first: Option<String>,
+    has_links: bool,
 }
 
 /// What an input is.
@@ -265,6 +275,10 @@ impl Pile {
                 .add((it.cause, it.certainty), None, it.devices, line);
         }
         self.places.add(name, facts);
+        if facts.is_tree {
+            self.trees.first.get_or_insert_with(|| name.to_owned());
+        }
+        self.trees.has_links |= facts.pci.iter().any(|it| it.status.is_some());
         if self.machine.is_none()
             && let Ok(machine) = Machine::of(name, facts)
         {
@@ -317,6 +331,15 @@ impl Pile {
                 how: "run with NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000 \
                       TORCH_NCCL_DUMP_ON_TIMEOUT=1, and give the log and all recorders"
                     .to_owned(),
+            });
+        }
+        if let Some(tree) = self.trees.first.filter(|_| !self.trees.has_links) {
+            missing.push(Missing {
+                what: format!(
+                    "lanes and speeds of links, ACS and NUMA nodes, which the tree in {tree} does \
+                     not have"
+                ),
+                how: "give the output of lspci -vv, run as root".to_owned(),
             });
         }
         Diagnosis {

@@ -122,10 +122,16 @@ pub(crate) fn root(facts: &Listings) -> Made {
     }
     tree::assume_adapters(dev, &unknown, usual, &mut assumed);
 
+    let of_matrix = numa_of_matrix(facts, &gpus, &adapters);
+    let mut numa: BTreeMap<usize, i32> = BTreeMap::new();
     let mut below: BTreeMap<Option<usize>, BTreeSet<usize>> = BTreeMap::new();
-    for at in ends.keys() {
-        let mut at = *at;
+    for end in ends.keys() {
+        let mut at = *end;
         for _ in 0..DEEPEST {
+            let own = facts.pci[at].numa.or_else(|| of_matrix.get(end).copied());
+            if let Some(own) = own {
+                numa.entry(at).or_insert(own);
+            }
             let parent = functions.parent(at);
             below.entry(parent).or_default().insert(at);
             let Some(parent) = parent else { break };
@@ -134,10 +140,10 @@ pub(crate) fn root(facts: &Listings) -> Made {
     }
     let (mut nodes, mut homeless): (BTreeMap<i32, Vec<Element>>, bool) = Default::default();
     for at in below.get(&None).into_iter().flatten() {
-        let node = facts.pci[*at].numa.unwrap_or(0);
-        homeless |= facts.pci[*at].numa.is_none();
+        let node = numa.get(at).copied();
+        homeless |= node.is_none();
         let made = element(*at, &below, &mut ends, &mut function, 0);
-        nodes.entry(node).or_default().extend(made);
+        nodes.entry(node.unwrap_or(0)).or_default().extend(made);
     }
     if homeless {
         assumed.push(
@@ -150,6 +156,13 @@ pub(crate) fn root(facts: &Listings) -> Made {
             "PCI links without speed and width are taken for {LANES} lanes of the GPUs' \
              generation: run `lspci -vv` as root"
         ));
+    }
+    if facts.is_tree {
+        assumed.push(
+            "ports are taken to send traffic between devices below them directly (ACS), which \
+             `lspci -tv` does not list: run `lspci -vv` as root"
+                .to_owned(),
+        );
     }
     let near = near(facts, &gpus);
     let root = tree::system(facts, nodes, &near, is_amd(&facts.pci), &mut assumed);
@@ -255,6 +268,20 @@ fn names(facts: &Listings, count: usize) -> Option<Vec<String>> {
     let listed = facts.adapters.iter().map(|it| it.name.clone()).collect();
     let mut known = of_matrix.into_iter().chain([listed]);
     known.find(|names| names.len() == count)
+}
+
+/// The NUMA nodes of GPUs and adapters in a matrix of as many.
+fn numa_of_matrix(facts: &Listings, gpus: &[usize], adapters: &[usize]) -> BTreeMap<usize, i32> {
+    let devices = facts.matrix.iter().flat_map(|matrix| &matrix.devices);
+    let (in_gpus, in_adapters): (Vec<_>, Vec<_>) = devices.partition(|it| it.gpu.is_some());
+    let pairs = [(in_gpus, gpus), (in_adapters, adapters)];
+    let pairs = pairs
+        .iter()
+        .filter(|(devices, all)| devices.len() == all.len());
+    let pairs = pairs.flat_map(|(devices, all)| devices.iter().zip(*all));
+    pairs
+        .filter_map(|(device, at)| Some((*at, device.numa?)))
+        .collect()
 }
 
 /// Processors near each NUMA node, as the matrix has them.

@@ -10,6 +10,7 @@ use crate::kernel::Kernel;
 use crate::links::{Links, LinksReader};
 use crate::matrix::{Matrix, MatrixReader};
 use crate::pci::{Function, PciReader};
+use crate::pci_tree::{self, TreeReader};
 use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
 use crate::text::MOST;
@@ -22,8 +23,10 @@ pub struct Listings {
     pub matrix: Option<Matrix>,
     /// `nvidia-smi topo -p2p r`.
     pub peers: Option<Peers>,
-    /// `lspci -vv`, in its order.
+    /// `lspci -vv`, in its order, and functions that only `lspci -tv` has.
     pub pci: Vec<Function>,
+    /// Whether the bridges are those of `lspci -tv`, and no listing has links.
+    pub is_tree: bool,
     /// Names of GPUs, of `nvidia-smi -L`, `-q` or of the table of `nvidia-smi`.
     pub gpus: Vec<NamedGpu>,
     /// `nvidia-smi nvlink -s`.
@@ -50,6 +53,7 @@ pub struct Reader<'f> {
     conditions: ConditionReader,
     bandwidths: BandwidthReader,
     pci: PciReader,
+    tree: TreeReader,
     processor: ProcessorReader,
     adapters: AdapterReader,
 }
@@ -65,6 +69,7 @@ impl<'f> Reader<'f> {
             conditions: ConditionReader::default(),
             bandwidths: BandwidthReader::default(),
             pci: PciReader::default(),
+            tree: TreeReader::default(),
             processor: ProcessorReader::default(),
             adapters: AdapterReader::default(),
         }
@@ -80,6 +85,9 @@ impl<'f> Reader<'f> {
             return Ok(());
         }
         if self.matrix.line(number, line)? || self.bandwidths.line(line) {
+            return Ok(());
+        }
+        if self.tree.line(line) {
             return Ok(());
         }
         self.links.line(line);
@@ -112,6 +120,10 @@ impl<'f> Reader<'f> {
         };
         facts.name_conditions();
         facts.join_gpus();
+        let tree = self.tree.functions;
+        if !tree.is_empty() {
+            pci_tree::join(&mut facts, tree);
+        }
         Ok((facts != Listings::default()).then_some(facts))
     }
 }
