@@ -11,6 +11,7 @@ use listings::links::Links;
 use listings::matrix::{Matrix, Nearness};
 use listings::peers::Peers;
 use listings::{Bandwidths, Listings, Machine};
+use memchr::memmem;
 
 use crate::verdict::Line;
 
@@ -79,7 +80,7 @@ impl Shown {
 
 /// Whether a text begins with a listing.
 pub(crate) fn is_listing(first: &[u8]) -> bool {
-    let has = |words: &str| first.windows(words.len()).any(|it| it == words.as_bytes());
+    let has = |words: &str| memmem::find(first, words.as_bytes()).is_some();
     WORDS.into_iter().any(has) || (has("GPU0 ") && has("GPU1 ") && (has("PHB") || has(" OK")))
 }
 

@@ -7,6 +7,7 @@ use causes::table::{hang, nvlink};
 use evidence::watchdog::{self, Event};
 use evidence::{Recorders, inspector, ras, recorder};
 use listings::{Listings, Machine, Reader, bandwidth};
+use memchr::memmem;
 use nccl_log::line::Lines;
 use nccl_log::message::{NoHosts, messages};
 use nccl_log::{Collector, Log};
@@ -67,7 +68,7 @@ enum Kind {
 impl Kind {
     /// By the first bytes.
     fn of(first: &[u8]) -> Self {
-        let has = |words: &str| first.windows(words.len()).any(|it| it == words.as_bytes());
+        let has = |words: &str| memmem::find(first, words.as_bytes()).is_some();
         match first {
             [0x80, 0..=5, ..] | [b'}', b'q', ..] | [b'(', b'd', b'p', ..] => Self::Recorder,
             _ if is_xml(first) && has("<system") => Self::Topology,
@@ -202,7 +203,7 @@ impl Pile {
         let nccl = self.log.counts().recognized;
         while let Some(line) = lines.next()? {
             number += 1;
-            self.log.line(&line);
+            let head = self.log.line(&line);
             let place = u32::try_from(number).unwrap_or(u32::MAX);
             // A matrix that contradicts itself shows nothing.
             if listing
@@ -211,7 +212,7 @@ impl Pile {
             {
                 listing = None;
             }
-            let found = self.words.find(&line, is_last_error);
+            let found = self.words.find(&line, head, is_last_error);
             is_last_error = line.trim_end().ends_with("Last error:");
             let event = match found.watchdog {
                 true => watchdog::read(&line),
