@@ -16,6 +16,9 @@ const DEEPEST: usize = 32;
 /// Lanes of a link of which nothing is said.
 const LANES: u32 = 16;
 
+/// The functions below each switch.
+type Below = BTreeMap<Option<usize>, BTreeSet<usize>>;
+
 /// The functions of a machine, with the bridge above each bus.
 pub(crate) struct Functions<'f> {
     pub(crate) all: &'f [Function],
@@ -57,6 +60,31 @@ impl<'f> Functions<'f> {
         }
         bridges.reverse();
         bridges
+    }
+
+    /// The functions below each switch, those below none first, and the NUMA nodes of functions
+    /// that have one or that are above a device that has one.
+    fn hierarchy<'e>(
+        &self,
+        ends: impl Iterator<Item = &'e usize>,
+        of_ends: &BTreeMap<usize, i32>,
+    ) -> (Below, BTreeMap<usize, i32>) {
+        let mut numa: BTreeMap<usize, i32> = BTreeMap::new();
+        let mut below = Below::new();
+        for end in ends {
+            let mut at = *end;
+            for _ in 0..DEEPEST {
+                let own = self.all[at].numa.or_else(|| of_ends.get(end).copied());
+                if let Some(own) = own {
+                    numa.entry(at).or_insert(own);
+                }
+                let parent = self.parent(at);
+                below.entry(parent).or_default().insert(at);
+                let Some(parent) = parent else { break };
+                at = parent;
+            }
+        }
+        (below, numa)
     }
 
     /// What the link of a function can do, together with the port above it.
@@ -123,21 +151,7 @@ pub(crate) fn root(facts: &Listings) -> Made {
     tree::assume_adapters(dev, &unknown, usual, &mut assumed);
 
     let of_matrix = numa_of_matrix(facts, &gpus, &adapters);
-    let mut numa: BTreeMap<usize, i32> = BTreeMap::new();
-    let mut below: BTreeMap<Option<usize>, BTreeSet<usize>> = BTreeMap::new();
-    for end in ends.keys() {
-        let mut at = *end;
-        for _ in 0..DEEPEST {
-            let own = facts.pci[at].numa.or_else(|| of_matrix.get(end).copied());
-            if let Some(own) = own {
-                numa.entry(at).or_insert(own);
-            }
-            let parent = functions.parent(at);
-            below.entry(parent).or_default().insert(at);
-            let Some(parent) = parent else { break };
-            at = parent;
-        }
-    }
+    let (below, numa) = functions.hierarchy(ends.keys(), &of_matrix);
     let (mut nodes, mut homeless): (BTreeMap<i32, Vec<Element>>, bool) = Default::default();
     for at in below.get(&None).into_iter().flatten() {
         let node = numa.get(at).copied();
@@ -172,7 +186,7 @@ pub(crate) fn root(facts: &Listings) -> Made {
 /// A function with everything below it. A bridge that seems to be below itself ends there.
 fn element(
     at: usize,
-    below: &BTreeMap<Option<usize>, BTreeSet<usize>>,
+    below: &Below,
     ends: &mut BTreeMap<usize, Element>,
     function: &mut impl FnMut(usize, f32) -> Element,
     depth: usize,

@@ -2,7 +2,7 @@
 
 use program::Collective;
 
-use crate::named::{self, Found, NamedColumns};
+use crate::named::{self, Damaged, NamedColumns};
 use crate::program_name;
 use crate::results::{Device, Results, Row, Table, Tool, UnreadHeader};
 use crate::row::{Header, Layout, OpenRow, header};
@@ -70,8 +70,8 @@ impl Collector {
             }
             self.open_line = self.line;
             match found {
-                Found::Row(row) => self.keep(row),
-                Found::Damaged => self.damaged(),
+                Ok(row) => self.keep(row),
+                Err(Damaged) => self.damaged(),
             }
             return;
         }

@@ -66,13 +66,9 @@ pub(crate) struct NamedColumns {
     pub(crate) only_in_place: bool,
 }
 
-/// A row that a line holds.
+/// A row whose numbers contradict each other, or that has other columns than its header.
 #[derive(Debug)]
-pub(crate) enum Found {
-    Row(Row),
-    /// Its numbers contradict each other, or it has other columns than the header.
-    Damaged,
-}
+pub(crate) struct Damaged;
 
 /// The names of columns in a line that could be a header.
 fn names(line: &str) -> Vec<&str> {
@@ -139,7 +135,7 @@ impl NamedColumns {
     }
 
     /// Reads a line; `None` if it is no row.
-    pub(crate) fn row(&self, line: &str) -> Option<Found> {
+    pub(crate) fn row(&self, line: &str) -> Option<Result<Row, Damaged>> {
         if line.contains('#') || line.contains("NCCL ") {
             return None;
         }
@@ -159,7 +155,7 @@ impl NamedColumns {
         if !whole {
             let numbers = cells.iter().filter(|it| number(it).is_some()).count();
             let is_near = cells.len() + 2 >= count && cells.len() <= count + 2;
-            return (is_near && numbers >= 3.max(count / 2)).then_some(Found::Damaged);
+            return (is_near && numbers >= 3.max(count / 2)).then_some(Err(Damaged));
         }
         let cell = |wanted: Column| {
             let at = self.columns.iter().position(|it| *it == wanted)?;
@@ -184,7 +180,7 @@ impl NamedColumns {
             .map(|it| self.figures(it, &cells, row.bytes));
         let (first, second) = (read.next()?, read.next());
         let (Some(first), None | Some(Some(_))) = (first, &second) else {
-            return Some(Found::Damaged);
+            return Some(Err(Damaged));
         };
         match (second.flatten(), self.only_in_place) {
             (None, true) => row.in_place = Some(first),
@@ -193,7 +189,7 @@ impl NamedColumns {
                 row.in_place = second;
             }
         }
-        Some(Found::Row(row))
+        Some(Ok(row))
     }
 
     /// Reads a measurement; `None` if its bandwidth is not its size by its time. A bus bandwidth
@@ -314,10 +310,7 @@ mod tests {
     use super::*;
 
     fn row(header: &str, line: &str) -> Option<Row> {
-        match NamedColumns::of(header).expect(header).row(line)? {
-            Found::Row(row) => Some(row),
-            Found::Damaged => None,
-        }
+        NamedColumns::of(header).expect(header).row(line)?.ok()
     }
 
     #[test]
