@@ -2,8 +2,8 @@
 //!
 //! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m` and `-p2p`,
 //! `nvidia-smi`, `nvidia-smi -L`, `-q`, `-q -x`, `nvidia-smi nvlink -s`, `lspci -vv`, `lspci -tv`,
-//! `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`, `rdma link`. What a listing does not tell is assumed,
-//! and [`Machine::assumed`] says so. [`Bandwidths`] are what nvbandwidth and
+//! `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`, `rdma link`. What a listing does not tell is
+//! assumed, and [`Machine::assumed`] says so. [`Bandwidths`] are what nvbandwidth and
 //! p2pBandwidthLatencyTest measured.
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],

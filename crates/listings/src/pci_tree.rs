@@ -3,12 +3,9 @@
 //! A line continues the bus whose devices are in its column. Source of the format: the manual
 //! page of lspci, and trees that it printed.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use crate::gpu::{self, NamedGpu};
 use crate::pci::{Bus, Function, ids};
-use crate::read::Listings;
 use crate::text::MOST;
 
 /// Most buses inside each other.
@@ -141,34 +138,4 @@ fn kind(function: &Function) -> &'static str {
         return "Ethernet controller";
     }
     ""
-}
-
-/// Joins a tree with the other listings: what they say of a function outranks its name.
-pub(crate) fn join(facts: &mut Listings, tree: Vec<Function>) {
-    let place = |it: &Function| (it.bus, it.slot.clone());
-    let listed = facts.pci.iter().enumerate();
-    let listed: BTreeMap<_, _> = listed.map(|(at, it)| (place(it), at)).collect();
-    for mut function in tree {
-        if let Some(at) = listed.get(&place(&function)) {
-            let known = &mut facts.pci[*at];
-            known.secondary = known.secondary.or(function.secondary);
-            continue;
-        }
-        let bus_id = function.bus_id();
-        let is_it = |it: &&NamedGpu| it.bus_id.as_ref() == Some(&bus_id);
-        if let Some(named) = facts.gpus.iter().find(is_it)
-            && gpu::kind_of_name(&named.name).is_some()
-        {
-            function.kind = "3D controller".to_owned();
-            function.name = format!("NVIDIA Corporation {}", named.name);
-        }
-        facts.pci.push(function);
-    }
-    // A tree begins with the last root bus.
-    facts.pci.sort_by_cached_key(place);
-    let has_links = facts
-        .pci
-        .iter()
-        .any(|it| it.capability.or(it.status).is_some());
-    facts.is_tree = !has_links;
 }

@@ -1,4 +1,5 @@
-//! Reads what nccl-tests, rccl-tests, the OSU micro-benchmarks and `topo run` measured, and fits the cost model to it.
+//! Reads what nccl-tests, rccl-tests, the OSU micro-benchmarks and `topo run` measured, and fits
+//! the cost model to it.
 //!
 //! ```
 //! let text = "\

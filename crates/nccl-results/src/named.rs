@@ -294,9 +294,13 @@ pub(crate) const fn counts_pieces(collective: Collective) -> bool {
 pub(crate) fn ranks_of_command(line: &str) -> Option<u32> {
     let mut words = line.split_whitespace();
     while let Some(word) = words.next() {
-        let value = match word {
-            "-np" | "-n" | "--np" | "--ntasks" => words.next(),
-            _ => word.strip_prefix("--ntasks="),
+        let Some(option) = word.strip_prefix('-') else {
+            continue;
+        };
+        let option = option.trim_start_matches('-');
+        let value = match option {
+            "np" | "n" | "ntasks" => words.next(),
+            _ => option.strip_prefix("ntasks="),
         };
         if let Some(ranks) = value.and_then(|it| it.parse().ok()) {
             return (1..=1 << 20).contains(&ranks).then_some(ranks);

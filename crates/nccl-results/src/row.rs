@@ -1,9 +1,9 @@
 //! Rows of a table, and the header that names their columns.
 //!
 //! A row is `size count type [redop] [root]` and one or two groups of columns with `time`, `algbw`
-//! and `busbw`. Other tables are read in `named`. nccl-tests before 2.13 (2022) prints only the columns that a collective
-//! has; before 2019 times are in ms. Other programs' output can cut a row; its groups are then in
-//! lines of their own.
+//! and `busbw`. Other tables are read in `named`. nccl-tests before 2.13 (2022) prints only the
+//! columns that a collective has; before 2019 times are in ms. Other programs' output can cut a
+//! row; its groups are then in lines of their own.
 
 use crate::results::{Figures, Row};
 

@@ -260,7 +260,7 @@ async function collect(files) {
 async function diagnoseView(view) {
   const input = element("input", { id: "evidence", type: "file", multiple: "", onchange: ({ target }) => collect([...target.files]) });
   const again = element("button", { type: "button", onclick: () => { state.evidence = []; update(); } }, "Begin again");
-  view.append(element("p", { class: "zone" }, "Drop what is left of a job that hangs, fails or is slow: logs, flight recorders, reports of RAS, listings (nvidia-smi, lspci), topologies, .tar.gz, .zip; several together. ",
+  view.append(element("p", { class: "zone" }, "Drop what is left of a job that hangs, fails or is slow: logs, flight recorders, reports of RAS, listings (nvidia-smi, lspci), topologies, .tar.gz; several together. ",
     element("label", { class: "button" }, "or choose files ", input), state.evidence.length ? again : null));
   if (!state.evidence.length) return;
   const found = await ask({ do: "files", question: { ask: "diagnose", files: state.evidence } });
