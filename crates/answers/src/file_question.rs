@@ -1,13 +1,19 @@
 //! Questions about files, as JSON: those that need no plan, or two.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use diagnose::{Floor, Pile, Predict, archive};
 use nccl_log::Collector;
 use serde::Deserialize;
 use topology::differences::Inventory;
 
+use crate::diagnose::{DiagnoseReport, Prices};
 use crate::diff::{DiffReport, diff};
 use crate::doctor::{CheckedMachine, DoctorReport, doctor};
+use crate::job::Machine;
 use crate::log::LogReport;
 use crate::matrix::{MatrixReport, Wiring};
 use crate::question::{shown, sizes};
@@ -48,6 +54,31 @@ pub enum FileQuestion {
         /// The log.
         file: File,
     },
+    /// The reasons why a job hangs or fails.
+    Diagnose {
+        /// What is left of it.
+        files: Vec<Evidence>,
+        /// Its machine; none: the first one among the files.
+        #[serde(default)]
+        topology: Option<File>,
+        /// Its hosts; none: those that the files name.
+        #[serde(default)]
+        hosts: Option<u32>,
+    },
+}
+
+/// A file of any kind.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Its bytes in base64, if it is no text.
+    #[serde(default)]
+    pub base64: Option<String>,
 }
 
 impl FileQuestion {
@@ -64,6 +95,11 @@ impl FileQuestion {
             Self::Matrix { file } => matrix(file),
             Self::Results { file, job } => measured(file, job),
             Self::Log { file } => log(file),
+            Self::Diagnose {
+                files,
+                topology,
+                hosts,
+            } => why(files, topology.as_ref(), *hosts),
         }
     }
 }
@@ -117,12 +153,52 @@ fn log(file: &File) -> Result<String, String> {
     shown(&LogReport::of(&collector.finish(), None))
 }
 
+/// Why a job hangs or fails. A file that cannot be read is among the inputs, with the reason.
+fn why(files: &[Evidence], topology: Option<&File>, hosts: Option<u32>) -> Result<String, String> {
+    let mut pile = Pile::default();
+    let mut left = archive::MOST_FILES;
+    for file in files {
+        let bytes = match (&file.text, &file.base64) {
+            (Some(text), None) => Cow::Borrowed(text.as_bytes()),
+            (None, Some(packed)) => match STANDARD.decode(packed) {
+                Ok(bytes) => Cow::Owned(bytes),
+                Err(why) => return Err(format!("{}: no base64: {why}", file.name)),
+            },
+            _ => {
+                return Err(format!("{}: expected either `text` or `base64`", file.name));
+            }
+        };
+        if let Err(why) = archive::file(&bytes, &file.name, &mut pile, &mut left) {
+            pile.skip(&file.name, &why);
+        }
+    }
+    let machine = match topology {
+        Some(file) => Some((file.name.clone(), file.machine()?.document)),
+        None => {
+            let found = pile.machine().filter(|it| !it.is_rccl());
+            found.map(|it| (it.file.to_string(), it.clone()))
+        }
+    };
+    let prices = machine.map(|(name, document)| {
+        let document = Arc::new(document);
+        Prices::of(Machine { name, document }, hosts)
+    });
+    let predict: &dyn Predict = match &prices {
+        Some(prices) => prices,
+        None => &Floor,
+    };
+    shown(&DiagnoseReport::of(&pile.finish(predict)))
+}
+
 /// Measurements of nccl-tests, rccl-tests or `topo run`, beside the prediction for a job.
 fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
     let text = file.text.as_deref().unwrap_or_default();
     let read = read(&file.name, text).map_err(|why| why.to_string())?;
     if read.tables.is_empty() {
-        return Err(no_measurement(&file.name));
+        return Err(match read.unread.first() {
+            Some(unread) => unread.clone(),
+            None => no_measurement(&file.name),
+        });
     }
     // Measurements are shown whatever the job is.
     let (question, why) = match against(job) {
@@ -134,6 +210,9 @@ fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
     if let Some(why) = why {
         let tables = results.tables.iter_mut();
         tables.for_each(|it| it.notes.push(format!("not predicted: {why}")));
+    }
+    if let Some(first) = results.tables.first_mut() {
+        first.notes.extend(read.unread);
     }
     shown(&ResultsReport::of(&results))
 }

@@ -10,11 +10,13 @@
 //! ```
 //!
 //! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
-//! and read), `words` (the causes whose words are in a line), `recorders` (ranks by their flight
-//! recorders), `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `settings`
-//! (what NCCL's log says), `late` (a rank that is late again and again, by NCCL's Inspector),
-//! `listing` (what `nvidia-smi`, `lspci` and measured bandwidths show).
+//! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line),
+//! `recorders` (ranks by their flight recorders), `timeouts` (ranks by lines of the watchdog),
+//! `reports` (ranks by RAS), `settings` (what NCCL's log says), `late` (a rank that is late again
+//! and again, by NCCL's Inspector), `listing` (what `nvidia-smi`, `lspci` and measured bandwidths
+//! show).
 
+pub mod archive;
 mod late;
 mod listing;
 pub mod pile;

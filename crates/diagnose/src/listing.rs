@@ -1,4 +1,4 @@
-//! Listings of a machine: `nvidia-smi`, `lspci -vv`, `ibstat` and others.
+//! Listings of a machine: `nvidia-smi`, `lspci`, `ibstat` and others.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use listings::links::Links;
 use listings::matrix::{Matrix, Nearness};
 use listings::peers::Peers;
 use listings::{Bandwidths, Listings, Machine};
+use memchr::memmem;
 
 use crate::verdict::Line;
 
@@ -19,7 +20,7 @@ use crate::verdict::Line;
 const SHOWN: [Rule; 4] = [Rule::Width, Rule::Speed, Rule::AccessControl, Rule::Iommu];
 
 /// Words of the beginning of a text that holds a listing.
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 21] = [
     "\tGPU0",
     "GPU0\t",
     "node 0 cpus:",
@@ -38,6 +39,9 @@ const WORDS: [&str; 18] = [
     "Running device_to_device",
     "Running host_to_device",
     "nvbandwidth Version",
+    "]-+-00.",
+    "]---00.",
+    "]----00.",
 ];
 
 /// Most machines whose listings are joined, and most cells of their matrices together.
@@ -76,7 +80,7 @@ impl Shown {
 
 /// Whether a text begins with a listing.
 pub(crate) fn is_listing(first: &[u8]) -> bool {
-    let has = |words: &str| first.windows(words.len()).any(|it| it == words.as_bytes());
+    let has = |words: &str| memmem::find(first, words.as_bytes()).is_some();
     WORDS.into_iter().any(has) || (has("GPU0 ") && has("GPU1 ") && (has("PHB") || has(" OK")))
 }
 

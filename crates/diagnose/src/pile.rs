@@ -7,6 +7,7 @@ use causes::table::{hang, nvlink};
 use evidence::watchdog::{self, Event};
 use evidence::{Recorders, inspector, ras, recorder};
 use listings::{Listings, Machine, Reader, bandwidth};
+use memchr::memmem;
 use nccl_log::line::Lines;
 use nccl_log::message::{NoHosts, messages};
 use nccl_log::{Collector, Log};
@@ -41,8 +42,18 @@ pub struct Pile {
     recorders: Recorders,
     late: Late,
     places: Places,
+    /// Inputs with bridges alone (`lspci -tv`), unless another one has links.
+    trees: Trees,
     /// The first machine; listings count if there is no topology file.
     machine: Option<(bool, Document)>,
+}
+
+/// Trees of bridges without links.
+#[derive(Debug, Default)]
+struct Trees {
+    /// The first of them.
+    first: Option<String>,
+    has_links: bool,
 }
 
 /// What an input is.
@@ -57,7 +68,7 @@ enum Kind {
 impl Kind {
     /// By the first bytes.
     fn of(first: &[u8]) -> Self {
-        let has = |words: &str| first.windows(words.len()).any(|it| it == words.as_bytes());
+        let has = |words: &str| memmem::find(first, words.as_bytes()).is_some();
         match first {
             [0x80, 0..=5, ..] | [b'}', b'q', ..] | [b'(', b'd', b'p', ..] => Self::Recorder,
             _ if is_xml(first) && has("<system") => Self::Topology,
@@ -192,7 +203,7 @@ impl Pile {
         let nccl = self.log.counts().recognized;
         while let Some(line) = lines.next()? {
             number += 1;
-            self.log.line(&line);
+            let head = self.log.line(&line);
             let place = u32::try_from(number).unwrap_or(u32::MAX);
             // A matrix that contradicts itself shows nothing.
             if listing
@@ -201,7 +212,7 @@ impl Pile {
             {
                 listing = None;
             }
-            let found = self.words.find(&line, is_last_error);
+            let found = self.words.find(&line, head, is_last_error);
             is_last_error = line.trim_end().ends_with("Last error:");
             let event = match found.watchdog {
                 true => watchdog::read(&line),
@@ -265,6 +276,10 @@ impl Pile {
                 .add((it.cause, it.certainty), None, it.devices, line);
         }
         self.places.add(name, facts);
+        if facts.is_tree {
+            self.trees.first.get_or_insert_with(|| name.to_owned());
+        }
+        self.trees.has_links |= facts.pci.iter().any(|it| it.status.is_some());
         if self.machine.is_none()
             && let Ok(machine) = Machine::of(name, facts)
         {
@@ -317,6 +332,15 @@ impl Pile {
                 how: "run with NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000 \
                       TORCH_NCCL_DUMP_ON_TIMEOUT=1, and give the log and all recorders"
                     .to_owned(),
+            });
+        }
+        if let Some(tree) = self.trees.first.filter(|_| !self.trees.has_links) {
+            missing.push(Missing {
+                what: format!(
+                    "lanes and speeds of links, ACS and NUMA nodes, which the tree in {tree} does \
+                     not have"
+                ),
+                how: "give the output of lspci -vv, run as root".to_owned(),
             });
         }
         Diagnosis {

@@ -1,5 +1,7 @@
 //! The words that readers and causes look for, found in one pass over a line.
 
+use std::ops::Range;
+
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use causes::{Cause, Certainty, Scope, Subject};
 use evidence::{inspector, ras, watchdog};
@@ -71,14 +73,19 @@ impl Default for Words {
 }
 
 impl Words {
-    /// Who should read a line. `is_warning`: it is the text of a warning, without NCCL's head.
-    pub(crate) fn find(&self, line: &str, is_warning: bool) -> Found {
+    /// Who should read a line. `head`: where NCCL's head lies in it. `is_warning`: it is the text
+    /// of a warning, without NCCL's head.
+    pub(crate) fn find(&self, line: &str, head: Option<Range<usize>>, is_warning: bool) -> Found {
         let mut found = Found::default();
         let Some(automaton) = &self.automaton else {
             return found;
         };
         let mut first = usize::MAX;
-        for it in automaton.find_overlapping_iter(line) {
+        // No word is in a head, which is a third of many lines.
+        let parts = head.and_then(|it| Some([line.get(..it.start)?, line.get(it.end..)?]));
+        let [before, behind] = parts.unwrap_or(["", line]);
+        let in_parts = [before, behind].into_iter().filter(|it| !it.is_empty());
+        for it in in_parts.flat_map(|it| automaton.find_overlapping_iter(it)) {
             let place = it.pattern().as_usize();
             match self.seekers.get(place) {
                 Some(Seeker::Watchdog) => found.watchdog = true,
@@ -189,5 +196,41 @@ impl Hit {
             lines: self.lines,
             ..Verdict::new(self.cause, self.certainty, what)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_word_reaches_into_a_head() {
+        let mut words = Vec::from(watchdog::WORDS);
+        words.extend(ras::WORDS);
+        words.extend([watchdog::FRAME, inspector::WORD]);
+        words.extend(
+            causes::all()
+                .flat_map(|it| it.signs)
+                .flat_map(|it| it.words),
+        );
+        for word in words {
+            assert!(
+                !word.contains("NCCL INFO") && !word.contains(" ["),
+                "{word}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_are_found_before_and_behind_a_head() {
+        let words = Words::default();
+        let line = "too many XML nodes  n1:2:3 [0] NCCL INFO Connected";
+        let head = Some(20..40);
+        assert_eq!(&line[20..40], "n1:2:3 [0] NCCL INFO");
+        assert!(words.find(line, head, true).cause.is_some());
+        let line = "DEAD:2:3 [0] NCCL INFO dump signal";
+        let found = words.find(line, Some(0..23), false);
+        assert!(found.watchdog && !found.ras);
+        assert!(words.find(line, None, false).ras);
     }
 }

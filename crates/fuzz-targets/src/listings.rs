@@ -21,6 +21,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
          \t\tACSCtl:\tSrcValid+ ReqRedir+\n\
          Architecture: x86_64\nVendor ID: GenuineIntel\nCPU family: 6\nModel: 143\n\
          NUMA node0 CPU(s): 0-7\nhca_id: mlx5_0\n\tactive_width: 4X\n\tactive_speed: 25 Gbps\n",
+        "-+-[0000:80]-+-00.0  Advanced Micro Devices, Inc. [AMD] Device 1480\n\
+         \x20|           \\-01.1-[81-84]----00.0-[82-84]--+-00.0-[83]--+-00.0  NVIDIA Corporation GA102GL [RTX A6000]\n\
+         \x20|                                           |            \\-00.1\n\
+         \x20|                                           \\-01.0-[84]----00.0  Mellanox Technologies Device 101b\n\
+         \x20\\-[0001:00]---00.0-[01]----00.0\n\
+         |   0  NVIDIA H100        Off |   00000001:01:00.0 Off |  0 |\n",
         "<nvidia_smi_log>\n<gpu id=\"00000000:1B:00.0\">\n<product_name>NVIDIA A40</product_name>\n\
          <max_link_width>16x</max_link_width><current_link_width>4x</current_link_width>\n\
          <volatile><dram_uncorrectable>1</dram_uncorrectable></volatile>\n</gpu></nvidia_smi_log>\n",

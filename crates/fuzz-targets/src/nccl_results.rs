@@ -1,5 +1,5 @@
-//! Measurements of nccl-tests, rccl-tests and `topo run`. Any bytes are read to their end, as a
-//! table and as JSON, and every row that is kept agrees with itself.
+//! Measurements of nccl-tests, rccl-tests, the OSU micro-benchmarks and `topo run`. Any bytes are
+//! read to their end, as a table and as JSON, and every row that is kept agrees with itself.
 
 use nccl_results::{Collector, Table, json};
 
@@ -21,6 +21,14 @@ NCCL version 2.27.7+cuda12.9
 # Avg bus bandwidth    : 22.49
 #      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res
      1000000        250000   float     sum    0.040  25.00  43.75    0e+00    0.050  20.00  35.00    0e+00
+#  type      size    count  ranks   algbw   busbw     time  #wrong  host timestamp
+  float   1048576   262144      8   20.01   35.02    52.40       0  node1 2026-01-02 10:11:12
+$ mpirun -np 8 ./osu_allgather -d cuda -f
+# OSU NCCL-CUDA Allgather Latency Test v7.4
+# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
+1048576                52.40             50.10             60.20         100
+# Size      Bandwidth (MB/s)
+1048576             23000.00
 ";
 
 /// JSON of nccl-tests.

@@ -16,6 +16,9 @@ const DEEPEST: usize = 32;
 /// Lanes of a link of which nothing is said.
 const LANES: u32 = 16;
 
+/// The functions below each switch.
+type Below = BTreeMap<Option<usize>, BTreeSet<usize>>;
+
 /// The functions of a machine, with the bridge above each bus.
 pub(crate) struct Functions<'f> {
     pub(crate) all: &'f [Function],
@@ -57,6 +60,31 @@ impl<'f> Functions<'f> {
         }
         bridges.reverse();
         bridges
+    }
+
+    /// The functions below each switch, those below none first, and the NUMA nodes of functions
+    /// that have one or that are above a device that has one.
+    fn hierarchy<'e>(
+        &self,
+        ends: impl Iterator<Item = &'e usize>,
+        of_ends: &BTreeMap<usize, i32>,
+    ) -> (Below, BTreeMap<usize, i32>) {
+        let mut numa: BTreeMap<usize, i32> = BTreeMap::new();
+        let mut below = Below::new();
+        for end in ends {
+            let mut at = *end;
+            for _ in 0..DEEPEST {
+                let own = self.all[at].numa.or_else(|| of_ends.get(end).copied());
+                if let Some(own) = own {
+                    numa.entry(at).or_insert(own);
+                }
+                let parent = self.parent(at);
+                below.entry(parent).or_default().insert(at);
+                let Some(parent) = parent else { break };
+                at = parent;
+            }
+        }
+        (below, numa)
     }
 
     /// What the link of a function can do, together with the port above it.
@@ -122,22 +150,14 @@ pub(crate) fn root(facts: &Listings) -> Made {
     }
     tree::assume_adapters(dev, &unknown, usual, &mut assumed);
 
-    let mut below: BTreeMap<Option<usize>, BTreeSet<usize>> = BTreeMap::new();
-    for at in ends.keys() {
-        let mut at = *at;
-        for _ in 0..DEEPEST {
-            let parent = functions.parent(at);
-            below.entry(parent).or_default().insert(at);
-            let Some(parent) = parent else { break };
-            at = parent;
-        }
-    }
+    let of_matrix = numa_of_matrix(facts, &gpus, &adapters);
+    let (below, numa) = functions.hierarchy(ends.keys(), &of_matrix);
     let (mut nodes, mut homeless): (BTreeMap<i32, Vec<Element>>, bool) = Default::default();
     for at in below.get(&None).into_iter().flatten() {
-        let node = facts.pci[*at].numa.unwrap_or(0);
-        homeless |= facts.pci[*at].numa.is_none();
+        let node = numa.get(at).copied();
+        homeless |= node.is_none();
         let made = element(*at, &below, &mut ends, &mut function, 0);
-        nodes.entry(node).or_default().extend(made);
+        nodes.entry(node.unwrap_or(0)).or_default().extend(made);
     }
     if homeless {
         assumed.push(
@@ -151,6 +171,13 @@ pub(crate) fn root(facts: &Listings) -> Made {
              generation: run `lspci -vv` as root"
         ));
     }
+    if facts.is_tree {
+        assumed.push(
+            "ports are taken to send traffic between devices below them directly (ACS), which \
+             `lspci -tv` does not list: run `lspci -vv` as root"
+                .to_owned(),
+        );
+    }
     let near = near(facts, &gpus);
     let root = tree::system(facts, nodes, &near, is_amd(&facts.pci), &mut assumed);
     Made { root, assumed }
@@ -159,7 +186,7 @@ pub(crate) fn root(facts: &Listings) -> Made {
 /// A function with everything below it. A bridge that seems to be below itself ends there.
 fn element(
     at: usize,
-    below: &BTreeMap<Option<usize>, BTreeSet<usize>>,
+    below: &Below,
     ends: &mut BTreeMap<usize, Element>,
     function: &mut impl FnMut(usize, f32) -> Element,
     depth: usize,
@@ -255,6 +282,20 @@ fn names(facts: &Listings, count: usize) -> Option<Vec<String>> {
     let listed = facts.adapters.iter().map(|it| it.name.clone()).collect();
     let mut known = of_matrix.into_iter().chain([listed]);
     known.find(|names| names.len() == count)
+}
+
+/// The NUMA nodes of GPUs and adapters in a matrix of as many.
+fn numa_of_matrix(facts: &Listings, gpus: &[usize], adapters: &[usize]) -> BTreeMap<usize, i32> {
+    let devices = facts.matrix.iter().flat_map(|matrix| &matrix.devices);
+    let (in_gpus, in_adapters): (Vec<_>, Vec<_>) = devices.partition(|it| it.gpu.is_some());
+    let pairs = [(in_gpus, gpus), (in_adapters, adapters)];
+    let pairs = pairs
+        .iter()
+        .filter(|(devices, all)| devices.len() == all.len());
+    let pairs = pairs.flat_map(|(devices, all)| devices.iter().zip(*all));
+    pairs
+        .filter_map(|(device, at)| Some((*at, device.numa?)))
+        .collect()
 }
 
 /// Processors near each NUMA node, as the matrix has them.

@@ -1,14 +1,14 @@
 //! Output of other programs about a machine, as a topology.
 //!
 //! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m` and `-p2p`,
-//! `nvidia-smi`, `nvidia-smi -L`, `-q`, `-q -x`, `nvidia-smi nvlink -s`, `lspci -vv`, `lscpu`,
-//! `numactl -H`, `ibstat`, `ibv_devinfo -v`, `rdma link`. What a listing does not tell is assumed,
-//! and [`Machine::assumed`] says so. [`Bandwidths`] are what nvbandwidth and
+//! `nvidia-smi`, `nvidia-smi -L`, `-q`, `-q -x`, `nvidia-smi nvlink -s`, `lspci -vv`, `lspci -tv`,
+//! `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`, `rdma link`. What a listing does not tell is
+//! assumed, and [`Machine::assumed`] says so. [`Bandwidths`] are what nvbandwidth and
 //! p2pBandwidthLatencyTest measured.
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],
-//! [`bandwidth`], [`pci`], [`gpu`], [`processor`], [`adapter`], [`kernel`], `tree`, `from_matrix`,
-//! `from_pci`, `doubts`.
+//! [`bandwidth`], [`pci`], `pci_tree`, [`gpu`], [`processor`], [`adapter`], [`kernel`], `tree`,
+//! `from_matrix`, `from_pci`, `doubts`.
 
 pub mod adapter;
 pub mod bandwidth;
@@ -21,6 +21,7 @@ pub mod kernel;
 pub mod links;
 pub mod matrix;
 pub mod pci;
+mod pci_tree;
 pub mod peers;
 pub mod processor;
 pub mod read;
@@ -99,7 +100,8 @@ fn made(file: &str, facts: &Listings) -> Result<Made, Error> {
             1,
             "these listings name no GPU's place",
             "processors, adapters or names of GPUs alone",
-            "the output of `nvidia-smi topo -m` or of `lspci -vv` (as root) with them",
+            "the output of `nvidia-smi topo -m` or of `lspci -vv` (as root) with them; `lspci -tv` \
+             where there is no other",
         )),
     }
 }

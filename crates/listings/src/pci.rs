@@ -191,7 +191,7 @@ fn head(line: &str) -> Option<Function> {
 }
 
 /// `[10de:2330]`, or `Device 2bb5` where lspci knows no name.
-fn ids(name: &str) -> (Option<u16>, Option<u16>) {
+pub(crate) fn ids(name: &str) -> (Option<u16>, Option<u16>) {
     let number = |text: &str| u16::from_str_radix(text, 16).ok();
     for part in name.split('[').skip(1) {
         let pair = part.split(']').next().and_then(|it| it.split_once(':'));

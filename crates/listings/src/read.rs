@@ -1,5 +1,7 @@
 //! The listings of one text together.
 
+use std::collections::BTreeMap;
+
 use topology::Error;
 
 use crate::adapter::{Adapter, AdapterReader};
@@ -10,6 +12,7 @@ use crate::kernel::Kernel;
 use crate::links::{Links, LinksReader};
 use crate::matrix::{Matrix, MatrixReader};
 use crate::pci::{Function, PciReader};
+use crate::pci_tree::TreeReader;
 use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
 use crate::text::MOST;
@@ -22,8 +25,10 @@ pub struct Listings {
     pub matrix: Option<Matrix>,
     /// `nvidia-smi topo -p2p r`.
     pub peers: Option<Peers>,
-    /// `lspci -vv`, in its order.
+    /// `lspci -vv`, in its order, and functions that only `lspci -tv` has.
     pub pci: Vec<Function>,
+    /// Whether the bridges are those of `lspci -tv`, and no listing has links.
+    pub is_tree: bool,
     /// Names of GPUs, of `nvidia-smi -L`, `-q` or of the table of `nvidia-smi`.
     pub gpus: Vec<NamedGpu>,
     /// `nvidia-smi nvlink -s`.
@@ -50,6 +55,7 @@ pub struct Reader<'f> {
     conditions: ConditionReader,
     bandwidths: BandwidthReader,
     pci: PciReader,
+    tree: TreeReader,
     processor: ProcessorReader,
     adapters: AdapterReader,
 }
@@ -65,6 +71,7 @@ impl<'f> Reader<'f> {
             conditions: ConditionReader::default(),
             bandwidths: BandwidthReader::default(),
             pci: PciReader::default(),
+            tree: TreeReader::default(),
             processor: ProcessorReader::default(),
             adapters: AdapterReader::default(),
         }
@@ -80,6 +87,9 @@ impl<'f> Reader<'f> {
             return Ok(());
         }
         if self.matrix.line(number, line)? || self.bandwidths.line(line) {
+            return Ok(());
+        }
+        if self.tree.line(line) {
             return Ok(());
         }
         self.links.line(line);
@@ -112,6 +122,10 @@ impl<'f> Reader<'f> {
         };
         facts.name_conditions();
         facts.join_gpus();
+        let tree = self.tree.functions;
+        if !tree.is_empty() {
+            facts.join_tree(tree);
+        }
         Ok((facts != Listings::default()).then_some(facts))
     }
 }
@@ -147,6 +161,36 @@ impl Listings {
         });
         let known = named.filter(|it| gpu::kind_of_name(&it.name).is_some());
         self.gpus.extend(known);
+    }
+
+    /// Joins a tree with the other listings: what they say of a function outranks its name.
+    fn join_tree(&mut self, tree: Vec<Function>) {
+        let place = |it: &Function| (it.bus, it.slot.clone());
+        let listed = self.pci.iter().enumerate();
+        let listed: BTreeMap<_, _> = listed.map(|(at, it)| (place(it), at)).collect();
+        for mut function in tree {
+            if let Some(at) = listed.get(&place(&function)) {
+                let known = &mut self.pci[*at];
+                known.secondary = known.secondary.or(function.secondary);
+                continue;
+            }
+            let bus_id = function.bus_id();
+            let is_it = |it: &&NamedGpu| it.bus_id.as_ref() == Some(&bus_id);
+            if let Some(named) = self.gpus.iter().find(is_it)
+                && gpu::kind_of_name(&named.name).is_some()
+            {
+                function.kind = "3D controller".to_owned();
+                function.name = format!("NVIDIA Corporation {}", named.name);
+            }
+            self.pci.push(function);
+        }
+        // A tree begins with the last root bus.
+        self.pci.sort_by_cached_key(place);
+        let has_links = self
+            .pci
+            .iter()
+            .any(|it| it.capability.or(it.status).is_some());
+        self.is_tree = !has_links;
     }
 
     /// One entry for each GPU, from the listings that name it.

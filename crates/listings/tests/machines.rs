@@ -217,3 +217,113 @@ fn bridges_without_a_bus_hide_nothing() {
         machine.assumed
     );
 }
+
+/// Two sockets, each with a switch above two GPUs and an adapter; `-nn` is in one name.
+const TREE: &str = "\
+# lspci -tv
+-+-[0000:80]-+-00.0  Advanced Micro Devices, Inc. [AMD] Device 1480
+ |           +-01.1-[81-85]----00.0-[82-85]--+-00.0-[83]--+-00.0  NVIDIA Corporation GA102GL [RTX A6000]
+ |           |                               |            \\-00.1  NVIDIA Corporation GA102 High Definition Audio Controller
+ |           |                               +-01.0-[84]----00.0  NVIDIA Corporation Device 2230
+ |           |                               \\-02.0-[85]----00.0  Mellanox Technologies MT28908 Family [ConnectX-6]
+ |           \\-07.1--
+ \\-[0000:00]-+-00.0  Advanced Micro Devices, Inc. [AMD] Device 1480
+             +-00.2  Advanced Micro Devices, Inc. [AMD] Device 1481
+             +-01.1-[01-05]----00.0-[02-05]--+-00.0-[03]----00.0  NVIDIA Corporation GA102GL [RTX A6000] [10de:2230]
+             |                               +-01.0-[04]----00.0  NVIDIA Corporation GA102GL [RTX A6000]
+             |                               +-02.0-[05]----00.0  Mellanox Technologies Device 101b
+             |                               \\-1f.0-[06]--
+             +-02.1-[07]----00.0  Mellanox Technologies MT42822 BlueField-2 SoC Management Interface
+             \\-14.0  Advanced Micro Devices, Inc. [AMD] FCH SMBus Controller
+";
+
+/// Paths of GPUs and adapters: the bus ids from the CPU on, with its NUMA node first.
+fn paths(document: &Document) -> Vec<String> {
+    fn walk(element: &topology::xml::Element, above: &str, found: &mut Vec<String>) {
+        for child in &element.children {
+            let id = child.get("busid").or_else(|| child.get("numaid"));
+            let path = match id {
+                Some(id) => format!("{above} {id}"),
+                None => above.to_owned(),
+            };
+            if matches!(child.tag, Tag::Gpu | Tag::Net) {
+                found.push(path.trim().to_owned());
+            }
+            walk(child, &path, found);
+        }
+    }
+    let mut found = Vec::new();
+    walk(&document.root, "", &mut found);
+    found
+}
+
+#[test]
+fn a_tree_gives_the_switches_and_says_what_it_lacks() {
+    let machine = listings::machine("test", TREE.as_bytes()).unwrap();
+    assert_eq!(
+        paths(&machine.document),
+        [
+            "0 0000:01:00.0 0000:03:00.0",
+            "0 0000:01:00.0 0000:04:00.0",
+            "0 0000:01:00.0 0000:05:00.0",
+            "0 0000:81:00.0 0000:83:00.0",
+            "0 0000:81:00.0 0000:84:00.0",
+            "0 0000:81:00.0 0000:85:00.0",
+        ]
+    );
+    let written = topology::xml::write(&machine.document);
+    assert!(
+        written.contains("AuthenticAMD") && !written.contains("sm=\"80\""),
+        "{written}"
+    );
+    let told = |words: &str| machine.assumed.iter().any(|it| it.contains(words));
+    assert!(
+        told("NUMA node") && told("16 lanes") && told("ACS"),
+        "{:?}",
+        machine.assumed
+    );
+}
+
+#[test]
+fn a_matrix_gives_a_tree_its_numa_nodes_and_other_listings_outrank_it() {
+    let matrix = "\
+\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tPIX\tSYS\tSYS\tPIX\tSYS\t0-1\t0
+GPU1\tPIX\t X \tSYS\tSYS\tPIX\tSYS\t0-1\t0
+GPU2\tSYS\tSYS\t X \tPIX\tSYS\tPIX\t2-3\t1
+GPU3\tSYS\tSYS\tPIX\t X \tSYS\tPIX\t2-3\t1
+NIC0\tPIX\tPIX\tSYS\tSYS\t X \tSYS
+NIC1\tSYS\tSYS\tPIX\tPIX\tSYS\t X
+";
+    let link = "\
+03:00.0 3D controller: NVIDIA Corporation GA102GL [RTX A6000] (rev a1)
+\t\tLnkCap:\tPort #0, Speed 8GT/s, Width x4, ASPM L1
+";
+    let text = format!("{TREE}{matrix}{link}");
+    let machine = listings::machine("test", text.as_bytes()).unwrap();
+    let paths = paths(&machine.document);
+    assert_eq!(paths.len(), 6, "{paths:?}");
+    assert_eq!(paths[0], "0 0000:01:00.0 0000:03:00.0");
+    assert_eq!(paths[3], "1 0000:81:00.0 0000:83:00.0");
+    let written = topology::xml::write(&machine.document);
+    assert!(written.contains("link_width=\"4\""), "{written}");
+    let told = |words: &str| machine.assumed.iter().any(|it| it.contains(words));
+    assert!(!told("NUMA node") && !told("ACS"), "{:?}", machine.assumed);
+}
+
+#[test]
+fn a_tree_without_names_has_the_gpus_that_nvidia_smi_names() {
+    let text = "\
+-[0000:00]-+-00.0
+           +-01.0-[01]--+-00.0
+           |            \\-00.1
+           \\-02.0-[02]----00.0
+|   0  NVIDIA GeForce RTX 5090        Off |   00000000:01:00.0 Off |                  N/A |
+|   1  NVIDIA GeForce RTX 5090        Off |   00000000:02:00.0 Off |                  N/A |
+";
+    let document = read(text);
+    assert_eq!(paths(&document), ["0 0000:01:00.0", "0 0000:02:00.0"]);
+    let error = listings::machine("test", b"-[0000:00]-+-00.0\n           \\-01.0\n");
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("name no GPU's place"), "{error}");
+}

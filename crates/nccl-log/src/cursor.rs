@@ -110,6 +110,8 @@ pub(crate) fn after<T: FromStr>(text: &str, name: &str) -> Option<T> {
 
 /// The word after a name, up to a space.
 pub(crate) fn word_after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(name)?;
+    let spaces = name.len() - name.trim_start().len();
+    let at = find(text, &name[..spaces], &name[spaces..])?;
+    let rest = &text[at + name.len() - spaces..];
     rest.split(' ').next().filter(|word| !word.is_empty())
 }

@@ -2,14 +2,21 @@
 
 use program::Collective;
 
+use crate::named::{self, Damaged, NamedColumns};
 use crate::program_name;
-use crate::results::{Device, Results, Table, Tool};
+use crate::results::{Device, Results, Row, Table, Tool, UnreadHeader};
 use crate::row::{Header, Layout, OpenRow, header};
 
 /// Most tables, rows and GPUs of ranks that are kept.
 const MOST_TABLES: usize = 10_000;
 const MOST_ROWS: usize = 200_000;
 const MOST_DEVICES: usize = 1 << 18;
+
+/// Most headers of a file that are reported as not understood.
+const MOST_UNREAD: usize = 4;
+
+/// Most characters of such a header that are kept.
+const MOST_HEADER: usize = 120;
 
 /// Most characters of a name that is kept.
 const MOST_NAME: usize = 200;
@@ -21,9 +28,14 @@ pub struct Collector {
     /// The facts about the table that is being read.
     table: Table,
     layout: Layout,
+    /// The columns of a table that is not as nccl-tests prints it.
+    named: Option<NamedColumns>,
+    unread: usize,
     /// The next header's only placement is in place.
     only_in_place: bool,
     open: Option<OpenRow>,
+    /// The line at which the row that is being read begins, from 1.
+    open_line: u64,
     /// The line, from 1.
     line: u64,
     rows: usize,
@@ -40,6 +52,8 @@ impl Collector {
             ..Table::default()
         };
         self.layout = Layout::default();
+        self.named = None;
+        self.unread = 0;
         self.only_in_place = false;
         self.line = 0;
         self.results.files.push(file.to_owned());
@@ -49,12 +63,25 @@ impl Collector {
     pub fn line(&mut self, line: &str) {
         self.line += 1;
         self.results.lines += 1;
+        if let Some(found) = self.named.as_ref().and_then(|it| it.row(line)) {
+            self.close_row();
+            if self.table.rows.is_empty() {
+                self.table.line = self.line;
+            }
+            self.open_line = self.line;
+            match found {
+                Ok(row) => self.keep(row),
+                Err(Damaged) => self.damaged(),
+            }
+            return;
+        }
         if let Some(open) = OpenRow::begin(line, self.layout) {
             self.close_row();
             if self.table.rows.is_empty() {
                 self.table.line = self.line;
             }
             self.open = Some(open);
+            self.open_line = self.line;
             return;
         }
         if let Some(open) = &mut self.open
@@ -91,9 +118,20 @@ impl Collector {
                 Header::Placements(only) => self.only_in_place = only,
                 Header::Columns(layout) => {
                     self.next_table();
+                    self.named = None;
+                    if self.table.tool == Tool::Osu {
+                        self.table.tool = Tool::NcclTests;
+                    }
                     self.layout = layout.only_in_place(self.only_in_place);
                 }
             }
+        } else if named::is_header(line) {
+            self.other_header(line);
+        } else if let Some((program, collective)) = named::osu(line) {
+            self.next_job();
+            self.table.tool = Tool::Osu;
+            self.table.program = Some(program.to_owned());
+            self.table.collective = collective;
         } else if let Some(device) = device(line) {
             // The list of GPUs stands before the table.
             self.next_table();
@@ -121,6 +159,30 @@ impl Collector {
         }
         if line.contains("_perf") {
             self.command(line);
+        } else if line.contains("osu_")
+            && let Some(ranks) = named::ranks_of_command(line)
+        {
+            self.next_job();
+            self.table.ranks = Some(ranks);
+        }
+    }
+
+    /// A header with other columns than those of nccl-tests.
+    fn other_header(&mut self, line: &str) {
+        self.next_table();
+        self.named = NamedColumns::of(line);
+        if let Some(named) = &mut self.named {
+            named.only_in_place = self.only_in_place;
+            self.table.lacks_bus = !named.has_bus();
+            return;
+        }
+        self.unread += 1;
+        if self.unread <= MOST_UNREAD {
+            self.results.unread.push(UnreadHeader {
+                file: self.table.file.clone(),
+                line: self.line,
+                text: line.trim().chars().take(MOST_HEADER).collect(),
+            });
         }
     }
 
@@ -186,18 +248,31 @@ impl Collector {
         self.next_table();
         if self.open.is_none() && self.table.rows.is_empty() {
             self.layout = Layout::default();
+            self.named = None;
         }
     }
 
     fn close_row(&mut self) {
         match self.open.take().map(OpenRow::close) {
-            Some(Some(_)) if self.rows >= MOST_ROWS => self.results.is_full = true,
-            Some(Some(row)) => {
-                self.rows += 1;
-                self.table.rows.push(row);
-            }
-            Some(None) => self.table.damaged += 1,
+            Some(Some(row)) => self.keep(row),
+            Some(None) => self.damaged(),
             None => {}
+        }
+    }
+
+    fn keep(&mut self, row: Row) {
+        if self.rows >= MOST_ROWS {
+            self.results.is_full = true;
+            return;
+        }
+        self.rows += 1;
+        self.table.rows.push(row);
+    }
+
+    fn damaged(&mut self) {
+        self.table.damaged += 1;
+        if self.table.first_damaged == 0 {
+            self.table.first_damaged = self.open_line.max(1);
         }
     }
 
@@ -210,7 +285,7 @@ impl Collector {
             self.results.is_full = true;
             return;
         }
-        if table.collective.is_none() && table.program.is_none() {
+        if table.collective.is_none() && table.program.is_none() && !table.lacks_bus {
             table.collective = program_name::guess(&table.rows, table.rank_count());
             table.is_guessed = table.collective.is_some();
         }
@@ -220,8 +295,34 @@ impl Collector {
                 row.root = row.root.filter(|_| Collective::has_root(collective));
             }
         }
+        if table.tool == Tool::Osu {
+            whole_messages(&mut table);
+        }
         self.results.tables.push(table);
     }
+}
+
+/// Makes sizes of the OSU micro-benchmarks those of whole messages. Without the number of ranks,
+/// the collective of a table whose sizes are those of pieces is left open.
+fn whole_messages(table: &mut Table) {
+    if !table.collective.is_some_and(named::counts_pieces) {
+        return;
+    }
+    let Some(ranks) = table.rank_count() else {
+        table.collective = None;
+        return;
+    };
+    table.rows.retain_mut(|row| {
+        let Some(bytes) = row.bytes.checked_mul(u64::from(ranks)) else {
+            return false;
+        };
+        row.bytes = bytes;
+        for figures in row.out_of_place.iter_mut().chain(&mut row.in_place) {
+            figures.algorithm_gbps = bytes as f64 / figures.time_us / 1e3;
+            figures.bus_gbps = figures.algorithm_gbps;
+        }
+        true
+    });
 }
 
 /// The text after some words.

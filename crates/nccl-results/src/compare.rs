@@ -104,13 +104,18 @@ fn compared_row(
     bound_gbps: Option<f64>,
 ) -> Option<ComparedRow> {
     let measured = row.measured()?;
+    let ranks = table.rank_count().or(job.map(|it| it.choosing.job.ranks));
+    let bus_gbps = match table.collective.zip(ranks).filter(|_| table.lacks_bus) {
+        Some((collective, ranks)) => measured.algorithm_gbps * collective.bus_factor(ranks),
+        None => measured.bus_gbps,
+    };
     let in_place = row.out_of_place.as_ref().and(row.in_place.as_ref());
     let wrong = row.placements().filter_map(|it| it.wrong);
     let mut compared = ComparedRow {
         bytes: row.bytes,
         measured_us: measured.time_us,
         in_place_us: in_place.map(|it| it.time_us),
-        bus_gbps: measured.bus_gbps,
+        bus_gbps,
         wrong: wrong.reduce(u64::saturating_add),
         choice: None,
         is_logged: false,
@@ -118,12 +123,11 @@ fn compared_row(
         channels: row.ran.as_ref().and_then(|it| it.channels),
         predicted_us: row.predicted_us,
         latency_share: None,
-        bound_share: bound_gbps.map(|bound| measured.bus_gbps / bound),
+        bound_share: bound_gbps.map(|bound| bus_gbps / bound),
         expected: None,
     };
     // topo run chooses by itself, and predicts by the measured profile of its backend.
     if let (Some(collective), false) = (table.collective, row.ran.is_some()) {
-        let ranks = table.rank_count().or(job.map(|it| it.choosing.job.ranks));
         let key = ranks.map(|ranks| (ranks, collective, row.bytes));
         let said = key.and_then(|key| logged.get(&key).copied());
         predict(&mut compared, row, collective, said, job);

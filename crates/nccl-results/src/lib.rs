@@ -1,4 +1,5 @@
-//! Reads what nccl-tests, rccl-tests and `topo run` measured, and fits the cost model to it.
+//! Reads what nccl-tests, rccl-tests, the OSU micro-benchmarks and `topo run` measured, and fits
+//! the cost model to it.
 //!
 //! ```
 //! let text = "\
@@ -18,7 +19,8 @@
 //! bounded.
 //!
 //! In reading order: [`results`] (what was measured, as values), [`program_name`] (which collective
-//! a program runs), [`row`](mod@row) (rows and headers of tables), [`collect`] (tables from lines),
+//! a program runs), [`row`](mod@row) (rows and headers of tables), `named` (tables with other
+//! columns, and those of the OSU micro-benchmarks), [`collect`] (tables from lines),
 //! [`json`] (JSON of nccl-tests and of `topo run`), [`size`] (sizes as people write them),
 //! [`ladder`], [`published`] (what healthy machines reach), [`shortfall`], [`compare`](mod@compare)
 //! (measured beside predicted times), [`fit`] (constants from measurements).
@@ -28,6 +30,7 @@ pub mod compare;
 pub mod fit;
 pub mod json;
 pub mod ladder;
+mod named;
 pub mod program_name;
 pub mod published;
 pub mod results;

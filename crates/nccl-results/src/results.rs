@@ -15,6 +15,19 @@ pub struct Results {
     pub lines: u64,
     /// Something was left out because too much is kept.
     pub is_full: bool,
+    /// Headers whose columns are not understood, the first ones of each file.
+    pub unread: Vec<UnreadHeader>,
+}
+
+/// A header whose columns are not understood: its table is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadHeader {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u64,
+    /// Its text, cut after 120 characters.
+    pub text: String,
 }
 
 /// The maker of a table.
@@ -25,6 +38,8 @@ pub enum Tool {
     NcclTests,
     /// rccl-tests.
     RcclTests,
+    /// The OSU micro-benchmarks.
+    Osu,
     /// `topo run`.
     TopoRun,
 }
@@ -35,6 +50,7 @@ impl Tool {
         match self {
             Self::NcclTests => "nccl-tests",
             Self::RcclTests => "rccl-tests",
+            Self::Osu => "OSU micro-benchmarks",
             Self::TopoRun => "topo run",
         }
     }
@@ -65,8 +81,13 @@ pub struct Table {
     pub settings: Vec<(String, String)>,
     /// The rows in order.
     pub rows: Vec<Row>,
-    /// Rows whose bandwidth is not their size by their time, and rows without a whole placement.
+    /// Rows whose bandwidth is not their size by their time, and rows without a whole placement or
+    /// with other columns than the header.
     pub damaged: u64,
+    /// The line of the first of them, from 1; 0 without any.
+    pub first_damaged: u64,
+    /// No column has the bus bandwidth: that of rows is the algorithm's.
+    pub lacks_bus: bool,
     /// The average bus bandwidth that the program prints, GB/s.
     pub average_bus_gbps: Option<f64>,
     /// Wrong elements that the program counts at its end.

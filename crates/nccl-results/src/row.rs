@@ -1,9 +1,9 @@
 //! Rows of a table, and the header that names their columns.
 //!
-//! A row is `size count type [redop] [root]` and one or two groups of columns, which begin with
-//! `time algbw busbw`. nccl-tests before 2.13 (2022) prints only the columns that a collective
-//! has; before 2019 times are in ms. Other programs' output can cut a row; its groups are then in
-//! lines of their own.
+//! A row is `size count type [redop] [root]` and one or two groups of columns with `time`, `algbw`
+//! and `busbw`. Other tables are read in `named`. nccl-tests before 2.13 (2022) prints only the
+//! columns that a collective has; before 2019 times are in ms. Other programs' output can cut a
+//! row; its groups are then in lines of their own.
 
 use crate::results::{Figures, Row};
 
@@ -14,7 +14,7 @@ const TYPES: [&str; 17] = [
 ];
 
 /// Reductions that they print; `none` is none.
-const REDUCTIONS: [&str; 7] = ["sum", "prod", "max", "min", "avg", "mulsum", "none"];
+pub(crate) const REDUCTIONS: [&str; 7] = ["sum", "prod", "max", "min", "avg", "mulsum", "none"];
 
 /// Columns of a group when no header says it: time, two bandwidths, wrong elements.
 const USUAL_GROUP: usize = 4;
@@ -37,6 +37,8 @@ const ROUNDED: (f64, f64) = (0.03, 0.006);
 pub struct Layout {
     /// Columns of a group.
     group: usize,
+    /// The columns of a group with the time and both bandwidths.
+    figures: [usize; 3],
     /// The column of a group that counts wrong elements.
     wrong: Option<usize>,
     /// There is a column for the root; `None` if no header says it.
@@ -49,6 +51,7 @@ impl Default for Layout {
     fn default() -> Self {
         Self {
             group: USUAL_GROUP,
+            figures: [0, 1, 2],
             wrong: Some(USUAL_GROUP - 1),
             has_root: None,
             only_in_place: false,
@@ -75,19 +78,41 @@ pub fn header(line: &str) -> Option<Header> {
     let begins = |pair: &[&str]| matches!(pair, ["size", "count"] | ["bytes", "N"]);
     let first = names.windows(2).position(begins)?;
     let names = &names[first..];
+    let is_leading = |name: &&&str| {
+        let known = ["size", "count", "bytes", "N", "type", "redop", "op", "root"];
+        known.contains(*name)
+    };
+    let leading = names.iter().take_while(is_leading).count();
+    let (leading, groups) = names.split_at(leading);
+    let rest = leading.get(2..)?;
+    let orders: [&[&str]; 6] = [
+        &["type"],
+        &["type", "redop"],
+        &["type", "op"],
+        &["type", "root"],
+        &["type", "redop", "root"],
+        &["type", "op", "root"],
+    ];
+    if !orders.contains(&rest) {
+        return None;
+    }
     let is_time = |name: &&str| matches!(*name, "time" | "cputime");
-    let time = names.iter().position(is_time)?;
-    let groups = &names[time..];
-    let next = groups.iter().skip(1).position(is_time).map(|at| at + 1);
+    let mut times = groups.iter().enumerate().filter(|it| is_time(it.1));
+    let first = times.next()?.0;
     let end = groups.iter().position(|it| *it == "timestamp");
-    let group = next.or(end).unwrap_or(groups.len());
+    let group = match times.next() {
+        Some((next, _)) => next - first,
+        None => end.unwrap_or(groups.len()),
+    };
     if !(LEAST_CONTINUED..=MOST_GROUP).contains(&group) {
         return None;
     }
+    let place = |name: &str| groups.iter().take(group).position(|it| *it == name);
     Some(Header::Columns(Layout {
         group,
-        wrong: groups[..group].iter().position(|it| *it == "#wrong"),
-        has_root: Some(names[..time].contains(&"root")),
+        figures: [first, place("algbw")?, place("busbw")?],
+        wrong: place("#wrong"),
+        has_root: Some(rest.contains(&"root")),
         only_in_place: false,
     }))
 }
@@ -228,9 +253,8 @@ impl OpenRow {
 
     /// Reads a group; `None` if its bandwidth is not its size by its time.
     fn measured(&self, group: &[Option<f64>]) -> Option<Figures> {
-        let &[Some(time), Some(algorithm_gbps), Some(bus_gbps), ..] = group else {
-            return None;
-        };
+        let [time, algorithm_gbps, bus_gbps] = self.layout.figures.map(|at| *group.get(at)?);
+        let (time, algorithm_gbps, bus_gbps) = (time?, algorithm_gbps?, bus_gbps?);
         if time <= 0.0 || algorithm_gbps < 0.0 || bus_gbps < 0.0 {
             return None;
         }
@@ -251,19 +275,19 @@ impl OpenRow {
 }
 
 /// The text behind a launcher's prefix in a word: `[1,0]<stdout>:8` is `8`.
-fn after_prefix(word: &str) -> &str {
+pub(crate) fn after_prefix(word: &str) -> &str {
     match word.rfind([':', '>', ']', '|']) {
         Some(at) => &word[at + 1..],
         None => word,
     }
 }
 
-fn is_whole_number(word: &str) -> bool {
+pub(crate) fn is_whole_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|it| it.is_ascii_digit())
 }
 
 /// A number as C prints it.
-fn number(word: &str) -> Option<f64> {
+pub(crate) fn number(word: &str) -> Option<f64> {
     let known = |it: u8| it.is_ascii_digit() || b"+-.eE".contains(&it);
     // rccl-tests marks errors beyond a threshold.
     let word = word.strip_suffix('*').unwrap_or(word);

@@ -1,9 +1,9 @@
 "use strict";
-const VIEWS = ["Machine", "Search", "Cost", "Bound", "Compare", "Doctor", "Results", "Log", "Files"];
+const VIEWS = ["Machine", "Search", "Cost", "Bound", "Compare", "Doctor", "Results", "Log", "Diagnose", "Files"];
 // Views that read a file without planning it first.
-const WITHOUT_PLAN = ["Doctor", "Results", "Log"];
+const WITHOUT_PLAN = ["Doctor", "Results", "Log", "Diagnose"];
 const $ = (id) => document.getElementById(id);
-const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, results: null, chosen: [] };
+const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, results: null, evidence: [], chosen: [] };
 let plan = null;
 
 // An element with attributes and children; text is never read as markup.
@@ -236,12 +236,52 @@ async function logView(view) {
     table(["warnings", "times", "meaning", "what to do"], log.warnings.map((it) => [it.text, it.count, it.means, it.advice])),
     ...log.broken.map((line) => element("p", { class: "error" }, `a ring, tree or channel in an unknown form; please report it: ${line}`)));
 }
+// What is left of a job, each file as text, or in base64 if it is none.
+async function evidence(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  try {
+    return { name: file.name, text: new TextDecoder("utf-8", { fatal: true }).decode(bytes) };
+  } catch {
+    let text = "";
+    for (let at = 0; at < bytes.length; at += 1 << 15) text += String.fromCharCode(...bytes.subarray(at, at + (1 << 15)));
+    return { name: file.name, base64: btoa(text) };
+  }
+}
+async function collect(files) {
+  state.view = "Diagnose";
+  try {
+    // A file of the same name is the same file, changed.
+    for (const it of await Promise.all(files.map(evidence))) state.evidence = [...state.evidence.filter((other) => other.name !== it.name), it];
+  } catch (why) {
+    return status(`${why.message} (a folder cannot be dropped: drop its files, or an archive of it)`, true);
+  }
+  await update();
+}
+async function diagnoseView(view) {
+  const input = element("input", { id: "evidence", type: "file", multiple: "", onchange: ({ target }) => collect([...target.files]) });
+  const again = element("button", { type: "button", onclick: () => { state.evidence = []; update(); } }, "Begin again");
+  view.append(element("p", { class: "zone" }, "Drop what is left of a job that hangs, fails or is slow: logs, flight recorders, reports of RAS, listings (nvidia-smi, lspci), topologies, .tar.gz; several together. ",
+    element("label", { class: "button" }, "or choose files ", input), state.evidence.length ? again : null));
+  if (!state.evidence.length) return;
+  const found = await ask({ do: "files", question: { ask: "diagnose", files: state.evidence } });
+  const list = (items) => element("ul", {}, ...items.map((it) => element("li", {}, it)));
+  const ranks = (it) => (it.ranks.length ? [`${it.ranks.length === 1 ? "rank" : "ranks"} ${it.ranks.join(", ")}`] : []);
+  const where = (it) => [...ranks(it), ...it.hosts, ...(it.group ? [it.group] : []), ...(it.collective ? [it.collective] : []), ...it.devices].join(", ");
+  const cell = (name, content) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, content));
+  view.append(...found.verdicts.map((it) => element("section", { class: `verdict ${it.certainty}` }, element("h2", {}, `${it.certainty}: ${it.title}`), element("p", {}, it.what),
+    element("table", {}, element("tbody", {}, where(it) ? cell("where", where(it)) : null,
+      cell("because", list(it.evidence.map((line) => `${line.input}${line.line ? `:${line.line}` : ""}: ${line.text}`))),
+      cell("do", list(it.next)), cell("see", it.sources.join("; ")), cell("cause", it.cause))))),
+    found.verdicts.length ? null : element("p", {}, "No verdict: the evidence names no cause."));
+  if (found.missing.length) view.append(element("h2", {}, "What would tell more"), table(["", "how"], found.missing.map((it) => [it.what, it.how])));
+  view.append(element("h2", {}, "Files"), table(["file", "read as"], found.inputs.map((it) => [it.name, it.read ? it.kind : element("span", { class: "error" }, it.kind)])));
+}
 function filesView(view) {
   const link = (name, type, text) => element("p", {}, element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name }, name));
   view.append(link("plan.json", "application/json", plan.plan), ...(plan.graph ? [link("graph.xml", "text/xml", plan.graph)] : []), link("machine.svg", "image/svg+xml", plan.picture));
 }
 
-const SHOW = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Files: filesView };
+const SHOW = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Diagnose: diagnoseView, Files: filesView };
 let updates = 0;
 async function update() {
   const number = ++updates;
@@ -264,7 +304,16 @@ async function update() {
   await remember();
   document.body.dataset.ready = String(number);
 }
-async function take(file) {
+// What only a diagnosis reads: several files, archives, compressed files and pickles.
+async function isEvidence(files) {
+  if (state.view === "Diagnose" || files.length > 1) return true;
+  const [first, second] = new Uint8Array(await files[0].slice(0, 2).arrayBuffer());
+  return (first === 0x50 && second === 0x4b) || (first === 0x1f && second === 0x8b) || first === 0x80;
+}
+async function take(files) {
+  if (!files.length) return;
+  if (await isEvidence(files)) return collect(files);
+  const [file] = files;
   const text = await file.text();
   const head = text.slice(0, 1 << 20);
   const isLog = /NCCL (INFO|WARN|version)/.test(head);
@@ -279,14 +328,14 @@ async function take(file) {
 for (const name of VIEWS) $("tabs").append(element("button", { type: "button", role: "tab", onclick: () => { state.view = name; update(); } }, name));
 $("job").addEventListener("submit", (event) => event.preventDefault());
 $("job").addEventListener("change", ({ target }) => {
-  if (target.id === "file") return take(target.files[0]);
+  if (target.id === "file") return take([...target.files]);
   if (target.id === "machine") { state.file = { name: target.value }; state.highlight = null; $("without").value = ""; }
   state.chosen = [];
   return update();
 });
 addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });
 addEventListener("dragleave", () => document.body.classList.remove("over"));
-addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("over"); if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]); });
+addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("over"); take([...event.dataTransfer.files]); });
 addEventListener("hashchange", async () => { await recall(); await update(); });
 (async () => {
   start();

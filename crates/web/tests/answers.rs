@@ -1,5 +1,7 @@
 //! Answers to the page that must be those of the program.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 fn ask(request: &Value) -> Value {
@@ -34,5 +36,50 @@ fn files_of_amd_are_refused() {
     assert!(
         error.starts_with("mi300.xml is a topology of AMD's RCCL"),
         "{error}"
+    );
+}
+
+/// A tar archive of one file, and its name.
+fn archive(name: &str, text: &str) -> Vec<u8> {
+    let mut head = [0_u8; 512];
+    head[..name.len()].copy_from_slice(name.as_bytes());
+    head[124..135].copy_from_slice(format!("{:011o}", text.len()).as_bytes());
+    head[148..156].fill(b' ');
+    head[156] = b'0';
+    head[257..265].copy_from_slice(b"ustar\x0000");
+    let sum: u32 = head.iter().map(|it| u32::from(*it)).sum();
+    head[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    let mut bytes = head.to_vec();
+    bytes.extend(text.as_bytes());
+    bytes.resize(bytes.len().next_multiple_of(512) + 1024, 0);
+    bytes
+}
+
+#[test]
+fn files_of_any_kind_are_diagnosed_together() {
+    let line = "graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n";
+    let packed = STANDARD.encode(archive("logs/job.log", line));
+    let files = json!([
+        { "name": "all.tar", "base64": packed },
+        { "name": "note.txt", "text": "nothing" },
+        { "name": "cut.zip", "base64": STANDARD.encode(b"PK\x03\x04") },
+    ]);
+    let answer = ask(&json!({ "do": "files", "question": { "ask": "diagnose", "files": files } }));
+    assert_eq!(answer["verdicts"][0]["cause"], "xml-nodes", "{answer}");
+    let evidence = &answer["verdicts"][0]["evidence"][0];
+    assert_eq!(evidence["input"], "all.tar: logs/job.log");
+    assert_eq!(evidence["line"], 1);
+    let inputs = answer["inputs"].as_array().unwrap();
+    let read: Vec<_> = inputs.iter().map(|it| it["read"] == true).collect();
+    assert_eq!(read, [true, true, false], "{answer}");
+    let damaged = json!([{ "name": "x", "base64": "no!" }]);
+    let answer =
+        ask(&json!({ "do": "files", "question": { "ask": "diagnose", "files": damaged } }));
+    assert!(
+        answer["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("x: no base64"),
+        "{answer}"
     );
 }

@@ -32,7 +32,7 @@ struct TableJson {
     file: String,
     /// The line of its first row, from 1; 0 in JSON.
     line: u64,
-    /// The program that made it: nccl-tests, rccl-tests or topo run.
+    /// The program that made it: nccl-tests, rccl-tests, OSU micro-benchmarks or topo run.
     tool: &'static str,
     /// The program, such as `all_reduce_perf`.
     program: Option<String>,

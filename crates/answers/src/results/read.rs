@@ -6,6 +6,7 @@ use std::rc::Rc;
 use nccl_log::line::Lines;
 use nccl_results::compare::LoggedChoices;
 use nccl_results::json::JsonError;
+use nccl_results::results::UnreadHeader;
 use nccl_results::{Collector, Table, json};
 
 /// The part of NCCL's log in the file of a table.
@@ -35,6 +36,8 @@ pub struct ReadFile {
     pub tables: Vec<ReadTable>,
     /// There were more tables, rows or ranks than are kept.
     pub is_full: bool,
+    /// Tables that were left out because their columns are not understood, in words.
+    pub unread: Vec<String>,
 }
 
 /// Reads a text line by line.
@@ -72,6 +75,7 @@ impl Reader {
         ReadFile {
             tables: tables.collect(),
             is_full: results.is_full,
+            unread: results.unread.iter().map(unread).collect(),
         }
     }
 }
@@ -101,14 +105,23 @@ pub fn read(name: &str, text: &str) -> Result<ReadFile, JsonError> {
     };
     Ok(ReadFile {
         tables: vec![table],
-        is_full: false,
+        ..ReadFile::default()
     })
+}
+
+/// The message about a table that is left out.
+fn unread(it: &UnreadHeader) -> String {
+    format!(
+        "{}:{}: the table with the columns `{}` is left out; expected `size` with `time` and \
+         `algbw`, or with `Avg Latency(us)`",
+        it.file, it.line, it.text
+    )
 }
 
 /// The message about a file without measurements.
 pub fn no_measurement(name: &str) -> String {
     format!(
-        "{name}: no measurement; expected a table of nccl-tests or rccl-tests, JSON of nccl-tests (-J), or of topo"
+        "{name}: no measurement; expected a table of nccl-tests, rccl-tests or the OSU micro-benchmarks, JSON of nccl-tests (-J), or of topo"
     )
 }
 

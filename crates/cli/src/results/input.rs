@@ -46,6 +46,7 @@ pub(super) fn read(
             ));
         }
         stream.finish(output);
+        output.warnings.extend(read.unread);
         if read.tables.is_empty() {
             output.warnings.push(no_measurement(&label));
         }

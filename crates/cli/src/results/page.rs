@@ -5,6 +5,7 @@ use nccl_results::compare::ComparedTable;
 use nccl_results::fit::trust::Summary;
 use nccl_results::fit::{Fit, UndeterminedConstant};
 use nccl_results::ladder::ComparedRow;
+use nccl_results::results::Tool;
 use nccl_results::shortfall::{range, words};
 use planner::NcclVersion;
 
@@ -105,13 +106,27 @@ fn head(it: &ComparedTable, results: &Results, look: Look) -> String {
                 .to_owned(),
         );
     }
-    if table.collective.is_none() {
+    if table.collective.is_none() && table.tool == Tool::Osu {
+        notes.push(
+            "the sizes are those of one rank, or of no collective: put the launcher's command \
+             (mpirun -np 16 ./osu_allgather) above the table"
+                .to_owned(),
+        );
+    } else if table.collective.is_none() {
         notes.push("the file does not name the program (--collective)".to_owned());
+    }
+    if table.lacks_bus && table.rank_count().is_none() && it.job.is_none() {
+        notes.push(
+            "the file has neither ranks nor bus bandwidths: those shown are message by time"
+                .to_owned(),
+        );
     }
     if table.damaged > 0 {
         let rows = count(table.damaged as usize, "row");
         notes.push(format!(
-            "{rows} cut by other output, or whose bandwidth is not size by time: left out"
+            "{rows} cut by other output, with other columns than the header, or whose bandwidth is \
+             not size by time: left out (line {})",
+            table.first_damaged
         ));
     }
     for note in notes {

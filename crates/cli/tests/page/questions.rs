@@ -234,6 +234,10 @@ fn of_files(
         files(json!({ "ask": "log", "file": { "name": log, "text": LOG } })),
         ["log", &log, "--json"].map(str::to_owned).to_vec(),
     )];
+    all.push((
+        files(json!({ "ask": "diagnose", "files": [{ "name": log, "text": LOG }] })),
+        ["diagnose", &log, "--json"].map(str::to_owned).to_vec(),
+    ));
     // Elsewhere failures are no part of the job.
     if drawn.without.is_empty() {
         let table = file("all_reduce.log", TABLE)?;

@@ -109,6 +109,17 @@ async function a_long_log() {
   await drop("job.log", "host1:7:7 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n" + line.repeat(Math.ceil(5e6 / line.length)));
   need("log", text().includes("2.30.7") && text().includes("lines read"));
 }
+async function remains_of_a_job() {
+  const lines = ["graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)", ""].join("\n");
+  const packed = await new Response(new Blob([lines]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
+  // A compressed file is none of the other views'.
+  await drop("job.log.gz", packed);
+  need("verdict", text().includes("proved: the machine has too many devices") && text().includes("job.log.gz:1:"));
+  await drop("lspci.txt", "-[0000:00]-+-00.0  Intel Corporation Device 0998\n           \\-01.0-[01]----00.0  NVIDIA Corporation GA100 [A100]\n");
+  need("both files", text().includes("listing of a machine") && text().includes("job.log.gz") && text().includes("lspci -vv"));
+  await act(() => [...document.querySelectorAll("button")].find((it) => it.textContent === "Begin again").click());
+  need("drop zone", text().includes("Drop what is left of a job") && !text().includes("job.log.gz"));
+}
 // Milliseconds from opening the page to its first plan, and of the plan of 18 hosts with 4 GPUs.
 async function first_and_large_plan() {
   await until("first plan", () => document.body.dataset.ready);

@@ -6,6 +6,7 @@ mod take;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Result};
+use std::ops::Range;
 
 use causes::Cause;
 use rustc_hash::FxHashMap;
@@ -146,14 +147,19 @@ impl Collector {
         self.counts
     }
 
-    /// Takes one line.
-    pub fn line(&mut self, line: &str) {
+    /// Takes one line. Returns where the head of its first message lies if that is no warning:
+    /// from the host's name to the text.
+    pub fn line(&mut self, line: &str) -> Option<Range<usize>> {
         let hosts = std::mem::take(&mut self.known_hosts);
         let mut is_first = true;
         let mut new_host = None;
+        let mut head = None;
         messages(line, &hosts, |message| {
             if let (true, Some(source)) = (is_first, message.source) {
                 new_host = Some(source.host);
+                let end = message.text.as_ptr() as usize - line.as_ptr() as usize;
+                let is_plain = message.level == Level::Info && message.place.is_none();
+                head = is_plain.then_some(message.begin..end.max(message.begin));
             }
             is_first = false;
             self.message(&message, line);
@@ -162,6 +168,7 @@ impl Collector {
         if let Some(host) = new_host {
             self.known_hosts.add(host);
         }
+        head
     }
 
     fn message(&mut self, message: &Message<'_>, line: &str) {

@@ -355,7 +355,9 @@ fn letter_p(text: &str) -> Option<Statement<'_>> {
 
 /// `init.cc:1234 -> 6`, also with a function's name.
 fn failed(text: &str) -> Option<Statement<'_>> {
-    let (place, code) = text.split_once(" -> ")?;
+    // This is asked of nearly every line: a letter is found faster than a word.
+    let at = cursor::find(text, " -", "> ")?;
+    let (place, code) = (&text[..at - 2], &text[at + 2..]);
     let file = place.split(' ').next()?;
     let (name, line) = file.rsplit_once(':')?;
     if !name.contains('.') || !line.bytes().all(|it| it.is_ascii_digit()) {

@@ -1,6 +1,7 @@
 //! Networks, ports, GPUDirect RDMA.
 
 use super::Statement;
+use crate::cursor;
 
 /// Whether GPUDirect RDMA is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,8 @@ fn net<'a>(text: &'a str, rest: &'a str) -> Option<Statement<'a>> {
 
 /// `GPU Direct RDMA Disabled for HCA 0 'mlx5_0'`, `… for GPU 3000 / HCA 1 (distance 7 > 4)`.
 fn gdr(text: &str) -> Option<Statement<'_>> {
-    let (_, rest) = text.split_once("GPU Direct RDMA ")?;
+    let word = "GPU Direct RDMA ";
+    let rest = &text[cursor::find(text, "", word)? + word.len()..];
     let (enabled, rest) = match rest.split_once(' ')? {
         ("Enabled", rest) => (true, rest),
         ("Disabled", rest) => (false, rest),

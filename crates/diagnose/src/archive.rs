@@ -1,0 +1,232 @@
+//! Archives: tar and zip, and files that are packed by themselves. What they may unpack to is
+//! bounded.
+
+use std::cell::Cell;
+#[cfg(not(target_family = "wasm"))]
+use std::io::Cursor;
+use std::io::{self, BufRead, BufReader, Read};
+
+use crate::Pile;
+
+/// Most files of all archives and folders together.
+pub const MOST_FILES: usize = 1 << 14;
+
+/// Most bytes that an archive may unpack to: this many, or so many times its own size. Logs shrink
+/// to a tenth; what shrinks more than this is a trap.
+const MOST_UNPACKED: u64 = 256 << 20;
+const MOST_RATIO: u64 = 200;
+
+/// The first bytes of a zip archive and of a file that gzip wrote, and the words in the head of a
+/// tar archive with their place.
+const ZIP: [u8; 4] = *b"PK\x03\x04";
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const TAR: ([u8; 5], usize) = (*b"ustar", 257);
+
+/// Bytes that are read at once.
+const PIECE: usize = 64 << 10;
+
+/// Whether a file that begins like this is a zip archive.
+pub fn is_zip(first: &[u8]) -> bool {
+    first.starts_with(&ZIP)
+}
+
+/// Whether a file that begins like this is a tar archive.
+pub fn is_tar(first: &[u8]) -> bool {
+    first.get(TAR.1..).is_some_and(|it| it.starts_with(&TAR.0))
+}
+
+/// Reads a whole file of any kind, packed or not; `left` is how many files may still be read.
+///
+/// # Errors
+/// A sentence: it is damaged, or it unpacks to too much.
+pub fn file(bytes: &[u8], label: &str, pile: &mut Pile, left: &mut usize) -> Result<(), String> {
+    if is_zip(bytes) {
+        return zip(bytes, label, pile, left);
+    }
+    let allowance = Allowance::of(bytes.len() as u64);
+    let in_words = |error: io::Error| format!("cannot read {label}: {error}");
+    let mut stream = gzip(bytes, &allowance).map_err(in_words)?;
+    *left = left.saturating_sub(1);
+    match is_tar(stream.fill_buf().map_err(in_words)?) {
+        true => tar(&mut stream, label, pile, left, &allowance),
+        false => pile.read(label, stream, |_| {}).map_err(in_words)?,
+    }
+    Ok(())
+}
+
+/// Reads a tar archive; `left` is how many files may still be read.
+pub fn tar(
+    stream: &mut impl Read,
+    label: &str,
+    pile: &mut Pile,
+    left: &mut usize,
+    allowance: &Allowance,
+) {
+    let mut archive = tar::Archive::new(allowance.bound(stream));
+    let entries = match archive.entries() {
+        Ok(entries) => entries,
+        Err(error) => return pile.skip(label, &format!("a damaged archive ({error})")),
+    };
+    for entry in entries {
+        if allowance.is_spent() {
+            return pile.skip(label, &allowance.why());
+        }
+        if *left == 0 {
+            return;
+        }
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return pile.skip(label, &format!("a damaged archive ({error})")),
+        };
+        let kind = entry.header().entry_type();
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let name = format!("{label}: {name}");
+        if kind.is_symlink() || kind.is_hard_link() {
+            pile.skip(&name, "a link, so it was not read");
+        }
+        if !kind.is_file() {
+            continue;
+        }
+        *left -= 1;
+        member(&name, entry, allowance, pile);
+    }
+}
+
+/// Says that a browser reads no zip archive.
+///
+/// # Errors
+/// Always.
+#[cfg(target_family = "wasm")]
+pub fn zip(_: &[u8], label: &str, _: &mut Pile, _: &mut usize) -> Result<(), String> {
+    Err(format!(
+        "{label}: a zip archive; unpack it, and give its files, or a .tar.gz"
+    ))
+}
+
+/// Reads a zip archive; `left` is how many files may still be read.
+///
+/// # Errors
+/// A sentence: it is damaged, or has too many files.
+#[cfg(not(target_family = "wasm"))]
+pub fn zip(bytes: &[u8], label: &str, pile: &mut Pile, left: &mut usize) -> Result<(), String> {
+    let allowance = Allowance::of(bytes.len() as u64);
+    if members(bytes).is_none_or(|it| it > MOST_FILES) {
+        return Err(format!(
+            "{label}: expected a zip archive of at most {MOST_FILES} files; unpack it, and name the folder"
+        ));
+    }
+    let archive = zip::ZipArchive::new(Cursor::new(bytes));
+    let mut archive = archive.map_err(|error| format!("cannot read {label}: {error}"))?;
+    for place in 0..archive.len() {
+        if allowance.is_spent() {
+            pile.skip(label, &allowance.why());
+            break;
+        }
+        if *left == 0 {
+            break;
+        }
+        match archive.by_index(place) {
+            Ok(entry) if entry.is_file() => {
+                *left -= 1;
+                let name = entry
+                    .name()
+                    .map_or_else(|_| format!("file {place}"), Into::into);
+                let name = format!("{label}: {name}");
+                member(&name, allowance.bound(entry), &allowance, pile);
+            }
+            Ok(entry) if !entry.is_dir() => {
+                let name = entry
+                    .name()
+                    .map_or_else(|_| format!("file {place}"), Into::into);
+                pile.skip(&format!("{label}: {name}"), "a link, so it was not read");
+            }
+            Ok(_) => {}
+            Err(error) => pile.skip(&format!("{label}: file {place}"), &error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+/// The number of files by the end of a zip archive; `None` if it has no such end.
+#[cfg(not(target_family = "wasm"))]
+fn members(bytes: &[u8]) -> Option<usize> {
+    let tail = &bytes[bytes.len().saturating_sub(66_000)..];
+    let at = tail.windows(4).rposition(|it| it == b"PK\x05\x06")?;
+    let count = tail.get(at + 10..at + 12)?;
+    Some(usize::from(u16::from_le_bytes([count[0], count[1]])))
+}
+
+/// Reads a file of an archive.
+fn member(name: &str, entry: impl Read, allowance: &Allowance, pile: &mut Pile) {
+    let read = match gzip(entry, allowance) {
+        Ok(stream) => pile.read(name, stream, |_| {}),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = read {
+        pile.skip(name, &error.to_string());
+    }
+}
+
+/// A file of an archive, unpacked again if it was packed by itself.
+fn gzip<'a>(stream: impl Read + 'a, allowance: &'a Allowance) -> io::Result<Box<dyn BufRead + 'a>> {
+    let mut stream = BufReader::with_capacity(PIECE, stream);
+    if !stream.fill_buf()?.starts_with(&GZIP) {
+        return Ok(Box::new(stream));
+    }
+    let decoder = flate2::bufread::MultiGzDecoder::new(stream);
+    let decoder = BufReader::with_capacity(PIECE, allowance.bound(decoder));
+    Ok(Box::new(decoder))
+}
+
+/// How many bytes an archive may unpack to. Those of packed files in it count, too.
+#[derive(Debug)]
+pub struct Allowance {
+    most: u64,
+    read: Cell<u64>,
+}
+
+impl Allowance {
+    /// That of an archive of `packed` bytes.
+    pub fn of(packed: u64) -> Self {
+        Self {
+            most: MOST_UNPACKED.max(packed.saturating_mul(MOST_RATIO)),
+            read: Cell::new(0),
+        }
+    }
+
+    fn is_spent(&self) -> bool {
+        self.read.get() > self.most
+    }
+
+    fn why(&self) -> String {
+        let most = self.most >> 20;
+        format!("it unpacks to more than {most} MB, far more than logs do")
+    }
+
+    /// A stream that ends with an error where the archive unpacks to more.
+    pub const fn bound<R>(&self, inner: R) -> Bounded<'_, R> {
+        Bounded {
+            inner,
+            allowance: self,
+        }
+    }
+}
+
+/// A stream whose bytes are counted.
+#[derive(Debug)]
+pub struct Bounded<'a, R> {
+    inner: R,
+    allowance: &'a Allowance,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        let total = &self.allowance.read;
+        total.set(total.get().saturating_add(read as u64));
+        match self.allowance.is_spent() {
+            true => Err(io::Error::other(self.allowance.why())),
+            false => Ok(read),
+        }
+    }
+}
