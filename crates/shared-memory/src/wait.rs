@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::bell::Bell;
 use crate::sync::pause;
-use crate::yielder::Yielder;
+use crate::yielder::{Yielder, longest_yield};
 
 /// How long a rank spins and yields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Patience {
     pub yields: Duration,
     /// Most yields of one wait.
     pub most_yields: u32,
+    /// How long a yield takes at most while only ranks share the core.
+    pub longest_yield: Duration,
     /// Whether it sleeps in most waits.
     pub sleeps_often: bool,
 }
@@ -35,6 +37,7 @@ impl Patience {
             spins: if ranks <= cores { 300 } else { 15 },
             yields: YIELDS,
             most_yields: if crowded { 2 } else { u32::MAX },
+            longest_yield: longest_yield(ranks.div_ceil(if cores == 0 { 1 } else { cores })),
             sleeps_often: crowded,
         }
     }
@@ -83,7 +86,7 @@ impl Waiter {
         Self {
             bell,
             patience,
-            yielder: Yielder::default(),
+            yielder: Yielder::new(patience.longest_yield),
             fences_for_all,
         }
     }

@@ -319,6 +319,7 @@ fn a_killed_peer_leaves_nothing_behind(name: &str) -> Result<Completion, Failed>
             spins: 10,
             yields: Duration::from_micros(10),
             most_yields: u32::MAX,
+            longest_yield: Duration::from_millis(1),
             sleeps_often: false,
         },
     );

@@ -234,6 +234,11 @@ fn gpus(
         return Err(LogError::Uneven { ranks, hosts });
     }
     let each = ranks / hosts;
+    // NCCL's own dump of ranks that share GPUs has an element for each rank.
+    let of_file = topology::join::gpus_by_host(document);
+    if each as usize > all.len() && of_file.first() == Some(&(each as usize)) {
+        return Ok(Gpus::All);
+    }
     if each as usize > all.len() {
         let (file, gpus) = (document.file.to_string(), all.len());
         return Err(LogError::TooFewGpus { each, file, gpus });

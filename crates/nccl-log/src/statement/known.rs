@@ -156,6 +156,7 @@ const BEGINNINGS: [(u8, &[&str]); 27] = [
             "Split",
             "Swap",
             "Skipping ",
+            "Socket handshake ",
             "SHARP",
             "Spawned",
             "symmetric",

@@ -16,6 +16,7 @@ const NONE: Patience = Patience {
     spins: 0,
     yields: Duration::ZERO,
     most_yields: u32::MAX,
+    longest_yield: Duration::from_millis(1),
     sleeps_often: false,
 };
 
