@@ -1,4 +1,4 @@
-//! What a real NCCL logged on a real machine, beside the plan.
+//! Logs of a real NCCL on real machines, beside the plan.
 
 use std::fs::{self, File};
 use std::io::BufReader;
