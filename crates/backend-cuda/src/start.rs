@@ -141,6 +141,23 @@ impl Cuda {
         Ok(ready)
     }
 
+    /// Makes what so many launches in the order of streams need, because making it blocks while a
+    /// stream of this process is full.
+    ///
+    /// # Errors
+    /// The device reports an error.
+    pub fn reserve(&self, place: u32, launches: u32) -> Result<(), String> {
+        let device = self.device(place)?;
+        let events: Result<Vec<LaunchEvents>, String> =
+            (0..launches).map(|_| self.events(device, false)).collect();
+        lock(&self.spare.events).append(&mut events?);
+        let mut words = lock(&self.spare.words);
+        while words.len() < launches as usize {
+            words.append(&mut AbortWord::page()?);
+        }
+        Ok(())
+    }
+
     /// Events for a launch, new or reused. Those without times cost less.
     pub(crate) fn events(&self, device: &Arc<Device>, timed: bool) -> Result<LaunchEvents, String> {
         let mut spare = lock(&self.spare.events);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use backend_cuda::{CallersContext, Cuda, presence};
 use bootstrap::UniqueId;
 use bootstrap::socket::service::Alarm;
-use device_runtime::{Kernels, LaunchOptions, ProcessRanks};
+use device_runtime::{Kernels, LaunchOptions, MOST_IN_FLIGHT, ProcessRanks};
 use executor::backend::InFlight;
 use executor::{Communicator, Settings, Transport};
 use net::Hosts;
@@ -254,6 +254,11 @@ impl Gpu {
             buffer_bytes: Some(BUFFER_BYTES),
             ..Settings::default()
         };
+        let place = process_ranks.device(rank);
+        process_ranks
+            .driver
+            .reserve(place, MOST_IN_FLIGHT)
+            .map_err(|why| Fault::new(Code::System, why))?;
         let kernels = Kernels::new(Arc::clone(&process_ranks), rank);
         let communicator = Communicator::join(kernels, Box::new(hosts), &settings)?;
         let watched = Arc::new(Watched {
@@ -272,7 +277,7 @@ impl Gpu {
         let watcher = watcher
             .map_err(|error| Fault::new(Code::System, format!("no thread can start: {error}")))?;
         Ok(Self {
-            place: process_ranks.device(rank),
+            place,
             ranks: Some(process_ranks),
             watched,
             watcher: Mutex::new(Some(watcher)),

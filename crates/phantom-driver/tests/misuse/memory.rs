@@ -81,7 +81,7 @@ crate::table! {
         => cuMemGetAddressRange_v2(out::<u64>(), out::<usize>(), 4096_u64) = 500 MEMORY;
     "an attribute of an unknown address" => cuPointerGetAttribute(out::<u32>(), 2_u32, 4096_u64) = 1 "";
     "no attributes of an address" => cuPointerGetAttributes(0_u32, out::<u32>(), out::<u64>(), 4096_u64)
-        = 1 "no attribute is wanted";
+        = 1 UNIFIED;
     "an attribute set within memory"
         => cuPointerSetAttribute(out::<u32>(), 6_u32, allocate(512) + 256) = 1 UNIFIED;
     "a DMA-BUF without support"
