@@ -99,6 +99,15 @@ fn head(it: &ComparedTable, results: &Results, look: Look) -> String {
         );
         text.push_str(&look.field("bound", &words));
     }
+    for note in notes(it) {
+        text.push_str(&look.field("note", &note));
+    }
+    text
+}
+
+/// What is odd about a table.
+fn notes(it: &ComparedTable) -> Vec<String> {
+    let table = &it.table;
     let mut notes = it.notes.clone();
     if table.is_guessed {
         notes.push(
@@ -129,10 +138,7 @@ fn head(it: &ComparedTable, results: &Results, look: Look) -> String {
             table.first_damaged
         ));
     }
-    for note in notes {
-        text.push_str(&look.field("note", &note));
-    }
-    text
+    notes
 }
 
 /// A share in percent.
