@@ -1,4 +1,4 @@
-//! Waiting beside a program that computes on the same core.
+//! Waits on a core that others want: ranks, or a program that computes.
 
 #![cfg(not(loom))]
 
@@ -54,4 +54,13 @@ fn a_waiting_rank_sleeps_where_another_program_wants_the_core() {
             "{patience:?}: it slept {slept} times in a second"
         );
     }
+}
+
+/// With 128 ranks on a core a yield takes more than a millisecond, although no other program runs.
+#[test]
+fn yields_among_many_ranks_may_take_longer() {
+    let longest = |ranks, cores| Patience::new(ranks, cores).longest_yield;
+    assert!(longest(2, 2) < Duration::from_millis(1));
+    assert!(longest(256, 2) > Duration::from_millis(2));
+    assert_eq!(longest(256, 256), longest(2, 2));
 }
