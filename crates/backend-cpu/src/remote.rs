@@ -91,14 +91,14 @@ pub unsafe fn reduce(
 ) -> Result<(), RefusedAccess> {
     let element = reduce.element_bytes();
     let piece = PIECE_BYTES / element;
-    let count = |all: &RemoteOperands| all.iter().flatten().count();
-    let fetched = count(remote_sources);
+    let fetched = remote_sources.iter().flatten().count();
     let mut staging = STAGING.take();
-    let least = (fetched + count(remote_destinations)) * PIECE_BYTES;
+    // The sources that are fetched, and the result if no local destination takes it.
+    let least = (fetched + 1) * PIECE_BYTES;
     if staging.len() < least {
         staging.resize(least, 0);
     }
-    let (sources_at, destinations_at) = staging.split_at_mut(fetched * PIECE_BYTES);
+    let (sources_at, result_at) = staging.split_at_mut(fetched * PIECE_BYTES);
     let mut done = 0;
     let mut result = Ok(());
     while done < step.elements && result.is_ok() {
@@ -113,7 +113,7 @@ pub unsafe fn reduce(
             part.run(
                 reduce,
                 (remote_sources, &mut *sources_at),
-                (remote_destinations, &mut *destinations_at),
+                (remote_destinations, result_at.as_mut_ptr()),
             )
         };
         done += elements;
@@ -131,15 +131,16 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Fetches remote sources, reduces, and stores at remote destinations. Both have staging.
+    /// Fetches remote sources, reduces into local destinations, and stores what is there at remote
+    /// ones. `spare` takes the result where no destination is local.
     ///
     /// # Safety
-    /// As [`reduce`].
+    /// As [`reduce`]; `spare` has room for a piece.
     unsafe fn run(
         &self,
         reduce: &Reduce,
         (remote_sources, fetched): (&RemoteOperands, &mut [u8]),
-        (remote_destinations, made): (&RemoteOperands, &mut [u8]),
+        (remote_destinations, spare): (&RemoteOperands, *mut u8),
     ) -> Result<(), RefusedAccess> {
         let Self {
             step,
@@ -163,27 +164,37 @@ impl Part<'_> {
                 }
             };
         }
+        let sources = &sources[..step.sources.len()];
         let mut destinations = [std::ptr::null_mut(); MOST_OPERANDS];
-        let mut free = made.chunks_mut(PIECE_BYTES);
-        let pairs = step.destinations.iter().zip(remote_destinations);
-        for (to, (destination, remote)) in destinations.iter_mut().zip(pairs) {
-            *to = match remote {
-                None => destination.wrapping_add(offset),
-                Some(_) => free.next().map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr),
-            };
-        }
-        let now = ReduceStep {
-            sources: &sources[..step.sources.len()],
-            destinations: &destinations[..step.destinations.len()],
-            ..*step
-        };
-        // SAFETY: the caller's promise for local operands; the others are pieces of staging.
-        unsafe { reduce.run(&now) };
-        for (remote, from) in remote_destinations.iter().zip(destinations) {
-            if let Some(remote) = remote {
-                // SAFETY: as above; the peer's buffer is valid during this launch.
-                unsafe { copy(&at(remote), LocalSide::Source(from), bytes) }?;
+        let mut local = 0;
+        for (destination, remote) in step.destinations.iter().zip(remote_destinations) {
+            if remote.is_none() {
+                destinations[local] = destination.wrapping_add(offset);
+                local += 1;
             }
+        }
+        let moves = reduce.moves(step);
+        if local == 0 && !moves {
+            destinations[0] = spare;
+            local = 1;
+        }
+        let destinations = &destinations[..local];
+        if !destinations.is_empty() {
+            let now = ReduceStep {
+                sources,
+                destinations,
+                ..*step
+            };
+            // SAFETY: the caller's promise for local operands; the others are pieces of staging.
+            unsafe { reduce.run(&now) };
+        }
+        let result = match (moves, destinations.first()) {
+            (false, Some(made)) => made.cast_const(),
+            _ => sources[0],
+        };
+        for remote in remote_destinations.iter().flatten() {
+            // SAFETY: as above; the peer's buffer is valid during this launch.
+            unsafe { copy(&at(remote), LocalSide::Source(result), bytes) }?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Checking and timing one algorithm at one size.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -25,8 +25,15 @@ pub(crate) struct Bench<'a, T: Sample> {
 /// A buffer of the communicator or of the program.
 pub(crate) enum MeasuredBuffer<T: Sample> {
     Own(Buffer<T>),
-    Caller(Vec<T>),
+    Caller {
+        memory: Vec<T>,
+        /// The elements at the begin of a page, as `cargo xtask peers` allocates MPI's buffers.
+        within: Range<usize>,
+    },
 }
+
+/// Alignment of a program's buffers, bytes.
+const PAGE_BYTES: usize = 4096;
 
 impl<T: Sample> MeasuredBuffer<T> {
     /// Allocates a buffer.
@@ -39,7 +46,15 @@ impl<T: Sample> MeasuredBuffer<T> {
         callers: bool,
     ) -> Result<Self, executor::Error> {
         Ok(match callers {
-            true => Self::Caller(vec![T::default(); elements]),
+            true => {
+                let memory = vec![T::default(); elements + PAGE_BYTES / size_of::<T>()];
+                let first = memory.as_ptr().align_offset(PAGE_BYTES);
+                let first = first.min(memory.len() - elements);
+                Self::Caller {
+                    memory,
+                    within: first..first + elements,
+                }
+            }
             false => Self::Own(communicator.buffer(elements)?),
         })
     }
@@ -51,7 +66,7 @@ impl<T: Sample> Deref for MeasuredBuffer<T> {
     fn deref(&self) -> &[T] {
         match self {
             Self::Own(buffer) => buffer,
-            Self::Caller(buffer) => buffer,
+            Self::Caller { memory, within } => &memory[within.clone()],
         }
     }
 }
@@ -60,7 +75,7 @@ impl<T: Sample> DerefMut for MeasuredBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::Own(buffer) => buffer,
-            Self::Caller(buffer) => buffer,
+            Self::Caller { memory, within } => &mut memory[within.clone()],
         }
     }
 }

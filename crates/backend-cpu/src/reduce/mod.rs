@@ -141,9 +141,7 @@ impl Reduce {
             (1..=MOST_OPERANDS).contains(&step.sources.len()),
             "number of sources"
         );
-        let multiplies = step.pre_multiply & self.multiplied != 0;
-        let divides = step.finish && self.divisor != 1;
-        if !multiplies && !divides {
+        if self.is_plain(step) {
             // SAFETY: the caller's promise holds for each of these calls.
             unsafe {
                 match (step.sources, step.destinations) {
@@ -166,6 +164,16 @@ impl Reduce {
         }
         // SAFETY: the caller's promise.
         unsafe { self.in_blocks(step) };
+    }
+
+    /// Whether a step stores its only source as it is.
+    pub fn moves(&self, step: &ReduceStep<'_>) -> bool {
+        step.sources.len() == 1 && self.is_plain(step)
+    }
+
+    /// Whether a step neither multiplies sources nor divides the result.
+    fn is_plain(&self, step: &ReduceStep<'_>) -> bool {
+        step.pre_multiply & self.multiplied == 0 && !(step.finish && self.divisor != 1)
     }
 
     /// Whether elements are reduced in their own type.
@@ -224,10 +232,7 @@ impl Reduce {
             STREAM_BLOCK_BYTES
         };
         // Two narrow sources are widened, reduced and rounded in one loop.
-        let pairs_narrow = !self.is_wide()
-            && step.sources.len() == 2
-            && step.pre_multiply & self.multiplied == 0
-            && !(step.finish && self.divisor != 1);
+        let pairs_narrow = !self.is_wide() && step.sources.len() == 2 && self.is_plain(step);
         let block = match pairs_narrow {
             true => block / self.element_bytes,
             false => block / self.wide_bytes,
