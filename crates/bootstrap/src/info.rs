@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::message::read_whole;
 
 /// What a rank tells about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,7 +175,7 @@ impl Table for Infos {
     fn take(&mut self, origin: u32, block: &Vec<u8>) -> Result<(), Failure> {
         let first = origin.saturating_mul(self.width);
         let wrong = || Failure::new(first, "this version cannot read its information");
-        let infos: Vec<PeerInfo> = postcard::from_bytes(block).map_err(|_| wrong())?;
+        let infos: Vec<PeerInfo> = read_whole(block).map_err(|_| wrong())?;
         if let Some(info) = infos.first()
             && infos.len() != self.width as usize
         {

@@ -72,10 +72,18 @@ impl Message<Vec<u8>> {
     /// # Errors
     /// They are not a message of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, LinkError> {
-        match postcard::take_from_bytes(bytes) {
-            Ok((message, [])) => Ok(message),
-            _ => Err(LinkError::Unknown),
-        }
+        read_whole(bytes).map_err(|_| LinkError::Unknown)
+    }
+}
+
+/// The value that fills these bytes.
+///
+/// # Errors
+/// They are not of this type, or something follows the value.
+pub fn read_whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, postcard::Error> {
+    match postcard::take_from_bytes(bytes)? {
+        (value, []) => Ok(value),
+        _ => Err(postcard::Error::DeserializeBadEncoding),
     }
 }
 
@@ -84,6 +92,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn bytes_behind_a_value_are_an_error() {
+        let mut bytes = postcard::to_allocvec(&(7_u32, "id")).unwrap();
+        assert_eq!(read_whole(&bytes), Ok((7_u32, "id")));
+        bytes.push(0);
+        assert!(read_whole::<(u32, &str)>(&bytes).is_err());
+    }
 
     proptest! {
         #[test]

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bootstrap::message::read_whole;
 use bootstrap::socket::Acceptor;
 use bootstrap::socket::accept::{Arrived, Until};
 use bootstrap::socket::blocking::Connection;
@@ -88,7 +89,7 @@ impl NewMembers {
 
 /// The message of an accepted survivor. Connections of a communicator have another key.
 pub(crate) fn candidate(arrived: Arrived) -> Option<(Candidate, Connection)> {
-    let candidate = postcard::from_bytes(&arrived.frame).ok()?;
+    let candidate = read_whole(&arrived.frame).ok()?;
     Some((candidate, Connection::of(arrived, PROOF_TIME).ok()?))
 }
 

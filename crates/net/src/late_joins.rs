@@ -83,7 +83,8 @@ mod tests {
             generation: 0,
         };
         late.send(&postcard::to_allocvec(&own).unwrap()).unwrap();
-        let said: NewMembers = postcard::from_bytes(&late.receive(long).unwrap()).unwrap();
+        let said: NewMembers =
+            bootstrap::message::read_whole(&late.receive(long).unwrap()).unwrap();
         let members: Vec<u32> = said.members.iter().map(|(rank, _)| *rank).collect();
         assert_eq!(members, [0, 1]);
         let took = began.elapsed();

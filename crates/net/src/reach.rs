@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bootstrap::PeerInfo;
 use bootstrap::interface::Interface;
+use bootstrap::message::read_whole;
 use bootstrap::socket::service::Service;
 use executor::{Error, Transport};
 use shared_memory::{Handle, Mapping};
@@ -89,7 +90,7 @@ pub(crate) fn agree(
             problems.push((peer, format!("rank {rank} cannot share memory: {why}")));
             continue;
         }
-        let opened = match postcard::from_bytes::<Result<Handle, String>>(&handles[peer as usize]) {
+        let opened = match read_whole::<Result<Handle, String>>(&handles[peer as usize]) {
             Ok(Ok(handle)) => Mapping::open(&handle).map_err(|error| error.to_string()),
             Ok(Err(why)) => Err(format!("rank {peer} cannot share memory: {why}")),
             Err(_) => Err(format!("rank {peer} offers no valid handle of its memory")),
@@ -109,7 +110,7 @@ pub(crate) fn agree(
                 let why = || "its report cannot be read".to_owned();
                 peers.map(|peer| (peer, why())).collect()
             };
-            postcard::from_bytes(it).unwrap_or_else(unknown)
+            read_whole(it).unwrap_or_else(unknown)
         })
         .collect();
     let several_hosts = infos.iter().any(|it| it.host != infos[0].host);

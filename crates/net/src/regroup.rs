@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use bootstrap::Kind;
 use bootstrap::machine::Ending;
 use bootstrap::member::Meeting;
+use bootstrap::message::read_whole;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::socket::service::Alarm;
 use executor::{Error, Failure};
@@ -323,7 +324,7 @@ impl Survivor {
         };
         connection.send(&postcard::to_allocvec(&own).map_err(broken)?)?;
         let said = connection.receive(left(until))?;
-        let gathered: NewMembers = postcard::from_bytes(&said).map_err(broken)?;
+        let gathered: NewMembers = read_whole(&said).map_err(broken)?;
         // Members are used as indices, so they are checked.
         let ranks = self.home.infos.len();
         if !gathered.is_valid(ranks) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::failure::Failure;
+use crate::message::read_whole;
 
 /// The exchange that the ranks of this process are in.
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ impl ProcessExchange {
             _ => {
                 let mut parts = Vec::with_capacity(all.len() * width as usize);
                 for (sent, member) in all.iter().zip(0..) {
-                    let theirs: Option<Vec<Vec<u8>>> = postcard::from_bytes(sent).ok();
+                    let theirs: Option<Vec<Vec<u8>>> = read_whole(sent).ok();
                     let theirs = theirs.filter(|it| it.len() == width as usize);
                     let what = "it did not send one part for each rank of its process";
                     parts.extend(theirs.ok_or_else(|| Failure::new(member * width, what))?);

@@ -2,11 +2,12 @@
 
 use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bootstrap::machine::Ending;
+use bootstrap::message::read_whole;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Failure, Key, Kind};
 use rustix::net::SendFlags;
@@ -54,8 +55,7 @@ impl HandOvers {
         let mut connection = Connection::open(socket, &self.key, Kind::Net, longest)?;
         connection.send(&postcard::to_allocvec(request).unwrap_or_default())?;
         let reply = connection.receive(longest)?;
-        let reply =
-            postcard::from_bytes(&reply).map_err(|error| Ending::Broken(error.to_string()))?;
+        let reply = read_whole(&reply).map_err(|error| Ending::Broken(error.to_string()))?;
         let event = match reply {
             Reply::Taken { event } => event,
             Reply::Done => return Ok(HandOver::Done),
@@ -97,10 +97,12 @@ impl HandOvers {
     }
 }
 
-/// An eventfd of another process, or `None` if the kernel refuses it. Writing to it is faster than
-/// to a socket.
+/// An eventfd of another process, or `None` if the kernel refuses it or a later process has the id.
+/// Writing to it is faster than to a socket.
 pub(crate) fn event_of(process: u32, event: RawFd) -> Option<OwnedFd> {
     let process = Pid::from_raw(i32::try_from(process).ok()?)?;
     let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
-    pidfd_getfd(process, event, PidfdGetfdFlags::empty()).ok()
+    let event = pidfd_getfd(process, event, PidfdGetfdFlags::empty()).ok()?;
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", event.as_raw_fd())).ok()?;
+    (name.as_os_str() == "anon_inode:[eventfd]").then_some(event)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bootstrap::machine::Ending;
+use bootstrap::message::read_whole;
 use bootstrap::socket::accept::{Acceptor, Arrived, Until};
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Failure, Key, Kind};
@@ -93,8 +94,8 @@ impl HandoverSocket {
 impl Inside {
     fn answer(&self, arrived: Arrived) -> Result<(), Ending> {
         let broken = |error: io::Error| Ending::Broken(error.to_string());
-        let request: Request = postcard::from_bytes(&arrived.frame)
-            .map_err(|error| Ending::Broken(error.to_string()))?;
+        let request: Request =
+            read_whole(&arrived.frame).map_err(|error| Ending::Broken(error.to_string()))?;
         let mut connection = Connection::of(arrived, LONGEST_WRITE)?;
         let sensible = |it: &Route| self.near.contains(&it.from) && it.to < self.ranks;
         let Some(route) = request.route().filter(sensible) else {
@@ -195,7 +196,7 @@ mod tests {
         connection
             .send(&postcard::to_allocvec(&request).unwrap())
             .unwrap();
-        let reply: Reply = postcard::from_bytes(&connection.receive(long).unwrap()).unwrap();
+        let reply: Reply = read_whole(&connection.receive(long).unwrap()).unwrap();
         // The request is read, and the rank is told that there is no such memory.
         let Reply::Failed { rank: 1, what } = reply else {
             panic!("{reply:?}");

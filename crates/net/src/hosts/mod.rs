@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use bootstrap::interface::{self, Interface};
 use bootstrap::member::Meeting;
+use bootstrap::message::read_whole;
 use bootstrap::socket::service::Service;
 use bootstrap::socket::{Config, listen};
 use bootstrap::{Key, PeerInfo, Timing};
@@ -307,8 +308,8 @@ impl Hosts {
         }
         let mut members: Vec<(i32, u32, SocketAddr)> = Vec::new();
         for (part, rank) in all.iter().zip(0..) {
-            let (theirs, order, address): (i32, i32, SocketAddr) = postcard::from_bytes(part)
-                .map_err(|_| Error::Bootstrap {
+            let (theirs, order, address): (i32, i32, SocketAddr) =
+                read_whole(part).map_err(|_| Error::Bootstrap {
                     rank: self.rank,
                     why: format!("rank {rank} sends no valid color and order to split by"),
                 })?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bootstrap::PeerInfo;
+use bootstrap::message::read_whole;
 use executor::network::{HandedOver, Progress};
 use executor::{Error, Network, Route, Transport};
 use program::Protocol;
@@ -110,7 +111,7 @@ impl Network for Hosts {
             None => {
                 let said = self.service()?.fetch(proxy, HANDOVER, longest);
                 let said = said.map_err(|error| of_service(self.rank, error))?;
-                let socket = postcard::from_bytes(&said).map_err(|_| Error::Bootstrap {
+                let socket = read_whole(&said).map_err(|_| Error::Bootstrap {
                     rank: self.rank,
                     why: format!("rank {proxy} publishes no valid address of its handover socket"),
                 })?;

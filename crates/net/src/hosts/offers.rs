@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use bootstrap::message::read_whole;
 use bootstrap::socket::service;
 use executor::Error;
 use executor::bootstrap::Offer;
@@ -95,11 +96,10 @@ impl Hosts {
         let all = all.map_err(|error| of_service(self.rank, error))?;
         let mut offers = Vec::with_capacity(all.len());
         for (rank, bytes) in (0..).zip(all.iter()) {
-            let Gathered { alarm, offer } =
-                postcard::from_bytes(bytes).map_err(|_| Error::Bootstrap {
-                    rank: self.rank,
-                    why: format!("rank {rank} sends no valid `{name}`"),
-                })?;
+            let Gathered { alarm, offer } = read_whole(bytes).map_err(|_| Error::Bootstrap {
+                rank: self.rank,
+                why: format!("rank {rank} sends no valid `{name}`"),
+            })?;
             if let Some(alarm) = alarm.filter(|it| *it >= 0) {
                 self.sleepers.insert(rank, alarm);
             }

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bootstrap::PeerInfo;
+use bootstrap::message::read_whole;
 use bootstrap::socket::service::Service;
 use executor::Error;
 use net_plugin::{Plugin, PluginChoice};
@@ -86,7 +87,7 @@ pub(crate) fn agree_all(
     let bytes = postcard::to_allocvec(&report).unwrap_or_default();
     let all = service.exchange_alike(bytes, longest);
     let all = all.map_err(|error| of_service(rank, error))?;
-    let all: Result<Vec<Report>, _> = all.iter().map(|it| postcard::from_bytes(it)).collect();
+    let all: Result<Vec<Report>, _> = all.iter().map(|it| read_whole(it)).collect();
     let all = all
         .map_err(|_| refused("another rank sends no valid report of its net plug-in".to_owned()))?;
     let fallen_back = agree::decide(infos, &all).map_err(refused)?;

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bootstrap::machine::Ending;
+use bootstrap::message::read_whole;
 use bootstrap::socket::accept::Arrived;
 use bootstrap::socket::blocking::Connection;
 use bootstrap::{Key, Kind};
@@ -109,7 +110,7 @@ pub fn connect(
 pub fn accepted(arrived: Arrived) -> Result<(Hello, TcpStream), Ending> {
     let broken = |error: std::io::Error| Ending::Broken(error.to_string());
     let hello: Hello =
-        postcard::from_bytes(&arrived.frame).map_err(|error| Ending::Broken(error.to_string()))?;
+        read_whole(&arrived.frame).map_err(|error| Ending::Broken(error.to_string()))?;
     let stream = arrived.into_stream();
     stream.set_nonblocking(true).map_err(broken)?;
     Ok((hello, stream))
