@@ -165,6 +165,31 @@ pub struct P2pChannels {
     pub group: u32,
     /// The order within a group.
     pub order: PeerOrder,
+    /// Bytes per channel up to which a transfer takes LL.
+    #[serde(default = "ll_bytes", skip_serializing_if = "is_ll_bytes")]
+    pub ll_bytes: i64,
+    /// Connections over the network have buffers for LL.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub network_ll: bool,
+    /// Bytes of a chunk, if a setting gives them: NCCL does not bound them by the
+    /// buffer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_chunk: Option<i64>,
+}
+
+/// The default of `NCCL_P2P_LL_THRESHOLD`, bytes.
+pub const LL_BYTES: i64 = 16 << 10;
+
+const fn ll_bytes() -> i64 {
+    LL_BYTES
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_ll_bytes(bytes: &i64) -> bool {
+    *bytes == LL_BYTES
 }
 
 /// The order in which a rank meets the other members of a group, and the channels of a round.

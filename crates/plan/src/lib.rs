@@ -68,8 +68,8 @@ mod validate;
 pub use algorithm::Algorithm;
 pub use channel::{GraphPaths, neighbors};
 pub use common::{
-    BaseChannel, Buffers, Common, GraphSummary, JobChannels, MAX_CHANNELS, Nvls, P2pChannels,
-    PeerOrder,
+    BaseChannel, Buffers, Common, GraphSummary, JobChannels, LL_BYTES, MAX_CHANNELS, Nvls,
+    P2pChannels, PeerOrder,
 };
 pub use compare::{ChoiceDifference, Comparison, PlanDifference, SizeChoice, compare};
 pub use connection::{EndPoint, NeighborPath};

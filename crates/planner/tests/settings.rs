@@ -26,9 +26,11 @@ enum Job {
 use Job::{Domains, Hosts, Mixed, Partitions, Reducing, ReducingMixed};
 
 /// For each variable a value, and a job in which it changes a decision.
-const EXAMPLES: [(&str, &str, Job); 68] = [
+const EXAMPLES: [(&str, &str, Job); 71] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
+    ("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1", Hosts("dgx-h100", 2)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
+    ("NCCL_CHUNK_SIZE", "65536", Hosts("dgx-h100", 2)),
     ("NCCL_COLLNET_ENABLE", "0", Reducing("dgx-h100-sharp")),
     (
         "NCCL_COLLNET_NODE_THRESHOLD",
@@ -86,6 +88,7 @@ const EXAMPLES: [(&str, &str, Job); 68] = [
     ("NCCL_NVLS_NCHANNELS", "7", Hosts("dgx-h100", 1)),
     ("NCCL_P2P_DISABLE", "1", Hosts("dgx-h100", 1)),
     ("NCCL_P2P_LEVEL", "SYS", Hosts("pcie-8gpu-niccpu", 1)),
+    ("NCCL_P2P_LL_THRESHOLD", "0", Hosts("dgx-h100", 1)),
     ("NCCL_P2P_MAX_PEERS", "1", Hosts("dgx-h100", 16)),
     ("NCCL_P2P_NET_CHUNKSIZE", "65536", Hosts("dgx-h100", 2)),
     ("NCCL_P2P_NVL_CHUNKSIZE", "65536", Hosts("dgx-h100", 1)),

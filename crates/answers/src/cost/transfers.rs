@@ -7,9 +7,6 @@ use plan::{Common, Connection, Error, GraphKind, NcclVersion, Plan};
 use planner::cost::AlphaBeta;
 use program::{Collective, Protocol};
 
-/// Bytes of a part up to which a transfer takes LL (the default of `NCCL_P2P_LL_THRESHOLD`).
-const LL_BYTES: u64 = 16 << 10;
-
 /// Chunks of a buffer.
 const STEPS: u64 = 8;
 
@@ -142,11 +139,14 @@ impl PairTransfer {
         };
         let mut used = expansion.transfer_channels(0, peer, bytes)?;
         let is_network = matches!(connection(&used)?, Connection::Network { .. });
-        // Connections over the network have no buffer for LL.
-        let takes_ll = |channels: u32| match !is_network && bytes <= u64::from(channels) * LL_BYTES
-        {
-            true => Protocol::Ll,
-            false => Protocol::Simple,
+        let p2p = common.p2p;
+        let has_buffer = !is_network || p2p.network_ll;
+        let takes_ll = |channels: u32| {
+            let most = i128::from(channels) * i128::from(p2p.ll_bytes);
+            match has_buffer && i128::from(bytes) <= most {
+                true => Protocol::Ll,
+                false => Protocol::Simple,
+            }
         };
         // Until 2.28 all channels of the pair decide, before those that are used are counted.
         let is_new =
@@ -160,10 +160,17 @@ impl PairTransfer {
         }
         let channels = used.len() as u32;
         let step = u64::try_from(step_of(protocol)).unwrap_or(0);
-        let chunk = match is_network {
-            true if bytes < step => step / 4,
-            true if bytes < 8 * step => step / 2,
+        let chunk = match (p2p.given_chunk, is_network) {
+            // NCCL keeps 32 bits.
+            (Some(given), _) => given as u32 as u64,
+            (None, true) if bytes < step && protocol == Protocol::Simple => step / 4,
+            (None, true) if bytes < 8 * step => step / 2,
             _ => step,
+        };
+        let chunk = match protocol {
+            // Half of LL's bytes are flags.
+            Protocol::Ll => 2 * rounded(chunk / 2),
+            _ => rounded(chunk),
         };
         Ok(Self {
             channels,
@@ -217,6 +224,12 @@ impl TransferSize {
         let batches = peers.div_ceil(at_once.max(1));
         Some(model.alpha_us() * f64::from(batches) + local.max(remote) / 1e3)
     }
+}
+
+/// A length as a kernel is told it: its first four bits that count.
+fn rounded(bytes: u64) -> u64 {
+    let dropped = bytes.checked_ilog2().unwrap_or(0).saturating_sub(3);
+    bytes >> dropped << dropped
 }
 
 /// Above how many ranks a pair has fewer channels, and how many. From 2.29 on channels are halved

@@ -238,10 +238,7 @@ impl Checker<'_> {
             let texts: Vec<&str> = notes.map(|note| note.message.as_str()).collect();
             let (verdict, text) = match effect(name) {
                 None => (Verdict::Unknown, texts.join("; ")),
-                Some(SettingEffect::NotModelled(_)) if self.danger(name).is_none() => {
-                    (Verdict::NotModelled, texts.join("; "))
-                }
-                Some(SettingEffect::NotModelled(_)) => continue,
+                Some(SettingEffect::NotModelled(_)) => (Verdict::NotModelled, texts.join("; ")),
                 Some(SettingEffect::Nothing) => (
                     Verdict::NoEffect,
                     "is not read by any decision of a plan".to_owned(),

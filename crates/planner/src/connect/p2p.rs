@@ -59,6 +59,9 @@ pub(super) fn p2p_channels(
             true => PeerOrder::Counting,
             false => PeerOrder::Triangular,
         },
+        ll_bytes: settings.p2p_ll_threshold,
+        network_ll: settings.p2p_network_ll,
+        given_chunk: Some(settings.p2p_given_chunk).filter(|bytes| *bytes != 0),
     }
 }
 

@@ -51,6 +51,12 @@ pub struct ConnectSettings {
     pub p2p_nvl_chunk_size: i64,
     /// `NCCL_P2P_PCI_CHUNKSIZE`: point-to-point chunks otherwise, bytes.
     pub p2p_pci_chunk_size: i64,
+    /// `NCCL_P2P_LL_THRESHOLD`: bytes per channel up to which a transfer takes LL.
+    pub p2p_ll_threshold: i64,
+    /// `NCCL_ALLOC_P2P_NET_LL_BUFFERS`: connections over the network have buffers for LL.
+    pub p2p_network_ll: bool,
+    /// `NCCL_CHUNK_SIZE`: bytes of a chunk of a transfer; 0 is NCCL's own choice.
+    pub p2p_given_chunk: i64,
     /// `NCCL_P2P_SCHEDULE_GROUP_SIZE`: ranks of a node that take part in a round together.
     pub p2p_schedule_group_size: i64,
     /// `NCCL_P2P_READ_ENABLE`: receivers read instead of senders writing; `None` decides by GPU
@@ -84,6 +90,9 @@ impl Default for ConnectSettings {
             p2p_net_chunk_size: 1 << 17,
             p2p_nvl_chunk_size: 1 << 19,
             p2p_pci_chunk_size: 1 << 17,
+            p2p_ll_threshold: plan::LL_BYTES,
+            p2p_network_ll: false,
+            p2p_given_chunk: 0,
             p2p_schedule_group_size: 8,
             p2p_read: None,
             ignore_net_mismatch: true,
@@ -183,6 +192,15 @@ impl Reader {
             }
             "NCCL_P2P_PCI_CHUNKSIZE" => {
                 known.p2p_pci_chunk_size = self.number(name, value, defaults.p2p_pci_chunk_size);
+            }
+            "NCCL_P2P_LL_THRESHOLD" => {
+                known.p2p_ll_threshold = self.number(name, value, defaults.p2p_ll_threshold);
+            }
+            "NCCL_ALLOC_P2P_NET_LL_BUFFERS" => {
+                known.p2p_network_ll = self.number(name, value, 0) == 1
+            }
+            "NCCL_CHUNK_SIZE" => {
+                known.p2p_given_chunk = self.number(name, value, defaults.p2p_given_chunk)
             }
             "NCCL_P2P_SCHEDULE_GROUP_SIZE" => {
                 known.p2p_schedule_group_size =

@@ -53,7 +53,9 @@ const SEARCH: [&str; 28] = [
 ];
 
 /// Variables that decide how hosts are joined, except those that the search reads too.
-const JOINING: [&str; 23] = [
+const JOINING: [&str; 26] = [
+    "NCCL_ALLOC_P2P_NET_LL_BUFFERS",
+    "NCCL_CHUNK_SIZE",
     "NCCL_COLLNET_NODE_THRESHOLD",
     "NCCL_IGNORE_COLLNET_MISMATCH",
     "NCCL_IGNORE_NET_MISMATCH",
@@ -69,6 +71,7 @@ const JOINING: [&str; 23] = [
     "NCCL_NVLSTREE_MAX_CHUNKSIZE",
     "NCCL_NVLS_CHUNKSIZE",
     "NCCL_NVLS_NCHANNELS",
+    "NCCL_P2P_LL_THRESHOLD",
     "NCCL_P2P_MAX_PEERS",
     "NCCL_P2P_NET_CHUNKSIZE",
     "NCCL_P2P_NVL_CHUNKSIZE",
@@ -105,11 +108,7 @@ const DOMAIN: &str =
 
 /// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed
 /// instead.
-const NOT_MODELLED: [(&str, &str); 18] = [
-    (
-        "NCCL_CHUNK_SIZE",
-        "chunks are taken to be those that NCCL computes",
-    ),
+const NOT_MODELLED: [(&str, &str); 16] = [
     ("NCCL_CUMEM_ENABLE", "cuMem is taken to be available and on"),
     (
         "NCCL_IGNORE_CPU_AFFINITY",
@@ -144,7 +143,6 @@ const NOT_MODELLED: [(&str, &str); 18] = [
         "NCCL_UNPACK_DOUBLE_NCHANNELS",
         "the network is taken to be driven by the host, not by a device that unpacks",
     ),
-    ("NCCL_P2P_LL_THRESHOLD", "transfers of up to 16 KiB take LL"),
     (
         "NCCL_SYM_GIN_KERNELS_ENABLE",
         "kernels for windows that cross the network are not modelled",
@@ -160,8 +158,7 @@ const NOT_MODELLED: [(&str, &str); 18] = [
 ];
 
 /// Variables that change the memory of communicators, and nothing else. Source: `memory`.
-const MEMORY: [&str; 6] = [
-    "NCCL_ALLOC_P2P_NET_LL_BUFFERS",
+const MEMORY: [&str; 5] = [
     "NCCL_NET_SHARED_BUFFERS",
     "NCCL_NVB_PRECONNECT",
     "NCCL_RUNTIME_CONNECT",
