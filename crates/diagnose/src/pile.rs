@@ -34,7 +34,6 @@ const MOST_LATE: usize = 1 << 14;
 #[derive(Debug, Default)]
 pub struct Pile {
     inputs: Vec<Input>,
-    words: Words,
     hits: Hits,
     log: Collector,
     timeouts: Timeouts,
@@ -194,6 +193,7 @@ impl Pile {
             true => Some(Reader::new(name)),
             false => None,
         };
+        let words = Words::all();
         let mut lines = Lines::new(stream);
         let mut number = 0;
         let mut ras = ras::Reader::default();
@@ -212,7 +212,7 @@ impl Pile {
             {
                 listing = None;
             }
-            let found = self.words.find(&line, head, is_last_error);
+            let found = words.find(&line, head, is_last_error);
             is_last_error = line.trim_end().ends_with("Last error:");
             let event = match found.watchdog {
                 true => watchdog::read(&line),

@@ -1,6 +1,7 @@
 //! The words that readers and causes look for, found in one pass over a line.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use causes::{Cause, Certainty, Scope, Subject};
@@ -40,8 +41,16 @@ pub(crate) struct Found {
     pub(crate) cause: Option<(&'static Cause, Certainty)>,
 }
 
-impl Default for Words {
-    fn default() -> Self {
+/// Made once: the automaton is large.
+static ALL: LazyLock<Words> = LazyLock::new(Words::new);
+
+impl Words {
+    /// The words of all readers and causes.
+    pub(crate) fn all() -> &'static Self {
+        &ALL
+    }
+
+    fn new() -> Self {
         let mut words: Vec<&str> = Vec::new();
         let mut seekers = Vec::new();
         for word in watchdog::WORDS {
@@ -70,9 +79,7 @@ impl Default for Words {
             seekers,
         }
     }
-}
 
-impl Words {
     /// Who should read a line. `head`: where NCCL's head lies in it. `is_warning`: it is the text
     /// of a warning, without NCCL's head.
     pub(crate) fn find(&self, line: &str, head: Option<Range<usize>>, is_warning: bool) -> Found {
@@ -223,7 +230,7 @@ mod tests {
 
     #[test]
     fn words_are_found_before_and_behind_a_head() {
-        let words = Words::default();
+        let words = Words::all();
         let line = "too many XML nodes  n1:2:3 [0] NCCL INFO Connected";
         let head = Some(20..40);
         assert_eq!(&line[20..40], "n1:2:3 [0] NCCL INFO");

@@ -5,9 +5,11 @@ use std::str::FromStr;
 /// Where a word is that follows `before` in a text. One letter is found faster than a word, so the
 /// word should begin with a rare one.
 pub(crate) fn find(text: &str, before: &str, word: &str) -> Option<usize> {
-    let first = word.chars().next()?;
-    let mut places = text.match_indices(first).map(|it| it.0);
-    places.find(|at| text[*at..].starts_with(word) && text[..*at].ends_with(before))
+    let bytes = text.as_bytes();
+    let mut places = memchr::memchr_iter(*word.as_bytes().first()?, bytes);
+    places.find(|at| {
+        bytes[*at..].starts_with(word.as_bytes()) && bytes[..*at].ends_with(before.as_bytes())
+    })
 }
 
 /// The rest of a text. A method that fails leaves the cursor at the first character that does not
@@ -27,11 +29,11 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn is_at_end(&self) -> bool {
-        self.rest.trim_start().is_empty()
+        self.rest.trim_ascii_start().is_empty()
     }
 
     pub(crate) fn spaces(&mut self) {
-        self.rest = self.rest.trim_start();
+        self.rest = self.rest.trim_ascii_start();
     }
 
     /// Skips a word. Part of it may be consumed if it differs.

@@ -65,7 +65,7 @@ impl<R: BufRead> Lines<R> {
         if self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
-        if self.line.contains(&0x1b) {
+        if memchr::memchr(0x1b, &self.line).is_some() {
             remove_escapes(&mut self.line);
         }
         // Nearly all lines are ASCII, which this checks much faster.

@@ -123,7 +123,7 @@ fn find<'a>(line: &'a str, rest: &'a str, hosts: &impl Hosts) -> Option<Head<'a>
     let offset = line.len() - rest.len();
     let mut from = 0;
     // One letter is found faster than a word.
-    while let Some(at) = rest[from..].find('N') {
+    while let Some(at) = memchr::memchr(b'N', &rest.as_bytes()[from..]) {
         let at = from + at;
         if let Some((word, level)) = level_at(&rest[at..]) {
             return Some(head(line, offset, offset + at, word, level, hosts));
@@ -242,14 +242,10 @@ fn plain<'a>(line: &'a str, before: &'a str, hosts: &impl Hosts) -> Option<(usiz
         let value = before.get(from..end)?.parse::<u32>().ok()?;
         Some((from, value))
     };
-    let behind = |end: usize, wanted: &str| {
-        let is_it = bytes[..end].ends_with(wanted.as_bytes());
-        is_it.then(|| end - wanted.len())
-    };
-    let (end, gpu) = number(behind(bytes.len(), "] ")?)?;
-    let (end, thread) = number(behind(end, " [")?)?;
-    let (end, process) = number(behind(end, ":")?)?;
-    let end = behind(end, ":")?;
+    let (end, gpu) = number(before_word(bytes, *b"] ")?.len())?;
+    let (end, thread) = number(before_word(&bytes[..end], *b" [")?.len())?;
+    let (end, process) = number(before_word(&bytes[..end], *b":")?.len())?;
+    let end = before_word(&bytes[..end], *b":")?.len();
     let is_name = |it: &&u8| it.is_ascii_alphanumeric() || b"-._".contains(it);
     let length = bytes[..end].iter().rev().take_while(is_name).count();
     let name = &before[end - length..end];
@@ -265,6 +261,12 @@ fn plain<'a>(line: &'a str, before: &'a str, hosts: &impl Hosts) -> Option<(usiz
         gpu: Some(gpu),
     };
     Some((offset + end - host.len(), source))
+}
+
+/// The bytes before a word at the end. Words of known length are compared as numbers.
+fn before_word<const LENGTH: usize>(bytes: &[u8], word: [u8; LENGTH]) -> Option<&[u8]> {
+    let (before, last) = bytes.split_last_chunk::<LENGTH>()?;
+    (*last == word).then_some(before)
 }
 
 /// Where the time before a head begins: `[2026-05-05 06:16:47] `.

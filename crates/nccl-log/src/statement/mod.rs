@@ -214,8 +214,8 @@ impl LineFault {
 /// Reads a message of NCCL.
 pub fn read(text: &str) -> Statement<'_> {
     // Forks and `[Rank 3] …` indent their lines; the dump of the machine has its own indents.
-    let text = text.trim_end();
-    let bare = text.trim_start();
+    let text = text.trim_ascii_end();
+    let bare = text.trim_ascii_start();
     let found = match bare.as_bytes().first() {
         Some(b'C') => letter_c(bare),
         Some(b'R') => numbered(bare, "Ring ").map(channel::channel),
