@@ -15,6 +15,16 @@ use xtask::workspace::{cargo, repository, target, web};
 /// The target of the planner.
 const TARGET: &str = "wasm32-unknown-unknown";
 
+/// The page's scripts in reading order.
+const SCRIPTS: [&str; 6] = [
+    "parts.js",
+    "picture.js",
+    "plot.js",
+    "views.js",
+    "share.js",
+    "script.js",
+];
+
 /// Most bytes of the page.
 const MOST_BYTES: usize = 2 << 20;
 
@@ -60,10 +70,12 @@ pub(crate) fn run() -> Result<ExitCode> {
         draw::html::PAGE,
         part("style.css")?
     );
+    let script: Result<String> = SCRIPTS.into_iter().map(part).collect();
+    let script = script?;
     let page = part("index.html")?
         .replace("/*STYLE*/", &style)
         .replace("/*WORKER*/", &part("worker.js")?)
-        .replace("/*SCRIPT*/", &part("script.js")?)
+        .replace("/*SCRIPT*/", &script)
         .replace("/*MODULE*/", &packed);
     ensure!(
         page.len() <= MOST_BYTES,

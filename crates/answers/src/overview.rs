@@ -39,6 +39,7 @@ pub fn overview(job: &PlannedJob, highlight: Option<&str>) -> Result<Value, Stri
                     "found": story.found,
                     "next": story.next,
                     "pass": attempt.pass,
+                    "improved": attempt.improved,
                     "first_pass": story.first_pass,
                     "bandwidth_gbps": attempt.bw_intra,
                 })
@@ -55,6 +56,7 @@ pub fn overview(job: &PlannedJob, highlight: Option<&str>) -> Result<Value, Stri
         "summary": explain::machine(names.system()),
         "version": job.planned.version().to_string(),
         "ranks": plan.rank_count(),
+        "hosts": plan.request.hosts,
         "plan": json,
         "graph": job.planned.graph_file().ok(),
         "picture": picture(job, host, highlight, &Marks::default())?,

@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
 
 /// The steps of a reader, one after the other; each is a function of the script.
-const STEPS: [&str; 14] = [
+const STEPS: [&str; 17] = [
     "opens_and_plans",
     "a_dropped_file",
     "rings",
@@ -23,6 +23,9 @@ const STEPS: [&str; 14] = [
     "a_shared_address",
     "a_link_taken_away",
     "a_broken_file",
+    "a_cost_plot",
+    "a_row_lights_up",
+    "an_example",
     "findings",
     "measured_results",
     "a_long_log",
@@ -218,8 +221,8 @@ fn a_page_that_looks_wrong() -> Result<Completion, Failed> {
             ".picture text { visibility: hidden } .picture path { visibility: hidden }",
             false,
         ),
-        ("#view { filter: hue-rotate(120deg) }", false),
-        ("#view { margin-left: 200px }", false),
+        ("#panes { filter: hue-rotate(120deg) }", false),
+        ("#panes { margin-left: 200px }", false),
         ("#job { display: none }", false),
     ] {
         let change = "const style = document.getElementById('changed') ?? document.head.appendChild(Object.assign(\

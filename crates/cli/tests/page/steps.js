@@ -1,5 +1,5 @@
 // What a reader of the page does. Each step fails with a sentence.
-const text = () => document.getElementById("view").textContent;
+const text = () => document.getElementById("panes").textContent;
 const status_text = () => document.getElementById("status").textContent;
 function until(what, is) {
   return new Promise((resolve, reject) => {
@@ -29,7 +29,7 @@ function drop(name, content) {
 const box = (name) => document.querySelector(`rect[data-name="${name}"]`);
 async function opens_and_plans() {
   await until("first plan", () => document.body.dataset.ready);
-  need("ring", text().includes("Rings"));
+  need("story of the rings", text().includes("Why these channels") && text().includes("12"));
   need("box of GPU7", box("GPU7"));
   need("page without requests", performance.getEntriesByType("resource").every((it) => it.name.startsWith("blob:")));
 }
@@ -38,8 +38,12 @@ async function a_dropped_file(machine) {
   need("machine of the file", text().includes("mine") && text().includes("8 NICs (25 GB/s)"));
 }
 async function rings() {
-  await act(() => [...document.querySelectorAll(".choices button")].find((it) => it.textContent === "ring 0").click());
-  need("arrows of ring 0", document.querySelectorAll(".picture path[marker-end]").length >= 8);
+  await change("kind", "ring");
+  await change("channel", "1");
+  need("arrows of ring 0", document.querySelectorAll("#picture path[marker-end]").length >= 8 && text().includes("ring 0"));
+  document.querySelector("#channels summary").click();
+  need("all rings at once", document.querySelectorAll(".small svg").length >= 1 && text().includes("ring 0, 1 … "));
+  document.querySelector("#channels summary").click();
 }
 async function two_devices() {
   box("GPU0").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
@@ -56,10 +60,36 @@ async function a_device_taken_away() {
   await act(() => [...document.querySelectorAll("button")].find((it) => it.textContent === "Take GPU5 away").click());
   need("seven ranks", text().includes("7 ranks"));
 }
+async function a_cost_plot() {
+  await change("machine", "dgx-h100");
+  await tab("Cost");
+  need("band of choices", document.querySelectorAll("svg.plot rect.band").length >= 5);
+  const svg = document.querySelector("svg.plot");
+  svg.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+  need("values of a size", document.querySelector(".reading").textContent.startsWith("1 KiB: "));
+  await change("unit", "bandwidth");
+  need("ceiling", text().includes("no schedule exceeds"));
+  await change("beside", [...document.getElementById("nccl").options].map((it) => it.value).find((it) => it.startsWith("2.27")));
+  need("line of another version", text().includes("NCCL 2.27"));
+}
+async function a_row_lights_up() {
+  await tab("Bound");
+  document.querySelector("tr.about").click();
+  need("lit devices", document.querySelectorAll("#picture rect.lit").length >= 2);
+  await tab("Search");
+  need("rungs", document.querySelectorAll(".ladder li").length > 3 && document.querySelectorAll(".ladder li.taken").length > 0);
+}
+async function an_example() {
+  await tab("Log");
+  await act(() => document.getElementById("example").click());
+  need("log", text().includes("4 ranks on 1 nodes") && document.getElementById("command").textContent === "topo log job.log");
+}
 async function every_view() {
-  for (const name of ["Search", "Cost", "Bound", "Files"]) {
+  const command = { Search: "--explain", Cost: "topo cost mine.xml", Bound: "topo bound mine.xml", Expect: "topo expect mine.xml", Files: "-o plan.json" };
+  for (const [name, words] of Object.entries(command)) {
     await tab(name);
-    need(`view ${name}`, text().length > 20 && !document.getElementById("status").classList.contains("error"));
+    need(`view ${name}`, document.getElementById("view").textContent.length > 20 && !document.getElementById("status").classList.contains("error"));
+    need(`command of ${name}`, document.getElementById("command").textContent.includes(words));
   }
   await tab("Compare");
   await act(() => { const other = document.getElementById("other"); other.value = "dgx-h100"; other.dispatchEvent(new Event("change")); });
@@ -102,7 +132,7 @@ async function measured_results() {
     row(1 << 20, 60.0), row(1 << 24, 300.0), row(1 << 30, 4500.0)];
   await drop("all_reduce.txt", lines.join("\n"));
   need("measured rows", text().includes("AllReduce, nccl-tests, 8 ranks") && text().includes("1 GiB") && text().includes("predicted for 1 of dgx-h100"));
-  need("plot with both lines", document.querySelectorAll("svg.plot text").length >= 6 && text().includes("measured by predicted"));
+  need("plot with both lines", document.querySelectorAll("svg.plot text").length >= 8 && text().includes("measured by predicted"));
 }
 async function a_long_log() {
   const line = "host1:7:9 [0] NCCL INFO Channel 00/02 :    0   1   2   3\n";
@@ -114,7 +144,7 @@ async function remains_of_a_job() {
   const packed = await new Response(new Blob([lines]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
   // A compressed file is none of the other views'.
   await drop("job.log.gz", packed);
-  need("verdict", text().includes("proved: the machine has too many devices") && text().includes("job.log.gz:1:"));
+  need("verdict", text().includes("Proved: the machine has too many devices") && text().includes("job.log.gz:1:"));
   await drop("lspci.txt", "-[0000:00]-+-00.0  Intel Corporation Device 0998\n           \\-01.0-[01]----00.0  NVIDIA Corporation GA100 [A100]\n");
   need("both files", text().includes("listing of a machine") && text().includes("job.log.gz") && text().includes("lspci -vv"));
   await act(() => [...document.querySelectorAll("button")].find((it) => it.textContent === "Begin again").click());

@@ -1,0 +1,157 @@
+// The views. Each fills an element with what an answer says.
+
+function machineView(view) {
+  view.append(table(["channels", "number", "GB/s each", "to the network"], plan.channels.map((it) => [it.kind, it.count, it.bandwidth_gbps, it.network_gbps])),
+    ...plan.notes.map((it) => element("p", {}, it)), element("h3", {}, "Why these channels"), ...plan.trails.map((it) => element("p", {}, sentence(it.story))));
+}
+
+// Equal attempts in a row that found nothing better are one rung.
+function rungs(trail) {
+  const groups = [];
+  for (const it of trail.attempts) {
+    const last = groups.at(-1);
+    if (last && !last[0].improved && !it.improved && last[0].pass === it.pass && !last.at(-1).first_pass) last.push(it);
+    else groups.push([it]);
+  }
+  return groups;
+}
+function searchView(view) {
+  view.append(element("p", {}, "NCCL asks for fast channels first. Where it finds none it relaxes what it asks for: slower channels, longer paths, other patterns. A second pass then tries to improve what was found. Each rung is an attempt, or several that found nothing better; a colored dot marks one that did."));
+  for (const trail of plan.trails) {
+    const most = Math.max(...trail.attempts.map((it) => it.bandwidth_gbps), 1);
+    const best = trail.attempts.findLast((it) => it.improved);
+    const rung = (group) => {
+      const [first, last] = [group[0], group.at(-1)];
+      const times = group.length > 1 ? element("span", { class: "times" }, ` × ${group.length}, to: ${last.asks}`) : null;
+      const kind = first === best ? "taken" : first.improved ? "found" : "";
+      return element("li", { class: kind }, element("span", { class: "bar", style: `width: ${(first.bandwidth_gbps / most) * 8}rem`, "aria-hidden": "true" }),
+        `${sentence(first.asks)}.`, times, element("br"), first.found, last.first_pass ? ` ${last.first_pass}` : "", last.next && group.length === 1 ? element("span", { class: "times" }, ` Then it ${last.next}.`) : null);
+    };
+    view.append(element("h2", {}, trail.kind), element("p", {}, sentence(trail.story)), element("ol", { class: "ladder" }, ...rungs(trail).map(rung)));
+  }
+}
+
+const called = (it) => (it.algorithm ? `${it.algorithm} ${it.protocol}` : null);
+// Factors between the bandwidth of an algorithm and that of the bus, as nccl-tests define them.
+const factor = (collective) => ({ AllReduce: (2 * (plan.ranks - 1)) / plan.ranks, AllGather: (plan.ranks - 1) / plan.ranks, ReduceScatter: (plan.ranks - 1) / plan.ranks })[collective] ?? 1;
+const OPERATIONS = { AllReduce: ["all-reduce-in-network", "all-reduce"], AllGather: ["all-gather"], ReduceScatter: ["reduce-scatter"], Broadcast: ["broadcast"], Reduce: ["reduce"] };
+async function costView(view) {
+  if (plan.ranks < 2) return view.append(element("p", {}, "One rank sends nothing."));
+  const sizes = Array.from({ length: 23 }, (_, it) => 2 ** (it + 10));
+  const answer = (others) => ask({ do: "ask", job: { ...job(), ...others }, question: { ask: "cost", sizes } });
+  const [own, { bounds }, other] = await Promise.all([answer({}), question({ ask: "bound" }).catch(() => ({ bounds: [] })), state.beside ? answer({ nccl: state.beside }) : null]);
+  const isTime = state.unit !== "bandwidth";
+  const unit = isTime ? "µs" : "GB/s of bus";
+  const unitChoice = element("select", { id: "unit", onchange: ({ target }) => { state.unit = target.value; update(); } }, element("option", { value: "time" }, "time"), element("option", { value: "bandwidth" }, "bus bandwidth"));
+  unitChoice.value = isTime ? "time" : "bandwidth";
+  const beside = element("select", { id: "beside", onchange: ({ target }) => { state.beside = target.value || null; update(); } }, element("option", { value: "" }, "none"), ...[...$("nccl").options].map((it) => element("option", {}, it.value)));
+  beside.value = state.beside ?? "";
+  view.append(element("div", { class: "controls" }, element("label", {}, "Show ", unitChoice), element("label", {}, "beside NCCL ", beside)));
+  for (const [place, { collective, sizes }] of own.collectives.entries()) {
+    const value = (bytes, time) => (isTime ? time : (bytes / time / 1e3) * factor(collective));
+    const names = [...new Set(sizes.flatMap((it) => it.candidates.map(called)))];
+    const lines = names.map((name) => ({ name, points: sizes.flatMap((it, index) => { const found = it.candidates.find((other) => called(other) === name); return found ? [[index, value(it.bytes, found.time_us)]] : []; }) }));
+    const theirs = other?.collectives[place].sizes;
+    if (theirs) lines.push({ name: `NCCL ${state.beside}`, dashed: true, points: theirs.flatMap((it, index) => (it.time_us ? [[index, value(it.bytes, it.time_us)]] : [])) });
+    const limit = isTime ? null : OPERATIONS[collective]?.map((name) => bounds.find((it) => it.operation === name)?.bound_gbps).find((it) => it) ?? null;
+    const taken = sizes.map(called);
+    const crossings = taken.flatMap((name, index) => (index && name !== taken[index - 1] ? [`${name} from ${size(sizes[index].bytes)}`] : []));
+    view.append(element("h2", {}, collective), element("p", {}, `${taken[0] ?? "nothing"} first${crossings.length ? `, then ${crossings.join(", ")}` : " and for all sizes"}.`),
+      plot(`${isTime ? "Time" : "Bus bandwidth"} of ${collective} by size`, unit, sizes.map((it) => it.bytes), lines, taken, limit),
+      element("details", {}, element("summary", {}, "Numbers"), table(["size", "choice", "µs", "GB/s of bus", "channels", ...(theirs ? [`NCCL ${state.beside}`, "µs"] : [])],
+        sizes.map((it, index) => [size(it.bytes), called(it), it.time_us, it.bus_bandwidth_gbps, it.channels, ...(theirs ? [called(theirs[index]), theirs[index].time_us] : [])]))));
+  }
+}
+async function boundView(view) {
+  const { bounds } = await question({ ask: "bound" });
+  view.append(element("p", {}, "No schedule of a collective has more bus bandwidth than its bound (long messages, on NCCL's model of the machine). Choose a row: the links that limit it light up."),
+    table(["collective", "bound GB/s", "NCCL GB/s", "share", "what limits it"], bounds.map((it) => [it.operation, it.bound_gbps, it.nccl_gbps, it.nccl_gbps === null ? null : percent(it.nccl_gbps / it.bound_gbps), [it.tight, it.limit].filter(Boolean).join(": ")]),
+      (row) => bounds[row].tight_links.flatMap((it) => [it.from, it.to])));
+}
+async function expectView(view) {
+  const { collectives } = await question({ ask: "expect" });
+  view.append(element("p", {}, "What a healthy machine reaches, GB/s of bus bandwidth as nccl-tests print it, and the floor below which something is wrong. “?” marks a guess: no run of a machine like this one is published."));
+  for (const it of collectives) {
+    const rows = it.sizes.filter((row) => row.expected_gbps);
+    if (rows.length) view.append(element("h2", {}, it.collective), table(["size", "predicted", "expected", "floor", "NCCL takes", "like"], rows.map((row) => [size(row.bytes), row.predicted_gbps, row.expected_gbps, row.floor_gbps, called(row), `${row.alike ? "" : "? "}${row.like ?? ""}`])));
+  }
+}
+async function compareView(view) {
+  const choose = element("select", { id: "other", onchange: (event) => { state.other = { name: event.target.value }; update(); } },
+    element("option", { value: "" }, "choose …"), ...[...$("machine").options].filter((it) => it.value).map((it) => element("option", { value: it.value }, it.textContent)));
+  const file = element("input", { type: "file", onchange: async (event) => { const [taken] = event.target.files; state.other = { name: taken.name, text: await taken.text() }; update(); } });
+  view.append(element("p", {}, element("label", {}, "Compare with ", choose), " ", element("label", {}, "or a file ", file),
+    $("without").value ? element("button", { type: "button", onclick: () => { state.other = state.file; update(); } }, "or with all devices") : null));
+  if (!state.other) return;
+  if (!state.other.text) choose.value = state.other.name;
+  const { report: found, pictures } = await ask({ do: "files", question: { ask: "difference", job: job(), other: { ...job(state.other), without: [] } } });
+  const show = (it) => (it === null || it === undefined ? "–" : typeof it === "string" ? it : JSON.stringify(it));
+  view.append(element("p", {}, found.equal ? "A job would notice no difference." : `${found.facts.length} values differ, and the choice or time of ${found.choices.length} sizes.`),
+    ...pictures.map((it) => picture(it)), ...found.devices.map((it) => element("p", {}, it.text)),
+    table(["value", "A", "B"], found.facts.slice(0, 400).map((it) => [it.at.join(" "), show(it.first), show(it.second)])));
+}
+async function doctorView(view) {
+  const { findings } = await ask({ do: "files", question: { ask: "doctor", job: job() } });
+  view.append(element("h2", {}, state.file.name), element("p", {}, findings.length === 0 ? "No findings." : `${findings.length} finding${findings.length > 1 ? "s" : ""}. Choose one: its devices light up.`),
+    table(["id", "device", "what", "seen", "expected", "costs", "what to do"], findings.map((it) => [it.id, element("span", { title: it.devices.join(" ") }, it.device), sentence(it.title), it.seen, it.expected, it.costs, it.advice]), (row) => findings[row].devices));
+}
+
+// What one click loads where nothing was dropped yet.
+function example(view, what, name, text) {
+  view.append(element("p", { class: "zone" }, `${what} `, element("button", { type: "button", id: "example", onclick: () => take([new File([text], name)]) }, "or load an example")));
+}
+const NCCL_TESTS = `# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n${[[20, 52], [22, 71], [24, 118], [26, 322], [28, 1020], [30, 4040]].map(([power, time]) => { const bytes = 2 ** power; const rate = bytes / time / 1e3; const half = `${time}.0 ${rate.toFixed(2)} ${(rate * 1.75).toFixed(2)} 0`; return `${bytes} ${bytes / 4} float sum -1 ${half} ${half}`; }).join("\n")}\n`;
+const NCCL_LOG = `node1:100:100 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n${[0, 1, 2, 3].map((rank) => `node1:10${rank}:20${rank} [${rank}] NCCL INFO ncclCommInitRank comm 0x55${rank} rank ${rank} nranks 4 cudaDev ${rank} nvmlDev ${rank} busId ${rank + 1}000 commId 0x7 - Init START`).join("\n")}\n${[0, 1].map((ring) => `node1:100:200 [0] NCCL INFO Channel 0${ring}/02 : 0 1 2 3`).join("\n")}\nnode1:102:202 [2] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n`;
+const REMAINS = "[rank2]:[E504 10:00:00.000000000 ProcessGroupNCCL.cpp:629] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.\nnode1: graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n";
+
+async function resultsView(view) {
+  if (!state.results) return example(view, "Drop what nccl-tests printed, and choose the machine that was measured,", "all_reduce.txt", NCCL_TESTS);
+  const { tables } = await ask({ do: "files", question: { ask: "results", file: state.results, job: job() } });
+  view.append(element("h2", {}, state.results.name));
+  for (const it of tables) {
+    const times = (key) => it.rows.flatMap((row, index) => (row[key] > 0 ? [[index, row[key]]] : []));
+    const lines = [{ name: "measured", points: times("measured_us") }, { name: "predicted", points: times("predicted_us") }].filter((line) => line.points.length);
+    view.append(element("section", {}, element("h3", {}, `${it.collective ?? "unknown collective"}, ${it.tool}${it.ranks ? `, ${it.ranks} ranks` : ""}`),
+      it.machine ? element("p", {}, `predicted for ${it.planned_hosts} of ${it.machine}, constants of ${it.profile}`) : null,
+      ...it.notes.map((note) => element("p", {}, note)),
+      it.bound_gbps ? element("p", {}, `No schedule has more than ${number(it.bound_gbps)} GB/s of bus bandwidth; NCCL's plan reaches ${percent(it.planned_share)}. ${it.limit ?? ""}`) : null,
+      ...it.shortfalls.map((fall) => element("p", { class: "error" }, fall.text)), plot("Measured and predicted time by size", "µs", it.rows.map((row) => row.bytes), lines),
+      table(["size", "choice", "µs", "predicted µs", "measured by predicted", "GB/s of bus", "of the bound", "wrong"],
+        it.rows.map((row) => [size(row.bytes), called(row) ?? row.ran, row.measured_us, row.predicted_us, row.ratio, row.bus_bandwidth_gbps, percent(row.bound_share), row.wrong]))));
+  }
+}
+async function logView(view) {
+  if (!state.log) return example(view, "Drop a log of NCCL (NCCL_DEBUG=INFO),", "job.log", NCCL_LOG);
+  const log = await ask({ do: "files", question: { ask: "log", file: state.log } });
+  const devices = plan?.devices.filter((it) => it.startsWith("GPU")) ?? [];
+  view.append(element("h2", {}, log.files.join(", ")), element("p", {}, `NCCL ${log.versions.join(", ") || "of an unknown version"}; ${log.hosts.length} hosts; ${log.lines.read} lines read, ${log.lines.ignored} of no interest, ${log.lines.unknown} unknown`),
+    ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} nodes`), table(["ring", "ranks"], Object.entries(it.rings).map(([channel, ranks]) => [channel, ranks.join(" → ")]), () => devices.slice(0, it.ranks)))));
+  const odd = [log.odd_hosts, ...log.communicators.map((it) => it.odd_ranks)].flat();
+  if (odd.length) view.append(table(["odd", "usual", "others"], odd.map((it) => [it.what, it.usual, it.others.map(([value, who]) => `${value}: ${who.join(", ")}`).join("; ")])));
+  if (log.warnings.length) view.append(table(["warnings", "times", "meaning", "what to do"], log.warnings.map((it) => [it.text, it.count, it.means, it.advice])));
+  view.append(...log.broken.map((line) => element("p", { class: "error" }, `a ring, tree or channel in an unknown form; please report it: ${line}`)));
+}
+async function diagnoseView(view) {
+  const input = element("input", { id: "evidence", type: "file", multiple: "", onchange: ({ target }) => collect([...target.files]) });
+  const again = element("button", { type: "button", onclick: () => { state.evidence = []; update(); } }, "Begin again");
+  const load = element("button", { type: "button", id: "example", onclick: () => collect([new File([REMAINS], "rank2.log")]) }, "or load an example");
+  view.append(element("p", { class: "zone" }, "Drop what is left of a job that hangs, fails or is slow: logs, flight recorders, reports of RAS, listings (nvidia-smi, lspci), topologies, .tar.gz; several together. ",
+    element("label", { class: "button" }, "or choose files ", input), " ", state.evidence.length ? again : load));
+  if (!state.evidence.length) return;
+  const found = await ask({ do: "files", question: { ask: "diagnose", files: state.evidence } });
+  const list = (items) => element("ul", {}, ...items.map((it) => element("li", {}, it)));
+  const ranks = (it) => (it.ranks.length ? [`${it.ranks.length === 1 ? "rank" : "ranks"} ${it.ranks.join(", ")}`] : []);
+  const where = (it) => [...ranks(it), ...it.hosts, ...(it.group ? [it.group] : []), ...(it.collective ? [it.collective] : []), ...it.devices].join(", ");
+  const cell = (name, content) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, content));
+  view.append(...found.verdicts.map((it) => element("section", { class: `verdict ${it.certainty}` }, element("h2", {}, `${sentence(it.certainty)}: ${it.title}`), element("p", {}, it.what),
+    element("table", {}, element("tbody", {}, where(it) ? cell("where", where(it)) : null,
+      cell("because", list(it.evidence.map((line) => `${line.input}${line.line ? `:${line.line}` : ""}: ${line.text}`))),
+      cell("do", list(it.next)), cell("see", it.sources.join("; ")), cell("cause", it.cause))))),
+    found.verdicts.length ? null : element("p", {}, "No verdict: the evidence names no cause."));
+  if (found.missing.length) view.append(element("h2", {}, "What would tell more"), table(["", "how"], found.missing.map((it) => [it.what, it.how])));
+  view.append(element("h2", {}, "Files"), table(["file", "read as"], found.inputs.map((it) => [it.name, it.read ? it.kind : element("span", { class: "error" }, it.kind)])));
+}
+function filesView(view) {
+  const link = (name, type, text) => element("p", {}, element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name }, name));
+  view.append(link("plan.json", "application/json", plan.plan), ...(plan.graph ? [link("graph.xml", "text/xml", plan.graph)] : []), link("machine.svg", "image/svg+xml", plan.picture));
+}
