@@ -127,7 +127,7 @@ impl Title {
         let direction = match title.split(' ').next()? {
             "Unidirectional" => Direction::One,
             "Bidirectional" => Direction::Both,
-            // As `topo run --pairs` calls it.
+            // No program's title: for those who measure all pairs at once.
             "Simultaneous" => Direction::All,
             _ => return None,
         };

@@ -8,8 +8,8 @@
 //! what pages of the web show of both.
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],
-//! [`bandwidth`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`], [`processor`], [`adapter`], [`kernel`], `tree`,
-//! `from_matrix`, `from_pci`, `doubts`.
+//! [`bandwidth`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
+//! [`processor`], [`adapter`], [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.
 
 pub mod adapter;
 pub mod bandwidth;

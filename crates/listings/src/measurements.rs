@@ -23,8 +23,8 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// Reads the output of nvbandwidth (text or JSON), of p2pBandwidthLatencyTest or of
-    /// `topo run --pairs`, or a page with such tables. `name` is the file's name in messages.
+    /// Reads the output of nvbandwidth (text or JSON) or of p2pBandwidthLatencyTest, or a page with
+    /// such tables. `name` is the file's name in messages.
     ///
     /// # Errors
     /// There is no bandwidth between GPUs in it, or JSON that is not nvbandwidth's.
@@ -40,8 +40,8 @@ impl Measurements {
                 1,
                 "no bandwidths between GPUs",
                 "no matrix and no transfers with their total",
-                "the output of nvbandwidth (text or -j), of p2pBandwidthLatencyTest or of topo run \
-                 --pairs, or a page with such tables below a heading that names a bandwidth",
+                "the output of nvbandwidth (text or -j) or of p2pBandwidthLatencyTest, or a page with \
+                 such tables below a heading that names a bandwidth",
             ));
         }
         Ok(read)
