@@ -7,6 +7,8 @@ use plan::certificate::UNITS;
 use planner::{Job, Planned};
 use program::Collective;
 
+use crate::measured::{MeasuredLinks, OnMeasured};
+
 /// Share of NCCL's bandwidth below which a collective counts as slower.
 const AS_GOOD: f64 = 0.999;
 
@@ -40,21 +42,35 @@ pub enum BetterRingsError {
     /// The job cannot be planned with them.
     #[error(transparent)]
     Planner(#[from] planner::Error),
+    /// A plan contradicts itself on measured links.
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
 }
 
-/// Plans a job with the best rings that were found. NCCL's plan stays if it has them.
+/// Plans a job with the best rings that were found, on measured links if there are any. NCCL's plan
+/// stays if it has them.
 ///
 /// # Errors
 /// The job has rings already, or none can be searched.
-pub fn better_rings(job: &Job, planned: Planned) -> Result<BetterRings, BetterRingsError> {
+pub fn better_rings(
+    job: &Job,
+    planned: Planned,
+    links: Option<&MeasuredLinks>,
+) -> Result<BetterRings, BetterRingsError> {
     if planned.settings.graphs.is_some() {
         return Err(BetterRingsError::GivenRings);
     }
-    let found = search(&planned).map_err(|why| BetterRingsError::Search {
+    let on_links = |planned: &Planned| {
+        let links = links.cloned();
+        links.map(|links| OnMeasured::new(planned, links, job.profile.as_ref()))
+    };
+    let measured = on_links(&planned).transpose()?;
+    let searched = measured.as_ref().map_or(&planned, |it| &it.planned);
+    let found = search(searched).map_err(|why| BetterRingsError::Search {
         name: planned.name(),
         why,
     })?;
-    let line = line(&found);
+    let line = line(&found, measured.is_some());
     if found.outcome == Outcome::Same {
         return Ok(BetterRings {
             planned,
@@ -64,7 +80,10 @@ pub fn better_rings(job: &Job, planned: Planned) -> Result<BetterRings, BetterRi
         });
     }
     let replanned = replan(job, &planned, &found)?;
-    let losses = losses(planned.plan(), replanned.planned.plan());
+    let losses = match (measured, on_links(&replanned.planned).transpose()?) {
+        (Some(before), Some(after)) => losses(&before.priced_plan()?, &after.priced_plan()?),
+        _ => losses(planned.plan(), replanned.planned.plan()),
+    };
     Ok(BetterRings {
         planned: replanned.planned,
         file: Some(replanned.file),
@@ -73,16 +92,25 @@ pub fn better_rings(job: &Job, planned: Planned) -> Result<BetterRings, BetterRi
     })
 }
 
-fn line(found: &RingSearch) -> String {
+fn line(found: &RingSearch, measured: bool) -> String {
     let unit = f64::from(UNITS);
-    let [stated, best] = [found.stated, found.best].map(|it| it as f64 / unit);
-    let most = format!("no rings carry more than {:.1}", found.bound.per(unit));
+    let [stated, carried, best] =
+        [found.stated, found.carried, found.best].map(|it| it as f64 / unit);
+    let on = if measured {
+        " on the measured links"
+    } else {
+        ""
+    };
+    let most = format!("no rings carry more than {:.1}{on}", found.bound.per(unit));
     let channels = found.graph.channels.len();
     match found.outcome {
         Outcome::Same => format!("NCCL's, {stated:.1} GB/s; {most}"),
         Outcome::Restated => {
             format!("NCCL's, which carry {best:.1} GB/s where it states {stated:.1}; {most}")
         }
+        Outcome::Better if measured => format!(
+            "{channels} that NCCL's search does not find, {best:.1} GB/s where its own carry {carried:.1}; {most}"
+        ),
         Outcome::Better => format!(
             "{channels} that NCCL's search does not find, {best:.1} GB/s where its own have {stated:.1}; {most}"
         ),

@@ -6,7 +6,7 @@
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
-//! [`matrix`], [`rank`], [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`],
+//! [`matrix`], [`rank`], [`program`], [`better_rings`], [`measured`], [`differences`], [`diff`], [`groups`],
 //! [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`what_if`], [`settings`],
 //! [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
 
@@ -30,6 +30,7 @@ pub mod groups;
 pub mod job;
 pub mod log;
 pub mod matrix;
+pub mod measured;
 pub mod names;
 mod nearest_version;
 pub mod order;

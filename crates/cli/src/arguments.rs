@@ -9,6 +9,7 @@ pub(crate) mod fabric;
 pub(crate) mod join;
 pub(crate) mod log;
 pub(crate) mod machine;
+pub(crate) mod measured;
 pub(crate) mod nccl_check;
 pub(crate) mod nccl_tests;
 pub(crate) mod picture;
@@ -371,6 +372,8 @@ pub(crate) struct PlanArguments {
     /// Plan other channels than NCCL's search finds
     #[arg(long, value_enum, default_value_t = Strategy::Nccl, hide_default_value = true)]
     pub strategy: Strategy,
+    #[command(flatten)]
+    pub measured: measured::MeasuredArguments,
     /// Trees for each root, of equal shares [default: the fewest that come near the bound]
     #[arg(long, value_name = "N", value_parser = within::<u64>(1..=16))]
     pub trees: Option<u64>,

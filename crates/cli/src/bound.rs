@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use answers::bound::{BoundError, BoundQuestion, BoundReport, bound, graph};
+use answers::bound::{BoundError, BoundQuestion, BoundReport, bound, bound_on, graph};
 use answers::report;
 use anyhow::{Context, Result, anyhow, bail};
 use bounds::reach;
@@ -13,10 +13,10 @@ use crate::arguments::bound::{BoundArguments, Links};
 use crate::arguments::compare::TextOrJson;
 use crate::environment::Environment;
 use crate::input::Source;
-use crate::job;
 use crate::output::{self, Output};
 use crate::render::bound as page;
 use crate::sources;
+use crate::{job, measured};
 
 pub(crate) fn run(
     arguments: &BoundArguments,
@@ -32,7 +32,11 @@ pub(crate) fn run(
         collective: arguments.collective,
         rails: arguments.rails,
     };
-    let answer = bound(&planned, &question).map_err(|error| match error {
+    let found = match measured::shown_links(&arguments.measured, &planned, None)? {
+        Some(measured) => bound_on(&measured, &question),
+        None => bound(&planned, &question),
+    };
+    let answer = found.map_err(|error| match error {
         BoundError::NoBound(_) => anyhow!("--collective: {error}"),
         error => error.into(),
     })?;
@@ -99,6 +103,10 @@ fn run_check(
         true => None,
         false => {
             let planned = planned(arguments, environment, output)?;
+            let planned = match measured::shown_links(&arguments.measured, &planned, None)? {
+                Some(measured) => measured.planned,
+                None => planned,
+            };
             if graph(&planned, certificate.links, arguments.rails) != certificate.graph {
                 bail!(
                     "{name}: the proofs hold, but for other links than those of {}; expected the job that they were made for",

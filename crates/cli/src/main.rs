@@ -46,6 +46,7 @@ mod live;
 mod log;
 mod machines;
 mod matrix;
+mod measured;
 #[cfg(target_os = "linux")]
 mod nccl_check;
 mod numbers;

@@ -4,19 +4,20 @@ mod check_settings;
 
 use answers::Machine;
 use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
+use answers::measured::MeasuredLinks;
 use anyhow::{Result, bail};
 use plan::Plan;
 use planner::Planned;
 
-use crate::arguments::{JobArguments, PlanArguments, Strategy};
+use crate::arguments::{PlanArguments, Strategy};
 use crate::environment::Environment;
-use crate::job;
 use crate::output::{self, Output, PlanFormat};
 use crate::pictures::{self, PictureFormat};
 use crate::render::plan::PlanPage;
 use crate::render::{settings, summary};
 use crate::settings::read_settings;
 use crate::sources::{self, Sources};
+use crate::{job, measured, render};
 
 pub(crate) fn run(
     arguments: &PlanArguments,
@@ -25,6 +26,11 @@ pub(crate) fn run(
 ) -> Result<()> {
     if arguments.trees.is_some() && arguments.strategy != Strategy::Forest {
         bail!("--trees is for --strategy forest only");
+    }
+    if arguments.measured.measured.is_some() && arguments.strategy == Strategy::Nccl {
+        bail!(
+            "NCCL's own plan knows no measurements; expected --measured with --strategy ring or forest"
+        );
     }
     if let Some(path) = &arguments.output {
         output::refuse_overwriting(path, &arguments.job.files)?;
@@ -43,14 +49,23 @@ pub(crate) fn run(
         Sources::Machines(machines) => {
             let planned = match arguments.strategy {
                 Strategy::Ring => {
-                    let rings = with_better_rings(machines, &arguments.job, environment, output)?;
+                    let rings = with_better_rings(machines, arguments, environment, output)?;
+                    let (rings, links) = rings;
                     (made.graph_file, made.rings) = (rings.file, Some(rings.line));
+                    made.measured = links;
                     rings.planned
                 }
                 _ => job::plan_machines(machines, &arguments.job, environment, output)?,
             };
             let plan = match arguments.strategy {
-                Strategy::Forest => with_forests(&planned, arguments.trees)?,
+                Strategy::Forest => {
+                    made.measured = measured::links(&arguments.measured, &planned)?;
+                    let links = made.measured.as_ref();
+                    let on_links = links.map(|links| {
+                        planned.on_measured(|system, link| links.bandwidth(system, link))
+                    });
+                    with_forests(on_links.as_ref().unwrap_or(&planned), arguments.trees)?
+                }
                 _ => planned.plan().clone(),
             };
             made.planned = Some(planned);
@@ -68,24 +83,27 @@ struct PlanFacts {
     graph_file: Option<String>,
     /// The rings that were found, in one line.
     rings: Option<String>,
+    /// The measured links.
+    measured: Option<MeasuredLinks>,
 }
 
 /// Plans a job with the best rings that were found.
 fn with_better_rings(
     machines: Vec<Machine>,
-    arguments: &JobArguments,
+    arguments: &PlanArguments,
     environment: &Environment,
     output: &mut Output,
-) -> Result<BetterRings> {
-    let settings = read_settings(&arguments.variables, environment, output)?;
+) -> Result<(BetterRings, Option<MeasuredLinks>)> {
+    let settings = read_settings(&arguments.job.variables, environment, output)?;
     if settings.graphs.is_some() {
         bail!("{} with --strategy ring", BetterRingsError::GivenRings);
     }
-    let job = job::job(machines, arguments, environment, output)?;
+    let job = job::job(machines, &arguments.job, environment, output)?;
     let planned = job::plan_job(&job, &settings, output)?;
-    let rings = better_rings(&job, planned)?;
+    let links = measured::links(&arguments.measured, &planned)?;
+    let rings = better_rings(&job, planned, links.as_ref())?;
     output.warnings.extend_from_slice(&rings.losses);
-    Ok(rings)
+    Ok((rings, links))
 }
 
 /// The plan of a job with trees for its collectives.
@@ -129,6 +147,9 @@ fn show(
             .warnings
             .extend(settings::warnings(&planned.settings));
     }
+    if let (Some(links), true) = (&made.measured, format != PlanFormat::Text) {
+        output.warnings.extend(measured::notes(links));
+    }
     if arguments.highlight.is_some() && format != PlanFormat::Svg {
         bail!("--highlight is for --format svg only");
     }
@@ -158,6 +179,10 @@ fn show(
                 PlanFormat::Dot => PictureFormat::Dot,
                 _ => {
                     output.text = page.text();
+                    if let Some(links) = &made.measured {
+                        let section = render::measured::section(links, environment.look());
+                        output.text.push_str(&render::trim_lines(&section));
+                    }
                     return Ok(());
                 }
             };

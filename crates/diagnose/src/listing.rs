@@ -6,6 +6,7 @@ use causes::Certainty::{Likely, Possible};
 use causes::table::{gpu, network, nvlink, pcie, speed};
 use causes::{Cause, Certainty};
 use findings::Rule;
+use listings::bandwidth::Direction;
 use listings::condition::Condition;
 use listings::links::Links;
 use listings::matrix::{Matrix, Nearness};
@@ -341,7 +342,8 @@ fn refused(peers: &Peers, matrix: Option<&Matrix>) -> Option<Shown> {
 
 /// Pairs that are slower than others which are joined alike.
 fn slow(bandwidths: &Bandwidths, matrix: Option<&Matrix>) -> Option<Shown> {
-    if !bandwidths.method.by_peer_access {
+    // All pairs at once share links, which slows some of them on any machine.
+    if !bandwidths.method.by_peer_access || bandwidths.direction == Direction::All {
         return None;
     }
     let mut kinds: BTreeMap<Option<Nearness>, Vec<(usize, usize, f32)>> = BTreeMap::new();

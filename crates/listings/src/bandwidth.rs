@@ -7,8 +7,8 @@ use serde::Deserialize;
 pub const MOST_BYTES: usize = 16 << 20;
 
 /// Most GPUs of a matrix, and most matrices that are kept of one input.
-const MOST_GPUS: usize = 512;
-const MOST_MATRICES: usize = 64;
+pub const MOST_GPUS: usize = 512;
+pub(crate) const MOST_MATRICES: usize = 64;
 
 /// Words of which every line that begins a matrix has one.
 const TITLES: [&str; 2] = ["GPU(row)", "Bandwidth"];
@@ -31,6 +31,8 @@ pub enum Direction {
     One,
     /// One in each direction; a value is the sum of both.
     Both,
+    /// All pairs of the matrix in both directions; a value is that of one transfer among them.
+    All,
 }
 
 /// A matrix of measured bandwidths, GPU × GPU.
@@ -55,7 +57,7 @@ impl Bandwidths {
     }
 
     /// A matrix as it was printed; `None` if it is empty, or has no value of different GPUs.
-    fn of(title: &Title, rows: Vec<Vec<Option<f32>>>) -> Option<Self> {
+    pub(crate) fn of(title: &Title, rows: Vec<Vec<Option<f32>>>) -> Option<Self> {
         let count = rows.len();
         let mut values = rows;
         if title.is_reversed {
@@ -84,11 +86,11 @@ impl Bandwidths {
 
 /// What a title says of the matrix below it.
 #[derive(Debug, Clone)]
-struct Title {
-    method: Method,
-    direction: Direction,
+pub(crate) struct Title {
+    pub method: Method,
+    pub direction: Direction,
     /// Data goes from the column to the row.
-    is_reversed: bool,
+    pub is_reversed: bool,
 }
 
 impl Title {
@@ -125,6 +127,8 @@ impl Title {
         let direction = match title.split(' ').next()? {
             "Unidirectional" => Direction::One,
             "Bidirectional" => Direction::Both,
+            // No program's title: for those who measure all pairs at once.
+            "Simultaneous" => Direction::All,
             _ => return None,
         };
         let is_matrix = title.contains("Bandwidth") && title.ends_with("Matrix (GB/s)");
@@ -194,7 +198,7 @@ impl BandwidthReader {
 }
 
 /// The number of columns that a header names `0 1 2 …`; 0 if the line is none.
-fn columns(line: &str) -> usize {
+pub(crate) fn columns(line: &str) -> usize {
     let cells = line.split_whitespace().filter(|it| *it != "D\\D");
     let mut count = 0;
     for (place, cell) in cells.enumerate() {
@@ -207,7 +211,7 @@ fn columns(line: &str) -> usize {
 }
 
 /// The values of a row.
-fn row(line: &str, number: usize, columns: usize) -> Option<Vec<Option<f32>>> {
+pub(crate) fn row(line: &str, number: usize, columns: usize) -> Option<Vec<Option<f32>>> {
     let mut cells = line.split_whitespace();
     if cells.next()?.parse() != Ok(number) {
         return None;
@@ -217,7 +221,7 @@ fn row(line: &str, number: usize, columns: usize) -> Option<Vec<Option<f32>>> {
 }
 
 /// A bandwidth, or what stands where there is none.
-fn value(cell: &str) -> Option<Option<f32>> {
+pub(crate) fn value(cell: &str) -> Option<Option<f32>> {
     if cell == "N/A" {
         return Some(None);
     }
@@ -230,23 +234,23 @@ fn value(cell: &str) -> Option<Option<f32>> {
 
 /// nvbandwidth's JSON.
 #[derive(Deserialize)]
-struct File {
-    nvbandwidth: Results,
+pub(crate) struct File {
+    pub nvbandwidth: Results,
 }
 
 #[derive(Deserialize)]
-struct Results {
+pub(crate) struct Results {
     #[serde(default)]
-    testcases: Vec<Case>,
+    pub testcases: Vec<Case>,
 }
 
 #[derive(Deserialize)]
-struct Case {
-    name: String,
+pub(crate) struct Case {
+    pub name: String,
     #[serde(default)]
-    bandwidth_description: String,
+    pub bandwidth_description: String,
     #[serde(default)]
-    bandwidth_matrix: Vec<Vec<String>>,
+    pub bandwidth_matrix: Vec<Vec<String>>,
 }
 
 /// The matrices of `nvbandwidth -j`.
@@ -254,7 +258,11 @@ struct Case {
 /// # Errors
 /// Bytes that are no such JSON.
 pub fn json(bytes: &[u8]) -> serde_json::Result<Vec<Bandwidths>> {
-    let file: File = serde_json::from_slice(bytes)?;
+    Ok(of_file(&serde_json::from_slice(bytes)?))
+}
+
+/// The matrices of a file.
+pub(crate) fn of_file(file: &File) -> Vec<Bandwidths> {
     let mut found = Vec::new();
     for case in file.nvbandwidth.testcases.iter().take(MOST_MATRICES) {
         let Some(title) = Title::of_nvbandwidth(&case.name, &case.bandwidth_description) else {
@@ -276,5 +284,5 @@ pub fn json(bytes: &[u8]) -> serde_json::Result<Vec<Bandwidths>> {
                 .and_then(|rows| Bandwidths::of(&title, rows)),
         );
     }
-    Ok(found)
+    found
 }

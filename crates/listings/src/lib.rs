@@ -4,11 +4,12 @@
 //! `nvidia-smi`, `nvidia-smi -L`, `-q`, `-q -x`, `nvidia-smi nvlink -s`, `lspci -vv`, `lspci -tv`,
 //! `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`, `rdma link`. What a listing does not tell is
 //! assumed, and [`Machine::assumed`] says so. [`Bandwidths`] are what nvbandwidth and
-//! p2pBandwidthLatencyTest measured.
+//! p2pBandwidthLatencyTest measured; [`Measurements`] are those, totals of transfers at once, and
+//! what pages of the web show of both.
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],
-//! [`bandwidth`], [`pci`], `pci_tree`, [`gpu`], [`processor`], [`adapter`], [`kernel`], `tree`,
-//! `from_matrix`, `from_pci`, `doubts`.
+//! [`bandwidth`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
+//! [`processor`], [`adapter`], [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.
 
 pub mod adapter;
 pub mod bandwidth;
@@ -20,22 +21,27 @@ pub mod gpu;
 pub mod kernel;
 pub mod links;
 pub mod matrix;
+pub mod measurements;
+mod page;
 pub mod pci;
 mod pci_tree;
 pub mod peers;
 pub mod processor;
 pub mod read;
 mod text;
+pub mod totals;
 mod tree;
 
 use std::sync::Arc;
 
 pub use bandwidth::Bandwidths;
 use findings::Finding;
+pub use measurements::Measurements;
 pub use read::{Listings, Reader};
 use topology::Error;
 use topology::error::{Place, Position};
 use topology::xml::{self, Document};
+pub use totals::Total;
 use tree::Made;
 
 /// A machine that was read.

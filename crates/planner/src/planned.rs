@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use plan::{CostTable, NcclVersion, Plan};
-
 use program::Protocol;
+use topology::{LinkId, System};
 
 use crate::artifact;
 use crate::cluster::{ClusterPlan, MachinePlan};
@@ -73,6 +73,19 @@ pub fn plan(job: &Job, settings: &Settings) -> Result<Planned, Error> {
 }
 
 impl Planned {
+    /// The same decisions over links of measured bandwidths, GB/s, for those who judge them: the
+    /// plan, its graphs and costs stay as NCCL made them, with NCCL's bandwidths.
+    #[must_use]
+    pub fn on_measured(&self, bandwidth: impl Fn(&System, LinkId) -> f32) -> Self {
+        let mut measured = self.clone();
+        let machines = measured.job.hosts.machines.iter_mut();
+        for node in machines.flat_map(|machine| &mut machine.nodes) {
+            let system = node.view.system().clone();
+            node.view.on_measured(|link| bandwidth(&system, link));
+        }
+        measured
+    }
+
     /// The plan as a document that outlives the process.
     pub const fn plan(&self) -> &Plan {
         &self.plan

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use plan::nccl_graph::GpuAddress;
-use topology::{LinkType, NodeId, NodeType, PathType, System, bandwidth};
+use topology::{LinkId, LinkType, NodeId, NodeType, PathType, System, bandwidth};
 
 use crate::error::Error;
 use crate::routing::Routing;
@@ -89,6 +89,12 @@ impl View {
                 })
             })
             .collect()
+    }
+
+    /// The same view over links of measured bandwidths, with the paths that it had.
+    pub(crate) fn on_measured(&mut self, bandwidth: impl FnMut(LinkId) -> f32) {
+        let system = self.system().with_bandwidths(bandwidth);
+        self.routing = self.routing.on_measured(system);
     }
 
     /// The trimmed system.

@@ -261,6 +261,16 @@ impl System {
         }
     }
 
+    /// The same system with other bandwidths of links, GB/s.
+    #[must_use]
+    pub fn with_bandwidths(&self, mut bandwidth: impl FnMut(LinkId) -> f32) -> Self {
+        let mut changed = self.clone();
+        for (number, link) in changed.graph.edge_weights_mut().enumerate() {
+            link.bw = bandwidth(LinkId(number as u32));
+        }
+        changed
+    }
+
     /// The same system without some nodes.
     #[must_use]
     pub fn without(&self, mut removed: impl FnMut(NodeId) -> bool) -> Self {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BoundAnswer, BoundRow};
+use crate::measured::MeasuredLinksReport;
 use crate::report::Report;
 
 /// The most that any schedule of each collective reaches.
@@ -19,6 +20,9 @@ pub struct BoundReport {
     ranks: u128,
     /// The links that a schedule may use.
     links: LinkSet,
+    /// The measured links that the bounds are about; absent if they are NCCL's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<MeasuredLinksReport>,
     /// One entry for each operation.
     bounds: Vec<OperationBound>,
 }
@@ -79,6 +83,7 @@ impl BoundReport {
             hosts: certificate.graph.host_count(),
             ranks: certificate.graph.ranks(),
             links: certificate.links,
+            measured: answer.measured.as_ref().map(MeasuredLinksReport::of),
             bounds: answer.rows.iter().map(OperationBound::of).collect(),
         }
     }

@@ -15,6 +15,7 @@ use planner::Planned;
 use program::Collective;
 use topology::{CpuVendor, NodeType};
 
+use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::names;
 pub use json::BoundReport;
 
@@ -50,6 +51,8 @@ pub struct BoundAnswer {
     pub intel_bridges: bool,
     /// The proofs, which were checked.
     pub certificate: Certificate,
+    /// The measured links that the bounds are about, if they are not NCCL's.
+    pub measured: Option<MeasuredLinks>,
     /// One entry for each operation.
     pub rows: Vec<BoundRow>,
 }
@@ -63,7 +66,8 @@ pub struct BoundRow {
     pub bound: f64,
     /// The bound as an exact fraction of 0.1 MB/s.
     pub exact: [u128; 2],
-    /// Bus bandwidth of NCCL's plan, GB/s; `None` if NCCL has no algorithm for it.
+    /// Bus bandwidth of NCCL's plan, on measured links of what its channels carry there, GB/s;
+    /// `None` if NCCL has no algorithm for it.
     pub nccl: Option<f64>,
     /// Bus bandwidth of forests with checked certificates, GB/s.
     pub reached: Option<f64>,
@@ -89,6 +93,9 @@ pub enum BoundError {
     /// The links contradict themselves.
     #[error(transparent)]
     Links(CertificateError),
+    /// The plan contradicts itself on measured links.
+    #[error(transparent)]
+    Plan(plan::Error),
     /// A defect.
     #[error("a proof does not hold, which is a defect, please report it: {0}")]
     Wrong(String),
@@ -108,7 +115,31 @@ fn bounded() -> Vec<&'static str> {
 /// # Errors
 /// The job has one rank, or the collective has no bound.
 pub fn bound(planned: &Planned, question: &BoundQuestion) -> Result<BoundAnswer, BoundError> {
-    let plan = planned.plan();
+    on_links(planned, planned.plan(), question)
+}
+
+/// Proves the bounds of a job on measured links.
+///
+/// # Errors
+/// As [`bound`].
+pub fn bound_on(
+    measured: &OnMeasured,
+    question: &BoundQuestion,
+) -> Result<BoundAnswer, BoundError> {
+    let plan = measured.priced_plan().map_err(BoundError::Plan)?;
+    Ok(BoundAnswer {
+        measured: Some(measured.links.clone()),
+        intel_bridges: false,
+        ..on_links(&measured.planned, &plan, question)?
+    })
+}
+
+/// The bounds of a job's links, beside what a plan reaches.
+fn on_links(
+    planned: &Planned,
+    plan: &Plan,
+    question: &BoundQuestion,
+) -> Result<BoundAnswer, BoundError> {
     let operations = operations(question.collective, plan)?;
     let graph = graph(planned, question.links, question.rails);
     let name = names::job(plan);
@@ -128,6 +159,7 @@ pub fn bound(planned: &Planned, question: &BoundQuestion) -> Result<BoundAnswer,
         name,
         profile: plan.profile.clone(),
         intel_bridges: intel_bridges(planned),
+        measured: None,
         rows: rows(&certificate, plan)?,
         certificate,
     })

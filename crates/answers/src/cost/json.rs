@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::transfers::{PairTransfer, Transfers};
-use super::{CostAnswer, Sweep};
+use super::{CostAnswer, MeasuredTimes, Sweep};
+use crate::measured::MeasuredLinksReport;
 use crate::report::Report;
 
 /// Which algorithm and protocol NCCL takes for which size, and the predicted time.
@@ -28,6 +29,9 @@ pub struct CostReport {
     /// The calls; absent for a single sum of 32-bit numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<CallsReport>,
+    /// The measured links; absent if none were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<MeasuredLinksReport>,
     /// The collectives that were asked for.
     collectives: Vec<CollectiveCosts>,
     /// Bandwidth and latency of every algorithm and protocol, if asked for.
@@ -147,8 +151,34 @@ struct SizeCosts {
     /// The choice where the buffers are symmetric windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<WindowReport>,
+    /// The times on measured links.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<MeasuredReport>,
     #[serde(flatten)]
     choice: Option<Choice>,
+}
+
+/// The times on measured links.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MeasuredReport {
+    /// Of what NCCL takes, µs.
+    time_us: f64,
+    /// The fastest of what NCCL compares.
+    fastest: Candidate,
+}
+
+impl MeasuredReport {
+    fn of(times: &MeasuredTimes) -> Self {
+        let ((algorithm, protocol), time_us) = times.fastest;
+        Self {
+            time_us: times.taken.into(),
+            fastest: Candidate {
+                algorithm,
+                protocol,
+                time_us: time_us.into(),
+            },
+        }
+    }
 }
 
 /// The choice for symmetric windows.
@@ -230,6 +260,10 @@ impl CostReport {
             profile: job.costs.profile.clone(),
             settings: job.plan.settings.clone(),
             calls: CallsReport::of(&answer.calls),
+            measured: job
+                .measured
+                .as_ref()
+                .map(|it| MeasuredLinksReport::of(&it.0)),
             collectives: answer.sweeps.iter().map(CollectiveCosts::of).collect(),
             table: table.then(|| job.costs.clone()),
         }
@@ -311,6 +345,7 @@ impl SizeCosts {
                 .collect(),
             refused: size.choice.as_ref().err().map(ToString::to_string),
             window: size.window.as_ref().map(WindowReport::of),
+            measured: size.measured.as_ref().map(MeasuredReport::of),
             choice: taken.map(|taken| Choice {
                 algorithm: taken.algorithm,
                 protocol: taken.protocol,

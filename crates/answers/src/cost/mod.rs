@@ -17,6 +17,7 @@ use planner::cost::{AlphaBeta, CostProfile, Scheme};
 use planner::{NcclVersion, Planned};
 use program::{Collective, Protocol};
 
+use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::names;
 use forest::ForestCost;
 pub use json::CostReport;
@@ -50,6 +51,17 @@ pub struct PricedJob {
     pub costs: CostTable,
     /// The α–β model of the same job, where it is known.
     pub alpha_beta: Option<AlphaBeta>,
+    /// The measured links, with the costs of NCCL's channels on them.
+    pub measured: Option<(MeasuredLinks, CostTable)>,
+}
+
+/// The times of a size on measured links, µs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeasuredTimes {
+    /// Of what NCCL takes.
+    pub taken: f32,
+    /// The fastest of what NCCL compares, and its time.
+    pub fastest: (AlgorithmProtocol, f32),
 }
 
 /// The choice for a size, with its time.
@@ -67,6 +79,8 @@ pub struct SizeCost {
     pub spread: Vec<RangeInclusive<u32>>,
     /// Everything that NCCL compares, in its order, with the times, µs.
     pub candidates: Vec<(AlgorithmProtocol, f32)>,
+    /// The times on measured links, if there are any.
+    pub measured: Option<MeasuredTimes>,
 }
 
 /// One collective.
@@ -126,7 +140,37 @@ impl PricedJob {
             plan: plan.clone(),
             alpha_beta: AlphaBeta::of(&planned.job.cost_inputs(), profile),
             costs: planned.costs.clone(),
+            measured: None,
         }
+    }
+
+    /// The same job, also priced on measured links.
+    #[must_use]
+    pub fn on_measured(self, measured: &OnMeasured) -> Self {
+        Self {
+            measured: Some((measured.links.clone(), measured.costs.clone())),
+            ..self
+        }
+    }
+
+    /// The times of an operation on measured links.
+    fn measured_times(
+        &self,
+        operation: &TunedOperation,
+        taken: AlgorithmProtocol,
+    ) -> Option<MeasuredTimes> {
+        let (_, costs) = self.measured.as_ref()?;
+        let compared = self.costs.entries.iter();
+        let compared: Vec<AlgorithmProtocol> = compared
+            .map(|entry| (entry.algorithm, entry.protocol))
+            .collect();
+        let mut times = costs.candidates(operation);
+        times.retain(|(choice, _)| compared.contains(choice));
+        let fastest = times.iter().min_by(|one, other| one.1.total_cmp(&other.1));
+        Some(MeasuredTimes {
+            taken: times.iter().find(|it| it.0 == taken)?.1,
+            fastest: *fastest?,
+        })
     }
 
     /// A plan with the costs that it was made with. `name` is its name.
@@ -148,6 +192,7 @@ impl PricedJob {
             plan,
             costs,
             alpha_beta,
+            measured: None,
         })
     }
 
@@ -191,8 +236,11 @@ impl PricedJob {
             let choice = self.costs.choose_for(&operation);
             let spread = choice.as_ref().ok();
             let spread = spread.map(|choice| self.costs.spread(choice));
+            let taken = choice.as_ref().ok();
+            let taken = taken.map(|choice| (choice.algorithm, choice.protocol));
             SizeCost {
                 bytes: *bytes,
+                measured: taken.and_then(|taken| self.measured_times(&operation, taken)),
                 calls: question.calls.number,
                 window: self.costs.window_choice(&operation),
                 choice,

@@ -55,7 +55,8 @@ pub struct RingSearch {
 pub enum Outcome {
     /// They are NCCL's.
     Same,
-    /// They are NCCL's, but carry more than it states: it knows only some bandwidths.
+    /// They are NCCL's, but carry more than it states: it knows only some bandwidths. On measured
+    /// links also less.
     Restated,
     /// They are others, which carry more.
     Better,
@@ -94,6 +95,48 @@ impl fmt::Display for NoRings {
             ),
             Self::NoRing => f.write_str("no ring passes all GPUs on paths that NCCL allows"),
         }
+    }
+}
+
+/// What each of NCCL's channels carries on a job's links, GB/s.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Carried {
+    /// Of its rings; `None` where a hop has no path, or the hosts differ.
+    pub ring: Option<f32>,
+    /// Of its trees, which inside a host are chains that are passed in both directions; `None` also
+    /// where channels leave the host.
+    pub tree: Option<f32>,
+}
+
+/// What NCCL's channels carry on a job's links: for links that are not what NCCL takes them for.
+pub fn carried(planned: &Planned) -> Carried {
+    let [machine] = planned.machines() else {
+        return Carried::default();
+    };
+    let [node] = &machine.nodes[..] else {
+        return Carried::default();
+    };
+    let hops = Hops::of(&node.view);
+    let rows = Rows::new(&hops);
+    let used = |kind| {
+        let graph = planned.job.common().graph(kind)?;
+        let mut own = node.graph(kind)?.clone();
+        own.channels.truncate(graph.channels as usize);
+        (!own.channels.is_empty() && hops.ranks.len() > 1).then_some(own)
+    };
+    let gbps = |speed: u64| (speed as f64 / UNITS) as f32;
+    let ring = used(GraphKind::Ring).and_then(|graph| {
+        let channels = graph.channels.iter();
+        let columns: Vec<Column> = channels
+            .map(|it| column(&rows, &hops, it))
+            .collect::<Option<_>>()?;
+        let all = (0..columns.len()).collect();
+        Some(packing(&rows, &columns, all, u64::MAX).speed)
+    });
+    let tree = used(GraphKind::Tree).and_then(|graph| chain_speed(&rows, &hops, &graph));
+    Carried {
+        ring: ring.filter(|speed| *speed > 0).map(gbps),
+        tree: tree.filter(|speed| *speed > 0).map(gbps),
     }
 }
 
@@ -136,7 +179,9 @@ fn of_node(node: &HostPlan, hops: &Hops, used: usize) -> Option<RingSearch> {
         true => nccl.bw_intra,
         false => nccl.bw_intra.min(nccl.bw_inter),
     };
-    let (stated, carried) = (units(each) * used as u64, own.total());
+    let carried = own.total();
+    let stated = units(each) * used as u64;
+    let measured = node.view.routing().is_measured();
     // Rings in pairs, each of which uses the other's ports backward, are not searched.
     let found = match nccl.cross_nic {
         2 => None,
@@ -144,8 +189,10 @@ fn of_node(node: &HostPlan, hops: &Hops, used: usize) -> Option<RingSearch> {
     };
     let found = found.filter(|found| better(found.total(), carried));
     let (outcome, packed) = match found {
-        Some(found) if better(found.total(), stated) => (Outcome::Better, found),
+        // On measured links NCCL's statement is no bandwidth that its rings reach.
+        Some(found) if measured || better(found.total(), stated) => (Outcome::Better, found),
         _ if better(carried, stated) => (Outcome::Restated, own),
+        _ if measured && better(stated, carried) => (Outcome::Restated, own),
         _ => (Outcome::Same, own),
     };
     let graph = match outcome {
@@ -155,7 +202,10 @@ fn of_node(node: &HostPlan, hops: &Hops, used: usize) -> Option<RingSearch> {
     Some(RingSearch {
         stated,
         carried,
-        best: packed.total().max(stated),
+        best: match measured {
+            true => packed.total(),
+            false => packed.total().max(stated),
+        },
         bound: relaxed.bound,
         outcome,
         chains: chain_speed(&rows, hops, &graph).map(in_six_digits),

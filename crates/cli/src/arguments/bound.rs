@@ -8,6 +8,7 @@ use program::Collective;
 
 use super::JobArguments;
 use super::compare::FormArguments;
+use super::measured::MeasuredArguments;
 use crate::sizes;
 
 pub(crate) const BOUND_EXAMPLES: &str = "\
@@ -18,12 +19,15 @@ Examples:
   topo bound topology.xml --collective all-gather
   topo bound topology.xml --links all          every link, also those that NCCL's rules exclude
   topo bound topology.xml --hosts 2 --rails    where the network joins equal ports only
+  topo bound topology.xml --measured nvbandwidth.txt
+                                               on links as bandwidths between GPUs show them
   topo bound topology.xml --certificate proof.json
                                                write the proofs
   topo bound --check proof.json                check proofs by arithmetic alone
   topo bound topology.xml --check proof.json   also that they are about this machine
 
-The bound is about NCCL's model of the machine: the links and bandwidths that topo show prints.
+The bound is about NCCL's model of the machine: the links and bandwidths that topo show prints; with
+--measured about those that were measured.
 Exit status: 0 when there are bounds, or the proofs hold; 2 when something is wrong.";
 
 /// Which links a bound counts.
@@ -75,6 +79,8 @@ pub(crate) struct BoundArguments {
     /// Check proofs that --certificate wrote, without a search
     #[arg(long, value_name = "PROOF")]
     pub check: Option<PathBuf>,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     #[command(flatten)]
     pub form: FormArguments,
 }

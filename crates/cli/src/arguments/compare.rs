@@ -12,6 +12,7 @@ use planner::settings::CtaPolicy;
 use program::{Protocol, Reduction};
 use topology::edit::{Edit, FailureKind};
 
+use super::measured::MeasuredArguments;
 use super::nccl_tests::one;
 use super::{JobArguments, PreparationArguments, variable};
 use crate::numbers::within;
@@ -207,6 +208,8 @@ pub(crate) struct CostArguments {
     /// Also predict algorithms that NCCL does not have, with the α–β model
     #[arg(long)]
     pub alpha_beta: bool,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     #[command(flatten)]
     pub memory: MemoryArguments,
     #[command(flatten)]

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::JobArguments;
 use super::compare::{ElementArguments, FormArguments};
+use super::measured::MeasuredArguments;
 
 pub(crate) const EXPORT_EXAMPLES: &str = "\
 Examples:
@@ -18,6 +19,8 @@ Examples:
   topo export topology.xml --set NCCL_ALGO=allreduce:ring --dir exported
   topo export topology.xml --op avg --type bf16 --dir exported
                                                choices for averages, as FSDP calls them
+  topo export topology.xml --measured nvbandwidth.txt --dir exported
+                                               choices that are fastest on measured links
   topo export topology.xml --nccl 2.28 --channels --dir exported
   NCCL_CONF_FILE=$PWD/exported/nccl.conf mpirun …
                                                NCCL obeys
@@ -40,6 +43,8 @@ pub(crate) struct ExportArguments {
     /// Choices also say how many channels to take; otherwise NCCL fits its own number to each size
     #[arg(long)]
     pub channels: bool,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     #[command(flatten)]
     pub element: ElementArguments,
     #[command(flatten)]

@@ -15,12 +15,12 @@ use program::Collective;
 
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
-use crate::job;
 use crate::output::Output;
 use crate::render;
 use crate::settings::read_settings;
 use crate::sizes;
 use crate::sources::{self, Sources};
+use crate::{job, measured};
 use answers::report;
 
 /// Largest cost profile that is read, bytes.
@@ -95,6 +95,7 @@ fn read(
             );
         }
         Sources::Plan(name, plan) => {
+            arguments.measured.refuse_beside_plan(&name)?;
             return Ok((PricedJob::of_plan(name, plan)?, Vec::new()));
         }
         Sources::Machines(machines) => machines,
@@ -111,7 +112,12 @@ fn read(
     };
     let planned = job::plan_job(&job, &settings, output)?;
     let notes = render::settings::warnings(&settings).collect();
-    Ok((PricedJob::of(&planned, own.as_ref()), notes))
+    let priced = PricedJob::of(&planned, own.as_ref());
+    let priced = match measured::shown_links(&arguments.measured, &planned, own.as_ref())? {
+        Some(measured) => priced.on_measured(&measured),
+        None => priced,
+    };
+    Ok((priced, notes))
 }
 
 /// Reads a cost profile.

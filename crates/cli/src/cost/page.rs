@@ -12,7 +12,8 @@ use program::{Collective, Protocol};
 use super::transfers;
 use crate::render::table::Columns;
 use crate::render::{
-    FIELD, Look, count, microseconds, percent, settings, slow_hosts, trim_lines, version, wrap,
+    FIELD, Look, count, measured, microseconds, percent, settings, slow_hosts, trim_lines, version,
+    wrap,
 };
 use crate::sizes::short;
 
@@ -45,6 +46,7 @@ pub(super) fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String 
                 text.push_str(&look.notice(&sentence));
             }
         }
+        text.push_str(&on_measured(sweep, look));
         text.push_str(&forest(job, sweep, look));
         if !sweep.schemes.is_empty() {
             text.push_str(&look.section(
@@ -54,7 +56,48 @@ pub(super) fn page(answer: &CostAnswer, notes: &[String], look: Look) -> String 
             ));
         }
     }
+    if let Some((links, _)) = &job.measured {
+        text.push_str(&measured::section(links, look));
+    }
     trim_lines(&text)
+}
+
+/// The times on measured links, if there are any.
+fn on_measured(sweep: &Sweep, look: Look) -> String {
+    let headers = [
+        "size",
+        "NCCL takes",
+        "by NCCL's links µs",
+        "measured links µs",
+        "fastest there",
+        "µs",
+    ];
+    let mut table = Columns::new(look, &headers).right(&[0, 2, 3, 5]);
+    let mut rows = 0;
+    for size in &sweep.sizes {
+        let (Some(times), Ok(choice)) = (&size.measured, &size.choice) else {
+            continue;
+        };
+        let ((algorithm, protocol), least) = times.fastest;
+        rows += 1;
+        table.row(vec![
+            short(size.bytes),
+            format!("{} {}", choice.algorithm, choice.protocol),
+            microseconds(f64::from(choice.time_us)),
+            microseconds(f64::from(times.taken)),
+            format!("{algorithm} {protocol}"),
+            microseconds(f64::from(least)),
+        ]);
+    }
+    if rows == 0 {
+        return String::new();
+    }
+    let title = format!("{} on the measured links", sweep.collective);
+    look.section(
+        &title,
+        "time of what NCCL takes, and of the fastest that it compares",
+        &table.finish(),
+    )
 }
 
 /// The calls.

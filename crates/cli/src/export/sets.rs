@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::{read_settings, warn_of_doubtful};
 use crate::sources::{self, Sources};
-use crate::{complete, job};
+use crate::{complete, job, measured};
 
 /// The sets that the arguments ask for, the job's own first.
 pub(super) fn planned(
@@ -22,6 +22,7 @@ pub(super) fn planned(
     let machines = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, plan) => {
             arguments.refuse_sets_beside_plan(&name)?;
+            arguments.measured.refuse_beside_plan(&name)?;
             return Ok(vec![named(plan)]);
         }
         Sources::Machines(machines) => machines,
@@ -51,7 +52,16 @@ pub(super) fn planned(
             warn_of_doubtful(&job, &settings, output);
         }
         let planned = job::plan_job(&job, &settings, &mut said)?;
-        let set = named(planned.plan().clone());
+        let on_links = measured::on_links(
+            &arguments.measured,
+            &planned,
+            job.profile.as_ref(),
+            &mut said,
+        )?;
+        let set = named(match on_links {
+            Some(measured) => measured.plan_with_costs()?,
+            None => planned.plan().clone(),
+        });
         // What is said about each of many sets is said once.
         for warning in said.warnings {
             if !output.warnings.contains(&warning) {

@@ -4,7 +4,7 @@ use answers::bound::{BoundAnswer, BoundRow};
 use plan::certificate::{Certificate, LinkSet, Operation, UNITS};
 
 use super::table::Columns;
-use super::{Look, count, or_dash, trim_lines, version, wrap};
+use super::{Look, count, measured, or_dash, trim_lines, version, wrap};
 
 /// Costs that a bound never counts.
 const LEFT_OUT: &str = "Left out, so a real schedule is slower: latency, the overhead of protocols, copies in GPUs that \
@@ -17,6 +17,11 @@ const INTEL: &str = "NCCL charges a fifth more for PCIe writes of GPUs through I
 const OPTIMUM: &str = "GB/s of bus bandwidth for long messages, on NCCL's model of the machine. The best schedule lies between \
 what NCCL or trees reach and the bound. Trees: packed and checked; – where none are known.";
 
+/// The same on measured links.
+const MEASURED: &str = "GB/s of bus bandwidth for long messages, on the measured links. NCCL: what the channels of its \
+plan, which knows nothing of the measurements, carry on them. The best schedule lies between what NCCL or trees \
+reach and the bound. Trees: packed and checked; – where none are known.";
+
 pub(crate) fn page(bounds: &BoundAnswer, look: Look) -> String {
     let mut text = format!("{}\n", look.heading(&bounds.name));
     let graph = &bounds.certificate.graph;
@@ -28,9 +33,15 @@ pub(crate) fn page(bounds: &BoundAnswer, look: Look) -> String {
     text.push_str(&look.field("job", &size));
     text.push_str(&version::of_profile(&bounds.profile, look));
     text.push_str(&look.field("links", links(bounds.certificate.links)));
+    if let Some(measured) = &bounds.measured {
+        text.push_str(&look.field("measured", &measured.source));
+    }
     text.push_str(&look.section("Bounds", "no schedule is faster", &table(bounds, look)));
     text.push('\n');
-    let mut remarks = vec![OPTIMUM, LEFT_OUT];
+    let mut remarks = match bounds.measured {
+        Some(_) => vec![MEASURED, LEFT_OUT],
+        None => vec![OPTIMUM, LEFT_OUT],
+    };
     if bounds.intel_bridges {
         remarks.push(INTEL);
     }
@@ -40,6 +51,9 @@ pub(crate) fn page(bounds: &BoundAnswer, look: Look) -> String {
         .chain(reasons.iter().map(String::as_str))
     {
         text.push_str(&look.faint(&wrap(remark, "  ", "  ", look.width)));
+    }
+    if let Some(links) = &bounds.measured {
+        text.push_str(&measured::section(links, look));
     }
     trim_lines(&text)
 }

@@ -11,6 +11,7 @@ pub(crate) mod groups;
 pub(crate) mod job_plan;
 pub(crate) mod machine;
 pub(crate) mod matrix;
+pub(crate) mod measured;
 pub(crate) mod names;
 pub(crate) mod path;
 pub(crate) mod paths;

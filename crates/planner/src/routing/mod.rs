@@ -29,6 +29,8 @@ pub struct Routing {
     local_gpu: Vec<Option<NodeId>>,
     /// For each NET its rail and plane.
     rails: Vec<PortRail>,
+    /// Bandwidths of links were measured: they hold what NCCL charges beside the data.
+    measured: bool,
 }
 
 /// The type of two paths in a row.
@@ -59,11 +61,27 @@ impl Routing {
             settings,
             table,
             local_gpu: Vec::new(),
+            measured: false,
         };
         routing.divert_without_p2p()?;
         routing.mark_p2c()?;
         routing.route_nics()?;
         Ok(routing)
+    }
+
+    /// The same paths over links of measured bandwidths.
+    #[must_use]
+    pub(crate) fn on_measured(&self, system: System) -> Self {
+        Self {
+            system: Arc::new(system),
+            measured: true,
+            ..self.clone()
+        }
+    }
+
+    /// Whether the bandwidths of links were measured.
+    pub const fn is_measured(&self) -> bool {
+        self.measured
     }
 
     /// The system.

@@ -36,7 +36,8 @@ pub struct HopPort {
     pub latency: f32,
 }
 
-/// All hops of a machine.
+/// All hops of a machine. On links whose bandwidths were measured a hop takes its data alone: what
+/// NCCL charges beside it is in the measured value.
 #[derive(Debug, Clone)]
 pub struct Hops {
     /// The ranks of the GPUs, by position.
@@ -54,6 +55,7 @@ impl Hops {
     /// The hops that NCCL's rules allow in rings on a machine.
     pub fn of(view: &View) -> Self {
         let (system, route_map) = (view.system(), RouteMap::new(view.routing()));
+        let measured = view.routing().is_measured();
         let units = |bandwidth: f32| (f64::from(bandwidth) * UNITS).round().max(0.0) as u64;
         let links = (0..system.link_count() as u32).map(|link| system.link(LinkId(link)).bw);
         let mut capacities: Vec<u64> = links.map(units).collect();
@@ -73,16 +75,16 @@ impl Hops {
                 let hop = match (port(from), port(to)) {
                     (None, None) if from != to => {
                         let route = route_map.gpu_to_gpu(from as u32, to as u32);
-                        hop(&route_map, route, None)
+                        hop((&route_map, measured), route, None)
                     }
                     (Some((number, port)), None) => {
                         let route = route_map.port_to_gpu(number, to as u32);
                         // What enters through a port takes of all that share its bandwidth.
-                        hop(&route_map, route, Some(first_port + port.group))
+                        hop((&route_map, measured), route, Some(first_port + port.group))
                     }
                     (None, Some((number, _))) => {
                         let route = route_map.gpu_to_port(from as u32, number);
-                        hop(&route_map, route, None)
+                        hop((&route_map, measured), route, None)
                     }
                     _ => None,
                 };
@@ -119,7 +121,11 @@ impl Hops {
 }
 
 /// A route as a hop that also takes of a port.
-fn hop(route_map: &RouteMap, route: &SearchRoute, port: Option<u32>) -> Option<Hop> {
+fn hop(
+    (route_map, measured): (&RouteMap, bool),
+    route: &SearchRoute,
+    port: Option<u32>,
+) -> Option<Hop> {
     if route.hops == 0 || route.kind > PathType::Sys {
         return None;
     }
@@ -130,6 +136,10 @@ fn hop(route_map: &RouteMap, route: &SearchRoute, port: Option<u32>) -> Option<H
             None => charges.push((link, parts)),
         };
     for step in route_map.charges(route) {
+        if measured {
+            charge(step.link, PARTS);
+            continue;
+        }
         let forward = match step.is_pci && route.intel_overhead {
             true => PCI_OVERHEAD,
             false => PARTS,

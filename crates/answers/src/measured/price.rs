@@ -1,0 +1,186 @@
+//! NCCL's decisions on measured links: what its channels carry there, and how long messages take.
+
+use bounds::rings::{Carried, carried};
+use plan::{CostTable, GpuTransport, GraphKind, Plan, PlanContent, Transports};
+use planner::cost::{self, CostProfile, GraphFigures};
+use planner::{Planned, View};
+use topology::{LinkType, NodeId, NodeType};
+
+use super::MeasuredLinks;
+
+/// A job on measured links. Its decisions are NCCL's, which knows nothing of the measurements.
+#[derive(Debug)]
+pub struct OnMeasured {
+    /// The links.
+    pub links: MeasuredLinks,
+    /// The job with these links: for bounds, forests and other rings.
+    pub planned: Planned,
+    /// What NCCL's channels carry on these links.
+    pub carried: Carried,
+    /// How much of what NCCL takes them for the links of NVSwitches have, the least of them: NVLS
+    /// uses all alike.
+    pub nvswitch_share: Option<f32>,
+    /// The cost model with what the channels carry: times of what NCCL takes, not its choices.
+    pub costs: CostTable,
+}
+
+impl OnMeasured {
+    /// Prices a job's decisions on measured links. `profile` are the constants of the cost model;
+    /// none: those of its version.
+    ///
+    /// # Errors
+    /// The settings contradict each other.
+    pub fn new(
+        planned: &Planned,
+        links: MeasuredLinks,
+        profile: Option<&CostProfile>,
+    ) -> Result<Self, planner::Error> {
+        let on_links = planned.on_measured(|system, link| links.bandwidth(system, link));
+        let carried = carried(&on_links);
+        let nvswitch_share = nvswitch_share(planned, &links);
+        let mut inputs = planned.job.cost_inputs();
+        apply(&mut inputs.ring, carried.ring);
+        apply(&mut inputs.tree, carried.tree);
+        let nvls = nvswitch_share.map(|share| inputs.nvls_graph.bw_intra * share);
+        if let Some(speed) = nvls {
+            inputs.nvls_graph.bw_intra = speed;
+        }
+        let built_in;
+        let profile = match profile {
+            Some(profile) => profile,
+            None => {
+                built_in = CostProfile::of(planned.version());
+                &built_in
+            }
+        };
+        let settings = &planned.settings;
+        let costs = cost::table(&inputs, &settings.tuning, profile, settings.rules)?;
+        Ok(Self {
+            links,
+            planned: on_links,
+            carried,
+            nvswitch_share,
+            costs,
+        })
+    }
+
+    /// NCCL's plan with times on these links: whoever chooses by it takes what is fastest there.
+    ///
+    /// # Errors
+    /// The plan contradicts itself.
+    pub fn plan_with_costs(&self) -> Result<Plan, plan::Error> {
+        Plan::new(PlanContent {
+            costs: Some(self.costs.clone()),
+            ..(**self.planned.plan()).clone()
+        })
+    }
+
+    /// NCCL's plan whose paths inside the machine have what these links carry: to be simulated.
+    ///
+    /// # Errors
+    /// The plan contradicts itself.
+    pub fn plan_with_paths(&self) -> Result<Plan, plan::Error> {
+        let mut content = (**self.planned.plan()).clone();
+        let nodes = self.planned.machines().iter().flat_map(|it| &it.nodes);
+        let groups = content.machines.iter_mut().flat_map(|it| &mut it.groups);
+        for (node, group) in nodes.zip(groups) {
+            if let Some(share) = self.nvswitch_share {
+                group.total_bw *= share;
+            }
+            if let Some(transports) = &mut group.transports {
+                on_paths(transports, &node.view);
+            }
+        }
+        Plan::new(content)
+    }
+
+    /// The plan with what its channels carry in place of what NCCL states: to be judged, not to be
+    /// kept.
+    ///
+    /// # Errors
+    /// The plan contradicts itself.
+    pub fn priced_plan(&self) -> Result<Plan, plan::Error> {
+        let plan = self.planned.plan();
+        let mut common = plan.common.clone();
+        for graph in common.iter_mut().flat_map(|it| &mut it.graphs) {
+            if let (GraphKind::Nvls, Some(share)) = (graph.kind, self.nvswitch_share) {
+                graph.bw_intra *= share;
+            }
+            let speed = match graph.kind {
+                GraphKind::Ring => self.carried.ring,
+                GraphKind::Tree => self.carried.tree,
+                _ => None,
+            };
+            if let Some(speed) = speed {
+                (graph.bw_intra, graph.bw_inter) = (speed, speed);
+            }
+        }
+        Plan::new(PlanContent {
+            common,
+            costs: Some(self.costs.clone()),
+            ..(**plan).clone()
+        })
+    }
+}
+
+fn apply(graph: &mut GraphFigures, speed: Option<f32>) {
+    if let Some(speed) = speed {
+        (graph.bw_intra, graph.bw_inter) = (speed, speed);
+    }
+}
+
+/// The least share of what NCCL takes them for that measured links of NVSwitches have.
+fn nvswitch_share(planned: &Planned, links: &MeasuredLinks) -> Option<f32> {
+    let views = planned.machines().iter().flat_map(|it| &it.nodes);
+    let views = views.map(|node| node.view.system());
+    let shares = views.flat_map(|system| {
+        let switches = system.nodes(NodeType::Nvs);
+        let all = switches.flat_map(|switch| system.links(switch).map(move |link| (switch, link)));
+        all.filter_map(|(switch, link)| {
+            let back = system.link_between(system.target(link), switch, LinkType::Nvl)?;
+            let share = |link| links.bandwidth(system, link) / system.link(link).bw;
+            Some(share(link).min(share(back)))
+        })
+        .collect::<Vec<f32>>()
+    });
+    let shares = shares.filter(|share| share.is_finite() && *share > 0.0);
+    shares.min_by(f32::total_cmp)
+}
+
+/// Gives each pair of GPUs the least bandwidth of its path's links.
+fn on_paths(transports: &mut Transports, view: &View) {
+    let (system, table) = (view.system(), view.routing().table());
+    let mut gpus: Vec<(i32, NodeId)> = system.gpus().map(|(node, gpu)| (gpu.rank, node)).collect();
+    gpus.sort_unstable();
+    let mut distinct: Vec<GpuTransport> = Vec::new();
+    let mut between = transports.between.clone();
+    for ((_, from), row) in gpus.iter().zip(&mut between) {
+        for ((_, to), index) in gpus.iter().zip(row) {
+            let Some(known) = transports.distinct.get(usize::from(*index)) else {
+                return;
+            };
+            let hops = table.path(*from, *to).hops.iter();
+            let least = hops
+                .map(|link| system.link(*link).bw)
+                .min_by(f32::total_cmp);
+            let mut own = *known;
+            match (&mut own, least) {
+                (
+                    GpuTransport::Direct { bw, .. } | GpuTransport::SharedMemory { bw, .. },
+                    Some(least),
+                ) if from != to => *bw = least,
+                _ => {}
+            }
+            let at = distinct.iter().position(|it| *it == own);
+            let at = at.unwrap_or_else(|| {
+                distinct.push(own);
+                distinct.len() - 1
+            });
+            let Ok(at) = u16::try_from(at) else {
+                return;
+            };
+            *index = at;
+        }
+    }
+    (transports.distinct, transports.between) = (distinct, between);
+}
