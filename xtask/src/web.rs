@@ -1,14 +1,12 @@
 //! Builds the page that plans in the browser: one file with the planner as WebAssembly inside.
 
 use std::fs;
-use std::io::Write;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use libdeflater::{CompressionLvl, Compressor};
 
 use xtask::workspace::{cargo, repository, target, web};
 
@@ -56,9 +54,10 @@ pub(crate) fn run() -> Result<ExitCode> {
     ensure!(built.success(), "the planner did not build for {TARGET}");
     let module = target().join(TARGET).join("web").join("web.wasm");
     let code = fs::read(&module).with_context(|| module.display().to_string())?;
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    packed.write_all(&code)?;
-    let packed = STANDARD.encode(packed.finish()?);
+    let mut packer = Compressor::new(CompressionLvl::best());
+    let mut packed = vec![0; packer.gzip_compress_bound(code.len())];
+    let length = packer.gzip_compress(&code, &mut packed)?;
+    let packed = STANDARD.encode(&packed[..length]);
     let folder = repository().join("crates/web/page");
     let part = |name: &str| {
         let path = folder.join(name);
