@@ -12,6 +12,7 @@ mod probe_gpu;
 mod probing;
 mod replay;
 mod scale;
+mod site;
 mod timing;
 mod torch;
 mod web;
@@ -66,6 +67,8 @@ enum Chore {
     Sanitize(sanitize::Arguments),
     /// Measure many ranks: planning jobs of equal hosts, running here, simulating
     Scale(scale::Arguments),
+    /// Build the site in target/site: the page that plans, docs with a search, schemas, machines
+    Site,
     /// Run the tests of memory that ranks share under ThreadSanitizer
     ThreadSanitizer,
     /// Check the repository's rules: dependencies between crates, unsafe code, length of files,
@@ -121,6 +124,7 @@ fn main() -> ExitCode {
         Chore::Timing(arguments) => timing::run(&arguments),
         Chore::TorchPeers(arguments) => torch::peers::run(&arguments),
         Chore::TorchSuite(arguments) => torch::suite::run(&arguments),
+        Chore::Site => site::run(),
         Chore::Web => web::run(),
     };
     match done {
