@@ -23,6 +23,8 @@ function showWiring() {
   $("name").textContent = plan.name;
   $("summary").textContent = `${plan.summary}; ${plan.ranks} ranks${plan.hosts > 1 ? ` on ${plan.hosts} hosts like this one` : ""}; NCCL ${plan.version}`;
   const shown = picture(plan.picture);
+  // A picture whose parts can be chosen.
+  shown.querySelector("svg").setAttribute("role", "group");
   for (const box of shown.querySelectorAll("rect")) {
     const name = titled(box).split(" (")[0];
     if (!plan.devices.includes(name)) continue;
@@ -57,7 +59,7 @@ async function showChosen() {
       const path = await question({ ask: "path", from, to });
       const taken = path.instead ?? path.widest;
       parts.push(element("h3", {}, `${path.from} → ${path.to}: ${taken.type}, ${number(taken.bandwidth_gbps)} GB/s`),
-        table(["from", "to", "link", "GB/s", "path so far", ""], taken.hops.map((it) => [it.from, it.to, it.link, it.bandwidth_gbps, it.so_far, it.narrowest ? "narrowest" : ""]), (it) => [taken.hops[it].from, taken.hops[it].to]),
+        table(["from", "to", "link", "GB/s", "path so far", "limit"], taken.hops.map((it) => [it.from, it.to, it.link, it.bandwidth_gbps, it.so_far, it.narrowest ? "narrowest" : ""]), (it) => [taken.hops[it].from, taken.hops[it].to]),
         element("p", {}, sentence(path.widest.reason)), ...(path.instead ? [element("p", {}, sentence(path.instead.reason))] : []), ...path.verdicts.map((it) => element("p", {}, it)));
     } catch (why) {
       parts.push(element("p", {}, why.message));

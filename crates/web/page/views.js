@@ -148,7 +148,7 @@ async function diagnoseView(view) {
       cell("because", list(it.evidence.map((line) => `${line.input}${line.line ? `:${line.line}` : ""}: ${line.text}`))),
       cell("do", list(it.next)), cell("see", it.sources.join("; ")), cell("cause", it.cause))))),
     found.verdicts.length ? null : element("p", {}, "No verdict: the evidence names no cause."));
-  if (found.missing.length) view.append(element("h2", {}, "What would tell more"), table(["", "how"], found.missing.map((it) => [it.what, it.how])));
+  if (found.missing.length) view.append(element("h2", {}, "What would tell more"), table(["what", "how"], found.missing.map((it) => [it.what, it.how])));
   view.append(element("h2", {}, "Files"), table(["file", "read as"], found.inputs.map((it) => [it.name, it.read ? it.kind : element("span", { class: "error" }, it.kind)])));
 }
 function filesView(view) {
