@@ -18,8 +18,8 @@ constexpr u32 SLOTS = 8;
 // Most sources, and most destinations, of a step.
 constexpr u32 MOST_OPERANDS = 8;
 
-// Most signals that a step waits for, and most that it sends.
-constexpr u32 MOST_SIGNALS = 4;
+// Most signals that a step waits for, and most that it sends: one for each thread of a warp.
+constexpr u32 MOST_SIGNALS = 32;
 
 // Peers of a lane whose buffers its blocks remember.
 constexpr u32 MOST_PEERS = 72;
@@ -79,14 +79,14 @@ struct Step {
   End* notifies[MOST_SIGNALS];
 };
 
-// Steps in a row: prologue, body (for each of `turns`), last turn, epilogue.
+// Steps in a row: prologue, body (for each of `turns`), epilogue with the last turn.
 struct Lane {
   u32 first;          // index of the first step
   u32 prologue;
   u32 body;
-  u32 last;
   u32 epilogue;
   u32 peers;          // whose memory the lane accesses
+  u32 padding;
   u64 turns;
   const BufferTable* const* tables;  // of these peers
 };

@@ -50,12 +50,18 @@ impl Flat {
         };
         for lane in &bound.lanes {
             let mut tables = Vec::new();
-            let parts = [&lane.prologue, &lane.body, &lane.last, &lane.epilogue];
-            let parts = parts.map(|steps| {
-                let steps = steps.iter().map(|step| resolve.step(step, &mut tables));
-                fuse(steps.collect())
+            // Steps that run in a row are joined: all of them, if no turn repeats.
+            let all = [&lane.prologue, &lane.last, &lane.epilogue];
+            let body = [&lane.body];
+            let segments: [&[&Vec<BoundStep>]; 3] = match lane.turns {
+                0 => [&[], &[], &all],
+                _ => [&all[..1], &body, &all[1..]],
+            };
+            let parts = segments.map(|steps| {
+                let steps = steps.iter().copied().flatten();
+                fuse(steps.map(|step| resolve.step(step, &mut tables)).collect())
             });
-            let [prologue, body, last, epilogue] = [0, 1, 2, 3].map(|at| count(parts[at].len()));
+            let [prologue, body, epilogue] = [0, 1, 2].map(|at| count(parts[at].len()));
             if parts.iter().all(Vec::is_empty) {
                 continue;
             }
@@ -63,9 +69,9 @@ impl Flat {
                 first: count(flat.steps.len()),
                 prologue,
                 body,
-                last,
                 epilogue,
                 peers: count(tables.len()),
+                padding: 0,
                 turns: lane.turns,
                 tables: 0,
             });

@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 pub const MOST_OPERANDS: usize = 8;
 
 /// Most signals that a step waits for; also most that it sends.
-pub const MOST_SIGNALS: usize = 4;
+pub const MOST_SIGNALS: usize = 32;
 
 /// Most blocks per lane.
 pub const MOST_SHARES: u32 = 4;
@@ -120,12 +120,12 @@ pub struct FlatLane {
     pub prologue: u32,
     /// Steps of a full turn.
     pub body: u32,
-    /// Steps of the last turn.
-    pub last: u32,
-    /// Steps of the epilogue.
+    /// Steps of the last turn and of the epilogue.
     pub epilogue: u32,
     /// Number of peers whose memory the lane accesses.
     pub peers: u32,
+    /// Unused.
+    pub padding: u32,
     /// Full turns.
     pub turns: u64,
     /// Address of the addresses of these peers' [`DeviceBufferTable`]s.

@@ -24,6 +24,7 @@ struct Tally {
   uint64_t later_remote_control_loads;  // in the direct steps of a block after its first
   uint64_t line_bytes_in_flight;        // most that a thread loads before it looks at a flag
   uint64_t cache_read_bytes, cache_written_bytes;  // between this device's memory and its cache
+  uint64_t steps;                                  // of all blocks
 };
 
 // Memory of a device.

@@ -22,7 +22,7 @@ extern "C" size_t topo_layout(size_t* numbers, size_t room) {
       offsetof(Step, wait_count), offsetof(Step, notify_count), offsetof(Step, finish), offsetof(Step, pre_multiply),
       offsetof(Step, reaches), offsetof(Step, operands), offsetof(Step, waits), offsetof(Step, notifies),
       sizeof(Lane),    offsetof(Lane, first),         offsetof(Lane, prologue),    offsetof(Lane, body),
-      offsetof(Lane, last), offsetof(Lane, epilogue), offsetof(Lane, peers), offsetof(Lane, turns), offsetof(Lane, tables),
+      offsetof(Lane, epilogue), offsetof(Lane, peers), offsetof(Lane, turns), offsetof(Lane, tables),
       sizeof(Part),    offsetof(Part, lanes),         offsetof(Part, steps),       offsetof(Part, buffers),
       offsetof(Part, buffer_table), offsetof(Part, launch),  offsetof(Part, scalar),      offsetof(Part, profile),
       offsetof(Part, window),
