@@ -62,6 +62,7 @@ struct Shared {
   const u32* abort;                 // not 0: end the launch; the waiter writes it and the next
   u32 over;                         // 1: a thread of the block has seen that
   u8* peers[MOST_PEERS][3];         // input, output and scratch of the lane's peers in this launch
+  End ends[MOST_ENDS];              // the lane's first, of this share; written back after the last step
 };
 
 // Counts the polls of a wait, and sometimes checks whether the host ends the launch.

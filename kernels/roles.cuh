@@ -37,6 +37,8 @@ struct Waiter {
       shared.abort = abort;
       store_flag(&shared.over, 0);
     }
+    TOPO_ROLLED
+    for (u32 index = thread() % WARP; index < kept(); index += WARP) shared.ends[index] = own.ends[index][share];
     warp_sync();
   }
 
@@ -58,6 +60,15 @@ struct Waiter {
   }
 
  private:
+  // Ends in shared memory.
+  TOPO_DEVICE u32 kept() const { return own.end_count < MOST_ENDS ? own.end_count : MOST_ENDS; }
+
+  // An end of the lane; of a signal that of this share.
+  TOPO_DEVICE End* end_of(u32 index) {
+    count_end(index < MOST_ENDS);
+    return index < MOST_ENDS ? shared.ends + index : own.ends[index] + share;
+  }
+
   // Waits until a step can run and hands it to the workers. Returns false if the launch is aborted.
   TOPO_DEVICE bool issue(const Step& step, u64 turn) {
     const u32 lane = thread() % WARP;
@@ -77,7 +88,7 @@ struct Waiter {
       if (index < (source ? step.source_count : step.destination_count)) {
         const Operand& operand = step.operands[lane];
         if (operand.kind == FIFO) {
-          end = (End*)operand.place;
+          end = end_of((u32)operand.place);
           const u64 at = end->step;
           place = end->slots + at % SLOTS * end->stride;
           stride = end->stride;
@@ -105,7 +116,7 @@ struct Waiter {
       }
     }
     if (turned < step.notify_count) {
-      End* const given = step.notifies[turned] + share;
+      End* const given = end_of(step.notifies[turned]);
       given->step += 1;
       word = given->mine;
       value = given->step;
@@ -116,7 +127,7 @@ struct Waiter {
     do {
       const u32 signal = first + (turned >> givers);
       if (signal < step.wait_count && giver < part.shares) {
-        end = step.waits[signal] + share;
+        end = end_of(step.waits[signal]);
         wanted = end->step + 1;
       }
       going = wait(end, giver, wanted);
@@ -215,6 +226,12 @@ struct Waiter {
   }
 
   TOPO_DEVICE void end() {
+    TOPO_ROLLED
+    for (u32 index = thread() % WARP; index < kept(); index += WARP) {
+      End& end = own.ends[index][share];
+      end.step = shared.ends[index].step;
+      end.seen = shared.ends[index].seen;
+    }
     Stage& stage = next_stage();
     if (thread() % WARP == 0) {
       stage.end = 1;

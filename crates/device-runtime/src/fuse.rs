@@ -39,11 +39,11 @@ const fn is_plain(operand: &FlatOperand) -> bool {
     operand.kind == OperandKind::Local as u32 || operand.kind == OperandKind::Peer as u32
 }
 
-fn waits(step: &FlatStep) -> &[u64] {
+fn waits(step: &FlatStep) -> &[u32] {
     &step.waits[..usize::from(step.wait_count)]
 }
 
-fn notifies(step: &FlatStep) -> &[u64] {
+fn notifies(step: &FlatStep) -> &[u32] {
     &step.notifies[..usize::from(step.notify_count)]
 }
 
@@ -75,7 +75,7 @@ fn signals(first: &FlatStep, second: &FlatStep) -> Option<FlatStep> {
 
 /// The signals of two steps; `None` if they are too many, or if one is in both: a step counts each
 /// of its signals once.
-fn both(first: &[u64], second: &[u64]) -> Option<[u64; MOST_SIGNALS]> {
+fn both(first: &[u32], second: &[u32]) -> Option<[u32; MOST_SIGNALS]> {
     let before = first.len();
     let fits = before + second.len() <= MOST_SIGNALS;
     if !fits || second.iter().any(|signal| first.contains(signal)) {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     /// A step with these signals, and data if `bytes` is not 0.
-    fn signaling(bytes: u64, waits: &[u64], notifies: &[u64]) -> FlatStep {
+    fn signaling(bytes: u64, waits: &[u32], notifies: &[u32]) -> FlatStep {
         let mut step = match bytes {
             0 => FlatStep::default(),
             _ => step(&[local(0)], &[peer(1)]),
@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn signals_stay_apart_where_one_step_cannot_have_them() {
-        let many: Vec<u64> = (1..=20).collect();
-        let later: Vec<u64> = (21..=40).collect();
+        let many: Vec<u32> = (1..=20).collect();
+        let later: Vec<u32> = (21..=40).collect();
         let mut fifo = signaling(64, &[], &[]);
         fifo.operands[0] = operand(OperandKind::Fifo, 0);
         let mut multicast = signaling(64, &[], &[]);

@@ -75,6 +75,12 @@ void Counter::step(uint32_t block, bool reaches) {
   counting_.tallies[counting_.devices[block]].steps++;
 }
 
+void Counter::end(uint32_t block, bool kept) {
+  Tally& own = counting_.tallies[counting_.devices[block]];
+  own.end_uses++;
+  if (!kept) own.end_loads++;
+}
+
 void Counter::flush() {
   for (size_t device = 0; device < caches_.size(); device++) caches_[device].flush(counting_.tallies[device]);
 }

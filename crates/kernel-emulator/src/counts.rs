@@ -49,11 +49,15 @@ pub struct Counts {
     pub cache_written_bytes: u64,
     /// Steps of all blocks.
     pub steps: u64,
+    /// Ends of connections that steps used.
+    pub end_uses: u64,
+    /// Of these, those that were in global memory.
+    pub end_loads: u64,
 }
 
 impl Counts {
     /// The numbers by the names of the fields.
-    pub const fn by_name(&self) -> [(&'static str, u64); 19] {
+    pub const fn by_name(&self) -> [(&'static str, u64); 21] {
         [
             ("reads", self.reads),
             ("writes", self.writes),
@@ -77,6 +81,8 @@ impl Counts {
             ("cache_read_bytes", self.cache_read_bytes),
             ("cache_written_bytes", self.cache_written_bytes),
             ("steps", self.steps),
+            ("end_uses", self.end_uses),
+            ("end_loads", self.end_loads),
         ]
     }
 }
