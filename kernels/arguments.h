@@ -18,11 +18,14 @@ constexpr u32 SLOTS = 8;
 // Most sources, and most destinations, of a step.
 constexpr u32 MOST_OPERANDS = 8;
 
-// Most signals that a step waits for, and most that it sends.
-constexpr u32 MOST_SIGNALS = 4;
+// Most signals that a step waits for, and most that it sends: one for each thread of a warp.
+constexpr u32 MOST_SIGNALS = 32;
 
 // Peers of a lane whose buffers its blocks remember.
 constexpr u32 MOST_PEERS = 72;
+
+// Ends of a lane that its blocks keep in shared memory during a launch.
+constexpr u32 MOST_ENDS = 64;
 
 // Most blocks of a lane.
 constexpr u32 MOST_SHARES = 4;
@@ -59,7 +62,7 @@ struct Operand {
   u32 kind;           // OperandKind
   u16 buffer;         // 0 input, 1 output, 2 scratch
   u16 peer;           // of a peer its index among the lane's peers
-  u64 place;          // of a FIFO its End, of a peer its BufferTable, of a multicast the address of all ranks' scratch
+  u64 place;          // of a FIFO the index of its End, of a peer its BufferTable, of a multicast the address of all ranks' scratch
   u64 offset;         // bytes from the start of the buffer
   u64 stride;         // bytes further per turn
 };
@@ -75,20 +78,21 @@ struct Step {
   u8 reaches;         // whether an operand is a peer's
   u8 multicast;       // 1: from all ranks, 2: to all ranks, 4: other steps of the program do so
   Operand operands[2 * MOST_OPERANDS];  // sources, then destinations
-  End* waits[MOST_SIGNALS];
-  End* notifies[MOST_SIGNALS];
+  u32 waits[MOST_SIGNALS];     // indices of Ends
+  u32 notifies[MOST_SIGNALS];
 };
 
-// Steps in a row: prologue, body (for each of `turns`), last turn, epilogue.
+// Steps in a row: prologue, body (for each of `turns`), epilogue with the last turn.
 struct Lane {
   u32 first;          // index of the first step
   u32 prologue;
   u32 body;
-  u32 last;
   u32 epilogue;
   u32 peers;          // whose memory the lane accesses
+  u32 end_count;
   u64 turns;
   const BufferTable* const* tables;  // of these peers
+  End* const* ends;   // of the lane's FIFOs and signals; steps have indices into it
 };
 
 // A program of one rank, with the memory of a launch.

@@ -31,6 +31,9 @@ constexpr u32 LOOKS = 4096;
 // Most operands of a step.
 constexpr u32 OPERANDS = 2 * MOST_OPERANDS;
 
+// Most counters that are stored after a step, one by each thread of a warp.
+constexpr u32 WORDS = WARP;
+
 // Alignment of a share of a step, bytes.
 constexpr u64 SHARE_BYTES = 128;
 
@@ -40,8 +43,8 @@ struct Stage {
   u8* places[OPERANDS];    // sources, then destinations; for FIFOs the slot
   u64 flags[OPERANDS];     // for FIFOs the number of the step plus one, else 0
   u64 strides[OPERANDS];   // for FIFOs, bytes of a slot
-  u64* words[OPERANDS];             // counters to store after the step, of operands and signals
-  u64 values[OPERANDS];
+  u64* words[WORDS];                // counters to store after the step, of operands and signals
+  u64 values[WORDS];
   u64 bytes;
   u64 scalar;
   u32 operation;
@@ -59,6 +62,7 @@ struct Shared {
   const u32* abort;                 // not 0: end the launch; the waiter writes it and the next
   u32 over;                         // 1: a thread of the block has seen that
   u8* peers[MOST_PEERS][3];         // input, output and scratch of the lane's peers in this launch
+  End ends[MOST_ENDS];              // the lane's first, of this share; written back after the last step
 };
 
 // Counts the polls of a wait, and sometimes checks whether the host ends the launch.

@@ -298,6 +298,9 @@ TOPO_DEVICE void schedule_point() {}
 // Tells the emulator that a step begins, and whether it is direct; nothing on a GPU.
 TOPO_DEVICE void count_step(bool) {}
 
+// Tells the emulator that a step uses an end, and whether shared memory has it; nothing on a GPU.
+TOPO_DEVICE void count_end(bool) {}
+
 // Tells the emulator that what this thread has loaded is used; nothing on a GPU.
 TOPO_DEVICE void count_used() {}
 

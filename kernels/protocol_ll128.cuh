@@ -122,7 +122,9 @@ struct LowLatency128 {
   }
 
   // Whether all threads of the warp say that their lines have come, or the launch is to end. The
-  // vote also keeps threads without a flag from reading before the flags arrive.
+  // vote also keeps threads without a flag from reading before the flags arrive: data that was
+  // loaded together with its flag may be older, because nothing promises that eight threads load
+  // a line as a whole.
   TOPO_DEVICE static bool voted(bool come, const u8* place, u64 flag, Patience& patience) {
     const bool all = warp_all(come);
     count_used();

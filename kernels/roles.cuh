@@ -8,12 +8,15 @@
 namespace TOPO_NAMESPACE {
 
 // Warp 0. Its threads handle the operands of a step in parallel: 0 to 7 the sources, 8 to 15 the
-// destinations, 16 to 31 the signals to wait for, four threads for the shares of each. Threads 12
-// to 15 also handle the signals to send: a step with more than four destinations has no FIFO among
-// them.
+// destinations. Signals to send and to wait for begin at thread 16 and continue at thread 0; a step
+// with FIFOs has at most 16 of each, so no thread has two counters to wait for or to store. If
+// several blocks run the lane, four threads wait for the shares of a signal, and eight signals are
+// awaited at a time.
 struct Waiter {
-  static constexpr u32 GIVEN = OPERANDS - MOST_SIGNALS;
-  static_assert(OPERANDS + MOST_SIGNALS * MOST_SHARES <= WARP, "a thread for each operand and signal");
+  // Binary logarithm of the threads that wait for a signal of several shares.
+  static constexpr u32 GIVERS = 2;
+  static_assert(OPERANDS < WARP && MOST_SIGNALS <= WARP, "a thread for each operand and signal");
+  static_assert(MOST_SHARES == 1 << GIVERS, "a thread for each share");
 
   const Part& part;
   const Lane& own;
@@ -34,19 +37,18 @@ struct Waiter {
       shared.abort = abort;
       store_flag(&shared.over, 0);
     }
+    TOPO_ROLLED
+    for (u32 index = thread() % WARP; index < kept(); index += WARP) shared.ends[index] = own.ends[index][share];
     warp_sync();
   }
 
   TOPO_DEVICE void run() {
     u32 first = own.first;
     bool going = true;
-    // Prologue, body, last turn, epilogue.
+    // Prologue, body, epilogue.
     TOPO_ROLLED
-    for (u32 segment = 0; segment < 4 && going; segment++) {
-      const u32 count = segment == 0   ? own.prologue
-                        : segment == 1 ? own.body
-                        : segment == 2 ? own.last
-                                       : own.epilogue;
+    for (u32 segment = 0; segment < 3 && going; segment++) {
+      const u32 count = segment == 0 ? own.prologue : segment == 1 ? own.body : own.epilogue;
       const u64 turns = count == 0 ? 0 : segment == 1 ? own.turns : 1;
       TOPO_ROLLED
       for (u64 turn = 0; turn < turns && going; turn++)
@@ -58,13 +60,24 @@ struct Waiter {
   }
 
  private:
+  // Ends in shared memory.
+  TOPO_DEVICE u32 kept() const { return own.end_count < MOST_ENDS ? own.end_count : MOST_ENDS; }
+
+  // An end of the lane; of a signal that of this share.
+  TOPO_DEVICE End* end_of(u32 index) {
+    count_end(index < MOST_ENDS);
+    return index < MOST_ENDS ? shared.ends + index : own.ends[index] + share;
+  }
+
   // Waits until a step can run and hands it to the workers. Returns false if the launch is aborted.
   TOPO_DEVICE bool issue(const Step& step, u64 turn) {
     const u32 lane = thread() % WARP;
     const u32 index = lane % MOST_OPERANDS;
     const bool source = lane < MOST_OPERANDS;
-    // For a signal, the share of the peer that sends it.
-    u32 giver = 0;
+    // The number of the signal to send; for a signal to wait for, the share of the peer, too.
+    const u32 turned = (lane + WARP - OPERANDS) % WARP;
+    const u32 givers = part.shares > 1 ? GIVERS : 0;
+    const u32 giver = part.shares > 1 ? turned % MOST_SHARES : 0;
     u8* place = nullptr;
     u64 flag = 0, stride = 0, wanted = 0, value = 0;
     u64* word = nullptr;
@@ -75,7 +88,7 @@ struct Waiter {
       if (index < (source ? step.source_count : step.destination_count)) {
         const Operand& operand = step.operands[lane];
         if (operand.kind == FIFO) {
-          end = (End*)operand.place;
+          end = end_of((u32)operand.place);
           const u64 at = end->step;
           place = end->slots + at % SLOTS * end->stride;
           stride = end->stride;
@@ -101,21 +114,27 @@ struct Waiter {
           peer = &operand;
         }
       }
-      if (lane >= GIVEN && lane - GIVEN < step.notify_count) {
-        end = step.notifies[lane - GIVEN] + share;
-        word = end->mine;
-        value = end->step + 1;
-      }
-    } else {
-      const u32 signal = (lane - OPERANDS) / MOST_SHARES;
-      giver = lane % MOST_SHARES;
+    }
+    if (turned < step.notify_count) {
+      End* const given = end_of(step.notifies[turned]);
+      given->step += 1;
+      word = given->mine;
+      value = given->step;
+    }
+    bool going = true;
+    u32 first = 0;
+    TOPO_ROLLED
+    do {
+      const u32 signal = first + (turned >> givers);
       if (signal < step.wait_count && giver < part.shares) {
-        end = step.waits[signal] + share;
+        end = end_of(step.waits[signal]);
         wanted = end->step + 1;
       }
-    }
-    bool going = wait(end, giver, wanted);
-    if (end != nullptr && giver == 0) end->step += 1;
+      going = wait(end, giver, wanted);
+      if (end != nullptr && giver == 0) end->step += 1;
+      end = nullptr;
+      first += WARP >> givers;
+    } while (going && first < step.wait_count);
     // The next step may find the same end at another thread.
     warp_sync();
     if (going && step.reaches && !looked_up) going = look_up();
@@ -133,9 +152,9 @@ struct Waiter {
       stage.places[lane] = place + begin;
       stage.flags[lane] = flag;
       stage.strides[lane] = stride;
-      stage.words[lane] = word;
-      stage.values[lane] = value;
     }
+    stage.words[lane] = word;
+    stage.values[lane] = value;
     if (lane == 0) {
       stage.bytes = bytes;
       stage.scalar = part.scalar;
@@ -164,8 +183,8 @@ struct Waiter {
       if (warp_all(end == nullptr || seen >= wanted)) break;
       if (warp_all(!patience.more())) return false;
     }
-    // For signals, the count that all shares have reached.
-    if (end != nullptr && giver == 0) end->seen = thread() % WARP < OPERANDS ? seen : wanted;
+    // For signals of several shares, the count that all have reached.
+    if (end != nullptr && giver == 0) end->seen = part.shares == 1 ? seen : wanted;
     return true;
   }
 
@@ -207,6 +226,12 @@ struct Waiter {
   }
 
   TOPO_DEVICE void end() {
+    TOPO_ROLLED
+    for (u32 index = thread() % WARP; index < kept(); index += WARP) {
+      End& end = own.ends[index][share];
+      end.step = shared.ends[index].step;
+      end.seen = shared.ends[index].seen;
+    }
     Stage& stage = next_stage();
     if (thread() % WARP == 0) {
       stage.end = 1;
@@ -227,7 +252,7 @@ TOPO_DEVICE void post(Shared& shared) {
     if (stage.end) return;
     // Stores through one address are visible through the other before a peer is told.
     if (stage.multicast) alias_fence();
-    if (lane < OPERANDS && stage.words[lane] != nullptr) store_release(stage.words[lane], stage.values[lane]);
+    if (stage.words[lane] != nullptr) store_release(stage.words[lane], stage.values[lane]);
     barrier_arrive(FREE + number % 2, 2 * WARP);
   }
 }

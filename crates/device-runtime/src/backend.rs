@@ -174,7 +174,8 @@ impl<M: DeviceDriver> Kernels<M> {
         let after = |at: u64, bytes: usize| (at + bytes as u64).next_multiple_of(256);
         let steps_at = after(0, size_of_val(&flat.lanes[..]));
         let tables_at = after(steps_at, size_of_val(&flat.steps[..]));
-        let profile_at = after(tables_at, size_of_val(&flat.tables[..]));
+        let ends_at = after(tables_at, size_of_val(&flat.tables[..]));
+        let profile_at = after(ends_at, size_of_val(&flat.ends[..]));
         let shares = self.connected.shares;
         let profile_bytes = match self.shared.options.trace {
             true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
@@ -182,11 +183,12 @@ impl<M: DeviceDriver> Kernels<M> {
         };
         let allocated = driver.allocate(device, profile_at + profile_bytes);
         let (memory, address) = allocated.map_err(|why| self.failed(why))?;
-        flat.place_tables(address + tables_at);
-        let parts: [(u64, &[u8]); 3] = [
+        flat.place_addresses(address + tables_at, address + ends_at);
+        let parts: [(u64, &[u8]); 4] = [
             (0, bytemuck::cast_slice(&flat.lanes)),
             (steps_at, bytemuck::cast_slice(&flat.steps)),
             (tables_at, bytemuck::cast_slice(&flat.tables)),
+            (ends_at, bytemuck::cast_slice(&flat.ends)),
         ];
         for (at, bytes) in parts.into_iter().filter(|(_, bytes)| !bytes.is_empty()) {
             let wrote = driver.write(device, address + at, bytes);

@@ -34,6 +34,8 @@ pub struct Flat {
     pub steps: Vec<FlatStep>,
     /// Addresses of buffer tables: those of the first lane's peers, then those of the next.
     pub tables: Vec<u64>,
+    /// Addresses of ends of FIFOs and signals: those of the first lane, then those of the next.
+    pub ends: Vec<u64>,
     /// The channel of each lane.
     pub channels: Vec<u16>,
 }
@@ -49,13 +51,23 @@ impl Flat {
             multicasts: bound.multicasts,
         };
         for lane in &bound.lanes {
-            let mut tables = Vec::new();
-            let parts = [&lane.prologue, &lane.body, &lane.last, &lane.epilogue];
-            let parts = parts.map(|steps| {
-                let steps = steps.iter().map(|step| resolve.step(step, &mut tables));
-                fuse(steps.collect())
+            let mut addresses = LaneAddresses::default();
+            // Steps that run in a row are joined: all of them, if no turn repeats.
+            let all = [&lane.prologue, &lane.last, &lane.epilogue];
+            let body = [&lane.body];
+            let segments: [&[&Vec<BoundStep>]; 3] = match lane.turns {
+                0 => [&[], &[], &all],
+                _ => [&all[..1], &body, &all[1..]],
+            };
+            let parts = segments.map(|steps| {
+                let steps = steps.iter().copied().flatten();
+                fuse(
+                    steps
+                        .map(|step| resolve.step(step, &mut addresses))
+                        .collect(),
+                )
             });
-            let [prologue, body, last, epilogue] = [0, 1, 2, 3].map(|at| count(parts[at].len()));
+            let [prologue, body, epilogue] = [0, 1, 2].map(|at| count(parts[at].len()));
             if parts.iter().all(Vec::is_empty) {
                 continue;
             }
@@ -63,26 +75,53 @@ impl Flat {
                 first: count(flat.steps.len()),
                 prologue,
                 body,
-                last,
                 epilogue,
-                peers: count(tables.len()),
+                peers: count(addresses.tables.len()),
+                end_count: count(addresses.ends.len()),
                 turns: lane.turns,
                 tables: 0,
+                ends: 0,
             });
             flat.steps.extend(parts.into_iter().flatten());
-            flat.tables.extend(tables);
+            flat.tables.extend(addresses.tables);
+            flat.ends.extend(addresses.ends);
             flat.channels.push(lane.channel);
         }
         flat
     }
 
-    /// Sets the addresses of the lanes' tables, if those of the first lane are here.
-    pub fn place_tables(&mut self, mut address: u64) {
+    /// Sets the addresses of the lanes' tables and ends, if those of the first lane are here.
+    pub fn place_addresses(&mut self, mut tables: u64, mut ends: u64) {
         for lane in &mut self.lanes {
-            lane.tables = address;
-            address += u64::from(lane.peers) * size_of::<u64>() as u64;
+            (lane.tables, lane.ends) = (tables, ends);
+            tables += u64::from(lane.peers) * size_of::<u64>() as u64;
+            ends += u64::from(lane.end_count) * size_of::<u64>() as u64;
         }
     }
+}
+
+/// Addresses that the steps of a lane refer to by index.
+#[derive(Default)]
+struct LaneAddresses {
+    /// Of buffer tables.
+    tables: Vec<u64>,
+    /// Of ends of FIFOs and signals.
+    ends: Vec<u64>,
+}
+
+impl LaneAddresses {
+    fn end(&mut self, address: u64) -> u32 {
+        count(index(&mut self.ends, address))
+    }
+}
+
+/// The index of an address in a list; adds it if it is new.
+fn index(known: &mut Vec<u64>, address: u64) -> usize {
+    let at = known.iter().position(|other| *other == address);
+    at.unwrap_or_else(|| {
+        known.push(address);
+        known.len() - 1
+    })
 }
 
 fn count(items: usize) -> u32 {
@@ -97,8 +136,8 @@ struct Resolve<'a> {
 }
 
 impl Resolve<'_> {
-    /// The step; adds peers to the lane's tables.
-    fn step(&self, step: &BoundStep, tables: &mut Vec<u64>) -> FlatStep {
+    /// The step; adds its peers and connections to the lane's addresses.
+    fn step(&self, step: &BoundStep, addresses: &mut LaneAddresses) -> FlatStep {
         let sources = &step.sources[..usize::from(step.source_count)];
         let destinations = &step.destinations[..usize::from(step.destination_count)];
         let mut flat = FlatStep {
@@ -120,10 +159,10 @@ impl Resolve<'_> {
                 }
             );
             flat.pre_multiply |= u8::from(multiplies && input) << index;
-            flat.operands[index] = self.operand(source, true, tables);
+            flat.operands[index] = self.operand(source, true, addresses);
         }
         for (index, destination) in destinations.iter().enumerate() {
-            flat.operands[MOST_OPERANDS + index] = self.operand(destination, false, tables);
+            flat.operands[MOST_OPERANDS + index] = self.operand(destination, false, addresses);
         }
         let reaches = flat.operands.iter();
         flat.reaches = u8::from(
@@ -142,18 +181,25 @@ impl Resolve<'_> {
             .iter()
             .enumerate()
         {
-            flat.waits[index] = self.places.awaited(&self.bound.waits[usize::from(*wait)]);
+            let end = self.places.awaited(&self.bound.waits[usize::from(*wait)]);
+            flat.waits[index] = addresses.end(end);
         }
         let notifies = &step.notifies[..usize::from(step.notify_count)];
         for (index, notify) in notifies.iter().enumerate() {
-            flat.notifies[index] = self
+            let end = self
                 .places
                 .given(&self.bound.notifies[usize::from(*notify)]);
+            flat.notifies[index] = addresses.end(end);
         }
         flat
     }
 
-    fn operand(&self, operand: &BoundOperand, source: bool, tables: &mut Vec<u64>) -> FlatOperand {
+    fn operand(
+        &self,
+        operand: &BoundOperand,
+        source: bool,
+        addresses: &mut LaneAddresses,
+    ) -> FlatOperand {
         match *operand {
             BoundOperand::None => FlatOperand::default(),
             BoundOperand::Multicast { offset, stride } => FlatOperand {
@@ -166,13 +212,14 @@ impl Resolve<'_> {
             },
             BoundOperand::Fifo(place) => {
                 let place = usize::from(place);
+                let end = if source {
+                    self.places.receiver(&self.bound.receives[place])
+                } else {
+                    self.places.sender(&self.bound.sends[place])
+                };
                 FlatOperand {
                     kind: OperandKind::Fifo as u32,
-                    place: if source {
-                        self.places.receiver(&self.bound.receives[place])
-                    } else {
-                        self.places.sender(&self.bound.sends[place])
-                    },
+                    place: addresses.end(end).into(),
                     ..FlatOperand::default()
                 }
             }
@@ -196,11 +243,7 @@ impl Resolve<'_> {
             } => {
                 let rank = self.bound.peers[usize::from(peer)];
                 let table = self.places.buffer_table(rank);
-                let known = tables.iter().position(|other| *other == table);
-                let at = known.unwrap_or_else(|| {
-                    tables.push(table);
-                    tables.len() - 1
-                });
+                let at = index(&mut addresses.tables, table);
                 FlatOperand {
                     kind: OperandKind::Peer as u32,
                     buffer: buffer as u16,

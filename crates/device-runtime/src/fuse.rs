@@ -1,10 +1,14 @@
-//! Joins steps that move the same bytes one after the other.
+//! Joins steps that move the same bytes one after the other, or only wait or signal.
 //!
 //! Programs are written for four operands on a side; kernels take eight. A reduction of eight ranks
 //! is three steps with a partial sum in memory, and its result is spread in two; joined, each input
 //! is read once and each output written once. The order of the sources, and every rounding, stays.
+//!
+//! Programs are written for four signals, too; kernels take 32. A step waits before it moves data
+//! and signals after it, so a step that only waits joins the next one, and one that only signals
+//! the last one. A wait behind a signal stays apart: the peer may need the one to send the other.
 
-use crate::layout::{FlatOperand, FlatStep, MOST_OPERANDS, OperandKind};
+use crate::layout::{FlatOperand, FlatStep, MOST_OPERANDS, MOST_SIGNALS, OperandKind};
 
 /// Joins steps where that changes only which bytes are read and written again.
 pub fn fuse(steps: Vec<FlatStep>) -> Vec<FlatStep> {
@@ -35,8 +39,64 @@ const fn is_plain(operand: &FlatOperand) -> bool {
     operand.kind == OperandKind::Local as u32 || operand.kind == OperandKind::Peer as u32
 }
 
+fn waits(step: &FlatStep) -> &[u32] {
+    &step.waits[..usize::from(step.wait_count)]
+}
+
+fn notifies(step: &FlatStep) -> &[u32] {
+    &step.notifies[..usize::from(step.notify_count)]
+}
+
 /// One step that does what both do; `None` if there is none.
 fn join(first: &FlatStep, second: &FlatStep) -> Option<FlatStep> {
+    signals(first, second).or_else(|| moves(first, second))
+}
+
+/// The first step only waits, or the second only signals.
+fn signals(first: &FlatStep, second: &FlatStep) -> Option<FlatStep> {
+    let only_waits = first.bytes == 0 && first.notify_count == 0;
+    let only_signals = second.bytes == 0 && second.wait_count == 0;
+    if only_signals {
+        let mut joined = *first;
+        joined.notifies = both(notifies(first), notifies(second))?;
+        joined.notify_count += second.notify_count;
+        return has_room(&joined).then_some(joined);
+    }
+    // With two addresses of one memory, a step between two others keeps them apart
+    // (`kernels/protocol_multicast.cuh`).
+    if only_waits && (second.bytes == 0 || second.multicast == 0) {
+        let mut joined = *second;
+        joined.waits = both(waits(first), waits(second))?;
+        joined.wait_count += first.wait_count;
+        return has_room(&joined).then_some(joined);
+    }
+    None
+}
+
+/// The signals of two steps; `None` if they are too many, or if one is in both: a step counts each
+/// of its signals once.
+fn both(first: &[u32], second: &[u32]) -> Option<[u32; MOST_SIGNALS]> {
+    let before = first.len();
+    let fits = before + second.len() <= MOST_SIGNALS;
+    if !fits || second.iter().any(|signal| first.contains(signal)) {
+        return None;
+    }
+    let mut joined = [0; MOST_SIGNALS];
+    joined[..before].copy_from_slice(first);
+    joined[before..before + second.len()].copy_from_slice(second);
+    Some(joined)
+}
+
+/// Whether a thread is left for each signal beside the FIFOs.
+fn has_room(step: &FlatStep) -> bool {
+    let mut all = sources(step).iter().chain(destinations(step));
+    let most = MOST_SIGNALS - 2 * MOST_OPERANDS;
+    let few = usize::from(step.wait_count.max(step.notify_count)) <= most;
+    few || !all.any(|operand| operand.kind == OperandKind::Fifo as u32)
+}
+
+/// Both steps move data.
+fn moves(first: &FlatStep, second: &FlatStep) -> Option<FlatStep> {
     let all = [first, second];
     let plain = all
         .iter()
@@ -188,6 +248,75 @@ mod tests {
             assert_eq!(fuse(vec![first, second]), [first, second]);
         }
         assert_eq!(fuse(vec![first, second]).len(), 1);
+    }
+
+    /// A step with these signals, and data if `bytes` is not 0.
+    fn signaling(bytes: u64, waits: &[u32], notifies: &[u32]) -> FlatStep {
+        let mut step = match bytes {
+            0 => FlatStep::default(),
+            _ => step(&[local(0)], &[peer(1)]),
+        };
+        step.bytes = bytes;
+        step.wait_count = waits.len() as u8;
+        step.waits[..waits.len()].copy_from_slice(waits);
+        step.notify_count = notifies.len() as u8;
+        step.notifies[..notifies.len()].copy_from_slice(notifies);
+        step
+    }
+
+    /// The nine steps of a direct all-reduce of eight ranks are three.
+    #[test]
+    fn signals_are_sent_and_awaited_at_once() {
+        let steps = [
+            signaling(0, &[], &[1, 2, 3, 4]),
+            signaling(0, &[], &[5, 6, 7]),
+            signaling(0, &[11, 12, 13, 14], &[]),
+            signaling(0, &[15, 16, 17], &[]),
+            signaling(64, &[], &[]),
+            signaling(0, &[], &[1, 2, 3, 4]),
+            signaling(0, &[], &[5, 6, 7]),
+            signaling(0, &[11, 12, 13, 14], &[]),
+            signaling(0, &[15, 16, 17], &[]),
+        ];
+        let (given, awaited) = ([1, 2, 3, 4, 5, 6, 7], [11, 12, 13, 14, 15, 16, 17]);
+        let expected = [
+            signaling(0, &[], &given),
+            signaling(64, &awaited, &given),
+            signaling(0, &awaited, &[]),
+        ];
+        assert_eq!(fuse(steps.to_vec()), expected);
+    }
+
+    #[test]
+    fn signals_stay_apart_where_one_step_cannot_have_them() {
+        let many: Vec<u32> = (1..=20).collect();
+        let later: Vec<u32> = (21..=40).collect();
+        let mut fifo = signaling(64, &[], &[]);
+        fifo.operands[0] = operand(OperandKind::Fifo, 0);
+        let mut multicast = signaling(64, &[], &[]);
+        multicast.multicast = 4;
+        for (first, second) in [
+            // The same signal twice.
+            (signaling(0, &[1], &[]), signaling(0, &[1], &[])),
+            (signaling(0, &[], &[1]), signaling(0, &[], &[1])),
+            // More than a step has.
+            (signaling(0, &many, &[]), signaling(0, &later, &[])),
+            // A wait behind a signal.
+            (signaling(0, &[], &[1]), signaling(0, &[2], &[])),
+            // FIFOs leave room for fewer.
+            (signaling(0, &many, &[]), fifo),
+            (signaling(0, &[1], &[]), multicast),
+        ] {
+            assert_eq!(fuse(vec![first, second]), [first, second]);
+        }
+        fifo.wait_count = 1;
+        fifo.waits[0] = 1;
+        let alone = FlatStep {
+            wait_count: 0,
+            waits: [0; MOST_SIGNALS],
+            ..fifo
+        };
+        assert_eq!(fuse(vec![signaling(0, &[1], &[]), alone]), [fifo]);
     }
 
     /// A sum that is read again later is stored.

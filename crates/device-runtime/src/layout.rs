@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 pub const MOST_OPERANDS: usize = 8;
 
 /// Most signals that a step waits for; also most that it sends.
-pub const MOST_SIGNALS: usize = 4;
+pub const MOST_SIGNALS: usize = 32;
 
 /// Most blocks per lane.
 pub const MOST_SHARES: u32 = 4;
@@ -71,7 +71,7 @@ pub struct FlatOperand {
     pub buffer: u16,
     /// Of a peer, its index in the lane's tables.
     pub peer: u16,
-    /// Address of a FIFO's [`DeviceEnd`], a peer's [`DeviceBufferTable`], or the multicast scratch
+    /// The index of a FIFO's [`DeviceEnd`] in the lane, or the address of a peer's [`DeviceBufferTable`], or the multicast scratch
     /// memory.
     pub place: u64,
     /// Bytes from the start of the buffer.
@@ -104,10 +104,10 @@ pub struct FlatStep {
     pub multicast: u8,
     /// Sources, then destinations.
     pub operands: [FlatOperand; 2 * MOST_OPERANDS],
-    /// Addresses of the [`DeviceEnd`]s to wait for.
-    pub waits: [u64; MOST_SIGNALS],
-    /// Addresses of the [`DeviceEnd`]s to notify.
-    pub notifies: [u64; MOST_SIGNALS],
+    /// Indices of the lane's [`DeviceEnd`]s to wait for.
+    pub waits: [u32; MOST_SIGNALS],
+    /// Indices of the lane's [`DeviceEnd`]s to notify.
+    pub notifies: [u32; MOST_SIGNALS],
 }
 
 /// A lane: a sequence of steps for one or several blocks.
@@ -120,16 +120,18 @@ pub struct FlatLane {
     pub prologue: u32,
     /// Steps of a full turn.
     pub body: u32,
-    /// Steps of the last turn.
-    pub last: u32,
-    /// Steps of the epilogue.
+    /// Steps of the last turn and of the epilogue.
     pub epilogue: u32,
     /// Number of peers whose memory the lane accesses.
     pub peers: u32,
+    /// Number of ends of FIFOs and signals that the lane uses.
+    pub end_count: u32,
     /// Full turns.
     pub turns: u64,
     /// Address of the addresses of these peers' [`DeviceBufferTable`]s.
     pub tables: u64,
+    /// Address of the addresses of the lane's [`DeviceEnd`]s.
+    pub ends: u64,
 }
 
 /// A program with the buffers of a launch. Addresses are device addresses.

@@ -72,6 +72,13 @@ void Counter::count(uint32_t block, const void* place, size_t bytes, bool store,
 void Counter::step(uint32_t block, bool reaches) {
   if (block >= direct_steps_.size()) direct_steps_.resize(block + 1);
   if (reaches) direct_steps_[block]++;
+  counting_.tallies[counting_.devices[block]].steps++;
+}
+
+void Counter::end(uint32_t block, bool kept) {
+  Tally& own = counting_.tallies[counting_.devices[block]];
+  own.end_uses++;
+  if (!kept) own.end_loads++;
 }
 
 void Counter::flush() {

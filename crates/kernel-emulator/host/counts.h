@@ -24,6 +24,8 @@ struct Tally {
   uint64_t later_remote_control_loads;  // in the direct steps of a block after its first
   uint64_t line_bytes_in_flight;        // most that a thread loads before it looks at a flag
   uint64_t cache_read_bytes, cache_written_bytes;  // between this device's memory and its cache
+  uint64_t steps;                                  // of all blocks
+  uint64_t end_uses, end_loads;                    // ends in steps; of these, in global memory
 };
 
 // Memory of a device.
@@ -69,6 +71,7 @@ class Counter {
 
   void count(uint32_t block, const void* place, size_t bytes, bool store, Kind kind, uint64_t& in_flight);
   void step(uint32_t block, bool reaches);
+  void end(uint32_t block, bool kept);
   void flush();
 
  private:
@@ -85,5 +88,7 @@ void count(const void* place, size_t bytes, bool store, Kind kind);
 void count_used();
 // The running warp begins a step; `reaches`: a direct one.
 void count_step(bool reaches);
+// A step uses an end of a connection; `kept`: in shared memory.
+void count_end(bool kept);
 
 }  // namespace emulator

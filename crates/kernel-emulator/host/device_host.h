@@ -53,6 +53,10 @@ inline void count_step(bool reaches) {
   if (TOPO_COUNTED) emulator::count_step(reaches);
 }
 
+inline void count_end(bool kept) {
+  if (TOPO_COUNTED) emulator::count_end(kept);
+}
+
 inline u64 load_acquire(const u64* word) {
   count_access(word, sizeof *word, false, emulator::Kind::CONTROL);
   const u64 value = __atomic_load_n(word, __ATOMIC_ACQUIRE);

@@ -260,6 +260,10 @@ void count_step(bool reaches) {
   if (run->counter != nullptr && current->thread == 0) run->counter->step(current->block, reaches);
 }
 
+void count_end(bool kept) {
+  if (run->counter != nullptr) run->counter->end(current->block, kept);
+}
+
 void touch(const void* place, size_t bytes, bool store) {
   if (run == nullptr || run->checks == nullptr || current->through_switch) return;
   const Checks& asked = *run->checks;

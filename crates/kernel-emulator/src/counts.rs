@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The accesses of one device's kernels. `host/counts.h` has the same structure.
 ///
 /// The fields of the cache belong to the device whose memory it is, all others to the device whose
-/// blocks made the accesses. Program steps are not counted.
+/// blocks made the accesses. Reads of program steps are not counted.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -47,11 +47,17 @@ pub struct Counts {
     pub cache_read_bytes: u64,
     /// Bytes that the cache wrote to the device's memory.
     pub cache_written_bytes: u64,
+    /// Steps of all blocks.
+    pub steps: u64,
+    /// Ends of connections that steps used.
+    pub end_uses: u64,
+    /// Of these, those that were in global memory.
+    pub end_loads: u64,
 }
 
 impl Counts {
     /// The numbers by the names of the fields.
-    pub const fn by_name(&self) -> [(&'static str, u64); 18] {
+    pub const fn by_name(&self) -> [(&'static str, u64); 21] {
         [
             ("reads", self.reads),
             ("writes", self.writes),
@@ -74,6 +80,9 @@ impl Counts {
             ("line_bytes_in_flight", self.line_bytes_in_flight),
             ("cache_read_bytes", self.cache_read_bytes),
             ("cache_written_bytes", self.cache_written_bytes),
+            ("steps", self.steps),
+            ("end_uses", self.end_uses),
+            ("end_loads", self.end_loads),
         ]
     }
 }

@@ -304,7 +304,7 @@ mod tests {
             FlatOperand: kind buffer peer place offset stride;
             FlatStep: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
                 waits notifies;
-            FlatLane: first prologue body last epilogue peers turns tables;
+            FlatLane: first prologue body epilogue peers end_count turns tables ends;
             LaunchPart: lanes steps buffers buffer_table launch scalar profile window lane_count protocol operation divisor shares;
             Launch: more abort count parts;
         };

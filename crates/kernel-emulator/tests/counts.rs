@@ -37,6 +37,11 @@ const HEAD: &str = "\
 # switch                    bytes that a switch reduces or stores to all
 # launches                  kernels
 # blocks                    blocks of all kernels
+# steps                     steps of a block, on average
+# end_uses                  ends of FIFOs and signals in a block's steps, on average
+# end_loads                 of these, those that are read in global memory
+# line_loads                bytes of lines that are loaded for each stored byte, also before they
+#                           have come
 ";
 
 /// The file.
@@ -181,6 +186,19 @@ impl Row {
             ("switch", switch / message),
             ("launches", counts.launches as f64),
             ("blocks", counts.blocks as f64),
+            ("steps", sum(|it| it.steps) / counts.blocks.max(1) as f64),
+            (
+                "end_uses",
+                sum(|it| it.end_uses) / counts.blocks.max(1) as f64,
+            ),
+            (
+                "end_loads",
+                sum(|it| it.end_loads) / counts.blocks.max(1) as f64,
+            ),
+            (
+                "line_loads",
+                sum(|it| it.line_read_bytes) / sum(|it| it.line_written_bytes).max(1.0),
+            ),
         ];
         let said = numbers.into_iter().filter(|(_, it)| *it != 0.0);
         said.map(|(name, it)| (name.to_owned(), (it * 1000.0).round() / 1000.0))
