@@ -7,8 +7,8 @@
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`measured`], [`differences`], [`diff`],
-//! [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`what_if`],
-//! [`settings`], [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
+//! [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`],
+//! [`what_if`], [`settings`], [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
 
 pub mod assume;
 pub mod better_rings;
@@ -45,6 +45,7 @@ pub mod results;
 pub mod settings;
 pub mod show;
 pub mod simulate;
+pub mod step;
 pub mod suggest;
 pub mod what_if;
 

@@ -309,6 +309,7 @@ impl PlannedJob {
                     links: *links,
                     collective: collective.map(|it| it.0),
                     rails: *rails,
+                    ..BoundQuestion::default()
                 };
                 let answer = bound(&self.planned, &question).map_err(|why| why.to_string())?;
                 shown(&BoundReport::of(&answer))

@@ -17,6 +17,8 @@ pub(crate) mod program;
 pub(crate) mod results;
 pub(crate) mod run;
 pub(crate) mod simulate;
+pub(crate) mod step;
+pub(crate) mod training;
 
 use std::path::PathBuf;
 
@@ -52,6 +54,7 @@ use program::{PROGRAM_EXAMPLES, ProgramArguments};
 use results::{RESULTS_EXAMPLES, ResultsArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
+use step::{STEP_EXAMPLES, StepArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -215,6 +218,10 @@ pub(crate) enum Command {
     /// Run a collective on a virtual clock: time, bandwidth, where the time goes, load of each link
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Box<SimulateArguments>),
+    /// Show how long a training or inference step communicates, what of it computation waits for,
+    /// and which collective of which group takes most
+    #[command(after_help = STEP_EXAMPLES)]
+    Step(Box<StepArguments>),
     /// Run every check that needs GPUs, and time collectives on them
     #[command(after_help = GPU_TEST_EXAMPLES)]
     GpuTest(run::GpuTestArguments),

@@ -31,6 +31,7 @@ pub(crate) fn run(
         links: LinkSet::from(arguments.links.unwrap_or(Links::Rules)),
         collective: arguments.collective,
         rails: arguments.rails,
+        ..BoundQuestion::default()
     };
     let found = match measured::shown_links(&arguments.measured, &planned, None)? {
         Some(measured) => bound_on(&measured, &question),

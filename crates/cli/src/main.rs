@@ -6,7 +6,7 @@
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
 //! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`rank`], [`show`], [`cost`],
 //! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
-//! [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`, `collect`: not on other
+//! [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`, `collect`: not on other
 //! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`],
 //! [`text_stream`], [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`],
 //! [`output`], [`hints`],
@@ -68,6 +68,7 @@ mod show;
 mod simulate;
 mod sizes;
 mod sources;
+mod step;
 mod text_stream;
 mod view;
 mod vm;
@@ -144,6 +145,7 @@ fn work() -> ExitCode {
         Command::Run(arguments) => linux::run(arguments, &environment, &mut output),
         Command::Fabric(arguments) => fabric::run(arguments, &environment, &mut output),
         Command::Simulate(arguments) => simulate::run(arguments, &environment, &mut output),
+        Command::Step(arguments) => step::run(arguments, &environment, &mut output),
         Command::GpuTest(arguments) => linux::gpu_test(arguments, &environment, &mut output),
         Command::Id(arguments) => linux::id(arguments, &mut output),
         Command::Calibrate(arguments) => linux::calibrate(arguments, &environment, &mut output),

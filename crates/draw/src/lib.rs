@@ -6,7 +6,7 @@
 //! colors for light and dark screens, and a hint for each box and line.
 //!
 //! The crate is pure. In reading order: [`parts`], [`layout`], [`svg`], [`traffic`], [`picture`],
-//! [`strips`], [`differences`], [`dot`](mod@dot), [`html`].
+//! [`strips`], [`differences`], [`timeline`](mod@timeline), [`dot`](mod@dot), [`html`].
 
 pub mod differences;
 pub mod dot;
@@ -17,6 +17,7 @@ pub mod picture;
 pub mod strips;
 pub mod svg;
 pub mod text;
+pub mod timeline;
 pub mod traffic;
 
 use plan::Graph;

@@ -30,6 +30,7 @@ pub mod recording;
 pub mod settings;
 pub mod tuner;
 pub mod words;
+pub mod workload_file;
 pub mod xml;
 
 use std::ops::Range;
@@ -73,7 +74,7 @@ const fn target(
 }
 
 /// All targets.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     target("xml", xml::run, xml::seeds, before_choices),
     target("plan", plan_file::run, plan_file::seeds, before_choices),
     target("graph", graph::run, graph::seeds, before_choices),
@@ -124,6 +125,12 @@ pub const TARGETS: [Target; 20] = [
     target("plugin", plugin::run, plugin::seeds, nowhere),
     target("memory", memory::run, memory::seeds, nowhere),
     target("words", words::run, words::seeds, nowhere),
+    target(
+        "workload",
+        workload_file::run,
+        workload_file::seeds,
+        before_choices,
+    ),
 ];
 
 impl Target {

@@ -28,6 +28,8 @@ pub struct BoundQuestion {
     pub collective: Option<Collective>,
     /// Each NIC reaches only those of its rail.
     pub rails: bool,
+    /// Trees that come near the bounds are searched for.
+    pub trees: bool,
 }
 
 impl Default for BoundQuestion {
@@ -36,6 +38,7 @@ impl Default for BoundQuestion {
             links: LinkSet::Rules,
             collective: None,
             rails: false,
+            trees: true,
         }
     }
 }
@@ -150,7 +153,7 @@ fn on_links(
         fingerprint: plan.fingerprint,
         links: question.links,
         operations,
-        forests: true,
+        forests: question.trees,
         units: None,
     };
     let certificate = certify(graph, &wanted).map_err(BoundError::Links)?;

@@ -24,7 +24,7 @@ pub use groups::GroupShape;
 pub use json::MemoryReport;
 
 /// Nodes of a communicator that are looked at: trees have no other kinds of nodes.
-const MOST_NODES: u32 = 16;
+pub(crate) const MOST_NODES: u32 = 16;
 
 /// What to count.
 #[derive(Debug, Clone, Default)]
@@ -140,13 +140,21 @@ impl Limit {
     pub const fn times(&self) -> Option<u64> {
         self.room.checked_div(self.taken)
     }
+
+    /// Those of which something is taken and known, that which runs out first before others.
+    pub fn ordered(limits: [Self; 2]) -> Vec<Self> {
+        let mut limits = limits.to_vec();
+        limits.retain(|limit| limit.room > 0 && limit.taken > 0);
+        limits.sort_by_key(Self::times);
+        limits
+    }
 }
 
 impl MemoryAnswer {
     /// What is bounded, that which runs out first before others.
     pub fn limits(&self) -> Vec<Limit> {
         let most = self.gpus.iter().map(|(_, bytes)| bytes.device).max();
-        let mut limits = vec![
+        Limit::ordered([
             Limit {
                 name: "multicast slots",
                 taken: self.multicast_objects.into(),
@@ -157,10 +165,7 @@ impl MemoryAnswer {
                 taken: most.unwrap_or(0),
                 room: self.room,
             },
-        ];
-        limits.retain(|limit| limit.room > 0 && limit.taken > 0);
-        limits.sort_by_key(Limit::times);
-        limits
+        ])
     }
 }
 

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The type of a message's elements, as NCCL knows it (`ncclDataType_t`, with its numbers).
 /// [`program::ElementType`] holds those that the runtime can reduce: it has no 8-bit floating-point
 /// numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub enum DataType {
     /// 8-bit integer.
     I8 = 0,

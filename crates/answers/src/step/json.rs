@@ -1,0 +1,271 @@
+//! The communication of a step, as JSON.
+
+use plan::Algorithm;
+use program::{Collective, Protocol};
+use schemars::JsonSchema;
+use serde::Serialize;
+use workload::Workload;
+
+use super::{StepAnswer, StepCall, StepGroup};
+use crate::report::Report;
+
+/// The communication of one step on a cluster.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StepReport {
+    /// Names of the machines.
+    name: String,
+    /// Hosts of the job.
+    hosts: u32,
+    /// Ranks of the job.
+    ranks: u32,
+    /// The profile of NCCL's version.
+    profile: String,
+    /// Computation and exposed communication of a rank with the bubble of the pipeline, µs.
+    step_us: f64,
+    /// Computation, µs.
+    compute_us: f64,
+    /// All communication, µs.
+    communication_us: f64,
+    /// Communication that computation waits for, µs.
+    exposed_us: f64,
+    /// A rank waits so long for other stages of the pipeline, µs.
+    bubble_us: f64,
+    /// The groups, in the order of the workload.
+    groups: Vec<GroupReport>,
+    /// Calls that are alike, those that take most time first.
+    calls: Vec<CallReport>,
+    /// What is bounded; that which runs out first is first.
+    limits: Vec<LimitReport>,
+    /// What was assumed.
+    notes: Vec<String>,
+}
+
+/// A group.
+#[derive(Debug, Serialize, JsonSchema)]
+struct GroupReport {
+    /// Its name.
+    name: String,
+    /// Its ranks.
+    members: String,
+    /// Its communicators that NCCL cannot tell apart.
+    communicators: Vec<AlikeReport>,
+    /// How many times longer the bytes of a message take since its communicators share links.
+    sharing: f64,
+    /// Calls per step.
+    calls: u64,
+    /// Bytes of all messages.
+    bytes: u64,
+    /// Time of all calls, µs.
+    time_us: f64,
+    /// Time by the bounds, of the calls that have one, µs.
+    bound_us: f64,
+    /// Time of the calls that have a bound, µs.
+    bounded_us: f64,
+    /// Time that computation waits, µs.
+    exposed_us: f64,
+    /// Bytes on a GPU for its communicator.
+    device_bytes: u64,
+    /// Bytes on the host for it.
+    host_bytes: u64,
+    /// Multicast objects on the first host, or in the first NVLink domain.
+    multicast_objects: u32,
+}
+
+/// Communicators that are alike.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AlikeReport {
+    /// Communicators.
+    number: u32,
+    /// Ranks of each.
+    ranks: u32,
+    /// Hosts of each.
+    hosts: u32,
+    /// Hosts, or NVLink domains of several, of each.
+    machines: u32,
+    /// Fewest and most ranks on a host.
+    on_a_host: [u32; 2],
+    /// The first ranks of the first one.
+    first_ranks: Vec<u32>,
+}
+
+/// Calls that are alike.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CallReport {
+    /// The group.
+    group: String,
+    /// Their name, if all have one.
+    name: String,
+    /// The collective.
+    collective: Collective,
+    /// Bytes of the whole message.
+    bytes: u64,
+    /// The type of the elements.
+    data_type: String,
+    /// How they are reduced.
+    reduction: String,
+    /// Calls per step.
+    count: u64,
+    /// The algorithm; absent for point-to-point transfers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<Algorithm>,
+    /// The protocol; absent if nothing is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<Protocol>,
+    /// Channels: of all, or between two ranks.
+    channels: u32,
+    /// The communicator for which it is longest, of those of its group, from 0.
+    slowest: usize,
+    /// Time of one, µs.
+    time_us: f64,
+    /// No schedule takes less, µs.
+    bound_us: Option<f64>,
+    /// Time of all, µs.
+    all_us: f64,
+    /// Time that computation waits, µs.
+    exposed_us: f64,
+    /// What they took, if they ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<MeasuredReport>,
+}
+
+/// What calls took.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MeasuredReport {
+    /// Calls that ran.
+    count: usize,
+    /// The middle one, µs.
+    median_us: f64,
+    /// The shortest and the longest, µs.
+    range_us: [f64; 2],
+    /// The part of all in which they waited for later ranks, µs; null if it is not known.
+    waiting_us: Option<f64>,
+    /// How much longer the prediction is than the middle one, as a share of that.
+    error: f64,
+    /// The same of the call for which it is farthest from 0.
+    worst_error: f64,
+}
+
+/// Something that is bounded.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LimitReport {
+    /// Its name.
+    name: &'static str,
+    /// What the communicators take.
+    taken: u64,
+    /// What there is.
+    room: u64,
+}
+
+/// Ranks of a communicator that are named.
+const SHOWN_RANKS: usize = 16;
+
+impl Report for StepReport {
+    const FORMAT: &'static str = "topo-step";
+    const VERSION: u32 = 1;
+}
+
+impl StepReport {
+    /// The report of an answer.
+    pub fn of(answer: &StepAnswer, workload: &Workload) -> Self {
+        let groups = answer.groups.iter().zip(&workload.groups);
+        let limits = answer.limits.iter().map(|limit| LimitReport {
+            name: limit.name,
+            taken: limit.taken,
+            room: limit.room,
+        });
+        Self {
+            name: answer.name.clone(),
+            hosts: answer.hosts,
+            ranks: answer.ranks,
+            profile: answer.profile.clone(),
+            step_us: answer.step_us(),
+            compute_us: answer.timeline.compute_us,
+            communication_us: answer.communication_us(),
+            exposed_us: answer.timeline.exposed_us,
+            bubble_us: answer.bubble_us,
+            groups: groups
+                .map(|(group, its)| GroupReport::of(group, its.members.to_string()))
+                .collect(),
+            calls: answer
+                .calls
+                .iter()
+                .map(|call| CallReport::of(call, &answer.groups[call.kind.group].name))
+                .collect(),
+            limits: limits.collect(),
+            notes: workload.notes.clone(),
+        }
+    }
+}
+
+impl GroupReport {
+    fn of(group: &StepGroup, members: String) -> Self {
+        let alike = group.alike.iter().map(|alike| {
+            let (least, most) = alike.shape.on_a_host();
+            AlikeReport {
+                number: alike.number,
+                ranks: alike.shape.ranks(),
+                hosts: alike.shape.hosts(),
+                machines: alike.shape.machines(),
+                on_a_host: [least, most],
+                first_ranks: alike.first.iter().copied().take(SHOWN_RANKS).collect(),
+            }
+        });
+        Self {
+            name: group.name.clone(),
+            members,
+            communicators: alike.collect(),
+            sharing: group.sharing,
+            calls: group.calls,
+            bytes: group.bytes,
+            time_us: group.time_us,
+            bound_us: group.bound_us,
+            bounded_us: group.bounded_us,
+            exposed_us: group.exposed_us,
+            device_bytes: group.memory.bytes.device,
+            host_bytes: group.memory.bytes.host,
+            multicast_objects: group.memory.multicast_objects,
+        }
+    }
+}
+
+impl CallReport {
+    fn of(call: &StepCall, group: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            name: call.name.clone(),
+            collective: call.kind.collective,
+            bytes: call.kind.bytes,
+            data_type: call.kind.data_type.to_string(),
+            reduction: call.kind.reduction.to_string(),
+            count: call.count,
+            algorithm: call.price.algorithm,
+            protocol: call.price.protocol,
+            channels: call.price.channels,
+            slowest: call.slowest,
+            time_us: call.price.time_us,
+            bound_us: call.price.bound_us,
+            all_us: call.time_us(),
+            exposed_us: call.exposed_us,
+            measured: call.measured.map(|it| MeasuredReport {
+                count: it.count,
+                median_us: it.median_us,
+                range_us: it.range_us,
+                waiting_us: it.waiting_us,
+                error: it.error,
+                worst_error: it.worst,
+            }),
+        }
+    }
+}
+
+impl StepAnswer {
+    /// All communication, µs.
+    pub fn communication_us(&self) -> f64 {
+        self.groups.iter().map(|group| group.time_us).sum()
+    }
+
+    /// The step with the bubble of the pipeline, µs.
+    pub fn step_us(&self) -> f64 {
+        self.timeline.end_us + self.bubble_us
+    }
+}

@@ -1,0 +1,164 @@
+//! The time of a call on the communicators of its group, and its bound.
+
+use std::collections::HashMap;
+
+use bounds::reach::collective as of_operation;
+use plan::Algorithm;
+use plan::certificate::UNITS;
+use plan::cost::{Calls, DataType, TunedOperation};
+use planner::Planned;
+use planner::cost::{AlphaBeta, CostProfile};
+use program::{Collective, Protocol, Reduction};
+
+use super::StepError;
+use crate::bound::{BoundQuestion, bound};
+use crate::cost::transfers::Transfers;
+
+/// A kind of call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallKind {
+    /// Index of its group.
+    pub group: usize,
+    /// The collective.
+    pub collective: Collective,
+    /// Bytes of the whole message.
+    pub bytes: u64,
+    /// The type of the elements.
+    pub data_type: DataType,
+    /// How they are reduced.
+    pub reduction: Reduction,
+}
+
+/// What NCCL takes for a call, and how long it takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Price {
+    /// Its algorithm; `None` for point-to-point transfers.
+    pub algorithm: Option<Algorithm>,
+    /// Its protocol; `None` if nothing is sent.
+    pub protocol: Option<Protocol>,
+    /// Channels: of all, or between two ranks.
+    pub channels: u32,
+    /// Predicted time, µs, with what sharing links costs.
+    pub time_us: f64,
+    /// No schedule takes less, µs; `None` where no bound is known.
+    pub bound_us: Option<f64>,
+}
+
+impl Price {
+    /// The price of a communicator of one rank, which sends nothing.
+    const FREE: Self = Self {
+        algorithm: None,
+        protocol: None,
+        channels: 0,
+        time_us: 0.0,
+        bound_us: Some(0.0),
+    };
+}
+
+/// Prices calls on plans.
+#[derive(Debug, Default)]
+pub(super) struct Pricer {
+    /// Bus bandwidth of the bound, GB/s, by plan and collective.
+    bounds: HashMap<(usize, Collective), Option<f64>>,
+    /// The α–β model of each plan.
+    models: HashMap<usize, Option<AlphaBeta>>,
+}
+
+impl Pricer {
+    /// The price of a call on plan `at`. The bytes of the message take `sharing` times as long as
+    /// alone.
+    pub(super) fn price(
+        &mut self,
+        planned: &Planned,
+        at: usize,
+        call: &CallKind,
+        (group, sharing): (&str, f64),
+    ) -> Result<Price, StepError> {
+        // A message of a byte has the latency alone.
+        let shared = |time: f64, latency: f64| match sharing > 1.0 {
+            true => latency.min(time) + (time - latency).max(0.0) * sharing,
+            false => time,
+        };
+        let ranks = planned.job.layout().ranks();
+        if ranks < 2 {
+            return Ok(Price::FREE);
+        }
+        let refused = |why: String| StepError::NoPrice {
+            group: group.to_owned(),
+            collective: call.collective,
+            why,
+        };
+        let bound_us = self.bound(planned, at, call.collective);
+        let bound_us = bound_us.map(|bandwidth| {
+            // Bytes by GB/s are ns.
+            call.bytes as f64 * call.collective.bus_factor(ranks) / bandwidth / 1e3
+        });
+        if Collective::TUNED.contains(&call.collective) {
+            let operation = TunedOperation {
+                collective: call.collective,
+                bytes: call.bytes,
+                calls: Calls {
+                    data_type: call.data_type,
+                    reduction: call.reduction,
+                    ..Calls::ONE
+                },
+            };
+            let choice = planned.costs.choose_for(&operation);
+            let choice = choice.map_err(|why| refused(why.to_string()))?;
+            let spread = planned.costs.spread(&choice).into_iter();
+            let least = TunedOperation {
+                bytes: 1,
+                ..operation
+            };
+            let taken = (choice.algorithm, choice.protocol);
+            let latency = planned.costs.time_us(&least, taken).unwrap_or(0.0);
+            return Ok(Price {
+                algorithm: Some(choice.algorithm),
+                protocol: Some(choice.protocol),
+                channels: spread.map(|it| it.count() as u32).max().unwrap_or(0),
+                time_us: shared(choice.time_us.into(), latency.into()),
+                bound_us,
+            });
+        }
+        let model = self.models.entry(at).or_insert_with(|| {
+            let inputs = planned.job.cost_inputs();
+            AlphaBeta::of(&inputs, &CostProfile::of(planned.version()))
+        });
+        let sizes = [call.bytes, 1];
+        let found = Transfers::of(planned.plan(), model.as_ref(), call.collective, &sizes)?;
+        let none = "NCCL makes it of transfers of the caller's; give these as send-recv";
+        let found = found.ok_or_else(|| refused(none.to_owned()))?;
+        let [size, least] = &found.sizes[..] else {
+            return Err(refused(none.to_owned()));
+        };
+        let pair = size.remote.or(size.local);
+        let time = size.time_us.ok_or_else(|| {
+            refused("its communicator has no rings, from which the time is estimated".to_owned())
+        })?;
+        Ok(Price {
+            algorithm: None,
+            protocol: pair.map(|pair| pair.protocol),
+            channels: pair.map_or(0, |pair| pair.channels),
+            time_us: shared(time, least.time_us.unwrap_or(0.0)),
+            bound_us,
+        })
+    }
+
+    /// Bus bandwidth that no schedule exceeds, GB/s.
+    fn bound(&mut self, planned: &Planned, at: usize, collective: Collective) -> Option<f64> {
+        let known = self.bounds.entry((at, collective));
+        *known.or_insert_with(|| {
+            let question = BoundQuestion {
+                collective: Some(collective),
+                trees: false,
+                ..BoundQuestion::default()
+            };
+            // A collective without a bound, or a network of which the speed is not known.
+            let answer = bound(planned, &question).ok()?;
+            let bounds = answer.certificate.bounds.iter();
+            let its = bounds.filter(|it| of_operation(it.operation) == collective);
+            let bandwidths = its.map(|it| it.bandwidth.per(f64::from(UNITS)));
+            bandwidths.filter(|it| *it > 0.0).max_by(f64::total_cmp)
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! The arguments of `topo step`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::JobArguments;
+use super::training::TrainingArguments;
+use crate::numbers::within;
+use crate::sizes;
+
+pub(crate) const STEP_EXAMPLES: &str = "\
+Examples:
+  topo step calls.csv --cluster dgx-h100 --hosts 16
+  topo step workload.txt --cluster dgx-h100 --hosts 1152
+                                               a workload of SimAI's AICB: 9216 GPUs
+  topo step workload.txt --cluster gb200-nvl72-tray --hosts 2304 --domain-hosts 18
+                                               racks of 18 trays, joined by the network
+  topo step --cluster dgx-h100 --hosts 128 --num-layers 96 --hidden-size 12288
+      --num-attention-heads 96 --seq-length 2048 --vocab-size 51200 --global-batch-size 1536
+      --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --sequence-parallel
+      --use-distributed-optimizer --gpu-tflops 400
+                                               GPT-3 175B by Megatron's arguments
+  topo step rank0.json.gz rank1.json.gz --cluster dgx-a100 --gpus 0,1
+                                               what PyTorch's profiler measured, beside it
+  topo step calls.csv --cluster topology.xml --hosts 16 --nccl 2.27
+  topo step calls.csv --cluster dgx-h100 --hosts 16 --format svg > step.svg
+  topo step calls.csv --cluster dgx-h100 --hosts 16 --format trace > step.json
+                                               for https://ui.perfetto.dev
+
+A list of calls is CSV: group,collective,bytes and any of type, op, count, name, compute_us,
+overlap_us, start_us, after, blocks, micro_batch; docs/step.md explains them. A group is tp=8 (8 ranks
+in a row), dp=16:8 (16 ranks, 8 apart), x={0-3}{4-7} or x=all; later rows name it.
+Exit status: 0 when the step was priced, 2 when it cannot be or the command line is wrong.";
+
+/// The forms of a step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StepFormat {
+    /// Tables for people
+    #[default]
+    Text,
+    /// JSON
+    Json,
+    /// A trace of the predicted time line, for Perfetto and Chrome
+    Trace,
+    /// A picture of the time line, for browsers and documents
+    Svg,
+}
+
+#[derive(Debug, Args)]
+#[command(mut_arg("files", |files| files.long("cluster").value_name("MACHINE").num_args(1..).help(
+    "Topology files, one per host in rank order, or known machines"
+)))]
+pub(crate) struct StepArguments {
+    /// The calls of a step: a list (CSV or JSON), a workload of SimAI, traces of PyTorch's profiler
+    /// (one for each rank; also compressed with gzip), or - for standard input
+    #[arg(
+        value_name = "WORKLOAD",
+        required_unless_present = "num_layers",
+        conflicts_with = "num_layers"
+    )]
+    pub workload: Vec<PathBuf>,
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Each N hosts in a row form an NVLink domain, such as the 18 trays of an NVL72
+    #[arg(long, value_name = "N", conflicts_with = "nvlink_domain", value_parser = within::<u32>(1..=640))]
+    pub domain_hosts: Option<u32>,
+    /// Memory that each GPU has for communicators
+    #[arg(long, value_name = "SIZE", value_parser = sizes::size)]
+    pub gpu_memory: Option<u64>,
+    /// Kinds of calls that the page shows, those that take most time first
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub calls: usize,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = StepFormat::Text)]
+    pub format: StepFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Print the calls as CSV instead, for a start
+    #[arg(long, conflicts_with_all = ["format", "json"])]
+    pub print_workload: bool,
+    #[command(flatten)]
+    pub training: TrainingArguments,
+}

@@ -1,0 +1,40 @@
+//! The collectives of a training or inference step: which group of ranks calls what, with how many
+//! bytes, how often, beside which computation.
+//!
+//! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
+//!
+//! In reading order: [`call`] (a call and its place in the step), [`groups`] (the ranks of a group's
+//! communicators), [`parallelism`] (Megatron's groups), [`megatron`] (the calls of a transformer); the
+//! readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`]; [`error`].
+
+pub mod call;
+pub mod error;
+pub mod groups;
+pub mod kineto;
+pub mod list;
+pub mod megatron;
+pub mod parallelism;
+pub mod simai;
+
+pub use call::{Call, Group, Measured, Pipeline, Workload};
+pub use error::WorkloadError;
+pub use groups::{Axis, Members, MembersError};
+pub use parallelism::Parallelism;
+
+/// Largest workload file that is read, bytes.
+pub const MAX_BYTES: u64 = 64 << 20;
+
+/// Reads a workload of any known format. `file` is its name in errors, `ranks` the number of ranks
+/// of the job where the text does not say it.
+///
+/// # Errors
+/// The text is none, with the line and what was expected.
+pub fn read(file: &str, text: &str, ranks: u32) -> Result<Workload, WorkloadError> {
+    if list::json::is_one(text) {
+        return list::json::read(file, text);
+    }
+    match simai::is_one(text) {
+        true => simai::read(file, text, ranks),
+        false => list::csv::read(file, text),
+    }
+}
