@@ -64,7 +64,7 @@ impl OnMeasured {
         })
     }
 
-    /// NCCL's plan with times on these links: whoever chooses by it takes what is fastest there.
+    /// NCCL's plan with times on these links: choices by it are what is fastest there.
     ///
     /// # Errors
     /// The plan contradicts itself.

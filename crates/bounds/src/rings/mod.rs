@@ -124,7 +124,6 @@ pub fn carried(planned: &Planned) -> Carried {
         own.channels.truncate(graph.channels as usize);
         (!own.channels.is_empty() && hops.ranks.len() > 1).then_some(own)
     };
-    let gbps = |speed: u64| (speed as f64 / UNITS) as f32;
     let ring = used(GraphKind::Ring).and_then(|graph| {
         let channels = graph.channels.iter();
         let columns: Vec<Column> = channels
@@ -135,8 +134,8 @@ pub fn carried(planned: &Planned) -> Carried {
     });
     let tree = used(GraphKind::Tree).and_then(|graph| chain_speed(&rows, &hops, &graph));
     Carried {
-        ring: ring.filter(|speed| *speed > 0).map(gbps),
-        tree: tree.filter(|speed| *speed > 0).map(gbps),
+        ring: ring.filter(|speed| *speed > 0).map(in_six_digits),
+        tree: tree.filter(|speed| *speed > 0).map(in_six_digits),
     }
 }
 
