@@ -44,7 +44,7 @@ pub fn replan(
     let mut all = searched.node(0).graphs.clone();
     let carried = on_links.and_then(|on_links| carried(&on_links(&searched)).tree);
     if let Some(speed) = carried {
-        let mut trees = all.iter_mut().filter(|it| it.kind == GraphKind::Tree);
+        let trees = all.iter_mut().filter(|it| it.kind == GraphKind::Tree);
         trees.for_each(|it| (it.bw_intra, it.bw_inter) = (speed, speed));
     }
     let file = file(&searched, &all).or_else(|_| file(&searched, rings))?;
