@@ -79,7 +79,12 @@ pub fn better_rings(
             losses: Vec::new(),
         });
     }
-    let replanned = replan(job, &planned, &found)?;
+    let under = |planned: &Planned| match links {
+        Some(links) => planned.on_measured(|system, link| links.bandwidth(system, link)),
+        None => planned.clone(),
+    };
+    let under: Option<&dyn Fn(&Planned) -> Planned> = measured.is_some().then_some(&under);
+    let replanned = replan(job, &planned, &found, under)?;
     let losses = match (measured, on_links(&replanned.planned).transpose()?) {
         (Some(before), Some(after)) => losses(&before.priced_plan()?, &after.priced_plan()?),
         _ => losses(planned.plan(), replanned.planned.plan()),

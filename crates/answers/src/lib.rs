@@ -8,7 +8,8 @@
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`measured`], [`differences`], [`diff`],
 //! [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`],
-//! [`what_if`], [`settings`], [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
+//! [`what_if`], [`settings`], [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers
+//! as JSON).
 
 pub mod assume;
 pub mod better_rings;

@@ -43,7 +43,7 @@ fn row(name: &str, job: &Job) {
     };
     let took = begun.elapsed().as_secs_f64() * 1e3;
     let unit = 10_000.0;
-    let replanned = replan(job, &planned, &found);
+    let replanned = replan(job, &planned, &found, None);
     let used = replanned.map(|it| {
         let common = it.planned.job.common();
         let [ring, tree] = [GraphKind::Ring, GraphKind::Tree].map(|it| *common.graph(it).unwrap());

@@ -1,7 +1,7 @@
 //! Output of nvidia-smi, lspci and others, and bandwidths that were measured. An accepted listing
 //! gives a topology that reads back.
 
-use listings::{Bandwidths, Listings, bandwidth};
+use listings::{Bandwidths, Listings, Measurements, bandwidth};
 use topology::xml::{parse, write};
 
 use crate::input::{Depth, checked};
@@ -42,6 +42,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
         r#"{"nvbandwidth":{"testcases":[{"name":"device_to_device_memcpy_read_ce",
          "bandwidth_description":"memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)",
          "bandwidth_matrix":[["N/A","276.07"],["270.5","N/A"]]}]}}"#,
+        "Running one_to_all_write_ce.\nmemcpy CE GPU(column) -> All GPUs total bandwidth (GB/s)\n\
+         \x20          0         1\n 0     50.50     51.50\n\
+         ### Write Bandwidth Matrix (GB/s)\n Dst→  GPU0   GPU1\nGPU0:   —   53.9\nGPU1:  53.8    —\n\
+         | Test | Total |\n|---|---|\n| GPU0→GPU2 + GPU1→3 | **53.9 GB/s** |\n",
     ];
     texts.map(|text| text.as_bytes().to_vec()).to_vec()
 }
@@ -54,6 +58,17 @@ pub fn run(bytes: &[u8]) -> Depth {
     let facts = Listings::read("listing", bytes).ok().flatten();
     let mut measured = facts.map_or_else(Vec::new, |it| it.bandwidths);
     measured.extend(bandwidth::json(bytes).unwrap_or_default());
+    let page = Measurements::read("measurements", bytes).unwrap_or_default();
+    let totals = page.totals.iter();
+    for (from, to) in totals.clone().flat_map(|total| &total.transfers) {
+        assert!(from != to, "GPU {from} and itself");
+    }
+    assert!(
+        totals
+            .clone()
+            .all(|it| it.gbps > 0.0 && !it.transfers.is_empty())
+    );
+    measured.extend(page.matrices);
     for (from, to, value) in measured.iter().flat_map(Bandwidths::pairs) {
         assert!(from != to && value > 0.0 && value.is_finite(), "{value}");
     }

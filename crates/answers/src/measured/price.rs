@@ -1,10 +1,10 @@
 //! NCCL's decisions on measured links: what its channels carry there, and how long messages take.
 
 use bounds::rings::{Carried, carried};
-use plan::{CostTable, GpuTransport, GraphKind, Plan, PlanContent, Transports};
+use plan::{CostTable, GraphKind, Plan, PlanContent};
+use planner::Planned;
 use planner::cost::{self, CostProfile, GraphFigures};
-use planner::{Planned, View};
-use topology::{LinkType, NodeId, NodeType};
+use topology::{LinkType, NodeType};
 
 use super::MeasuredLinks;
 
@@ -64,7 +64,7 @@ impl OnMeasured {
         })
     }
 
-    /// NCCL's plan with times on these links: a choice by it is the fastest there.
+    /// NCCL's plan with times on these links: choices by it are what is fastest there.
     ///
     /// # Errors
     /// The plan contradicts itself.
@@ -73,25 +73,6 @@ impl OnMeasured {
             costs: Some(self.costs.clone()),
             ..(**self.planned.plan()).clone()
         })
-    }
-
-    /// NCCL's plan whose paths inside the machine have what these links carry: to be simulated.
-    ///
-    /// # Errors
-    /// The plan contradicts itself.
-    pub fn plan_with_paths(&self) -> Result<Plan, plan::Error> {
-        let mut content = (**self.planned.plan()).clone();
-        let nodes = self.planned.machines().iter().flat_map(|it| &it.nodes);
-        let groups = content.machines.iter_mut().flat_map(|it| &mut it.groups);
-        for (node, group) in nodes.zip(groups) {
-            if let Some(share) = self.nvswitch_share {
-                group.total_bw *= share;
-            }
-            if let Some(transports) = &mut group.transports {
-                on_paths(transports, &node.view);
-            }
-        }
-        Plan::new(content)
     }
 
     /// The plan with what its channels carry in place of what NCCL states: to be judged, not to be
@@ -145,42 +126,4 @@ fn nvswitch_share(planned: &Planned, links: &MeasuredLinks) -> Option<f32> {
     });
     let shares = shares.filter(|share| share.is_finite() && *share > 0.0);
     shares.min_by(f32::total_cmp)
-}
-
-/// Gives each pair of GPUs the least bandwidth of its path's links.
-fn on_paths(transports: &mut Transports, view: &View) {
-    let (system, table) = (view.system(), view.routing().table());
-    let mut gpus: Vec<(i32, NodeId)> = system.gpus().map(|(node, gpu)| (gpu.rank, node)).collect();
-    gpus.sort_unstable();
-    let mut distinct: Vec<GpuTransport> = Vec::new();
-    let mut between = transports.between.clone();
-    for ((_, from), row) in gpus.iter().zip(&mut between) {
-        for ((_, to), index) in gpus.iter().zip(row) {
-            let Some(known) = transports.distinct.get(usize::from(*index)) else {
-                return;
-            };
-            let hops = table.path(*from, *to).hops.iter();
-            let least = hops
-                .map(|link| system.link(*link).bw)
-                .min_by(f32::total_cmp);
-            let mut own = *known;
-            match (&mut own, least) {
-                (
-                    GpuTransport::Direct { bw, .. } | GpuTransport::SharedMemory { bw, .. },
-                    Some(least),
-                ) if from != to => *bw = least,
-                _ => {}
-            }
-            let at = distinct.iter().position(|it| *it == own);
-            let at = at.unwrap_or_else(|| {
-                distinct.push(own);
-                distinct.len() - 1
-            });
-            let Ok(at) = u16::try_from(at) else {
-                return;
-            };
-            *index = at;
-        }
-    }
-    (transports.distinct, transports.between) = (distinct, between);
 }

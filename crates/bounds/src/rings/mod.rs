@@ -103,8 +103,8 @@ impl fmt::Display for NoRings {
 pub struct Carried {
     /// Of its rings; `None` where a hop has no path, or the hosts differ.
     pub ring: Option<f32>,
-    /// Of its trees, which inside a host are chains that are passed in both directions; `None` also
-    /// where channels leave the host.
+    /// Of its trees, which inside a host are chains, counted as NCCL's search counts them: once from
+    /// end to end; `None` also where channels leave the host.
     pub tree: Option<f32>,
 }
 
@@ -124,7 +124,6 @@ pub fn carried(planned: &Planned) -> Carried {
         own.channels.truncate(graph.channels as usize);
         (!own.channels.is_empty() && hops.ranks.len() > 1).then_some(own)
     };
-    let gbps = |speed: u64| (speed as f64 / UNITS) as f32;
     let ring = used(GraphKind::Ring).and_then(|graph| {
         let channels = graph.channels.iter();
         let columns: Vec<Column> = channels
@@ -133,10 +132,10 @@ pub fn carried(planned: &Planned) -> Carried {
         let all = (0..columns.len()).collect();
         Some(packing(&rows, &columns, all, u64::MAX).speed)
     });
-    let tree = used(GraphKind::Tree).and_then(|graph| chain_speed(&rows, &hops, &graph));
+    let tree = used(GraphKind::Tree).and_then(|graph| speed_of_chains(&rows, &hops, &graph, 1));
     Carried {
-        ring: ring.filter(|speed| *speed > 0).map(gbps),
-        tree: tree.filter(|speed| *speed > 0).map(gbps),
+        ring: ring.filter(|speed| *speed > 0).map(in_six_digits),
+        tree: tree.filter(|speed| *speed > 0).map(in_six_digits),
     }
 }
 
@@ -215,6 +214,12 @@ fn of_node(node: &HostPlan, hops: &Hops, used: usize) -> Option<RingSearch> {
 
 /// The bandwidth of each ring as a chain in both directions, 0.1 MB/s.
 fn chain_speed(rows: &Rows, hops: &Hops, graph: &Graph) -> Option<u64> {
+    speed_of_chains(rows, hops, graph, 2)
+}
+
+/// The bandwidth of each channel as a chain that is passed so many times, back every other time,
+/// 0.1 MB/s.
+fn speed_of_chains(rows: &Rows, hops: &Hops, graph: &Graph, times: usize) -> Option<u64> {
     if !hops.ports.is_empty() {
         return None;
     }
@@ -222,7 +227,7 @@ fn chain_speed(rows: &Rows, hops: &Hops, graph: &Graph) -> Option<u64> {
     for channel in &graph.channels {
         let gpu = |rank: &i32| hops.ranks.iter().position(|other| other == rank);
         let mut stations: Vec<usize> = channel.ranks.iter().map(gpu).collect::<Option<_>>()?;
-        for _ in 0..2 {
+        for _ in 0..times {
             let (last, walk) = stations.split_last()?;
             let taken = rows.loads_to(walk, *last)?;
             loads.iter_mut().zip(taken).for_each(|(all, it)| *all += it);

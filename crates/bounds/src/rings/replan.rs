@@ -4,7 +4,7 @@ use plan::nccl_graph::{self, GraphFile};
 use plan::{Graph, GraphKind};
 use planner::{Error, Job, Planned, Settings};
 
-use super::RingSearch;
+use super::{RingSearch, carried};
 
 /// The name of the graph file in messages.
 const FILE: &str = "the graph file of the rings";
@@ -20,11 +20,17 @@ pub struct ReplannedJob {
 
 /// Plans a job again with the rings of a search. NCCL searches its other graphs for as many
 /// channels; where that leaves fewer trees than rings, which would cost rings, the rings serve as
-/// chains.
+/// chains. On measured links, which `on_links` puts under a plan, the file also states what the
+/// trees carry there.
 ///
 /// # Errors
 /// NCCL would refuse the rings.
-pub fn replan(job: &Job, planned: &Planned, search: &RingSearch) -> Result<ReplannedJob, Error> {
+pub fn replan(
+    job: &Job,
+    planned: &Planned,
+    search: &RingSearch,
+    on_links: Option<&dyn Fn(&Planned) -> Planned>,
+) -> Result<ReplannedJob, Error> {
     let rings = std::slice::from_ref(&search.graph);
     let searched = with_graphs((job, planned), rings)?;
     let used = searched.job.common().graph(GraphKind::Ring);
@@ -35,8 +41,13 @@ pub fn replan(job: &Job, planned: &Planned, search: &RingSearch) -> Result<Repla
         None => searched,
     };
     // Files have no text for some types of paths, which the other graphs may use.
-    let all = &searched.node(0).graphs;
-    let file = file(&searched, all).or_else(|_| file(&searched, rings))?;
+    let mut all = searched.node(0).graphs.clone();
+    let carried = on_links.and_then(|on_links| carried(&on_links(&searched)).tree);
+    if let Some(speed) = carried {
+        let trees = all.iter_mut().filter(|it| it.kind == GraphKind::Tree);
+        trees.for_each(|it| (it.bw_intra, it.bw_inter) = (speed, speed));
+    }
+    let file = file(&searched, &all).or_else(|_| file(&searched, rings))?;
     Ok(ReplannedJob {
         planned: with_file(job, &planned.settings, &file)?,
         file,

@@ -42,7 +42,7 @@ fn most(bound: Fraction) -> u64 {
 
 /// Plans with the rings: NCCL's graph file gives all of them, at their bandwidth.
 fn check_plan(name: &str, job: &Job, planned: &Planned, found: &RingSearch) {
-    let replanned = replan(job, planned, found).unwrap();
+    let replanned = replan(job, planned, found, None).unwrap();
     let ring = replanned.planned.node(0).graph(GraphKind::Ring).unwrap();
     assert_eq!(*ring, found.graph, "{name}");
     let used = replanned

@@ -6,7 +6,6 @@ use clap::Args;
 use program::{Collective, ElementType, Protocol, Schedule, Transfer};
 
 use super::compare::FormArguments;
-use super::measured::MeasuredArguments;
 use super::nccl_tests::one;
 use super::{JobArguments, schedule, transfer};
 use crate::sizes;
@@ -18,8 +17,6 @@ Examples:
   topo simulate plan.json --collective all-reduce --size 64M --fabric fabric.toml
   topo simulate plan.json --collective all-gather --size 256M --trace trace.json
                                                a trace for https://ui.perfetto.dev
-  topo simulate topology.xml --collective all-reduce --size 1G --measured nvbandwidth.txt
-                                               on paths as bandwidths between GPUs show them
   topo simulate --ranks 8 --fabric fabric.toml --collective all-reduce --size 16M
                                                processors with one port each, without a plan
   topo simulate plan.json --collective all-reduce --size 1G --json
@@ -40,8 +37,6 @@ pub(crate) struct SimulateArguments {
     /// What is assumed of the network (TOML)
     #[arg(short, long, value_name = "FILE")]
     pub fabric: Option<PathBuf>,
-    #[command(flatten)]
-    pub measured: MeasuredArguments,
     #[command(flatten)]
     pub run: SimulatedRun,
     /// Links that the page shows, the busiest first

@@ -8,7 +8,6 @@ use std::path::Path;
 use answers::report;
 use answers::simulate::{SimulateError, SimulateQuestion, SimulateReport, planned, without_plan};
 use anyhow::{Context, Result, anyhow, bail};
-use plan::Plan;
 use program::Collective;
 use simulator::Fabric;
 use simulator::fabric::{Leaf, SwitchTree};
@@ -16,10 +15,10 @@ use simulator::fabric::{Leaf, SwitchTree};
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::simulate::{SimulateArguments, SimulatedRun};
 use crate::environment::Environment;
+use crate::job;
 use crate::output::{self, Output};
 use crate::progress::Progress;
-use crate::sources::{self, Sources};
-use crate::{job, measured};
+use crate::sources;
 
 /// Largest fabric file that is read, bytes.
 const FABRIC_LIMIT: u64 = 16 << 20;
@@ -49,7 +48,9 @@ pub(crate) fn run(
             without_plan(ranks, &question, &fabric).map_err(in_words)?
         }
         None => {
-            let plan = read(arguments, environment, output)?;
+            let plan = sources::read(&arguments.job, output)?.planned(|machines| {
+                job::plan_machines(machines, &arguments.job, environment, output)
+            })?;
             let _progress = Progress::new(environment, "simulating");
             planned(&plan, &question, &fabric)?
         }
@@ -70,28 +71,6 @@ pub(crate) fn run(
         TextOrJson::Json => report::json(&SimulateReport::of(&done))?,
     };
     Ok(())
-}
-
-/// The plan to simulate: on measured links with what these carry between GPUs.
-fn read(
-    arguments: &SimulateArguments,
-    environment: &Environment,
-    output: &mut Output,
-) -> Result<Plan> {
-    let machines = match sources::read(&arguments.job, output)? {
-        Sources::Plan(name, plan) => {
-            arguments.measured.refuse_beside_plan(&name)?;
-            return Ok(plan);
-        }
-        Sources::Machines(machines) => machines,
-    };
-    let planned = job::plan_machines(machines, &arguments.job, environment, output)?;
-    Ok(
-        match measured::on_links(&arguments.measured, &planned, None, output)? {
-            Some(measured) => measured.plan_with_paths()?,
-            None => planned.plan().clone(),
-        },
-    )
 }
 
 /// An error with the option that it is about.
