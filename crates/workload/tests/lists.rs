@@ -118,7 +118,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ),
         (
             "group,collective,bytes,type\ntp=8,all-gather,8,bf17",
-            "calls:2: unknown type",
+            "calls:2: `bf17` is no type; expected one of",
         ),
         (
             "group,collective,bytes\ntp={0 0},all-gather,8",

@@ -48,7 +48,8 @@ fn passes_follow_each_other() {
     assert_eq!(calls(&found), expected);
     // ns become µs; computation without a call counts for the next one.
     let compute: Vec<f64> = found.calls.iter().map(|it| it.compute_us).collect();
-    assert_eq!(compute, [2.001, 5.0, 0.0, 0.001, 6.0, 7.001, 0.001]);
+    assert_eq!(compute, [2.001, 5.0, 0.0, 0.001, 6.0, 7.001, 0.0]);
+    assert_eq!(found.compute_after_us, 0.001);
     assert_eq!(found.pipeline.unwrap().bubble(), 1.0 / 15.0);
 }
 

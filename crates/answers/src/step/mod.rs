@@ -256,19 +256,7 @@ pub fn step(
     for (span, at) in timeline.spans.iter().zip(&of_call) {
         calls[*at].exposed_us += span.exposed_us;
     }
-    for call in &calls {
-        let group = &mut groups[call.kind.group];
-        let count = call.count as f64;
-        group.calls = group.calls.saturating_add(call.count);
-        let bytes = call.count.saturating_mul(call.kind.bytes);
-        group.bytes = group.bytes.saturating_add(bytes);
-        group.time_us += call.time_us();
-        group.exposed_us += call.exposed_us;
-        if let Some(bound) = call.price.bound_us {
-            group.bound_us += count * bound;
-            group.bounded_us += call.time_us();
-        }
-    }
+    add_up(&mut groups, &calls);
     for (at, group) in groups.iter_mut().enumerate() {
         group.memory = memory_of(at, group, &calls, &plans[at], planned)?;
     }
@@ -290,6 +278,23 @@ pub fn step(
         bubble_us: bubble * timeline.micro_batch_us,
         timeline,
     })
+}
+
+/// Adds the calls of each group up.
+fn add_up(groups: &mut [StepGroup], calls: &[StepCall]) {
+    for call in calls {
+        let group = &mut groups[call.kind.group];
+        let count = call.count as f64;
+        group.calls = group.calls.saturating_add(call.count);
+        let bytes = call.count.saturating_mul(call.kind.bytes);
+        group.bytes = group.bytes.saturating_add(bytes);
+        group.time_us += call.time_us();
+        group.exposed_us += call.exposed_us;
+        if let Some(bound) = call.price.bound_us {
+            group.bound_us += count * bound;
+            group.bounded_us += call.time_us();
+        }
+    }
 }
 
 /// The kinds of calls with their prices, and the kind of each call.

@@ -9,13 +9,30 @@ impl Training {
     pub(super) fn check(&self) -> Result<(), String> {
         let Parallelism {
             tensor,
-            context,
             expert,
             expert_tensor,
-            pipeline,
             ..
         } = self.parallelism;
         self.parallelism.check()?;
+        self.check_sizes()?;
+        self.check_shares()?;
+        if self.experts == 0 && (expert > 1 || expert_tensor != tensor) {
+            return Err("expert parallelism without --num-experts; expected it".to_owned());
+        }
+        if self.experts > 0 && tensor > 1 && !self.sequence_parallel {
+            return Err(
+                "experts with tensor parallelism need --sequence-parallel, as in Megatron"
+                    .to_owned(),
+            );
+        }
+        if self.tflops.is_some_and(|it| !(it > 0.0 && it.is_finite())) {
+            return Err("--gpu-tflops; expected more than 0".to_owned());
+        }
+        self.check_limits()
+    }
+
+    /// Checks that sizes are there and not too large.
+    fn check_sizes(&self) -> Result<(), String> {
         let sizes = [
             ("--num-layers", self.layers),
             ("--hidden-size", self.hidden),
@@ -43,6 +60,18 @@ impl Training {
                 return Err(format!("{name} {size}; expected at most {MOST_SIZE}"));
             }
         }
+        Ok(())
+    }
+
+    /// Checks that sizes are divided by those of parallelism.
+    fn check_shares(&self) -> Result<(), String> {
+        let Parallelism {
+            tensor,
+            context,
+            expert,
+            pipeline,
+            ..
+        } = self.parallelism;
         let divided = |what: &str, size: u64, by: &str, parts: u64| match size.is_multiple_of(parts)
         {
             true => Ok(()),
@@ -88,18 +117,12 @@ impl Training {
             "micro-batch times data parallelism",
             batch,
         )?;
-        if self.experts == 0 && (expert > 1 || expert_tensor != tensor) {
-            return Err("expert parallelism without --num-experts; expected it".to_owned());
-        }
-        if self.experts > 0 && tensor > 1 && !self.sequence_parallel {
-            return Err(
-                "experts with tensor parallelism need --sequence-parallel, as in Megatron"
-                    .to_owned(),
-            );
-        }
-        if self.tflops.is_some_and(|it| !(it > 0.0 && it.is_finite())) {
-            return Err("--gpu-tflops; expected more than 0".to_owned());
-        }
+        Ok(())
+    }
+
+    /// Checks that the calls can be listed and counted.
+    fn check_limits(&self) -> Result<(), String> {
+        let context = self.parallelism.context;
         let listed = self.stage_layers().saturating_mul(24);
         if listed > MOST_CALLS as u64 {
             return Err(format!(
