@@ -7,8 +7,8 @@
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`],
-//! [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`], [`what_if`], [`settings`],
-//! [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
+//! [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`], [`what_if`],
+//! [`settings`], [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
 
 pub mod assume;
 pub mod better_rings;
