@@ -6,11 +6,10 @@
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
 //! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`rank`], [`show`], [`cost`],
 //! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
-//! [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`, `collect`: not on other
-//! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`],
-//! [`text_stream`], [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`],
-//! [`output`], [`hints`],
-//! [`exit`].
+//! [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`,
+//! `collect`: not on other systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`],
+//! [`machines`], [`text_stream`], [`log`], [`results`], [`complete`], [`vm`], [`render`],
+//! [`schemas`], [`output`], [`hints`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]

@@ -1,5 +1,5 @@
-//! Workloads: lists of calls as CSV and JSON, and workload text of SimAI. Every accepted workload is
-//! written as a list and read again.
+//! Workloads: lists of calls as CSV and JSON, and workload text of SimAI. Every accepted workload
+//! is written as a list and read again.
 
 use workload::list::csv;
 use workload::{Call, Group, Workload, read};

@@ -119,9 +119,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// The time that a rank idles, as a share of what it works for all micro-batches: (p − 1) / (v m)
-    /// for p stages, v chunks and m micro-batches (Narayanan et al., "Efficient Large-Scale Language
-    /// Model Training on GPU Clusters Using Megatron-LM", SC 2021, section 2.2).
+    /// The time that a rank idles, as a share of what it works for all micro-batches: (p − 1) / (v
+    /// m) for p stages, v chunks and m micro-batches (Narayanan et al., "Efficient Large-Scale
+    /// Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, section 2.2).
     pub fn bubble(&self) -> f64 {
         let work = f64::from(self.chunks.max(1)) * f64::from(self.micro_batches.max(1));
         f64::from(self.stages.saturating_sub(1)) / work

@@ -1,4 +1,4 @@
-//! Why a workload cannot be read.
+//! The error of a workload that cannot be read.
 
 /// A workload that cannot be read, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

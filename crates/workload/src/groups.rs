@@ -74,7 +74,7 @@ impl Members {
     /// The ranks of each communicator, in the order of its own ranks.
     ///
     /// # Errors
-    /// They do not fit a job of so many ranks.
+    /// They do not fit a job with this number of ranks.
     pub fn communicators(&self, ranks: u32) -> Result<Communicators<'_>, MembersError> {
         match self {
             Self::All => {}

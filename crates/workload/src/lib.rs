@@ -3,9 +3,9 @@
 //!
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
-//! In reading order: [`call`] (a call and its place in the step), [`groups`] (the ranks of a group's
-//! communicators), [`parallelism`] (Megatron's groups), [`megatron`] (the calls of a transformer); the
-//! readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`]; [`error`].
+//! In reading order: [`call`] (a call and its place in the step), [`groups`] (the ranks of a
+//! group's communicators), [`parallelism`] (Megatron's groups), [`megatron`] (the calls of a
+//! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`]; [`error`].
 
 pub mod call;
 pub mod error;

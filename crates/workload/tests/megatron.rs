@@ -233,24 +233,24 @@ fn sizes_that_do_not_fit_are_refused() {
     for (change, expected) in [
         (
             (|it| it.layers = 97) as fn(&mut Training),
-            "--num-layers 97 is not divided by",
+            "num-layers 97 is not divided by",
         ),
         (
             |it| it.parallelism.pipeline = 7,
             "the product of tensor, context and pipeline",
         ),
-        (|it| it.hidden = 0, "--hidden-size 0; expected 1 to"),
+        (|it| it.hidden = 0, "hidden-size 0; expected 1 to"),
         (
             |it| it.global_batch = 1000,
-            "--global-batch-size 1000 is not divided",
+            "global-batch-size 1000 is not divided",
         ),
         (
             |it| it.parallelism.expert = 2,
-            "expert parallelism without --num-experts",
+            "expert parallelism without num-experts",
         ),
         (
             |it| it.experts = 8,
-            "experts with tensor parallelism need --sequence-parallel",
+            "experts with tensor parallelism need sequence-parallel",
         ),
         (
             |it| (it.hidden, it.sequence) = (1 << 32, 1 << 32),

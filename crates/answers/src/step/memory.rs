@@ -1,4 +1,4 @@
-//! What the communicators of a step allocate on a GPU, and the multicast slots that they take.
+//! The memory of a step's communicators on a GPU, and the multicast slots that they take.
 
 use plan::Algorithm;
 use planner::Planned;

@@ -93,7 +93,7 @@ pub(crate) struct TrainingArguments {
 }
 
 impl TrainingArguments {
-    /// The training of a job of so many ranks; `None` without a model.
+    /// The training of a job with this number of ranks; `None` without a model.
     pub(crate) fn training(&self, ranks: u32) -> Option<Training> {
         let (layers, hidden) = (self.num_layers?, self.hidden_size?);
         let heads = self.num_attention_heads?;

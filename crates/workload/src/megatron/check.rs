@@ -17,16 +17,15 @@ impl Training {
         self.check_sizes()?;
         self.check_shares()?;
         if self.experts == 0 && (expert > 1 || expert_tensor != tensor) {
-            return Err("expert parallelism without --num-experts; expected it".to_owned());
+            return Err("expert parallelism without num-experts; expected it".to_owned());
         }
         if self.experts > 0 && tensor > 1 && !self.sequence_parallel {
             return Err(
-                "experts with tensor parallelism need --sequence-parallel, as in Megatron"
-                    .to_owned(),
+                "experts with tensor parallelism need sequence-parallel, as in Megatron".to_owned(),
             );
         }
         if self.tflops.is_some_and(|it| !(it > 0.0 && it.is_finite())) {
-            return Err("--gpu-tflops; expected more than 0".to_owned());
+            return Err("gpu-tflops; expected more than 0".to_owned());
         }
         self.check_limits()
     }
@@ -34,14 +33,14 @@ impl Training {
     /// Checks that sizes are there and not too large.
     fn check_sizes(&self) -> Result<(), String> {
         let sizes = [
-            ("--num-layers", self.layers),
-            ("--hidden-size", self.hidden),
-            ("--num-attention-heads", self.heads),
-            ("--num-query-groups", self.query_groups),
-            ("--kv-channels", self.channels),
-            ("--seq-length", self.sequence),
-            ("--micro-batch-size", self.micro_batch),
-            ("--global-batch-size", self.global_batch),
+            ("num-layers", self.layers),
+            ("hidden-size", self.hidden),
+            ("num-attention-heads", self.heads),
+            ("num-query-groups", self.query_groups),
+            ("kv-channels", self.channels),
+            ("seq-length", self.sequence),
+            ("micro-batch-size", self.micro_batch),
+            ("global-batch-size", self.global_batch),
         ];
         for (name, size) in sizes {
             if !(1..=MOST_SIZE).contains(&size) {
@@ -49,11 +48,11 @@ impl Training {
             }
         }
         let others = [
-            ("--ffn-hidden-size", self.ffn),
-            ("--vocab-size", self.vocabulary),
-            ("--num-experts", self.experts),
-            ("--moe-router-topk", self.top_k),
-            ("--moe-ffn-hidden-size", self.expert_ffn),
+            ("ffn-hidden-size", self.ffn),
+            ("vocab-size", self.vocabulary),
+            ("num-experts", self.experts),
+            ("moe-router-topk", self.top_k),
+            ("moe-ffn-hidden-size", self.expert_ffn),
         ];
         for (name, size) in others {
             if size > MOST_SIZE {
@@ -80,14 +79,9 @@ impl Training {
             )),
         };
         let stages = u64::from(pipeline) * u64::from(self.chunks.max(1));
+        divided("num-layers", self.layers, "stages and their chunks", stages)?;
         divided(
-            "--num-layers",
-            self.layers,
-            "stages and their chunks",
-            stages,
-        )?;
-        divided(
-            "--num-attention-heads",
+            "num-attention-heads",
             self.heads,
             "tensor parallelism",
             tensor.into(),
@@ -97,13 +91,13 @@ impl Training {
             false => context.into(),
         };
         divided(
-            "--seq-length",
+            "seq-length",
             self.sequence,
             "context (and sequence) parallelism",
             share,
         )?;
         divided(
-            "--num-experts",
+            "num-experts",
             self.experts,
             "expert parallelism",
             expert.into(),
@@ -112,7 +106,7 @@ impl Training {
             .micro_batch
             .saturating_mul(self.parallelism.data().into());
         divided(
-            "--global-batch-size",
+            "global-batch-size",
             self.global_batch,
             "micro-batch times data parallelism",
             batch,

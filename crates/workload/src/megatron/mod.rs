@@ -167,8 +167,7 @@ impl Training {
         ];
         if self.tflops.is_none() {
             notes.push(
-                "Nothing says how fast the GPUs compute (--gpu-tflops): all calls count as exposed."
-                    .to_owned(),
+                "Nothing says how fast the GPUs compute: all calls count as exposed.".to_owned(),
             );
         }
         notes
