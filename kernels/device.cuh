@@ -329,6 +329,43 @@ TOPO_DEVICE u16 float_to_half(float value) {
 TOPO_DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
 TOPO_DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
 
+// Sums and products of two 16-bit floats, one in each half of a word. They are rounded once. That
+// gives the bits of a 32-bit result that is rounded to 16 bits: 24 bits are at least two more than
+// twice those of either type, so the first rounding never decides the second one. A NaN is 0x7fff
+// both ways.
+#define TOPO_PAIRS_OF_HALVES
+#define TOPO_PAIR(name, operation)                                                           \
+  TOPO_DEVICE u32 name(u32 one, u32 other) {                                                 \
+    u32 result;                                                                              \
+    asm(operation : "=r"(result) : "r"(one), "r"(other));                                    \
+    return result;                                                                           \
+  }
+TOPO_PAIR(add_halves, "add.rn.f16x2 %0, %1, %2;")
+TOPO_PAIR(multiply_halves, "mul.rn.f16x2 %0, %1, %2;")
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define TOPO_PAIRS_OF_BRAINS
+#if __CUDA_ARCH__ >= 900
+TOPO_PAIR(add_brains, "add.rn.bf16x2 %0, %1, %2;")
+TOPO_PAIR(multiply_brains, "mul.rn.bf16x2 %0, %1, %2;")
+#else
+// Times 1, and plus -0: both change nothing.
+TOPO_PAIR(add_brains, "{ .reg .b32 one; mov.b32 one, 0x3f803f80; fma.rn.bf16x2 %0, %1, one, %2; }")
+TOPO_PAIR(multiply_brains, "{ .reg .b32 zero; mov.b32 zero, 0x80008000; fma.rn.bf16x2 %0, %1, %2, zero; }")
+#endif
+
+// Rounds to the nearest, half to even. Every NaN becomes 0x7fff.
+TOPO_DEVICE u16 float_to_brain(float value) {
+  u16 bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+#else
+TOPO_DEVICE u16 float_to_brain(float value) {
+  const u32 bits = float_bits(value);
+  return (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+#endif
+
 }  // namespace TOPO_NAMESPACE
 
 #else

@@ -7,7 +7,8 @@
 namespace TOPO_NAMESPACE {
 
 // `MULTICAST`: the type with which a switch reduces such elements. `Unsigned`: an unsigned type
-// that wraps as the element does. `Divided`: the type in which it is divided.
+// that wraps as the element does. `Divided`: the type in which it is divided. `unchanged`: as
+// `narrow`, of a value that was widened.
 template <class S, class Unsigned, class Divided>
 struct Integer {
   typedef S Storage;
@@ -20,6 +21,7 @@ struct Integer {
                                                         : ((S)-1 < 0 ? SIGNED_64 : UNSIGNED_64);
   TOPO_DEVICE static S widen(S value) { return value; }
   TOPO_DEVICE static S narrow(S value) { return value; }
+  TOPO_DEVICE static S unchanged(S value) { return value; }
   TOPO_DEVICE static S add(S a, S b) { return (S)((Unsigned)a + (Unsigned)b); }
   TOPO_DEVICE static S multiply(S a, S b) { return (S)((Unsigned)a * (Unsigned)b); }
   TOPO_DEVICE static S minimum(S a, S b) { return a < b ? a : b; }
@@ -46,6 +48,7 @@ struct Plain : Floating<F> {
   typedef F Storage;
   TOPO_DEVICE static F widen(F value) { return value; }
   TOPO_DEVICE static F narrow(F value) { return value; }
+  TOPO_DEVICE static F unchanged(F value) { return value; }
 };
 
 typedef Integer<i8, u32, i32> I8;
@@ -60,6 +63,7 @@ typedef Plain<double> F64;
 struct F16 : Floating<float> {
   static constexpr Reduced MULTICAST = HALF;
   typedef u16 Storage;
+  TOPO_DEVICE static u16 unchanged(float value) { return narrow(value); }
   TOPO_DEVICE static float widen(u16 bits) { return half_to_float(bits); }
   TOPO_DEVICE static u16 narrow(float value) { return float_to_half(value); }
 };
@@ -68,11 +72,10 @@ struct Bf16 : Floating<float> {
   static constexpr Reduced MULTICAST = BRAIN;
   typedef u16 Storage;
   TOPO_DEVICE static float widen(u16 bits) { return bits_float((u32)bits << 16); }
-  TOPO_DEVICE static u16 narrow(float value) {
-    const u32 bits = float_bits(value);
-    const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    // A NaN stays a NaN, although its low bits are cut off.
-    return (u16)(value != value ? bits >> 16 | 0x40 : rounded);
+  // A NaN stays a NaN, although its low bits are cut off.
+  TOPO_DEVICE static u16 narrow(float value) { return value != value ? unchanged(value) : float_to_brain(value); }
+  TOPO_DEVICE static u16 unchanged(float value) {
+    return (u16)(float_bits(value) >> 16 | (value != value ? 0x40 : 0));
   }
 };
 

@@ -240,6 +240,12 @@ inline float bits_float(u32 bits) {
   return value;
 }
 
+// Rounded to the nearest, half to even. A NaN is the caller's.
+inline u16 float_to_brain(float value) {
+  const u32 bits = float_bits(value);
+  return (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 inline float half_to_float(u16 bits) {
   const u32 sign = (u32)(bits & 0x8000) << 16;
   const u32 exponent = bits >> 10 & 31;

@@ -20,6 +20,8 @@
 mod block;
 pub mod checked;
 pub mod counts;
+#[cfg(test)]
+mod elements;
 mod native;
 mod running;
 
