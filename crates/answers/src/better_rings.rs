@@ -73,7 +73,7 @@ pub fn better_rings(job: &Job, planned: Planned) -> Result<BetterRings, BetterRi
     })
 }
 
-fn line(found: &RingSearch) -> String {
+pub(crate) fn line(found: &RingSearch) -> String {
     let unit = f64::from(UNITS);
     let [stated, best] = [found.stated, found.best].map(|it| it as f64 / unit);
     let most = format!("no rings carry more than {:.1}", found.bound.per(unit));

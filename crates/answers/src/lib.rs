@@ -8,7 +8,7 @@
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`differences`], [`diff`], [`groups`],
 //! [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`what_if`], [`settings`],
-//! [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers as JSON).
+//! [`fabric`], [`mod@export`], [`mod@tune`]; [`file_question`]; [`report`] (answers as JSON).
 
 pub mod assume;
 pub mod better_rings;
@@ -45,6 +45,7 @@ pub mod settings;
 pub mod show;
 pub mod simulate;
 pub mod suggest;
+pub mod tune;
 pub mod what_if;
 
 pub use assume::Incomplete;

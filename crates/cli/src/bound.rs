@@ -31,6 +31,7 @@ pub(crate) fn run(
         links: LinkSet::from(arguments.links.unwrap_or(Links::Rules)),
         collective: arguments.collective,
         rails: arguments.rails,
+        ..BoundQuestion::default()
     };
     let answer = bound(&planned, &question).map_err(|error| match error {
         BoundError::NoBound(_) => anyhow!("--collective: {error}"),

@@ -5,7 +5,7 @@
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
 //! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`rank`], [`show`], [`cost`],
-//! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
+//! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune), [`diff`], [`program`], [`simulate`],
 //! [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`, `collect`: not on other
 //! systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`],
 //! [`text_stream`], [`log`], [`results`], [`complete`], [`vm`], [`render`], [`schemas`],
@@ -68,6 +68,7 @@ mod simulate;
 mod sizes;
 mod sources;
 mod text_stream;
+mod tune;
 mod view;
 mod vm;
 mod what_if;
@@ -125,6 +126,7 @@ fn work() -> ExitCode {
         Command::Expect(arguments) => expect::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Export(arguments) => export::run(arguments, &environment, &mut output),
+        Command::Tune(arguments) => tune::run(arguments, &environment, &mut output),
         Command::Diagnose(arguments) => diagnose::run(arguments, &environment, &mut output),
         Command::Collect(arguments) => linux::collect(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),

@@ -23,6 +23,7 @@ use answers::results::ResultsReport;
 use answers::settings::SettingsReport;
 use answers::show::ShowReport;
 use answers::simulate::SimulateReport;
+use answers::tune::TuneReport;
 use answers::what_if::WhatIfReport;
 use answers::{report, suggest};
 
@@ -60,6 +61,7 @@ const SCHEMAS: &[Kind] = &[
     ("settings", report::schema::<SettingsReport>),
     ("show", report::schema::<ShowReport>),
     ("simulate", report::schema::<SimulateReport>),
+    ("tune", report::schema::<TuneReport>),
     ("what-if", report::schema::<WhatIfReport>),
 ];
 

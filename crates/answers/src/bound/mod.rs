@@ -27,6 +27,8 @@ pub struct BoundQuestion {
     pub collective: Option<Collective>,
     /// Each NIC reaches only those of its rail.
     pub rails: bool,
+    /// Also seek trees that reach the bounds.
+    pub forests: bool,
 }
 
 impl Default for BoundQuestion {
@@ -35,6 +37,7 @@ impl Default for BoundQuestion {
             links: LinkSet::Rules,
             collective: None,
             rails: false,
+            forests: true,
         }
     }
 }
@@ -119,7 +122,7 @@ pub fn bound(planned: &Planned, question: &BoundQuestion) -> Result<BoundAnswer,
         fingerprint: plan.fingerprint,
         links: question.links,
         operations,
-        forests: true,
+        forests: question.forests,
         units: None,
     };
     let certificate = certify(graph, &wanted).map_err(BoundError::Links)?;

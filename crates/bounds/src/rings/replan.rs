@@ -34,16 +34,46 @@ pub fn replan(job: &Job, planned: &Planned, search: &RingSearch) -> Result<Repla
         Some(chains) => with_graphs((job, planned), &[search.graph.clone(), chains])?,
         None => searched,
     };
+    finished((job, planned), &searched, rings)
+}
+
+/// As [`replan`], with the rings as chains in place of trees; `None` if they are no chains.
+///
+/// # Errors
+/// NCCL would refuse the rings.
+pub fn replan_with_chains(
+    job: &Job,
+    planned: &Planned,
+    search: &RingSearch,
+) -> Result<Option<ReplannedJob>, Error> {
+    let chains = search.chains;
+    let Some(chains) = chains.and_then(|speed| chains_of(planned, search, speed)) else {
+        return Ok(None);
+    };
+    let searched = with_graphs((job, planned), &[search.graph.clone(), chains])?;
+    let rings = std::slice::from_ref(&search.graph);
+    finished((job, planned), &searched, rings).map(Some)
+}
+
+/// The plan with a file of all graphs.
+fn finished(
+    (job, planned): (&Job, &Planned),
+    searched: &Planned,
+    rings: &[Graph],
+) -> Result<ReplannedJob, Error> {
     // Files have no text for some types of paths, which the other graphs may use.
     let all = &searched.node(0).graphs;
-    let file = file(&searched, all).or_else(|_| file(&searched, rings))?;
+    let file = file(searched, all).or_else(|_| file(searched, rings))?;
     Ok(ReplannedJob {
         planned: with_file(job, &planned.settings, &file)?,
         file,
     })
 }
 
-fn with_graphs((job, planned): (&Job, &Planned), graphs: &[Graph]) -> Result<Planned, Error> {
+pub(super) fn with_graphs(
+    (job, planned): (&Job, &Planned),
+    graphs: &[Graph],
+) -> Result<Planned, Error> {
     with_file(job, &planned.settings, &file(planned, graphs)?)
 }
 

@@ -37,7 +37,7 @@ pub struct HopPort {
 }
 
 /// All hops of a machine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Hops {
     /// The ranks of the GPUs, by position.
     pub ranks: Vec<i32>,
