@@ -155,7 +155,7 @@ pub enum Question {
         #[serde(default)]
         sizes: Vec<u64>,
         /// Messages below this, bytes, may become slower.
-        #[serde(default)]
+        #[serde(default = "smallest")]
         from: u64,
     },
     /// The effects of the job's settings.
@@ -165,6 +165,10 @@ pub enum Question {
 /// Sizes of all-reduces after failures if none are named, bytes.
 fn sizes_after_failures() -> Vec<u64> {
     vec![64 << 10, 1 << 30]
+}
+
+const fn smallest() -> u64 {
+    tune::SMALLEST
 }
 
 const fn rules() -> LinkSet {

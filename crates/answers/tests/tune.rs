@@ -15,9 +15,6 @@ use program::Collective;
 /// A share of the time that counts as equal.
 const EQUAL: f64 = 0.999;
 
-/// Machines of chance whose search for rings takes too long for a test.
-const SLOW: [&str; 3] = ["random-00091", "random-00119", "random-00174"];
-
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut tests = vec![
@@ -35,9 +32,6 @@ fn main() -> ExitCode {
         }),
     ];
     for machine in machines::Machine::all().unwrap_or_default() {
-        if SLOW.contains(&machine.name.as_str()) {
-            continue;
-        }
         let file = machine.folder.join("topology.xml");
         tests.push(Trial::test(
             format!("machine::{}", machine.name),

@@ -204,6 +204,15 @@ impl SharesAtSize {
     }
 }
 
+/// The least and the greatest share that any run reached at any size.
+pub fn all_shares() -> [f64; 2] {
+    let shares = || RUNS.iter().flat_map(|run| run.shares).map(|it| it.1);
+    [
+        shares().fold(f64::INFINITY, f64::min),
+        shares().fold(0.0, f64::max),
+    ]
+}
+
 /// How far a run is from a job, the most important first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {

@@ -30,7 +30,7 @@ pub struct Gain {
     pub after: ChosenStep,
     /// How many times as fast it is as NCCL rates its channels, where that counts.
     pub rated: Option<f64>,
-    /// The least and the greatest gain, if something changes.
+    /// The least and the greatest gain, if something changes and more than one figure is known.
     pub bars: Option<[f64; 2]>,
     /// Where the bars come from.
     pub source: BarSource,
@@ -124,7 +124,7 @@ fn with_bars(gain: Gain, several_nodes: bool) -> Gain {
     let (least, most) = (links.min(rated), links.max(rated));
     match of(gain.before).zip(of(gain.after)) {
         None => Gain {
-            bars: Some([least, most]),
+            bars: (least < most).then_some([least, most]),
             ..gain
         },
         Some((before, after)) => Gain {

@@ -1,6 +1,7 @@
 //! The answer as JSON.
 
 use bounds::rings::{Outcome, RingSearch};
+use nccl_results::published::all_shares;
 use plan::certificate::{Operation, UNITS};
 use plan::{Algorithm, Setting};
 use program::{Collective, Protocol};
@@ -37,6 +38,9 @@ pub struct TuneReport {
     no_rings: Option<String>,
     /// What NCCL can be told; null if nothing makes the job faster.
     proposal: Option<ProposalJson>,
+    /// The least and the greatest share of its prediction that any published healthy run reached,
+    /// of 1 MiB and more.
+    shares: [f64; 2],
     /// The gain of the proposal for each collective and size.
     gains: Vec<GainsJson>,
     /// Everything that was tried.
@@ -122,7 +126,7 @@ struct GainJson {
     /// How many times as fast as NCCL rates its channels; null where that does not count: there
     /// are no other rings and no more channels, or NCCL had found no bandwidth.
     rated_gain: Option<f64>,
-    /// The least gain with error bars; null if nothing changes.
+    /// The least gain with error bars; null if nothing changes, or only one figure is known.
     least_gain: Option<f64>,
     /// The greatest gain, likewise.
     most_gain: Option<f64>,
@@ -227,6 +231,7 @@ impl TuneReport {
             rings: answer.rings.as_ref().ok().map(RingsJson::of),
             no_rings: answer.rings.as_ref().err().map(ToString::to_string),
             proposal: answer.proposal.as_ref().map(ProposalJson::of),
+            shares: all_shares(),
             gains: answer.gains.iter().map(GainsJson::of).collect(),
             tried: answer.tried.iter().map(TrialJson::of).collect(),
             files: files.map(|it| FilesJson {

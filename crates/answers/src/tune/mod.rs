@@ -7,12 +7,14 @@
 //! do not limit what one channel carries, NCCL's rating does; it counts as a gain only where a plan
 //! has other rings or uses more of them. Nothing is proposed that is slower in either way.
 //!
-//! In reading order: this file, [`settings`] (which ones are tried), `priced`, `gain`, [`json`].
+//! In reading order: this file, [`settings`] (which ones are tried), `trial`, `priced`, `gain`,
+//! [`json`].
 
 mod gain;
 pub mod json;
 mod priced;
 pub mod settings;
+mod trial;
 
 use bounds::rings::{NoRings, Outcome, RingSearch, replan, replan_with_chains, search, unused};
 use plan::{CostTable, GraphKind};
@@ -28,6 +30,7 @@ pub use json::TuneReport;
 pub use priced::ChosenStep;
 use priced::{Compared, Priced, Times, WORTH_IT};
 use settings::{TRIED, TriedSetting};
+pub use trial::{Extreme, Trial, Verdict};
 
 /// Sizes for which gains are shown if none are named, bytes: 4 KiB to 8 GiB, each 8 times the last.
 pub const SIZES: [u64; 8] = [
@@ -101,46 +104,19 @@ pub struct TuneAnswer {
     pub from: u64,
 }
 
-/// Something that was tried.
-#[derive(Debug)]
-pub struct Trial {
-    /// It, as `NAME=VALUE`, `rings` or `choices`.
-    pub what: String,
-    /// What came of it.
-    pub verdict: Verdict,
-}
-
-/// What came of a trial.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
-    /// Some messages are faster, none slower: the most, as how many times as fast.
-    Helps(Extreme),
-    /// Nothing changes.
-    NoEffect,
-    /// Some messages are slower.
-    Slower {
-        /// The message that loses most.
-        least: Extreme,
-        /// The message that gains most.
-        most: Option<Extreme>,
-        /// From this size on, bytes, some messages are faster and none slower.
-        helps_from: Option<u64>,
-    },
-    /// NCCL refuses the job, or a search does; why.
-    Refused(String),
-    /// It was not tried; why.
-    NotTried(String),
-}
-
-/// The message at which times differ most.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Extreme {
-    /// How many times as fast.
-    pub gain: f64,
-    /// The collective.
-    pub collective: Collective,
-    /// The size of the whole message, bytes.
-    pub bytes: u64,
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// NCCL makes a collective of transfers.
+    #[error(
+        "NCCL makes {} of transfers, for which it has no choices; expected one of all-reduce, all-gather, \
+         reduce-scatter, broadcast, reduce",
+        .0.command_name()
+    )]
+    Transfers(Collective),
+    /// The job cannot be planned as it is.
+    #[error(transparent)]
+    Plan(#[from] Error),
 }
 
 /// What NCCL can be told.
@@ -206,8 +182,8 @@ struct Tuner {
 /// Finds what makes a job faster.
 ///
 /// # Errors
-/// The job cannot be planned as it is.
-pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, Error> {
+/// The job cannot be planned as it is, or a collective has no choices.
+pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, TuneError> {
     let TuneQuestion {
         job,
         settings,
@@ -215,6 +191,10 @@ pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, Error> {
         sizes,
         from,
     } = question;
+    let of_transfers = |it: &&Collective| !Collective::TUNED.contains(it);
+    if let Some(transfers) = collectives.iter().find(of_transfers) {
+        return Err(TuneError::Transfers(*transfers));
+    }
     let plain = Job {
         profile: None,
         ..job.clone()
@@ -482,25 +462,5 @@ fn optimism(planned: &Planned) -> f32 {
         ratio.max(1.0)
     } else {
         1.0
-    }
-}
-
-impl Verdict {
-    fn of(compared: &Compared) -> Self {
-        let extreme = |(gain, collective, bytes)| Extreme {
-            gain,
-            collective,
-            bytes,
-        };
-        let helps = (compared.most.0 >= WORTH_IT).then(|| extreme(compared.most));
-        match helps {
-            most if !compared.loses_nothing() => Self::Slower {
-                least: extreme(compared.least),
-                most,
-                helps_from: compared.helps_from(),
-            },
-            Some(helps) => Self::Helps(helps),
-            None => Self::NoEffect,
-        }
     }
 }

@@ -72,7 +72,9 @@ fn question(
     let sizes = sizes::expand(&arguments.sizes, FACTOR).map_err(|problem| anyhow!(problem))?;
     let machines = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, _) => {
-            bail!("{name} is a plan, which is tuned already as it will be; expected topology files")
+            bail!(
+                "{name} is a plan, which does not hold every link of its machines; expected topology files"
+            )
         }
         Sources::Machines(machines) => machines,
     };

@@ -6,6 +6,7 @@ use answers::tune::{
     BarSource, ChosenStep, CollectiveGains, Extreme, Gain, Proposal, SMALLEST, TuneAnswer, Verdict,
 };
 use bounds::rings::Outcome;
+use nccl_results::published::all_shares;
 use plan::GraphKind;
 use plan::certificate::{Operation, UNITS};
 
@@ -18,6 +19,9 @@ use crate::sizes::short;
 /// A gain of trees over NCCL's plan below which they are not mentioned.
 const WORTH_TREES: f64 = 1.05;
 
+/// How much more NCCL's rating must be than the gain by the links to be told apart.
+const WORTH_A_WORD: f64 = 1.01;
+
 /// What the columns mean.
 const LINKS: &str = "links: NCCL chooses by the bandwidths that it states, and each choice costs what its rings carry on \
     the machine's links. between: with error bars.";
@@ -25,9 +29,6 @@ const LINKS: &str = "links: NCCL chooses by the bandwidths that it states, and e
 /// What the column of NCCL's rating means.
 const RATED: &str = "rated: by the times that NCCL predicts itself, which also limit what one channel carries. The truth \
     may lie between both.";
-
-/// Bars of which only the model is known.
-const MODEL: &str = "! no two published runs measured such messages: there is only the model.";
 
 /// Bars from the shares of predictions that runs reached.
 const SHARES: &str = "The bars are the gains if the job reached the greatest share of its prediction before that a \
@@ -171,13 +172,19 @@ fn verdict(answer: &TuneAnswer) -> String {
         .max_by(|a, b| a.1.most().total_cmp(&b.1.most()));
     let most = most.filter(|(_, gain)| gain.changes());
     let most = most.map_or_else(
-        || "faster at other sizes or collectives than these".to_owned(),
+        || "faster by the model at other sizes or collectives than these".to_owned(),
         |(collective, gain)| {
+            let (name, bytes) = (collective.command_name(), short(gain.bytes));
+            let by = match gain.most() > gain.gain() * WORTH_A_WORD {
+                true => format!(
+                    "as NCCL rates its channels, {} by the links",
+                    times(gain.gain())
+                ),
+                false => "by the model".to_owned(),
+            };
             format!(
-                "up to {} as fast ({} of {})",
-                times(gain.most()),
-                collective.command_name(),
-                short(gain.bytes)
+                "up to {} as fast ({name} of {bytes}) {by}",
+                times(gain.most())
             )
         },
     );
@@ -186,7 +193,7 @@ fn verdict(answer: &TuneAnswer) -> String {
         from => format!(" from {} on", short(from)),
     };
     format!(
-        "{most} by the model, and nothing slower{from}, with {}",
+        "{most}, and nothing slower{from}, with {}",
         parts.join(", ")
     )
 }
@@ -196,6 +203,9 @@ fn nothing(answer: &TuneAnswer) -> String {
     let rings = match &answer.rings {
         Ok(found) if found.outcome == Outcome::Better => {
             "other rings carry more, but the model has slower messages with them (below)"
+        }
+        Ok(_) if answer.now.settings.graphs.is_some() => {
+            "the rings of the graph file are as good as the best that were found"
         }
         Ok(_) => "NCCL's own rings are as good as the best that were found",
         Err(_) => "no other rings were searched (below)",
@@ -213,7 +223,7 @@ fn nothing(answer: &TuneAnswer) -> String {
     });
     format!(
         "nothing to gain: {rings}, no setting that was tried makes anything faster without making something \
-         slower, and NCCL chooses algorithms and protocols as well as the model can"
+         slower, and NCCL chooses algorithms and protocols as well as the model can{more}"
     )
 }
 
@@ -228,7 +238,10 @@ pub(super) fn times(gain: f64) -> String {
 /// A message, as `all-reduce 32K ×1.84`.
 pub(super) fn extreme(it: &Extreme) -> String {
     let name = it.collective.command_name();
-    format!("{name} {} {}", short(it.bytes), times(it.gain))
+    match it.gain {
+        0.0 => format!("NCCL refuses {name}"),
+        gain => format!("{name} {} {}", short(it.bytes), times(gain)),
+    }
 }
 
 /// What NCCL is told.
@@ -281,30 +294,34 @@ fn gains(answer: &TuneAnswer, look: Look) -> String {
         let name = gains.collective.name();
         text.push_str(&look.section(name, "times by the links, µs", &detail(gains, look)));
         for note in notes(gains) {
-            text.push_str(&look.faint(&wrap(note, "  ", "  ", look.width)));
+            text.push_str(&look.faint(&wrap(&note, "  ", "  ", look.width)));
         }
     }
     text
 }
 
 /// What the columns and marks of a table mean.
-fn notes(gains: &CollectiveGains) -> Vec<&'static str> {
+fn notes(gains: &CollectiveGains) -> Vec<String> {
     let of = |source: BarSource| {
-        let mut sizes = gains.sizes.iter().filter(|it| it.bars.is_some());
+        let mut sizes = gains.sizes.iter().filter(|it| it.changes());
         sizes.any(|it| it.source == source)
     };
-    let rated = gains.sizes.iter().any(|it| it.rated.is_some());
+    let rated = is_rated_otherwise(gains);
     let [model, others, runs] = [BarSource::Model, BarSource::OtherRuns, BarSource::Runs].map(of);
-    [
-        (true, LINKS),
-        (rated, RATED),
-        (others || runs, SHARES),
-        (others, OTHER_RUNS),
-        (model, MODEL),
-    ]
-    .into_iter()
-    .filter_map(|(is_there, note)| is_there.then_some(note))
-    .collect()
+    let [low, high] = all_shares();
+    let only_model = format!(
+        "! no two published runs measured such messages: there is only the model. Published healthy runs of longer \
+         messages reached {low:.2} to {high:.2} of their predictions."
+    );
+    let all = [
+        (true, LINKS.to_owned()),
+        (rated, RATED.to_owned()),
+        (others || runs, SHARES.to_owned()),
+        (others, OTHER_RUNS.to_owned()),
+        (model, only_model),
+    ];
+    let there = all.into_iter().filter(|(is_there, _)| *is_there);
+    there.map(|(_, note)| note).collect()
 }
 
 fn matrix(all: &[CollectiveGains], look: Look) -> String {
@@ -331,7 +348,7 @@ fn matrix(all: &[CollectiveGains], look: Look) -> String {
 }
 
 fn detail(gains: &CollectiveGains, look: Look) -> String {
-    let rated = gains.sizes.iter().any(|it| it.rated.is_some());
+    let rated = is_rated_otherwise(gains);
     let mut headers = vec!["size", "NCCL now", "time", "tuned", "time", "links"];
     headers.extend(rated.then_some("rated"));
     headers.extend(["between", ""]);
@@ -342,7 +359,7 @@ fn detail(gains: &CollectiveGains, look: Look) -> String {
             .bars
             .map(|[least, most]| format!("{} – {}", times(least), times(most)));
         let mark = match gain.source {
-            _ if gain.bars.is_none() => "",
+            _ if !gain.changes() => "",
             BarSource::Model => "!",
             BarSource::OtherRuns => "?",
             BarSource::Runs => "",
@@ -360,6 +377,15 @@ fn detail(gains: &CollectiveGains, look: Look) -> String {
         table.row(row);
     }
     table.finish()
+}
+
+/// Whether NCCL rates gains otherwise than the links have them.
+fn is_rated_otherwise(gains: &CollectiveGains) -> bool {
+    let mut rated = gains
+        .sizes
+        .iter()
+        .filter_map(|it| Some((it.rated?, it.gain())));
+    rated.any(|(rated, links)| (rated / links - 1.0).abs() > 0.001)
 }
 
 fn times_or_equal(gain: f64) -> String {
