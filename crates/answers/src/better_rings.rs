@@ -97,7 +97,7 @@ pub fn better_rings(
     })
 }
 
-fn line(found: &RingSearch, measured: bool) -> String {
+pub(crate) fn line(found: &RingSearch, measured: bool) -> String {
     let unit = f64::from(UNITS);
     let [stated, carried, best] =
         [found.stated, found.carried, found.best].map(|it| it as f64 / unit);

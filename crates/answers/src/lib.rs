@@ -8,8 +8,8 @@
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`measured`], [`differences`], [`diff`],
 //! [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`],
-//! [`what_if`], [`settings`], [`fabric`], [`mod@export`]; [`file_question`]; [`report`] (answers
-//! as JSON).
+//! [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`]; [`file_question`];
+//! [`report`] (answers as JSON).
 
 pub mod assume;
 pub mod better_rings;
@@ -48,6 +48,7 @@ pub mod show;
 pub mod simulate;
 pub mod step;
 pub mod suggest;
+pub mod tune;
 pub mod what_if;
 
 pub use assume::Incomplete;

@@ -25,6 +25,7 @@ use crate::report;
 use crate::request::PlannedJob;
 use crate::settings::{SettingsReport, settings};
 use crate::simulate::{self, SimulateQuestion, SimulateReport};
+use crate::tune::{self, TuneQuestion, TuneReport};
 use crate::what_if::{WhatIfQuestion, WhatIfReport, failures_of};
 
 /// Sizes that are priced and compared if none are named, bytes: 1 KiB to 8 GiB.
@@ -145,6 +146,18 @@ pub enum Question {
         #[serde(default)]
         sizes: Vec<u64>,
     },
+    /// What NCCL can be told to be faster.
+    Tune {
+        /// The collectives whose gains are shown; none: all that NCCL tunes.
+        #[serde(default)]
+        collectives: Vec<CollectiveName>,
+        /// Sizes of the whole message, bytes; none: 4 KiB to 8 GiB, each 8 times the last.
+        #[serde(default)]
+        sizes: Vec<u64>,
+        /// Messages below this, bytes, may become slower.
+        #[serde(default = "smallest")]
+        from: u64,
+    },
     /// The effects of the job's settings.
     Settings,
 }
@@ -152,6 +165,10 @@ pub enum Question {
 /// Sizes of all-reduces after failures if none are named, bytes.
 fn sizes_after_failures() -> Vec<u64> {
     vec![64 << 10, 1 << 30]
+}
+
+const fn smallest() -> u64 {
+    tune::SMALLEST
 }
 
 const fn rules() -> LinkSet {
@@ -324,6 +341,11 @@ impl PlannedJob {
             }
             Question::WhatIf { sizes } => self.after_failures(sizes),
             Question::Expect { collectives, sizes } => self.expectations(collectives, sizes),
+            Question::Tune {
+                collectives,
+                sizes,
+                from,
+            } => self.tuned(collectives, sizes, *from),
             Question::Settings => {
                 let answer = settings(&self.job, &self.planned.settings);
                 shown(&SettingsReport::of(&answer.map_err(|why| why.to_string())?))
@@ -350,6 +372,26 @@ impl PlannedJob {
         let job = PricedJob::of(&self.planned, None);
         let answer = Expectations::of(job, Some(&self.planned), &question);
         shown(&ExpectReport::of(&answer.map_err(|why| why.to_string())?))
+    }
+
+    fn tuned(
+        &self,
+        collectives: &[CollectiveName],
+        sizes: &[u64],
+        from: u64,
+    ) -> Result<String, String> {
+        let answer = tune::tune(TuneQuestion {
+            job: self.job.clone(),
+            settings: self.planned.settings.as_ref().clone(),
+            collectives: tuned_if_none(collectives),
+            sizes: match sizes {
+                [] => tune::SIZES.to_vec(),
+                some => some.to_vec(),
+            },
+            from,
+        });
+        let answer = answer.map_err(|why| why.to_string())?;
+        shown(&TuneReport::of(&answer, None, Vec::new()))
     }
 
     fn memory(&self, question: &MemoryQuestion) -> Result<String, String> {

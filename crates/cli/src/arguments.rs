@@ -19,6 +19,7 @@ pub(crate) mod run;
 pub(crate) mod simulate;
 pub(crate) mod step;
 pub(crate) mod training;
+pub(crate) mod tune;
 
 use std::path::PathBuf;
 
@@ -55,6 +56,7 @@ use results::{RESULTS_EXAMPLES, ResultsArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
 use step::{STEP_EXAMPLES, StepArguments};
+use tune::{TUNE_EXAMPLES, TuneArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,6 +65,7 @@ Examples:
   topo show topology.xml --path GPU0 NIC3      why the path between them is long
   topo cost topology.xml                       algorithm, protocol and time for each size
   topo bound topology.xml                      how far that is from the best possible
+  topo tune topology.xml                       what makes NCCL faster here, and how much
   topo what-if topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
   topo run --ranks 4 all-reduce                run it, on the CPUs of this machine
@@ -165,6 +168,9 @@ pub(crate) enum Command {
     /// Write a plan as files that NCCL obeys: graphs, nccl.conf, a tuner plug-in with its choices
     #[command(after_help = EXPORT_EXAMPLES)]
     Export(Box<ExportArguments>),
+    /// Find what makes NCCL faster on a machine: rings, settings, choices; and write the files
+    #[command(after_help = TUNE_EXAMPLES)]
+    Tune(Box<TuneArguments>),
     /// Compare two machines, settings or plans by what a job would notice
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArguments),

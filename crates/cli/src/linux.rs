@@ -6,6 +6,7 @@ pub(crate) use crate::nccl_check::{run as nccl_check, serve as nccl_host};
 pub(crate) use crate::run::calibrate::run as calibrate;
 pub(crate) use crate::run::gpu_test::run as gpu_test;
 pub(crate) use crate::run::run;
+pub(crate) use crate::tune::check::tune_check;
 
 use crate::nccl_check::json::NcclCheckReport;
 use answers::report;

@@ -98,6 +98,7 @@ mod tests {
             "id",
             "nccl-check",
             "nccl-host",
+            "tune --nccl-library",
         ] {
             let said = format!("require(\"topo {command}\", Need::");
             assert!(others.contains(&said), "{command}");

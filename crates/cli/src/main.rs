@@ -5,11 +5,11 @@
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
 //! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`rank`], [`show`], [`cost`],
-//! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`diff`], [`program`], [`simulate`],
-//! [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`, `join`, `nccl_check`,
-//! `collect`: not on other systems), [`live`], [`probing`], [`doctor`], [`matrix`], [`view`],
-//! [`machines`], [`text_stream`], [`log`], [`results`], [`complete`], [`vm`], [`render`],
-//! [`schemas`], [`output`], [`hints`], [`exit`].
+//! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune), [`diff`],
+//! [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`,
+//! `join`, `nccl_check`, `collect`: not on other systems), [`live`], [`probing`], [`doctor`],
+//! [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`], [`results`], [`complete`], [`vm`],
+//! [`render`], [`schemas`], [`output`], [`hints`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
@@ -69,6 +69,7 @@ mod sizes;
 mod sources;
 mod step;
 mod text_stream;
+mod tune;
 mod view;
 mod vm;
 mod what_if;
@@ -126,6 +127,7 @@ fn work() -> ExitCode {
         Command::Expect(arguments) => expect::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Export(arguments) => export::run(arguments, &environment, &mut output),
+        Command::Tune(arguments) => tune::run(arguments, &environment, &mut output),
         Command::Diagnose(arguments) => diagnose::run(arguments, &environment, &mut output),
         Command::Collect(arguments) => linux::collect(arguments, &environment, &mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),

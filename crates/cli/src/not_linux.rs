@@ -1,6 +1,12 @@
 //! The commands that need Linux, on other systems: each says so.
 
+use std::path::Path;
+
+use answers::export::ExportReport;
+use answers::tune::Proposal;
+use answers::tune::json::LibraryCheck;
 use anyhow::Result;
+use planner::Job;
 
 use crate::arguments::diagnose::CollectArguments;
 use crate::arguments::join::IdArguments;
@@ -37,6 +43,17 @@ pub fn id(_: &IdArguments, _: &mut Output) -> Result<()> {
 
 pub fn nccl_check(_: &NcclCheckArguments, _: &Environment, _: &mut Output) -> Result<()> {
     require("topo nccl-check", Need::Nccl)
+}
+
+pub fn tune_check(
+    _: &Path,
+    _: &Job,
+    _: &Proposal,
+    _: &ExportReport,
+    _: &Environment,
+) -> Result<LibraryCheck> {
+    require("topo tune --nccl-library", Need::Nccl)?;
+    anyhow::bail!("topo tune --nccl-library needs Linux")
 }
 
 pub fn nccl_host() -> Result<()> {

@@ -56,16 +56,7 @@ pub(crate) fn plan(
     format: PictureFormat,
     highlight: Option<Highlight>,
 ) -> Result<String> {
-    let hosts: Vec<(&str, &HostPlan)> = planned
-        .machines()
-        .iter()
-        .flat_map(|machine| {
-            machine
-                .nodes
-                .iter()
-                .map(|node| (machine.name.as_str(), node))
-        })
-        .collect();
+    let hosts = hosts(planned);
     let Some((name, first)) = hosts.first() else {
         bail!("{}: the plan has no host to draw", planned.name());
     };
@@ -87,18 +78,35 @@ pub(crate) fn plan(
                 true,
             )
         }
-        PictureFormat::Html => {
-            let mut tabs = Vec::new();
-            for (name, host) in &hosts {
-                let prefix = match hosts.len() {
-                    1 => String::new(),
-                    _ => format!("{name}: "),
-                };
-                tabs.extend(tabs_of(&title(name, planned), &prefix, host)?);
-            }
-            Ok(html::page(&planned.name(), &tabs, &page.text()))
-        }
+        PictureFormat::Html => self::page(planned, &page.text()),
     }
+}
+
+/// A page with the pictures of all machines of a plan, above a text.
+///
+/// # Errors
+/// A machine cannot be drawn.
+pub(crate) fn page(planned: &Planned, text: &str) -> Result<String> {
+    let hosts = hosts(planned);
+    let mut tabs = Vec::new();
+    for (name, host) in &hosts {
+        let prefix = match hosts.len() {
+            1 => String::new(),
+            _ => format!("{name}: "),
+        };
+        tabs.extend(tabs_of(&title(name, planned), &prefix, host)?);
+    }
+    Ok(html::page(&planned.name(), &tabs, text))
+}
+
+/// The hosts of a plan that differ, each with its machine's name.
+fn hosts(planned: &Planned) -> Vec<(&str, &HostPlan)> {
+    let machines = planned.machines().iter();
+    let hosts = machines.flat_map(|machine| {
+        let nodes = machine.nodes.iter();
+        nodes.map(|node| (machine.name.as_str(), node))
+    });
+    hosts.collect()
 }
 
 /// A machine's name, and how many equal hosts there are.

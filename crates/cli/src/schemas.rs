@@ -24,6 +24,7 @@ use answers::settings::SettingsReport;
 use answers::show::ShowReport;
 use answers::simulate::SimulateReport;
 use answers::step::StepReport;
+use answers::tune::TuneReport;
 use answers::what_if::WhatIfReport;
 use answers::{report, suggest};
 
@@ -62,6 +63,7 @@ const SCHEMAS: &[Kind] = &[
     ("show", report::schema::<ShowReport>),
     ("simulate", report::schema::<SimulateReport>),
     ("step", report::schema::<StepReport>),
+    ("tune", report::schema::<TuneReport>),
     ("what-if", report::schema::<WhatIfReport>),
 ];
 

@@ -168,6 +168,51 @@ impl Expected {
     }
 }
 
+/// The shares of their predictions that published runs reached at a size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SharesAtSize {
+    /// The least.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+    /// How many runs there are.
+    pub runs: usize,
+    /// All of them are of jobs that are joined alike and reduce alike. Otherwise there are fewer
+    /// than two such runs, and these are of jobs of all kinds.
+    pub alike: bool,
+}
+
+impl SharesAtSize {
+    /// The shares at a size, bytes, of jobs of one node or of several with an algorithm; `None` if
+    /// fewer than two runs measured messages of this size.
+    pub fn of(several_nodes: bool, algorithm: Algorithm, bytes: u64) -> Option<Self> {
+        let measured = |run: &&PublishedRun| run.shares.first().is_some_and(|it| it.0 <= bytes);
+        let is_like = |run: &&PublishedRun| {
+            run.is_networked == several_nodes
+                && run.reduces_in_switches == reduces_in_switches(algorithm)
+        };
+        let all = || RUNS.iter().filter(measured);
+        let alike = all().filter(is_like).count() >= 2;
+        let shares = all().filter(|run| !alike || is_like(run));
+        let shares: Vec<f64> = shares.map(|run| run.share(bytes)).collect();
+        (shares.len() >= 2).then(|| Self {
+            low: shares.iter().copied().fold(f64::INFINITY, f64::min),
+            high: shares.iter().copied().fold(0.0, f64::max),
+            runs: shares.len(),
+            alike,
+        })
+    }
+}
+
+/// The least and the greatest share that any run reached at any size.
+pub fn all_shares() -> [f64; 2] {
+    let shares = || RUNS.iter().flat_map(|run| run.shares).map(|it| it.1);
+    [
+        shares().fold(f64::INFINITY, f64::min),
+        shares().fold(0.0, f64::max),
+    ]
+}
+
 /// How far a run is from a job, the most important first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {
@@ -217,6 +262,20 @@ impl PublishedRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_at_a_size_are_of_runs_alike_if_there_are_two() {
+        let of = SharesAtSize::of;
+        assert_eq!(of(false, Algorithm::Ring, 512 << 10), None);
+        let at = of(false, Algorithm::Ring, MIB);
+        let at = at.map(|it| (it.low, it.high, it.runs, it.alike));
+        assert_eq!(at, Some((0.67, 0.71, 2, false)));
+        let at = of(false, Algorithm::Ring, GIB);
+        let at = at.map(|it| (it.low, it.high, it.runs, it.alike));
+        assert_eq!(at, Some((0.957, 0.98, 2, true)));
+        let at = of(false, Algorithm::Nvls, GIB);
+        assert_eq!(at.map(|it| (it.runs, it.alike)), Some((3, true)));
+    }
 
     #[test]
     fn shares_lie_between_those_of_the_next_sizes() {

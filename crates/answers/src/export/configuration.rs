@@ -52,6 +52,9 @@ pub(super) fn text(set: &PlannedSet, folder: &Path, graph: Option<&str>) -> Stri
             );
             let _ = writeln!(text, "{GRAPH_FILE}={}", folder.join(graph).display());
         }
+        None if set.searches => {
+            text.push_str("# NCCL finds the rings and trees itself: no graph file is needed.\n");
+        }
         None => {
             let example = folder.join(format!("graph-{}.xml", set.file_part()));
             let _ = writeln!(

@@ -15,12 +15,12 @@ use export::coll_config;
 pub use export::coll_config::CollConfigs;
 use export::{choices, csv, graphs, ncclx};
 use plan::cost::Calls;
-use plan::{NcclVersion, Plan};
+use plan::{CostTable, NcclVersion, Plan};
 use planner::explain::ranges;
 use program::ChannelsError;
 use program::verify::VerifyError;
 use topology::xml::Document;
-use tuner_plugin::table::Table;
+use tuner_plugin::table::{Communicator, Table};
 use tuner_plugin::{LIBRARY, LIBRARY_FILE, TABLE_FILE};
 
 use crate::gpus::Gpus;
@@ -40,6 +40,10 @@ pub struct PlannedSet {
     pub gpus: String,
     /// The plan.
     pub plan: Plan,
+    /// Other costs than the plan's, by which algorithms and protocols are chosen.
+    pub choices: Option<CostTable>,
+    /// NCCL searches these graphs itself, so that `nccl.conf` names no graph file.
+    pub searches: bool,
 }
 
 /// A file of an export.
@@ -130,7 +134,7 @@ pub fn export(
     let mut made = Export::default();
     made.add_graphs(sets);
     let active = match made.files.as_slice() {
-        [one] => Some(one.name.clone()),
+        [one] if !first.searches => Some(one.name.clone()),
         _ => None,
     };
     made.add_choices(sets, channels, calls);
@@ -156,7 +160,20 @@ impl PlannedSet {
             name,
             gpus: ranges(&devices, ","),
             plan,
+            choices: None,
+            searches: false,
         }
+    }
+
+    /// The choices for the set. NCCL's own costs of rings, by which the plug-in knows the set, are
+    /// the plan's.
+    fn communicator(&self, channels: bool, calls: Calls) -> Option<Communicator> {
+        let of = |costs| choices::communicator(costs, &self.gpus, channels, calls);
+        let mut known = of(self.plan.costs.as_ref()?)?;
+        if let Some(others) = &self.choices {
+            known.choices = of(others)?.choices;
+        }
+        Some(known)
     }
 
     /// The GPUs as a part of a file's name.
@@ -216,8 +233,7 @@ impl Export {
     fn add_choices(&mut self, sets: &[PlannedSet], channels: bool, calls: Calls) {
         let mut communicators = Vec::new();
         for set in sets {
-            let costs = set.plan.costs.as_ref();
-            match costs.and_then(|it| choices::communicator(it, &set.gpus, channels, calls)) {
+            match set.communicator(channels, calls) {
                 Some(communicator) => communicators.push(communicator),
                 None => self.leave_out(
                     format!("choices for GPUs {}", set.gpus),

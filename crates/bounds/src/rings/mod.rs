@@ -3,11 +3,13 @@
 //! NCCL tries one ring after another, at a few bandwidths, and stops early. [`search`] looks at all
 //! rings over the same paths, charged as NCCL charges them: the most that rings of any bandwidths
 //! carry together bounds every set, and the best set of equal channels is searched below it.
-//! [`replan`] plans the job again with such a set.
+//! [`replan`] plans the job again with such a set, and [`restate`] prices plans by what their rings
+//! carry.
 
 mod packing;
 mod relaxation;
 mod replan;
+mod restate;
 mod rows;
 mod shortest;
 
@@ -21,7 +23,8 @@ use topology::PathType;
 
 use packing::{Packing, pack, packing};
 use relaxation::{Column, solve};
-pub use replan::{ReplannedJob, replan};
+pub use replan::{ReplannedJob, replan, replan_with_chains};
+pub use restate::restate;
 use rows::Rows;
 
 /// Units of bandwidth in a GB/s.
@@ -160,6 +163,33 @@ pub fn search(planned: &Planned) -> Result<RingSearch, NoRings> {
     let used = planned.job.common().graph(GraphKind::Ring);
     let used = used.map_or(0, |graph| graph.channels as usize);
     of_node(node, &hops, used).ok_or(NoRings::NoRing)
+}
+
+/// All rings that NCCL's search found, of which a job uses fewer because there are fewer trees;
+/// with the bandwidth that they carry together. `None` if it uses all of them.
+pub fn unused(planned: &Planned) -> Option<RingSearch> {
+    let found = search(planned).ok()?;
+    let node = planned.machines().first()?.nodes.first()?;
+    let hops = Hops::of(&node.view);
+    let nccl = node.graph(GraphKind::Ring)?;
+    let used = planned.job.common().graph(GraphKind::Ring)?;
+    if nccl.channels.len() <= used.channels as usize || nccl.cross_nic == 2 {
+        return None;
+    }
+    let rows = Rows::new(&hops);
+    let columns = nccl.channels.iter().map(|it| column(&rows, &hops, it));
+    let columns: Vec<Column> = columns.collect::<Option<_>>()?;
+    let all = (0..columns.len()).collect();
+    let own = packing(&rows, &columns, all, units(hops.fastest));
+    let graph = graph(nccl, &hops, &columns, &own);
+    Some(RingSearch {
+        carried: own.total(),
+        best: own.total(),
+        outcome: Outcome::Restated,
+        chains: chain_speed(&rows, &hops, &graph).map(in_six_digits),
+        graph,
+        ..found
+    })
 }
 
 fn of_node(node: &HostPlan, hops: &Hops, used: usize) -> Option<RingSearch> {

@@ -40,21 +40,52 @@ pub fn replan(
         Some(chains) => with_graphs((job, planned), &[search.graph.clone(), chains])?,
         None => searched,
     };
+    finished((job, planned), &searched, rings, on_links)
+}
+
+/// As [`replan`], with the rings as chains in place of trees; `None` if they are no chains.
+///
+/// # Errors
+/// NCCL would refuse the rings.
+pub fn replan_with_chains(
+    job: &Job,
+    planned: &Planned,
+    search: &RingSearch,
+) -> Result<Option<ReplannedJob>, Error> {
+    let chains = search.chains;
+    let Some(chains) = chains.and_then(|speed| chains_of(planned, search, speed)) else {
+        return Ok(None);
+    };
+    let searched = with_graphs((job, planned), &[search.graph.clone(), chains])?;
+    let rings = std::slice::from_ref(&search.graph);
+    finished((job, planned), &searched, rings, None).map(Some)
+}
+
+/// The plan with a file of all graphs.
+fn finished(
+    (job, planned): (&Job, &Planned),
+    searched: &Planned,
+    rings: &[Graph],
+    on_links: Option<&dyn Fn(&Planned) -> Planned>,
+) -> Result<ReplannedJob, Error> {
     // Files have no text for some types of paths, which the other graphs may use.
     let mut all = searched.node(0).graphs.clone();
-    let carried = on_links.and_then(|on_links| carried(&on_links(&searched)).tree);
+    let carried = on_links.and_then(|on_links| carried(&on_links(searched)).tree);
     if let Some(speed) = carried {
         let trees = all.iter_mut().filter(|it| it.kind == GraphKind::Tree);
         trees.for_each(|it| (it.bw_intra, it.bw_inter) = (speed, speed));
     }
-    let file = file(&searched, &all).or_else(|_| file(&searched, rings))?;
+    let file = file(searched, &all).or_else(|_| file(searched, rings))?;
     Ok(ReplannedJob {
         planned: with_file(job, &planned.settings, &file)?,
         file,
     })
 }
 
-fn with_graphs((job, planned): (&Job, &Planned), graphs: &[Graph]) -> Result<Planned, Error> {
+pub(super) fn with_graphs(
+    (job, planned): (&Job, &Planned),
+    graphs: &[Graph],
+) -> Result<Planned, Error> {
     with_file(job, &planned.settings, &file(planned, graphs)?)
 }
 

@@ -4,9 +4,12 @@ mod folder;
 mod page;
 mod sets;
 
-use answers::export::{ExportError, ExportReport, export};
+use std::path::Path;
+
+use answers::export::{ExportError, ExportReport, PlannedSet, export};
 use answers::report;
 use anyhow::{Result, bail};
+use plan::cost::Calls;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::export::ExportArguments;
@@ -20,24 +23,35 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<()> {
     let sets = sets::planned(arguments, environment, output)?;
-    let Some(first) = sets.first() else {
-        bail!(ExportError::NoSet);
-    };
-    let folder = Folder::open(&arguments.dir)?;
-    let made = export(
-        &sets,
-        folder.path(),
-        arguments.channels,
-        arguments.element.calls(),
-    )?;
-    for file in &made.files {
-        folder.write(&file.name, &file.content)?;
-    }
-    let shown = folder.path().display().to_string();
-    let done = ExportReport::of(made, &first.name, &first.plan.profile, shown);
+    let calls = arguments.element.calls();
+    let done = write(&sets, &arguments.dir, arguments.channels, calls)?;
     output.text = match arguments.form.format() {
         TextOrJson::Text => page::page(&done, environment.look()),
         TextOrJson::Json => report::json(&done)?,
     };
     Ok(())
+}
+
+/// Writes the files of sets of GPUs into a folder.
+pub(crate) fn write(
+    sets: &[PlannedSet],
+    dir: &Path,
+    channels: bool,
+    calls: Calls,
+) -> Result<ExportReport> {
+    let Some(first) = sets.first() else {
+        bail!(ExportError::NoSet);
+    };
+    let folder = Folder::open(dir)?;
+    let made = export(sets, folder.path(), channels, calls)?;
+    for file in &made.files {
+        folder.write(&file.name, &file.content)?;
+    }
+    let shown = folder.path().display().to_string();
+    Ok(ExportReport::of(
+        made,
+        &first.name,
+        &first.plan.profile,
+        shown,
+    ))
 }

@@ -1,11 +1,10 @@
 //! The library that is asked: a file, or a version from the cache.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use nccl_binary::package::{self, PACKAGE};
 
-use crate::arguments::nccl_check::NcclCheckArguments;
 use crate::environment::Environment;
 use crate::exit;
 
@@ -13,11 +12,10 @@ use crate::exit;
 const FOLDER: &str = "nccl";
 
 /// The library's file. A version that the cache lacks is fetched, if the user agrees.
-pub(super) fn find(arguments: &NcclCheckArguments, environment: &Environment) -> Result<PathBuf> {
-    let given = &arguments.nccl;
+pub(crate) fn find(given: &Path, yes: bool, environment: &Environment) -> Result<PathBuf> {
     let version = given.to_str().filter(|text| package::is_version(text));
     let Some(version) = version.filter(|_| !given.exists()) else {
-        return Ok(given.clone());
+        return Ok(given.to_owned());
     };
     let cache = environment.cache.as_ref();
     let cache = cache.context(
@@ -27,7 +25,7 @@ pub(super) fn find(arguments: &NcclCheckArguments, environment: &Environment) ->
     if let Some(library) = package::cached(&cache, version) {
         return Ok(library);
     }
-    if !arguments.yes {
+    if !yes {
         bail!(
             "NCCL {version} is not in {}: with --yes, pip downloads {PACKAGE}=={version} (about 300 MB) into it, under \
              NVIDIA's license (https://pypi.org/project/{PACKAGE}/{version}/)",

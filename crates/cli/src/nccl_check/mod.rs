@@ -2,7 +2,7 @@
 
 mod gpu_memory;
 pub(crate) mod json;
-mod library;
+pub(crate) mod library;
 mod memory;
 mod page;
 
@@ -18,6 +18,7 @@ use nccl_binary::job::{self, Job, NoAnswer};
 use nccl_binary::message::{Network, Request};
 use nccl_binary::{host, log, machine};
 use nccl_compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
+use plan::cost::Calls;
 use plan::{CostTable, Plan};
 use planner::settings::CtaPolicy;
 use planner::{EqualHosts, NcclVersion, Settings};
@@ -51,6 +52,24 @@ const MOST_RANKS: u64 = 512;
 
 /// A plan and its costs as NCCL logs them, or why there is none.
 type PlanOrWhyNot = Result<(Plan, CostTable), String>;
+
+/// The job about which a library is asked.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub hosts: u32,
+    pub nvlink_domain: bool,
+    /// When NCCL must have answered, s; none: by the number of ranks.
+    pub timeout: Option<u64>,
+    pub net: Net,
+    /// The absolute path of a tuner plug-in.
+    pub tuner: Option<PathBuf>,
+    /// Message sizes, bytes.
+    pub sizes: Vec<u64>,
+    pub calls: Calls,
+    pub peers: bool,
+    /// NCCL's variables, for NCCL and for the plan.
+    pub set: Vec<(String, String)>,
+}
 
 /// The question and the comparison.
 #[derive(Debug)]
@@ -91,8 +110,8 @@ pub(crate) fn run(
     refuse_reserved(arguments)?;
     let machine = input::machine(&arguments.file, output)?;
     input::refuse_rccl(&machine)?;
-    let library = library::find(arguments, environment)?;
-    let check = check(arguments, &library, machine, output)?;
+    let library = library::find(&arguments.nccl, arguments.yes, environment)?;
+    let check = check(&Asked::of(arguments)?, &library, machine, output)?;
     output.differs = !check.agrees();
     output.text = match arguments.form.format() {
         TextOrJson::Text => page::page(&check, environment.look()),
@@ -128,8 +147,9 @@ fn version_of(answer: &Answer) -> Result<(NcclVersion, bool)> {
     ))
 }
 
-fn check(
-    arguments: &NcclCheckArguments,
+/// Asks an NCCL library about a machine, and compares it with the plan.
+pub(crate) fn check(
+    arguments: &Asked,
     library: &Path,
     machine: Machine,
     output: &mut Output,
@@ -244,6 +264,22 @@ fn refused_by_both(answer: &Answer, compared: &[FieldComparison]) -> Option<Stri
     agree.then(|| names.join(", "))
 }
 
+impl Asked {
+    fn of(arguments: &NcclCheckArguments) -> Result<Self> {
+        Ok(Self {
+            hosts: arguments.hosts,
+            nvlink_domain: arguments.nvlink_domain,
+            timeout: arguments.timeout,
+            net: arguments.net,
+            tuner: arguments.tuner.as_deref().map(tuner).transpose()?,
+            sizes: sizes(arguments)?,
+            calls: arguments.calls.calls(),
+            peers: arguments.peers,
+            set: arguments.set.clone(),
+        })
+    }
+}
+
 /// The message sizes that NCCL is asked about, bytes.
 fn sizes(arguments: &NcclCheckArguments) -> Result<Vec<u64>> {
     let all = crate::sizes::expand(&arguments.sizes, FACTOR)
@@ -257,12 +293,7 @@ fn sizes(arguments: &NcclCheckArguments) -> Result<Vec<u64>> {
 }
 
 /// Asks NCCL.
-fn ask(
-    arguments: &NcclCheckArguments,
-    library: &Path,
-    document: &Document,
-    ranks: u64,
-) -> Result<Answer> {
+fn ask(arguments: &Asked, library: &Path, document: &Document, ranks: u64) -> Result<Answer> {
     let of_library = |why: &dyn std::fmt::Display| anyhow!("{} {why}", library.display());
     nccl_binary::examine(library).map_err(|why| of_library(&why))?;
     let library = std::path::absolute(library)
@@ -283,10 +314,10 @@ fn ask(
                 Net::Plugin => Network::Plugin,
                 Net::Socket => Network::Socket,
             },
-            tuner: arguments.tuner.as_deref().map(tuner).transpose()?,
+            tuner: arguments.tuner.clone(),
             nvlink_domain: arguments.nvlink_domain,
-            sizes: sizes(arguments)?,
-            calls: arguments.calls.calls(),
+            sizes: arguments.sizes.clone(),
+            calls: arguments.calls,
             peers: arguments.peers,
             graphs: true,
             variables: arguments.set.clone(),
@@ -299,7 +330,7 @@ fn ask(
     })?;
     Ok(Answer {
         other_tuner: arguments.tuner.is_some(),
-        calls: arguments.calls.calls(),
+        calls: arguments.calls,
         ..log::read(&hosts)
     })
 }
@@ -326,7 +357,7 @@ fn plan(
     name: &str,
     document: &Document,
     answer: &Answer,
-    arguments: &NcclCheckArguments,
+    arguments: &Asked,
     settings: &Settings,
 ) -> Result<(PlanOrWhyNot, bool)> {
     let ports_unused = arguments.net == Net::Socket && machine::has_ports(document);

@@ -172,6 +172,7 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
     )];
     all.push((about(json!({ "ask": "expect" })), ask("expect", &[])));
     if asks_long {
+        all.push((about(json!({ "ask": "tune" })), ask("tune", &[])));
         all.push((about(json!({ "ask": "bound" })), ask("bound", &[])));
         all.push((
             about(json!({ "ask": "what-if", "sizes": [1 << 20] })),

@@ -38,7 +38,7 @@ pub struct HopPort {
 
 /// All hops of a machine. On links whose bandwidths were measured a hop takes its data alone: what
 /// NCCL charges beside it is in the measured value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Hops {
     /// The ranks of the GPUs, by position.
     pub ranks: Vec<i32>,

@@ -194,7 +194,7 @@ class Plan:
 
     def ask(self, question: str, **details: Any) -> dict[str, Any]:
         """An answer as the program prints it with `--json`: `cost`, `expect`, `bound`, `path`,
-        `rank`, `simulate`, `what-if`, `settings`.
+        `rank`, `simulate`, `what-if`, `settings`, `tune`.
 
         `plan.ask("cost", collectives=["all-reduce"], sizes=[1 << 20])` has the values of
         `topo cost --collective all-reduce --sizes 1M --json`; `docs/schemas` describes them.

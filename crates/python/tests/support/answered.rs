@@ -108,6 +108,7 @@ fn questions(number: u64) -> Vec<(&'static str, Value)> {
             ("bound", json!({})),
             ("settings", json!({})),
             ("what-if", json!({ "sizes": [1 << 20] })),
+            ("tune", json!({ "sizes": [1 << 15, 1 << 30] })),
             (
                 "simulate",
                 json!({ "collective": "all-reduce", "size": 1 << 20 }),

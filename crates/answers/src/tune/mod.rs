@@ -1,0 +1,466 @@
+//! What NCCL can be told to be faster on a machine: settings, rings, choices of algorithm and
+//! protocol; with the gain that NCCL's cost model predicts.
+//!
+//! Plans are compared twice. By the links: NCCL chooses by the bandwidths that it states, and each
+//! choice costs what its rings carry, so that a stand-in of 0.1 GB/s, for which NCCL found nothing,
+//! costs no more than it does. And as NCCL rates them: by the times that it predicts itself. Links
+//! do not limit what one channel carries, NCCL's rating does; it counts as a gain only where a plan
+//! has other rings or uses more of them. Nothing is proposed that is slower in either way.
+//!
+//! In reading order: this file, [`settings`] (which ones are tried), `trial`, `priced`, `gain`,
+//! [`json`].
+
+mod gain;
+pub mod json;
+mod priced;
+pub mod settings;
+mod trial;
+
+use bounds::rings::{NoRings, Outcome, RingSearch, replan, replan_with_chains, search, unused};
+use plan::{CostTable, GraphKind};
+use planner::{Error, Job, Planned, Settings};
+use program::Collective;
+
+use crate::better_rings::line;
+use crate::bound::{BoundAnswer, BoundQuestion, bound};
+use crate::export::PlannedSet;
+use crate::names;
+pub use gain::{BarSource, CollectiveGains, Gain};
+pub use json::TuneReport;
+pub use priced::ChosenStep;
+use priced::{Compared, Priced, Times, WORTH_IT};
+use settings::{TRIED, TriedSetting};
+pub use trial::{Extreme, Trial, Verdict};
+
+/// Sizes for which gains are shown if none are named, bytes: 4 KiB to 8 GiB, each 8 times the last.
+pub const SIZES: [u64; 8] = [
+    4 << 10,
+    32 << 10,
+    256 << 10,
+    2 << 20,
+    16 << 20,
+    128 << 20,
+    1 << 30,
+    8 << 30,
+];
+
+/// The smallest and the largest message at which plans are compared, bytes.
+pub const SMALLEST: u64 = 1 << 10;
+const LARGEST: u64 = 8 << 30;
+
+/// The least increase of the mean logarithm of gains for one more change.
+const WORTH_A_CHANGE: f64 = 1e-3;
+
+/// Most settings that are proposed together.
+const MOST_SETTINGS: usize = 3;
+
+/// Most ranks of a job for which trees are sought.
+const MOST_RANKS_WITH_TREES: u32 = 16;
+
+/// Most GPUs of a host whose rings are searched for each setting.
+const MOST_GPUS_OF_SETTINGS: usize = 8;
+
+/// What NCCL states for a channel where its search finds nothing, GB/s.
+const STAND_IN: f32 = 0.1;
+
+/// NCCL's variable for a graph file.
+const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";
+
+/// Which job to tune.
+#[derive(Debug, Clone)]
+pub struct TuneQuestion {
+    /// The job. Its cost profile says how long choices take; NCCL chooses by its own constants.
+    pub job: Job,
+    /// NCCL's settings as they are, with a graph file if there is one.
+    pub settings: Settings,
+    /// The collectives whose gains are shown.
+    pub collectives: Vec<Collective>,
+    /// The sizes of messages, bytes.
+    pub sizes: Vec<u64>,
+    /// Messages below this, bytes, may become slower.
+    pub from: u64,
+}
+
+/// A job, and what makes it faster.
+#[derive(Debug)]
+pub struct TuneAnswer {
+    /// Names of the machines.
+    pub name: String,
+    /// The job as NCCL plans it now.
+    pub now: Planned,
+    /// The most that any schedule reaches; `None` for one rank.
+    pub bound: Option<BoundAnswer>,
+    /// NCCL's rings and the best that were found, or why none were searched.
+    pub rings: Result<RingSearch, NoRings>,
+    /// Everything that was tried.
+    pub tried: Vec<Trial>,
+    /// What makes it faster; `None` if nothing was found.
+    pub proposal: Option<Proposal>,
+    /// The gains of the proposal.
+    pub gains: Vec<CollectiveGains>,
+    /// The job has a cost profile of its own.
+    pub fitted: bool,
+    /// Messages below this, bytes, may have become slower.
+    pub from: u64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// NCCL makes a collective of transfers.
+    #[error(
+        "NCCL makes {} of transfers, for which it has no choices; expected one of all-reduce, all-gather, \
+         reduce-scatter, broadcast, reduce",
+        .0.command_name()
+    )]
+    Transfers(Collective),
+    /// The job cannot be planned as it is.
+    #[error(transparent)]
+    Plan(#[from] Error),
+}
+
+/// What NCCL can be told.
+#[derive(Debug)]
+pub struct Proposal {
+    /// Settings beside those that the job has.
+    pub settings: Vec<TriedSetting>,
+    /// Other rings than NCCL's search finds, in one line; NCCL gets them as a graph file.
+    pub rings: Option<String>,
+    /// NCCL chooses algorithms and protocols well by itself then. Otherwise it needs the choices.
+    pub chooses_well: bool,
+    /// A graph file that the job has is not used any more.
+    pub drops_graph_file: bool,
+    /// The job as NCCL plans it then.
+    pub planned: Planned,
+    /// The costs by which algorithms and protocols are chosen.
+    pub choices: CostTable,
+}
+
+impl Proposal {
+    /// The proposal as a set of GPUs to export.
+    pub fn set(&self) -> PlannedSet {
+        let plan = self.planned.plan().clone();
+        let name = names::job(&plan).replace(['\n', '\r'], " ");
+        PlannedSet {
+            choices: Some(self.choices.clone()),
+            searches: self.rings.is_none(),
+            ..PlannedSet::new(name, plan)
+        }
+    }
+}
+
+/// A plan that may be proposed.
+#[derive(Debug, Clone)]
+struct Candidate {
+    settings: Vec<TriedSetting>,
+    rings: Option<String>,
+    priced: Priced,
+}
+
+/// A candidate with its times compared with those of the job as it is.
+#[derive(Debug, Clone)]
+struct Judged {
+    candidate: Candidate,
+    compared: Compared,
+}
+
+/// The work on a question.
+struct Tuner {
+    /// The job with the machine's cost profile, and with NCCL's constants.
+    job: Job,
+    plain: Job,
+    /// The settings without a graph file.
+    bare: Settings,
+    /// The job as it is.
+    now: Priced,
+    /// Its times by the links, and as NCCL rates them.
+    before: [Times; 2],
+    /// Messages below this do not count, bytes.
+    from: u64,
+}
+
+/// Finds what makes a job faster.
+///
+/// # Errors
+/// The job cannot be planned as it is, or a collective has no choices.
+pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, TuneError> {
+    let TuneQuestion {
+        job,
+        settings,
+        collectives,
+        sizes,
+        from,
+    } = question;
+    let of_transfers = |it: &&Collective| !Collective::TUNED.contains(it);
+    if let Some(transfers) = collectives.iter().find(of_transfers) {
+        return Err(TuneError::Transfers(*transfers));
+    }
+    let plain = Job {
+        profile: None,
+        ..job.clone()
+    };
+    let now = Priced::of(&job, planner::plan(&plain, &settings)?, 1.0)?;
+    let tuner = Tuner {
+        before: [Times::own(&now), Times::rated(&now)],
+        bare: without_graph_file(&settings),
+        job,
+        plain,
+        now,
+        from,
+    };
+    let now = &tuner.now;
+    let rings = search(&now.planned);
+    let mut tried = vec![Trial {
+        what: "choices".to_owned(),
+        verdict: Verdict::of(&tuner.compare(&Candidate::as_is(now.clone()))),
+    }];
+    // A graph file that the job has stays, and only choices change.
+    let mut best = tuner.better(None, vec![Candidate::as_is(now.clone())]);
+    let own = tuner.candidates(&[]);
+    tried.push(tuner.judge_rings(&own, &rings));
+    best = tuner.better(best, own.unwrap_or_default());
+    let settings_to_try = tuner.settings_to_try(&mut tried);
+    for round in 0..MOST_SETTINGS {
+        let so_far = best.as_ref().map(|it| it.candidate.settings.clone());
+        let so_far = so_far.unwrap_or_default();
+        for setting in &settings_to_try {
+            if so_far.iter().any(|it| it.name == setting.name) {
+                continue;
+            }
+            let candidates = tuner.candidates(&[&so_far[..], &[*setting]].concat());
+            if round == 0 {
+                tried.push(tuner.judge_setting(setting, &candidates));
+            }
+            best = tuner.better(best, candidates.unwrap_or_default());
+        }
+        let found = best.as_ref().map_or(0, |it| it.candidate.settings.len());
+        if found <= so_far.len() {
+            break;
+        }
+    }
+    let counts = best
+        .as_ref()
+        .is_some_and(|it| tuner.rating_counts(&it.candidate));
+    let proposal = best.map(|it| it.candidate.propose(settings.graphs.is_some()));
+    let tuned = proposal.as_ref().map(|it| Priced {
+        planned: it.planned.clone(),
+        carried: it.choices.clone(),
+    });
+    let tuned = tuned.as_ref().unwrap_or(now);
+    let gains = collectives.into_iter();
+    let gains = gains.map(|it| CollectiveGains::of(it, &sizes, [now, tuned], counts));
+    Ok(TuneAnswer {
+        name: names::job(now.planned.plan()),
+        gains: gains.collect(),
+        bound: bound_of(&now.planned),
+        fitted: tuner.job.profile.is_some(),
+        from,
+        rings,
+        tried,
+        proposal,
+        now: tuner.now.planned,
+    })
+}
+
+/// The bounds of a job, with trees if it is small; `None` for one rank.
+fn bound_of(planned: &Planned) -> Option<BoundAnswer> {
+    let question = BoundQuestion {
+        trees: planned.job.layout().ranks() <= MOST_RANKS_WITH_TREES,
+        ..BoundQuestion::default()
+    };
+    bound(planned, &question).ok()
+}
+
+/// The settings without the graph file that they name.
+fn without_graph_file(settings: &Settings) -> Settings {
+    if settings.graphs.is_none() {
+        return settings.clone();
+    }
+    let others = settings.in_force.iter().filter(|it| it.0 != GRAPH_FILE);
+    Settings::with_variables(settings.rules.version(), others.cloned())
+}
+
+impl Candidate {
+    /// The job as it is, with better choices.
+    const fn as_is(priced: Priced) -> Self {
+        Self {
+            settings: Vec::new(),
+            rings: None,
+            priced,
+        }
+    }
+
+    fn propose(self, had_graph_file: bool) -> Proposal {
+        let Priced { planned, carried } = &self.priced;
+        let [own, best] = [Times::own(&self.priced), Times::best(&self.priced)];
+        let keeps_file = planned.settings.graph_file.is_some();
+        Proposal {
+            chooses_well: own.against(&best, 0).loses_nothing(),
+            drops_graph_file: had_graph_file && !keeps_file,
+            settings: self.settings,
+            rings: self.rings,
+            planned: planned.clone(),
+            choices: carried.clone(),
+        }
+    }
+}
+
+impl Tuner {
+    /// The plans of the job with more settings: with NCCL's own rings, and with better ones or more
+    /// of them. None if NCCL decides as it does now.
+    fn candidates(&self, settings: &[TriedSetting]) -> Result<Vec<Candidate>, Error> {
+        let given = self.bare.in_force.iter().cloned();
+        let more = settings
+            .iter()
+            .map(|it| (it.name.to_owned(), it.value.to_owned()));
+        let variables = Settings::with_variables(self.bare.rules.version(), given.chain(more));
+        let planned = planner::plan(&self.plain, &variables)?;
+        if !settings.is_empty() && self.now.is_like(&planned) {
+            return Ok(Vec::new());
+        }
+        let candidate = |rings, priced| Candidate {
+            settings: settings.to_vec(),
+            rings,
+            priced,
+        };
+        let mut all = Vec::new();
+        let gpus = planned.node(0).view.system().gpus().count();
+        // Searches for rings of many GPUs take long.
+        if settings.is_empty() || gpus <= MOST_GPUS_OF_SETTINGS {
+            let better = search(&planned).ok();
+            let better = better.filter(|it| it.outcome == Outcome::Better);
+            let better = better.map(|it| (line(&it, false), it));
+            let more = unused(&planned).map(|it| {
+                let rings = it.graph.channels.len();
+                let text = format!("all {rings} that NCCL finds, of which it uses fewer");
+                (text, it)
+            });
+            for (text, found) in better.into_iter().chain(more) {
+                let optimism = optimism(&planned);
+                let replanned = [
+                    replan(&self.plain, &planned, &found, None).map(Some),
+                    replan_with_chains(&self.plain, &planned, &found),
+                ];
+                // NCCL may refuse such rings.
+                for made in replanned.into_iter().flatten().flatten() {
+                    let priced = Priced::of(&self.job, made.planned, optimism)?;
+                    all.push(candidate(Some(text.clone()), priced));
+                }
+            }
+        }
+        all.insert(0, candidate(None, Priced::of(&self.job, planned, 1.0)?));
+        Ok(all)
+    }
+
+    /// Compares a candidate with its best choices.
+    fn compare(&self, candidate: &Candidate) -> Compared {
+        let links = Times::best(&candidate.priced).against(&self.before[0], self.from);
+        let rated = Times::rated(&candidate.priced).against(&self.before[1], self.from);
+        links.and(&rated, self.rating_counts(candidate))
+    }
+
+    /// Whether NCCL's rating counts as a gain: there are other rings or more, and NCCL had found
+    /// some bandwidth before.
+    fn rating_counts(&self, candidate: &Candidate) -> bool {
+        let (before, each) = self.now.rings();
+        let (after, _) = candidate.priced.rings();
+        each > STAND_IN && (candidate.rings.is_some() || after > before)
+    }
+
+    /// The best of these candidates, or what is known if none is better.
+    fn better(&self, known: Option<Judged>, candidates: Vec<Candidate>) -> Option<Judged> {
+        let mut best = known;
+        for candidate in candidates {
+            let compared = self.compare(&candidate);
+            let enough = best.as_ref();
+            let enough = enough.map_or(0.0, |it| it.compared.mean + WORTH_A_CHANGE);
+            if compared.loses_nothing() && compared.most.0 >= WORTH_IT && compared.mean > enough {
+                best = Some(Judged {
+                    candidate,
+                    compared,
+                });
+            }
+        }
+        best
+    }
+
+    /// What better rings do, with the best choices.
+    fn judge_rings(
+        &self,
+        candidates: &Result<Vec<Candidate>, Error>,
+        found: &Result<RingSearch, NoRings>,
+    ) -> Trial {
+        let verdict = match (candidates, found) {
+            (Err(why), _) => Verdict::Refused(why.to_string()),
+            (Ok(_), Err(why)) => Verdict::NotTried(why.to_string()),
+            (Ok(all), Ok(_)) => {
+                let others = all.iter().filter(|it| it.rings.is_some());
+                let compared = others.map(|it| self.compare(it));
+                let best = compared.max_by(|a, b| {
+                    let by_loss = a.loses_nothing().cmp(&b.loses_nothing());
+                    by_loss.then(a.mean.total_cmp(&b.mean))
+                });
+                best.map_or(Verdict::NoEffect, |it| Verdict::of(&it))
+            }
+        };
+        Trial {
+            what: "rings".to_owned(),
+            verdict,
+        }
+    }
+
+    /// What a setting does alone, by NCCL's own choices.
+    fn judge_setting(
+        &self,
+        setting: &TriedSetting,
+        candidates: &Result<Vec<Candidate>, Error>,
+    ) -> Trial {
+        let verdict = match candidates.as_ref().map(|all| all.first()) {
+            Err(why) => Verdict::Refused(why.to_string()),
+            Ok(None) => Verdict::NoEffect,
+            Ok(Some(own)) => {
+                let links = Times::own(&own.priced).against(&self.before[0], self.from);
+                let rated = Times::rated(&own.priced).against(&self.before[1], self.from);
+                Verdict::of(&links.and(&rated, self.rating_counts(own)))
+            }
+        };
+        Trial {
+            what: setting.to_string(),
+            verdict,
+        }
+    }
+
+    /// The settings that are tried for this job; the others are noted.
+    fn settings_to_try(&self, tried: &mut Vec<Trial>) -> Vec<TriedSetting> {
+        let version = self.bare.rules.version();
+        let networked = self.now.planned.job.layout().nodes() > 1;
+        let mut left = Vec::new();
+        for setting in TRIED {
+            let why = match setting {
+                it if it.is_given_in(&self.bare) => "the job has a value for it",
+                it if !it.is_known_to(version) => "this version does not know it",
+                it if it.network && !networked => "the job does not use the network",
+                _ => {
+                    left.push(setting);
+                    continue;
+                }
+            };
+            tried.push(Trial {
+                what: setting.to_string(),
+                verdict: Verdict::NotTried(why.to_owned()),
+            });
+        }
+        left
+    }
+}
+
+/// How many times as much bandwidth NCCL states inside a host as its rings have over the network.
+fn optimism(planned: &Planned) -> f32 {
+    let ring = planned.job.common().graph(GraphKind::Ring);
+    let ratio = ring.map_or(1.0, |it| it.bw_intra / it.bw_inter.min(it.bw_intra));
+    if ratio.is_finite() {
+        ratio.max(1.0)
+    } else {
+        1.0
+    }
+}

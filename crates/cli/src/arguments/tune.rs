@@ -1,0 +1,82 @@
+//! The arguments of `topo tune`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::JobArguments;
+use crate::sizes::{Collectives, Sizes, collectives, size, sizes};
+
+pub(crate) const TUNE_EXAMPLES: &str = "\
+Examples:
+  topo tune topology.xml                       what makes NCCL faster here, and how much
+  topo tune topology.xml --dir tuned           and the files: nccl.conf, graph, tuner plug-in
+  NCCL_CONF_FILE=$PWD/tuned/nccl.conf mpirun …
+                                               NCCL obeys
+  topo tune topology.xml --dir tuned --nccl-library libnccl.so.2
+                                               let this NCCL confirm that it takes the files
+  topo tune topology.xml --hosts 2 --collective all-gather --sizes 64K..64M
+  topo tune topology.xml --from 64K            for jobs without short messages
+  topo tune topology.xml --set NCCL_GRAPH_FILE=theirs.xml
+                                               is a graph file from elsewhere as good?
+  topo tune topology.xml --profile mine.toml   times by constants that topo results --fit wrote
+  topo tune topology.xml --format html > tune.html
+                                               a page to share, with pictures
+
+Gains are predictions of NCCL's cost model, with the bandwidth that the rings carry. Nothing is
+proposed that slows any collective between 1 KiB (--from) and 8 GiB in this model.
+Exit status: 0 when there is an answer, also where nothing can be gained; 1 when a library decides
+otherwise; 2 when something is wrong.";
+
+/// The forms of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TuneFormat {
+    /// A page for people
+    Text,
+    /// JSON
+    Json,
+    /// A page with pictures of the tuned rings and trees, for browsers
+    Html,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneArguments {
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Collectives whose gains are shown: all-reduce, all-gather, reduce-scatter, broadcast, reduce,
+    /// or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all")]
+    pub collective: Vec<Collectives>,
+    /// Message sizes whose gains are shown: 64M, a list 32K,1G or a range 4K..8G, which grows by 8
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "4K..8G")]
+    pub sizes: Vec<Sizes>,
+    /// Messages below this size may become slower: for jobs that have none
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1K")]
+    pub from: u64,
+    /// Take times from this cost profile, which topo results --fit wrote; NCCL still chooses by its
+    /// own constants
+    #[arg(long, value_name = "TOML")]
+    pub profile: Option<PathBuf>,
+    /// Write the files for NCCL into this folder; it is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Ask this NCCL library, without a GPU, whether it takes the files and decides as planned
+    /// (repeatable); or a version, such as 2.30.7, from the cache of topo nccl-check
+    #[arg(long, value_name = "libnccl.so.2|VERSION", requires = "dir")]
+    pub nccl_library: Vec<PathBuf>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = TuneFormat::Text)]
+    format: TuneFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl TuneArguments {
+    pub(crate) const fn format(&self) -> TuneFormat {
+        match self.json {
+            true => TuneFormat::Json,
+            false => self.format,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Whether an NCCL library takes the files of a proposal and decides as planned.
+
+use std::path::{Path, PathBuf};
+
+use answers::Machine;
+use answers::export::{ExportReport, Kind};
+use answers::tune::Proposal;
+use answers::tune::json::LibraryCheck;
+use anyhow::{Result, bail};
+use nccl_binary::job::RESERVED;
+use nccl_compare::{Difference, Field, FieldComparison};
+use plan::Algorithm;
+use plan::cost::{Calls, doubling};
+use planner::{Job, RankPlacement};
+use program::Protocol;
+
+use crate::arguments::nccl_check::Net;
+use crate::environment::Environment;
+use crate::nccl_check::{Asked, Check, check, library};
+use crate::output::Output;
+
+/// NCCL's variable for a graph file.
+const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";
+
+/// Most hosts of a job about which a library is asked; their processes share this machine.
+const MOST_HOSTS: u32 = 64;
+
+/// Asks a library about a job with a proposal, whose files were written.
+///
+/// # Errors
+/// The library is not there.
+pub(crate) fn tune_check(
+    given: &Path,
+    job: &Job,
+    proposal: &Proposal,
+    done: &ExportReport,
+    environment: &Environment,
+) -> Result<LibraryCheck> {
+    let library = library::find(given, false, environment)?;
+    let shown = library.display().to_string();
+    Ok(match ask(&library, job, proposal, done) {
+        Ok(check) => of(shown, &check),
+        Err(why) => LibraryCheck {
+            library: shown,
+            version: None,
+            agrees: false,
+            values: 0,
+            differing: 0,
+            why: Some(format!("{why:#}")),
+        },
+    })
+}
+
+fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> Result<Check> {
+    let [hosts] = &job.hosts[..] else {
+        bail!("NCCL can be asked about equal hosts only, and this job has different machines");
+    };
+    if hosts.count > MOST_HOSTS {
+        bail!(
+            "the job has {} hosts; expected at most {MOST_HOSTS}, whose processes share this machine",
+            hosts.count
+        );
+    }
+    if job.ranks != RankPlacement::HostByHost {
+        bail!("NCCL can be asked about ranks in the order of hosts and GPUs only");
+    }
+    let folder = Path::new(&done.folder);
+    let file = |kind: Kind| {
+        let mut files = done.files.iter().filter(|it| it.kind == kind);
+        files.next().map(|it| folder.join(&it.file))
+    };
+    let settings = &proposal.planned.settings;
+    let given = settings
+        .deciding()
+        .filter(|(name, _)| !RESERVED.contains(name));
+    let mut set: Vec<(String, String)> = given
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    if proposal.rings.is_some()
+        && let Some(graph) = file(Kind::Graph)
+    {
+        set.push((GRAPH_FILE.to_owned(), graph.display().to_string()));
+    }
+    let tuner: Option<PathBuf> = file(Kind::Plugin).filter(|_| !proposal.chooses_well);
+    let asked = Asked {
+        hosts: hosts.count,
+        nvlink_domain: job.nvlink_domain,
+        timeout: None,
+        net: Net::Ib,
+        tuner,
+        sizes: doubling(1 << 10, 256 << 20).step_by(3).collect(),
+        calls: Calls::ONE,
+        peers: false,
+        set,
+    };
+    let machine = Machine {
+        name: hosts.name.clone(),
+        document: hosts.document.clone(),
+    };
+    let mut found = check(&asked, library, machine, &mut Output::default())?;
+    if asked.tuner.is_some() {
+        compare_choices(&mut found, proposal);
+    }
+    Ok(found)
+}
+
+/// Compares what NCCL took with the choices of the plug-in's table, not with the plan's own.
+fn compare_choices(found: &mut Check, proposal: &Proposal) {
+    let mut fields = found.compared.iter_mut();
+    let Some(field) = fields.find(|it| it.field == Field::Choices) else {
+        return;
+    };
+    field.values = 0;
+    field.differences.clear();
+    for ((collective, bytes), said) in &found.answer.choices {
+        field.values += 1;
+        let wanted = proposal.choices.choose(*collective, *bytes);
+        let wanted = wanted.map(|it| (it.algorithm, it.protocol));
+        if wanted.as_ref() != Ok(said) {
+            let name =
+                |(algorithm, protocol): (Algorithm, Protocol)| format!("{algorithm}/{protocol}");
+            field.differences.push(Difference {
+                what: format!("{collective} of {bytes} bytes"),
+                nccl: name(*said),
+                plan: wanted.map_or_else(|why| why.to_string(), name),
+            });
+        }
+    }
+}
+
+fn of(library: String, check: &Check) -> LibraryCheck {
+    let different = check.compared.iter().flat_map(|it| &it.differences);
+    let first = check.compared.iter().find(|it| !it.agrees());
+    let why = |it: &FieldComparison| match it.differences.first() {
+        Some(first) => format!(
+            "{}: {}: NCCL {}, planned {}",
+            it.field.name(),
+            first.what,
+            first.nccl,
+            first.plan
+        ),
+        None => format!("{} is lacking", it.field.name()),
+    };
+    LibraryCheck {
+        library,
+        version: Some(check.version()),
+        agrees: check.agrees(),
+        values: check.compared.iter().map(|it| it.values).sum(),
+        differing: different.count() as u64,
+        why: first.map(why),
+    }
+}
