@@ -1,4 +1,4 @@
-const VIEWS = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Expect: expectView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Diagnose: diagnoseView, Files: filesView };
+const VIEWS = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Expect: expectView, Tune: tuneView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Diagnose: diagnoseView, Files: filesView };
 // Views that read a file, also of a machine that cannot be planned.
 const WITHOUT_PLAN = ["Doctor", "Results", "Log", "Diagnose"];
 const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, results: null, evidence: [], chosen: [], unit: "time", beside: null, small: false };

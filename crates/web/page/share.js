@@ -17,7 +17,7 @@ function command() {
   const name = state.file.name;
   const [from, to] = state.chosen;
   const parts = {
-    Machine: to && from !== to ? ["show", name, "--path", from, to] : ["plan", name], Search: ["plan", name, "--explain"], Cost: ["cost", name], Bound: ["bound", name], Expect: ["expect", name],
+    Machine: to && from !== to ? ["show", name, "--path", from, to] : ["plan", name], Search: ["plan", name, "--explain"], Cost: ["cost", name], Bound: ["bound", name], Expect: ["expect", name], Tune: ["tune", name],
     Compare: ["diff", name, state.other?.name ?? "OTHER"], Doctor: ["doctor", name], Results: ["results", state.results?.name ?? "FILE", "--topology", name], Log: ["log", state.log?.name ?? "FILE"],
     Diagnose: ["diagnose", ...(state.evidence.length ? state.evidence.map((it) => it.name) : ["FILE"])], Files: ["plan", name, "-o", "plan.json"],
   }[state.view];

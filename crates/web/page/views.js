@@ -76,6 +76,16 @@ async function expectView(view) {
     if (rows.length) view.append(element("h2", {}, it.collective), table(["size", "predicted", "expected", "floor", "NCCL takes", "like"], rows.map((row) => [size(row.bytes), row.predicted_gbps, row.expected_gbps, row.floor_gbps, called(row), `${row.alike ? "" : "? "}${row.like ?? ""}`])));
   }
 }
+async function tuneView(view) {
+  const found = await question({ ask: "tune" });
+  const { proposal } = found;
+  const parts = proposal ? [...proposal.settings.map((it) => `${it.name}=${it.value}${it.caution ? ` (${it.caution})` : ""}`), ...(proposal.rings ? [`a graph file with other rings: ${proposal.rings}`] : []), ...(proposal.needs_choices ? ["choices of algorithm and protocol, through the tuner plug-in"] : [])] : [];
+  view.append(element("p", {}, proposal ? "NCCL is faster in the model, and nowhere slower, when it is told:" : "There is nothing to gain: of all that was tried nothing makes NCCL faster without making it slower elsewhere."),
+    element("ul", {}, ...parts.map((it) => element("li", {}, it))));
+  const gains = found.gains.flatMap(({ collective, sizes }) => sizes.filter((it) => Math.max(it.gain, it.rated_gain ?? 0) > 1.005).map((it) => [collective, size(it.bytes), called(it.now), called(it.tuned), it.gain, it.rated_gain, it.least_gain === null ? null : `${number(it.least_gain)} to ${number(it.most_gain)}`]));
+  if (gains.length) view.append(table(["collective", "size", "NCCL now", "told", "times as fast by the links", "as NCCL rates it", "between"], gains), element("p", {}, "The command below with --dir DIR writes the files."));
+  view.append(element("details", {}, element("summary", {}, `All ${found.tried.length} that were tried`), table(["what", "verdict", "most", "why"], found.tried.map((it) => [it.what, it.verdict, it.most ? `${it.most.collective} ${size(it.most.bytes)} × ${number(it.most.gain)}` : null, it.why]))));
+}
 async function compareView(view) {
   const choose = element("select", { id: "other", onchange: (event) => { state.other = { name: event.target.value }; update(); } },
     element("option", { value: "" }, "choose …"), ...[...$("machine").options].filter((it) => it.value).map((it) => element("option", { value: it.value }, it.textContent)));

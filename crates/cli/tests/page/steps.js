@@ -85,7 +85,7 @@ async function an_example() {
   need("log", text().includes("4 ranks on 1 nodes") && document.getElementById("command").textContent === "topo log job.log");
 }
 async function every_view() {
-  const command = { Search: "--explain", Cost: "topo cost mine.xml", Bound: "topo bound mine.xml", Expect: "topo expect mine.xml", Files: "-o plan.json" };
+  const command = { Search: "--explain", Cost: "topo cost mine.xml", Bound: "topo bound mine.xml", Expect: "topo expect mine.xml", Tune: "topo tune mine.xml", Files: "-o plan.json" };
   for (const [name, words] of Object.entries(command)) {
     await tab(name);
     need(`view ${name}`, document.getElementById("view").textContent.length > 20 && !document.getElementById("status").classList.contains("error"));
