@@ -1,4 +1,4 @@
-//! What `tune` proposes: nothing gets slower, on all machines of `topologies/` and on files of
+//! The proposals of `tune`: nothing gets slower, on all machines of `topologies/` and on files of
 //! other people, if they are there.
 
 use std::path::{Path, PathBuf};

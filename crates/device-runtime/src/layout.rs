@@ -71,8 +71,8 @@ pub struct FlatOperand {
     pub buffer: u16,
     /// Of a peer, its index in the lane's tables.
     pub peer: u16,
-    /// The index of a FIFO's [`DeviceEnd`] in the lane, or the address of a peer's [`DeviceBufferTable`], or the multicast scratch
-    /// memory.
+    /// The index of a FIFO's [`DeviceEnd`] in the lane, the address of a peer's
+    /// [`DeviceBufferTable`], or that of the multicast scratch memory.
     pub place: u64,
     /// Bytes from the start of the buffer.
     pub offset: u64,

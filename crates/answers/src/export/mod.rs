@@ -40,7 +40,7 @@ pub struct PlannedSet {
     pub gpus: String,
     /// The plan.
     pub plan: Plan,
-    /// Other costs than the plan's, by which algorithms and protocols are chosen.
+    /// Other costs than the plan's, which decide about algorithms and protocols.
     pub choices: Option<CostTable>,
     /// NCCL searches these graphs itself, so that `nccl.conf` names no graph file.
     pub searches: bool,
@@ -165,7 +165,7 @@ impl PlannedSet {
         }
     }
 
-    /// The choices for the set. NCCL's own costs of rings, by which the plug-in knows the set, are
+    /// The choices for the set. The plug-in knows the set by NCCL's own costs of rings: they are
     /// the plan's.
     fn communicator(&self, channels: bool, calls: Calls) -> Option<Communicator> {
         let of = |costs| choices::communicator(costs, &self.gpus, channels, calls);

@@ -1,4 +1,4 @@
-//! What NCCL can be told to be faster on a machine: settings, rings, choices of algorithm and
+//! Advice to NCCL that makes it faster on a machine: settings, rings, choices of algorithm and
 //! protocol; with the gain that NCCL's cost model predicts.
 //!
 //! Plans are compared twice. By the links: NCCL chooses by the bandwidths that it states, and each
@@ -132,7 +132,7 @@ pub struct Proposal {
     pub drops_graph_file: bool,
     /// The job as NCCL plans it then.
     pub planned: Planned,
-    /// The costs by which algorithms and protocols are chosen.
+    /// The costs that decide about algorithms and protocols.
     pub choices: CostTable,
 }
 

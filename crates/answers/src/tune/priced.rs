@@ -26,7 +26,7 @@ pub struct ChosenStep {
 /// A plan, and its costs with the bandwidth that the links carry.
 #[derive(Debug, Clone)]
 pub(super) struct Priced {
-    /// The plan, with the costs by which NCCL chooses.
+    /// The plan, with the costs that decide for NCCL.
     pub planned: Planned,
     /// What the choices really cost.
     pub carried: CostTable,

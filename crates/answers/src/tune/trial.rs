@@ -1,4 +1,4 @@
-//! What came of everything that was tried.
+//! The outcome of each trial.
 
 use program::Collective;
 

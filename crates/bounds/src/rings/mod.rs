@@ -106,8 +106,8 @@ impl fmt::Display for NoRings {
 pub struct Carried {
     /// Of its rings; `None` where a hop has no path, or the hosts differ.
     pub ring: Option<f32>,
-    /// Of its trees, which inside a host are chains, counted as NCCL's search counts them: once from
-    /// end to end; `None` also where channels leave the host.
+    /// Of its trees, which inside a host are chains, counted as NCCL's search counts them: once
+    /// from end to end; `None` also where channels leave the host.
     pub tree: Option<f32>,
 }
 

@@ -43,8 +43,8 @@ pub(crate) enum TuneFormat {
 pub(crate) struct TuneArguments {
     #[command(flatten)]
     pub job: JobArguments,
-    /// Collectives whose gains are shown: all-reduce, all-gather, reduce-scatter, broadcast, reduce,
-    /// or all
+    /// Collectives whose gains are shown: all-reduce, all-gather, reduce-scatter, broadcast,
+    /// reduce, or all
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all")]
     pub collective: Vec<Collectives>,
     /// Message sizes whose gains are shown: 64M, a list 32K,1G or a range 4K..8G, which grows by 8

@@ -1,4 +1,4 @@
-//! Whether an NCCL library takes the files of a proposal and decides as planned.
+//! The check of a proposal by an NCCL library: it takes the files and decides as planned.
 
 use std::path::{Path, PathBuf};
 

@@ -3,14 +3,14 @@
 use answers::export::{ExportReport, Kind};
 use answers::tune::json::LibraryCheck;
 use answers::tune::{
-    BarSource, ChosenStep, CollectiveGains, Extreme, Gain, Proposal, SMALLEST, TuneAnswer, Verdict,
+    BarSource, ChosenStep, CollectiveGains, Gain, Proposal, SMALLEST, TuneAnswer, Verdict,
 };
 use bounds::rings::Outcome;
 use nccl_results::published::all_shares;
 use plan::GraphKind;
 use plan::certificate::{Operation, UNITS};
 
-use super::tried;
+use super::tried::{self, times};
 use crate::render::table::Columns;
 use crate::render::{Look, count, gbps, microseconds, or_dash, settings, summary, trim_lines};
 use crate::render::{version, wrap};
@@ -225,23 +225,6 @@ fn nothing(answer: &TuneAnswer) -> String {
         "nothing to gain: {rings}, no setting that was tried makes anything faster without making something \
          slower, and NCCL chooses algorithms and protocols as well as the model can{more}"
     )
-}
-
-pub(super) fn times(gain: f64) -> String {
-    match gain {
-        100.0.. => format!("×{gain:.0}"),
-        10.0.. => format!("×{gain:.1}"),
-        _ => format!("×{gain:.2}"),
-    }
-}
-
-/// A message, as `all-reduce 32K ×1.84`.
-pub(super) fn extreme(it: &Extreme) -> String {
-    let name = it.collective.command_name();
-    match it.gain {
-        0.0 => format!("NCCL refuses {name}"),
-        gain => format!("{name} {} {}", short(it.bytes), times(gain)),
-    }
 }
 
 /// What NCCL is told.

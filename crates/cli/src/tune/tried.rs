@@ -1,8 +1,7 @@
-//! What was tried, in few lines.
+//! The trials, in few lines.
 
-use answers::tune::{Trial, Verdict};
+use answers::tune::{Extreme, Trial, Verdict};
 
-use super::page::extreme;
 use crate::render::{Look, group, wrap};
 use crate::sizes::short;
 
@@ -43,5 +42,23 @@ fn outcome(verdict: &Verdict) -> String {
         }
         Verdict::Refused(why) => format!("refused: {why}"),
         Verdict::NotTried(why) => format!("not tried: {why}"),
+    }
+}
+
+/// A message, as `all-reduce 32K ×1.84`.
+fn extreme(it: &Extreme) -> String {
+    let name = it.collective.command_name();
+    match it.gain {
+        0.0 => format!("NCCL refuses {name}"),
+        gain => format!("{name} {} {}", short(it.bytes), times(gain)),
+    }
+}
+
+/// A gain, as `×1.84`.
+pub(super) fn times(gain: f64) -> String {
+    match gain {
+        100.0.. => format!("×{gain:.0}"),
+        10.0.. => format!("×{gain:.1}"),
+        _ => format!("×{gain:.2}"),
     }
 }
