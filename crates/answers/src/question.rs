@@ -321,16 +321,12 @@ impl PlannedJob {
                 links,
                 collective,
                 rails,
-            } => {
-                let question = BoundQuestion {
-                    links: *links,
-                    collective: collective.map(|it| it.0),
-                    rails: *rails,
-                    ..BoundQuestion::default()
-                };
-                let answer = bound(&self.planned, &question).map_err(|why| why.to_string())?;
-                shown(&BoundReport::of(&answer))
-            }
+            } => self.bounded(BoundQuestion {
+                links: *links,
+                collective: collective.map(|it| it.0),
+                rails: *rails,
+                ..BoundQuestion::default()
+            }),
             Question::Path { from, to } => self.path([from, to]),
             Question::Rank { rank } => self.rank(*rank),
             Question::Simulate { collective, size } => {
@@ -351,6 +347,11 @@ impl PlannedJob {
                 shown(&SettingsReport::of(&answer.map_err(|why| why.to_string())?))
             }
         }
+    }
+
+    fn bounded(&self, question: BoundQuestion) -> Result<String, String> {
+        let answer = bound(&self.planned, &question).map_err(|why| why.to_string())?;
+        shown(&BoundReport::of(&answer))
     }
 
     fn expectations(

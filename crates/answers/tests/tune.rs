@@ -214,7 +214,7 @@ fn a_setting_that_the_job_has_is_not_tried() {
 
 /// The graph file that owners of 8 RTX PRO 6000 on two Turins pass around has two rings in the
 /// order of the GPUs, for which it states 24 GB/s each; its page has only the head.
-fn a_hand_written_graph_file_is_no_better(machine: &PathBuf) {
+fn a_hand_written_graph_file_is_no_better(machine: &Path) {
     let mut theirs = "<graphs version=\"1\">\n".to_owned();
     for (id, pattern) in [(0, 4), (1, 1)] {
         theirs.push_str(&format!(

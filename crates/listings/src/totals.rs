@@ -31,7 +31,7 @@ impl Title {
     fn of(test: &str, title: &str) -> Option<Self> {
         let title = title.trim().to_ascii_lowercase();
         let between = title.strip_suffix("total bandwidth (gb/s)")?;
-        let between = between.trim_end().split_whitespace().collect::<Vec<_>>();
+        let between = between.split_whitespace().collect::<Vec<_>>();
         let sends =
             match between[..] {
                 [.., "gpu(column)", "->", "all", "gpus"]

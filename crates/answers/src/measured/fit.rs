@@ -183,6 +183,9 @@ fn mean(values: &[f64]) -> Option<f64> {
 /// Candidates for the limit of a transfer, and the load that they had.
 type Limit = (Vec<u32>, f64);
 
+/// The set of a class that is not separable, and its capacity.
+type Membership = Option<(u32, f64)>;
+
 /// What was seen of each class.
 struct Evidence {
     /// The most that it carried, GB/s.
@@ -288,7 +291,7 @@ impl Evidence {
 
     /// Sets of classes of which at least one is the limit of transfers that nothing else explains;
     /// for each class its set and capacity.
-    fn sets(&self, joint: &[Limit]) -> (Vec<Vec<u32>>, Vec<Option<(u32, f64)>>) {
+    fn sets(&self, joint: &[Limit]) -> (Vec<Vec<u32>>, Vec<Membership>) {
         let mut of: Vec<Option<u32>> = vec![None; self.known.len()];
         let mut loads: Vec<Vec<f64>> = vec![Vec::new(); self.known.len()];
         let explained = |class: &u32| !self.known[*class as usize].is_empty();

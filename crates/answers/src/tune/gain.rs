@@ -81,20 +81,21 @@ impl Gain {
 }
 
 impl CollectiveGains {
-    /// The gains from one plan to another. `counts`: NCCL's rating counts.
+    /// The gains from one plan to another, none without another. `counts`: NCCL's rating counts.
     pub(super) fn of(
         collective: Collective,
         sizes: &[u64],
-        [before, after]: [&Priced; 2],
+        (before, after): (&Priced, Option<&Priced>),
         counts: bool,
     ) -> Self {
         let gain = |bytes: &u64| {
-            let steps = [
-                before.own(collective, *bytes)?,
-                after.best(collective, *bytes)?,
-            ];
-            let [then, now] = [before, after].map(|it| it.rated(collective, *bytes));
-            let rated = then.zip(now).filter(|_| counts);
+            let own = before.own(collective, *bytes)?;
+            let steps = match after {
+                Some(after) => [own, after.best(collective, *bytes)?],
+                None => [own, own],
+            };
+            let of = |priced: &Priced| priced.rated(collective, *bytes);
+            let rated = of(before).zip(after.and_then(of)).filter(|_| counts);
             let gain = Gain {
                 bytes: *bytes,
                 before: steps[0],

@@ -246,9 +246,8 @@ pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, TuneError> {
         planned: it.planned.clone(),
         carried: it.choices.clone(),
     });
-    let tuned = tuned.as_ref().unwrap_or(now);
     let gains = collectives.into_iter();
-    let gains = gains.map(|it| CollectiveGains::of(it, &sizes, [now, tuned], counts));
+    let gains = gains.map(|it| CollectiveGains::of(it, &sizes, (now, tuned.as_ref()), counts));
     Ok(TuneAnswer {
         name: names::job(now.planned.plan()),
         gains: gains.collect(),

@@ -11,7 +11,9 @@ use crate::common::OnDisk;
 /// Machines that no probe could have given, with the reason.
 fn not_probed() -> BTreeMap<&'static str, &'static str> {
     let family = "the family 25, which NCCL counts otherwise";
+    let turin = "the family 26, which NCCL counts otherwise";
     BTreeMap::from([
+        ("pcie-8gpu-turin", turin),
         ("random-00069", family),
         ("random-00078", family),
         ("random-00118", family),
