@@ -1,7 +1,7 @@
 //! The proposals of `tune`: nothing gets slower, on all machines of `topologies/` and on files of
 //! other people, if they are there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
