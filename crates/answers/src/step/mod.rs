@@ -1,8 +1,8 @@
 //! The communication of a whole step: how long each group's collectives take, what computation
 //! waits for, and what the bound would give.
 //!
-//! In reading order: this file, [`places`] (the host of each rank), [`shapes`] (communicators that
-//! NCCL cannot tell apart), [`sharing`] (links that they share), [`price`], [`clock`] (the step on
+//! In reading order: this file, `places` (the host of each rank), [`shapes`] (communicators that
+//! NCCL cannot tell apart), `sharing` (links that they share), [`price`], [`clock`] (the step on
 //! a virtual clock), [`memory`], [`measured`] (beside what ran), [`json`].
 
 pub mod clock;
