@@ -5,7 +5,7 @@
 //! micro-batches but the last are repetitions of a layer; the last one is listed layer by layer,
 //! because gradients can be reduced during its backward pass.
 //!
-//! In reading order: this file, [`check`] (sizes that do not fit), [`layers`], [`edges`] (what is
+//! In reading order: this file, `check` (sizes that do not fit), `layers`, `edges` (what is
 //! before and after the layers, gradients and parameters).
 
 mod check;
