@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use answers::built_in::MACHINES;
 use answers::overview::picture;
-use answers::request::{File, JobRequest};
+use answers::request::JobRequest;
 use anyhow::{Context, Result, anyhow, ensure};
 use draw::Marks;
 use draw::text::escape;
@@ -208,20 +208,7 @@ fn gallery(site: &mut Site) -> Result<String> {
                     and chosen on <a href=\"topo.html\">the page</a>.</p>\n<div class=\"machines\">\n"
         .to_owned();
     for machine in MACHINES {
-        let request = JobRequest {
-            file: File {
-                name: machine.name.to_owned(),
-                text: None,
-            },
-            hosts: 1,
-            nvlink_domain: false,
-            gpus: Vec::new(),
-            nccl: None,
-            set: Vec::new(),
-            without: Vec::new(),
-            degrade: Vec::new(),
-        };
-        let drawn = request.plan().and_then(|job| {
+        let drawn = JobRequest::of(machine.name).plan().and_then(|job| {
             let host = job.host()?;
             picture(&job, host, None, &Marks::default())
         });

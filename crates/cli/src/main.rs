@@ -4,7 +4,7 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
-//! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`rank`], [`show`], [`cost`],
+//! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
 //! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune), [`diff`],
 //! [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`,
 //! `join`, `nccl_check`, `collect`: not on other systems), [`live`], [`probing`], [`doctor`],
@@ -50,6 +50,7 @@ mod measured;
 mod nccl_check;
 mod numbers;
 mod output;
+mod perfetto;
 mod pictures;
 mod plan;
 mod probing;

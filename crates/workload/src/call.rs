@@ -127,3 +127,17 @@ impl Pipeline {
         f64::from(self.stages.saturating_sub(1)) / work
     }
 }
+
+impl Workload {
+    /// The place of the group of this name, which is added if there is none.
+    pub(crate) fn group(&mut self, name: &str, members: Members) -> usize {
+        let known = self.groups.iter().position(|group| group.name == name);
+        known.unwrap_or_else(|| {
+            self.groups.push(Group {
+                name: name.to_owned(),
+                members,
+            });
+            self.groups.len() - 1
+        })
+    }
+}

@@ -16,7 +16,7 @@
 use plan::cost::DataType;
 use program::Collective;
 
-use crate::call::{Call, Group, MOST_CALLS, MOST_US, Pipeline, Workload};
+use crate::call::{Call, MOST_CALLS, MOST_US, Pipeline, Workload};
 use crate::error::WorkloadError;
 use crate::groups::Members;
 use crate::parallelism::{GroupKind, Parallelism};
@@ -190,8 +190,10 @@ impl Steps<'_> {
         };
         let is_gradient = pass == 2 && collective.reduces();
         let group = match self.header.is_micro {
-            true => self.group("all", Members::All),
-            false => self.group(kind.name(), self.header.parallelism.members(kind)),
+            true => self.workload.group("all", Members::All),
+            false => self
+                .workload
+                .group(kind.name(), self.header.parallelism.members(kind)),
         };
         self.workload.calls.push(Call {
             name: layer.name.clone(),
@@ -213,7 +215,9 @@ impl Steps<'_> {
             return;
         }
         let kind = GroupKind::Pipeline;
-        let group = self.group(kind.name(), header.parallelism.members(kind));
+        let group = self
+            .workload
+            .group(kind.name(), header.parallelism.members(kind));
         self.workload.calls.push(Call {
             name: format!("pipeline {direction}"),
             data_type: DataType::Bf16,
@@ -221,20 +225,6 @@ impl Steps<'_> {
             micro_batch: true,
             ..Call::new(group, Collective::SendRecv, header.stage_bytes)
         });
-    }
-
-    fn group(&mut self, name: &str, members: Members) -> usize {
-        let groups = &mut self.workload.groups;
-        match groups.iter().position(|group| group.name == name) {
-            Some(known) => known,
-            None => {
-                groups.push(Group {
-                    name: name.to_owned(),
-                    members,
-                });
-                groups.len() - 1
-            }
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use plan::Algorithm;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::MemoryAnswer;
+use super::{Limit, MemoryAnswer};
 use crate::report::Report;
 
 /// The memory, channels, connections and multicast slots of a job's communicators.
@@ -101,13 +101,23 @@ struct GpuReport {
 
 /// Something that is bounded.
 #[derive(Debug, Serialize, JsonSchema)]
-struct LimitReport {
+pub(crate) struct LimitReport {
     /// Its name.
     name: &'static str,
     /// What the communicators take.
     taken: u64,
     /// What there is.
     room: u64,
+}
+
+impl LimitReport {
+    pub(crate) fn of(limit: &Limit) -> Self {
+        Self {
+            name: limit.name,
+            taken: limit.taken,
+            room: limit.room,
+        }
+    }
 }
 
 impl Report for MemoryReport {
@@ -154,11 +164,8 @@ impl MemoryReport {
             device_bytes: bytes.device,
             host_bytes: bytes.host,
         });
-        let limits = answer.limits().into_iter().map(|limit| LimitReport {
-            name: limit.name,
-            taken: limit.taken,
-            room: limit.room,
-        });
+        let limits = answer.limits();
+        let limits = limits.iter().map(LimitReport::of);
         Self {
             name: answer.name.clone(),
             hosts: answer.hosts,

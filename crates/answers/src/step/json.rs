@@ -7,6 +7,7 @@ use serde::Serialize;
 use workload::Workload;
 
 use super::{StepAnswer, StepCall, StepGroup};
+use crate::communicators::json::LimitReport;
 use crate::report::Report;
 
 /// The communication of one step on a cluster.
@@ -145,17 +146,6 @@ struct MeasuredReport {
     worst_error: f64,
 }
 
-/// Something that is bounded.
-#[derive(Debug, Serialize, JsonSchema)]
-struct LimitReport {
-    /// Its name.
-    name: &'static str,
-    /// What the communicators take.
-    taken: u64,
-    /// What there is.
-    room: u64,
-}
-
 /// Ranks of a communicator that are named.
 const SHOWN_RANKS: usize = 16;
 
@@ -168,11 +158,7 @@ impl StepReport {
     /// The report of an answer.
     pub fn of(answer: &StepAnswer, workload: &Workload) -> Self {
         let groups = answer.groups.iter().zip(&workload.groups);
-        let limits = answer.limits.iter().map(|limit| LimitReport {
-            name: limit.name,
-            taken: limit.taken,
-            room: limit.room,
-        });
+        let limits = answer.limits.iter().map(LimitReport::of);
         Self {
             name: answer.name.clone(),
             hosts: answer.hosts,

@@ -6,6 +6,8 @@ use serde::Serialize;
 use simulator::model::Use;
 use simulator::outcome::SpanContent;
 
+use crate::perfetto::Event;
+
 /// The thread of the first network connection of a rank; lanes have lower numbers.
 const FIRST_TRANSFER: u32 = 1000;
 
@@ -15,7 +17,7 @@ struct Trace {
     display_time_unit: &'static str,
     /// The rest that was left out.
     other_data: OmittedSpans,
-    trace_events: Vec<Event>,
+    trace_events: Vec<Event<Details>>,
 }
 
 #[derive(Serialize)]
@@ -24,23 +26,8 @@ struct OmittedSpans {
 }
 
 #[derive(Serialize)]
-struct Event {
-    ph: char,
-    name: String,
-    pid: u32,
-    tid: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ts: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dur: Option<f64>,
-    args: Details,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Details {
-    Name { name: String },
-    Bytes { bytes: u64 },
+struct Details {
+    bytes: u64,
 }
 
 /// A process for each rank, a thread for each lane and each connection over the network.
@@ -54,18 +41,14 @@ pub(super) fn perfetto(job: &SimulatedJob) -> Result<String> {
         *place = match last {
             Some((rank, number)) if rank == lane.rank => number + 1,
             _ => {
-                events.push(named(
-                    "process_name",
-                    lane.rank,
-                    0,
-                    format!("rank {}", lane.rank),
-                ));
+                let name = format!("rank {}", lane.rank);
+                events.push(Event::named("process_name", (lane.rank, 0), name));
                 0
             }
         };
         last = Some((lane.rank, *place));
         let name = format!("channel {}, lane {place}", lane.channel);
-        events.push(named("thread_name", lane.rank, *place, name));
+        events.push(Event::named("thread_name", (lane.rank, *place), name));
     }
     let mut named_connections = vec![false; model.connections.len()];
     for span in &simulated.outcome.spans {
@@ -84,20 +67,14 @@ pub(super) fn perfetto(job: &SimulatedJob) -> Result<String> {
                 if !*known {
                     *known = true;
                     let name = format!("network to rank {to}, channel {}", lane.channel);
-                    events.push(named("thread_name", lane.rank, tid, name));
+                    events.push(Event::named("thread_name", (lane.rank, tid), name));
                 }
                 (format!("to rank {to}"), lane.rank, tid)
             }
         };
-        events.push(Event {
-            ph: 'X',
-            name,
-            pid,
-            tid,
-            ts: Some(span.began.us()),
-            dur: Some((span.ended - span.began).us()),
-            args: Details::Bytes { bytes: span.bytes },
-        });
+        let time = [span.began.us(), (span.ended - span.began).us()];
+        let details = Details { bytes: span.bytes };
+        events.push(Event::span(name, (pid, tid), time, details));
     }
     Ok(serde_json::to_string(&Trace {
         display_time_unit: "ns",
@@ -106,18 +83,6 @@ pub(super) fn perfetto(job: &SimulatedJob) -> Result<String> {
         },
         trace_events: events,
     })?)
-}
-
-fn named(what: &str, pid: u32, tid: u32, name: String) -> Event {
-    Event {
-        ph: 'M',
-        name: what.to_owned(),
-        pid,
-        tid,
-        ts: None,
-        dur: None,
-        args: Details::Name { name },
-    }
 }
 
 /// The action of a step, in a word.

@@ -6,34 +6,19 @@ use serde::Serialize;
 use workload::Workload;
 
 use super::page;
+use crate::perfetto::Event;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Trace {
     display_time_unit: &'static str,
-    trace_events: Vec<Event>,
-}
-
-#[derive(Serialize)]
-struct Event {
-    ph: char,
-    name: String,
-    pid: u32,
-    tid: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ts: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dur: Option<f64>,
-    args: Details,
+    trace_events: Vec<Event<Details>>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Details {
-    None {},
-    Name {
-        name: String,
-    },
+    Computation {},
     Call {
         layer: String,
         bytes: u64,
@@ -45,35 +30,27 @@ enum Details {
 /// A thread for the computation of a rank, and one for each group.
 pub(super) fn perfetto(answer: &StepAnswer, workload: &Workload) -> Result<String> {
     let mut events = vec![
-        named("process_name", 0, answer.name.clone()),
-        named("thread_name", 0, "computation".to_owned()),
+        Event::named("process_name", (0, 0), answer.name.clone()),
+        Event::named("thread_name", (0, 0), "computation".to_owned()),
     ];
     let groups = answer.groups.iter().enumerate();
-    events.extend(groups.map(|(at, group)| named("thread_name", at + 1, group.name.clone())));
-    events.extend(answer.timeline.compute.iter().map(|[start, end]| Event {
-        ph: 'X',
-        name: "computation".to_owned(),
-        pid: 0,
-        tid: 0,
-        ts: Some(*start),
-        dur: Some(end - start),
-        args: Details::None {},
+    events.extend(
+        groups.map(|(at, group)| Event::named("thread_name", (0, thread(at)), group.name.clone())),
+    );
+    events.extend(answer.timeline.compute.iter().map(|[start, end]| {
+        let name = "computation".to_owned();
+        Event::span(name, (0, 0), [*start, end - start], Details::Computation {})
     }));
     for (call, span) in workload.calls.iter().zip(&answer.timeline.spans) {
-        events.push(Event {
-            ph: 'X',
-            name: page::label(call),
-            pid: 0,
-            tid: call.group + 1,
-            ts: Some(span.start_us),
-            dur: Some(span.end_us - span.start_us),
-            args: Details::Call {
-                layer: call.name.clone(),
-                bytes: call.bytes,
-                count: call.count,
-                exposed_us: span.exposed_us,
-            },
-        });
+        let details = Details::Call {
+            layer: call.name.clone(),
+            bytes: call.bytes,
+            count: call.count,
+            exposed_us: span.exposed_us,
+        };
+        let time = [span.start_us, span.end_us - span.start_us];
+        let place = (0, thread(call.group));
+        events.push(Event::span(page::label(call), place, time, details));
     }
     Ok(serde_json::to_string(&Trace {
         display_time_unit: "ms",
@@ -81,14 +58,7 @@ pub(super) fn perfetto(answer: &StepAnswer, workload: &Workload) -> Result<Strin
     })?)
 }
 
-fn named(what: &str, tid: usize, name: String) -> Event {
-    Event {
-        ph: 'M',
-        name: what.to_owned(),
-        pid: 0,
-        tid,
-        ts: None,
-        dur: None,
-        args: Details::Name { name },
-    }
+/// The thread of a group; the first one is that of computation.
+fn thread(group: usize) -> u32 {
+    u32::try_from(group).unwrap_or(u32::MAX).saturating_add(1)
 }

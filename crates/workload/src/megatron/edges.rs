@@ -149,7 +149,9 @@ impl Steps<'_> {
             // The first and the last stage hold the same matrix.
             let stage = ranks / pipeline;
             let pairs = (0..stage).map(|rank| vec![rank, rank + stage * (pipeline - 1)]);
-            let group = self.group("embd", Members::Listed(pairs.collect()));
+            let group = self
+                .workload
+                .group("embd", Members::Listed(pairs.collect()));
             self.workload.calls.push(Call {
                 name: "tied embedding".to_owned(),
                 compute_us: std::mem::take(&mut self.compute_us),

@@ -4,8 +4,7 @@ use plan::cost::DataType;
 use program::Collective;
 
 use super::Training;
-use crate::call::{Call, Group, MOST_US, Workload};
-use crate::groups::Members;
+use crate::call::{Call, MOST_US, Workload};
 use crate::parallelism::GroupKind;
 
 /// Bytes of an activation or a parameter (bf16).
@@ -50,7 +49,7 @@ impl<'a> Steps<'a> {
         if members.size(training.parallelism.ranks) < 2 || bytes == 0 || count == 0 {
             return;
         }
-        let group = self.group(kind.name(), members);
+        let group = self.workload.group(kind.name(), members);
         self.workload.calls.push(Call {
             name: name.to_owned(),
             data_type: DataType::Bf16,
@@ -59,20 +58,6 @@ impl<'a> Steps<'a> {
             micro_batch: true,
             ..Call::new(group, collective, bytes)
         });
-    }
-
-    pub(super) fn group(&mut self, name: &str, members: Members) -> usize {
-        let groups = &mut self.workload.groups;
-        match groups.iter().position(|group| group.name == name) {
-            Some(known) => known,
-            None => {
-                groups.push(Group {
-                    name: name.to_owned(),
-                    members,
-                });
-                groups.len() - 1
-            }
-        }
     }
 
     /// Adds computation of `flops` floating-point operations.
