@@ -3,8 +3,8 @@
 //! All contact with the outside is here: arguments, environment, files, the terminal. Commands are
 //! functions that make text ([`output`]); `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
-//! [`job`], [`rank_order`], [`edits`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
+//! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
+//! [`rank_order`], [`edits`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
 //! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune), [`diff`],
 //! [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`,
 //! `join`, `nccl_check`, `collect`: not on other systems), [`live`], [`probing`], [`doctor`],
