@@ -1,7 +1,7 @@
 //! Every call on threads, with results that each rank checks.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -213,7 +213,10 @@ fn the_first_error_of_threads_is_told_and_a_panic_is_one() {
 
 #[test]
 fn a_failed_call_stays_failed() {
+    // An abort while the other rank still joins fails its join.
+    let joined = Barrier::new(2);
     let done = Comm::on_threads(2, |comm| {
+        joined.wait();
         if comm.rank() == 1 {
             return comm.abort();
         }
@@ -301,6 +304,8 @@ fn a_scope_that_fails_waits_for_what_was_started() {
 
 #[test]
 fn splits_and_aborts_reach_all_ranks() {
+    // An abort while another rank still splits fails its split.
+    let split = Barrier::new(4);
     let done = Comm::on_threads(4, |comm| {
         let color = (comm.rank() % 2) as i32;
         let half = comm.split(color, 0)?.expect("each has a color");
@@ -308,6 +313,7 @@ fn splits_and_aborts_reach_all_ranks() {
         half.all_reduce(&mut sum, Reduction::Sum)?;
         assert_eq!(sum, [2 + 2 * color as u32]);
         comm.set_longest_wait(Duration::from_secs(20))?;
+        split.wait();
         if comm.rank() == 3 {
             comm.abort()?;
         }
