@@ -20,6 +20,7 @@ use crate::question::{shown, sizes};
 use crate::request::{File, JobRequest, PlannedJob};
 use crate::results::read::{no_measurement, read};
 use crate::results::{Against, Notes, ResultsQuestion, ResultsReport, results};
+use crate::step::request::StepRequest;
 
 /// A question about files.
 #[derive(Debug, Clone, Deserialize)]
@@ -65,6 +66,8 @@ pub enum FileQuestion {
         #[serde(default)]
         hosts: Option<u32>,
     },
+    /// The communication of a whole step.
+    Step(StepRequest),
 }
 
 /// A file of any kind.
@@ -79,6 +82,23 @@ pub struct Evidence {
     /// Its bytes in base64, if it is no text.
     #[serde(default)]
     pub base64: Option<String>,
+}
+
+impl Evidence {
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// It has neither text nor bytes, or both, or its bytes are no base64; a sentence.
+    pub fn bytes(&self) -> Result<Cow<'_, [u8]>, String> {
+        match (&self.text, &self.base64) {
+            (Some(text), None) => Ok(Cow::Borrowed(text.as_bytes())),
+            (None, Some(packed)) => match STANDARD.decode(packed) {
+                Ok(bytes) => Ok(Cow::Owned(bytes)),
+                Err(why) => Err(format!("{}: no base64: {why}", self.name)),
+            },
+            _ => Err(format!("{}: expected either `text` or `base64`", self.name)),
+        }
+    }
 }
 
 impl FileQuestion {
@@ -100,6 +120,7 @@ impl FileQuestion {
                 topology,
                 hosts,
             } => why(files, topology.as_ref(), *hosts),
+            Self::Step(request) => shown(&request.answer()?.report()),
         }
     }
 }
@@ -158,16 +179,7 @@ fn why(files: &[Evidence], topology: Option<&File>, hosts: Option<u32>) -> Resul
     let mut pile = Pile::default();
     let mut left = archive::MOST_FILES;
     for file in files {
-        let bytes = match (&file.text, &file.base64) {
-            (Some(text), None) => Cow::Borrowed(text.as_bytes()),
-            (None, Some(packed)) => match STANDARD.decode(packed) {
-                Ok(bytes) => Cow::Owned(bytes),
-                Err(why) => return Err(format!("{}: no base64: {why}", file.name)),
-            },
-            _ => {
-                return Err(format!("{}: expected either `text` or `base64`", file.name));
-            }
-        };
+        let bytes = file.bytes()?;
         if let Err(why) = archive::file(&bytes, &file.name, &mut pile, &mut left) {
             pile.skip(&file.name, &why);
         }

@@ -447,6 +447,10 @@ impl PlannedJob {
     }
 }
 
-pub(crate) fn shown<R: report::Report>(answer: &R) -> Result<String, String> {
+/// An answer as a line of JSON.
+///
+/// # Errors
+/// It cannot be written; a sentence.
+pub fn shown<R: report::Report>(answer: &R) -> Result<String, String> {
     report::line(answer).map_err(|why| why.to_string())
 }

@@ -1,9 +1,9 @@
-const VIEWS = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Expect: expectView, Tune: tuneView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Diagnose: diagnoseView, Files: filesView };
+const VIEWS = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Expect: expectView, Tune: tuneView, Step: stepView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Diagnose: diagnoseView, Files: filesView };
 // Views that read a file, also of a machine that cannot be planned.
-const WITHOUT_PLAN = ["Doctor", "Results", "Log", "Diagnose"];
-const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, results: null, evidence: [], chosen: [], unit: "time", beside: null, small: false };
+const WITHOUT_PLAN = ["Doctor", "Results", "Log", "Diagnose", "Step"];
+const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, results: null, step: null, domainHosts: null, evidence: [], chosen: [], unit: "time", beside: null, small: false };
 // What the address holds besides the form.
-const KEPT = ["view", "file", "highlight", "other", "chosen", "unit", "beside"];
+const KEPT = ["view", "file", "highlight", "other", "chosen", "unit", "beside", "domainHosts"];
 let plan = null;
 
 // The worker with the planner; `Stop` ends it and starts another one.
@@ -141,8 +141,28 @@ async function isEvidence(files) {
   const [first, second] = new Uint8Array(await files[0].slice(0, 2).arrayBuffer());
   return (first === 0x50 && second === 0x4b) || (first === 0x1f && second === 0x8b) || first === 0x80;
 }
+// The first text of a file, also of one that gzip compressed.
+async function beginning(file) {
+  const first = file.slice(0, 1 << 20);
+  const [one, two] = new Uint8Array(await first.slice(0, 2).arrayBuffer());
+  if (one !== 0x1f || two !== 0x8b) return first.text();
+  const reader = first.stream().pipeThrough(new DecompressionStream("gzip")).pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  try {
+    for (let it = await reader.read(); !it.done && text.length < 1 << 16; it = await reader.read()) text += it.value;
+  } catch { /* The file goes on. */ }
+  return text;
+}
+// Lists of calls, workloads of SimAI, traces of PyTorch's profiler.
+const isStep = (text) => /^\s*(HYBRID_TRANSFORMER|MICRO\s)/.test(text) || /^(#.*\n)*(?=.*\bgroup\b)(?=.*\bcollective\b).*\bbytes\b/.test(text) || (/^\s*\{/.test(text) && /"traceEvents"|"distributedInfo"|"calls"\s*:\s*\[/.test(text));
 async function take(files) {
   if (!files.length) return;
+  const heads = state.view === "Diagnose" ? [""] : await Promise.all(files.map(beginning));
+  if (heads.every(isStep)) {
+    state.step = await Promise.all(files.map(evidence));
+    state.view = "Step";
+    return update();
+  }
   if (await isEvidence(files)) return collect(files);
   const [file] = files;
   const text = await file.text();

@@ -86,6 +86,29 @@ async function tuneView(view) {
   if (gains.length) view.append(table(["collective", "size", "NCCL now", "told", "times as fast by the links", "as NCCL rates it", "between"], gains), element("p", {}, "The command below with --dir DIR writes the files."));
   view.append(element("details", {}, element("summary", {}, `All ${found.tried.length} that were tried`), table(["what", "verdict", "most", "why"], found.tried.map((it) => [it.what, it.verdict, it.most ? `${it.most.collective} ${size(it.most.bytes)} × ${number(it.most.gain)}` : null, it.why]))));
 }
+const milliseconds = (us) => us / 1e3;
+// Ranks of a group's communicators, and how they lie.
+function lie({ number: count, ranks, hosts, machines, on_a_host: [least, most] }) {
+  const each = least === most ? least : `${least} to ${most}`;
+  return `${count} × ${ranks}${hosts === 1 ? " on a host" : `, ${each} on each of ${hosts} hosts${machines < hosts ? ` in ${machines} NVLink domain${machines > 1 ? "s" : ""}` : ""}`}`;
+}
+async function stepView(view) {
+  if (!state.step) return example(view, "Drop a list of calls (CSV, JSON), a workload of SimAI or traces of PyTorch's profiler,", "calls.csv", callsOfStep());
+  const input = element("input", { id: "domain-hosts", type: "number", min: "1", max: "640", placeholder: "1", value: state.domainHosts ?? "", onchange: ({ target }) => { state.domainHosts = Number(target.value) || null; update(); } });
+  const { report: it, picture: line } = await ask({ do: "files", question: { ask: "step", files: state.step, job: job(), domain_hosts: state.domainHosts } });
+  const part = (us) => percent(it.step_us ? us / it.step_us : null);
+  const row = (name, us) => (us > 1e-3 ? [[name, milliseconds(us), part(us)]] : []);
+  view.append(element("h2", {}, state.step.map((file) => file.name).join(", ")), element("div", { class: "controls" }, element("label", {}, "Hosts of an NVLink domain ", input)),
+    element("p", {}, `A step of ${it.ranks} ranks takes ${number(milliseconds(it.step_us))} ms; computation waits for communication ${part(it.exposed_us)} of it.`), picture(line),
+    table(["", "ms", "of the step"], [...row("computation", it.compute_us), ...row("exposed communication", it.exposed_us), ...row("bubble of the pipeline", it.bubble_us), ...row("all communication", it.communication_us)]),
+    element("h2", {}, "Groups"), table(["group", "communicators", "calls", "GB", "ms", "exposed ms", "of the step", "bound ms"],
+      it.groups.map((group) => [group.name, lie(group.communicators[0]), group.calls, group.bytes / 1e9, milliseconds(group.time_us), milliseconds(group.exposed_us), part(group.exposed_us), group.bounded_us ? milliseconds(group.bound_us) : null]),
+      (index) => { const own = plan?.devices.filter((device) => device.startsWith("GPU")) ?? []; return it.groups[index].communicators[0].first_ranks.flatMap((rank) => own[rank] ?? []); }),
+    ...it.groups.filter((group) => group.sharing > 1.005).map((group) => element("p", {}, `The communicators of ${group.name} share links: bytes take ${number(group.sharing)} times as long as for one alone.`)),
+    element("h2", {}, "Calls"), table(["group", "collective", "size", "calls", "NCCL takes", "µs", "bound µs", "all ms", ...(it.calls.some((call) => call.measured) ? ["measured µs", "error"] : [])],
+      it.calls.slice(0, 40).map((call) => [call.group, call.collective, size(call.bytes), call.count, called(call) || (call.protocol ? `transfers ${call.protocol}` : "nothing"), call.time_us, call.bound_us, milliseconds(call.all_us), ...(call.measured ? [call.measured.median_us, percent(call.measured.error)] : [])])),
+    ...it.limits.map((limit) => element("p", {}, `${sentence(limit.name)}: ${limit.taken} of ${limit.room}.`)), ...it.notes.map((note) => element("p", {}, note)));
+}
 async function compareView(view) {
   const choose = element("select", { id: "other", onchange: (event) => { state.other = { name: event.target.value }; update(); } },
     element("option", { value: "" }, "choose …"), ...[...$("machine").options].filter((it) => it.value).map((it) => element("option", { value: it.value }, it.textContent)));
@@ -113,6 +136,13 @@ function example(view, what, name, text) {
 const NCCL_TESTS = `# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n${[[20, 52], [22, 71], [24, 118], [26, 322], [28, 1020], [30, 4040]].map(([power, time]) => { const bytes = 2 ** power; const rate = bytes / time / 1e3; const half = `${time}.0 ${rate.toFixed(2)} ${(rate * 1.75).toFixed(2)} 0`; return `${bytes} ${bytes / 4} float sum -1 ${half} ${half}`; }).join("\n")}\n`;
 const NCCL_LOG = `node1:100:100 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n${[0, 1, 2, 3].map((rank) => `node1:10${rank}:20${rank} [${rank}] NCCL INFO ncclCommInitRank comm 0x55${rank} rank ${rank} nranks 4 cudaDev ${rank} nvmlDev ${rank} busId ${rank + 1}000 commId 0x7 - Init START`).join("\n")}\n${[0, 1].map((ring) => `node1:100:200 [0] NCCL INFO Channel 0${ring}/02 : 0 1 2 3`).join("\n")}\nnode1:102:202 [2] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n`;
 const REMAINS = "[rank2]:[E504 10:00:00.000000000 ProcessGroupNCCL.cpp:629] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.\nnode1: graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n";
+// A step on the job: tensor parallelism in a host, data parallelism over hosts.
+function callsOfStep() {
+  const each = plan ? plan.ranks / plan.hosts : 8;
+  const layers = (name) => ["all-gather", "reduce-scatter"].map((it) => `tp=${each},${it},48M,bf16,96,${name === "forward" ? 400 : 800},${name},,`);
+  return ["group,collective,bytes,type,count,compute_us,name,after,blocks", ...layers("forward"), ...layers("backward"),
+    ...(plan?.hosts > 1 ? [`dp=${plan.hosts}:${each},reduce-scatter,5G,f32,1,,gradients,,no`, "dp,all-gather,2560M,bf16,1,,parameters,gradients,"] : [])].join("\n");
+}
 
 async function resultsView(view) {
   if (!state.results) return example(view, "Drop what nccl-tests printed, and choose the machine that was measured,", "all_reduce.txt", NCCL_TESTS);

@@ -6,7 +6,10 @@ use std::rc::Rc;
 use answers::built_in;
 use answers::file_question::{FileQuestion, difference};
 use answers::overview::picture;
+use answers::question::shown;
 use answers::request::{JobRequest, PlannedJob};
+use answers::step::picture::picture as step_picture;
+use answers::step::request::StepRequest;
 use planner::explain::NodeNames;
 use serde_json::{Value, json};
 
@@ -23,6 +26,9 @@ pub fn answer(request: &Request) -> Result<String, String> {
         Request::Files {
             question: FileQuestion::Difference { job, other },
         } => with_pictures(job, other),
+        Request::Files {
+            question: FileQuestion::Step(request),
+        } => with_picture(request),
         Request::Files { question } => question.answer(),
     }
 }
@@ -54,6 +60,14 @@ fn machines() -> Value {
         "machines": machines.collect::<Vec<_>>(),
         "versions": versions.collect::<Vec<_>>(),
     })
+}
+
+/// A step, as the program prices it, beside its picture.
+fn with_picture(request: &StepRequest) -> Result<String, String> {
+    let step = request.answer()?;
+    let report = shown(&step.report())?;
+    let picture = json!(step_picture(&step.answer, &step.workload, false));
+    Ok(format!("{{\"report\":{report},\"picture\":{picture}}}"))
 }
 
 /// The differences, as the program says them, beside pictures of both with marks.

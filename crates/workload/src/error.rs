@@ -2,11 +2,11 @@
 
 /// A workload that cannot be read, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {why}")]
+#[error("{file}{}: {why}", at(*.line))]
 pub struct WorkloadError {
     /// The file.
     pub file: String,
-    /// The line, from 1.
+    /// The line, from 1; 0: none.
     pub line: u64,
     /// What is wrong, and what was expected.
     pub why: String,
@@ -20,5 +20,12 @@ impl WorkloadError {
             line,
             why: why.into(),
         }
+    }
+}
+
+fn at(line: u64) -> String {
+    match line {
+        0 => String::new(),
+        line => format!(":{line}"),
     }
 }

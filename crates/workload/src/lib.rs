@@ -5,10 +5,12 @@
 //!
 //! In reading order: [`call`] (a call and its place in the step), [`groups`] (the ranks of a
 //! group's communicators), [`parallelism`] (Megatron's groups), [`megatron`] (the calls of a
-//! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`]; [`error`].
+//! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`]; [`files`] (any of
+//! them); [`error`].
 
 pub mod call;
 pub mod error;
+pub mod files;
 pub mod groups;
 pub mod kineto;
 pub mod list;
@@ -18,6 +20,7 @@ pub mod simai;
 
 pub use call::{Call, Group, Measured, Pipeline, Workload};
 pub use error::WorkloadError;
+pub use files::Files;
 pub use groups::{Axis, Members, MembersError};
 pub use parallelism::Parallelism;
 

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use workload::Workload;
 
+use super::placement::Placement;
+use super::placement::json::PlacementReport;
 use super::{StepAnswer, StepCall, StepGroup};
 use crate::communicators::json::LimitReport;
 use crate::report::Report;
@@ -39,6 +41,9 @@ pub struct StepReport {
     limits: Vec<LimitReport>,
     /// What was assumed.
     notes: Vec<String>,
+    /// A better placement, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placement: Option<PlacementReport>,
 }
 
 /// A group.
@@ -52,6 +57,10 @@ struct GroupReport {
     communicators: Vec<AlikeReport>,
     /// How many times longer the bytes of a message take since its communicators share links.
     sharing: f64,
+    /// The same of the uplinks of leaf switches.
+    uplinks: f64,
+    /// The same of uplinks in an all-to-all.
+    uplinks_in_exchange: f64,
     /// Calls per step.
     calls: u64,
     /// Bytes of all messages.
@@ -179,6 +188,15 @@ impl StepReport {
                 .collect(),
             limits: limits.collect(),
             notes: workload.notes.clone(),
+            placement: None,
+        }
+    }
+
+    /// The same with a better placement.
+    pub fn with(self, placement: Option<&Placement>) -> Self {
+        Self {
+            placement: placement.map(PlacementReport::of),
+            ..self
         }
     }
 }
@@ -200,7 +218,9 @@ impl GroupReport {
             name: group.name.clone(),
             members,
             communicators: alike.collect(),
-            sharing: group.sharing,
+            sharing: group.sharing.links,
+            uplinks: group.sharing.uplinks,
+            uplinks_in_exchange: group.sharing.exchange,
             calls: group.calls,
             bytes: group.bytes,
             time_us: group.time_us,

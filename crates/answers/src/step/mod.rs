@@ -3,35 +3,37 @@
 //!
 //! In reading order: this file, `places` (the host of each rank), [`shapes`] (communicators that
 //! NCCL cannot tell apart), `sharing` (links that they share), [`price`], [`clock`] (the step on
-//! a virtual clock), [`memory`], [`measured`] (beside what ran), [`json`].
+//! a virtual clock), [`memory`], [`measured`] (beside what ran), [`json`], [`picture`], [`placement`], [`request`].
 
 pub mod clock;
 pub mod json;
 pub mod measured;
 pub mod memory;
+pub mod picture;
+pub mod placement;
 mod places;
 pub mod price;
+mod pricing;
+pub mod request;
 pub mod shapes;
 mod sharing;
 
-use std::collections::HashMap;
-
-use plan::Algorithm;
-use planner::{Job, Planned, Settings};
+use planner::{Job, Settings};
 use program::Collective;
-use workload::{Call, MembersError, Workload};
+use simulator::fabric::Leaf;
+use workload::{MembersError, Workload};
 
 pub use clock::{Span, Timeline};
 pub use json::StepReport;
 pub use measured::MeasuredCalls;
 pub use memory::GroupMemory;
 use places::Places;
-use price::Pricer;
 pub use price::{CallKind, Price};
 pub use shapes::{Alike, Shape};
 
 use crate::communicators::Limit;
-use crate::names;
+use pricing::Pricing;
+pub use sharing::Sharing;
 
 /// Which step to price.
 #[derive(Debug, Clone)]
@@ -42,6 +44,8 @@ pub struct StepQuestion<'a> {
     pub domain_hosts: u32,
     /// Bytes that each GPU has for communicators; 0: unknown.
     pub room: u64,
+    /// Leaf switches between the hosts; none: a network without contention.
+    pub leaf: Option<&'a Leaf>,
 }
 
 /// The communication of a step.
@@ -75,7 +79,7 @@ pub struct StepGroup {
     /// Its communicators, by shape.
     pub alike: Vec<Alike>,
     /// How many times longer the bytes of a message take since its communicators share links.
-    pub sharing: f64,
+    pub sharing: Sharing,
     /// Calls per step.
     pub calls: u64,
     /// Bytes of all messages.
@@ -142,6 +146,9 @@ pub enum StepError {
         /// Hosts of the cluster.
         hosts: u32,
     },
+    /// Ranks of hosts that differ cannot be placed.
+    #[error("the hosts of the cluster differ; a placement needs equal hosts")]
+    UnequalHosts,
     /// Communicators do not fit the job.
     #[error("group {group}: {why}")]
     Members {
@@ -212,166 +219,8 @@ pub fn step(
     settings: &Settings,
     question: &StepQuestion<'_>,
 ) -> Result<StepAnswer, StepError> {
-    let workload = question.workload;
     let places = Places::of(job)?;
-    if let Some(ranks) = workload.ranks.filter(|it| *it != places.ranks()) {
-        return Err(StepError::OtherRanks {
-            workload: ranks,
-            cluster: places.ranks(),
-            hosts: places.hosts(),
-        });
-    }
-    let domain_hosts = match job.nvlink_domain {
-        true => question.domain_hosts.max(1),
-        false => 1,
-    };
-    let mut planner = shapes::Planner::new(job, settings);
-    let mut groups = Vec::new();
-    // By group the plan of each shape.
-    let mut plans: Vec<Vec<usize>> = Vec::new();
-    for group in &workload.groups {
-        let alike = shapes::shapes(&group.name, &group.members, &places, domain_hosts)?;
-        let its = alike.iter().map(|it| planner.plan(&group.name, &it.shape));
-        let its: Vec<usize> = its.collect::<Result<_, _>>()?;
-        let here = its.iter().zip(&alike).filter(|(_, alike)| alike.here > 0);
-        let sharing = sharing::sharing(here.map(|(at, _)| &planner.planned[*at]));
-        plans.push(its);
-        groups.push(StepGroup {
-            name: group.name.clone(),
-            sharing,
-            alike,
-            calls: 0,
-            bytes: 0,
-            time_us: 0.0,
-            bound_us: 0.0,
-            bounded_us: 0.0,
-            exposed_us: 0.0,
-            memory: GroupMemory::default(),
-        });
-    }
-    let planned = &planner.planned;
-    let (mut calls, of_call) = priced(&groups, workload, planned, &plans)?;
-    let times: Vec<f64> = of_call.iter().map(|at| calls[*at].price.time_us).collect();
-    let timeline = Timeline::of(workload, &times);
-    for (span, at) in timeline.spans.iter().zip(&of_call) {
-        calls[*at].exposed_us += span.exposed_us;
-    }
-    add_up(&mut groups, &calls);
-    for (at, group) in groups.iter_mut().enumerate() {
-        group.memory = memory_of(at, group, &calls, &plans[at], planned)?;
-    }
-    measured::add(&mut calls, workload, &of_call);
-    calls.sort_by(|a, b| b.time_us().total_cmp(&a.time_us()));
-    let bubble = workload.pipeline.map_or(0.0, |it| it.bubble());
-    let name = names::few(job.hosts.iter().map(|it| it.name.as_str()), "+");
-    Ok(StepAnswer {
-        name,
-        hosts: places.hosts(),
-        ranks: places.ranks(),
-        profile: match planned.first() {
-            Some(planned) => planned.plan().profile.clone(),
-            None => settings.rules.version().profile().to_owned(),
-        },
-        limits: memory::limits(groups.iter().map(|it| it.memory), question.room),
-        groups,
-        calls,
-        bubble_us: bubble * timeline.micro_batch_us,
-        timeline,
-    })
-}
-
-/// Adds the calls of each group up.
-fn add_up(groups: &mut [StepGroup], calls: &[StepCall]) {
-    for call in calls {
-        let group = &mut groups[call.kind.group];
-        let count = call.count as f64;
-        group.calls = group.calls.saturating_add(call.count);
-        let bytes = call.count.saturating_mul(call.kind.bytes);
-        group.bytes = group.bytes.saturating_add(bytes);
-        group.time_us += call.time_us();
-        group.exposed_us += call.exposed_us;
-        if let Some(bound) = call.price.bound_us {
-            group.bound_us += count * bound;
-            group.bounded_us += call.time_us();
-        }
-    }
-}
-
-/// The kinds of calls with their prices, and the kind of each call.
-fn priced(
-    groups: &[StepGroup],
-    workload: &Workload,
-    planned: &[Planned],
-    plans: &[Vec<usize>],
-) -> Result<(Vec<StepCall>, Vec<usize>), StepError> {
-    let mut pricer = Pricer::default();
-    let (mut found, mut of_call): (Vec<StepCall>, Vec<usize>) = (Vec::new(), Vec::new());
-    let mut known: HashMap<CallKind, usize> = HashMap::new();
-    for call in &workload.calls {
-        let kind = kind(call);
-        let at = match known.get(&kind) {
-            Some(at) => *at,
-            None => {
-                let StepGroup { name, sharing, .. } = &groups[call.group];
-                let mut worst: Option<(usize, Price)> = None;
-                for (shape, at) in plans[call.group].iter().enumerate() {
-                    let price = pricer.price(&planned[*at], *at, &kind, (name, *sharing))?;
-                    if worst.is_none_or(|(_, worst)| price.time_us > worst.time_us) {
-                        worst = Some((shape, price));
-                    }
-                }
-                let (slowest, price) = worst.ok_or_else(|| StepError::NoPrice {
-                    group: name.clone(),
-                    collective: call.collective,
-                    why: "the group has no communicator; expected at least one".to_owned(),
-                })?;
-                known.insert(kind, found.len());
-                found.push(StepCall {
-                    kind,
-                    name: call.name.clone(),
-                    count: 0,
-                    price,
-                    slowest,
-                    exposed_us: 0.0,
-                    measured: None,
-                });
-                found.len() - 1
-            }
-        };
-        let entry = &mut found[at];
-        entry.count = entry.count.saturating_add(call.count);
-        if entry.name != call.name {
-            entry.name.clear();
-        }
-        of_call.push(at);
-    }
-    Ok((found, of_call))
-}
-
-const fn kind(call: &Call) -> CallKind {
-    CallKind {
-        group: call.group,
-        collective: call.collective,
-        bytes: call.bytes,
-        data_type: call.data_type,
-        reduction: call.reduction,
-    }
-}
-
-/// What the communicators of a group allocate for its calls.
-fn memory_of(
-    at: usize,
-    group: &StepGroup,
-    calls: &[StepCall],
-    plans: &[usize],
-    planned: &[Planned],
-) -> Result<GroupMemory, plan::Error> {
-    let its = || calls.iter().filter(|call| call.kind.group == at);
-    let mut algorithms: Vec<Algorithm> = its().filter_map(|it| it.price.algorithm).collect();
-    algorithms.sort_unstable();
-    algorithms.dedup();
-    let is_transfer = |call: &StepCall| !Collective::TUNED.contains(&call.kind.collective);
-    let peers = its().any(is_transfer);
-    let plans: Vec<&Planned> = plans.iter().map(|at| &planned[*at]).collect();
-    memory::of_group(&group.alike, &plans, &algorithms, peers)
+    let mut pricing = Pricing::new(job, settings, question);
+    pricing.check(&places)?;
+    pricing.answer(&places)
 }

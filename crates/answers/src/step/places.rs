@@ -8,7 +8,7 @@ use super::StepError;
 pub(super) const MOST_RANKS: u64 = 1 << 24;
 
 /// The places of a job's ranks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Places {
     kinds: Vec<HostKind>,
     /// The slot of each rank; none: rank by slot.
@@ -18,7 +18,7 @@ pub(super) struct Places {
 }
 
 /// Equal hosts in a row.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct HostKind {
     first_host: u32,
     first_slot: u32,
@@ -72,6 +72,29 @@ impl Places {
             ranks,
             hosts,
         })
+    }
+
+    /// The same job with another slot for each rank.
+    pub(super) fn with(&self, slots: Vec<u32>) -> Self {
+        Self {
+            order: Some(slots),
+            ..self.clone()
+        }
+    }
+
+    /// The slot of each rank.
+    pub(super) fn slots(&self) -> Vec<u32> {
+        self.order
+            .clone()
+            .unwrap_or_else(|| (0..self.ranks).collect())
+    }
+
+    /// Device numbers of the GPUs of each host, if all hosts are alike.
+    pub(super) fn alike(&self) -> Option<&[i32]> {
+        match &self.kinds[..] {
+            [kind] => Some(&kind.devices),
+            _ => None,
+        }
     }
 
     /// Ranks of the job.

@@ -2,10 +2,11 @@
 //!
 //! Each such shape is planned once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use planner::{EqualHosts, Job, Planned, RankPlacement, Settings, nvlink_domain, with_gpus};
+use simulator::fabric::Leaf;
 use topology::xml::Document;
 use workload::Members;
 
@@ -55,6 +56,19 @@ pub struct Alike {
     pub here: u32,
     /// The ranks of the first one.
     pub first: Vec<u32>,
+    /// What all of them send out of each leaf switch.
+    pub(super) leaves: Vec<Crossing>,
+    /// What all of them send out of the first host in an all-to-all, in messages of a rank.
+    pub(super) exchange: f64,
+}
+
+/// What communicators send out of a leaf switch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Crossing {
+    /// Hops of rings over the hosts.
+    pub(super) hops: f64,
+    /// Messages of a rank in an all-to-all.
+    pub(super) exchange: f64,
 }
 
 impl Shape {
@@ -93,6 +107,7 @@ pub(super) fn shapes(
     members: &Members,
     places: &Places,
     domain_hosts: u32,
+    leaf: Option<&Leaf>,
 ) -> Result<Vec<Alike>, StepError> {
     let all = members
         .communicators(places.ranks())
@@ -122,6 +137,10 @@ pub(super) fn shapes(
                     near: 0,
                     here: 0,
                     first: ranks,
+                    leaves: leaf.map_or(Vec::new(), |leaf| {
+                        vec![Crossing::default(); leaf.count(places.hosts()) as usize]
+                    }),
+                    exchange: 0.0,
                 });
                 found.len() - 1
             }
@@ -129,13 +148,50 @@ pub(super) fn shapes(
         found[at].number += 1;
         found[at].near += u32::from(near);
         found[at].here += u32::from(its.first().is_some_and(|place| place.host == 0));
+        if let Some(leaf) = leaf {
+            found[at].exchange += exchange(&its, |place| place.host == 0);
+            cross(&mut found[at].leaves, &its, leaf);
+        }
     }
     Ok(found)
 }
 
+/// What ranks at some places send to the others in an all-to-all, in messages of a rank.
+fn exchange(places: &[Place], is_here: impl Fn(&Place) -> bool) -> f64 {
+    let here = places.iter().filter(|it| is_here(it)).count() as f64;
+    let all = places.len().max(1) as f64;
+    here * (all - here) / all
+}
+
+/// Adds what a communicator sends out of each leaf switch.
+fn cross(leaves: &mut [Crossing], places: &[Place], leaf: &Leaf) {
+    let mut hosts: Vec<u32> = Vec::new();
+    let mut known: HashSet<u32> = HashSet::new();
+    let mut ranks: HashMap<u32, f64> = HashMap::new();
+    for place in places {
+        if known.insert(place.host) {
+            hosts.push(place.host);
+        }
+        *ranks.entry(leaf.of_host(place.host)).or_default() += 1.0;
+    }
+    for (at, host) in hosts.iter().enumerate() {
+        let next = hosts[(at + 1) % hosts.len()];
+        let [from, to] = [*host, next].map(|it| leaf.of_host(it));
+        if let Some(crossing) = leaves.get_mut(from as usize).filter(|_| from != to) {
+            crossing.hops += 1.0;
+        }
+    }
+    let all = places.len() as f64;
+    for (at, here) in ranks {
+        if let Some(crossing) = leaves.get_mut(at as usize) {
+            crossing.exchange += here * (all - here) / all;
+        }
+    }
+}
+
 /// The shape of a communicator whose ranks are at these places. Hosts `0..domain_hosts` form an
 /// NVLink domain, so do the next ones, and so on.
-fn shape(places: &[Place], domain_hosts: u32) -> Shape {
+pub(super) fn shape(places: &[Place], domain_hosts: u32) -> Shape {
     // Hosts in order of first appearance, domain after domain.
     let mut domains: Vec<Vec<(Place, Vec<i32>)>> = Vec::new();
     let mut domain_at: HashMap<u32, usize> = HashMap::new();

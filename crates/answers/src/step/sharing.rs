@@ -2,14 +2,19 @@
 //!
 //! Each communicator is planned as if it had the machine alone. The rings of those that begin on
 //! the first host load its links together; a link that is loaded beyond its bandwidth slows all of
-//! them by as much.
+//! them by as much. So do the uplinks of a leaf switch: a ring loads them wherever the next host is
+//! on another leaf switch, an all-to-all with what each rank sends to ranks behind others.
 
 use std::collections::HashMap;
 
 use draw::traffic::loads;
 use plan::GraphKind;
-use planner::Planned;
+use planner::{HostPlan, Planned};
+use program::Collective;
+use simulator::fabric::Leaf;
 use topology::{LinkType, NcclId, NodeType};
+
+use super::shapes::Alike;
 
 /// A link of the first host, as the plans of all of its parts call it.
 type Link = (NodeType, NcclId, NodeType, NcclId, LinkType);
@@ -24,11 +29,92 @@ struct Load {
 }
 
 /// How many times longer the bytes of a message take since others share their links: at least 1.
-/// `plans` are those of the communicators that begin on the first host.
-pub(super) fn sharing<'a>(plans: impl Iterator<Item = &'a Planned>) -> f64 {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sharing {
+    /// Links of a host.
+    pub links: f64,
+    /// Uplinks of the fullest leaf switch.
+    pub uplinks: f64,
+    /// The same for an all-to-all.
+    pub exchange: f64,
+}
+
+impl Sharing {
+    /// What the communicators of a group share, whose shapes are `alike` with the plans `planned`,
+    /// on so many hosts under leaf switches.
+    pub(super) fn of(alike: &[Alike], planned: &[&Planned], network: Option<(&Leaf, u32)>) -> Self {
+        let here = planned.iter().copied().zip(alike);
+        let here = here.filter(|(_, alike)| alike.here > 0).map(|(it, _)| it);
+        let mut found = Self {
+            links: links(here),
+            uplinks: 1.0,
+            exchange: 1.0,
+        };
+        let ports = planned.iter().map(|it| ports(it)).fold(0.0, f64::max);
+        let Some((leaf, hosts)) = network.filter(|_| ports > 0.0) else {
+            return found;
+        };
+        let sent: f64 = alike.iter().map(|it| it.exchange).sum();
+        for (number, size) in leaf.sizes(hosts).into_iter().enumerate() {
+            let capacity = ports * f64::from(size) / leaf.oversubscription;
+            let (mut rings, mut exchange) = (0.0, 0.0);
+            for (alike, planned) in alike.iter().zip(planned) {
+                if let Some(crossing) = alike.leaves.get(number) {
+                    rings += crossing.hops * ring(planned);
+                    exchange += crossing.exchange;
+                }
+            }
+            if capacity > 0.0 {
+                found.uplinks = found.uplinks.max(rings / capacity);
+                if sent > 0.0 {
+                    found.exchange = found.exchange.max(exchange / capacity * ports / sent);
+                }
+            }
+        }
+        found
+    }
+
+    /// How many times longer the bytes of a collective take.
+    pub fn times(&self, collective: Collective) -> f64 {
+        self.links.max(match collective {
+            Collective::AllToAll => self.exchange,
+            _ => self.uplinks,
+        })
+    }
+}
+
+/// The first host of a plan.
+fn host(planned: &Planned) -> Option<&HostPlan> {
+    planned.machines().first()?.nodes.first()
+}
+
+/// Bandwidth of all ports of a host, GB/s.
+fn ports(planned: &Planned) -> f64 {
+    let Some(host) = host(planned) else {
+        return 0.0;
+    };
+    let system = host.view.system();
+    let mut known: HashMap<(u64, i32), f64> = HashMap::new();
+    for node in system.nodes(NodeType::Net) {
+        if let Some(net) = system.net(node) {
+            known.insert((net.asic, net.port), f64::from(net.bw));
+        }
+    }
+    known.values().sum()
+}
+
+/// Bandwidth of all rings between two hosts, GB/s.
+fn ring(planned: &Planned) -> f64 {
+    let ring = host(planned).and_then(|it| it.graph(GraphKind::Ring));
+    ring.map_or(0.0, |it| f64::from(it.bw_inter) * it.channels.len() as f64)
+}
+
+/// The load of the fullest link of the first host by its capacity. `plans` are those of the
+/// communicators that begin there.
+fn links<'a>(plans: impl Iterator<Item = &'a Planned>) -> f64 {
     let mut loaded: HashMap<Link, Load> = HashMap::new();
     for planned in plans {
-        let first = planned.machines().first().and_then(|it| it.nodes.first());
+        let first = host(planned);
         let Some((host, ring)) = first.and_then(|it| Some((it, it.graph(GraphKind::Ring)?))) else {
             continue;
         };

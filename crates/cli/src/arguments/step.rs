@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use answers::step::placement::ORDERS;
 use clap::{Args, ValueEnum};
 
 use super::JobArguments;
@@ -24,6 +25,10 @@ Examples:
   topo step rank0.json.gz rank1.json.gz --cluster dgx-a100 --gpus 0,1
                                                what PyTorch's profiler measured, beside it
   topo step calls.csv --cluster topology.xml --hosts 16 --nccl 2.27
+  topo step calls.csv --cluster dgx-h100 --hosts 128 --fabric fabric.toml
+                                               under leaf switches
+  topo step calls.csv --cluster topology.xml --hosts 16 --placement search --dir placed
+                                               better places of ranks, as files of launchers
   topo step calls.csv --cluster dgx-h100 --hosts 16 --format svg > step.svg
   topo step calls.csv --cluster dgx-h100 --hosts 16 --format trace > step.json
                                                for https://ui.perfetto.dev
@@ -32,6 +37,14 @@ A list of calls is CSV: group,collective,bytes and any of type, op, count, name,
 overlap_us, start_us, after, blocks, micro_batch; docs/step.md explains them. A group is tp=8 (8 ranks
 in a row), dp=16:8 (16 ranks, 8 apart), x={0-3}{4-7} or x=all; later rows name it.
 Exit status: 0 when the step was priced, 2 when it cannot be or the command line is wrong.";
+
+/// How ranks are placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlacementSearch {
+    /// Orders that keep the ranks of a group together, for each order of groups; then GPUs of all
+    /// hosts exchanged
+    Search,
+}
 
 /// The forms of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -65,6 +78,21 @@ pub(crate) struct StepArguments {
     /// Each N hosts in a row form an NVLink domain, such as the 18 trays of an NVL72
     #[arg(long, value_name = "N", conflicts_with = "nvlink_domain", value_parser = within::<u32>(1..=640))]
     pub domain_hosts: Option<u32>,
+    /// Leaf switches between the hosts: a fabric file (TOML) or Slurm's topology.conf
+    #[arg(long, value_name = "FILE")]
+    pub fabric: Option<PathBuf>,
+    /// Look for the ranks' best places on GPUs and hosts
+    #[arg(long, value_enum, conflicts_with_all = ["print_workload"])]
+    pub placement: Option<PlacementSearch>,
+    /// Orders of ranks that the search prices at most
+    #[arg(long, value_name = "N", requires = "placement", default_value_t = ORDERS)]
+    pub orders: usize,
+    /// Write the placement as files of launchers into DIR
+    #[arg(long, value_name = "DIR", requires = "placement")]
+    pub dir: Option<PathBuf>,
+    /// The hosts' names in these files, as Slurm lists them
+    #[arg(long, value_name = "LIST", requires = "dir")]
+    pub nodes: Option<String>,
     /// Memory that each GPU has for communicators
     #[arg(long, value_name = "SIZE", value_parser = sizes::size)]
     pub gpu_memory: Option<u64>,

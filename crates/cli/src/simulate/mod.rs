@@ -10,7 +10,6 @@ use answers::simulate::{SimulateError, SimulateQuestion, SimulateReport, planned
 use anyhow::{Context, Result, anyhow, bail};
 use program::Collective;
 use simulator::Fabric;
-use simulator::fabric::{Leaf, SwitchTree};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::simulate::{SimulateArguments, SimulatedRun};
@@ -99,22 +98,9 @@ impl SimulatedRun {
     }
 }
 
-fn read_fabric(file: &Path) -> Result<Fabric> {
+pub(crate) fn read_fabric(file: &Path) -> Result<Fabric> {
     let cannot = || format!("cannot read the fabric file {}", file.display());
     let text = files::read_text(file, FABRIC_LIMIT).with_context(cannot)?;
     let name = file.display().to_string();
-    if !SwitchTree::is_one(&text) {
-        return Ok(Fabric::from_toml(&name, &text)?);
-    }
-    // Hosts join the job in the order of the file; nothing limits the uplinks.
-    let tree = SwitchTree::from_topology_conf(&name, &text)?;
-    let hosts = tree.hosts();
-    let leaves: Vec<usize> = hosts.iter().filter_map(|it| tree.leaf_of(it)).collect();
-    Ok(Fabric {
-        leaf: Some(Leaf {
-            of: SwitchTree::leaf_numbers(&leaves),
-            ..Leaf::default()
-        }),
-        ..Fabric::default()
-    })
+    Ok(Fabric::from_text(&name, &text)?)
 }

@@ -2,21 +2,23 @@
 
 mod input;
 mod page;
+mod placed;
 mod trace;
 
 use answers::report;
-use answers::step::{StepAnswer, StepError, StepQuestion, StepReport, step};
+use answers::step::picture::picture;
+use answers::step::placement::place;
+use answers::step::{StepError, StepQuestion, StepReport, step};
 use anyhow::{Result, anyhow, bail};
-use draw::timeline::{Bar, Row, timeline};
 use planner::Job;
-use workload::Workload;
 
-use crate::arguments::step::{StepArguments, StepFormat};
+use crate::arguments::step::{PlacementSearch, StepArguments, StepFormat};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::read_settings;
+use crate::simulate::read_fabric;
 use crate::sources::{self, Sources};
 
 pub(crate) fn run(
@@ -40,7 +42,9 @@ pub(crate) fn run(
     if arguments.print_workload {
         return output.write(workload::list::csv::write(&workload), None);
     }
+    let fabric = arguments.fabric.as_deref().map(read_fabric).transpose()?;
     let question = StepQuestion {
+        leaf: fabric.as_ref().and_then(|it| it.leaf.as_ref()),
         workload: &workload,
         domain_hosts: arguments.domain_hosts.unwrap_or_else(|| job.host_count()),
         room: arguments.gpu_memory.unwrap_or(0),
@@ -48,6 +52,17 @@ pub(crate) fn run(
     let answer = {
         let _progress = Progress::new(environment, "pricing");
         step(&job, &settings, &question).map_err(in_words)?
+    };
+    let placement = match arguments.placement {
+        None => None,
+        Some(PlacementSearch::Search) => {
+            let _progress = Progress::new(environment, "placing");
+            Some(place(&job, &settings, &question, arguments.orders).map_err(in_words)?)
+        }
+    };
+    let written = match (&placement, &arguments.dir) {
+        (Some(placement), Some(dir)) => placed::write(placement, dir, arguments.nodes.as_deref())?,
+        _ => Vec::new(),
     };
     let format = match arguments.json {
         true => StepFormat::Json,
@@ -61,20 +76,22 @@ pub(crate) fn run(
                 workload: &workload,
                 settings: &settings,
                 shown: arguments.calls,
+                placement: placement.as_ref().map(|it| placed::PlacementSection {
+                    placement: it,
+                    written: &written,
+                }),
             };
             output.text = page.text(look);
         }
         StepFormat::Json => {
-            output.text = report::json(&StepReport::of(&answer, &workload))?;
+            output.text =
+                report::json(&StepReport::of(&answer, &workload).with(placement.as_ref()))?;
         }
         StepFormat::Trace => {
             return output.write(trace::perfetto(&answer, &workload)? + "\n", None);
         }
         StepFormat::Svg => {
-            let title = format!("{}: one step", answer.name);
-            let rows = rows(&answer, &workload);
-            let picture = timeline(&title, &rows, answer.timeline.end_us, true);
-            return output.write(picture, None);
+            return output.write(picture(&answer, &workload, true), None);
         }
     }
     Ok(())
@@ -86,27 +103,4 @@ fn in_words(error: StepError) -> anyhow::Error {
         StepError::OtherRanks { .. } => anyhow!("--hosts: {error}"),
         error => error.into(),
     }
-}
-
-/// The rows of the picture: computation, and each group.
-fn rows(answer: &StepAnswer, workload: &Workload) -> Vec<Row> {
-    let compute = answer.timeline.compute.iter().map(|span| Bar {
-        span_us: *span,
-        hint: "computation".to_owned(),
-    });
-    let mut rows = vec![Row {
-        name: "computation".to_owned(),
-        bars: compute.collect(),
-    }];
-    rows.extend(answer.groups.iter().map(|group| Row {
-        name: group.name.clone(),
-        bars: Vec::new(),
-    }));
-    for (call, span) in workload.calls.iter().zip(&answer.timeline.spans) {
-        rows[call.group + 1].bars.push(Bar {
-            span_us: [span.start_us, span.end_us],
-            hint: page::label(call),
-        });
-    }
-    rows
 }

@@ -1,13 +1,15 @@
 //! The communication of a step, as tables.
 
 use answers::communicators::Limit;
-use answers::step::{Alike, StepAnswer, StepCall, StepGroup};
+use answers::step::picture::size;
+use answers::step::{Alike, Sharing, StepAnswer, StepCall, StepGroup};
 use planner::Settings;
-use workload::{Call, Workload};
+use program::Collective;
+use workload::Workload;
 
+use super::placed::PlacementSection;
 use crate::render::table::Columns;
 use crate::render::{Look, count, or_dash, settings, trim_lines, version, wrap};
-use crate::sizes::short;
 
 /// µs of a ms.
 const MS: f64 = 1e3;
@@ -22,23 +24,8 @@ pub(super) struct Page<'a> {
     pub(super) settings: &'a Settings,
     /// Most kinds of calls.
     pub(super) shown: usize,
-}
-
-/// A call in words.
-pub(super) fn label(call: &Call) -> String {
-    let times = match call.count {
-        1 => String::new(),
-        more => format!("{more} × "),
-    };
-    let name = match call.name.is_empty() {
-        true => String::new(),
-        false => format!("{}: ", call.name),
-    };
-    format!(
-        "{name}{times}{} {}",
-        call.collective.command_name(),
-        size(call.bytes)
-    )
+    /// A better placement, if one was looked for.
+    pub(super) placement: Option<PlacementSection<'a>>,
 }
 
 impl Page<'_> {
@@ -77,6 +64,9 @@ impl Page<'_> {
             "what all of them allocate on a GPU",
             &self.memory(look),
         ));
+        if let Some(placement) = &self.placement {
+            text.push_str(&placement.text(look));
+        }
         for note in self.notes() {
             text.push_str(&wrap(&note, "  ", "  ", look.width));
         }
@@ -263,11 +253,32 @@ impl Page<'_> {
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![String::new()];
         for (at, group) in self.answer.groups.iter().enumerate() {
-            if group.sharing > 1.0 {
+            let Sharing {
+                links,
+                uplinks,
+                exchange,
+            } = group.sharing;
+            if links > 1.0 {
                 notes.push(format!(
-                    "The communicators of {} share links: bytes take {:.1} times as long as for one alone.",
-                    group.name, group.sharing
+                    "The communicators of {} share links: bytes take {links:.1} times as long as for one alone.",
+                    group.name
                 ));
+            }
+            let calls = |exchanges: bool| {
+                let mut calls = self.answer.calls.iter().filter(|it| it.kind.group == at);
+                calls.any(|it| (it.kind.collective == Collective::AllToAll) == exchanges)
+            };
+            let asking = [
+                (uplinks, "rings ask", calls(false)),
+                (exchange, "an all-to-all asks", calls(true)),
+            ];
+            for (times, what, is_called) in asking {
+                if is_called && times > 1.0 {
+                    notes.push(format!(
+                        "Uplinks of leaf switches carry less than {what} for in group {}: bytes take {times:.1} times as long.",
+                        group.name
+                    ));
+                }
             }
             let its = self.answer.calls.iter().find(|call| call.kind.group == at);
             let slowest = its.and_then(|call| group.alike.get(call.slowest));
@@ -338,21 +349,7 @@ fn taken(call: &StepCall) -> String {
     }
 }
 
-/// A size, exact or in units.
-fn size(bytes: u64) -> String {
-    let exact = short(bytes);
-    if exact.len() <= 7 {
-        return exact;
-    }
-    let value = bytes as f64;
-    match bytes.ilog2() {
-        30.. => format!("{:.2}G", value / f64::from(1 << 30)),
-        20.. => format!("{:.1}M", value / f64::from(1 << 20)),
-        _ => format!("{:.1}K", value / 1024.0),
-    }
-}
-
-fn ms(us: f64) -> String {
+pub(super) fn ms(us: f64) -> String {
     let value = us / MS;
     let digits = match value {
         100.0.. => 0,

@@ -1,11 +1,11 @@
 //! The predicted time line of a step in Chrome's Trace Event format, which Perfetto reads.
 
 use answers::step::StepAnswer;
+use answers::step::picture::label;
 use anyhow::Result;
 use serde::Serialize;
 use workload::Workload;
 
-use super::page;
 use crate::perfetto::Event;
 
 #[derive(Serialize)]
@@ -50,7 +50,7 @@ pub(super) fn perfetto(answer: &StepAnswer, workload: &Workload) -> Result<Strin
         };
         let time = [span.start_us, span.end_us - span.start_us];
         let place = (0, thread(call.group));
-        events.push(Event::span(page::label(call), place, time, details));
+        events.push(Event::span(label(call), place, time, details));
     }
     Ok(serde_json::to_string(&Trace {
         display_time_unit: "ms",

@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
 
 /// The steps of a reader, one after the other; each is a function of the script.
-const STEPS: [&str; 17] = [
+const STEPS: [&str; 18] = [
     "opens_and_plans",
     "a_dropped_file",
     "rings",
@@ -26,6 +26,7 @@ const STEPS: [&str; 17] = [
     "a_cost_plot",
     "a_row_lights_up",
     "an_example",
+    "a_step",
     "findings",
     "measured_results",
     "a_long_log",

@@ -50,6 +50,14 @@ node1:100:200 [0] transport/net_ib.cc:1 NCCL WARN NET/IB : Got completion with e
 node1:100:200 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x2 - Init COMPLETE
 ";
 
+/// The calls of a step.
+const CALLS: &str = "\
+group,collective,bytes,type,count,compute_us,blocks
+all=all,all-reduce,64M,bf16,4,100,
+pairs=2,all-gather,1M,bf16,8,20,
+all,reduce-scatter,256M,f32,1,,no
+";
+
 /// A job, without its machine.
 #[derive(Debug, Clone)]
 struct Drawn {
@@ -218,7 +226,7 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
     all
 }
 
-/// Measurements and a log, with the arguments that ask the program about each.
+/// Measurements, a log and a step, with the arguments that ask the program about each.
 fn of_files(
     drawn: &Drawn,
     name: &str,
@@ -239,6 +247,12 @@ fn of_files(
         files(json!({ "ask": "diagnose", "files": [{ "name": log, "text": LOG }] })),
         ["diagnose", &log, "--json"].map(str::to_owned).to_vec(),
     ));
+    let calls = file("calls.csv", CALLS)?;
+    let mut arguments = drawn.arguments("step", name);
+    arguments.splice(1..1, [calls.clone(), "--cluster".to_owned()]);
+    arguments.push("--json".to_owned());
+    let step = json!({ "ask": "step", "files": [{ "name": calls, "text": CALLS }], "job": job });
+    all.push((files(step), arguments));
     // Elsewhere failures are no part of the job.
     if drawn.without.is_empty() {
         let table = file("all_reduce.log", TABLE)?;

@@ -84,8 +84,20 @@ async function an_example() {
   await act(() => document.getElementById("example").click());
   need("log", text().includes("4 ranks on 1 nodes") && document.getElementById("command").textContent === "topo log job.log");
 }
+async function a_step() {
+  await tab("Step");
+  await change("hosts", "2");
+  await act(() => document.getElementById("example").click());
+  need("parts of the step", text().includes("exposed communication") && text().includes("calls.csv") && text().includes("2 × 8 on a host"));
+  need("time line", document.querySelectorAll("#view svg .bar").length >= 4);
+  document.querySelector("#view tr.about").click();
+  need("lit GPUs", document.querySelectorAll("#picture rect.lit").length >= 8);
+  need("command", document.getElementById("command").textContent.startsWith("topo step calls.csv --cluster dgx-h100"));
+  await change("hosts", "1");
+  need("sentence", document.getElementById("status").classList.contains("error"));
+}
 async function every_view() {
-  const command = { Search: "--explain", Cost: "topo cost mine.xml", Bound: "topo bound mine.xml", Expect: "topo expect mine.xml", Tune: "topo tune mine.xml", Files: "-o plan.json" };
+  const command = { Search: "--explain", Cost: "topo cost mine.xml", Bound: "topo bound mine.xml", Expect: "topo expect mine.xml", Tune: "topo tune mine.xml", Step: "topo step WORKLOAD --cluster mine.xml", Files: "-o plan.json" };
   for (const [name, words] of Object.entries(command)) {
     await tab(name);
     need(`view ${name}`, document.getElementById("view").textContent.length > 20 && !document.getElementById("status").classList.contains("error"));

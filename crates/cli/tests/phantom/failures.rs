@@ -9,6 +9,9 @@ use crate::machine::Phantom;
 /// The signal of an access to memory that is not mapped.
 const SIGSEGV: i32 = 11;
 
+/// Kernels that have not ended so long after an abort are given up, with all that they may use.
+const GIVEN_UP: Duration = Duration::from_secs(5);
+
 /// CUDA's error of a function that gets something: no memory. Else an unknown error.
 fn error_of(function: &str) -> u32 {
     let gets = [
@@ -43,18 +46,20 @@ fn problem(machine: &str, arguments: &str, function: &str, error: u32) -> Option
     let phantom = Phantom::new(machine, &[&format!("fail {function} 1 {error}")]);
     let began = Instant::now();
     let output = phantom.run(arguments);
+    let time = began.elapsed();
     let errors = String::from_utf8_lossy(&output.stderr);
     let report = phantom.report();
     let leaked = report
         .problems
         .iter()
-        .find(|it| !it.contains("the machine file:"));
+        .find(|it| !it.contains("the machine file:"))
+        .filter(|_| !ends(function) && time < GIVEN_UP);
     let said = errors.lines().any(|line| line.starts_with("error: "));
     let wrong = match output.status.code() {
-        _ if began.elapsed() > Duration::from_secs(60) => "it took too long",
+        _ if time > Duration::from_secs(60) => "it took too long",
         _ if errors.contains("panicked") => "it panicked",
-        Some(0) => return leaked.filter(|_| !ends(function)).cloned(),
-        Some(2) if said => return leaked.filter(|_| !ends(function)).cloned(),
+        Some(0) => return leaked.cloned(),
+        Some(2) if said => return leaked.cloned(),
         // Nobody waited, so a kernel may still run when the rank gives its memory back. A GPU
         // writes to pages that stay pinned; a thread of the phantom faults.
         None if function.contains("Synchronize") && output.status.signal() == Some(SIGSEGV) => {

@@ -37,6 +37,40 @@ pub struct Fabric {
     pub cables: Cables,
 }
 
+/// Why a file describes no fabric.
+#[derive(Debug, thiserror::Error)]
+pub enum FabricFileError {
+    /// A fabric file.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// Slurm's topology.conf.
+    #[error(transparent)]
+    Switches(#[from] SwitchError),
+}
+
+impl Fabric {
+    /// Reads a fabric file, or Slurm's topology.conf: hosts join the job in the order of that file,
+    /// and nothing limits the uplinks.
+    ///
+    /// # Errors
+    /// A line is wrong.
+    pub fn from_text(file: &str, text: &str) -> Result<Self, FabricFileError> {
+        if !SwitchTree::is_one(text) {
+            return Ok(Self::from_toml(file, text)?);
+        }
+        let tree = SwitchTree::from_topology_conf(file, text)?;
+        let hosts = tree.hosts();
+        let leaves: Vec<usize> = hosts.iter().filter_map(|it| tree.leaf_of(it)).collect();
+        Ok(Self {
+            leaf: Some(Leaf {
+                of: SwitchTree::leaf_numbers(&leaves),
+                ..Leaf::default()
+            }),
+            ..Self::default()
+        })
+    }
+}
+
 /// The ports of the network.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Network {

@@ -1,0 +1,130 @@
+//! A placement as launchers take it.
+
+use std::fmt::Write as _;
+
+use super::Placement;
+
+/// A file of a launcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchFile {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text.
+    pub text: String,
+    /// Its use.
+    pub usage: String,
+}
+
+impl Placement {
+    /// Numbers of the GPUs in rank order. Those of a host begin behind the largest device number of
+    /// the host before.
+    pub fn gpus(&self) -> Vec<u32> {
+        let span = self
+            .devices
+            .last()
+            .map_or(1, |last| last.unsigned_abs() + 1);
+        let numbers = self.slots.iter().map(|slot| {
+            let (host, device) = self.place(*slot);
+            host * span + device.unsigned_abs()
+        });
+        numbers.collect()
+    }
+
+    /// The host of a slot, and the device number.
+    fn place(&self, slot: u32) -> (u32, i32) {
+        let each = self.devices.len().max(1) as u32;
+        let inside = self.devices.get((slot % each) as usize);
+        (slot / each, inside.copied().unwrap_or(0))
+    }
+
+    /// Device numbers of each host in the order of its ranks.
+    fn devices_by_host(&self) -> Vec<Vec<i32>> {
+        let each = self.devices.len().max(1);
+        let mut found = vec![Vec::new(); self.slots.len() / each];
+        for slot in &self.slots {
+            let (host, device) = self.place(*slot);
+            if let Some(its) = found.get_mut(host as usize) {
+                its.push(device);
+            }
+        }
+        found
+    }
+
+    /// The files of launchers; `host` names hosts by number.
+    pub fn files(&self, host: impl Fn(u32) -> String) -> Vec<LaunchFile> {
+        let mut order = String::new();
+        let numbers: Vec<String> = self.gpus().iter().map(u32::to_string).collect();
+        let _ = writeln!(order, "{}", numbers.join(","));
+        let (mut hosts, mut ranks) = (String::new(), String::new());
+        let mut local = vec![0u32; self.slots.len() / self.devices.len().max(1)];
+        for (rank, slot) in self.slots.iter().enumerate() {
+            let (number, _) = self.place(*slot);
+            let name = host(number);
+            let _ = writeln!(hosts, "{name}");
+            if let Some(local) = local.get_mut(number as usize) {
+                let _ = writeln!(ranks, "rank {rank}={name} slot={local}");
+                *local += 1;
+            }
+        }
+        let by_host = self.devices_by_host();
+        let list = |devices: &[i32]| {
+            let numbers: Vec<String> = devices.iter().map(i32::to_string).collect();
+            numbers.join(",")
+        };
+        let mut gpus = String::new();
+        for (number, devices) in by_host.iter().enumerate() {
+            let _ = writeln!(gpus, "{} {}", host(number as u32), list(devices));
+        }
+        let mut files = vec![
+            LaunchFile {
+                name: "rank-order.txt",
+                text: order,
+                usage: "topo … --rank-order @rank-order.txt".to_owned(),
+            },
+            LaunchFile {
+                name: "hosts.txt",
+                text: hosts,
+                usage: "the host of each rank: SLURM_HOSTFILE=hosts.txt srun --distribution=arbitrary, or mpirun --hostfile \
+                        hosts.txt --map-by seq"
+                    .to_owned(),
+            },
+            LaunchFile {
+                name: "rankfile",
+                text: ranks,
+                usage: "the same for Open MPI's mpirun --rankfile, which binds ranks to cores".to_owned(),
+            },
+            LaunchFile {
+                name: "gpus.txt",
+                text: gpus,
+                usage: match by_host.first() {
+                    Some(first) if by_host.iter().all(|it| it == first) => {
+                        format!("on every host CUDA_VISIBLE_DEVICES={}", list(first))
+                    }
+                    _ => "CUDA_VISIBLE_DEVICES of each host".to_owned(),
+                },
+            },
+        ];
+        if let Some(nodes) = self.nodes() {
+            let mut text = String::new();
+            for number in nodes {
+                let _ = writeln!(text, "{}", host(number));
+            }
+            files.push(LaunchFile {
+                name: "nodes.txt",
+                text,
+                usage: "hosts in the order of torchrun's --node-rank".to_owned(),
+            });
+        }
+        files
+    }
+
+    /// Hosts in the order of their ranks, if the ranks of each follow each other.
+    fn nodes(&self) -> Option<Vec<u32>> {
+        let nodes = self.slots.chunks(self.devices.len().max(1)).map(|slots| {
+            let first = self.place(*slots.first()?).0;
+            let is_one = slots.iter().all(|it| self.place(*it).0 == first);
+            is_one.then_some(first)
+        });
+        nodes.collect()
+    }
+}

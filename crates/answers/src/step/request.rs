@@ -1,0 +1,108 @@
+//! A step as JSON, as the page in the browser and Python send it.
+
+use std::io::BufReader;
+
+use flate2::read::MultiGzDecoder;
+use serde::Deserialize;
+use simulator::Fabric;
+use workload::{Files, Workload};
+
+use super::placement::{Placement, place};
+use super::{StepAnswer, StepError, StepQuestion, StepReport, ranks, step};
+use crate::file_question::Evidence;
+use crate::request::{File, JobRequest};
+
+/// The first bytes of a file that gzip wrote.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// A step, and the cluster that makes it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct StepRequest {
+    /// A list of calls, a workload of SimAI, or traces of PyTorch's profiler, one for each rank.
+    pub files: Vec<Evidence>,
+    /// The cluster.
+    pub job: JobRequest,
+    /// Hosts that form an NVLink domain, if several do; the next ones form the next domain.
+    #[serde(default)]
+    pub domain_hosts: Option<u32>,
+    /// Bytes that each GPU has for communicators; 0: unknown.
+    #[serde(default)]
+    pub gpu_memory: u64,
+    /// A fabric file (TOML), or Slurm's topology.conf; none: a network without contention.
+    #[serde(default)]
+    pub fabric: Option<File>,
+    /// Look for a better placement among so many orders; 0: no.
+    #[serde(default)]
+    pub orders: usize,
+}
+
+/// The answer to a question about a step.
+#[derive(Debug)]
+pub struct PricedStep {
+    /// The price.
+    pub answer: StepAnswer,
+    /// Its calls.
+    pub workload: Workload,
+    /// A better placement, if one was asked for.
+    pub placement: Option<Placement>,
+}
+
+impl PricedStep {
+    /// Its report.
+    pub fn report(&self) -> StepReport {
+        StepReport::of(&self.answer, &self.workload).with(self.placement.as_ref())
+    }
+}
+
+impl StepRequest {
+    /// The price of the step.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the step does not fit the cluster; a sentence.
+    pub fn answer(&self) -> Result<PricedStep, String> {
+        let (mut spec, _) = self.job.spec()?;
+        spec.nvlink_domain |= self.domain_hosts.is_some();
+        let job = spec.job().map_err(|why| why.to_string())?.job;
+        let ranks = ranks(&job).map_err(|why| why.to_string())?;
+        let workload = self.workload(ranks)?;
+        let fabric = self.fabric.as_ref().map(|file| {
+            let text = file.text.as_deref().unwrap_or_default();
+            Fabric::from_text(&file.name, text)
+        });
+        let fabric = fabric.transpose().map_err(|why| why.to_string())?;
+        let question = StepQuestion {
+            leaf: fabric.as_ref().and_then(|it| it.leaf.as_ref()),
+            workload: &workload,
+            domain_hosts: self.domain_hosts.unwrap_or_else(|| job.host_count()),
+            room: self.gpu_memory,
+        };
+        let settings = self.job.settings()?;
+        let in_words = |why: StepError| why.to_string();
+        let answer = step(&job, &settings, &question).map_err(in_words)?;
+        let placement = match self.orders {
+            0 => None,
+            orders => Some(place(&job, &settings, &question, orders).map_err(in_words)?),
+        };
+        Ok(PricedStep {
+            answer,
+            placement,
+            workload,
+        })
+    }
+
+    fn workload(&self, ranks: u32) -> Result<Workload, String> {
+        let mut files = Files::default();
+        for file in &self.files {
+            let bytes = file.bytes()?;
+            let added = match bytes.starts_with(&GZIP) {
+                true => {
+                    let mut text = BufReader::new(MultiGzDecoder::new(&bytes[..]));
+                    files.add(&file.name, &mut text, ranks)
+                }
+                false => files.add(&file.name, &mut &bytes[..], ranks),
+            };
+            added.map_err(|why| why.to_string())?;
+        }
+        files.workload().map_err(|why| why.to_string())
+    }
+}
