@@ -2,6 +2,7 @@
 //! search, the schemas, and the machines with their pictures. To publish it is to copy it.
 
 mod book;
+mod views;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -30,10 +31,10 @@ const MOST_BYTES: u64 = 15 << 20;
 /// something from elsewhere, or the site is too large.
 pub(crate) fn run() -> Result<ExitCode> {
     let page = web().join("topo.html");
-    let page = fs::read(&page)
+    let text = fs::read(&page)
         .with_context(|| format!("{}: build it first: cargo xtask web", page.display()))?;
     let mut site = Site::default();
-    site.add("topo.html", page);
+    site.add("topo.html", text);
     let docs = repository().join("docs");
     for (folder, ending) in [("schemas", "json"), ("pictures", "svg")] {
         for path in files_in(&docs.join(folder), ending)? {
@@ -65,25 +66,38 @@ pub(crate) fn run() -> Result<ExitCode> {
         read(&folder.join("search.js"))?
     );
     site.add("search.js", search.into_bytes());
+    let mut others = vec![("machines.html", "Machines", gallery)];
+    match views::pictures(&fs::canonicalize(page)?)? {
+        Some((text, pictures)) => {
+            others.push(("views.html", "Views", text));
+            pictures
+                .iter()
+                .for_each(|(name, picture)| site.add(name, picture.clone()));
+        }
+        None => eprintln!("not made: pictures of views (apt install chromium chromium-driver)"),
+    }
+    let links: Vec<(&str, &str)> = others.iter().map(|it| (it.0, it.1)).collect();
+    for (file, title, text) in &others {
+        let chapter = Chapter {
+            file: (*file).to_owned(),
+            title: (*title).to_owned(),
+            html: String::new(),
+            anchors: BTreeSet::new(),
+            links: Vec::new(),
+        };
+        site.add(file, shown(&book, &links, &chapter, text).into_bytes());
+    }
     for chapter in &book.chapters {
         let front = match chapter.file.as_str() {
             "index.html" => FRONT,
             _ => "",
         };
         let text = format!("{front}{}", chapter.html);
-        site.add(&chapter.file, shown(&book, chapter, &text).into_bytes());
+        site.add(
+            &chapter.file,
+            shown(&book, &links, chapter, &text).into_bytes(),
+        );
     }
-    let machines = Chapter {
-        file: "machines.html".to_owned(),
-        title: "Machines".to_owned(),
-        html: String::new(),
-        anchors: BTreeSet::new(),
-        links: Vec::new(),
-    };
-    site.add(
-        "machines.html",
-        shown(&book, &machines, &gallery).into_bytes(),
-    );
     site.check(&book)?;
     let folder = target().join("site");
     site.write(&folder)?;
@@ -169,16 +183,17 @@ impl Site {
 }
 
 /// A page of the site with its navigation.
-fn shown(book: &Book, chapter: &Chapter, text: &str) -> String {
+fn shown(book: &Book, others: &[(&str, &str)], chapter: &Chapter, text: &str) -> String {
     let root = "../".repeat(chapter.file.matches('/').count());
     let mut links = String::new();
-    let others = [
-        ("topo.html", "Plan in the browser"),
-        ("machines.html", "Machines"),
-    ];
+    let page = [("topo.html", "Plan in the browser")];
     let chapters = book.chapters.iter();
     let chapters = chapters.map(|it| (it.file.as_str(), it.title.as_str()));
-    for (file, title) in others.into_iter().chain(chapters) {
+    for (file, title) in page
+        .into_iter()
+        .chain(others.iter().copied())
+        .chain(chapters)
+    {
         let current = match file == chapter.file {
             true => " aria-current=\"page\"",
             false => "",
@@ -217,13 +232,19 @@ fn gallery(site: &mut Site) -> Result<String> {
         let _ = writeln!(
             text,
             "<div class=\"machine\"><h2>{}</h2><p><code>{}</code>: {}</p>\
+             <p><a href=\"topo.html?file=machines/{name}.xml\">Open its file on the page</a></p>\
              <a href=\"{file}\"><img src=\"{file}\" alt=\"{}\" loading=\"lazy\"></a></div>",
             escape(machine.title),
             escape(machine.name),
             escape(machine.summary),
             escape(machine.title),
+            name = machine.name,
         );
         site.add(&file, drawn.into_bytes());
+        site.add(
+            &format!("machines/{}.xml", machine.name),
+            machine.text.as_bytes().to_vec(),
+        );
     }
     text.push_str("</div>\n");
     Ok(text)

@@ -97,6 +97,7 @@ fn question(workload: &Workload) -> StepQuestion<'_> {
         domain_hosts: 1,
         room: 0,
         leaf: None,
+        measurements: None,
     }
 }
 

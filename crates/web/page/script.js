@@ -1,9 +1,9 @@
 const VIEWS = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Expect: expectView, Tune: tuneView, Step: stepView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Diagnose: diagnoseView, Files: filesView };
 // Views that read a file, also of a machine that cannot be planned.
 const WITHOUT_PLAN = ["Doctor", "Results", "Log", "Diagnose", "Step"];
-const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, results: null, step: null, domainHosts: null, evidence: [], chosen: [], unit: "time", beside: null, small: false };
+const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, results: null, step: null, domainHosts: null, placed: false, evidence: [], chosen: [], unit: "time", beside: null, small: false };
 // What the address holds besides the form.
-const KEPT = ["view", "file", "highlight", "other", "chosen", "unit", "beside", "domainHosts"];
+const KEPT = ["view", "file", "highlight", "other", "chosen", "unit", "beside", "domainHosts", "placed"];
 let plan = null;
 
 // The worker with the planner; `Stop` ends it and starts another one.
@@ -176,6 +176,19 @@ async function take(files) {
   else { state.file = { name: file.name, text }; state.highlight = null; state.chosen = []; $("machine").value = ""; if (["Log", "Results"].includes(state.view)) state.view = "Machine"; }
   await update();
 }
+// Opens the file that the address names after "?file=", only of the site that the page is from.
+async function follow(name) {
+  const link = new URL(name, location.href);
+  try {
+    if (link.origin !== location.origin || !link.protocol.startsWith("http")) throw new Error("expected a file of the site that this page is from");
+    const answer = await fetch(link);
+    if (!answer.ok) throw new Error(`the site answers ${answer.status}`);
+    await take([new File([await answer.blob()], link.pathname.split("/").at(-1))]);
+  } catch (why) {
+    await update();
+    status(`${name}: ${why.message}`, true);
+  }
+}
 for (const name of Object.keys(VIEWS)) $("tabs").append(element("button", { type: "button", role: "tab", onclick: () => { state.view = name; update(); } }, name));
 $("job").addEventListener("submit", (event) => event.preventDefault());
 $("job").addEventListener("change", ({ target }) => {
@@ -197,5 +210,7 @@ addEventListener("hashchange", async () => { await recall(); await update(); });
   const given = document.getElementById("given");
   if (given) { const { name, text } = JSON.parse(given.textContent); state.file = { name, text }; $("machine").value = ""; }
   await recall();
-  await update();
+  const linked = new URLSearchParams(location.search).get("file");
+  if (linked) return follow(linked);
+  return update();
 })();

@@ -18,7 +18,7 @@ function command() {
   const [from, to] = state.chosen;
   const parts = {
     Machine: to && from !== to ? ["show", name, "--path", from, to] : ["plan", name], Search: ["plan", name, "--explain"], Cost: ["cost", name], Bound: ["bound", name], Expect: ["expect", name], Tune: ["tune", name],
-    Compare: ["diff", name, state.other?.name ?? "OTHER"], Doctor: ["doctor", name], Results: ["results", state.results?.name ?? "FILE", "--topology", name], Step: ["step", ...(state.step?.map((it) => it.name) ?? ["WORKLOAD"]), "--cluster", name, ...(state.domainHosts ? ["--domain-hosts", String(state.domainHosts)] : [])], Log: ["log", state.log?.name ?? "FILE"],
+    Compare: ["diff", name, state.other?.name ?? "OTHER"], Doctor: ["doctor", name], Results: ["results", state.results?.name ?? "FILE", "--topology", name], Step: ["step", ...(state.step?.map((it) => it.name) ?? ["WORKLOAD"]), "--cluster", name, ...(state.domainHosts ? ["--domain-hosts", String(state.domainHosts)] : []), ...(state.placed ? ["--placement", "search"] : [])], Log: ["log", state.log?.name ?? "FILE"],
     Diagnose: ["diagnose", ...(state.evidence.length ? state.evidence.map((it) => it.name) : ["FILE"])], Files: ["plan", name, "-o", "plan.json"],
   }[state.view];
   const ofJob = !["Log", "Diagnose"].includes(state.view);

@@ -87,24 +87,36 @@ async function tuneView(view) {
   view.append(element("details", {}, element("summary", {}, `All ${found.tried.length} that were tried`), table(["what", "verdict", "most", "why"], found.tried.map((it) => [it.what, it.verdict, it.most ? `${it.most.collective} ${size(it.most.bytes)} × ${number(it.most.gain)}` : null, it.why]))));
 }
 const milliseconds = (us) => us / 1e3;
-// Ranks of a group's communicators, and how they lie.
-function lie({ number: count, ranks, hosts, machines, on_a_host: [least, most] }) {
-  const each = least === most ? least : `${least} to ${most}`;
-  return `${count} × ${ranks}${hosts === 1 ? " on a host" : `, ${each} on each of ${hosts} hosts${machines < hosts ? ` in ${machines} NVLink domain${machines > 1 ? "s" : ""}` : ""}`}`;
+// The communicators of a group, and how they lie: those that most are like, and how many other ways there are.
+function lie(communicators) {
+  const ways = communicators.map(({ ranks, hosts, machines, on_a_host: [least, most] }) => `${ranks}${hosts === 1 ? " on a host" : `, ${least === most ? least : `${least} to ${most}`} on each of ${hosts} hosts${machines < hosts ? ` in ${machines} NVLink domain${machines > 1 ? "s" : ""}` : ""}`}`);
+  const others = new Set(ways).size - 1;
+  return `${communicators.reduce((sum, it) => sum + it.number, 0)} × ${ways[0]}${others ? `; ${others} other` : ""}`;
+}
+// The ranks' places before and after a search.
+function places({ placement: it, step_us: now }) {
+  if (!it) return [element("p", {}, element("button", { type: "button", id: "places", onclick: () => { state.placed = true; update(); } }, "Look for better places of the ranks"))];
+  const [, best] = it.step_us;
+  const hosts = ([least, most]) => (least === most ? least : `${least} to ${most}`);
+  return [element("h2", {}, "Places of the ranks"),
+    element("p", {}, `${it.better ? `The best order takes ${number(milliseconds(best))} ms instead of ${number(milliseconds(now))}` : "No order that was priced is better than this one"}; ${it.tried} were priced.${it.floor_us === null ? "" : ` At most ${percent(Math.max(0, 1 - it.floor_us / best))} are left: no order that gives a communicator the same GPUs on each of its hosts takes less than ${number(milliseconds(it.floor_us))} ms.`}`),
+    table(["group", "ms now", "best", "hosts of a communicator now", "best"], it.groups.map((group) => [group.name, ...group.time_us.map(milliseconds), ...group.hosts.map(hosts)])),
+    it.better ? element("details", {}, element("summary", {}, "The GPU of each rank"), element("p", {}, it.gpus.join(","))) : null];
 }
 async function stepView(view) {
   if (!state.step) return example(view, "Drop a list of calls (CSV, JSON), a workload of SimAI or traces of PyTorch's profiler,", "calls.csv", callsOfStep());
   const input = element("input", { id: "domain-hosts", type: "number", min: "1", max: "640", placeholder: "1", value: state.domainHosts ?? "", onchange: ({ target }) => { state.domainHosts = Number(target.value) || null; update(); } });
-  const { report: it, picture: line } = await ask({ do: "files", question: { ask: "step", files: state.step, job: job(), domain_hosts: state.domainHosts } });
+  const { report: it, picture: line } = await ask({ do: "files", question: { ask: "step", files: state.step, job: job(), domain_hosts: state.domainHosts, orders: state.placed ? 500 : 0 } });
   const part = (us) => percent(it.step_us ? us / it.step_us : null);
   const row = (name, us) => (us > 1e-3 ? [[name, milliseconds(us), part(us)]] : []);
   view.append(element("h2", {}, state.step.map((file) => file.name).join(", ")), element("div", { class: "controls" }, element("label", {}, "Hosts of an NVLink domain ", input)),
-    element("p", {}, `A step of ${it.ranks} ranks takes ${number(milliseconds(it.step_us))} ms; computation waits for communication ${part(it.exposed_us)} of it.`), picture(line),
-    table(["", "ms", "of the step"], [...row("computation", it.compute_us), ...row("exposed communication", it.exposed_us), ...row("bubble of the pipeline", it.bubble_us), ...row("all communication", it.communication_us)]),
+    element("p", {}, `A step of ${it.ranks} ranks takes ${number(milliseconds(it.step_us))} ms; computation waits for communication ${part(it.exposed_us)} of it.`), filled(picture(line), { tabindex: "0" }, []),
+    table(["part", "ms", "of the step"], [...row("computation", it.compute_us), ...row("exposed communication", it.exposed_us), ...row("bubble of the pipeline", it.bubble_us), ...row("all communication", it.communication_us)]),
     element("h2", {}, "Groups"), table(["group", "communicators", "calls", "GB", "ms", "exposed ms", "of the step", "bound ms"],
-      it.groups.map((group) => [group.name, lie(group.communicators[0]), group.calls, group.bytes / 1e9, milliseconds(group.time_us), milliseconds(group.exposed_us), part(group.exposed_us), group.bounded_us ? milliseconds(group.bound_us) : null]),
+      it.groups.map((group) => [group.name, lie(group.communicators), group.calls, group.bytes / 1e9, milliseconds(group.time_us), milliseconds(group.exposed_us), part(group.exposed_us), group.bounded_us ? milliseconds(group.bound_us) : null]),
       (index) => { const own = plan?.devices.filter((device) => device.startsWith("GPU")) ?? []; return it.groups[index].communicators[0].first_ranks.flatMap((rank) => own[rank] ?? []); }),
     ...it.groups.filter((group) => group.sharing > 1.005).map((group) => element("p", {}, `The communicators of ${group.name} share links: bytes take ${number(group.sharing)} times as long as for one alone.`)),
+    ...places(it),
     element("h2", {}, "Calls"), table(["group", "collective", "size", "calls", "NCCL takes", "µs", "bound µs", "all ms", ...(it.calls.some((call) => call.measured) ? ["measured µs", "error"] : [])],
       it.calls.slice(0, 40).map((call) => [call.group, call.collective, size(call.bytes), call.count, called(call) || (call.protocol ? `transfers ${call.protocol}` : "nothing"), call.time_us, call.bound_us, milliseconds(call.all_us), ...(call.measured ? [call.measured.median_us, percent(call.measured.error)] : [])])),
     ...it.limits.map((limit) => element("p", {}, `${sentence(limit.name)}: ${limit.taken} of ${limit.room}.`)), ...it.notes.map((note) => element("p", {}, note)));

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use workload::Workload;
 
+use super::calibration::Correction;
 use super::placement::Placement;
 use super::placement::json::PlacementReport;
 use super::{StepAnswer, StepCall, StepGroup};
@@ -41,6 +42,13 @@ pub struct StepReport {
     limits: Vec<LimitReport>,
     /// What was assumed.
     notes: Vec<String>,
+    /// Corrections of predicted times by measurements.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    calibration: Vec<CorrectionReport>,
+    /// The step if all calls were as far from corrected times as measurements that were left out,
+    /// µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range_us: Option<[f64; 2]>,
     /// A better placement, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     placement: Option<PlacementReport>,
@@ -127,6 +135,10 @@ struct CallReport {
     slowest: usize,
     /// Time of one, µs.
     time_us: f64,
+    /// The least and the most, if it is as far from the corrected time as measurements that were
+    /// left out, µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range_us: Option<[f64; 2]>,
     /// No schedule takes less, µs.
     bound_us: Option<f64>,
     /// Time of all, µs.
@@ -153,6 +165,39 @@ struct MeasuredReport {
     error: f64,
     /// The same of the call for which it is farthest from 0.
     worst_error: f64,
+}
+
+/// The correction of the times of a collective, inside hosts or across them.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CorrectionReport {
+    /// The collective.
+    collective: Collective,
+    /// Whether its communicators have several hosts.
+    across: bool,
+    /// How many times longer a message of a byte takes than predicted.
+    latency: f64,
+    /// How many times longer the rest takes.
+    rest: f64,
+    /// Kinds of calls that were measured.
+    samples: usize,
+    /// Median and worst error of predicted times, as shares of measured ones.
+    error: [f64; 2],
+    /// The same of corrected times, each by all other measurements; null if there are none.
+    held_out_error: [f64; 2],
+}
+
+impl CorrectionReport {
+    fn of(correction: &Correction) -> Self {
+        Self {
+            collective: correction.scope.collective,
+            across: correction.scope.across,
+            latency: correction.latency,
+            rest: correction.rest,
+            samples: correction.samples,
+            error: correction.before,
+            held_out_error: correction.held_out,
+        }
+    }
 }
 
 /// Ranks of a communicator that are named.
@@ -188,6 +233,13 @@ impl StepReport {
                 .collect(),
             limits: limits.collect(),
             notes: workload.notes.clone(),
+            calibration: answer
+                .calibration
+                .corrections
+                .iter()
+                .map(CorrectionReport::of)
+                .collect(),
+            range_us: answer.range_us,
             placement: None,
         }
     }
@@ -249,6 +301,7 @@ impl CallReport {
             channels: call.price.channels,
             slowest: call.slowest,
             time_us: call.price.time_us,
+            range_us: call.price.range_us,
             bound_us: call.price.bound_us,
             all_us: call.time_us(),
             exposed_us: call.exposed_us,

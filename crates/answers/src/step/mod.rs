@@ -2,9 +2,10 @@
 //! waits for, and what the bound would give.
 //!
 //! In reading order: this file, `places` (the host of each rank), [`shapes`] (communicators that
-//! NCCL cannot tell apart), `sharing` (links that they share), [`price`], [`clock`] (the step on
-//! a virtual clock), [`memory`], [`measured`] (beside what ran), [`json`], [`picture`], [`placement`], [`request`].
+//! NCCL cannot tell apart), `sharing` (links that they share), [`price`], [`calibration`] (times
+//! corrected by measurements), `pricing` (all of these), [`clock`] (the step on a virtual clock), [`memory`], [`measured`] (beside what ran), [`json`], [`picture`], [`placement`], [`request`].
 
+pub mod calibration;
 pub mod clock;
 pub mod json;
 pub mod measured;
@@ -23,6 +24,7 @@ use program::Collective;
 use simulator::fabric::Leaf;
 use workload::{MembersError, Workload};
 
+pub use calibration::{Calibration, Measurements};
 pub use clock::{Span, Timeline};
 pub use json::StepReport;
 pub use measured::MeasuredCalls;
@@ -46,6 +48,8 @@ pub struct StepQuestion<'a> {
     pub room: u64,
     /// Leaf switches between the hosts; none: a network without contention.
     pub leaf: Option<&'a Leaf>,
+    /// Measurements of the cluster, by which times are corrected.
+    pub measurements: Option<&'a Measurements>,
 }
 
 /// The communication of a step.
@@ -67,6 +71,11 @@ pub struct StepAnswer {
     pub timeline: Timeline,
     /// A rank waits so long for other stages of the pipeline, µs.
     pub bubble_us: f64,
+    /// The corrections by measurements.
+    pub calibration: Calibration,
+    /// The step if all calls were as much faster, and slower, than corrected as the measurements
+    /// that were left out, µs; `None` without measurements.
+    pub range_us: Option<[f64; 2]>,
     /// What is bounded; that which runs out first is first.
     pub limits: Vec<Limit>,
 }
@@ -221,6 +230,6 @@ pub fn step(
 ) -> Result<StepAnswer, StepError> {
     let places = Places::of(job)?;
     let mut pricing = Pricing::new(job, settings, question);
-    pricing.check(&places)?;
+    pricing.begin(&places)?;
     pricing.answer(&places)
 }

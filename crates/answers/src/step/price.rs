@@ -11,6 +11,7 @@ use planner::cost::{AlphaBeta, CostProfile};
 use program::{Collective, Protocol, Reduction};
 
 use super::StepError;
+use super::calibration::{Calibration, Scope};
 use crate::bound::{BoundQuestion, bound};
 use crate::cost::transfers::Transfers;
 
@@ -38,8 +39,13 @@ pub struct Price {
     pub protocol: Option<Protocol>,
     /// Channels: of all, or between two ranks.
     pub channels: u32,
-    /// Predicted time, µs, with what sharing links costs.
+    /// Time, µs, with what sharing links costs: predicted, or corrected by measurements.
     pub time_us: f64,
+    /// Time of a message of a byte with the same algorithm and protocol, µs, not corrected.
+    pub latency_us: f64,
+    /// Least and most time, if calls are as far from corrected times as measurements that were left
+    /// out, µs; `None` without measurements.
+    pub range_us: Option<[f64; 2]>,
     /// No schedule takes less, µs; `None` where no bound is known.
     pub bound_us: Option<f64>,
 }
@@ -51,6 +57,8 @@ impl Price {
         protocol: None,
         channels: 0,
         time_us: 0.0,
+        latency_us: 0.0,
+        range_us: None,
         bound_us: Some(0.0),
     };
 }
@@ -62,14 +70,45 @@ pub(super) struct Pricer {
     bounds: HashMap<(usize, Collective), Option<f64>>,
     /// The α–β model of each plan.
     models: HashMap<usize, Option<AlphaBeta>>,
+    /// The constants whose times count; none: NCCL's.
+    profile: Option<CostProfile>,
+    /// Corrections by measurements.
+    pub(super) calibration: Calibration,
 }
 
 impl Pricer {
-    /// The price of a call on plan `at`. The bytes of the message take `sharing` times as long as
-    /// alone.
+    /// Prices by these constants.
+    pub(super) fn of(profile: Option<CostProfile>) -> Self {
+        Self {
+            profile,
+            ..Self::default()
+        }
+    }
+
+    /// The price of a call on plan `at`, whose times are those of `timed`. The bytes of the message
+    /// take `sharing` times as long as alone.
     pub(super) fn price(
         &mut self,
-        planned: &Planned,
+        (planned, timed): (&Planned, &Planned),
+        at: usize,
+        call: &CallKind,
+        of: (&str, f64),
+    ) -> Result<Price, StepError> {
+        let mut price = self.predicted((planned, timed), at, call, of)?;
+        let scope = Scope {
+            collective: call.collective,
+            across: planned.job.layout().nodes() > 1,
+        };
+        if let Some(correction) = self.calibration.find(scope) {
+            price.time_us = correction.time_us(price.latency_us, price.time_us);
+            price.range_us = Some(correction.range.map(|times| times * price.time_us));
+        }
+        Ok(price)
+    }
+
+    fn predicted(
+        &mut self,
+        (planned, timed): (&Planned, &Planned),
         at: usize,
         call: &CallKind,
         (group, sharing): (&str, f64),
@@ -111,18 +150,25 @@ impl Pricer {
                 ..operation
             };
             let taken = (choice.algorithm, choice.protocol);
-            let latency = planned.costs.time_us(&least, taken).unwrap_or(0.0);
+            let of = |operation| timed.costs.time_us(operation, taken);
+            let latency = f64::from(of(&least).unwrap_or(0.0));
+            let time = f64::from(of(&operation).unwrap_or(choice.time_us));
             return Ok(Price {
                 algorithm: Some(choice.algorithm),
                 protocol: Some(choice.protocol),
                 channels: spread.map(|it| it.count() as u32).max().unwrap_or(0),
-                time_us: shared(choice.time_us.into(), latency.into()),
+                time_us: shared(time, latency),
+                latency_us: latency,
+                range_us: None,
                 bound_us,
             });
         }
         let model = self.models.entry(at).or_insert_with(|| {
-            let inputs = planned.job.cost_inputs();
-            AlphaBeta::of(&inputs, &CostProfile::of(planned.version()))
+            let inputs = timed.job.cost_inputs();
+            match &self.profile {
+                Some(profile) => AlphaBeta::of(&inputs, profile),
+                None => AlphaBeta::of(&inputs, &CostProfile::of(timed.version())),
+            }
         });
         let sizes = [call.bytes, 1];
         let found = Transfers::of(planned.plan(), model.as_ref(), call.collective, &sizes)?;
@@ -140,6 +186,8 @@ impl Pricer {
             protocol: pair.map(|pair| pair.protocol),
             channels: pair.map_or(0, |pair| pair.channels),
             time_us: shared(time, least.time_us.unwrap_or(0.0)),
+            latency_us: least.time_us.unwrap_or(0.0),
+            range_us: None,
             bound_us,
         })
     }

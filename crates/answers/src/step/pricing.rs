@@ -1,12 +1,13 @@
 //! The pricing of a step. Ranks may be placed anew: each kind of communicator is planned once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use plan::Algorithm;
 use planner::{Job, Planned, Settings};
-use program::Collective;
+use program::{Collective, Reduction};
 use workload::Call;
 
+use super::calibration::{Calibration, Measurements, Sample, Scope};
 use super::clock::Timeline;
 use super::memory::{self, GroupMemory};
 use super::places::{Place, Places};
@@ -69,25 +70,87 @@ impl<'a> Pricing<'a> {
         settings: &'a Settings,
         question: &'a StepQuestion<'a>,
     ) -> Self {
+        let profile = question.measurements.and_then(|it| it.profile.clone());
         Self {
             job,
             settings,
             question,
-            planner: Planner::new(job, settings),
-            pricer: Pricer::default(),
+            planner: Planner::new(job, settings, profile.clone()),
+            pricer: Pricer::of(profile),
         }
     }
 
-    /// Checks that the workload has the ranks of the job.
-    pub(super) fn check(&self, places: &Places) -> Result<(), StepError> {
-        match self.question.workload.ranks {
-            Some(workload) if workload != places.ranks() => Err(StepError::OtherRanks {
+    /// Checks that the workload has the ranks of the job, and reads the measurements.
+    pub(super) fn begin(&mut self, places: &Places) -> Result<(), StepError> {
+        if let Some(workload) = self.question.workload.ranks
+            && workload != places.ranks()
+        {
+            return Err(StepError::OtherRanks {
                 workload,
                 cluster: places.ranks(),
                 hosts: places.hosts(),
-            }),
-            _ => Ok(()),
+            });
         }
+        if let Some(measurements) = self.question.measurements {
+            let samples = self.samples(measurements, places)?;
+            self.pricer.calibration = Calibration::of(&samples);
+        }
+        Ok(())
+    }
+
+    /// Measured calls beside what is predicted for them.
+    fn samples(
+        &mut self,
+        measurements: &Measurements,
+        places: &Places,
+    ) -> Result<Vec<Sample>, StepError> {
+        let mut samples = Vec::new();
+        for table in &measurements.tables {
+            let ranks = table.rank_count().unwrap_or(0).min(places.ranks());
+            let (Some(collective), 2..) = (table.collective, ranks) else {
+                continue;
+            };
+            let its: Vec<Place> = (0..ranks).filter_map(|rank| places.place(rank)).collect();
+            let shape = shapes::shape(&its, self.domain_hosts());
+            let at = self.planner.plan("measured", &shape)?;
+            for row in &table.rows {
+                let kind = CallKind {
+                    group: 0,
+                    collective,
+                    bytes: row.bytes,
+                    data_type: row.element.parse().unwrap_or_default(),
+                    reduction: Reduction::Sum,
+                };
+                let plans = self.planner.get(at);
+                let price = self.pricer.price(plans, at, &kind, ("measured", 1.0));
+                if let (Ok(price), Some(measured)) = (price, row.measured()) {
+                    samples.push(sample(collective, its_hosts(&its), price, measured.time_us));
+                }
+            }
+        }
+        for trace in &measurements.traces {
+            let question = StepQuestion {
+                workload: trace,
+                measurements: None,
+                ..*self.question
+            };
+            let mut pricing = Pricing::new(self.job, self.settings, &question);
+            pricing.begin(places)?;
+            let answer = pricing.answer(places)?;
+            for call in &answer.calls {
+                if let Some(measured) = call.measured {
+                    let group = &answer.groups[call.kind.group];
+                    let hosts = group
+                        .alike
+                        .get(call.slowest)
+                        .map_or(1, |it| it.shape.hosts());
+                    let collective = call.kind.collective;
+                    samples.push(sample(collective, hosts, call.price, measured.median_us));
+                }
+            }
+        }
+        samples.retain(|it| it.measured_us > 0.0 && it.time_us > 0.0);
+        Ok(samples)
     }
 
     /// Hosts that form an NVLink domain.
@@ -155,6 +218,7 @@ impl<'a> Pricing<'a> {
             timeline,
             bubble_us,
         } = self.price(places)?;
+        let calls_of_entries: Vec<Price> = of_call.iter().map(|at| calls[*at].price).collect();
         let planned = &self.planner.planned;
         for (at, group) in groups.iter_mut().enumerate() {
             group.memory = memory_of(at, group, &calls, &plans[at], planned)?;
@@ -162,7 +226,17 @@ impl<'a> Pricing<'a> {
         measured::add(&mut calls, self.question.workload, &of_call);
         calls.sort_by(|a, b| b.time_us().total_cmp(&a.time_us()));
         let hosts = self.job.hosts.iter();
+        let range = [0, 1].map(|end| {
+            let times = calls_of_entries.iter().map(|price| match price.range_us {
+                Some(range) => range[end],
+                None => price.time_us,
+            });
+            Timeline::of(self.question.workload, &times.collect::<Vec<_>>()).end_us + bubble_us
+        });
+        let calibration = self.pricer.calibration.clone();
         Ok(StepAnswer {
+            range_us: (!calibration.corrections.is_empty()).then_some(range),
+            calibration,
             name: names::few(hosts.map(|it| it.name.as_str()), "+"),
             hosts: places.hosts(),
             ranks: places.ranks(),
@@ -196,8 +270,8 @@ impl<'a> Pricing<'a> {
                 let Ok(at) = self.planner.plan(name, &shape) else {
                     continue;
                 };
-                let planned = &self.planner.planned[at];
-                let price = self.pricer.price(planned, at, &call.kind, (name, 1.0))?;
+                let plans = self.planner.get(at);
+                let price = self.pricer.price(plans, at, &call.kind, (name, 1.0))?;
                 time = time.min(price.time_us);
             }
             least.push(time);
@@ -211,7 +285,6 @@ impl<'a> Pricing<'a> {
         groups: &[StepGroup],
         plans: &[Vec<usize>],
     ) -> Result<(Vec<StepCall>, Vec<usize>), StepError> {
-        let planned = &self.planner.planned;
         let (mut found, mut of_call): (Vec<StepCall>, Vec<usize>) = (Vec::new(), Vec::new());
         let mut known: HashMap<CallKind, usize> = HashMap::new();
         for call in &self.question.workload.calls {
@@ -224,7 +297,8 @@ impl<'a> Pricing<'a> {
                     let mut worst: Option<(usize, Price)> = None;
                     for (shape, at) in plans[call.group].iter().enumerate() {
                         let of = (group.name.as_str(), sharing);
-                        let price = self.pricer.price(&planned[*at], *at, &kind, of)?;
+                        let plans = self.planner.get(*at);
+                        let price = self.pricer.price(plans, *at, &kind, of)?;
                         if worst.is_none_or(|(_, worst)| price.time_us > worst.time_us) {
                             worst = Some((shape, price));
                         }
@@ -255,6 +329,24 @@ impl<'a> Pricing<'a> {
             of_call.push(at);
         }
         Ok((found, of_call))
+    }
+}
+
+/// Hosts at some places.
+fn its_hosts(places: &[Place]) -> u32 {
+    let hosts: HashSet<u32> = places.iter().map(|it| it.host).collect();
+    hosts.len() as u32
+}
+
+fn sample(collective: Collective, hosts: u32, price: Price, measured_us: f64) -> Sample {
+    Sample {
+        scope: Scope {
+            collective,
+            across: hosts > 1,
+        },
+        latency_us: price.latency_us,
+        time_us: price.time_us,
+        measured_us,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A step as JSON, as the page in the browser and Python send it.
 
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
@@ -8,12 +8,15 @@ use simulator::Fabric;
 use workload::{Files, Workload};
 
 use super::placement::{Placement, place};
-use super::{StepAnswer, StepError, StepQuestion, StepReport, ranks, step};
+use super::{Measurements, StepAnswer, StepError, StepQuestion, StepReport, ranks, step};
 use crate::file_question::Evidence;
 use crate::request::{File, JobRequest};
 
 /// The first bytes of a file that gzip wrote.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Most bytes of measurements that are read.
+const MOST_MEASURED: u64 = 1 << 30;
 
 /// A step, and the cluster that makes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -31,6 +34,9 @@ pub struct StepRequest {
     /// A fabric file (TOML), or Slurm's topology.conf; none: a network without contention.
     #[serde(default)]
     pub fabric: Option<File>,
+    /// Measurements of the cluster: tables of nccl-tests, traces of PyTorch's profiler.
+    #[serde(default)]
+    pub measured: Vec<Evidence>,
     /// Look for a better placement among so many orders; 0: no.
     #[serde(default)]
     pub orders: usize,
@@ -64,7 +70,12 @@ impl StepRequest {
         spec.nvlink_domain |= self.domain_hosts.is_some();
         let job = spec.job().map_err(|why| why.to_string())?.job;
         let ranks = ranks(&job).map_err(|why| why.to_string())?;
-        let workload = self.workload(ranks)?;
+        let workload = workload(&self.files, ranks)?;
+        let mut measurements = Measurements::default();
+        for file in &self.measured {
+            let text = unpacked(file)?;
+            measurements.add(&file.name, &text, ranks)?;
+        }
         let fabric = self.fabric.as_ref().map(|file| {
             let text = file.text.as_deref().unwrap_or_default();
             Fabric::from_text(&file.name, text)
@@ -73,6 +84,7 @@ impl StepRequest {
         let question = StepQuestion {
             leaf: fabric.as_ref().and_then(|it| it.leaf.as_ref()),
             workload: &workload,
+            measurements: Some(&measurements),
             domain_hosts: self.domain_hosts.unwrap_or_else(|| job.host_count()),
             room: self.gpu_memory,
         };
@@ -89,20 +101,33 @@ impl StepRequest {
             workload,
         })
     }
+}
 
-    fn workload(&self, ranks: u32) -> Result<Workload, String> {
-        let mut files = Files::default();
-        for file in &self.files {
-            let bytes = file.bytes()?;
-            let added = match bytes.starts_with(&GZIP) {
-                true => {
-                    let mut text = BufReader::new(MultiGzDecoder::new(&bytes[..]));
-                    files.add(&file.name, &mut text, ranks)
-                }
-                false => files.add(&file.name, &mut &bytes[..], ranks),
-            };
-            added.map_err(|why| why.to_string())?;
-        }
-        files.workload().map_err(|why| why.to_string())
+fn workload(all: &[Evidence], ranks: u32) -> Result<Workload, String> {
+    let mut files = Files::default();
+    for file in all {
+        let bytes = file.bytes()?;
+        let added = match bytes.starts_with(&GZIP) {
+            true => {
+                let mut text = BufReader::new(MultiGzDecoder::new(&bytes[..]));
+                files.add(&file.name, &mut text, ranks)
+            }
+            false => files.add(&file.name, &mut &bytes[..], ranks),
+        };
+        added.map_err(|why| why.to_string())?;
     }
+    files.workload().map_err(|why| why.to_string())
+}
+
+/// The bytes of a file, at most those of a long log, without compression.
+fn unpacked(file: &Evidence) -> Result<Vec<u8>, String> {
+    let bytes = file.bytes()?;
+    if !bytes.starts_with(&GZIP) {
+        return Ok(bytes.into_owned());
+    }
+    let mut text = Vec::new();
+    let read = MultiGzDecoder::new(&bytes[..]).take(MOST_MEASURED);
+    let read = BufReader::new(read).read_to_end(&mut text);
+    read.map_err(|why| format!("{}: {why}", file.name))?;
+    Ok(text)
 }

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use planner::cost::CostProfile;
 use planner::{EqualHosts, Job, Planned, RankPlacement, Settings, nvlink_domain, with_gpus};
 use simulator::fabric::Leaf;
 use topology::xml::Document;
@@ -258,17 +259,28 @@ pub(super) struct Planner<'a> {
     known: HashMap<Shape, usize>,
     /// The plans.
     pub(super) planned: Vec<Planned>,
+    /// The constants whose times count, and the same plans with them; none: NCCL's.
+    profile: Option<CostProfile>,
+    timed: Vec<Planned>,
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(job: &'a Job, settings: &'a Settings) -> Self {
+    pub(super) fn new(job: &'a Job, settings: &'a Settings, profile: Option<CostProfile>) -> Self {
         Self {
             job,
             settings,
             hosts: HashMap::new(),
             known: HashMap::new(),
             planned: Vec::new(),
+            profile,
+            timed: Vec::new(),
         }
+    }
+
+    /// A plan, and the one whose times count.
+    pub(super) fn get(&self, at: usize) -> (&Planned, &Planned) {
+        let planned = &self.planned[at];
+        (planned, self.timed.get(at).unwrap_or(planned))
     }
 
     /// The index of a shape's plan.
@@ -277,10 +289,20 @@ impl<'a> Planner<'a> {
             return Ok(*known);
         }
         let job = self.sub_job(shape);
-        let planned = planner::plan(&job, self.settings).map_err(|why| StepError::Refused {
-            group: group.to_owned(),
-            why: Box::new(why),
-        })?;
+        let plan = |job: &Job| {
+            planner::plan(job, self.settings).map_err(|why| StepError::Refused {
+                group: group.to_owned(),
+                why: Box::new(why),
+            })
+        };
+        let planned = plan(&job)?;
+        if let Some(profile) = &self.profile {
+            let timed = plan(&Job {
+                profile: Some(profile.clone()),
+                ..job
+            })?;
+            self.timed.push(timed);
+        }
         self.planned.push(planned);
         let at = self.planned.len() - 1;
         self.known.insert(shape.clone(), at);

@@ -27,6 +27,8 @@ Examples:
   topo step calls.csv --cluster topology.xml --hosts 16 --nccl 2.27
   topo step calls.csv --cluster dgx-h100 --hosts 128 --fabric fabric.toml
                                                under leaf switches
+  topo step calls.csv --cluster dgx-h100 --hosts 16 --measured all_reduce.txt all_gather.txt
+                                               with times corrected by what was measured
   topo step calls.csv --cluster topology.xml --hosts 16 --placement search --dir placed
                                                better places of ranks, as files of launchers
   topo step calls.csv --cluster dgx-h100 --hosts 16 --format svg > step.svg
@@ -81,6 +83,10 @@ pub(crate) struct StepArguments {
     /// Leaf switches between the hosts: a fabric file (TOML) or Slurm's topology.conf
     #[arg(long, value_name = "FILE")]
     pub fabric: Option<PathBuf>,
+    /// Correct predicted times by measurements of the cluster: tables of nccl-tests, traces of
+    /// PyTorch's profiler, or a profile that `topo results --fit` wrote
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub measured: Vec<PathBuf>,
     /// Look for the ranks' best places on GPUs and hosts
     #[arg(long, value_enum, conflicts_with_all = ["print_workload"])]
     pub placement: Option<PlacementSearch>,

@@ -43,7 +43,9 @@ pub(crate) fn run(
         return output.write(workload::list::csv::write(&workload), None);
     }
     let fabric = arguments.fabric.as_deref().map(read_fabric).transpose()?;
+    let measurements = input::measurements(&arguments.measured, ranks)?;
     let question = StepQuestion {
+        measurements: Some(&measurements),
         leaf: fabric.as_ref().and_then(|it| it.leaf.as_ref()),
         workload: &workload,
         domain_hosts: arguments.domain_hosts.unwrap_or_else(|| job.host_count()),
@@ -76,6 +78,7 @@ pub(crate) fn run(
                 workload: &workload,
                 settings: &settings,
                 shown: arguments.calls,
+                is_measured: !arguments.measured.is_empty(),
                 placement: placement.as_ref().map(|it| placed::PlacementSection {
                     placement: it,
                     written: &written,

@@ -1,6 +1,7 @@
 //! The communication of a step, as tables.
 
 use answers::communicators::Limit;
+use answers::step::calibration::Correction;
 use answers::step::picture::size;
 use answers::step::{Alike, Sharing, StepAnswer, StepCall, StepGroup};
 use planner::Settings;
@@ -24,6 +25,8 @@ pub(super) struct Page<'a> {
     pub(super) settings: &'a Settings,
     /// Most kinds of calls.
     pub(super) shown: usize,
+    /// Whether times come from measurements.
+    pub(super) is_measured: bool,
     /// A better placement, if one was looked for.
     pub(super) placement: Option<PlacementSection<'a>>,
 }
@@ -64,6 +67,15 @@ impl Page<'_> {
             "what all of them allocate on a GPU",
             &self.memory(look),
         ));
+        let corrections = &answer.calibration.corrections;
+        if !corrections.is_empty() {
+            text.push_str(&look.section(
+                "Calibration",
+                "how many times longer than predicted; errors of predicted times, and of those corrected by all other \
+                 measurements",
+                &calibration(corrections, look),
+            ));
+        }
         if let Some(placement) = &self.placement {
             text.push_str(&placement.text(look));
         }
@@ -91,6 +103,10 @@ impl Page<'_> {
             row("bubble of the pipeline", answer.bubble_us);
         }
         row("step", whole);
+        if let Some([least, most]) = answer.range_us {
+            row("step at least", least);
+            row("step at most", most);
+        }
         let hidden = answer.communication_us() - line.exposed_us;
         row("all communication", answer.communication_us());
         if hidden > 0.001 * MS {
@@ -295,6 +311,13 @@ impl Page<'_> {
             }
         }
         notes.extend(self.workload.notes.iter().cloned());
+        if !self.is_measured {
+            notes.push(
+                "Without measurements (--measured): published runs reach 0.8 to 1.2 of the predicted bandwidth \
+                 (docs/acceptance.md)."
+                    .to_owned(),
+            );
+        }
         notes.push(
             "Times are those of NCCL's own model, of transfers an estimate. Groups do not slow each other. The bound is what \
              no schedule of one communicator beats: bandwidth without latency."
@@ -302,6 +325,39 @@ impl Page<'_> {
         );
         notes
     }
+}
+
+fn calibration(corrections: &[Correction], look: Look) -> String {
+    let headers = [
+        "collective",
+        "hosts",
+        "measured",
+        "latency",
+        "rest",
+        "error",
+        "worst",
+        "corrected",
+        "worst",
+    ];
+    let mut table = Columns::new(look, &headers).right(&[2, 3, 4, 5, 6, 7, 8]);
+    let percent = |share: f64| match share.is_finite() {
+        true => crate::render::percent(share),
+        false => "–".to_owned(),
+    };
+    for it in corrections {
+        table.row(vec![
+            it.scope.collective.command_name().to_owned(),
+            if it.scope.across { "several" } else { "one" }.to_owned(),
+            it.samples.to_string(),
+            format!("× {:.2}", it.latency),
+            format!("× {:.2}", it.rest),
+            share(it.before[0], 1.0),
+            percent(it.before[1]),
+            share(it.held_out[0], 1.0),
+            percent(it.held_out[1]),
+        ]);
+    }
+    table.finish()
 }
 
 /// The communicators of a group in words.

@@ -1,13 +1,13 @@
 //! The page that plans in the browser (`cargo xtask web`): its plans are those of the program, and
 //! a browser uses it as people do.
 
-mod driver;
 mod look;
 mod questions;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use browser::Browser;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
 
@@ -121,10 +121,10 @@ fn plans_of_the_program() -> Result<(), String> {
 }
 
 /// Opens the page; `Err` says why the test does not run.
-fn open() -> Result<(driver::Browser, PathBuf), Completion> {
+fn open() -> Result<(Browser, PathBuf), Completion> {
     let absent = |what: &str| Completion::ignored_with(format!("not run: {what}"));
     let page = page().ok_or_else(|| absent("the page is not there (cargo xtask web)"))?;
-    let browser = driver::Browser::start();
+    let browser = Browser::start();
     let browser = browser.map_err(|why| absent(&why))?;
     Ok((browser, page))
 }

@@ -92,6 +92,8 @@ async function a_step() {
   need("time line", document.querySelectorAll("#view svg .bar").length >= 4);
   document.querySelector("#view tr.about").click();
   need("lit GPUs", document.querySelectorAll("#picture rect.lit").length >= 8);
+  await act(() => document.getElementById("places").click());
+  need("search of places", text().includes("No order that was priced is better") && text().includes("At most 0 % are left"));
   need("command", document.getElementById("command").textContent.startsWith("topo step calls.csv --cluster dgx-h100"));
   await change("hosts", "1");
   need("sentence", document.getElementById("status").classList.contains("error"));

@@ -1,14 +1,11 @@
 //! Pictures of every machine: complete, small, and without labels over each other, which a browser
 //! measures where there is one.
 
-#[path = "../page/driver.rs"]
-#[allow(dead_code, reason = "pictures are measured, without screenshots")]
-mod driver;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use browser::Browser;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -177,7 +174,7 @@ fn documents() -> Result<(), String> {
 
 /// A browser draws all pictures and measures their labels.
 fn labels() -> Result<Completion, Failed> {
-    let mut browser = match driver::Browser::start() {
+    let mut browser = match Browser::start() {
         Ok(browser) => browser,
         Err(why) => return Ok(Completion::ignored_with(format!("not run: {why}"))),
     };

@@ -32,6 +32,7 @@ from toporing.planning import (
     nccl_versions,
     plan,
     results,
+    step,
 )
 
 __version__: str = _native.__version__
@@ -63,6 +64,7 @@ __all__ = [
     "nccl_versions",
     "plan",
     "results",
+    "step",
     "free_unique_id",
     "unique_id",
 ]

@@ -318,6 +318,35 @@ def results(text: str, measured: Plan, name: str = "results") -> dict[str, Any]:
     return _ask("results", file={"name": name, "text": text}, job=measured._job)
 
 
+def step(
+    calls: str,
+    cluster: Plan,
+    *,
+    name: str = "calls.csv",
+    domain_hosts: int | None = None,
+    gpu_memory: int = 0,
+    measured: Mapping[str, str] | None = None,
+    orders: int = 0,
+) -> dict[str, Any]:
+    """The communication of a whole step on a job, as `topo step --json` prints it. `calls` is the
+    text of a list (CSV, JSON), of a workload of SimAI, or of a trace of PyTorch's profiler;
+    `measured` has texts of measurements by name, by which times are corrected; `orders` is how many
+    orders of ranks a search for better places prices at most."""
+
+    def files(texts: Mapping[str, str]) -> list[dict[str, str]]:
+        return [{"name": name, "text": text} for name, text in texts.items()]
+
+    return _ask(
+        "step",
+        files=files({name: calls}),
+        job=cluster._job,
+        domain_hosts=domain_hosts,
+        gpu_memory=gpu_memory,
+        measured=files(measured or {}),
+        orders=orders,
+    )
+
+
 def explain(topology: Topology, source: str, to: str, **options: Any) -> Explanation:
     """Why two devices are as far apart as they are; options are those of `plan`."""
     return plan(topology, **options).explain(source, to)

@@ -22,6 +22,8 @@ with open(sys.argv[1]) as lines:
                 found = toporing.matrix(drawn["topology"])
             elif question == "results":
                 found = toporing.results(details["text"], plan, "table")
+            elif question == "step":
+                found = toporing.step(details["text"], plan, name="calls", orders=20)
             elif question == "log":
                 found = toporing.log(details["text"], "log")
             elif question == "difference":

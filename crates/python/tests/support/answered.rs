@@ -31,6 +31,9 @@ const TABLE: &str = "\
        65536         16384     float     sum      -1    36.20    1.81    3.17      0
 ";
 
+/// The calls of a step.
+const CALLS: &str = "group,collective,bytes,compute_us\nall=all,all-reduce,64M,100\n";
+
 /// A log of NCCL.
 const LOG: &str = "\
 node1:100:200 [0] NCCL INFO NCCL version 2.27.5+cuda12.9
@@ -135,7 +138,7 @@ fn about_files(
         let (mut other, mut other_options) = (request.clone(), options.clone());
         other["hosts"] = json!(4);
         other_options["hosts"] = json!(4);
-        let [table, log] = [("table", TABLE), ("log", LOG)]
+        let [table, log, calls] = [("table", TABLE), ("log", LOG), ("calls", CALLS)]
             .map(|(name, text)| json!({ "name": name, "text": text }));
         all.extend([
             (
@@ -149,6 +152,11 @@ fn about_files(
                 json!({ "file": table, "job": request }),
             ),
             ("log", log.clone(), json!({ "file": log })),
+            (
+                "step",
+                calls.clone(),
+                json!({ "files": [calls], "job": request, "orders": 20 }),
+            ),
         ]);
     }
     all

@@ -79,7 +79,7 @@ pub fn place(
     let places = Places::of(job)?;
     let devices = places.alike().ok_or(StepError::UnequalHosts)?.to_vec();
     let mut pricing = Pricing::new(job, settings, question);
-    pricing.check(&places)?;
+    pricing.begin(&places)?;
     let given = pricing.price(&places)?;
     let mut search = Search {
         pricing,

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// A browser without a window.
-pub(crate) struct Browser {
+#[derive(Debug)]
+pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
@@ -22,15 +23,16 @@ impl Browser {
     /// Starts one.
     ///
     /// # Errors
-    /// There is none.
-    pub(crate) fn start() -> Result<Self, String> {
+    /// There is none; a sentence.
+    pub fn start() -> Result<Self, String> {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .map_err(|_| "there is no browser (apt install chromium chromium-driver)".to_owned())?;
-        let said = BufReader::new(driver.stdout.take().expect("it is a pipe"));
+        let said = driver.stdout.take().ok_or("chromedriver has no output")?;
+        let said = BufReader::new(said);
         // The first line repeats the port that was asked for, 0.
         let port = said.lines().map_while(Result::ok).find_map(|line| {
             let port: u16 = line
@@ -73,14 +75,50 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Opens a page of a file.
-    pub(crate) fn open(&mut self, page: &Path, hash: &str) -> Result<(), String> {
-        let url = json!({ "url": format!("file://{}{hash}", page.display()) });
-        self.command("/url", &url).map(drop)
+    /// Opens a page of a file, with what follows its name in the address.
+    ///
+    /// # Errors
+    /// The browser refuses, or does not answer.
+    pub fn open(&mut self, page: &Path, rest: &str) -> Result<(), String> {
+        self.visit(&format!("file://{}{rest}", page.display()))
+    }
+
+    /// Opens a page by its address.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn visit(&mut self, address: &str) -> Result<(), String> {
+        self.command("/url", &json!({ "url": address })).map(drop)
+    }
+
+    /// Gives the window another size, pixels.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn resize(&mut self, [width, height]: [u32; 2]) -> Result<(), String> {
+        let size = json!({ "width": width, "height": height });
+        self.command("/window/rect", &size).map(drop)
+    }
+
+    /// Shows pages as readers see them that prefer dark colors, or light ones.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn prefer_dark(&mut self, dark: bool) -> Result<(), String> {
+        let value = if dark { "dark" } else { "light" };
+        let features = json!([{ "name": "prefers-color-scheme", "value": value }]);
+        let call = json!({
+            "cmd": "Emulation.setEmulatedMedia",
+            "params": { "features": features },
+        });
+        self.command("/goog/cdp/execute", &call).map(drop)
     }
 
     /// Runs a script whose last argument takes the result.
-    pub(crate) fn run(&mut self, script: &str, arguments: &Value) -> Result<Value, String> {
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn run(&mut self, script: &str, arguments: &Value) -> Result<Value, String> {
         self.command(
             "/execute/async",
             &json!({ "script": script, "args": arguments }),
@@ -88,7 +126,10 @@ impl Browser {
     }
 
     /// The browser's window, as a PNG file in base64.
-    pub(crate) fn screenshot(&self) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn screenshot(&self) -> Result<String, String> {
         let path = format!("{}/screenshot", self.session);
         let picture = self.ask("GET", &path, &json!({}))?;
         let picture = picture.as_str().map(str::to_owned);
@@ -96,7 +137,10 @@ impl Browser {
     }
 
     /// The browser's console.
-    pub(crate) fn errors(&mut self) -> Result<Vec<String>, String> {
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn errors(&mut self) -> Result<Vec<String>, String> {
         let lines = self.command("/se/log", &json!({ "type": "browser" }))?;
         let lines = lines.as_array().cloned().unwrap_or_default();
         Ok(lines.iter().map(|it| it["message"].to_string()).collect())
@@ -151,7 +195,6 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let began = Instant::now();
         if !self.session.is_empty() {
             // The browser ends with its session.
             let _ = self.ask("DELETE", &self.session, &json!({}));
@@ -159,6 +202,5 @@ impl Drop for Browser {
         // The driver may be gone.
         let _ = self.driver.kill();
         let _ = self.driver.wait();
-        debug_assert!(began.elapsed() < LONGEST);
     }
 }
