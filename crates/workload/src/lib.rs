@@ -5,18 +5,21 @@
 //!
 //! In reading order: [`call`] (a call and its place in the step), [`groups`] (the ranks of a
 //! group's communicators), [`parallelism`] (Megatron's groups), [`megatron`] (the calls of a
-//! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`]; [`error`].
+//! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`], [`chakra`];
+//! [`error`].
 
 pub mod call;
+pub mod chakra;
 pub mod error;
 pub mod groups;
 pub mod kineto;
 pub mod list;
 pub mod megatron;
 pub mod parallelism;
+mod pytorch_names;
 pub mod simai;
 
-pub use call::{Call, Group, Measured, Pipeline, Workload};
+pub use call::{Call, Group, Measured, Pipeline, Wait, Workload};
 pub use error::WorkloadError;
 pub use groups::{Axis, Members, MembersError};
 pub use parallelism::Parallelism;

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use workload::{Workload, kineto, list};
+use workload::{Workload, chakra, kineto, list};
 
 use crate::arguments::step::StepArguments;
 use crate::output::Output;
@@ -23,14 +23,14 @@ pub(super) fn workload(
         return training.workload().map_err(|why| anyhow!(why));
     }
     let [file] = &arguments.workload[..] else {
-        return traces(&arguments.workload, output);
+        return traces(&arguments.workload, ranks, output);
     };
     let mut stream = TextStream::open(file)?;
-    let first = stream.text.fill_buf();
-    let first = first.with_context(|| format!("cannot read {}", stream.label))?;
-    let begin = String::from_utf8_lossy(&first[..first.len().min(4096)]).into_owned();
-    if begin.trim_start().starts_with('{') && !list::json::is_one(&begin) {
-        return one_trace(stream, output);
+    if let Some(form) = Form::of(&mut stream)? {
+        let name = stream.label.clone();
+        let mut traces = Traces::default();
+        traces.add(form, stream, output)?;
+        return traces.workload(&[name], ranks);
     }
     let name = stream.label.clone();
     let mut bytes = Vec::new();
@@ -54,34 +54,82 @@ pub(super) fn workload(
     Ok(workload::read(&name, text, ranks)?)
 }
 
-fn one_trace(stream: TextStream, output: &mut Output) -> Result<Workload> {
-    let name = stream.label.clone();
-    let trace = trace(stream, output)?;
-    Ok(kineto::workload(&[trace], &[name])?)
-}
-
 /// Traces of several ranks.
-fn traces(files: &[PathBuf], output: &mut Output) -> Result<Workload> {
-    if files
-        .iter()
-        .filter(|it| it.as_path() == Path::new("-"))
-        .count()
-        > 1
-    {
+fn traces(files: &[PathBuf], ranks: u32, output: &mut Output) -> Result<Workload> {
+    let inputs = files.iter().filter(|it| it.as_path() == Path::new("-"));
+    if inputs.count() > 1 {
         bail!("standard input (-) can be read once only");
     }
-    let (mut traces, mut names) = (Vec::new(), Vec::new());
+    let (mut traces, mut names) = (Traces::default(), Vec::new());
     for file in files {
-        let stream = TextStream::open(file)?;
+        let mut stream = TextStream::open(file)?;
         names.push(stream.label.clone());
-        traces.push(trace(stream, output)?);
+        let form = Form::of(&mut stream)?.unwrap_or(Form::Kineto);
+        traces.add(form, stream, output)?;
     }
-    Ok(kineto::workload(&traces, &names)?)
+    traces.workload(&names, ranks)
 }
 
-fn trace(mut stream: TextStream, output: &mut Output) -> Result<kineto::Trace> {
-    let name = stream.label.clone();
-    let trace = kineto::read(&name, stream.text.by_ref().take(TRACE_BYTES))?;
-    stream.finish(output);
-    Ok(trace)
+/// The forms of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Of PyTorch's profiler.
+    Kineto,
+    /// An execution trace as JSON.
+    ChakraJson,
+    /// An execution trace as protobuf.
+    ChakraProtobuf,
+}
+
+impl Form {
+    /// The form of a stream that is a trace.
+    fn of(stream: &mut TextStream) -> Result<Option<Self>> {
+        let first = stream.text.fill_buf();
+        let first = first.with_context(|| format!("cannot read {}", stream.label))?;
+        let first = &first[..first.len().min(4096)];
+        if chakra::is_binary(first) {
+            return Ok(Some(Self::ChakraProtobuf));
+        }
+        let begin = String::from_utf8_lossy(first);
+        Ok(match begin.trim_start().starts_with('{') {
+            true if list::json::is_one(&begin) => None,
+            true if chakra::is_one(&begin) => Some(Self::ChakraJson),
+            true => Some(Self::Kineto),
+            false => None,
+        })
+    }
+}
+
+/// Traces of one job, all of one kind.
+#[derive(Debug, Default)]
+struct Traces {
+    kineto: Vec<kineto::Trace>,
+    chakra: Vec<chakra::Trace>,
+}
+
+impl Traces {
+    fn add(&mut self, form: Form, mut stream: TextStream, output: &mut Output) -> Result<()> {
+        let name = stream.label.clone();
+        let input = stream.text.by_ref().take(TRACE_BYTES);
+        match form {
+            Form::Kineto => self.kineto.push(kineto::read(&name, input)?),
+            Form::ChakraJson => self.chakra.push(chakra::read_json(&name, input)?),
+            Form::ChakraProtobuf => self.chakra.push(chakra::read_protobuf(&name, input)?),
+        }
+        if !self.kineto.is_empty() && !self.chakra.is_empty() {
+            bail!(
+                "{name}: execution traces and traces of PyTorch's profiler are given together; expected \
+                 one kind"
+            );
+        }
+        stream.finish(output);
+        Ok(())
+    }
+
+    fn workload(&self, names: &[String], ranks: u32) -> Result<Workload> {
+        Ok(match self.chakra.is_empty() {
+            true => kineto::workload(&self.kineto, names)?,
+            false => chakra::workload(&self.chakra, names, ranks)?,
+        })
+    }
 }
