@@ -15,6 +15,7 @@ pub mod certificate;
 pub mod cost_profile;
 pub mod cpu_profile;
 pub mod evidence;
+pub mod execution_trace;
 pub mod fabric;
 pub mod graph;
 pub mod guest_map;
@@ -74,7 +75,7 @@ const fn target(
 }
 
 /// All targets.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 22] = [
     target("xml", xml::run, xml::seeds, before_choices),
     target("plan", plan_file::run, plan_file::seeds, before_choices),
     target("graph", graph::run, graph::seeds, before_choices),
@@ -130,6 +131,12 @@ pub const TARGETS: [Target; 21] = [
         workload_file::run,
         workload_file::seeds,
         before_choices,
+    ),
+    target(
+        "execution_trace",
+        execution_trace::run,
+        execution_trace::seeds,
+        nowhere,
     ),
 ];
 

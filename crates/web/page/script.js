@@ -154,11 +154,11 @@ async function beginning(file) {
   return text;
 }
 // Lists of calls, workloads of SimAI, traces of PyTorch's profiler.
-const isStep = (text) => /^\s*(HYBRID_TRANSFORMER|MICRO\s)/.test(text) || /^(#.*\n)*(?=.*\bgroup\b)(?=.*\bcollective\b).*\bbytes\b/.test(text) || (/^\s*\{/.test(text) && /"traceEvents"|"distributedInfo"|"calls"\s*:\s*\[/.test(text));
+const isStep = (text) => /^\s*(HYBRID_TRANSFORMER|MICRO\s)/.test(text) || /^(#.*\n)*(?=.*\bgroup\b)(?=.*\bcollective\b).*\bbytes\b/.test(text) || (/^\s*\{/.test(text) && /"traceEvents"|"distributedInfo"|"(calls|nodes)"\s*:\s*\[/.test(text));
 async function take(files) {
   if (!files.length) return;
   const heads = state.view === "Diagnose" ? [""] : await Promise.all(files.map(beginning));
-  if (heads.every(isStep)) {
+  if (heads.every(isStep) || (state.view === "Step" && files.every((it) => /\.(et|csv|json)(\.gz)?$/.test(it.name)))) {
     state.step = await Promise.all(files.map(evidence));
     state.view = "Step";
     return update();

@@ -26,7 +26,9 @@ pub struct Workload {
     pub groups: Vec<Group>,
     /// The calls, in order.
     pub calls: Vec<Call>,
-    /// Computation after the last call, µs.
+    /// What computation waits for after the last call.
+    pub waits_after: Vec<Wait>,
+    /// Computation after the last call and these waits, µs.
     pub compute_after_us: f64,
     /// The pipeline, where there is one.
     pub pipeline: Option<Pipeline>,
@@ -34,6 +36,15 @@ pub struct Workload {
     pub measured: Vec<Measured>,
     /// What the reader assumed, in sentences.
     pub notes: Vec<String>,
+}
+
+/// Computation that goes before a wait for calls that do not block.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wait {
+    /// Computation, µs.
+    pub compute_us: f64,
+    /// Earlier entries whose end it then waits for.
+    pub after: Vec<usize>,
 }
 
 /// The time of a call that ran.
@@ -72,6 +83,8 @@ pub struct Call {
     pub reduction: Reduction,
     /// How often it is called; at least 1.
     pub count: u64,
+    /// What computation waits for before the first call.
+    pub waits: Vec<Wait>,
     /// Computation before each call, µs.
     pub compute_us: f64,
     /// Computation at the same time as each call, µs.
@@ -97,6 +110,7 @@ impl Call {
             data_type: DataType::F32,
             reduction: Reduction::Sum,
             count: 1,
+            waits: Vec::new(),
             compute_us: 0.0,
             overlap_us: 0.0,
             start_us: None,

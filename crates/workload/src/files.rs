@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use crate::call::Workload;
 use crate::error::WorkloadError;
-use crate::{MAX_BYTES, kineto, list, read};
+use crate::{MAX_BYTES, chakra, kineto, list, read};
 
 /// Largest trace that is read, bytes.
 const TRACE_BYTES: u64 = 8 << 30;
@@ -13,57 +13,89 @@ const TRACE_BYTES: u64 = 8 << 30;
 #[derive(Debug, Default)]
 pub struct Files {
     names: Vec<String>,
-    traces: Vec<kineto::Trace>,
+    kineto: Vec<kineto::Trace>,
+    chakra: Vec<chakra::Trace>,
     calls: Option<Workload>,
+}
+
+/// The forms of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A list of calls, or a workload of SimAI.
+    Calls,
+    /// A trace of PyTorch's profiler.
+    Kineto,
+    /// An execution trace as JSON.
+    ChakraJson,
+    /// An execution trace as protobuf.
+    ChakraProtobuf,
 }
 
 impl Files {
     /// Reads one more. `ranks` is the number of ranks of the job where a file does not say it.
     ///
     /// # Errors
-    /// It cannot be read, it is of no known format, or it is a second file with calls.
+    /// It cannot be read, it is of no known format, it is a second file with calls, or a trace of
+    /// another kind than those before.
     pub fn add(
         &mut self,
         name: &str,
         file: &mut impl BufRead,
         ranks: u32,
     ) -> Result<(), WorkloadError> {
-        let is_trace = is_trace(name, file)?;
-        if self.calls.is_some() || (!is_trace && !self.names.is_empty()) {
+        let form = Form::of(name, file)?;
+        if self.calls.is_some() || (form == Form::Calls && !self.names.is_empty()) {
             let why =
                 "one more file beside calls; expected one file with calls, or a trace of each rank";
             return Err(WorkloadError::new(name, 0, why));
         }
-        match is_trace {
-            true => self
-                .traces
-                .push(kineto::read(name, file.take(TRACE_BYTES))?),
-            false => self.calls = Some(read(name, &text(name, file)?, ranks)?),
+        let mut trace = file.take(TRACE_BYTES);
+        match form {
+            Form::Calls => self.calls = Some(read(name, &text(name, &mut trace)?, ranks)?),
+            Form::Kineto => self.kineto.push(kineto::read(name, trace)?),
+            Form::ChakraJson => self.chakra.push(chakra::read_json(name, trace)?),
+            Form::ChakraProtobuf => self.chakra.push(chakra::read_protobuf(name, trace)?),
+        }
+        if !self.kineto.is_empty() && !self.chakra.is_empty() {
+            let why = "execution traces and traces of PyTorch's profiler are given together; expected one kind";
+            return Err(WorkloadError::new(name, 0, why));
         }
         self.names.push(name.to_owned());
         Ok(())
     }
 
-    /// The workload of all files.
+    /// The workload of all files, of a job with so many ranks.
     ///
     /// # Errors
     /// The traces are not of one job.
-    pub fn workload(self) -> Result<Workload, WorkloadError> {
+    pub fn workload(self, ranks: u32) -> Result<Workload, WorkloadError> {
         match self.calls {
             Some(calls) => Ok(calls),
-            None => kineto::workload(&self.traces, &self.names),
+            None if self.chakra.is_empty() => kineto::workload(&self.kineto, &self.names),
+            None => chakra::workload(&self.chakra, &self.names, ranks),
         }
     }
 }
 
-/// Whether a file is a trace: JSON that is no list of calls.
-fn is_trace(name: &str, file: &mut impl BufRead) -> Result<bool, WorkloadError> {
-    let first = file.fill_buf().map_err(|why| unreadable(name, &why))?;
-    let begin = String::from_utf8_lossy(&first[..first.len().min(4096)]);
-    Ok(begin.trim_start().starts_with('{') && !list::json::is_one(&begin))
+impl Form {
+    /// The form of a file.
+    fn of(name: &str, file: &mut impl BufRead) -> Result<Self, WorkloadError> {
+        let first = file.fill_buf().map_err(|why| unreadable(name, &why))?;
+        let first = &first[..first.len().min(4096)];
+        if chakra::is_binary(first) {
+            return Ok(Self::ChakraProtobuf);
+        }
+        let begin = String::from_utf8_lossy(first);
+        Ok(match begin.trim_start().starts_with('{') {
+            true if list::json::is_one(&begin) => Self::Calls,
+            true if chakra::is_one(&begin) => Self::ChakraJson,
+            true => Self::Kineto,
+            false => Self::Calls,
+        })
+    }
 }
 
-fn text(name: &str, file: &mut impl BufRead) -> Result<String, WorkloadError> {
+fn text(name: &str, file: &mut impl Read) -> Result<String, WorkloadError> {
     let mut bytes = Vec::new();
     let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|why| unreadable(name, &why))?;

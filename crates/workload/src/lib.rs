@@ -5,10 +5,11 @@
 //!
 //! In reading order: [`call`] (a call and its place in the step), [`groups`] (the ranks of a
 //! group's communicators), [`parallelism`] (Megatron's groups), [`megatron`] (the calls of a
-//! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`]; [`files`] (any of
-//! them); [`error`].
+//! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`], [`chakra`];
+//! [`files`] (any of them); [`error`].
 
 pub mod call;
+pub mod chakra;
 pub mod error;
 pub mod files;
 pub mod groups;
@@ -16,9 +17,10 @@ pub mod kineto;
 pub mod list;
 pub mod megatron;
 pub mod parallelism;
+mod pytorch_names;
 pub mod simai;
 
-pub use call::{Call, Group, Measured, Pipeline, Workload};
+pub use call::{Call, Group, Measured, Pipeline, Wait, Workload};
 pub use error::WorkloadError;
 pub use files::Files;
 pub use groups::{Axis, Members, MembersError};

@@ -49,7 +49,7 @@ impl Measurements {
         }
         let mut files = Files::default();
         let read = files.add(name, &mut &bytes[..], ranks);
-        let trace = read.and_then(|()| files.workload());
+        let trace = read.and_then(|()| files.workload(ranks));
         let trace = trace.map_err(|why| format!("{why}; {expected}"))?;
         if trace.measured.is_empty() {
             return Err(format!("{name} has no measured times; {expected}"));

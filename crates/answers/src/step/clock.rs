@@ -1,7 +1,7 @@
 //! The step of one rank on a virtual clock: its computation, and the calls of each group, which
 //! follow each other.
 
-use workload::Workload;
+use workload::{Wait, Workload};
 
 /// A call on the clock; repeated calls together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,6 +49,7 @@ impl Timeline {
         for (at, (call, time)) in workload.calls.iter().zip(times_us).enumerate() {
             clock.call(at, call, *time);
         }
+        workload.waits_after.iter().for_each(|it| clock.waits(it));
         clock.computes(workload.compute_after_us);
         clock.wait_for_all();
         clock.line.end_us = clock.now;
@@ -67,6 +68,7 @@ struct Clock {
 
 impl Clock {
     fn call(&mut self, at: usize, call: &workload::Call, time: f64) {
+        call.waits.iter().for_each(|it| self.waits(it));
         let count = call.count as f64;
         let (first, others) = match call.blocks {
             true => (call.compute_us, (count - 1.0) * call.compute_us),
@@ -118,6 +120,11 @@ impl Clock {
                 _ => self.line.compute.push([begin, self.now]),
             }
         }
+    }
+
+    fn waits(&mut self, wait: &Wait) {
+        self.computes(wait.compute_us);
+        wait.after.iter().for_each(|it| self.wait_for(*it));
     }
 
     /// Computation waits for the end of a call, which exposes it.

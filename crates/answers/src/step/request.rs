@@ -116,7 +116,7 @@ fn workload(all: &[Evidence], ranks: u32) -> Result<Workload, String> {
         };
         added.map_err(|why| why.to_string())?;
     }
-    files.workload().map_err(|why| why.to_string())
+    files.workload(ranks).map_err(|why| why.to_string())
 }
 
 /// The bytes of a file, at most those of a long log, without compression.

@@ -31,7 +31,7 @@ pub(super) fn workload(
         files.add(&name, &mut stream.text, ranks)?;
         stream.finish(output);
     }
-    Ok(files.workload()?)
+    Ok(files.workload(ranks)?)
 }
 
 /// Most bytes of measurements that are read.

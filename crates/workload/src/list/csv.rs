@@ -1,8 +1,8 @@
 //! A list of calls as comma-separated values. The first line names the columns; `#` begins a
 //! comment.
 
-use super::{Builder, Entry, Size};
-use crate::call::{Call, Workload};
+use super::{Builder, Entry, Size, WAIT};
+use crate::call::{Call, Wait, Workload};
 use crate::error::WorkloadError;
 
 /// The columns; the first three are required.
@@ -131,6 +131,7 @@ pub fn write(workload: &Workload) -> String {
     let mut text = COLUMNS.join(",") + "\n";
     let mut known = vec![false; workload.groups.len()];
     for call in &workload.calls {
+        waits(&mut text, &call.waits, workload);
         let group = &workload.groups[call.group];
         let cell = match std::mem::replace(&mut known[call.group], true) {
             true => group.name.clone(),
@@ -141,18 +142,51 @@ pub fn write(workload: &Workload) -> String {
         text.push_str(&rest(call, workload));
         text.push('\n');
     }
+    waits(&mut text, &workload.waits_after, workload);
     text
+}
+
+/// Lines of waits.
+fn waits(text: &mut String, waits: &[Wait], workload: &Workload) {
+    for wait in waits {
+        let cells = [
+            String::new(),
+            WAIT.to_owned(),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+            number(wait.compute_us),
+            String::new(),
+            String::new(),
+            quoted(&names(&wait.after, workload)),
+            String::new(),
+            String::new(),
+        ];
+        text.push_str(&cells.join(","));
+        text.push('\n');
+    }
+}
+
+/// The names of entries.
+fn names(after: &[usize], workload: &Workload) -> String {
+    let calls = after.iter().filter_map(|at| workload.calls.get(*at));
+    let names: Vec<&str> = calls.map(|call| call.name.as_str()).collect();
+    names.join("+")
+}
+
+/// A number of µs; nothing for 0.
+fn number(value: f64) -> String {
+    match value {
+        0.0 => String::new(),
+        _ => value.to_string(),
+    }
 }
 
 /// The columns from the bytes on.
 fn rest(call: &Call, workload: &Workload) -> String {
-    let number = |value: f64| match value {
-        0.0 => String::new(),
-        _ => value.to_string(),
-    };
     let truth = |value: bool| if value { "yes" } else { "no" }.to_owned();
-    let after = call.after.iter().filter_map(|at| workload.calls.get(*at));
-    let after: Vec<&str> = after.map(|call| call.name.as_str()).collect();
     let cells = [
         String::new(),
         call.bytes.to_string(),
@@ -163,7 +197,7 @@ fn rest(call: &Call, workload: &Workload) -> String {
         number(call.compute_us),
         number(call.overlap_us),
         call.start_us.map_or_else(String::new, |it| it.to_string()),
-        quoted(&after.join("+")),
+        quoted(&names(&call.after, workload)),
         truth(call.blocks),
         truth(call.micro_batch),
     ];

@@ -12,8 +12,11 @@ use plan::cost::DataType;
 use program::{Collective, Reduction};
 use serde::Deserialize;
 
-use crate::call::{Call, Group, MOST_CALLS, MOST_GROUPS, MOST_REPEATS, MOST_US, Workload};
+use crate::call::{Call, Group, MOST_CALLS, MOST_GROUPS, MOST_REPEATS, MOST_US, Wait, Workload};
 use crate::groups::Members;
+
+/// What stands in place of a collective where computation waits for calls that do not block.
+pub(crate) const WAIT: &str = "wait";
 
 /// An entry as it is written.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -72,6 +75,10 @@ pub(crate) struct Builder {
     groups: HashMap<String, usize>,
     /// The latest entry of a name.
     names: HashMap<String, usize>,
+    /// Waits before the next call.
+    waits: Vec<Wait>,
+    /// Waits so far.
+    waiting: usize,
 }
 
 impl Builder {
@@ -119,8 +126,11 @@ impl Builder {
         }
     }
 
-    /// Adds an entry.
+    /// Adds an entry: a call, or a wait.
     pub(crate) fn add(&mut self, entry: &Entry) -> Result<(), String> {
+        if entry.collective.trim().eq_ignore_ascii_case(WAIT) {
+            return self.wait(entry);
+        }
         let at = self.workload.calls.len();
         if at >= MOST_CALLS {
             return Err(format!("more than {MOST_CALLS} entries; expected fewer"));
@@ -137,20 +147,14 @@ impl Builder {
         if !(1..=MOST_REPEATS).contains(&count) {
             return Err(format!("count {count}; expected 1 to {MOST_REPEATS}"));
         }
-        let mut after = Vec::new();
-        let names = entry.after.iter().flat_map(|it| it.split('+'));
-        for name in names.map(str::trim).filter(|name| !name.is_empty()) {
-            let known = self.names.get(name);
-            after.push(*known.ok_or_else(|| {
-                format!("after `{name}`: no earlier entry has this name; expected one")
-            })?);
-        }
+        let after = self.after(entry)?;
         let name = entry.name.clone().unwrap_or_default();
         if !name.is_empty() {
             self.names.insert(name.clone(), at);
         }
         self.workload.calls.push(Call {
             count,
+            waits: std::mem::take(&mut self.waits),
             compute_us: time("compute_us", entry.compute_us)?,
             overlap_us: time("overlap_us", entry.overlap_us)?,
             start_us: match entry.start_us {
@@ -174,9 +178,51 @@ impl Builder {
         Ok(())
     }
 
+    /// Adds a wait before the next call.
+    fn wait(&mut self, entry: &Entry) -> Result<(), String> {
+        let is_given =
+            |text: &Option<String>| text.as_ref().is_some_and(|it| !it.trim().is_empty());
+        let others = !entry.group.trim().is_empty()
+            || !matches!(&entry.bytes, Size::Text(text) if text.trim().is_empty())
+            || is_given(&entry.name)
+            || entry.start_us.is_some()
+            || entry.overlap_us.is_some();
+        if others {
+            return Err(format!(
+                "a {WAIT} has more than compute_us and after; expected these only"
+            ));
+        }
+        if self.waiting >= MOST_CALLS {
+            return Err(format!("more than {MOST_CALLS} waits; expected fewer"));
+        }
+        self.waiting += 1;
+        let wait = Wait {
+            compute_us: time("compute_us", entry.compute_us)?,
+            after: self.after(entry)?,
+        };
+        self.waits.push(wait);
+        Ok(())
+    }
+
+    /// The entries after which an entry comes.
+    fn after(&self, entry: &Entry) -> Result<Vec<usize>, String> {
+        let mut after = Vec::new();
+        let names = entry.after.iter().flat_map(|it| it.split('+'));
+        for name in names.map(str::trim).filter(|name| !name.is_empty()) {
+            let known = self.names.get(name);
+            after.push(*known.ok_or_else(|| {
+                format!("after `{name}`: no earlier entry has this name; expected one")
+            })?);
+        }
+        Ok(after)
+    }
+
     /// The workload.
     pub(crate) fn finish(self) -> Workload {
-        self.workload
+        Workload {
+            waits_after: self.waits,
+            ..self.workload
+        }
     }
 }
 

@@ -160,6 +160,6 @@ impl Training {
         let matrix = self.hidden.saturating_mul(width).saturating_mul(8);
         matrix
             .saturating_mul(self.experts.max(1))
-            .max(self.hidden.saturating_mul(self.vocabulary))
+            .max(self.hidden.saturating_mul(self.padded_vocabulary()))
     }
 }

@@ -19,6 +19,9 @@ use layers::Steps;
 /// Largest size of a model or a batch.
 pub const MOST_SIZE: u64 = 1 << 32;
 
+/// Words of a rank are a multiple of this.
+const VOCABULARY_MULTIPLE: u64 = 128;
+
 /// A transformer and how it is trained. Names are those of Megatron's arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Training {
@@ -108,9 +111,17 @@ impl Training {
         self.experts * self.mlp_parameters(self.expert_ffn)
     }
 
+    /// Words with those that Megatron adds, so that each rank of tensor parallelism has a multiple
+    /// of 128 (`--make-vocab-size-divisible-by`, source: Megatron-LM
+    /// `megatron/core/tokenizers/utils/build_tokenizer.py`).
+    pub fn padded_vocabulary(&self) -> u64 {
+        let multiple = VOCABULARY_MULTIPLE * u64::from(self.parallelism.tensor.max(1));
+        self.vocabulary.next_multiple_of(multiple)
+    }
+
     /// Parameters of the embedding, or of the output layer, whole.
     pub fn embedding_parameters(&self) -> u64 {
-        self.vocabulary * self.hidden
+        self.padded_vocabulary() * self.hidden
     }
 
     /// The calls of a step.
