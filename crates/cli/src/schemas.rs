@@ -23,6 +23,7 @@ use answers::results::ResultsReport;
 use answers::settings::SettingsReport;
 use answers::show::ShowReport;
 use answers::simulate::SimulateReport;
+use answers::simulate::experts::ExpertsReport;
 use answers::step::StepReport;
 use answers::tune::TuneReport;
 use answers::what_if::WhatIfReport;
@@ -44,6 +45,7 @@ const SCHEMAS: &[Kind] = &[
     ("diff", report::schema::<DiffReport>),
     ("doctor", report::schema::<DoctorReport>),
     ("expect", report::schema::<ExpectReport>),
+    ("experts", report::schema::<ExpertsReport>),
     ("export", report::schema::<ExportReport>),
     ("fabric", report::schema::<FabricReport>),
     ("gpu-test", linux::gpu_test_schema),

@@ -3,6 +3,7 @@
 use program::lower::{LowerError, Lowering};
 use program::{
     BindError, BoundLane, BoundOperand, BoundProgram, BoundStep, ConnectionEnd, MessageSize,
+    Program,
 };
 use rustc_hash::FxHashMap;
 
@@ -81,23 +82,37 @@ pub fn build(
     message: &MessageSize,
     wiring: &dyn Wiring,
 ) -> Result<Model, BuildError> {
-    let mut builder = Builder {
+    let ranks = lowering.ranks();
+    let mut lowered = Lowered {
         lowering,
         message,
-        wiring,
         fifo_pieces: fifo_pieces(lowering),
-        model: Model {
-            links: wiring.links().to_vec(),
-            ..Model::default()
-        },
-        shapes: FxHashMap::default(),
-        steps: 0,
+        builder: Builder::new(wiring, ranks),
         alike: FxHashMap::default(),
-        joined: FxHashMap::default(),
     };
-    for rank in 0..lowering.ranks() {
+    for rank in 0..ranks {
         for channel in 0..lowering.channels() {
-            builder.channel(rank, channel)?;
+            lowered.channel(rank, channel)?;
+        }
+    }
+    lowered.builder.finish()
+}
+
+/// Makes a model of programs that run at the same time, each with a message of its own. Programs of
+/// one transfer have the same message.
+///
+/// # Errors
+/// A program cannot be bound, or a connection has no route or one end only.
+pub fn build_programs<'a>(
+    programs: impl IntoIterator<Item = &'a (Program, MessageSize)>,
+    ranks: u32,
+    wiring: &dyn Wiring,
+) -> Result<Model, BuildError> {
+    let mut builder = Builder::new(wiring, ranks);
+    for (program, message) in programs {
+        let drafts = builder.drafts(program, message)?;
+        for (draft, lane) in drafts.iter().zip(&program.lanes) {
+            builder.lanes(program.rank, lane.channel, std::slice::from_ref(draft))?;
         }
     }
     builder.finish()
@@ -117,22 +132,28 @@ fn fifo_pieces(lowering: &Lowering<'_>) -> u16 {
     most
 }
 
-struct Builder<'a> {
+/// The programs of a request, whose lanes may be alike.
+struct Lowered<'a> {
     lowering: &'a Lowering<'a>,
     message: &'a MessageSize,
-    wiring: &'a dyn Wiring,
     fifo_pieces: u16,
+    builder: Builder<'a>,
+    /// Lanes that others are like, by rank and channel; `None` if their steps differ in length.
+    alike: FxHashMap<(u32, u16), Option<Vec<Draft>>>,
+}
+
+struct Builder<'a> {
+    wiring: &'a dyn Wiring,
+    ranks: u32,
     model: Model,
     shapes: FxHashMap<Shape, u32>,
     steps: u64,
-    /// Lanes that others are like, by rank and channel; `None` if their steps differ in length.
-    alike: FxHashMap<(u32, u16), Option<Vec<Draft>>>,
     /// FIFOs and signals whose other end is not known yet: by sender, receiver, channel, port and
     /// whether it is a signal.
     joined: FxHashMap<(u32, u32, u16, u32, bool), u32>,
 }
 
-impl Builder<'_> {
+impl Lowered<'_> {
     fn channel(&mut self, rank: u32, channel: u16) -> Result<(), BuildError> {
         if let Some(likeness) = self.lowering.likeness(rank, channel) {
             let key = (likeness.like, channel);
@@ -162,18 +183,43 @@ impl Builder<'_> {
                         End::Gather | End::Spread => {}
                     }
                 }
-                return self.lanes(rank, channel, &drafts);
+                return self.builder.lanes(rank, channel, &drafts);
             }
         }
         let drafts = self.drafts(rank, channel)?;
-        self.lanes(rank, channel, &drafts)
+        self.builder.lanes(rank, channel, &drafts)
     }
 
     /// The lanes of a rank and channel.
     fn drafts(&mut self, rank: u32, channel: u16) -> Result<Vec<Draft>, BuildError> {
         let mut program = self.lowering.of_channel(rank, channel);
         program.fifo_pieces = self.fifo_pieces;
-        let bound = program.bind_unproved(self.message)?;
+        self.builder.drafts(&program, self.message)
+    }
+}
+
+impl<'a> Builder<'a> {
+    fn new(wiring: &'a dyn Wiring, ranks: u32) -> Self {
+        Self {
+            wiring,
+            ranks,
+            model: Model {
+                links: wiring.links().to_vec(),
+                ..Model::default()
+            },
+            shapes: FxHashMap::default(),
+            steps: 0,
+            joined: FxHashMap::default(),
+        }
+    }
+
+    /// The lanes of a program.
+    fn drafts(
+        &mut self,
+        program: &Program,
+        message: &MessageSize,
+    ) -> Result<Vec<Draft>, BuildError> {
+        let bound = program.bind_unproved(message)?;
         let mut drafts = Vec::with_capacity(bound.lanes.len());
         for (lane, written) in bound.lanes.iter().zip(&program.lanes) {
             let even = [&lane.body, &lane.last].into_iter().all(|steps| {
@@ -202,8 +248,7 @@ impl Builder<'_> {
                 None => {
                     self.steps += steps;
                     if self.steps > MOST_STEPS {
-                        let ranks = self.lowering.ranks();
-                        return Err(BuildError::TooManySteps { ranks });
+                        return Err(BuildError::TooManySteps { ranks: self.ranks });
                     }
                     self.model.shapes.push(shape.clone());
                     self.shapes.insert(shape, next);

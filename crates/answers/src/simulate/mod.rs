@@ -1,6 +1,7 @@
 //! A collective on a virtual clock.
 
 mod choice;
+pub mod experts;
 pub mod json;
 
 use plan::expand::Expansion;
@@ -76,6 +77,9 @@ pub enum SimulateError {
     /// The fabric does not fit the job.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+    /// The routing of tokens does not fit the job.
+    #[error("{0}")]
+    Routing(String),
     /// There are no such channels.
     #[error(transparent)]
     Channels(#[from] ChannelsError),

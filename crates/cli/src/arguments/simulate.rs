@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use program::{Collective, ElementType, Protocol, Schedule, Transfer};
 
 use super::compare::FormArguments;
 use super::nccl_tests::one;
 use super::{JobArguments, schedule, transfer};
+use crate::numbers::within;
 use crate::sizes;
 
 pub(crate) const SIMULATE_EXAMPLES: &str = "\
@@ -20,6 +21,8 @@ Examples:
   topo simulate --ranks 8 --fabric fabric.toml --collective all-reduce --size 16M
                                                processors with one port each, without a plan
   topo simulate plan.json --collective all-reduce --size 1G --json
+  topo simulate dgx-h100 --hosts 8 --tokens 4096 --experts 256 --top-k 8 --token-bytes 14336
+                                               tokens to experts and back, by two schedules
 
 The programs are those that topo run runs. A fabric file (TOML) says what is assumed of the network:
 rates, leaf and spine switches, latencies, late ranks and failed links. docs/simulation.md
@@ -39,6 +42,8 @@ pub(crate) struct SimulateArguments {
     pub fabric: Option<PathBuf>,
     #[command(flatten)]
     pub run: SimulatedRun,
+    #[command(flatten)]
+    pub tokens: TokenArguments,
     /// Links that the page shows, the busiest first
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub links: usize,
@@ -46,15 +51,63 @@ pub(crate) struct SimulateArguments {
     pub form: FormArguments,
 }
 
+/// Tokens that go to experts, instead of a collective.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Tokens to experts, instead of a collective")]
+pub(crate) struct TokenArguments {
+    /// Experts of each token: exchanges tokens instead of running a collective
+    #[arg(
+        long,
+        value_name = "K",
+        requires = "token_bytes",
+        conflicts_with_all = ["collective", "size", "ranks", "algorithm", "protocol", "transfer", "channels",
+                              "element", "root", "every_rank", "trace"],
+        value_parser = within::<u32>(1..=1 << 24)
+    )]
+    pub top_k: Option<u32>,
+    /// Bytes of a token: hidden size times bytes of an element
+    #[arg(long, value_name = "SIZE", requires = "top_k", value_parser = sizes::size)]
+    pub token_bytes: Option<u64>,
+    /// Tokens of each rank, which need all experts equally often
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "top_k",
+        requires = "experts",
+        required_unless_present_any = ["collective", "routing"],
+        conflicts_with = "routing",
+        value_parser = within::<u32>(1..=1 << 24)
+    )]
+    pub tokens: Option<u32>,
+    /// Experts of all ranks together
+    #[arg(long, value_name = "N", requires = "tokens", value_parser = within::<u32>(1..=1 << 24))]
+    pub experts: Option<u32>,
+    /// Tokens by rank instead: a line for each rank with the copies of its tokens for each rank
+    #[arg(long, value_name = "FILE", requires = "top_k")]
+    pub routing: Option<PathBuf>,
+    /// One schedule only: all-to-all (NCCL's) or two-stage (DeepEP's, NCCL EP's)
+    #[arg(long, value_enum, value_name = "NAME", requires = "top_k")]
+    pub schedule: Option<TokenSchedule>,
+}
+
+/// How tokens move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TokenSchedule {
+    /// Each copy to the rank of its expert
+    AllToAll,
+    /// Once to each NVLink domain, and on over NVLink
+    TwoStage,
+}
+
 /// A collective to run on the virtual clock.
 #[derive(Debug, Args)]
 pub(crate) struct SimulatedRun {
     /// The collective
-    #[arg(long, value_name = "NAME", value_parser = sizes::collective)]
-    pub collective: Collective,
+    #[arg(long, value_name = "NAME", value_parser = sizes::collective, required_unless_present = "top_k")]
+    pub collective: Option<Collective>,
     /// Size of the message, bytes; of the larger side where a collective gathers or scatters
-    #[arg(short, long, value_name = "SIZE", value_parser = sizes::size)]
-    pub size: u64,
+    #[arg(short, long, value_name = "SIZE", value_parser = sizes::size, required_unless_present = "top_k")]
+    pub size: Option<u64>,
     /// The algorithm [default: what NCCL takes, ring or tree; without a plan ring]
     #[arg(long, value_name = "NAME", value_parser = schedule())]
     pub algorithm: Option<Schedule>,

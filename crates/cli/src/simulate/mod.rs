@@ -1,5 +1,6 @@
 //! `topo simulate`: a collective on a virtual clock.
 
+mod experts;
 mod page;
 mod trace;
 
@@ -33,14 +34,17 @@ pub(crate) fn run(
     if let Some(path) = &arguments.run.trace {
         output::refuse_overwriting(path, &arguments.job.files)?;
     }
-    if arguments.run.collective == Collective::SendRecv {
+    if arguments.run.collective == Some(Collective::SendRecv) {
         bail!(SimulateError::Transfer);
     }
     let fabric = match &arguments.fabric {
         Some(file) => read_fabric(file)?,
         None => Fabric::default(),
     };
-    let question = arguments.run.question();
+    if let Some(top_k) = arguments.tokens.top_k {
+        return experts::run(arguments, top_k, &fabric, environment, output);
+    }
+    let question = arguments.run.question()?;
     let done = match arguments.ranks {
         Some(ranks) => {
             let _progress = Progress::new(environment, "simulating");
@@ -83,8 +87,11 @@ fn in_words(error: SimulateError) -> anyhow::Error {
 }
 
 impl SimulatedRun {
-    fn question(&self) -> SimulateQuestion {
-        SimulateQuestion {
+    fn question(&self) -> Result<SimulateQuestion> {
+        let (Some(collective), Some(size)) = (self.collective, self.size) else {
+            bail!("--collective and --size are missing; expected both");
+        };
+        Ok(SimulateQuestion {
             algorithm: self.algorithm,
             protocol: self.protocol,
             transfer: self.transfer,
@@ -93,8 +100,8 @@ impl SimulatedRun {
             root: self.root,
             every_rank: self.every_rank,
             spans: if self.trace.is_some() { TRACE_SPANS } else { 0 },
-            ..SimulateQuestion::of(self.collective, self.size)
-        }
+            ..SimulateQuestion::of(collective, size)
+        })
     }
 }
 

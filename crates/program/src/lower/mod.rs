@@ -43,6 +43,7 @@ mod mesh;
 mod multicast;
 mod place;
 mod placed_forest;
+mod relay;
 mod request;
 mod ring;
 mod send_recv;
@@ -53,6 +54,7 @@ mod write;
 
 pub use hierarchical::BLOCKS_TOGETHER;
 pub use lowering::{Likeness, Lowering};
+pub use relay::{RELAY_PIECES, Relayed, relayed};
 pub use request::ProgramRequest;
 pub use send_recv::{SendRecv, send_recv};
 

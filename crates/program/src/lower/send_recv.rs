@@ -26,7 +26,7 @@ pub struct SendRecv<'a> {
 
 /// The port of transfers with tag 0; other tags have the ports after it. No collective uses these,
 /// so that transfers run beside collectives.
-const TRANSFER_PORT: u32 = u8::MAX as u32;
+pub(super) const TRANSFER_PORT: u32 = u8::MAX as u32;
 
 impl ConnectionEnd {
     /// Whether only transfers use it.

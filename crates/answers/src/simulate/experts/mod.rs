@@ -1,0 +1,297 @@
+//! Tokens that go to experts on other ranks (dispatch), and results that come back (combine), on a
+//! virtual clock.
+//!
+//! Two schedules are known. NCCL's all-to-all sends each copy of a token to the rank of its expert.
+//! The two-stage schedule of DeepEP and NCCL EP sends a token once to each NVLink domain that needs
+//! it, to the rank with the same place there, which passes it on over NVLink; on the way back that
+//! rank adds the results of its domain first.
+//!
+//! In reading order: [`routing`] (how many tokens need which ranks), this file, [`json`].
+
+pub mod json;
+pub mod routing;
+
+use plan::Plan;
+use plan::expand::Expansion;
+use program::lower::{RELAY_PIECES, Relayed, SendRecv, relayed, send_recv};
+use program::{Collective, MessageSize, Program, Transfer};
+use simulator::build::build_programs;
+use simulator::{Fabric, Fifos, PlannedWiring};
+
+pub use json::ExpertsReport;
+pub use routing::Routing;
+
+use super::choice::SimulatedChoice;
+use super::{LinkLoad, SimulateError, SimulateQuestion, loads};
+
+/// The direction of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exchange {
+    /// Tokens go to their experts.
+    Dispatch,
+    /// Results come back.
+    Combine,
+}
+
+impl Exchange {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Dispatch, Self::Combine];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dispatch => "dispatch",
+            Self::Combine => "combine",
+        }
+    }
+}
+
+/// How tokens move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExchangeSchedule {
+    /// Each copy to the rank of its expert, as NCCL's all-to-all does.
+    AllToAll,
+    /// Once to each NVLink domain, and on over NVLink, as DeepEP and NCCL EP do.
+    TwoStage,
+}
+
+impl ExchangeSchedule {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::AllToAll, Self::TwoStage];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllToAll => "all-to-all",
+            Self::TwoStage => "two-stage",
+        }
+    }
+}
+
+/// An exchange to run on the virtual clock.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpertsQuestion<'a> {
+    /// Which ranks tokens need.
+    pub routing: &'a Routing,
+    /// Bytes of a token.
+    pub token_bytes: u32,
+    /// The direction.
+    pub exchange: Exchange,
+    /// The schedule.
+    pub schedule: ExchangeSchedule,
+}
+
+/// An exchange that was simulated.
+#[derive(Debug)]
+pub struct SimulatedExchange {
+    /// The direction.
+    pub exchange: Exchange,
+    /// The schedule.
+    pub schedule: ExchangeSchedule,
+    /// Ranks.
+    pub ranks: u32,
+    /// Hosts.
+    pub hosts: u32,
+    /// The profile of the plan.
+    pub profile: String,
+    /// Time, µs.
+    pub time_us: f64,
+    /// Bytes that the rank which moves most gives to ranks of other NVLink domains (dispatch) or gets
+    /// from them (combine).
+    pub remote_bytes: u64,
+    /// The same to or from other ranks of its domain, without what it passes on.
+    pub local_bytes: u64,
+    /// The links that carried anything, the busiest first.
+    pub links: Vec<LinkLoad>,
+}
+
+impl SimulatedExchange {
+    /// Bytes between domains per time, GB/s; `None` without any.
+    pub fn remote_gbps(&self) -> Option<f64> {
+        (self.remote_bytes > 0).then(|| self.remote_bytes as f64 / self.time_us / 1e3)
+    }
+}
+
+/// Simulates an exchange on a planned job.
+///
+/// # Errors
+/// The fabric or the routing does not fit the job, or a connection has no route.
+pub fn exchange(
+    plan: &Plan,
+    question: &ExpertsQuestion<'_>,
+    fabric: &Fabric,
+) -> Result<SimulatedExchange, SimulateError> {
+    let expansion = plan.expansion()?;
+    let ranks = expansion.layout().ranks();
+    let routing = question.routing;
+    if routing.ranks() != ranks {
+        return Err(SimulateError::Routing(format!(
+            "the routing is of {} ranks and the job has {ranks}; expected the same",
+            routing.ranks()
+        )));
+    }
+    let size = routing.tokens(0) * f64::from(question.token_bytes) * f64::from(routing.top_k());
+    let usual = SimulateQuestion {
+        channels: Some(1),
+        ..SimulateQuestion::of(Collective::AllToAll, size.max(1.0) as u64)
+    };
+    let chosen = SimulatedChoice::of_plan(plan, expansion, &usual, fabric, &mut Vec::new())?;
+    let fifos = Fifos {
+        graph: None,
+        latencies: chosen.latencies,
+        expansion: chosen.expansion,
+    };
+    let wiring = PlannedWiring::new(plan, expansion, fifos, fabric)?;
+    let maker = Maker {
+        question,
+        expansion,
+        ranks,
+        slot_bytes: chosen.slot_bytes,
+    };
+    let mut moved = vec![[0u64; 2]; ranks as usize];
+    let mut programs = Vec::new();
+    for rank in 0..ranks {
+        match question.schedule {
+            ExchangeSchedule::AllToAll => maker.pairs(rank, &mut programs, &mut moved)?,
+            ExchangeSchedule::TwoStage => maker.stages(rank, &mut programs, &mut moved)?,
+        }
+    }
+    let model = build_programs(&programs, ranks, &wiring)?;
+    let simulated = simulator::simulate(model, 0, true)?;
+    let most = moved.iter().max().copied().unwrap_or_default();
+    Ok(SimulatedExchange {
+        exchange: question.exchange,
+        schedule: question.schedule,
+        ranks,
+        hosts: expansion.layout().hosts(),
+        profile: plan.profile.clone(),
+        time_us: simulated.outcome.time.us(),
+        remote_bytes: most[0],
+        local_bytes: most[1],
+        links: loads(&simulated, &wiring),
+    })
+}
+
+/// Makes the programs of an exchange.
+struct Maker<'a> {
+    question: &'a ExpertsQuestion<'a>,
+    expansion: &'a Expansion,
+    ranks: u32,
+    slot_bytes: u32,
+}
+
+/// Programs with their messages.
+type Programs = Vec<(Program, MessageSize)>;
+
+impl Maker<'_> {
+    fn message(&self, bytes: u64) -> MessageSize {
+        MessageSize {
+            count: bytes,
+            element_bytes: 1,
+            slot_bytes: self.slot_bytes,
+            piece_bytes: 0,
+        }
+    }
+
+    fn bytes(&self, tokens: f64) -> u64 {
+        (tokens * f64::from(self.question.token_bytes)).round() as u64
+    }
+
+    /// The copies of a rank's tokens, each to its rank or back.
+    fn pairs(
+        &self,
+        rank: u32,
+        programs: &mut Programs,
+        moved: &mut [[u64; 2]],
+    ) -> Result<(), SimulateError> {
+        let node = self.expansion.place(rank)?.node.node;
+        for peer in 0..self.ranks {
+            let bytes = self.bytes(self.question.routing.copies(rank, peer));
+            if bytes == 0 {
+                continue;
+            }
+            let (from, to) = match self.question.exchange {
+                Exchange::Dispatch => (rank, peer),
+                Exchange::Combine => (peer, rank),
+            };
+            let channels = self.expansion.transfer_channels(from, to, bytes)?;
+            let transfer = SendRecv {
+                ranks: self.ranks,
+                from,
+                to,
+                channels: &channels,
+                transfer: Transfer::Fifo,
+                in_place: false,
+            };
+            let message = self.message(bytes);
+            programs.extend(send_recv(&transfer)?.into_iter().map(|it| (it, message)));
+            if peer != rank {
+                let is_local = self.expansion.place(peer)?.node.node == node;
+                moved[rank as usize][usize::from(is_local)] += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tokens of a rank, once to each NVLink domain, or back.
+    fn stages(
+        &self,
+        rank: u32,
+        programs: &mut Programs,
+        moved: &mut [[u64; 2]],
+    ) -> Result<(), SimulateError> {
+        let layout = self.expansion.layout();
+        let place = self.expansion.place(rank)?;
+        let routing = self.question.routing;
+        for node in (0..layout.nodes()).filter_map(|node| layout.node(node)) {
+            let members = layout.ranks_of(node);
+            let is_own = node.node == place.node.node;
+            let tokens = routing.needing(rank, &members);
+            let bytes = self.bytes(tokens);
+            if bytes == 0 || members.is_empty() {
+                continue;
+            }
+            let relay = match is_own {
+                true => rank,
+                false => members[place.member as usize % members.len()],
+            };
+            // Each relay begins with its next rank, so that relays do not crowd one receiver.
+            let own = members.iter().position(|it| *it == relay).unwrap_or(0);
+            let in_turn = members[own..].iter().chain(&members[..own]);
+            let mut needs = Vec::with_capacity(members.len());
+            for peer in in_turn {
+                let part = routing.needing(rank, &[*peer]);
+                if self.bytes(part) == 0 {
+                    continue;
+                }
+                let pieces = (part / tokens * f64::from(RELAY_PIECES)).round();
+                needs.push((*peer, pieces.clamp(1.0, f64::from(RELAY_PIECES)) as u16));
+                if is_own && *peer != rank {
+                    moved[rank as usize][1] += self.bytes(part);
+                }
+            }
+            if needs.is_empty() {
+                continue;
+            }
+            if !is_own {
+                moved[rank as usize][0] += bytes;
+            }
+            let (from, to) = match self.question.exchange {
+                Exchange::Dispatch => (rank, relay),
+                Exchange::Combine => (relay, rank),
+            };
+            let channels = self.expansion.transfer_channels(from, to, bytes)?;
+            let request = Relayed {
+                ranks: self.ranks,
+                source: rank,
+                relay,
+                needs: &needs,
+                channels: &channels,
+                outward: self.question.exchange == Exchange::Dispatch,
+            };
+            let message = self.message(bytes);
+            programs.extend(relayed(&request)?.into_iter().map(|it| (it, message)));
+        }
+        Ok(())
+    }
+}
