@@ -13,41 +13,32 @@ union Word {
   typename E::Storage elements[COUNT];
 };
 
+// Whether the device adds and multiplies two elements at a time.
 template <class E>
-TOPO_DEVICE u64 add_words(u64 one, u64 other) {
-  Word<E> a, b;
-  a.bits = one;
-  b.bits = other;
-  TOPO_UNROLL
-  for (u32 i = 0; i < Word<E>::COUNT; i++)
-    a.elements[i] = E::narrow(E::add(E::widen(a.elements[i]), E::widen(b.elements[i])));
-  return a.bits;
-}
+constexpr bool PAIRED = false;
 
+// Sums and products of the elements of two words, for these types.
 template <class E>
-TOPO_DEVICE u64 multiply_words(u64 one, u64 other) {
-  Word<E> a, b;
-  a.bits = one;
-  b.bits = other;
-  TOPO_UNROLL
-  for (u32 i = 0; i < Word<E>::COUNT; i++)
-    a.elements[i] = E::narrow(E::multiply(E::widen(a.elements[i]), E::widen(b.elements[i])));
-  return a.bits;
-}
+TOPO_DEVICE u64 add_pairs(u64 one, u64 other);
+template <class E>
+TOPO_DEVICE u64 multiply_pairs(u64 one, u64 other);
 
-// Two elements at a time, where the device can.
 #define TOPO_WORDS(type, name, of_pair)                                                            \
   template <>                                                                                      \
   TOPO_DEVICE u64 name<type>(u64 one, u64 other) {                                                 \
     return of_pair((u32)one, (u32)other) | (u64)of_pair((u32)(one >> 32), (u32)(other >> 32)) << 32; \
   }
 #ifdef TOPO_PAIRS_OF_HALVES
-TOPO_WORDS(F16, add_words, add_halves)
-TOPO_WORDS(F16, multiply_words, multiply_halves)
+template <>
+constexpr bool PAIRED<F16> = true;
+TOPO_WORDS(F16, add_pairs, add_halves)
+TOPO_WORDS(F16, multiply_pairs, multiply_halves)
 #endif
 #ifdef TOPO_PAIRS_OF_BRAINS
-TOPO_WORDS(Bf16, add_words, add_brains)
-TOPO_WORDS(Bf16, multiply_words, multiply_brains)
+template <>
+constexpr bool PAIRED<Bf16> = true;
+TOPO_WORDS(Bf16, add_pairs, add_brains)
+TOPO_WORDS(Bf16, multiply_pairs, multiply_brains)
 #endif
 
 template <class E>
@@ -57,30 +48,45 @@ TOPO_DEVICE u64 reduce_word(u32 operation, u64 one, u64 other) {
   b.bits = other;
   switch (operation) {
     case PRODUCT:
-      return multiply_words<E>(one, other);
+      if constexpr (PAIRED<E>) return multiply_pairs<E>(one, other);
+      TOPO_UNROLL
+      for (u32 i = 0; i < Word<E>::COUNT; i++)
+        a.elements[i] = E::narrow(E::multiply(E::widen(a.elements[i]), E::widen(b.elements[i])));
+      break;
     case MINIMUM:
       TOPO_UNROLL
       for (u32 i = 0; i < Word<E>::COUNT; i++)
         a.elements[i] = E::unchanged(E::minimum(E::widen(a.elements[i]), E::widen(b.elements[i])));
-      return a.bits;
+      break;
     case MAXIMUM:
       TOPO_UNROLL
       for (u32 i = 0; i < Word<E>::COUNT; i++)
         a.elements[i] = E::unchanged(E::maximum(E::widen(a.elements[i]), E::widen(b.elements[i])));
-      return a.bits;
+      break;
     default:
-      return add_words<E>(one, other);
+      if constexpr (PAIRED<E>) return add_pairs<E>(one, other);
+      TOPO_UNROLL
+      for (u32 i = 0; i < Word<E>::COUNT; i++)
+        a.elements[i] = E::narrow(E::add(E::widen(a.elements[i]), E::widen(b.elements[i])));
   }
+  return a.bits;
 }
 
 // Each element times the scalar, which is an element in the low bytes.
 template <class E>
 TOPO_DEVICE u64 multiply_word(u64 word, u64 scalar) {
-  Word<E> factor;
+  Word<E> a, factor;
+  a.bits = word;
   factor.bits = scalar;
+  if constexpr (PAIRED<E>) {
+    TOPO_UNROLL
+    for (u32 i = 1; i < Word<E>::COUNT; i++) factor.elements[i] = factor.elements[0];
+    return multiply_pairs<E>(word, factor.bits);
+  }
   TOPO_UNROLL
-  for (u32 i = 1; i < Word<E>::COUNT; i++) factor.elements[i] = factor.elements[0];
-  return multiply_words<E>(word, factor.bits);
+  for (u32 i = 0; i < Word<E>::COUNT; i++)
+    a.elements[i] = E::narrow(E::multiply(E::widen(a.elements[i]), E::widen(factor.elements[0])));
+  return a.bits;
 }
 
 template <class E>
