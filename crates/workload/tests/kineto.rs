@@ -66,8 +66,8 @@ fn the_last_rank_does_not_wait() {
     assert_eq!(waiting, [Some(30.0), Some(0.0)]);
 }
 
-/// A trace of a processor: two calls of which the second is queued behind the first, one without an end,
-/// operators within others, and one that waits.
+/// A trace of a processor: two calls of which the second is queued behind the first, one without an
+/// end, operators within others, and one that waits.
 const HOST: &str = r#"{"distributedInfo": {"backend": "topo", "rank": 0, "world_size": 4,
   "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 4, "ranks": [0, 1, 2, 3]}]},
 "traceEvents": [

@@ -1,4 +1,4 @@
-//! What PyTorch's `ExecutionTraceObserver` records: a node for each operator on the host, of which
+//! Traces of PyTorch's `ExecutionTraceObserver`: a node for each operator on the host, of which
 //! `record_param_comms` is a call or a wait. Ids count in the order in which operators begin.
 //!
 //! The inputs of a call are tensors, the number of its request, its group (a number, or name and
@@ -233,8 +233,8 @@ fn tensor_bytes(value: &Value) -> u64 {
     }
 }
 
-/// The type of the first tensor in a text such as `["GenericList[Tensor(c10::Half)]"]`, and bytes of
-/// an element.
+/// The type of the first tensor in a text such as `["GenericList[Tensor(c10::Half)]"]`, and bytes
+/// of an element.
 pub(super) fn tensor_type(text: &str) -> Option<(DataType, u64)> {
     let (_, rest) = text.split_once("Tensor(")?;
     let (name, _) = rest.split_once(')')?;

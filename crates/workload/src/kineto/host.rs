@@ -1,9 +1,9 @@
 //! Calls of backends on the host, topo and Gloo, which PyTorch's profiler records as events of the
 //! program (`topo:all_reduce`), and what its operators compute.
 //!
-//! Such an event begins with the call and ends when the call is done. It has the shapes of the tensors
-//! if the profiler records shapes, and its end if the profiler looks at all threads. Calls of one group
-//! run one after the other, so that a call begins no earlier than the one before ends.
+//! Such an event begins with the call and ends when the call is done. It has the shapes of the
+//! tensors if the profiler records shapes, and its end if the profiler looks at all threads. Calls
+//! of one group run one after the other, so that a call begins no earlier than the one before ends.
 
 use program::Collective;
 use serde_json::Value;

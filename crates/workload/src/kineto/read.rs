@@ -1,5 +1,5 @@
-//! The JSON of a trace, read in pieces: only kernels, steps and groups are kept, of jobs on processors
-//! their operators.
+//! The JSON of a trace, read in pieces: only kernels, steps and groups are kept, of jobs on
+//! processors their operators.
 
 use std::fmt;
 use std::io::Read;
