@@ -8,10 +8,12 @@ pub(crate) fn collective(name: &str) -> Option<Collective> {
     let name = name.to_ascii_lowercase();
     let name = name.trim_start_matches('_');
     Some(match name {
-        "send" | "recv" => Collective::SendRecv,
+        "send" | "recv" | "recvanysource" => Collective::SendRecv,
         "broadcast" | "broadcastunique_nccl_id" => Collective::Broadcast,
         "reduce" => Collective::Reduce,
-        name if name.starts_with("allreduce") => Collective::AllReduce,
+        name if name.starts_with("allreduce") || name.starts_with("all_reduce") => {
+            Collective::AllReduce
+        }
         name if name.starts_with("allgather") || name.starts_with("all_gather") => {
             Collective::AllGather
         }
@@ -41,4 +43,20 @@ pub(crate) fn element(name: &str) -> Option<(DataType, u64)> {
         _ => return None,
     };
     Some((data_type, u64::from(data_type.bytes())))
+}
+
+/// A type by the name of its elements in C++, such as `c10::Half`, and bytes of an element.
+pub(crate) fn scalar(name: &str) -> Option<(DataType, u64)> {
+    element(match name.trim_start_matches("c10::") {
+        "float" | "float32" => "Float",
+        "double" | "float64" => "Double",
+        "half" | "float16" => "Half",
+        "bfloat16" => "BFloat16",
+        "long" | "long int" | "int64" => "Long",
+        "int" | "int32" => "Int",
+        "short" | "int16" => "Short",
+        "signed char" | "int8" => "Char",
+        "unsigned char" | "uint8" | "bool" => "Byte",
+        other => other,
+    })
 }

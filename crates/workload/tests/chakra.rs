@@ -242,7 +242,8 @@ fn json_of_the_nodes_is_the_same_trace() {
     assert_eq!(json, binary);
 }
 
-/// Two ranks of a job of 4, each with a group of its own; the first sends what it does not wait for.
+/// Two ranks of a job of 4, each with a group of its own; the first sends what it does not wait
+/// for.
 fn recorded(group: &str, kernel: f64) -> String {
     format!(
         r###"{{"schema": "1.1.0-chakra.0.0.4", "pid": 1, "nodes": [

@@ -54,7 +54,7 @@ fn kernels_become_calls() {
         found
             .notes
             .iter()
-            .any(|it| it.starts_with("1 kernels of NCCL are left out"))
+            .any(|it| it.starts_with("1 calls are left out"))
     );
 }
 
@@ -64,6 +64,55 @@ fn the_last_rank_does_not_wait() {
     let found = workload(&[trace(0, 50.0), trace(1, 20.0)], &names).unwrap();
     let waiting: Vec<_> = found.measured.iter().map(|it| it.waiting_us).collect();
     assert_eq!(waiting, [Some(30.0), Some(0.0)]);
+}
+
+/// A trace of a processor: two calls of which the second is queued behind the first, one without an
+/// end, operators within others, and one that waits.
+const HOST: &str = r#"{"distributedInfo": {"backend": "topo", "rank": 0, "world_size": 4,
+  "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 4, "ranks": [0, 1, 2, 3]}]},
+"traceEvents": [
+{"ph": "X", "cat": "cpu_op", "name": "aten::linear", "tid": 7, "ts": 100, "dur": 100},
+{"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "tid": 7, "ts": 110, "dur": 40},
+{"ph": "X", "cat": "user_annotation", "name": "topo:all_reduce", "tid": 7, "ts": 200, "dur": 50, "args":
+  {"Input Dims": [[100, 2], [8]], "Input type": ["c10::BFloat16", "float"]}},
+{"ph": "X", "cat": "user_annotation", "name": "topo:all_gather_into_tensor", "tid": 7, "ts": 210, "dur": 60, "args":
+  {"Input Dims": [[25]], "Input type": ["float"]}},
+{"ph": "X", "cat": "cpu_op", "name": "aten::mul", "tid": 7, "ts": 220, "dur": 20},
+{"ph": "X", "cat": "cpu_op", "name": "_c10d_functional::wait_tensor", "tid": 7, "ts": 240, "dur": 30},
+{"ph": "X", "cat": "user_annotation", "name": "topo:broadcast", "tid": 7, "ts": 290, "dur": 10, "args":
+  {"Input Dims": [[25]], "Input type": ["float"], "finished": false}},
+{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#4", "ts": 100, "dur": 200}
+]}"#;
+
+#[test]
+fn calls_of_processors() {
+    let found = read("t", HOST.as_bytes()).and_then(|it| workload(&[it], &["t".to_owned()]));
+    let found = found.unwrap();
+    let [reduce, gather] = &found.calls[..] else {
+        panic!("{} calls", found.calls.len())
+    };
+    assert_eq!(
+        (reduce.collective, reduce.bytes),
+        (Collective::AllReduce, 432)
+    );
+    assert_eq!(
+        (gather.collective, gather.bytes),
+        (Collective::AllGather, 400)
+    );
+    // Of operators within others the inner ones count.
+    assert_eq!((reduce.compute_us, reduce.overlap_us), (40.0, 20.0));
+    assert_eq!((gather.compute_us, gather.overlap_us), (0.0, 0.0));
+    let times: Vec<f64> = found.measured.iter().map(|it| it.time_us).collect();
+    assert_eq!(times, [50.0, 20.0]);
+    assert!(
+        found
+            .notes
+            .iter()
+            .any(|it| it.starts_with("1 calls are left out"))
+    );
+    let two = HOST.replace("[{\"pg_name\"", "[{\"pg_name\": \"1\"}, {\"pg_name\"");
+    let error = read("t", two.as_bytes()).unwrap_err().to_string();
+    assert!(error.starts_with("t:1: 2 groups of processes"), "{error}");
 }
 
 #[test]

@@ -147,6 +147,28 @@ fn what_is_wrong_is_said_with_its_line() {
 }
 
 #[test]
+fn waits_stand_between_calls() {
+    let csv = "group,collective,bytes,compute_us,name,after\n\
+               x=all,all-reduce,8,,a,\n,wait,,5,,a\nx,all-reduce,8,,b,\n,wait,,,,a+b\n";
+    let found = read("calls", csv, RANKS).unwrap();
+    let wait = &found.calls[1].waits[0];
+    assert_eq!((wait.compute_us, &wait.after[..]), (5.0, &[0][..]));
+    assert_eq!(found.waits_after[0].after, [0, 1]);
+    for row in [
+        "x,wait,,5,,a",
+        ",wait,8,5,,a",
+        ",wait,,5,b,a",
+        ",wait,,5,,c",
+        ",wait,,-5,,a",
+    ] {
+        let text = format!(
+            "group,collective,bytes,compute_us,name,after\nx=all,all-reduce,8,,a,\n{row}\n"
+        );
+        assert!(error(&text).starts_with("calls:3: "), "{row}");
+    }
+}
+
+#[test]
 fn communicators_hold_each_rank_once() {
     let of = |text: &str| {
         let members: Members = text.parse().unwrap();
@@ -191,6 +213,9 @@ fn any_workload() -> impl Strategy<Value = Workload> {
                 "g{group}={},{collective},{bytes},{count},{us},{blocks},n{at},{after}\n",
                 shapes[group]
             );
+            if us % 3 == 0 {
+                text += &format!(",wait,,,{us},,,n{at}\n");
+            }
         }
         read("any", &text, RANKS).unwrap()
     })

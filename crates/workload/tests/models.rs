@@ -1,5 +1,5 @@
-//! The bytes that each group of five published models sends equal closed formulas. `models.json` has
-//! the models with their sources; docs/step.md has the formulas with theirs.
+//! The bytes that each group of five published models sends equal closed formulas. `models.json`
+//! has the models with their sources; docs/step.md has the formulas with theirs.
 
 use serde::Deserialize;
 use workload::megatron::Training;
@@ -98,8 +98,8 @@ impl Model {
         let again = if self.sequence_parallel { 2.0 } else { 0.0 };
         let layers = l * m * (8.0 + again) * bsh * share(t);
         // Outside layers: the output layer (an all-gather forward, another and a reduce-scatter
-        // backward, or an all-reduce), three all-reduces of a number for each token, and with one stage
-        // the embedding.
+        // backward, or an all-reduce), three all-reduces of a number for each token, and with one
+        // stage the embedding.
         let output = if self.sequence_parallel { 3.0 } else { 2.0 };
         let embedding = if self.pipeline == 1 { 2.0 } else { 0.0 };
         let loss = 3.0 * 2.0 * 4.0 * b * s / c;
@@ -121,8 +121,8 @@ impl Model {
         let dense = if self.experts == 0 { mlp } else { 0.0 };
         let psi = (l * (attention + dense) + matrices * words * h) / t;
         let experts = l * number(self.experts) * mlp / (t * e);
-        // Rajbhandari et al., section 7: a reduce-scatter of Ψ gradients (4 bytes) and an all-gather of
-        // Ψ parameters (2 bytes), or an all-reduce.
+        // Rajbhandari et al., section 7: a reduce-scatter of Ψ gradients (4 bytes) and an
+        // all-gather of Ψ parameters (2 bytes), or an all-reduce.
         let bytes = if self.distributed_optimizer { 6.0 } else { 8.0 };
         let expert_copies = f64::from(self.ranks) / (t * e * p);
         let moe = if self.experts > 0 { 1.0 } else { 0.0 };

@@ -2,8 +2,8 @@
 //! reverse: the two stages in which tokens go to experts and their results come back.
 //!
 //! The relay receives each token once over the network, keeps a window of tokens in scratch memory,
-//! and sends each rank of its host those that it needs. On the way back it adds what the ranks of its
-//! host give for a token, and sends the sum (source: DeepEP `docs/legacy.md` and
+//! and sends each rank of its host those that it needs. On the way back it adds what the ranks of
+//! its host give for a token, and sends the sum (source: DeepEP `docs/legacy.md` and
 //! `csrc/kernels/legacy/internode.cu`, MIT).
 
 use super::send_recv::TRANSFER_PORT;

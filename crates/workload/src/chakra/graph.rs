@@ -1,8 +1,8 @@
 //! The order of nodes that depend on each other.
 //!
 //! A rank has one resource for computation. Calls do not block it: they begin as soon as what they
-//! depend on is done, so that they come first of all nodes that are ready. Computation that need not
-//! wait for a call comes before computation that must, else nodes keep the order of the file.
+//! depend on is done, so that they come first of all nodes that are ready. Computation that need
+//! not wait for a call comes before computation that must, else nodes keep the order of the file.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -1,5 +1,5 @@
-//! The JSON forms: what PyTorch's observer writes, one object with a list of nodes, and what Chakra's
-//! jsonizer writes, an object for each message of the protobuf form.
+//! The JSON forms: what PyTorch's observer writes, one object with a list of nodes, and what
+//! Chakra's jsonizer writes, an object for each message of the protobuf form.
 //!
 //! Both are read in pieces: memory grows with what is kept of nodes only.
 
@@ -8,11 +8,10 @@ use std::fmt;
 use std::io::{self, Read};
 use std::rc::Rc;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, de};
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::node::Trace;
-use super::protobuf::{Attribute, Node, NodeType, Nodes};
+use super::protobuf::{Attribute, Node, Nodes};
 use super::pytorch::{RecordedNode, Recorder};
 use crate::error::WorkloadError;
 
@@ -171,59 +170,4 @@ impl<'de> Visitor<'de> for List<'_> {
         }
         Ok(())
     }
-}
-
-/// A number, which protobuf's JSON writes as text if it has 64 bits.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Number {
-    Unsigned(u64),
-    Signed(i64),
-    Text(String),
-}
-
-impl Number {
-    fn value<T: TryFrom<u64> + TryFrom<i64> + std::str::FromStr, E: de::Error>(
-        self,
-    ) -> Result<T, E> {
-        let value = match &self {
-            Self::Unsigned(value) => T::try_from(*value).ok(),
-            Self::Signed(value) => T::try_from(*value).ok(),
-            Self::Text(text) => text.trim().parse().ok(),
-        };
-        value.ok_or_else(|| E::custom("a number is out of range; expected a whole number"))
-    }
-}
-
-pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    Number::deserialize(from)?.value()
-}
-
-pub(super) fn numbers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
-    let all = Vec::<Number>::deserialize(from)?;
-    all.into_iter().map(Number::value).collect()
-}
-
-pub(super) fn signed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
-    let given = Option::<Number>::deserialize(from)?;
-    given.map(Number::value).transpose()
-}
-
-pub(super) fn unsigned<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let given = Option::<Number>::deserialize(from)?;
-    given.map(Number::value).transpose()
-}
-
-/// What a node is, by name or number.
-pub(super) fn node_type<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Kind {
-        Number(i32),
-        Name(String),
-    }
-    Ok(match Kind::deserialize(from)? {
-        Kind::Number(number) => number,
-        Kind::Name(name) => NodeType::of(&name) as i32,
-    })
 }

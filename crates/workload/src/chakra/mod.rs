@@ -2,16 +2,17 @@
 //! them.
 //!
 //! There are three forms: protobuf (`.et`, schema 0.0.4 and later: length-delimited messages,
-//! `GlobalMetadata` and then `Node`s), the same nodes as JSON, as Chakra's jsonizer writes them, and
-//! what PyTorch's `ExecutionTraceObserver` writes (JSON, schema 1.0.1 to 1.1.1-chakra.0.0.4), which
-//! Chakra's linker may have joined with the kernels of a profiler's trace.
+//! `GlobalMetadata` and then `Node`s), the same nodes as JSON, as Chakra's jsonizer writes them,
+//! and what PyTorch's `ExecutionTraceObserver` writes (JSON, schema 1.0.1 to 1.1.1-chakra.0.0.4),
+//! which Chakra's linker may have joined with the kernels of a profiler's trace.
 //!
 //! In reading order: this file (traces to a workload), [`node`], [`graph`] (the order of nodes),
-//! [`protobuf`], [`json`], [`pytorch`] (calls that PyTorch records).
+//! [`protobuf`], [`json`], [`numbers`], [`pytorch`] (calls that PyTorch records).
 
 mod graph;
 mod json;
 mod node;
+mod numbers;
 mod protobuf;
 mod pytorch;
 
@@ -54,7 +55,7 @@ pub fn workload(traces: &[Trace], files: &[String], ranks: u32) -> Result<Worklo
     let wrong = |why: String| WorkloadError::new(file(0), 1, why);
     let mut found = Workload::default();
     let mut groups = Groups::new(traces, ranks);
-    let others: Vec<ByGroup<'_>> = traces[1..].iter().map(|it| by_group(it)).collect();
+    let others: Vec<ByGroup<'_>> = traces[1..].iter().map(by_group).collect();
     let mut orders: HashMap<String, usize> = HashMap::new();
     let (mut waits, mut compute_us): (Vec<Wait>, f64) = (Vec::new(), 0.0);
     for event in &first.events {

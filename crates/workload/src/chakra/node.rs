@@ -1,4 +1,4 @@
-//! What is kept of an execution trace.
+//! The parts of an execution trace that are kept.
 
 use std::collections::HashMap;
 

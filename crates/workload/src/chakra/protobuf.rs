@@ -1,7 +1,7 @@
 //! The protobuf form: messages that follow each other, each after its length.
 //!
-//! Field numbers are those of Chakra's `schema/protobuf/et_def.proto` (MIT); fields that nothing here
-//! needs are skipped.
+//! Field numbers are those of Chakra's `schema/protobuf/et_def.proto` (MIT); fields that nothing
+//! here needs are skipped.
 
 use std::io::{BufRead, Read};
 
@@ -9,6 +9,7 @@ use plan::cost::DataType;
 use program::Collective;
 use prost::Message;
 use serde::Deserialize;
+use serde::de::Deserializer;
 
 use super::graph::{Graph, Kind};
 use super::node::{Communication, MOST_NODES, Trace, join};
@@ -36,21 +37,21 @@ struct Metadata {
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Node {
     #[prost(uint64, tag = "1")]
-    #[serde(deserialize_with = "super::json::number")]
+    #[serde(deserialize_with = "super::numbers::number")]
     id: u64,
     #[prost(string, tag = "2")]
     name: String,
     #[prost(enumeration = "NodeType", tag = "3")]
-    #[serde(rename = "type", deserialize_with = "super::json::node_type")]
+    #[serde(rename = "type", deserialize_with = "node_type")]
     kind: i32,
     #[prost(uint64, repeated, tag = "4")]
-    #[serde(deserialize_with = "super::json::numbers")]
+    #[serde(deserialize_with = "super::numbers::numbers")]
     ctrl_deps: Vec<u64>,
     #[prost(uint64, repeated, tag = "5")]
-    #[serde(deserialize_with = "super::json::numbers")]
+    #[serde(deserialize_with = "super::numbers::numbers")]
     data_deps: Vec<u64>,
     #[prost(uint64, tag = "7")]
-    #[serde(deserialize_with = "super::json::number")]
+    #[serde(deserialize_with = "super::numbers::number")]
     duration_micros: u64,
     #[prost(message, optional, tag = "8")]
     inputs: Option<Values>,
@@ -77,12 +78,12 @@ pub(super) struct Attribute {
     #[prost(int32, optional, tag = "7")]
     int32_val: Option<i32>,
     #[prost(int64, optional, tag = "9")]
-    #[serde(deserialize_with = "super::json::signed")]
+    #[serde(deserialize_with = "super::numbers::signed")]
     int64_val: Option<i64>,
     #[prost(uint32, optional, tag = "11")]
     uint32_val: Option<u32>,
     #[prost(uint64, optional, tag = "13")]
-    #[serde(deserialize_with = "super::json::unsigned")]
+    #[serde(deserialize_with = "super::numbers::unsigned")]
     uint64_val: Option<u64>,
     #[prost(bool, optional, tag = "27")]
     bool_val: Option<bool>,
@@ -114,7 +115,7 @@ pub(super) enum NodeType {
 
 impl NodeType {
     /// The type of this name; `Invalid` for names that nothing here needs.
-    pub(super) fn of(name: &str) -> Self {
+    fn of(name: &str) -> Self {
         match name {
             "METADATA_NODE" => Self::Metadata,
             "MEM_LOAD_NODE" => Self::MemLoad,
@@ -140,6 +141,20 @@ impl Attribute {
         let unsigned = self.uint64_val.or(self.uint32_val.map(u64::from));
         signed.map_or(unsigned, |it| u64::try_from(it).ok())
     }
+}
+
+/// The type of a node in JSON, by name or number.
+fn node_type<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Kind {
+        Number(i32),
+        Name(String),
+    }
+    Ok(match Kind::deserialize(from)? {
+        Kind::Number(number) => number,
+        Kind::Name(name) => NodeType::of(&name) as i32,
+    })
 }
 
 /// Whether the beginning of a file is binary, so that it can only be a trace of this form.

@@ -1,4 +1,4 @@
-//! What PyTorch's `ExecutionTraceObserver` records: a node for each operator on the host, of which
+//! Traces of PyTorch's `ExecutionTraceObserver`: a node for each operator on the host, of which
 //! `record_param_comms` is a call or a wait. Ids count in the order in which operators begin.
 //!
 //! The inputs of a call are tensors, the number of its request, its group (a number, or name and
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::node::{Communication, Event, MOST_NODES, ProcessGroup, Trace, join};
 use crate::call::MOST_US;
-use crate::pytorch_names::{collective, element};
+use crate::pytorch_names::{collective, element, scalar};
 
 /// The name of calls and waits.
 const CALL: &str = "record_param_comms";
@@ -233,23 +233,12 @@ fn tensor_bytes(value: &Value) -> u64 {
     }
 }
 
-/// The type of the first tensor in a text such as `["GenericList[Tensor(c10::Half)]"]`, and bytes of
-/// an element.
+/// The type of the first tensor in a text such as `["GenericList[Tensor(c10::Half)]"]`, and bytes
+/// of an element.
 pub(super) fn tensor_type(text: &str) -> Option<(DataType, u64)> {
     let (_, rest) = text.split_once("Tensor(")?;
     let (name, _) = rest.split_once(')')?;
-    element(match name.trim_start_matches("c10::") {
-        "float" | "float32" => "Float",
-        "double" | "float64" => "Double",
-        "half" | "float16" => "Half",
-        "bfloat16" => "BFloat16",
-        "long" | "long int" | "int64" => "Long",
-        "int" | "int32" => "Int",
-        "short" | "int16" => "Short",
-        "signed char" | "int8" => "Char",
-        "unsigned char" | "uint8" | "bool" => "Byte",
-        other => other,
-    })
+    scalar(name)
 }
 
 /// The groups of processes in a text with a list of them.

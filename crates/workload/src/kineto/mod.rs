@@ -1,8 +1,10 @@
 //! Traces of PyTorch's profiler (Kineto): the collectives that ran, with their measured times.
 //!
 //! A trace is read in pieces; memory grows with the kernels that are kept only. One trace is of one
-//! rank. In reading order: this file (events to calls), [`read`] (JSON).
+//! rank. In reading order: this file (events to calls), [`read`] (JSON), [`host`] (jobs on
+//! processors).
 
+mod host;
 mod read;
 
 use std::collections::HashMap;
@@ -87,8 +89,9 @@ pub fn workload(traces: &[Trace], files: &[String]) -> Result<Workload, Workload
     };
     for (at, trace) in traces.iter().enumerate() {
         if trace.collectives.is_empty() {
-            let why = "no kernel of NCCL has a collective's name, size and type; expected a trace \
-                       that PyTorch's profiler wrote with CUDA activities";
+            let why = "no kernel of NCCL has a collective's name, size and type, and no call of topo or \
+                       Gloo an end and shapes; expected a trace that PyTorch's profiler wrote with CUDA \
+                       activities, or on processors with record_shapes and profile_all_threads";
             return Err(WorkloadError::new(file(at), 1, why));
         }
         if trace.world_size != first.world_size {
@@ -166,7 +169,7 @@ fn notes(traces: &[Trace], first: &Trace) -> Vec<String> {
     let left_out: u64 = traces.iter().map(|it| it.left_out).sum();
     if left_out > 0 {
         notes.push(format!(
-            "{left_out} kernels of NCCL are left out: they have no size or type, or are of other calls."
+            "{left_out} calls are left out: they have no size, type or end, or are of other kinds."
         ));
     }
     notes

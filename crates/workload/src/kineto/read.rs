@@ -1,4 +1,5 @@
-//! The JSON of a trace, read in pieces: only kernels, steps and groups are kept.
+//! The JSON of a trace, read in pieces: only kernels, steps and groups are kept, of jobs on
+//! processors their operators.
 
 use std::fmt;
 use std::io::Read;
@@ -7,6 +8,9 @@ use program::Collective;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use serde_json::Value;
+
+use super::host::{self, Host};
 use super::{Kernel, MOST_KERNELS, ProcessGroup, Trace};
 use crate::call::MOST_US;
 use crate::error::WorkloadError;
@@ -17,21 +21,21 @@ use crate::pytorch_names::{collective, element};
 /// # Errors
 /// It is no such trace, or has more kernels than are kept.
 pub fn read(file: &str, input: impl Read) -> Result<Trace, WorkloadError> {
-    let mut trace = Trace::default();
+    let (mut trace, mut host) = (Trace::default(), Host::default());
     let mut reader = serde_json::Deserializer::from_reader(input);
-    let done = Whole(&mut trace).deserialize(&mut reader);
+    let done = Whole(&mut trace, &mut host).deserialize(&mut reader);
     let done = done.and_then(|()| reader.end());
-    match done {
-        Ok(()) => Ok(trace),
-        Err(error) => {
-            let why = format!("{error}; expected a trace of PyTorch's profiler (JSON)");
-            Err(WorkloadError::new(file, error.line() as u64, why))
-        }
-    }
+    done.map_err(|error| {
+        let why = format!("{error}; expected a trace of PyTorch's profiler (JSON)");
+        WorkloadError::new(file, error.line() as u64, why)
+    })?;
+    let joined = host.into_trace(&mut trace);
+    joined.map_err(|why| WorkloadError::new(file, 1, why))?;
+    Ok(trace)
 }
 
 /// The whole document.
-struct Whole<'a>(&'a mut Trace);
+struct Whole<'a>(&'a mut Trace, &'a mut Host);
 
 impl<'de> DeserializeSeed<'de> for Whole<'_> {
     type Value = ();
@@ -51,10 +55,12 @@ impl<'de> Visitor<'de> for Whole<'_> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "traceEvents" => map.next_value_seed(Events(self.0))?,
+                "traceEvents" => map.next_value_seed(Events(self.0, self.1))?,
                 "distributedInfo" => {
                     let info: Option<Info> = map.next_value()?;
-                    info.unwrap_or_default().into_trace(self.0);
+                    let info = info.unwrap_or_default();
+                    self.1.prefix = info.backend.as_deref().and_then(host::prefix);
+                    info.into_trace(self.0);
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -68,6 +74,7 @@ impl<'de> Visitor<'de> for Whole<'_> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Info {
+    backend: Option<String>,
     rank: Option<u32>,
     world_size: Option<u32>,
     nccl_version: Option<String>,
@@ -115,7 +122,7 @@ impl Info {
 }
 
 /// The events.
-struct Events<'a>(&'a mut Trace);
+struct Events<'a>(&'a mut Trace, &'a mut Host);
 
 impl<'de> DeserializeSeed<'de> for Events<'_> {
     type Value = ();
@@ -133,12 +140,13 @@ impl<'de> Visitor<'de> for Events<'_> {
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut events: S) -> Result<(), S::Error> {
-        let trace = self.0;
+        let Events(trace, host) = self;
         while let Some(event) = events.next_element::<Event>()? {
-            event.into_trace(trace);
-            if trace.collectives.len() + trace.compute.len() > MOST_KERNELS {
-                let why =
-                    format!("more than {MOST_KERNELS} kernels; expected a trace of fewer steps");
+            event.into_trace(trace, host);
+            if trace.collectives.len() + trace.compute.len() > MOST_KERNELS || host.is_full() {
+                let why = format!(
+                    "more than {MOST_KERNELS} kernels or operators; expected a trace of fewer steps"
+                );
                 return Err(serde::de::Error::custom(why));
             }
         }
@@ -153,6 +161,7 @@ struct Event {
     name: Option<String>,
     ts: Option<Number>,
     dur: Option<Number>,
+    tid: Option<Number>,
     args: Option<Details>,
 }
 
@@ -189,14 +198,22 @@ struct Details {
     group: Option<String>,
     #[serde(rename = "Process Group Ranks")]
     ranks: Option<String>,
+    #[serde(rename = "Input Dims")]
+    shapes: Option<Value>,
+    #[serde(rename = "Input type")]
+    types: Option<Value>,
+    /// `false`: the end of the event is that of the trace.
+    finished: Option<bool>,
 }
 
 impl Event {
-    fn into_trace(self, trace: &mut Trace) {
+    fn into_trace(self, trace: &mut Trace, host: &mut Host) {
         let name = self.name.unwrap_or_default();
-        match self.cat.as_deref() {
-            Some("kernel") => {}
-            Some("user_annotation") => {
+        let category = self.cat.as_deref().unwrap_or("");
+        match category {
+            "kernel" => {}
+            "user_annotation" | "cpu_op" if host.prefix.is_some() => {}
+            "user_annotation" => {
                 trace.steps += u32::from(name.starts_with("ProfilerStep#"));
                 return;
             }
@@ -210,8 +227,30 @@ impl Event {
         if !(0.0..=MOST_US * 1e3).contains(&start) || !(0.0..=MOST_US).contains(&time) {
             return;
         }
+        let span = [start, start + time];
+        if category != "kernel" {
+            let details = self.args.unwrap_or_default();
+            match (category, host.is_call(&name)) {
+                (_, true) if details.finished == Some(false) => trace.left_out += 1,
+                (_, true) => {
+                    let [shapes, types] = [details.shapes, details.types];
+                    host.call(
+                        &name,
+                        span,
+                        shapes.unwrap_or_default(),
+                        types.unwrap_or_default(),
+                    );
+                }
+                ("cpu_op", false) => {
+                    let thread = self.tid.and_then(|it| it.value());
+                    host.operator(&name, thread.unwrap_or(0.0), span);
+                }
+                _ => trace.steps += u32::from(name.starts_with("ProfilerStep#")),
+            }
+            return;
+        }
         if !name.starts_with("nccl") {
-            trace.compute.push([start, start + time]);
+            trace.compute.push(span);
             return;
         }
         match self.args.and_then(|it| it.kernel(start, time)) {

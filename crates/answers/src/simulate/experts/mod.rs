@@ -6,7 +6,7 @@
 //! it, to the rank with the same place there, which passes it on over NVLink; on the way back that
 //! rank adds the results of its domain first.
 //!
-//! In reading order: [`routing`] (how many tokens need which ranks), this file, [`json`].
+//! In reading order: [`routing`] (tokens by the ranks that need them), this file, [`json`].
 
 pub mod json;
 pub mod routing;
@@ -96,8 +96,8 @@ pub struct SimulatedExchange {
     pub profile: String,
     /// Time, µs.
     pub time_us: f64,
-    /// Bytes that the rank which moves most gives to ranks of other NVLink domains (dispatch) or gets
-    /// from them (combine).
+    /// Bytes that the rank which moves most gives to ranks of other NVLink domains (dispatch) or
+    /// gets from them (combine).
     pub remote_bytes: u64,
     /// The same to or from other ranks of its domain, without what it passes on.
     pub local_bytes: u64,

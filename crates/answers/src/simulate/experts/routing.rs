@@ -1,4 +1,4 @@
-//! How many tokens of each rank need which experts.
+//! Routing: the tokens of each rank by the ranks that need them.
 
 /// Most ranks that exchange tokens: all pairs are simulated.
 pub const MOST_RANKS: u32 = 512;
