@@ -332,7 +332,7 @@ impl PlannedJob {
             Question::Simulate { collective, size } => {
                 let question = SimulateQuestion::of(collective.0, *size);
                 let fabric = Fabric::default();
-                let job = simulate::planned(self.planned.plan(), &question, &fabric);
+                let job = simulate::planned(&self.planned, None, &question, &fabric);
                 shown(&SimulateReport::of(&job.map_err(|why| why.to_string())?))
             }
             Question::WhatIf { sizes } => self.after_failures(sizes),

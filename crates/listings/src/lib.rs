@@ -8,7 +8,7 @@
 //! what pages of the web show of both.
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],
-//! [`bandwidth`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
+//! [`bandwidth`], [`latency`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
 //! [`processor`], [`adapter`], [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.
 
 pub mod adapter;
@@ -19,6 +19,7 @@ mod from_matrix;
 mod from_pci;
 pub mod gpu;
 pub mod kernel;
+pub mod latency;
 pub mod links;
 pub mod matrix;
 pub mod measurements;

@@ -7,6 +7,7 @@ use topology::error::{Place, Position};
 
 pub use crate::bandwidth::MOST_GPUS;
 use crate::bandwidth::{self, BandwidthReader, Bandwidths, File, MOST_BYTES};
+use crate::latency::{Latencies, LatencyReader};
 use crate::page::PageReader;
 use crate::totals::{self, Total, TotalReader};
 use crate::{error, text};
@@ -20,6 +21,8 @@ pub struct Measurements {
     pub matrices: Vec<Bandwidths>,
     /// Transfers at once with their total, in the order of the file.
     pub totals: Vec<Total>,
+    /// Latencies of writes, if the file has them.
+    pub latencies: Option<Latencies>,
 }
 
 impl Measurements {
@@ -74,6 +77,7 @@ impl Measurements {
                 .flat_map(totals::of_case)
                 .take(totals::MOST_TOTALS)
                 .collect(),
+            latencies: None,
         })
     }
 
@@ -81,9 +85,11 @@ impl Measurements {
         let mut matrices = BandwidthReader::default();
         let mut totals = TotalReader::default();
         let mut page = PageReader::default();
+        let mut latencies = LatencyReader::default();
         for (_, line) in text::lines(bytes) {
             let is_total = totals.line(&line);
-            if !matrices.line(&line) && !is_total {
+            let is_latency = latencies.line(&line);
+            if !matrices.line(&line) && !is_total && !is_latency {
                 page.line(&line);
             }
         }
@@ -91,6 +97,7 @@ impl Measurements {
             name: name.to_owned(),
             matrices: matrices.found,
             totals: totals.found,
+            latencies: latencies.found,
         };
         read.matrices.append(&mut page.matrices);
         read.totals.append(&mut page.totals);

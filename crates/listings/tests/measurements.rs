@@ -163,3 +163,42 @@ fn what_holds_no_bandwidth_is_refused() {
     let text = error.expect_err("no nvbandwidth").to_string();
     assert!(text.contains("nvbandwidth"), "{text}");
 }
+
+const LATENCY: &str = "\
+Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+   D\\D     0      1
+     0 1500.0   55.1
+     1   54.9 1500.0
+P2P=Disabled Latency Matrix (us)
+   GPU     0      1
+     0   1.30  14.10
+     1  14.20   1.30
+
+   CPU     0      1
+     0   2.30   6.10
+     1   6.20   2.30
+P2P=Enabled Latency (P2P Writes) Matrix (us)
+   GPU     0      1
+     0   1.30   0.36
+     1   0.44   1.30
+
+   CPU     0      1
+     0   2.30   1.10
+     1   1.20   2.30
+";
+
+#[test]
+fn latencies_are_those_of_gpus_with_peer_access() {
+    let read = read(LATENCY);
+    let latencies = read.latencies.as_ref().unwrap();
+    assert_eq!(
+        latencies.test,
+        "P2P=Enabled Latency (P2P Writes) Matrix (us)"
+    );
+    let of = |from, to| latencies.between(from, to);
+    assert_eq!(
+        [of(0, 1), of(1, 0), of(0, 0), of(2, 0)],
+        [Some(0.36), Some(0.44), None, None]
+    );
+    assert_eq!(read.matrices.len(), 1);
+}

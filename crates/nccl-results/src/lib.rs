@@ -22,7 +22,7 @@
 //! a program runs), [`row`](mod@row) (rows and headers of tables), `named` (tables with other
 //! columns, and those of the OSU micro-benchmarks), [`collect`] (tables from lines),
 //! [`json`] (JSON of nccl-tests and of `topo run`), [`size`] (sizes as people write them),
-//! [`ladder`], [`published`] (what healthy machines reach), [`shortfall`], [`compare`](mod@compare)
+//! [`ladder`], [`published`] (what healthy machines reach), [`starts`], [`shortfall`], [`compare`](mod@compare)
 //! (measured beside predicted times), [`fit`] (constants from measurements).
 
 pub mod collect;
@@ -37,6 +37,7 @@ pub mod results;
 pub mod row;
 pub mod shortfall;
 pub mod size;
+pub mod starts;
 
 pub use collect::Collector;
 pub use json::JsonError;

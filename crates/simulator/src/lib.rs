@@ -21,8 +21,8 @@
 //! once ([`collapse`]).
 //!
 //! In reading order: [`units`], [`model`], [`wiring`], [`fabric`], `switches`, [`hosts`],
-//! `machine_links`, [`planned`], [`mod@build`], [`collapse`], `ends`, `flows`, `lanes`, `run`,
-//! [`path`], [`outcome`], [`mod@simulate`].
+//! `machine_links`, [`inner_links`], [`planned`], [`mod@build`], [`collapse`], `ends`, `flows`,
+//! `lanes`, `run`, [`path`], [`outcome`], [`mod@simulate`].
 
 pub mod build;
 pub mod collapse;
@@ -30,6 +30,7 @@ mod ends;
 pub mod fabric;
 mod flows;
 pub mod hosts;
+pub mod inner_links;
 mod lanes;
 mod machine_links;
 pub mod model;
@@ -45,6 +46,7 @@ pub mod wiring;
 pub use build::BuildError;
 pub use fabric::{Fabric, FabricError, Latencies};
 pub use hosts::PlainHosts;
+pub use inner_links::{InnerEnd, InnerLinks, InnerRoute};
 pub use model::{LinkKind, Model};
 pub use outcome::Outcome;
 pub use path::{Cause, Path};

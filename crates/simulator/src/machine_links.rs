@@ -3,7 +3,9 @@
 //! A plan has no switches and no NUMA nodes, but the bandwidth of every path. Each GPU gets an
 //! NVLink port and a PCI Express port in each direction, each NIC a port to the host and one to the
 //! network, and two GPUs with NVLinks of their own get links for these. What GPUs and NICs share in
-//! PCI switches and between CPUs is not in a plan.
+//! PCI switches and between CPUs is not in a plan ([`InnerLinks`](crate::InnerLinks)).
+
+use std::collections::BTreeMap;
 
 use plan::{GpuTransport, PlannedMachine};
 use rustc_hash::FxHashMap;
@@ -19,8 +21,8 @@ pub(crate) struct MachineLinks {
     pub gpus: u32,
     /// Bandwidth of a GPU's NVLinks in one direction, GB/s; 0 without NVLink.
     pub nvlink: f64,
-    /// Bandwidth of each GPU's PCI Express, GB/s.
-    pci: Vec<f64>,
+    /// Bandwidth of each GPU's PCI Express: what it sends and receives, GB/s.
+    pci: Vec<[f64; 2]>,
     /// Ports, by their position in the machine: the network side and the host side, GB/s.
     pub nics: Vec<[f64; 2]>,
     /// Positions of ports by id.
@@ -36,7 +38,7 @@ impl MachineLinks {
         let gpus = machine.gpus.len() as u32;
         let mut own = Self {
             gpus,
-            pci: vec![0.0; machine.gpus.len()],
+            pci: vec![[0.0; 2]; machine.gpus.len()],
             ..Self::default()
         };
         for (nic, at) in machine.nics.iter().zip(0..) {
@@ -68,7 +70,7 @@ impl MachineLinks {
                 if port.proxy.is_none()
                     && let Some(pci) = own.pci.get_mut(port.gpu as usize)
                 {
-                    *pci = pci.max(bw);
+                    *pci = pci.map(|it| it.max(bw));
                 }
             }
         }
@@ -101,31 +103,48 @@ impl MachineLinks {
             GpuTransport::Direct { bw, .. } | GpuTransport::SharedMemory { bw, .. } => {
                 for gpu in [from, to] {
                     if let Some(pci) = self.pci.get_mut(gpu as usize) {
-                        *pci = pci.max(f64::from(*bw));
+                        *pci = pci.map(|it| it.max(f64::from(*bw)));
                     }
                 }
             }
         }
     }
 
+    /// With measured capacities of GPUs' own links, GB/s sent and received.
+    #[must_use]
+    pub(crate) fn with_own(mut self, measured: &BTreeMap<u32, [f64; 2]>) -> Self {
+        for (gpu, gbps) in measured {
+            if let Some(pci) = self.pci.get_mut(*gpu as usize) {
+                *pci = *gbps;
+            }
+        }
+        self
+    }
+
+    /// The number of links.
+    pub(crate) fn count(&self) -> u32 {
+        self.first_pair() + self.pairs.len() as u32
+    }
+
     /// All links, in the order of the functions below.
     pub(crate) fn links(&self) -> Vec<Link> {
         let mut links = Vec::new();
-        let mut add = |kind, gbps: f64| {
-            let capacity = if gbps > 0.0 {
-                Rate::from_gbps(gbps)
-            } else {
-                Rate::UNLIMITED
-            };
-            links.extend([Link { kind, capacity }; 2]);
+        let mut add = |kind, gbps: [f64; 2]| {
+            links.extend(gbps.map(|gbps| Link {
+                kind,
+                capacity: match gbps > 0.0 {
+                    true => Rate::from_gbps(gbps),
+                    false => Rate::UNLIMITED,
+                },
+            }));
         };
         self.pci
             .iter()
-            .for_each(|_| add(LinkKind::NvLink, self.nvlink));
+            .for_each(|_| add(LinkKind::NvLink, [self.nvlink; 2]));
         self.pci.iter().for_each(|gbps| add(LinkKind::Pci, *gbps));
         for [network, host] in &self.nics {
-            add(LinkKind::Nic, *network);
-            add(LinkKind::Pci, *host);
+            add(LinkKind::Nic, [*network; 2]);
+            add(LinkKind::Pci, [*host; 2]);
         }
         for (_, _, gbps) in &self.pairs {
             let capacity = Rate::from_gbps(*gbps);

@@ -8,6 +8,7 @@ use topology::PathType;
 
 use crate::fabric::{Fabric, FabricError, Latencies};
 use crate::hosts::SLOTS;
+use crate::inner_links::{InnerEnd, InnerLinks, InnerRoute};
 use crate::machine_links::MachineLinks;
 use crate::model::{Link, LinkKind};
 use crate::switches::{PortPlace, Switches};
@@ -32,6 +33,8 @@ pub struct PlannedWiring<'a> {
     expansion: &'a Expansion,
     fifos: Fifos,
     machines: Vec<MachineLinks>,
+    /// The shared links of each machine, if they are known.
+    inner: Vec<InnerLinks>,
     links: Vec<Link>,
     /// The first link of each domain.
     domains: Vec<u32>,
@@ -48,7 +51,8 @@ pub struct PlannedWiring<'a> {
 }
 
 impl<'a> PlannedWiring<'a> {
-    /// The wiring of an expanded plan.
+    /// The wiring of an expanded plan. `inner` are the shared links of each machine; of machines
+    /// without any, transfers share only what GPUs and ports have of their own.
     ///
     /// # Errors
     /// The fabric file names a rank, host or switch that the job does not have.
@@ -57,11 +61,13 @@ impl<'a> PlannedWiring<'a> {
         expansion: &'a Expansion,
         fifos: Fifos,
         fabric: &Fabric,
+        mut inner: Vec<InnerLinks>,
     ) -> Result<Self, FabricError> {
         let layout = expansion.layout();
-        let machines = plan.machines.iter();
+        inner.resize(plan.machines.len(), InnerLinks::default());
+        let machines = plan.machines.iter().zip(&inner);
         let machines: Vec<MachineLinks> = machines
-            .map(|machine| MachineLinks::new(machine, fabric))
+            .map(|(machine, inner)| MachineLinks::new(machine, fabric).with_own(&inner.own))
             .collect();
         let rails = machines.iter().map(|machine| machine.nics.len()).max();
         fabric.check(layout.ranks(), layout.hosts(), rails.unwrap_or(0) as u32)?;
@@ -80,10 +86,12 @@ impl<'a> PlannedWiring<'a> {
             starts: FxHashMap::default(),
             work: None,
             machines,
+            inner,
         };
         let mut hosts = 0;
         for run in &plan.hosts {
-            let links = own.machines[run.machine as usize].links();
+            let mut links = own.machines[run.machine as usize].links();
+            links.extend(own.inner[run.machine as usize].of_host());
             for _ in 0..run.count {
                 own.domains.push(own.links.len() as u32);
                 own.machine_of.push(run.machine);
@@ -152,6 +160,7 @@ impl<'a> PlannedWiring<'a> {
         let machine = place.node.machine as usize;
         Ok(Place {
             links: &self.machines[machine],
+            inner: &self.inner[machine],
             machine: &self.plan.machines[machine],
             first: self.domains[domain],
             gpu: place.local,
@@ -177,6 +186,9 @@ impl<'a> PlannedWiring<'a> {
         let nic = own.links.nic_of.get(&end.net).copied().unwrap_or(0);
         let port = own.first + own.links.nic(nic, receives);
         links.push(own.first + own.links.pci(proxy.gpu, receives));
+        let (gpu, net) = (InnerEnd::Gpu(proxy.gpu), InnerEnd::Port(end.net));
+        let (from, to) = if receives { (net, gpu) } else { (gpu, net) };
+        links.extend(own.inner_route(from, to).1);
         links.push(own.first + own.links.nic_host(nic, receives));
         links.push(port);
         let rail = own.machine.nics.get(nic as usize).map_or(0, |nic| nic.dev);
@@ -256,7 +268,7 @@ impl<'a> PlannedWiring<'a> {
     fn in_host(&self, from: u32, to: u32, path: PathType, bw: f64) -> Result<Wire, WiringError> {
         let (sender, receiver) = (self.place(from)?, self.place(to)?);
         let latencies = &self.fifos.latencies;
-        let limited = |wire: Wire| Wire {
+        let limited = |wire: Wire, bw: f64| Wire {
             limit: if bw > 0.0 {
                 Rate::from_gbps(bw)
             } else {
@@ -270,25 +282,38 @@ impl<'a> PlannedWiring<'a> {
                 Self::over_nvlink(&sender, &receiver, &mut links);
             }
             let latency = Time::from_us(latencies.nvlink);
-            return Ok(limited(self.wire(links, LinkKind::NvLink, latency)));
+            return Ok(limited(self.wire(links, LinkKind::NvLink, latency), bw));
         }
-        let links = vec![
-            sender.first + sender.links.pci(sender.gpu, false),
-            receiver.first + receiver.links.pci(receiver.gpu, true),
-        ];
+        let ends = [sender.gpu, receiver.gpu].map(InnerEnd::Gpu);
+        let (route, inner) = sender.inner_route(ends[0], ends[1]);
+        let mut links = vec![sender.first + sender.links.pci(sender.gpu, false)];
+        links.extend(inner);
+        links.push(receiver.first + receiver.links.pci(receiver.gpu, true));
         let latency = Time::from_us(latencies.pci);
-        Ok(limited(self.wire(links, LinkKind::Pci, latency)))
+        let wire = self.wire(links, LinkKind::Pci, latency);
+        Ok(limited(wire, route.and_then(|it| it.gbps).unwrap_or(bw)))
     }
 }
 
 /// A rank's GPU among the links.
 struct Place<'a> {
     links: &'a MachineLinks,
+    inner: &'a InnerLinks,
     machine: &'a PlannedMachine,
     /// The first link of its domain.
     first: u32,
     gpu: u32,
     host: u32,
+}
+
+impl Place<'_> {
+    /// The way between two ends of the machine, with its links in the job.
+    fn inner_route(&self, from: InnerEnd, to: InnerEnd) -> (Option<&InnerRoute>, Vec<u32>) {
+        let route = self.inner.routes.get(&(from, to));
+        let first = self.first + self.links.count();
+        let links = route.into_iter().flat_map(|it| &it.links);
+        (route, links.map(|link| first + link).collect())
+    }
 }
 
 /// One side of a connection over the network.
@@ -317,7 +342,12 @@ impl Wiring for PlannedWiring<'_> {
         let machine = self.machine_of.get(domain).copied().unwrap_or(0) as usize;
         let first = self.domains.get(domain).copied().unwrap_or(0);
         let (links, planned) = (&self.machines[machine], &self.plan.machines[machine]);
-        let name = links.name(link - first, planned);
+        let inner = (link - first).checked_sub(links.count());
+        let inner = inner.and_then(|at| self.inner[machine].links.get(at as usize));
+        let name = match inner {
+            Some((name, _)) => name.clone(),
+            None => links.name(link - first, planned),
+        };
         format!("host {} {name}", self.first_host[domain])
     }
 

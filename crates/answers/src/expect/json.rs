@@ -27,6 +27,19 @@ pub struct ExpectReport {
     sources: Vec<SourceJson>,
     /// The bandwidths between GPUs of the first machine; null of a plan, and of very many GPUs.
     pairs: Option<PairsJson>,
+    /// The time that communicators need to start; null if no start of such a job is published.
+    start: Option<StartJson>,
+}
+
+/// The time that communicators need to start.
+#[derive(Debug, Serialize, JsonSchema)]
+struct StartJson {
+    /// The least and the most of the published starts, seconds.
+    seconds: [f64; 2],
+    /// The same for further communicators of a process, which load no kernels, seconds.
+    further_seconds: [f64; 2],
+    /// The starts.
+    like: Vec<SourceJson>,
 }
 
 /// One collective.
@@ -59,7 +72,7 @@ struct SizeJson {
     alike: bool,
 }
 
-/// A published run.
+/// A published run or start.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SourceJson {
     /// Its machine.
@@ -104,6 +117,18 @@ impl ExpectReport {
                 .map(|(name, source)| SourceJson { name, source })
                 .collect(),
             pairs: answer.pairs.as_ref().map(PairsJson::of),
+            start: answer.start.as_ref().map(|start| StartJson {
+                seconds: start.seconds,
+                further_seconds: start.further,
+                like: start
+                    .like
+                    .iter()
+                    .map(|it| SourceJson {
+                        name: it.name,
+                        source: it.source,
+                    })
+                    .collect(),
+            }),
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod files;
 pub mod json;
 
 use nccl_results::published::{Expected, RUNS};
+use nccl_results::starts::ExpectedStart;
 use plan::cost::OperationChoice;
 use planner::Planned;
 use planner::explain::NodeNames;
@@ -31,6 +32,8 @@ pub struct Expectations {
     pub collectives: Vec<CollectiveExpectations>,
     /// The pairs of GPUs of the first machine; `None` of a plan, and of more than 256 GPUs.
     pub pairs: Option<Pairs>,
+    /// The time that communicators need to start; `None` if no start of such a job is published.
+    pub start: Option<ExpectedStart>,
 }
 
 /// The expectations of a collective.
@@ -114,6 +117,7 @@ impl Expectations {
         Ok(Self {
             collectives: collectives.collect(),
             pairs: planned.and_then(Pairs::of),
+            start: ExpectedStart::of(&job.costs.job, job.plan.request.hosts),
             job,
         })
     }

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Export;
+use crate::measured::MeasuredLinksReport;
 use crate::report::Report;
 
 /// The files of an export.
@@ -20,6 +21,9 @@ pub struct ExportReport {
     pub files: Vec<WrittenFile>,
     /// Parts that cannot be exported.
     pub left_out: Vec<LeftOut>,
+    /// The measured links by which the choices were made; absent if they are NCCL's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredLinksReport>,
 }
 
 /// A file.
@@ -111,6 +115,7 @@ impl ExportReport {
             folder,
             files: files.collect(),
             left_out: export.left_out,
+            measured: None,
         }
     }
 }

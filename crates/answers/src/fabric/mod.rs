@@ -292,7 +292,7 @@ impl FabricView {
                 }),
                 ..Fabric::default()
             };
-            let done = simulate::planned(plan, &question, &fabric)?;
+            let done = simulate::saved(plan, &question, &fabric)?;
             order.time_us = Some(done.time_us());
             self.notes = done.notes;
         }

@@ -21,6 +21,20 @@ pub struct MeasuredLinksReport {
     checks: Vec<CheckReport>,
     /// What of the file was not used, and what no capacity of a link explains.
     notes: Vec<String>,
+    /// The time of a step with Simple, if latencies were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simple_step: Option<StepReport>,
+}
+
+/// The time of a step with Simple inside a host.
+#[derive(Debug, Serialize, JsonSchema)]
+struct StepReport {
+    /// Mean latency of a write over a hop of the rings, µs.
+    hop_us: f64,
+    /// What NCCL takes a step for, µs.
+    nccl_us: f64,
+    /// The time that is used, µs.
+    used_us: f64,
 }
 
 /// A link in one direction.
@@ -109,6 +123,11 @@ impl MeasuredLinksReport {
                 .collect(),
             checks: measured.checks.iter().map(CheckReport::of).collect(),
             notes: measured.notes.clone(),
+            simple_step: measured.step.map(|it| StepReport {
+                hop_us: it.hop_us,
+                nccl_us: it.stated_us,
+                used_us: it.used_us(),
+            }),
         }
     }
 }

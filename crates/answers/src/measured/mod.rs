@@ -2,17 +2,20 @@
 //! links, with what cannot be told apart by name and what no capacity explains.
 //!
 //! In reading order: this file, [`observe`] (measurements as transfers over links), [`fit`]
-//! (capacities of links), [`share`], [`price`] (NCCL's decisions on these links), [`json`].
+//! (capacities of links), [`share`], [`steps`] (time of a step by latencies), [`price`] (NCCL's
+//! decisions on these links), [`json`].
 
 pub mod fit;
 pub mod json;
 pub mod observe;
 pub mod price;
 pub mod share;
+pub mod steps;
 
 use std::collections::BTreeMap;
 
 use listings::Measurements;
+use listings::latency::Latencies;
 use planner::{Planned, View};
 use topology::{BusId, LinkId, LinkType, NodeId, NodeType, System};
 
@@ -20,6 +23,7 @@ use fit::{Capacity, Class, Fit};
 pub use json::MeasuredLinksReport;
 use observe::Observations;
 pub use price::OnMeasured;
+pub use steps::MeasuredStep;
 
 /// The links of a machine, as measurements show them.
 #[derive(Debug, Clone)]
@@ -38,6 +42,9 @@ pub struct MeasuredLinks {
     pub checks: Vec<Check>,
     /// Remarks: what of the file was not used.
     pub notes: Vec<String>,
+    /// The time of a step over these links, if latencies were measured, once a job is priced.
+    pub step: Option<MeasuredStep>,
+    latencies: Option<Latencies>,
     bandwidths: BTreeMap<LinkId, f32>,
 }
 
@@ -162,6 +169,8 @@ impl MeasuredLinks {
             joint: Vec::new(),
             checks: observed.checks(&fit),
             notes: observed.notes.clone(),
+            step: None,
+            latencies: measurements.latencies.clone(),
             bandwidths: BTreeMap::new(),
         };
         own.add_links(system, &fit);

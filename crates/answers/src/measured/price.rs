@@ -6,7 +6,7 @@ use planner::Planned;
 use planner::cost::{self, CostProfile, GraphFigures};
 use topology::{LinkType, NodeType};
 
-use super::MeasuredLinks;
+use super::{MeasuredLinks, MeasuredStep};
 
 /// A job on measured links. Its decisions are NCCL's, which knows nothing of the measurements.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl OnMeasured {
     /// The settings contradict each other.
     pub fn new(
         planned: &Planned,
-        links: MeasuredLinks,
+        mut links: MeasuredLinks,
         profile: Option<&CostProfile>,
     ) -> Result<Self, planner::Error> {
         let on_links = planned.on_measured(|system, link| links.bandwidth(system, link));
@@ -53,8 +53,14 @@ impl OnMeasured {
                 &built_in
             }
         };
+        let mut profile = profile.clone();
+        links.step = links.latencies.as_ref().and_then(|latencies| {
+            let step = MeasuredStep::of(planned, latencies, &profile)?;
+            step.apply(&mut profile);
+            Some(step)
+        });
         let settings = &planned.settings;
-        let costs = cost::table(&inputs, &settings.tuning, profile, settings.rules)?;
+        let costs = cost::table(&inputs, &settings.tuning, &profile, settings.rules)?;
         Ok(Self {
             links,
             planned: on_links,

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bounds::optimum::{self, Optimum};
 use nccl_results::Table;
-use nccl_results::compare::{Bound, Prediction};
+use nccl_results::compare::{Bound, ComparedTable, Prediction};
+use nccl_results::shortfall::Kind;
 use plan::{CostTable, Plan};
 use planner::cost;
-use planner::{NcclVersion, Planned, Settings};
+use planner::{Job, NcclVersion, Planned, Settings};
 use program::Collective;
 use topology::xml::Document;
 
+use super::likely::{Miss, PlantedFaults};
 use super::read::{LoggedFacts, ReadTable};
 use super::{Against, Notes, ResultsError, ResultsQuestion};
 use crate::assume;
@@ -28,6 +30,10 @@ pub(super) struct PricedJob {
     pub plan: Plan,
     /// With the machine, if the plan is not a file.
     pub planned: Option<Planned>,
+    /// The job of that machine.
+    pub job: Option<Job>,
+    /// Its faults, once a table is below its floor.
+    pub faults: Option<PlantedFaults>,
     /// The costs with NCCL's own constants, which choose.
     pub choosing: CostTable,
     /// The costs with the constants that predict.
@@ -101,6 +107,23 @@ impl Jobs {
         Ok(Some(at))
     }
 
+    /// The sizes of a table below their floors, with likely causes.
+    pub(super) fn misses(&mut self, table: &ComparedTable) -> Vec<Miss> {
+        let is_below = table
+            .shortfalls
+            .iter()
+            .any(|it| it.kind == Kind::BelowFloor);
+        let Some(priced) = table.job.and_then(|at| self.all.get_mut(at)) else {
+            return Vec::new();
+        };
+        let (Some(planned), Some(job), true) = (&priced.planned, &priced.job, is_below) else {
+            return Vec::new();
+        };
+        let planted = || PlantedFaults::of(job, planned);
+        let faults = priced.faults.get_or_insert_with(planted);
+        faults.misses(table, &priced.choosing, &planned.settings.in_force)
+    }
+
     fn saved(&mut self, name: &str, plan: &Plan) -> Result<usize, ResultsError> {
         if self.all.is_empty() {
             let Some(costs) = plan.costs.clone() else {
@@ -110,6 +133,8 @@ impl Jobs {
                 name: name.to_owned(),
                 plan: plan.clone(),
                 planned: None,
+                job: None,
+                faults: None,
                 choosing: costs.clone(),
                 predicting: costs,
                 bounds: BTreeMap::new(),
@@ -173,6 +198,8 @@ impl Jobs {
             plan: planned.plan().clone(),
             choosing: planned.costs.clone(),
             planned: Some(planned),
+            job: Some(made.job),
+            faults: None,
             predicting,
             bounds: BTreeMap::new(),
         });

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Results;
+use super::likely::LikelyCause;
 use crate::report::Report;
 
 /// Measurements beside the prediction and the bound.
@@ -68,6 +69,35 @@ struct TableJson {
     steps: Vec<StepJson>,
     /// Where the measurements fall short.
     shortfalls: Vec<Shortfall>,
+    /// Sizes below their floors with likely causes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    misses: Vec<MissJson>,
+}
+
+/// Sizes below their floors.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MissJson {
+    /// The size that is farthest below, bytes.
+    bytes: u64,
+    bus_bandwidth_gbps: f64,
+    /// The causes, the likely ones first.
+    likely_causes: Vec<LikelyCauseJson>,
+}
+
+/// A cause that may explain a miss.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LikelyCauseJson {
+    /// Its id, as in the causes of a diagnosis.
+    cause: &'static str,
+    title: &'static str,
+    /// The links, ports or hosts that would have it.
+    place: String,
+    /// Bus bandwidth that a healthy machine with this fault is expected to reach, GB/s; null if the
+    /// job's settings show the cause.
+    expected_gbps: Option<f64>,
+    /// This is the most that is left; it may be half of it.
+    at_most: bool,
+    advice: &'static str,
 }
 
 /// One size.
@@ -198,11 +228,41 @@ impl ResultsReport {
     pub fn of(results: &Results) -> Self {
         let tables = results.tables.iter();
         Self {
-            tables: tables.map(|it| TableJson::of(it, results)).collect(),
+            tables: tables
+                .enumerate()
+                .map(|(at, it)| TableJson {
+                    misses: misses(results, at),
+                    ..TableJson::of(it, results)
+                })
+                .collect(),
             fit: results
                 .fit
                 .as_ref()
                 .map(|(fit, file)| FitJson::of(fit, file)),
+        }
+    }
+}
+
+/// The misses of a table.
+fn misses(results: &Results, table: usize) -> Vec<MissJson> {
+    let misses = results.misses.get(table).into_iter().flatten();
+    let misses = misses.map(|it| MissJson {
+        bytes: it.bytes,
+        bus_bandwidth_gbps: it.bus_gbps,
+        likely_causes: it.causes.iter().map(LikelyCauseJson::of).collect(),
+    });
+    misses.collect()
+}
+
+impl LikelyCauseJson {
+    fn of(it: &LikelyCause) -> Self {
+        Self {
+            cause: it.cause.id,
+            title: it.cause.title,
+            place: it.place.clone(),
+            expected_gbps: it.gbps,
+            at_most: it.at_most,
+            advice: it.cause.advice,
         }
     }
 }
@@ -238,6 +298,7 @@ impl TableJson {
                 .map(|step| StepJson::of(step, &it.rows))
                 .collect(),
             shortfalls: it.shortfalls.clone(),
+            misses: Vec::new(),
         }
     }
 }

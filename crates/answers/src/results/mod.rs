@@ -3,6 +3,7 @@
 mod fitting;
 mod jobs;
 pub mod json;
+pub mod likely;
 pub mod read;
 
 use nccl_results::compare::{ComparedTable, compare};
@@ -17,6 +18,7 @@ use crate::gpus::Gpus;
 use crate::job::{JobError, JobNote, JobSpec};
 use jobs::Jobs;
 pub use json::ResultsReport;
+use likely::Miss;
 pub use read::ReadTable;
 
 /// The job with which tables are compared.
@@ -63,6 +65,8 @@ pub struct Results {
     pub tables: Vec<ComparedTable>,
     /// The jobs of the tables.
     pub jobs: Vec<JobName>,
+    /// By table its sizes below their floors with likely causes, if that was asked for.
+    pub misses: Vec<Vec<Miss>>,
     /// The fit, with the name of its profile.
     pub fit: Option<(Fit, String)>,
 }
@@ -172,6 +176,10 @@ fn compare_all(
         });
         tables.push(compare(read.table, &read.logged.choices, job, notes));
     }
+    let misses = match question.accepts {
+        true => tables.iter().map(|table| jobs.misses(table)).collect(),
+        false => Vec::new(),
+    };
     let fit = match &question.fit {
         Some(name) => {
             let fit = fitting::fit(&tables, jobs, question.profile.as_ref())?;
@@ -187,6 +195,7 @@ fn compare_all(
     });
     Ok(Results {
         jobs: names.collect(),
+        misses,
         tables,
         fit,
     })

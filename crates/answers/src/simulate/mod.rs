@@ -2,18 +2,23 @@
 
 mod choice;
 pub mod experts;
+mod inner;
 pub mod json;
 
 use plan::expand::Expansion;
 use plan::{GraphKind, Plan};
+use planner::Planned;
 use planner::explain::count;
 use program::lower::{LowerError, Lowering, ProgramRequest};
 use program::{
     Channels, ChannelsError, Collective, ElementType, MessageSize, Protocol, Schedule, Transfer,
 };
 use simulator::build::{BuildError, build};
-use simulator::{Fabric, FabricError, Fifos, PlainHosts, PlannedWiring, Simulation, Wiring};
+use simulator::{
+    Fabric, FabricError, Fifos, InnerLinks, PlainHosts, PlannedWiring, Simulation, Wiring,
+};
 
+use crate::measured::MeasuredLinks;
 use choice::SimulatedChoice;
 pub use json::{LaneShares, SimulateReport};
 
@@ -191,12 +196,40 @@ pub fn without_plan(
     simulated(question, &chosen, &channels, &wiring, (hosts, fabric))
 }
 
-/// Simulates a planned job.
+/// Simulates a planned job on the links of its machines, perhaps as they were measured.
 ///
 /// # Errors
 /// The fabric does not fit the job, or no algorithm runs it.
 pub fn planned(
+    planned: &Planned,
+    measured: Option<&MeasuredLinks>,
+    question: &SimulateQuestion,
+    fabric: &Fabric,
+) -> Result<SimulatedJob, SimulateError> {
+    of_plan(
+        planned.plan(),
+        inner::links(planned, measured),
+        question,
+        fabric,
+    )
+}
+
+/// Simulates a plan, which does not hold the links that transfers share in PCI switches and between
+/// CPUs.
+///
+/// # Errors
+/// As [`planned`].
+pub fn saved(
     plan: &Plan,
+    question: &SimulateQuestion,
+    fabric: &Fabric,
+) -> Result<SimulatedJob, SimulateError> {
+    of_plan(plan, Vec::new(), question, fabric)
+}
+
+fn of_plan(
+    plan: &Plan,
+    inner: Vec<InnerLinks>,
     question: &SimulateQuestion,
     fabric: &Fabric,
 ) -> Result<SimulatedJob, SimulateError> {
@@ -215,7 +248,7 @@ pub fn planned(
         latencies: chosen.latencies,
         expansion: chosen.expansion,
     };
-    let wiring = PlannedWiring::new(plan, expansion, fifos, fabric)?;
+    let wiring = PlannedWiring::new(plan, expansion, fifos, fabric, inner)?;
     let hosts = expansion.layout().hosts();
     let job = simulated(question, &chosen, &channels, &wiring, (hosts, fabric))?;
     Ok(SimulatedJob {

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use program::{Collective, ElementType, Protocol, Schedule, Transfer};
 
 use super::compare::FormArguments;
+use super::measured::MeasuredArguments;
 use super::nccl_tests::one;
 use super::{JobArguments, schedule, transfer};
 use crate::numbers::within;
@@ -16,6 +17,8 @@ Examples:
   topo simulate plan.json --collective all-reduce --size 1G
   topo simulate topologies/dgx-h100 --hosts 2048 --collective all-reduce --size 1G --algorithm tree
   topo simulate plan.json --collective all-reduce --size 64M --fabric fabric.toml
+  topo simulate topology.xml --collective all-reduce --size 64M --measured nvbandwidth.txt
+                                               links as they were measured
   topo simulate plan.json --collective all-gather --size 256M --trace trace.json
                                                a trace for https://ui.perfetto.dev
   topo simulate --ranks 8 --fabric fabric.toml --collective all-reduce --size 16M
@@ -40,6 +43,8 @@ pub(crate) struct SimulateArguments {
     /// What is assumed of the network (TOML)
     #[arg(short, long, value_name = "FILE")]
     pub fabric: Option<PathBuf>,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     #[command(flatten)]
     pub run: SimulatedRun,
     #[command(flatten)]

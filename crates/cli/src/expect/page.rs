@@ -4,7 +4,7 @@ use answers::expect::{CollectiveExpectations, Expectations, Pairs};
 
 use crate::cost::head;
 use crate::render::table::Columns;
-use crate::render::{Look, or_dash, trim_lines, wrap};
+use crate::render::{Look, count, or_dash, trim_lines, wrap};
 use crate::sizes::short;
 
 /// Marks a size for which no run of this kind is published.
@@ -34,7 +34,21 @@ pub(super) fn page(answer: &Expectations, notes: &[String], look: Look) -> Strin
             &kinds(pairs, look),
         ));
     }
-    let sources = answer.sources();
+    if let Some(start) = &answer.start {
+        let sentence = format!(
+            "{} s for the first communicator of a process, {} s for others, which load no kernels. {} of jobs of \
+             this size are published.",
+            range(start.seconds),
+            range(start.further),
+            count(start.like.len(), "start")
+        );
+        let remark = "seconds until a communicator is ready, `Init timings` in NCCL's log";
+        let body = wrap(&sentence, "  ", "  ", look.width);
+        text.push_str(&look.section("Start", remark, &body));
+    }
+    let mut sources = answer.sources();
+    let starts = answer.start.iter().flat_map(|it| &it.like);
+    sources.extend(starts.map(|it| (it.name, it.source)));
     if !sources.is_empty() {
         let mut table = Columns::new(look, &["run", "source"]);
         for (name, source) in sources {
@@ -43,6 +57,15 @@ pub(super) fn page(answer: &Expectations, notes: &[String], look: Look) -> Strin
         text.push_str(&look.section("Published runs", "", &table.finish()));
     }
     trim_lines(&text)
+}
+
+/// `0.7 to 1.0`, or one number.
+fn range([least, most]: [f64; 2]) -> String {
+    let [least, most] = [least, most].map(|it| format!("{it:.1}"));
+    match least == most {
+        true => least,
+        false => format!("{least} to {most}"),
+    }
 }
 
 fn sizes(collective: &CollectiveExpectations, look: Look) -> String {

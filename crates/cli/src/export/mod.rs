@@ -7,6 +7,7 @@ mod sets;
 use std::path::Path;
 
 use answers::export::{ExportError, ExportReport, PlannedSet, export};
+use answers::measured::MeasuredLinksReport;
 use answers::report;
 use anyhow::{Result, bail};
 use plan::cost::Calls;
@@ -24,7 +25,10 @@ pub(crate) fn run(
 ) -> Result<()> {
     let sets = sets::planned(arguments, environment, output)?;
     let calls = arguments.element.calls();
-    let done = write(&sets, &arguments.dir, arguments.channels, calls)?;
+    let done = ExportReport {
+        measured: sets.measured.as_ref().map(MeasuredLinksReport::of),
+        ..write(&sets.all, &arguments.dir, arguments.channels, calls)?
+    };
     output.text = match arguments.form.format() {
         TextOrJson::Text => page::page(&done, environment.look()),
         TextOrJson::Json => report::json(&done)?,

@@ -1,6 +1,7 @@
 //! The sets of GPUs that are exported, each with its plan.
 
 use answers::export::{MOST_GPUS, PlannedSet, TooManySets, subsets};
+use answers::measured::MeasuredLinks;
 use answers::{Gpus, JobSpec, names};
 use anyhow::{Result, anyhow, bail};
 use plan::Plan;
@@ -13,17 +14,28 @@ use crate::settings::{read_settings, warn_of_doubtful};
 use crate::sources::{self, Sources};
 use crate::{complete, job, measured};
 
-/// The sets that the arguments ask for, the job's own first.
+/// Sets of GPUs with their plans.
+pub(super) struct PlannedSets {
+    /// The sets, the job's own first.
+    pub all: Vec<PlannedSet>,
+    /// The measured links of the first set.
+    pub measured: Option<MeasuredLinks>,
+}
+
+/// The sets that the arguments ask for.
 pub(super) fn planned(
     arguments: &ExportArguments,
     environment: &Environment,
     output: &mut Output,
-) -> Result<Vec<PlannedSet>> {
+) -> Result<PlannedSets> {
     let machines = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, plan) => {
             arguments.refuse_sets_beside_plan(&name)?;
             arguments.measured.refuse_beside_plan(&name)?;
-            return Ok(vec![named(plan)]);
+            return Ok(PlannedSets {
+                all: vec![named(plan)],
+                measured: None,
+            });
         }
         Sources::Machines(machines) => machines,
     };
@@ -41,6 +53,7 @@ pub(super) fn planned(
     }
     let settings = read_settings(&arguments.job.variables, environment, output)?;
     let mut sets: Vec<PlannedSet> = Vec::new();
+    let mut links = None;
     for (list, gpus) in lists {
         let spec = JobSpec {
             gpus,
@@ -58,10 +71,13 @@ pub(super) fn planned(
             job.profile.as_ref(),
             &mut said,
         )?;
-        let set = named(match on_links {
+        let set = named(match &on_links {
             Some(measured) => measured.plan_with_costs()?,
             None => planned.plan().clone(),
         });
+        if sets.is_empty() {
+            links = on_links.map(|it| it.links);
+        }
         // What is said about each of many sets is said once.
         for warning in said.warnings {
             if !output.warnings.contains(&warning) {
@@ -72,7 +88,10 @@ pub(super) fn planned(
             sets.push(set);
         }
     }
-    Ok(sets)
+    Ok(PlannedSets {
+        all: sets,
+        measured: links,
+    })
 }
 
 /// Lists of all sets of at least two GPUs, the largest first.

@@ -47,6 +47,15 @@ pub(crate) fn section(measured: &MeasuredLinks, look: Look) -> String {
             100.0 * check.median
         ));
     }
+    if let Some(step) = &measured.step {
+        say(&format!(
+            "A step with Simple takes {:.2} µs (NCCL: {:.2}): a write over a hop of the rings takes {:.2} µs, and data, \
+             its acknowledgement and its counter cross it.",
+            step.used_us(),
+            step.stated_us,
+            step.hop_us
+        ));
+    }
     for note in &measured.notes {
         text.push_str(&look.notice(&wrap(note, "  ", "  ", look.width)));
     }

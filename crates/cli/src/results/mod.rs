@@ -1,6 +1,7 @@
 //! `topo results`: what was measured, beside what is predicted and the bound.
 
 mod input;
+mod likely;
 mod page;
 
 use std::path::Path;

@@ -9,6 +9,7 @@ use nccl_results::results::Tool;
 use nccl_results::shortfall::{range, words};
 use planner::NcclVersion;
 
+use super::likely;
 use crate::render::table::Columns;
 use crate::render::{Look, count, microseconds, or_dash, trim_lines, version, wrap};
 use crate::sizes::short;
@@ -17,10 +18,10 @@ use crate::sizes::short;
 const SHOWN: usize = 12;
 
 pub(super) fn page(results: &Results, look: Look) -> String {
-    let pages = results
-        .tables
-        .iter()
-        .map(|it| table_page(it, results, look));
+    let pages = results.tables.iter().enumerate().map(|(at, it)| {
+        let misses = results.misses.get(at).into_iter().flatten();
+        table_page(it, results, look) + &likely::section(misses, look)
+    });
     let mut text = pages.collect::<Vec<_>>().join("\n");
     if let Some((fit, file)) = &results.fit {
         text.push_str(&fit_section(fit, file, look));

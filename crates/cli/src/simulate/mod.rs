@@ -7,7 +7,9 @@ mod trace;
 use std::path::Path;
 
 use answers::report;
-use answers::simulate::{SimulateError, SimulateQuestion, SimulateReport, planned, without_plan};
+use answers::simulate::{
+    SimulateError, SimulateQuestion, SimulateReport, planned, saved, without_plan,
+};
 use anyhow::{Context, Result, anyhow, bail};
 use program::Collective;
 use simulator::Fabric;
@@ -16,9 +18,10 @@ use crate::arguments::compare::TextOrJson;
 use crate::arguments::simulate::{SimulateArguments, SimulatedRun};
 use crate::environment::Environment;
 use crate::job;
+use crate::measured;
 use crate::output::{self, Output};
 use crate::progress::Progress;
-use crate::sources;
+use crate::sources::{self, Sources};
 
 /// Largest fabric file that is read, bytes.
 const FABRIC_LIMIT: u64 = 16 << 20;
@@ -51,11 +54,23 @@ pub(crate) fn run(
             without_plan(ranks, &question, &fabric).map_err(in_words)?
         }
         None => {
-            let plan = sources::read(&arguments.job, output)?.planned(|machines| {
-                job::plan_machines(machines, &arguments.job, environment, output)
-            })?;
-            let _progress = Progress::new(environment, "simulating");
-            planned(&plan, &question, &fabric)?
+            let simulating = || Progress::new(environment, "simulating");
+            match sources::read(&arguments.job, output)? {
+                Sources::Plan(name, plan) => {
+                    arguments.measured.refuse_beside_plan(&name)?;
+                    let _progress = simulating();
+                    saved(&plan, &question, &fabric)?
+                }
+                Sources::Machines(machines) => {
+                    let made = job::plan_machines(machines, &arguments.job, environment, output)?;
+                    let links = measured::links(&arguments.measured, &made)?;
+                    output
+                        .warnings
+                        .extend(links.iter().flat_map(measured::notes));
+                    let _progress = simulating();
+                    planned(&made, links.as_ref(), &question, &fabric)?
+                }
+            }
         }
     };
     output.warnings.extend_from_slice(&done.notes);
