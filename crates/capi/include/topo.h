@@ -87,11 +87,16 @@ typedef struct topo_id {
 /* Collectives run on memory of GPUs, too: topo_run_on. Each rank gives `gpu`. */
 #define TOPO_CUDA 4u
 
+/* Buffers of topo_run_on are copied where other processes would access them: for programs that free
+ * memory of a GPU while communicators that used it are left. Without it, others have that memory
+ * open. */
+#define TOPO_COPIES 8u
+
 /* Zeros are the defaults. All ranks give equal flags, timeout_ms and plans. A plan, which topo plan
  * -o wrote, is of as many ranks; communicators that are split off have none. */
 typedef struct topo_options {
     uint32_t bytes;           /* sizeof(topo_options) */
-    uint32_t flags;           /* a sum of TOPO_DEBUG, TOPO_ALLOCATED and TOPO_CUDA */
+    uint32_t flags;           /* a sum of the flags above */
     uint32_t join_timeout_ms; /* how long joining may take; 0: one minute */
     uint32_t timeout_ms;      /* longest wait of a call for another rank; 0: ten minutes */
     const char *interfaces;   /* network interfaces, as NCCL_SOCKET_IFNAME names them, or NULL */
@@ -165,7 +170,8 @@ int topo_start(topo_comm *comm, topo_collective collective, const void *input, v
  * calls return together.
  *
  * The call waits on the host only: the first time of each kind and size, for the other ranks and
- * until earlier collectives have ended; and while 64 collectives have not ended. topo_run and the
+ * until earlier collectives have ended; for those also after a rank of another process has used new
+ * memory, which is opened then; and while 64 collectives have not ended. topo_run and the
  * others take host memory. The stream captures no graph, and is not that of each thread
  * (cudaStreamPerThread).
  *

@@ -135,7 +135,12 @@ static OPEN: Mutex<BTreeMap<Key, Weak<ProcessRanks<Cuda>>>> = Mutex::new(BTreeMa
 static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
 
 /// Opens the GPUs of the ranks of this process, `here`. `numbers` has those of all ranks.
-fn open(id: &str, numbers: &[u32], here: &[u32]) -> Result<Arc<ProcessRanks<Cuda>>, Fault> {
+fn open(
+    id: &str,
+    numbers: &[u32],
+    here: &[u32],
+    registers: bool,
+) -> Result<Arc<ProcessRanks<Cuda>>, Fault> {
     let mut open = lock(&OPEN);
     open.retain(|_, ranks| ranks.strong_count() > 0);
     let key = (id.to_owned(), here.to_vec());
@@ -157,7 +162,11 @@ fn open(id: &str, numbers: &[u32], here: &[u32]) -> Result<Arc<ProcessRanks<Cuda
     // Ranks of other processes have no place here.
     let place = |number: &u32| gpus.binary_search(number).unwrap_or(0) as u32;
     let places = numbers.iter().map(place).collect();
-    let ranks = ProcessRanks::new(cuda, LaunchOptions::nccl(), places);
+    let launches = LaunchOptions {
+        registers,
+        ..LaunchOptions::nccl()
+    };
+    let ranks = ProcessRanks::new(cuda, launches, places);
     open.insert(key, Arc::downgrade(&ranks));
     Ok(ranks)
 }
@@ -195,6 +204,7 @@ impl Gpu {
             transports,
             gather,
             ref id,
+            options,
             ..
         } = meeting;
         let numbers = gather(&[number.into()])?;
@@ -205,7 +215,7 @@ impl Gpu {
         let here = (0..).zip(processes.chunks(2)).zip(transports);
         let here = here.filter(|((_, it), by)| *it == process && **by != Transport::Net);
         let here: Vec<u32> = here.map(|((rank, _), _)| rank).collect();
-        let opened = open(&id.to_string(), &numbers, &here);
+        let opened = open(&id.to_string(), &numbers, &here, !options.copies);
         let have = gather(&[u64::from(opened.is_ok())])?;
         let lacks = have.iter().position(|it| *it == 0);
         let process_ranks = match (opened, lacks) {
