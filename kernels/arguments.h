@@ -31,7 +31,7 @@ constexpr u32 MOST_ENDS = 64;
 constexpr u32 MOST_SHARES = 4;
 
 // Parts that fit into the arguments of a launch; more parts are in device memory.
-constexpr u32 MOST_PARTS = 36;
+constexpr u32 MOST_PARTS = 33;
 
 enum Protocol : u32 { LL = 0, LL128 = 1, SIMPLE = 2 };
 
@@ -52,17 +52,26 @@ struct End {
   u64* lengths;       // of a FIFO whose slots the proxy sends: where this end stores each slot's length; else null
 };
 
-// Addresses of a rank's buffers during a launch in which peers access them.
+// Bits of an offset in a region.
+constexpr u32 REGION_SHIFT = 56;
+
+// Where a rank's buffers are during a launch in which peers access them.
 struct BufferTable {
   u64 launch;         // the number of the launch, written last
-  u8* buffers[3];     // input, output, scratch
+  u64 buffers[3];     // input, output, scratch: addresses; where other processes read it the number of a region, and the offset in it
+};
+
+// A peer of a lane.
+struct Peer {
+  const BufferTable* table;
+  u8* const* regions; // where each region of the peer's memory begins here; null if its table has addresses
 };
 
 struct Operand {
   u32 kind;           // OperandKind
   u16 buffer;         // 0 input, 1 output, 2 scratch
   u16 peer;           // of a peer its index among the lane's peers
-  u64 place;          // of a FIFO the index of its End, of a peer its BufferTable, of a multicast the address of all ranks' scratch
+  u64 place;          // of a FIFO the index of its End, of a multicast the address of all ranks' scratch
   u64 offset;         // bytes from the start of the buffer
   u64 stride;         // bytes further per turn
 };
@@ -88,10 +97,10 @@ struct Lane {
   u32 prologue;
   u32 body;
   u32 epilogue;
-  u32 peers;          // whose memory the lane accesses
+  u32 peer_count;     // whose memory the lane accesses
   u32 end_count;
   u64 turns;
-  const BufferTable* const* tables;  // of these peers
+  const Peer* peers;
   End* const* ends;   // of the lane's FIFOs and signals; steps have indices into it
 };
 
@@ -104,7 +113,7 @@ struct Part {
   u64 launch;         // number of the launch in the buffer tables
   u64 scalar;         // an element in the low bytes
   u64* profile;       // two times per block, ns; null if nobody asks
-  u64 window;         // subtracted from addresses in the table: where the memory that other processes map begins
+  u64 origins[3];     // subtracted from the buffers' addresses in the table: where a buffer's region begins, less its number
   u32 lane_count;
   u32 protocol;
   u32 operation;

@@ -22,7 +22,7 @@ TOPO_DEVICE void execute(const Launch& launch, Shared& shared) {
     const bool speaks = thread() % WARP == 0;
     if (speaks && part.profile != nullptr) part.profile[2 * own] = clock_ns();
     if (speaks && own == 0 && part.buffer_table != nullptr) {
-      for (u32 i = 0; i < 3; i++) store_control(&part.buffer_table->buffers[i], part.buffers[i] - part.window);
+      for (u32 i = 0; i < 3; i++) store_control(&part.buffer_table->buffers[i], (u64)part.buffers[i] - part.origins[i]);
       store_release(&part.buffer_table->launch, part.launch);
     }
     Waiter(part, lane, own % part.shares, shared, launch.abort).run();

@@ -193,9 +193,9 @@ struct Waiter {
   TOPO_DEVICE bool look_up() {
     Patience patience(shared);
     TOPO_ROLLED
-    for (u32 first = 0; first < own.peers; first += WARP) {
+    for (u32 first = 0; first < own.peer_count; first += WARP) {
       const u32 peer = first + thread() % WARP;
-      const BufferTable* table = peer < own.peers ? own.tables[peer] : nullptr;
+      const BufferTable* table = peer < own.peer_count ? own.peers[peer].table : nullptr;
       for (;;) {
         const bool there = table == nullptr || load_acquire(&table->launch) == part.launch;
         if (warp_all(there)) break;
@@ -203,7 +203,7 @@ struct Waiter {
         if (warp_all(!patience.more())) return false;
       }
       if (table != nullptr && peer < MOST_PEERS)
-        for (u32 i = 0; i < 3; i++) shared.peers[peer][i] = load_control(&table->buffers[i]);
+        for (u32 i = 0; i < 3; i++) shared.peers[peer][i] = buffer_of(own.peers[peer], i);
     }
     looked_up = true;
     warp_sync();
@@ -212,7 +212,13 @@ struct Waiter {
 
   TOPO_DEVICE u8* buffer_of(const Operand& operand) {
     if (operand.peer < MOST_PEERS) return shared.peers[operand.peer][operand.buffer];
-    return load_control(&((const BufferTable*)operand.place)->buffers[operand.buffer]);
+    return buffer_of(own.peers[operand.peer], operand.buffer);
+  }
+
+  TOPO_DEVICE static u8* buffer_of(const Peer& peer, u32 buffer) {
+    const u64 found = load_control(&peer.table->buffers[buffer]);
+    if (peer.regions == nullptr) return (u8*)found;
+    return load_control(&peer.regions[found >> REGION_SHIFT]) + (found & (((u64)1 << REGION_SHIFT) - 1));
   }
 
   TOPO_DEVICE Stage& next_stage() {

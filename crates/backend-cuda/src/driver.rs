@@ -1,18 +1,18 @@
 //! GPUs as a [`DeviceDriver`].
 
-use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::result;
-use cudarc::driver::sys::{self, CUpointer_attribute_enum as Attribute};
+use cudarc::driver::sys;
 use device_runtime::driver::Start;
 use device_runtime::{
-    DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Team,
+    Allocation, DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Team,
 };
 use executor::Memory;
 use shared_memory::Mapping;
 
+use crate::callers_memory::{self, place_of};
 use crate::device::{self, Device};
 use crate::error::{Error, words};
 use crate::handles::lock;
@@ -21,7 +21,7 @@ use crate::memory::{Block, Host, MemoryKind, Plain};
 use crate::multicast::{Multicast, Objects};
 use crate::presence;
 use crate::rdma;
-use crate::sharing::MemorySharing;
+use crate::sharing::{MemorySharing, OpenedMemory};
 
 /// Options for opening GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -227,42 +227,6 @@ impl Cuda {
     }
 }
 
-/// The memory at an address of a device.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    /// The driver's number of the device.
-    pub(crate) ordinal: u32,
-    /// Whether it is memory of `cuMemAlloc`, which peer access covers. Memory of pools and virtual
-    /// memory has access rights of its own, so kernels of other GPUs may not reach it.
-    pub(crate) is_of_peers: bool,
-}
-
-/// What the driver knows of an address; `None`: it is not in device memory.
-pub(crate) fn place_of(address: u64) -> Option<Place> {
-    let mut attributes = [
-        Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-        Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-        Attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-    ];
-    let mut values = [0_u32; 3];
-    let mut places = values
-        .each_mut()
-        .map(|value| std::ptr::from_mut(value).cast::<c_void>());
-    // It takes any address, while cuPointerGetAttribute fails for those of other memory.
-    // SAFETY: the driver reads three numbers and three places, and writes at most 4 bytes to each
-    // of these for these attributes.
-    let asked = unsafe {
-        let (attributes, places) = (attributes.as_mut_ptr(), places.as_mut_ptr());
-        sys::cuPointerGetAttributes(3, attributes, places, address)
-    };
-    let [kind, ordinal, capable] = values;
-    let is_of_device = kind == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
-    (asked == sys::CUresult::CUDA_SUCCESS && is_of_device).then_some(Place {
-        ordinal,
-        is_of_peers: capable != 0,
-    })
-}
-
 impl DeviceDriver for Cuda {
     type Block = Block;
     type Multicast = Multicast;
@@ -388,9 +352,10 @@ impl DeviceDriver for Cuda {
         place: u32,
         memory: &Memory<'_>,
         at: Option<u64>,
+        seen: bool,
     ) -> Result<LaunchMemory<Block>, String> {
         self.device(place)?;
-        let located = self.locate_in_order(place, memory, at, true)?;
+        let located = self.locate_in_order(place, memory, at, seen)?;
         if located.staged {
             self.copy_in(place, memory.input(), located.input, memory.input_bytes())?;
         }
@@ -418,6 +383,25 @@ impl DeviceDriver for Cuda {
         seen: bool,
     ) -> Result<LaunchMemory<Block>, String> {
         self.locate_in_order(place, memory, at, seen)
+    }
+
+    fn allocation(&self, place: u32, address: u64) -> Option<Allocation> {
+        callers_memory::allocation(self.device(place).ok()?, address)
+    }
+
+    fn offer(
+        &self,
+        place: u32,
+        allocation: &Allocation,
+    ) -> Result<(String, Option<Block>), String> {
+        let (word, kept) = callers_memory::offer(self.device(place)?, allocation)?;
+        Ok((word, kept.map(|it| Block::Kept(Box::new(it)))))
+    }
+
+    fn open(&self, place: u32, word: &str, bytes: u64) -> Result<(Block, u64), String> {
+        let opened = OpenedMemory::open(self.device(place)?, word)?;
+        let address = opened.at(0, bytes)?;
+        Ok((Block::Kept(Box::new(opened)), address))
     }
 
     fn take_back(&self, place: u32, staged: LaunchMemory<Block>) {

@@ -162,7 +162,10 @@ impl Ready {
         }
         self.record(self.begin)?;
         start.before.iter().try_for_each(copy)?;
-        self.launch()?;
+        // Ranks may only copy within their own memory.
+        if self.blocks > 0 {
+            self.launch()?;
+        }
         start.after.iter().try_for_each(copy)?;
         self.record(self.end)?;
         for stream in start.streams {

@@ -7,7 +7,8 @@ use device_runtime::LaunchMemory;
 use device_runtime::driver::places;
 use executor::Memory;
 
-use crate::driver::{Cuda, place_of};
+use crate::callers_memory::{Place, place_of};
+use crate::driver::Cuda;
 use crate::error::words;
 use crate::handles::{caller, lock};
 use crate::memory::Block;
@@ -104,16 +105,12 @@ impl Cuda {
         let output = memory.output().expose_provenance() as u64;
         let (input_bytes, output_bytes) =
             (memory.input_bytes() as u64, memory.output_bytes() as u64);
-        let here = |address, bytes| {
-            bytes == 0 || !seen || place_of(address).is_some_and(|place| place.is_of_peers)
-        };
+        let device = u32::try_from(self.device(place)?.ordinal());
+        // Memory of another GPU is reached if peer access covers it, and other GPUs reach no other.
+        let reached = |it: Place| it.is_of_peers || (!seen && device == Ok(it.ordinal));
+        let here = |address, bytes| bytes == 0 || place_of(address).is_some_and(reached);
         if at.is_none() && here(input, input_bytes) && here(output, output_bytes) {
-            return Ok(LaunchMemory {
-                input,
-                output,
-                staged: false,
-                staging: None,
-            });
+            return Ok(LaunchMemory::of_caller(memory));
         }
         let (input_at, output_at, bytes) =
             places(input..input + input_bytes, output..output + output_bytes);

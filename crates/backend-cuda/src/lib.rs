@@ -9,8 +9,8 @@
 //! the code for one rank.
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
-//! `handles`, `descriptors`, [`memory`], `sharing`, `rdma`, `graph`, `feeder`, `in_order`,
-//! [`launch`], [`multicast`], [`driver`], `start`, [`litmus`].
+//! `handles`, `descriptors`, [`memory`], `callers_memory`, `sharing`, `rdma`, `graph`, `feeder`,
+//! `in_order`, [`launch`], [`multicast`], [`driver`], `start`, [`litmus`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -28,6 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod callers_memory;
 pub mod compiler;
 mod descriptors;
 pub mod device;

@@ -1,6 +1,7 @@
 //! Memory for kernels: device memory, shareable device memory, and registered host memory.
 
 use std::ffi::c_void;
+use std::fmt::Debug;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
@@ -74,6 +75,8 @@ pub enum Block {
     Virtual(Arc<Virtual>),
     /// Host memory registered with a GPU.
     Host(Host),
+    /// Memory of a caller, opened or offered until this is dropped.
+    Kept(Box<dyn Debug + Send + Sync>),
 }
 
 /// Plain memory of a GPU.

@@ -4,16 +4,17 @@
 //! |---|---|---|
 //! | `fabric:HANDLE:BYTES+OFFSET` | virtual, fabric handle (64 bytes) | NVLink domain |
 //! | `descriptor:WORD:BYTES+OFFSET` | virtual, descriptor | host (Unix socket) |
-//! | `ipc:HANDLE+OFFSET` | plain, CUDA IPC handle (64 bytes) | host |
+//! | `ipc:HANDLE:ALLOCATION+OFFSET` | plain, CUDA IPC handle (64 bytes) | host |
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
 
+use crate::callers_memory::{IpcMemory, ipc_handle};
 use crate::descriptors;
 use crate::device::Device;
-use crate::error::{Driver, words};
+use crate::error::Driver;
 use crate::handles::{bytes_of, digits, lock, unknown};
 use crate::memory::{Block, MemoryKind, Plain, Shareable, Virtual};
 use crate::multicast;
@@ -36,34 +37,47 @@ pub(crate) struct MemorySharing {
 
 /// Memory of another process.
 #[derive(Debug)]
-enum OpenedMemory {
+pub enum OpenedMemory {
+    /// Virtual memory.
     Virtual(Virtual),
-    Ipc { device: Arc<Device>, base: u64 },
+    /// Plain memory, by CUDA IPC.
+    Ipc(IpcMemory),
 }
 
 impl OpenedMemory {
+    /// Opens memory by its handle without the offset.
+    pub(crate) fn open(device: &Arc<Device>, word: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = word.split(':').collect();
+        Ok(match parts[..] {
+            ["fabric", handle, bytes] => {
+                let handle = Shareable::Fabric(bytes_of(handle).ok_or_else(unknown)?);
+                let bytes = bytes.parse().map_err(|_| unknown())?;
+                Self::Virtual(Virtual::open(device, handle, bytes)?)
+            }
+            ["descriptor", word, bytes] => {
+                let descriptor = Shareable::Descriptor(descriptors::take(word)?);
+                let bytes = bytes.parse().map_err(|_| unknown())?;
+                Self::Virtual(Virtual::open(device, descriptor, bytes)?)
+            }
+            ["ipc", handle, id] => {
+                let handle = bytes_of(handle).ok_or_else(unknown)?;
+                Self::Ipc(IpcMemory::open(device, handle, id)?)
+            }
+            _ => return Err(unknown()),
+        })
+    }
+
     /// The address of `bytes` bytes at an offset. The length is not known for CUDA IPC.
-    fn at(&self, offset: u64, bytes: u64) -> Result<u64, String> {
+    pub(crate) fn at(&self, offset: u64, bytes: u64) -> Result<u64, String> {
         let (base, most) = match self {
             Self::Virtual(memory) => (memory.address, memory.bytes),
-            Self::Ipc { base, .. } => (*base, u64::MAX),
+            Self::Ipc(memory) => (memory.base, u64::MAX),
         };
         let end = offset.checked_add(bytes).filter(|end| *end <= most);
         let address = end.and_then(|_| base.checked_add(offset));
         address.ok_or_else(|| {
             format!("another process shares {bytes} bytes at {offset} of memory of {most} bytes")
         })
-    }
-}
-
-impl Drop for OpenedMemory {
-    fn drop(&mut self) {
-        if let Self::Ipc { device, base } = self
-            && device.enter().is_ok()
-        {
-            // SAFETY: opened once, closed once; no kernel runs that was given it.
-            let _ = unsafe { sys::cuIpcCloseMemHandle(*base) };
-        }
     }
 }
 
@@ -189,27 +203,7 @@ impl MemorySharing {
         if let Some(known) = opened.get(&key) {
             return known.at(offset, bytes);
         }
-        let parts: Vec<&str> = memory.split(':').collect();
-        let now = match parts[..] {
-            ["fabric", handle, bytes] => {
-                let handle = Shareable::Fabric(bytes_of(handle).ok_or_else(unknown)?);
-                let bytes = bytes.parse().map_err(|_| unknown())?;
-                OpenedMemory::Virtual(Virtual::open(device, handle, bytes)?)
-            }
-            ["descriptor", word, bytes] => {
-                let descriptor = descriptors::take(word)?;
-                let descriptor = Shareable::Descriptor(descriptor);
-                let bytes = bytes.parse().map_err(|_| unknown())?;
-                OpenedMemory::Virtual(Virtual::open(device, descriptor, bytes)?)
-            }
-            ["ipc", handle] => {
-                let handle = bytes_of(handle).ok_or_else(unknown)?;
-                let base = open_ipc(device, &handle)?;
-                let device = Arc::clone(device);
-                OpenedMemory::Ipc { device, base }
-            }
-            _ => return Err(unknown()),
-        };
+        let now = OpenedMemory::open(device, memory)?;
         let address = now.at(offset, bytes)?;
         opened.insert(key, now);
         Ok(address)
@@ -222,30 +216,8 @@ fn ipc_word(device: &Device, address: u64) -> Result<String, String> {
         format!("sharing memory of GPU {number} with other processes")
     };
     let (mut base, mut size) = (0, 0);
-    let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
     // SAFETY: the driver writes what the pointers lead to; the address is one that it allocated.
     unsafe { sys::cuMemGetAddressRange_v2(&raw mut base, &raw mut size, address) }.to(what)?;
-    // SAFETY: as above.
-    unsafe { sys::cuIpcGetMemHandle(&raw mut handle, base) }.to(what)?;
-    let handle: Vec<u8> = handle.reserved.iter().map(|byte| *byte as u8).collect();
-    Ok(format!("ipc:{}+{:x}", digits(&handle), address - base))
-}
-
-fn open_ipc(device: &Device, bytes: &[u8; 64]) -> Result<u64, String> {
-    let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
-    for (to, byte) in handle.reserved.iter_mut().zip(bytes) {
-        *to = *byte as _;
-    }
-    let lazy = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-    let mut base = 0;
-    // SAFETY: the driver writes one address, and checks the handle.
-    let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&raw mut base, handle, lazy) };
-    let result = opened.result().map_err(|error| {
-        let number = device.number;
-        format!(
-            "opening memory of another process on GPU {number}: {}",
-            words(error)
-        )
-    });
-    result.map(|()| base)
+    let handle = digits(&ipc_handle(device, base)?);
+    Ok(format!("ipc:{handle}:0+{:x}", address - base))
 }

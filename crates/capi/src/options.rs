@@ -13,6 +13,9 @@ pub const ALLOCATED: u32 = 2;
 /// Collectives run on memory of GPUs, too.
 pub const CUDA: u32 = 4;
 
+/// No other process has memory of a GPU open that the caller may free.
+pub const COPIES: u32 = 8;
+
 /// Bytes of [`topo_id`].
 pub const ID_BYTES: usize = 256;
 
@@ -72,11 +75,11 @@ pub unsafe fn read(options: *const topo_options) -> Result<Options, Fault> {
              of this library"
         )));
     }
-    let unknown = options.flags & !(DEBUG | ALLOCATED | CUDA);
+    let unknown = options.flags & !(DEBUG | ALLOCATED | CUDA | COPIES);
     if unknown != 0 {
         return Err(Fault::invalid(format!(
             "options.flags has unknown bits {unknown:#x}; expected a sum of TOPO_DEBUG, \
-             TOPO_ALLOCATED and TOPO_CUDA"
+             TOPO_ALLOCATED, TOPO_CUDA and TOPO_COPIES"
         )));
     }
     if options.reserved != 0 {
@@ -84,6 +87,7 @@ pub unsafe fn read(options: *const topo_options) -> Result<Options, Fault> {
     }
     chosen.debug = options.flags & DEBUG != 0;
     chosen.allocated_buffers = options.flags & ALLOCATED != 0;
+    chosen.copies = options.flags & COPIES != 0;
     chosen.gpu = (options.flags & CUDA != 0).then_some(options.gpu);
     if options.join_timeout_ms != 0 {
         chosen.join = Duration::from_millis(options.join_timeout_ms.into());

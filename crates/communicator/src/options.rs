@@ -34,6 +34,9 @@ pub struct Options {
     /// The driver's number of this rank's GPU, for collectives on its memory
     /// ([`Comm::run_on`](crate::Comm::run_on)). All ranks give one, or none does.
     pub gpu: Option<u32>,
+    /// Whether buffers on GPUs are copied where ranks of other processes would have them open:
+    /// callers free them while communicators are left.
+    pub copies: bool,
 }
 
 impl Default for Options {
@@ -48,6 +51,7 @@ impl Default for Options {
             host_id: None,
             plan: None,
             gpu: None,
+            copies: false,
         }
     }
 }

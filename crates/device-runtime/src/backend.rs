@@ -14,7 +14,7 @@ use executor::{Choice, Error, Memory, Request, Waiting};
 use program::{BoundProgram, Schedule, Transfer};
 use program::{Protocol, Reduction};
 
-use crate::connect::{Connector, RankConnections, peers, shows_buffers};
+use crate::connect::{Connector, RankConnections, Regions, peers, shows_buffers};
 use crate::default_choice::{self, Capabilities};
 use crate::driver::{DeviceDriver, LaunchMemory};
 use crate::entry::Kernel;
@@ -42,6 +42,7 @@ pub struct Kernels<M: DeviceDriver> {
     pub(crate) connected: RankConnections,
     pub(crate) scratch: Option<(M::Block, u64)>,
     scratch_bytes: u64,
+    pub(crate) regions: Regions,
 }
 
 /// A program in device memory.
@@ -51,8 +52,9 @@ pub struct DeviceProgram<M: DeviceDriver> {
     pub(crate) peers: Vec<u32>,
     /// Whether peers read this rank's buffer table.
     pub(crate) direct: bool,
-    /// Set if the program accesses memory of other processes.
-    pub(crate) unflattened: Option<FlattenInput>,
+    /// If ranks of other processes access its buffers: bytes of its scratch memory, which begins
+    /// the window.
+    pub(crate) window_scratch: Option<u64>,
     /// Ranks of other processes among its peers.
     pub(crate) remote: Vec<u32>,
     /// Whether a network connects it to any of them.
@@ -66,15 +68,6 @@ pub struct DeviceProgram<M: DeviceDriver> {
     _memory: M::Block,
 }
 
-/// The data to flatten a program again after memory of other processes moved.
-pub(crate) struct FlattenInput {
-    pub(crate) bound: BoundProgram,
-    protocol: Protocol,
-    reduction: Option<Reduction>,
-    /// The generation of the buffer tables that the steps use.
-    generation: u64,
-}
-
 impl<M: DeviceDriver> Kernels<M> {
     /// Creates the backend of a rank.
     pub fn new(shared: Arc<ProcessRanks<M>>, rank: u32) -> Self {
@@ -85,6 +78,7 @@ impl<M: DeviceDriver> Kernels<M> {
             connected: RankConnections::default(),
             scratch: None,
             scratch_bytes: 0,
+            regions: Regions::default(),
         }
     }
 
@@ -129,35 +123,6 @@ impl<M: DeviceDriver> Kernels<M> {
         Ok(())
     }
 
-    /// Whether memory of other processes has moved since a program was flattened.
-    pub(crate) fn needs_flattening(&self, program: &DeviceProgram<M>) -> bool {
-        let generation = self.connected.buffer_tables.generation;
-        let unflattened = program.unflattened.as_ref();
-        unflattened.is_some_and(|it| it.generation != generation)
-    }
-
-    /// Flattens a program again if memory of other processes has moved.
-    pub(crate) fn flatten_again(&mut self, program: &mut DeviceProgram<M>) -> Result<(), Error> {
-        let generation = self.connected.buffer_tables.generation;
-        let Some(unflattened) = &mut program.unflattened else {
-            return Ok(());
-        };
-        if unflattened.generation == generation {
-            return Ok(());
-        }
-        unflattened.generation = generation;
-        self.connected.protocol = Some(unflattened.protocol);
-        self.connected.shares = program.part.shares;
-        let flat = Flat::new(&unflattened.bound, unflattened.reduction, &self.connected);
-        let steps: &[u8] = bytemuck::cast_slice(&flat.steps);
-        // No kernel of this rank is running.
-        let wrote = self
-            .shared
-            .driver
-            .write(self.device(), program.part.steps, steps);
-        wrote.map_err(|why| self.failed(why))
-    }
-
     fn reserve_scratch(&mut self, bytes: u64) -> Result<(), String> {
         if bytes > self.scratch_bytes {
             // No kernel of this rank is running. Peers read the new address in the next table.
@@ -173,8 +138,8 @@ impl<M: DeviceDriver> Kernels<M> {
         let (driver, device) = (&self.shared.driver, self.device());
         let after = |at: u64, bytes: usize| (at + bytes as u64).next_multiple_of(256);
         let steps_at = after(0, size_of_val(&flat.lanes[..]));
-        let tables_at = after(steps_at, size_of_val(&flat.steps[..]));
-        let ends_at = after(tables_at, size_of_val(&flat.tables[..]));
+        let peers_at = after(steps_at, size_of_val(&flat.steps[..]));
+        let ends_at = after(peers_at, size_of_val(&flat.peers[..]));
         let profile_at = after(ends_at, size_of_val(&flat.ends[..]));
         let shares = self.connected.shares;
         let profile_bytes = match self.shared.options.trace {
@@ -183,11 +148,11 @@ impl<M: DeviceDriver> Kernels<M> {
         };
         let allocated = driver.allocate(device, profile_at + profile_bytes);
         let (memory, address) = allocated.map_err(|why| self.failed(why))?;
-        flat.place_addresses(address + tables_at, address + ends_at);
+        flat.place_addresses(address + peers_at, address + ends_at);
         let parts: [(u64, &[u8]); 4] = [
             (0, bytemuck::cast_slice(&flat.lanes)),
             (steps_at, bytemuck::cast_slice(&flat.steps)),
-            (tables_at, bytemuck::cast_slice(&flat.tables)),
+            (peers_at, bytemuck::cast_slice(&flat.peers)),
             (ends_at, bytemuck::cast_slice(&flat.ends)),
         ];
         for (at, bytes) in parts.into_iter().filter(|(_, bytes)| !bytes.is_empty()) {
@@ -393,12 +358,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         let peers = &self.connected.peers;
         let by_network = |peer| peers.transport(peer) == Transport::Net;
         Ok(DeviceProgram {
-            unflattened: (direct && !peers.is_alone()).then(|| FlattenInput {
-                bound: bound.clone(),
-                protocol: request.protocol,
-                reduction: request.reduction,
-                generation: self.connected.buffer_tables.generation,
-            }),
+            window_scratch: (direct && !peers.is_alone()).then_some(bound.scratch_bytes),
             remote: self.connected.ranks(peers_of(bound), false),
             uses_network: peers_of(bound).any(by_network),
             part,
@@ -444,11 +404,14 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             channel: 0,
         };
         for part in parts.iter_mut() {
-            self.flatten_again(part.program)?;
             let at = self.window_buffers(part.program);
-            let of_caller = self.shared.driver.stage(device, &part.memory, at);
+            let of_caller = self
+                .shared
+                .driver
+                .stage(device, &part.memory, at, part.program.direct);
             let own = of_caller.map_err(|why| self.failed(why))?;
-            self.add_part(&mut deposit, part, &own, context.launch);
+            let origins = self.window_origins(part.program);
+            self.add_part(&mut deposit, part, (&own, origins), context.launch);
             waiting = part.program.waiting;
             staged.push(own);
         }
@@ -457,7 +420,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         deposit.peers.retain(|peer| *peer != rank);
         self.launcher().launch(deposit, waiting, context)?;
         for (own, part) in staged.into_iter().zip(parts) {
-            if part.program.unflattened.is_some() && self.shared.repeats().count > 1 {
+            if part.program.window_scratch.is_some() && self.shared.repeats().count > 1 {
                 self.time_copies(&part.memory)?;
             }
             if part.program.part.profile != 0 {
@@ -472,11 +435,12 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
 
     fn enqueue(
         &mut self,
-        part: &mut Part<'_, DeviceProgram<M>>,
+        parts: &mut [Part<'_, DeviceProgram<M>>],
+        copies: &[Memory<'_>],
         stream: u64,
         context: &mut LaunchContext<'_>,
     ) -> Result<InFlight, Error> {
-        self.enqueue_part(part, stream, context)
+        self.enqueue_parts(parts, copies, stream, context)
     }
 
     fn look_after(&mut self, context: &mut LaunchContext<'_>) -> Result<InFlight, Error> {

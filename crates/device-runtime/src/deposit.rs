@@ -36,22 +36,30 @@ impl<M: DeviceDriver> Kernels<M> {
 
     /// Address of the staging buffers in the window, if other processes access them.
     pub(crate) fn window_buffers(&self, program: &DeviceProgram<M>) -> Option<u64> {
-        let unflattened = program.unflattened.as_ref()?;
-        let tables = &self.connected.buffer_tables;
-        tables.behind_scratch(unflattened.bound.scratch_bytes)
+        let scratch_bytes = program.window_scratch?;
+        self.connected.buffer_tables.behind_scratch(scratch_bytes)
     }
 
-    /// Adds a program to a deposit.
+    /// What is subtracted from the addresses of buffers in the window, or of those that only this
+    /// process accesses.
+    pub(crate) fn window_origins(&self, program: &DeviceProgram<M>) -> [u64; 2] {
+        let window = self.connected.buffer_tables.window;
+        let window = window.filter(|_| program.window_scratch.is_some());
+        [window.map_or(0, |(address, _)| address); 2]
+    }
+
+    /// Adds a program to a deposit, with its buffers and what is subtracted from their addresses in
+    /// the buffer table.
     pub(crate) fn add_part(
         &self,
         deposit: &mut Deposit,
         part: &Part<'_, DeviceProgram<M>>,
-        own: &LaunchMemory<M::Block>,
+        (own, [input, output]): (&LaunchMemory<M::Block>, [u64; 2]),
         launch: u64,
     ) {
         let program = &part.program;
         let window = self.connected.buffer_tables.window;
-        let window = window.filter(|_| program.unflattened.is_some());
+        let window = window.filter(|_| program.window_scratch.is_some());
         let window = window.map(|(address, _)| address);
         let of_rank = self.scratch.as_ref().map_or(0, |(_, address)| *address);
         let scratch = program.scratch.or(window).unwrap_or(of_rank);
@@ -64,7 +72,7 @@ impl<M: DeviceDriver> Kernels<M> {
             buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
             launch,
             scalar: part.scalar,
-            window: window.unwrap_or(0),
+            origins: [input, output, window.unwrap_or(0)],
             ..program.part
         });
         deposit.peers.extend(&program.peers);

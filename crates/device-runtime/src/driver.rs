@@ -155,6 +155,7 @@ pub trait DeviceDriver: Send + Sync + 'static {
 
     /// Makes the buffers of a launch accessible to kernels and copies the input there. With an
     /// address `at`, the staging buffer is there and holds as many bytes as [`places`] returns.
+    /// `seen` says whether kernels of other devices access the buffers.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -163,6 +164,7 @@ pub trait DeviceDriver: Send + Sync + 'static {
         device: u32,
         memory: &Memory<'_>,
         at: Option<u64>,
+        seen: bool,
     ) -> Result<LaunchMemory<Self::Block>, String>;
 
     /// Copies a staged output back to the caller's buffer.
@@ -176,8 +178,7 @@ pub trait DeviceDriver: Send + Sync + 'static {
         memory: &Memory<'_>,
     ) -> Result<(), String>;
 
-    /// Like [`Self::stage`], of memory of the device, without copies. `seen` says whether kernels
-    /// of other devices access the buffers.
+    /// Like [`Self::stage`], of memory of the device, without copies.
     ///
     /// # Errors
     /// There is not enough memory; or the device has no streams.
@@ -189,6 +190,40 @@ pub trait DeviceDriver: Send + Sync + 'static {
         _seen: bool,
     ) -> Result<LaunchMemory<Self::Block>, String> {
         Err(format!("the {} backend has no streams", self.name()))
+    }
+
+    /// The allocation of the device that holds an address of a caller and that other processes can
+    /// open; `None`: there is none such.
+    fn allocation(&self, _device: u32, _address: u64) -> Option<Allocation> {
+        None
+    }
+
+    /// Offers an allocation to other processes. Returns a handle without spaces, and what is kept
+    /// as long as they may open it.
+    ///
+    /// # Errors
+    /// The driver exports no handle.
+    fn offer(
+        &self,
+        _device: u32,
+        _allocation: &Allocation,
+    ) -> Result<(String, Option<Self::Block>), String> {
+        Err(format!(
+            "the {} backend shares no memory of callers",
+            self.name()
+        ))
+    }
+
+    /// Opens an allocation that another process offers, until the returned block is dropped.
+    /// Returns the block with the address of its `bytes` bytes.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is shorter.
+    fn open(&self, _device: u32, _word: &str, _bytes: u64) -> Result<(Self::Block, u64), String> {
+        Err(format!(
+            "the {} backend shares no memory of callers",
+            self.name()
+        ))
     }
 
     /// Takes the staging buffer of a launch that was submitted, for later ones of the device.
@@ -237,6 +272,19 @@ pub struct NicMemory<B> {
     pub address: u64,
     /// How NICs address the memory.
     pub owner: Owner,
+}
+
+/// Memory that a caller allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allocation {
+    /// Its first address.
+    pub base: u64,
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// Tells it from an earlier or later allocation at the same address.
+    pub id: u64,
+    /// Whether devices of this process access it at its address.
+    pub is_of_peers: bool,
 }
 
 /// How often kernels run in a row.
@@ -373,6 +421,18 @@ pub struct LaunchMemory<B> {
     pub staged: bool,
     /// The memory that was allocated as a staging buffer.
     pub staging: Option<B>,
+}
+
+impl<B> LaunchMemory<B> {
+    /// The caller's buffers, where they are.
+    pub fn of_caller(memory: &Memory<'_>) -> Self {
+        Self {
+            input: memory.input().expose_provenance() as u64,
+            output: memory.output().expose_provenance() as u64,
+            staged: false,
+            staging: None,
+        }
+    }
 }
 
 #[cfg(test)]

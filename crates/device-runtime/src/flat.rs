@@ -4,7 +4,7 @@ use program::Reduction;
 use program::{BoundOperand, BoundProgram, BoundStep, BufferKind, ConnectionEnd};
 
 use crate::fuse::fuse;
-use crate::layout::{FlatLane, FlatOperand, FlatStep, MOST_OPERANDS, OperandKind};
+use crate::layout::{DevicePeer, FlatLane, FlatOperand, FlatStep, MOST_OPERANDS, OperandKind};
 
 /// Addresses of a program's connections and of its peers' buffer tables.
 pub trait Places {
@@ -18,11 +18,8 @@ pub trait Places {
     fn given(&self, connection: &ConnectionEnd) -> u64;
     /// Multicast address of the scratch memory of all ranks.
     fn multicast(&self) -> u64;
-    /// Address of a rank's buffer table.
-    fn buffer_table(&self, rank: u32) -> u64;
-    /// Base of the offsets in a rank's buffer table: where its window is mapped here. 0 if the
-    /// table holds addresses.
-    fn window(&self, rank: u32) -> u64;
+    /// Where a rank's buffers are found.
+    fn peer(&self, rank: u32) -> DevicePeer;
 }
 
 /// A program in the form that kernels walk.
@@ -32,8 +29,8 @@ pub struct Flat {
     pub lanes: Vec<FlatLane>,
     /// The steps of all lanes.
     pub steps: Vec<FlatStep>,
-    /// Addresses of buffer tables: those of the first lane's peers, then those of the next.
-    pub tables: Vec<u64>,
+    /// Peers: those of the first lane, then those of the next.
+    pub peers: Vec<DevicePeer>,
     /// Addresses of ends of FIFOs and signals: those of the first lane, then those of the next.
     pub ends: Vec<u64>,
     /// The channel of each lane.
@@ -76,36 +73,35 @@ impl Flat {
                 prologue,
                 body,
                 epilogue,
-                peers: count(addresses.tables.len()),
+                peer_count: count(addresses.peers.len()),
                 end_count: count(addresses.ends.len()),
                 turns: lane.turns,
-                tables: 0,
+                peers: 0,
                 ends: 0,
             });
             flat.steps.extend(parts.into_iter().flatten());
-            flat.tables.extend(addresses.tables);
+            flat.peers.extend(addresses.peers);
             flat.ends.extend(addresses.ends);
             flat.channels.push(lane.channel);
         }
         flat
     }
 
-    /// Sets the addresses of the lanes' tables and ends, if those of the first lane are here.
-    pub fn place_addresses(&mut self, mut tables: u64, mut ends: u64) {
+    /// Sets the addresses of the lanes' peers and ends, if those of the first lane are here.
+    pub fn place_addresses(&mut self, mut peers: u64, mut ends: u64) {
         for lane in &mut self.lanes {
-            (lane.tables, lane.ends) = (tables, ends);
-            tables += u64::from(lane.peers) * size_of::<u64>() as u64;
+            (lane.peers, lane.ends) = (peers, ends);
+            peers += u64::from(lane.peer_count) * size_of::<DevicePeer>() as u64;
             ends += u64::from(lane.end_count) * size_of::<u64>() as u64;
         }
     }
 }
 
-/// Addresses that the steps of a lane refer to by index.
+/// What the steps of a lane refer to by index.
 #[derive(Default)]
 struct LaneAddresses {
-    /// Of buffer tables.
-    tables: Vec<u64>,
-    /// Of ends of FIFOs and signals.
+    peers: Vec<DevicePeer>,
+    /// Addresses of ends of FIFOs and signals.
     ends: Vec<u64>,
 }
 
@@ -115,11 +111,11 @@ impl LaneAddresses {
     }
 }
 
-/// The index of an address in a list; adds it if it is new.
-fn index(known: &mut Vec<u64>, address: u64) -> usize {
-    let at = known.iter().position(|other| *other == address);
+/// The index of something in a list; adds it if it is new.
+fn index<T: PartialEq>(known: &mut Vec<T>, it: T) -> usize {
+    let at = known.iter().position(|other| *other == it);
     at.unwrap_or_else(|| {
-        known.push(address);
+        known.push(it);
         known.len() - 1
     })
 }
@@ -242,14 +238,13 @@ impl Resolve<'_> {
                 stride,
             } => {
                 let rank = self.bound.peers[usize::from(peer)];
-                let table = self.places.buffer_table(rank);
-                let at = index(&mut addresses.tables, table);
+                let at = index(&mut addresses.peers, self.places.peer(rank));
                 FlatOperand {
                     kind: OperandKind::Peer as u32,
                     buffer: buffer as u16,
                     peer: u16::try_from(at).unwrap_or(u16::MAX),
-                    place: table,
-                    offset: self.places.window(rank) + offset,
+                    place: 0,
+                    offset,
                     stride,
                 }
             }

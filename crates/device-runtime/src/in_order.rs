@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use executor::backend::{InFlight, LaunchContext, Part};
-use executor::{Error, Waiting};
+use executor::{Error, Memory, Waiting};
 use shared_memory::Bell;
 
 use crate::backend::{DeviceProgram, Kernels};
@@ -27,6 +27,17 @@ const LOOK: Duration = Duration::from_millis(1);
 /// How long a kernel that was told to end may take before it is left to its driver.
 const ENDING: Duration = Duration::from_secs(5);
 
+fn addresses(memory: &Memory<'_>) -> (u64, u64) {
+    let input = memory.input().expose_provenance() as u64;
+    (input, memory.output().expose_provenance() as u64)
+}
+
+/// A copy, if there is something to copy.
+fn copy(from: u64, to: u64, bytes: usize) -> Option<DeviceCopy> {
+    let bytes = bytes as u64;
+    (bytes > 0 && from != to).then_some(DeviceCopy { from, to, bytes })
+}
+
 /// A launch in the order of streams runs once.
 const ONCE: Repeats = Repeats { count: 1, graph: 0 };
 
@@ -38,49 +49,88 @@ impl<M: DeviceDriver> Kernels<M> {
         }
     }
 
-    /// Enqueues a program behind the work of a stream.
-    pub(crate) fn enqueue_part(
+    /// Enqueues programs and copies behind the work of a stream.
+    pub(crate) fn enqueue_parts(
         &mut self,
-        part: &mut Part<'_, DeviceProgram<M>>,
+        parts: &mut [Part<'_, DeviceProgram<M>>],
+        copies: &[Memory<'_>],
         stream: u64,
         context: &mut LaunchContext<'_>,
     ) -> Result<InFlight, Error> {
-        let device = self.device();
-        if self.needs_flattening(part.program) {
-            // The steps that it writes may be in use.
-            self.drain(context)?;
-            self.flatten_again(part.program)?;
-        }
+        self.expect_room(parts, context)?;
         while self.in_flight().launches >= MOST_IN_FLIGHT {
             if self.look_after_all(context)?.launches >= MOST_IN_FLIGHT {
                 std::thread::sleep(NAP);
             }
         }
-        let memory = &part.memory;
-        let at = self.window_buffers(part.program);
-        let located = self
-            .shared
-            .driver
-            .locate(device, memory, at, part.program.direct);
-        let own = located.map_err(|why| self.failed(why))?;
+        let device = self.device();
         let mut deposit = self.deposit(Some(stream));
-        let copy = |from: u64, to: u64, bytes: usize| {
-            let bytes = bytes as u64;
-            (bytes > 0 && from != to).then_some(DeviceCopy { from, to, bytes })
+        let mut staged = Vec::with_capacity(parts.len());
+        let rank = self.rank;
+        let mut waiting = Waiting::Signal {
+            from: rank,
+            channel: 0,
         };
-        let input = memory.input().expose_provenance() as u64;
-        let output = memory.output().expose_provenance() as u64;
-        let before = copy(input, own.input, memory.input_bytes());
-        let after = copy(own.output, output, memory.output_bytes());
-        deposit.before.extend(before);
-        deposit.after.extend(after);
-        self.add_part(&mut deposit, part, &own, context.launch);
+        for memory in copies {
+            let (input, output) = addresses(memory);
+            deposit
+                .before
+                .extend(copy(input, output, memory.input_bytes()));
+        }
+        for part in parts {
+            let registered = self.registered(part, context)?;
+            let memory = &part.memory;
+            let (own, origins) = match registered {
+                Some(origins) => (LaunchMemory::of_caller(memory), origins),
+                None => {
+                    let at = self.window_buffers(part.program);
+                    let driver = &self.shared.driver;
+                    let located = driver.locate(device, memory, at, part.program.direct);
+                    let own = located.map_err(|why| self.failed(why))?;
+                    (own, self.window_origins(part.program))
+                }
+            };
+            let (input, output) = addresses(memory);
+            let before = copy(input, own.input, memory.input_bytes());
+            let after = copy(own.output, output, memory.output_bytes());
+            deposit.before.extend(before);
+            deposit.after.extend(after);
+            self.add_part(&mut deposit, part, (&own, origins), context.launch);
+            waiting = part.program.waiting;
+            staged.push(own);
+        }
         deposit.peers.sort_unstable();
         deposit.peers.dedup();
-        deposit.peers.retain(|peer| *peer != self.rank);
-        let launched = self.submit(deposit, part.program.waiting, context);
-        self.keep_staging(own);
+        deposit.peers.retain(|peer| *peer != rank);
+        let launched = self.submit(deposit, waiting, context);
+        staged.into_iter().for_each(|own| self.keep_staging(own));
         launched.map(|()| self.in_flight())
+    }
+
+    /// Fails if the blocks of programs that run together do not fit beside those of other ranks.
+    fn expect_room(
+        &self,
+        parts: &[Part<'_, DeviceProgram<M>>],
+        context: &mut LaunchContext<'_>,
+    ) -> Result<(), Error> {
+        let blocks = |it: &Part<'_, DeviceProgram<M>>| {
+            let part = &it.program.part;
+            part.lane_count * part.shares
+        };
+        let needed: u32 = parts.iter().map(blocks).sum();
+        let most = self.connected.peers.blocks;
+        if needed <= most {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            collective: context.supervisor.collective(),
+            ranks: context.supervisor.bootstrap().ranks(),
+            why: format!(
+                "what runs together needs {needed} blocks of rank {}, and on the GPU with the fewest each rank has {most}; \
+                 take fewer transfers in a group, or fewer ranks on a GPU",
+                self.rank
+            ),
+        })
     }
 
     fn keep_staging(&self, own: LaunchMemory<M::Block>) {

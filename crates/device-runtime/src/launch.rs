@@ -252,8 +252,9 @@ impl<M: DeviceDriver> Launcher<'_, M> {
             }
             let parts = own.iter().flat_map(|deposit| &deposit.parts);
             let parts: Vec<LaunchPart> = parts.filter(|it| it.lane_count > 0).copied().collect();
+            let copies = own.iter().flat_map(|it| &it.before);
             // Nothing to do is in order, too.
-            if parts.is_empty() {
+            if parts.is_empty() && copies.count() == 0 {
                 continue;
             }
             let streams: BTreeSet<u64> = own.iter().filter_map(|it| it.stream).collect();

@@ -13,7 +13,7 @@ pub const MOST_SIGNALS: usize = 32;
 pub const MOST_SHARES: u32 = 4;
 
 /// Most parts that fit into the arguments of a launch.
-pub const MOST_PARTS: usize = 36;
+pub const MOST_PARTS: usize = 33;
 
 /// One end of a FIFO or of a signal. A signal has one per block of the lane.
 #[repr(C)]
@@ -35,14 +35,28 @@ pub struct DeviceEnd {
     pub lengths: u64,
 }
 
+/// Bits of an offset in a region of memory; the region's number is above them.
+pub const REGION_SHIFT: u32 = 56;
+
 /// The buffers of a rank during a launch.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct DeviceBufferTable {
     /// The launch's number.
     pub launch: u64,
-    /// Addresses of input, output and scratch.
+    /// Input, output and scratch: addresses, or regions with an offset ([`REGION_SHIFT`]).
     pub buffers: [u64; 3],
+}
+
+/// A peer of a lane.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct DevicePeer {
+    /// Address of its [`DeviceBufferTable`].
+    pub table: u64,
+    /// Address of the addresses where each region of its memory begins here; 0 if its table has
+    /// addresses.
+    pub regions: u64,
 }
 
 /// The kind of an operand.
@@ -69,10 +83,10 @@ pub struct FlatOperand {
     pub kind: u32,
     /// 0 input, 1 output, 2 scratch.
     pub buffer: u16,
-    /// Of a peer, its index in the lane's tables.
+    /// Of a peer, its index among the lane's.
     pub peer: u16,
-    /// The index of a FIFO's [`DeviceEnd`] in the lane, the address of a peer's
-    /// [`DeviceBufferTable`], or that of the multicast scratch memory.
+    /// The index of a FIFO's [`DeviceEnd`] in the lane, or the address of the multicast scratch
+    /// memory.
     pub place: u64,
     /// Bytes from the start of the buffer.
     pub offset: u64,
@@ -123,13 +137,13 @@ pub struct FlatLane {
     /// Steps of the last turn and of the epilogue.
     pub epilogue: u32,
     /// Number of peers whose memory the lane accesses.
-    pub peers: u32,
+    pub peer_count: u32,
     /// Number of ends of FIFOs and signals that the lane uses.
     pub end_count: u32,
     /// Full turns.
     pub turns: u64,
-    /// Address of the addresses of these peers' [`DeviceBufferTable`]s.
-    pub tables: u64,
+    /// Address of these [`DevicePeer`]s.
+    pub peers: u64,
     /// Address of the addresses of the lane's [`DeviceEnd`]s.
     pub ends: u64,
 }
@@ -152,8 +166,9 @@ pub struct LaunchPart {
     pub scalar: u64,
     /// Address of each block's begin and end times; 0 if not recorded.
     pub profile: u64,
-    /// Base address that is subtracted in the buffer table: the start of the window, or 0.
-    pub window: u64,
+    /// What is subtracted from the addresses of the buffers in the buffer table: 0, or where the
+    /// buffer's region begins, less the region's number.
+    pub origins: [u64; 3],
     /// Number of lanes.
     pub lane_count: u32,
     /// A [`program::Protocol`], by number.

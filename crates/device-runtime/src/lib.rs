@@ -9,8 +9,8 @@
 //! for tests.
 //!
 //! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`driver`], [`process_ranks`],
-//! `connect`, [`gang`], `remote`, `launch`, `in_order`, `deposit`, [`backend`], [`addresses`],
-//! [`default_choice`].
+//! `connect`, [`gang`], `remote`, `launch`, [`backend`], `deposit`, `regions`, `in_order`,
+//! [`addresses`], [`default_choice`].
 //!
 //! ```
 //! use device_runtime::{Kernel, source};
@@ -35,13 +35,15 @@ mod in_order;
 mod launch;
 pub mod layout;
 pub mod process_ranks;
+mod regions;
 mod remote;
 pub mod source;
 
 pub use addresses::{DeviceBuffer, RunOnDevice};
 pub use backend::Kernels;
 pub use driver::{
-    DeviceCopy, DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Running, Team,
+    Allocation, DeviceCopy, DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats,
+    Running, Team,
 };
 pub use entry::{Kernel, LITMUS_PAIR_BYTES, LitmusKernel};
 pub use in_order::MOST_IN_FLIGHT;

@@ -46,6 +46,8 @@ pub struct LaunchOptions {
     pub rdma_read: bool,
     /// Whether RDMA writes are always flushed (`NCCL_NET_FORCE_FLUSH`).
     pub force_flush: bool,
+    /// Whether other processes access buffers of callers where they are (`regions.rs`).
+    pub registers: bool,
 }
 
 /// The time that a lane of a launch took.
@@ -107,6 +109,7 @@ impl LaunchOptions {
             rdma: true,
             rdma_read: true,
             force_flush: false,
+            registers: true,
         }
     }
 }

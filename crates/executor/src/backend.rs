@@ -124,19 +124,20 @@ pub trait Backend: Send + 'static {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Waiting>, Error>;
 
-    /// Enqueues a program on memory of the rank's device: behind the work of the device's stream
-    /// `stream`, and before what that stream gets later. Returns once it is enqueued, with what was
-    /// not seen to have ended.
+    /// Enqueues programs on memory of the rank's device, which run together, and copies from inputs
+    /// to outputs there: behind the work of the device's stream `stream`, and before what that
+    /// stream gets later. Returns once they are enqueued, with what was not seen to have ended.
     ///
     /// # Errors
-    /// The backend has no streams, or cannot enqueue the program.
+    /// The backend has no streams, or cannot enqueue the programs.
     fn enqueue(
         &mut self,
-        part: &mut Part<'_, Self::Program>,
+        parts: &mut [Part<'_, Self::Program>],
+        copies: &[Memory<'_>],
         stream: u64,
         context: &mut LaunchContext<'_>,
     ) -> Result<InFlight, Error> {
-        let _ = (part, stream);
+        let _ = (parts, copies, stream);
         Err(Error::Unsupported {
             collective: context.supervisor.collective,
             ranks: context.supervisor.bootstrap.ranks(),

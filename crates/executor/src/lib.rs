@@ -77,6 +77,7 @@ pub use callers_memory::BufferAccess;
 pub use collectives::Buffers;
 pub use communicator::Communicator;
 pub use element::Element;
+pub use engine::enqueue::DeviceTransfer;
 pub use error::{Error, Failure, Waiting};
 pub use group::Group;
 pub use memory::Memory;

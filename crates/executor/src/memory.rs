@@ -70,6 +70,16 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// The input of this and the output of another one.
+    pub(crate) const fn to<'b>(&'b self, other: &'b Self) -> Memory<'b> {
+        Memory {
+            output: other.output,
+            output_bytes: other.output_bytes,
+            borrow: PhantomData,
+            ..*self
+        }
+    }
+
     /// Two ranges of elements of one buffer, which may overlap.
     ///
     /// # Panics

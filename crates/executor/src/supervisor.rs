@@ -57,6 +57,16 @@ pub struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
+    /// The collective that runs.
+    pub const fn collective(&self) -> Collective {
+        self.collective
+    }
+
+    /// What ranks publish and fetch.
+    pub fn bootstrap(&mut self) -> &mut dyn Bootstrap {
+        self.bootstrap
+    }
+
     /// The error for a peer's buffers that cannot be used.
     #[cold]
     pub fn fault(&self, fault: Fault) -> Error {

@@ -341,18 +341,14 @@ impl DeviceDriver for Emulator {
         device: u32,
         memory: &Memory<'_>,
         at: Option<u64>,
+        _seen: bool,
     ) -> Result<LaunchMemory<Block>, String> {
         let input = memory.input().expose_provenance() as u64;
         let output = memory.output().expose_provenance() as u64;
         self.note(device, input, memory.input_bytes() as u64);
         self.note(device, output, memory.output_bytes() as u64);
         let Some(at) = at else {
-            return Ok(LaunchMemory {
-                input,
-                output,
-                staged: false,
-                staging: None,
-            });
+            return Ok(LaunchMemory::of_caller(memory));
         };
         let (input_bytes, output_bytes) = (memory.input_bytes(), memory.output_bytes());
         let (input_at, output_at, _) = places(

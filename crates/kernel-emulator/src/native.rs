@@ -282,7 +282,8 @@ mod tests {
     use std::mem::{offset_of, size_of};
 
     use device_runtime::layout::{
-        DeviceBufferTable, DeviceEnd, FlatLane, FlatOperand, FlatStep, Launch, LaunchPart,
+        DeviceBufferTable, DeviceEnd, DevicePeer, FlatLane, FlatOperand, FlatStep, Launch,
+        LaunchPart,
     };
 
     // SAFETY: host/layout.cpp defines it with this type.
@@ -301,11 +302,12 @@ mod tests {
         let own = layout! {
             DeviceEnd: slots stride theirs mine step seen lengths;
             DeviceBufferTable: launch buffers;
+            DevicePeer: table regions;
             FlatOperand: kind buffer peer place offset stride;
             FlatStep: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
                 waits notifies;
-            FlatLane: first prologue body epilogue peers end_count turns tables ends;
-            LaunchPart: lanes steps buffers buffer_table launch scalar profile window lane_count protocol operation divisor shares;
+            FlatLane: first prologue body epilogue peer_count end_count turns peers ends;
+            LaunchPart: lanes steps buffers buffer_table launch scalar profile origins lane_count protocol operation divisor shares;
             Launch: more abort count parts;
         };
         let mut theirs = [0; 128];

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::answer::Refusal;
@@ -65,6 +66,23 @@ pub fn waited(function: &'static str) {
 pub extern "C" fn topo_phantom_waits() -> c_int {
     let waits = lock().waits.values().sum::<u64>();
     c_int::try_from(waits).unwrap_or(c_int::MAX)
+}
+
+/// Copies between memory of devices, and their bytes.
+static COPIES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Counts a copy between memory of devices.
+pub fn copied(bytes: u64) {
+    COPIES[0].fetch_add(1, Ordering::Relaxed);
+    COPIES[1].fetch_add(bytes, Ordering::Relaxed);
+}
+
+/// How many copies between memory of devices this process has asked for so far (`what` 0), and
+/// their bytes (1): for programs that test that there are none.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_phantom_copied(what: c_int) -> u64 {
+    let count = COPIES.get(usize::try_from(what).unwrap_or(usize::MAX));
+    count.map_or(0, |it| it.load(Ordering::Relaxed))
 }
 
 /// Notes a line.

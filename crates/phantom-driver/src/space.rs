@@ -92,6 +92,8 @@ pub struct Space {
     pub reservations: BTreeMap<u64, u64>,
     /// Pairs of devices: the first may access the plain memory of the second.
     pub peers: BTreeSet<(usize, usize)>,
+    /// Freed addresses for new memory, with their length.
+    pub freed: Vec<(u64, u64)>,
     ids: u64,
 }
 
@@ -215,6 +217,15 @@ impl Space {
         let (base, mapping) = self.mapping(address)?;
         mapping.access.get(&device).filter(|write| **write)?;
         Some((Arc::clone(mapping.physical.team.as_ref()?), address - base))
+    }
+
+    /// Takes addresses of freed memory of a length, those that were freed last.
+    pub fn take_freed(&mut self, bytes: u64) -> Option<u64> {
+        let found = self
+            .freed
+            .iter()
+            .rposition(|(_, length)| *length == bytes)?;
+        Some(self.freed.remove(found).0)
     }
 
     /// Removes the block that begins at an address. Of memory of the driver, the addresses stay

@@ -14,6 +14,7 @@
 //! | `multiprocessors` | multiprocessors of each GPU | by compute capability |
 //! | `gpu` | `NUMBER KEY VALUE`: `memory-mib` or `multiprocessors` of one GPU | |
 //! | `arbitrary` | `yes`, `no`: whether new memory holds arbitrary bytes, or zeros | `yes` |
+//! | `reuse` | `yes`, `no`: whether new memory gets the address of freed memory | `no` |
 //! | `queue` | pending launches that a stream takes before the next one blocks | 1024 |
 //! | `queue-bytes` | bytes of pending work that a stream takes before it blocks; 0: any | 0 |
 //! | `launch-lock` | `yes`, `no`: whether a blocked launch holds its context's lock | `no` |
@@ -129,6 +130,8 @@ pub struct Setup {
     pub gpus: Vec<(u32, Sizes)>,
     /// Whether new memory holds arbitrary bytes.
     pub arbitrary: bool,
+    /// Whether new memory gets the address of freed memory.
+    pub reuse: bool,
     /// Pending launches that a stream takes.
     pub queue: usize,
     /// Bytes of pending work that a stream takes; 0: any.
@@ -172,6 +175,7 @@ impl Setup {
             sizes: Sizes::default(),
             gpus: Vec::new(),
             arbitrary: true,
+            reuse: false,
             queue: 1024,
             queue_bytes: 0,
             launch_lock: false,
@@ -248,6 +252,7 @@ impl Setup {
                 self.gpus.push((number(gpu)?, sizes));
             }
             "arbitrary" => self.arbitrary = yes(value)?,
+            "reuse" => self.reuse = yes(value)?,
             "queue" => self.queue = number(value)?,
             "queue-bytes" => self.queue_bytes = number(value)?,
             "launch-lock" => self.launch_lock = yes(value)?,
@@ -356,7 +361,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "topology a b.xml # where\n\ndriver 12040\nfabric half\npeers nvlink\nmulticast no\ndma-buf yes\n\
-                    ipc no\npidfd no\nmemory-mib 64\nmultiprocessors 4\ngpu 1 multiprocessors 2\narbitrary no\nqueue 8\nqueue-bytes 4096\nlaunch-lock yes\ncalls-wait yes\ncooperative-overlap no\noverlap no\nmps yes\n\
+                    ipc no\npidfd no\nmemory-mib 64\nmultiprocessors 4\ngpu 1 multiprocessors 2\narbitrary no\nreuse yes\nqueue 8\nqueue-bytes 4096\nlaunch-lock yes\ncalls-wait yes\ncooperative-overlap no\noverlap no\nmps yes\n\
                     patience-ms 5\nseed 3\nfail cuMemCreate 2 800\nfault 1 3\nfault 0 2 late\nemulator /e.so\nreport /r\n";
         let setup = Setup::parse(text).unwrap();
         let wanted = Setup {
@@ -379,6 +384,7 @@ mod tests {
                 },
             )],
             arbitrary: false,
+            reuse: true,
             queue: 8,
             queue_bytes: 4096,
             launch_lock: true,

@@ -9,10 +9,11 @@ use tempfile::TempDir;
 
 use crate::support::{compile, finish, libraries};
 
-/// A run of a case of `programs/gpu.c`.
+/// A run of a case of a program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
     pub name: &'static str,
+    program: Program,
     case: &'static str,
     ranks: u32,
     gpus: u32,
@@ -20,6 +21,23 @@ pub(crate) struct Case {
     machine: Option<&'static str>,
     /// Lines of the machine file.
     lines: &'static [&'static str],
+}
+
+/// The programs.
+#[derive(Debug, Clone, Copy)]
+enum Program {
+    /// `programs/gpu.c`
+    Gpu,
+    /// `programs/gpu_buffers.c`
+    Buffers,
+    /// `programs/gpu_transfers.c`
+    Transfers,
+}
+
+impl Case {
+    const fn of(self, program: Program) -> Self {
+        Self { program, ..self }
+    }
 }
 
 const fn on(
@@ -30,6 +48,7 @@ const fn on(
 ) -> Case {
     Case {
         name,
+        program: Program::Gpu,
         case,
         ranks,
         gpus,
@@ -47,7 +66,7 @@ const REFUSED: [&str; 4] = [
 ];
 
 /// All runs.
-pub(crate) const CASES: [Case; 12] = [
+pub(crate) const CASES: [Case; 23] = [
     on("gpu_processes", ("processes", 2, 2), "dgx-h100", &[]),
     on(
         "gpu_processes_by_descriptors",
@@ -84,8 +103,80 @@ pub(crate) const CASES: [Case; 12] = [
         &["queue-bytes 1048576"],
     ),
     on("gpu_aborts", ("aborts", 2, 2), "dgx-h100", &[]),
+    on(
+        "gpu_buffers_in_place",
+        ("plain", 3, 3),
+        "dgx-h100",
+        &["reuse yes"],
+    )
+    .of(Program::Buffers),
+    on(
+        "gpu_buffers_in_place_on_one_gpu",
+        ("plain", 3, 1),
+        "dgx-a100",
+        &["reuse yes", "calls-wait yes"],
+    )
+    .of(Program::Buffers),
+    on(
+        "gpu_buffers_without_ipc",
+        ("plain_closed", 3, 3),
+        "dgx-h100",
+        &["reuse yes", "ipc no", "fabric whole", "multicast no"],
+    )
+    .of(Program::Buffers),
+    on(
+        "gpu_buffers_of_virtual_memory",
+        ("virtual", 3, 3),
+        "dgx-h100",
+        &[],
+    )
+    .of(Program::Buffers),
+    on(
+        "gpu_buffers_of_private_memory",
+        ("private", 3, 3),
+        "dgx-h100",
+        &[],
+    )
+    .of(Program::Buffers),
+    on(
+        "gpu_buffers_of_threads_of_processes",
+        ("of_threads", 4, 4),
+        "dgx-h100",
+        &["fabric whole", "multicast no"],
+    )
+    .of(Program::Buffers),
+    on(
+        "gpu_buffers_copied_as_asked",
+        ("copied", 3, 3),
+        "dgx-h100",
+        &["reuse yes"],
+    )
+    .of(Program::Buffers),
+    on("gpu_transfers", ("processes", 3, 3), "dgx-h100", &[]).of(Program::Transfers),
+    on(
+        "gpu_transfers_of_threads",
+        ("threads", 4, 2),
+        "dgx-a100",
+        &[],
+    )
+    .of(Program::Transfers),
+    on(
+        "gpu_transfers_of_threads_of_processes",
+        ("both", 4, 4),
+        "dgx-h100",
+        &["calls-wait yes"],
+    )
+    .of(Program::Transfers),
+    on(
+        "gpu_transfers_without_p2p",
+        ("processes", 2, 2),
+        "workstation-2gpu",
+        &["peers none"],
+    )
+    .of(Program::Transfers),
     Case {
         name: "gpu_no_driver",
+        program: Program::Gpu,
         case: "lacking",
         ranks: 2,
         gpus: 2,
@@ -94,15 +185,27 @@ pub(crate) const CASES: [Case; 12] = [
     },
 ];
 
-static PROGRAM: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
+/// A program, compiled once.
+type Compiled = LazyLock<(TempDir, PathBuf)>;
+
+static GPU: Compiled = LazyLock::new(|| compiled("gpu"));
+static BUFFERS: Compiled = LazyLock::new(|| compiled("gpu_buffers"));
+static TRANSFERS: Compiled = LazyLock::new(|| compiled("gpu_transfers"));
+
+fn compiled(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let program = compile("tests/programs/gpu.c", folder.path());
+    let program = compile(&format!("tests/programs/{name}.c"), folder.path());
     (folder, program)
-});
+}
 
 /// Runs a case. The driver reports no broken rule, fault or leak.
 pub(crate) fn run(case: &Case) {
-    let mut command = Command::new(&PROGRAM.1);
+    let program = match case.program {
+        Program::Gpu => &GPU,
+        Program::Buffers => &BUFFERS,
+        Program::Transfers => &TRANSFERS,
+    };
+    let mut command = Command::new(&program.1);
     command.args([case.case, &case.ranks.to_string(), &case.gpus.to_string()]);
     command
         .env_remove("LD_LIBRARY_PATH")

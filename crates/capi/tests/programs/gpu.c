@@ -1,112 +1,5 @@
-/* Collectives on GPUs in the order of streams: `gpu CASE RANKS GPUS`. Ranks are processes, threads,
- * or threads of several processes, as the case says; rank r uses GPU r modulo GPUS. */
-#include <dlfcn.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-#include <topo.h>
-
-static __thread uint32_t rank;
-static uint32_t ranks, gpus;
-static topo_id id;
-
-#include "check.h"
-
-/* The driver's functions that the programs call. */
-#define FUNCTIONS(F) \
-    F(cuInit, (unsigned)) \
-    F(cuDeviceGet, (int *, int)) \
-    F(cuDevicePrimaryCtxRetain, (void **, int)) \
-    F(cuDevicePrimaryCtxRelease_v2, (int)) \
-    F(cuCtxSetCurrent, (void *)) \
-    F(cuCtxGetCurrent, (void **)) \
-    F(cuCtxSynchronize, (void)) \
-    F(cuStreamCreate, (void **, unsigned)) \
-    F(cuStreamDestroy_v2, (void *)) \
-    F(cuStreamSynchronize, (void *)) \
-    F(cuStreamWaitEvent, (void *, void *, unsigned)) \
-    F(cuStreamBeginCapture_v2, (void *, int)) \
-    F(cuStreamEndCapture, (void *, void **)) \
-    F(cuGraphDestroy, (void *)) \
-    F(cuEventCreate, (void **, unsigned)) \
-    F(cuEventDestroy_v2, (void *)) \
-    F(cuEventRecord, (void *, void *)) \
-    F(cuMemAlloc_v2, (uint64_t *, size_t)) \
-    F(cuMemFree_v2, (uint64_t)) \
-    F(cuMemcpyHtoDAsync_v2, (uint64_t, const void *, size_t, void *)) \
-    F(cuMemcpyDtoHAsync_v2, (void *, uint64_t, size_t, void *)) \
-    F(cuMemcpyDtoDAsync_v2, (uint64_t, uint64_t, size_t, void *)) \
-    F(cuMemsetD8Async, (uint64_t, unsigned char, size_t, void *)) \
-    F(cuModuleLoadData, (void **, const void *)) \
-    F(cuModuleUnload, (void *)) \
-    F(cuModuleGetFunction, (void **, void *, const char *)) \
-    F(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
-                       unsigned, void *, void **, void **)) \
-    F(topo_phantom_waits, (void))
-
-#define DECLARE(name, arguments) static int(*name) arguments;
-FUNCTIONS(DECLARE)
-
-static void load_driver(void) {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    EXPECT(driver);
-#define LOAD(name, arguments) EXPECT((name = (int(*) arguments)dlsym(driver, #name)));
-    FUNCTIONS(LOAD)
-    EXPECT(cuInit(0) == 0);
-}
-
-#define RIGHT(call) EXPECT((call) == 0)
-
-/* What a rank has: its communicator, context and streams. */
-struct own {
-    topo_comm *comm;
-    void *context;
-    int device;
-    void *streams[3];
-};
-
-static topo_options options_of(uint32_t timeout_ms) {
-    return (topo_options){.bytes = sizeof(topo_options),
-                          .flags = TOPO_CUDA,
-                          .join_timeout_ms = 60000,
-                          .timeout_ms = timeout_ms,
-                          .gpu = rank % gpus};
-}
-
-static struct own begin(uint32_t timeout_ms) {
-    struct own own;
-    RIGHT(cuDeviceGet(&own.device, (int)(rank % gpus)));
-    RIGHT(cuDevicePrimaryCtxRetain(&own.context, own.device));
-    topo_options options = options_of(timeout_ms);
-    CHECK(topo_comm_init(&own.comm, &id, rank, ranks, &options));
-    RIGHT(cuCtxSetCurrent(own.context));
-    /* The last one waits for the legacy stream, and that one for it. */
-    for (int i = 0; i < 3; i++) RIGHT(cuStreamCreate(&own.streams[i], i < 2));
-    return own;
-}
-
-/* Waits until all collectives have ended: those of other GPUs of this process end later. */
-static int ended(struct own *own) {
-    int found;
-    while ((found = topo_comm_query(own->comm)) == TOPO_PENDING) usleep(1000);
-    return found;
-}
-
-static void end(struct own *own) {
-    void *current = NULL;
-    CHECK(topo_comm_destroy(own->comm));
-    /* The context of the caller is as it was. */
-    RIGHT(cuCtxGetCurrent(&current));
-    EXPECT(current == own->context);
-    for (int i = 0; i < 3; i++) RIGHT(cuStreamDestroy_v2(own->streams[i]));
-    RIGHT(cuDevicePrimaryCtxRelease_v2(own->device));
-}
+/* Collectives on GPUs in the order of streams: `gpu CASE RANKS GPUS`. */
+#include "gpu.h"
 
 /* Numbers that are equal on all ranks. */
 static uint32_t next(uint64_t *state) {
@@ -114,7 +7,7 @@ static uint32_t next(uint64_t *state) {
     return (uint32_t)(*state >> 33);
 }
 
-enum { OPERATIONS = 1000, BUFFERS = 12, SIZES = 3, MOST = 1024, MOST_RANKS = 4, EVERY = 17 };
+enum { OPERATIONS = 1000, BUFFERS = 12, SIZES = 3, MOST = 1024, EVERY = 17 };
 static const uint32_t sizes[SIZES] = {64, 256, MOST};
 static const char PTX[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -215,8 +108,6 @@ static void guard(struct own *own, void *event, int *used_by, const struct opera
         used_by[both[i]] = it->stream;
     }
 }
-
-static int gate[2];
 
 /* 1,000 copies, kernels and collectives on three streams leave what a serial run leaves, and no
  * call waits. Of ranks that are processes, the others do nothing until the first has enqueued
@@ -402,56 +293,10 @@ static void ends_early(int killed) {
 static void a_peer_dies(void) { ends_early(1); }
 static void aborts(void) { ends_early(0); }
 
-static void (*case_of_threads)(void);
-
-static void *run_rank(void *number) {
-    rank = (uint32_t)(uintptr_t)number;
-    case_of_threads();
-    return NULL;
-}
-
-/* Runs ranks, each in a thread: `first` and the `number` - 1 after it. */
-static void run_threads(uint32_t first, uint32_t number) {
-    pthread_t threads[MOST_RANKS];
-    for (uintptr_t r = 0; r < number; r++)
-        EXPECT(pthread_create(&threads[r], NULL, run_rank, (void *)(first + r)) == 0);
-    for (uint32_t r = 0; r < number; r++) EXPECT(pthread_join(threads[r], NULL) == 0);
-}
-
 int main(int count, char **arguments) {
-    /* Threads of a process; 0: all ranks are in one. */
-    static const struct {
-        const char *name;
-        void (*run)(void);
-        uint32_t threads;
-    } cases[] = {{"processes", processes, 1}, {"threads", threads, 0}, {"both", both, 2},
-                 {"misuse", misuse, 1},       {"lacking", lacking, 1}, {"aborts", aborts, 1},
-                 {"a_peer_dies", a_peer_dies, 1}};
-    EXPECT(count == 4);
-    ranks = (uint32_t)atoi(arguments[2]);
-    gpus = (uint32_t)atoi(arguments[3]);
-    EXPECT(ranks <= MOST_RANKS && pipe(gate) == 0);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(cases[i].name, arguments[1]) != 0) continue;
-        uint32_t width = cases[i].threads ? cases[i].threads : ranks;
-        int tube[2], failed = 0, killed = strcmp(cases[i].name, "a_peer_dies") == 0;
-        EXPECT(pipe(tube) == 0);
-        for (uint32_t child = width; child < ranks && rank == 0; child += width)
-            if (fork() == 0) rank = child;
-        if (rank == 0) {
-            CHECK(topo_unique_id(&id, NULL));
-            for (uint32_t r = width; r < ranks; r += width)
-                EXPECT(write(tube[1], &id, sizeof id) == sizeof id);
-        } else {
-            EXPECT(read(tube[0], &id, sizeof id) == sizeof id);
-        }
-        if (strcmp(cases[i].name, "lacking") != 0) load_driver();
-        case_of_threads = cases[i].run;
-        run_threads(rank, width);
-        for (int status; rank == 0 && wait(&status) > 0;)
-            failed |= killed ? !WIFSIGNALED(status) : status != 0;
-        return failed;
-    }
-    fprintf(stderr, "unknown case %s\n", arguments[1]);
-    return 2;
+    static const struct named_case cases[] = {
+        {"processes", processes, 1}, {"threads", threads, 0}, {"both", both, 2},
+        {"misuse", misuse, 1},       {"lacking", lacking, 1}, {"aborts", aborts, 1},
+        {"a_peer_dies", a_peer_dies, 1}};
+    return run_case(cases, sizeof cases / sizeof *cases, count, arguments);
 }

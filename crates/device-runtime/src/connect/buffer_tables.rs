@@ -1,11 +1,13 @@
 //! Buffer tables of kernels: the buffers of ranks that access each other's memory.
 //!
 //! Within a process a buffer table holds addresses. Other processes map this rank's memory at
-//! addresses of their own. For them the buffers of a direct transfer are copied into the *window*,
-//! a piece of memory that all of them have opened, and the buffer table holds offsets in it. If a
-//! window is too short for a program, a longer one replaces it while that program is wired. All
-//! ranks wire it together, so none accesses the window then. The old window stays allocated,
-//! because peers have it open.
+//! addresses of their own. For them the table holds the number of a *region* and an offset in it,
+//! and each rank has a table of where the regions of every other rank begin in its own address
+//! space. Region 0 is the *window*, a piece of memory that all ranks have opened, into which the
+//! buffers of a direct transfer are copied; the others are allocations of the caller
+//! (`regions.rs`), which need no copy. If a window is too short for a program, a longer one
+//! replaces it while that program is wired. All ranks wire it together, so none accesses the window
+//! then. The old window stays allocated, because peers have it open.
 
 use executor::bootstrap::Offer;
 use executor::error::Error;
@@ -27,6 +29,15 @@ const LINE_BYTES: u64 = 256;
 /// Bytes of the shortest window.
 const LEAST_WINDOW: u64 = 1 << 20;
 
+/// Regions of a rank, with its window.
+pub(crate) const MOST_REGIONS: u32 = 64;
+
+/// The place of a rank's region in a table of regions.
+pub(crate) fn region_place(table: u64, rank: u32, region: u32) -> u64 {
+    let number = u64::from(rank) * u64::from(MOST_REGIONS) + u64::from(region);
+    table + number * size_of::<u64>() as u64
+}
+
 /// The buffer tables and windows that a rank knows.
 #[derive(Debug, Default)]
 pub(crate) struct BufferTables {
@@ -36,10 +47,11 @@ pub(crate) struct BufferTables {
     pub of_peers: FxHashMap<u32, u64>,
     /// Address and length of the own window.
     pub window: Option<(u64, u64)>,
+    /// Address of the table of regions: where each region of each rank begins here. `None` if all
+    /// ranks are in this process.
+    pub regions: Option<u64>,
     /// Addresses of the peers' windows.
-    pub windows: FxHashMap<u32, u64>,
-    /// Incremented when a peer's window moves: programs are flattened again.
-    pub generation: u64,
+    windows: FxHashMap<u32, u64>,
     /// Number of programs that accessed memory of other processes, equal on all ranks.
     programs: u64,
 }
@@ -89,6 +101,14 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
 
     fn meet_windows(&mut self) -> Result<(), Error> {
         let bound = self.own.bound;
+        let regions = match self.known.buffer_tables.regions {
+            Some(regions) => regions,
+            None => {
+                let ranks = self.own.bootstrap.ranks();
+                let address = self.allocate(region_place(0, ranks, 0), true)?;
+                *self.known.buffer_tables.regions.insert(address)
+            }
+        };
         let scratch = bound.scratch_bytes.next_multiple_of(LINE_BYTES);
         let wanted = scratch + 2 * self.own.buffer_bytes + ROOM_BYTES;
         let buffer_tables = &self.known.buffer_tables;
@@ -109,9 +129,13 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         for peer in peers {
             let address =
                 self.fetch_address(peer, &format!("device/window/{number}"), LINE_BYTES)?;
-            if self.known.buffer_tables.windows.insert(peer, address) != Some(address) {
-                self.known.buffer_tables.generation += 1;
+            if self.known.buffer_tables.windows.insert(peer, address) == Some(address) {
+                continue;
             }
+            // No kernel of this rank runs.
+            let (driver, place) = (&self.shared.driver, region_place(regions, peer, 0));
+            let wrote = driver.write(self.device(), place, &address.to_le_bytes());
+            wrote.map_err(|why| self.failed(why))?;
         }
         Ok(())
     }

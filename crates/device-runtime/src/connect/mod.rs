@@ -18,6 +18,7 @@
 mod buffer_tables;
 mod device_info;
 mod host;
+mod known_regions;
 mod multicast;
 mod net;
 mod p2p;
@@ -35,13 +36,14 @@ use rustc_hash::FxHashMap;
 use shared_memory::Bell;
 
 use self::buffer_tables::BufferTables;
-pub(crate) use self::buffer_tables::shows_buffers;
+pub(crate) use self::buffer_tables::{MOST_REGIONS, region_place, shows_buffers};
 use self::host::OpenedMemory;
+pub(crate) use self::known_regions::{OwnRegion, Regions, Stage};
 use self::multicast::Windows;
 use self::peers::Peers;
 use crate::driver::DeviceDriver;
 use crate::flat::Places;
-use crate::layout::DeviceEnd;
+use crate::layout::{DeviceEnd, DevicePeer};
 use crate::process_ranks::ProcessRanks;
 
 /// Slots per FIFO.
@@ -350,13 +352,12 @@ impl Places for RankConnections {
         self.windows.of_program.map_or(0, |window| window.all)
     }
 
-    fn buffer_table(&self, rank: u32) -> u64 {
-        let known = self.buffer_tables.of_peers.get(&rank);
-        known.copied().unwrap_or_default()
-    }
-
-    fn window(&self, rank: u32) -> u64 {
-        let known = self.buffer_tables.windows.get(&rank);
-        known.copied().unwrap_or_default()
+    fn peer(&self, rank: u32) -> DevicePeer {
+        let table = self.buffer_tables.of_peers.get(&rank);
+        let regions = self.buffer_tables.regions;
+        DevicePeer {
+            table: table.copied().unwrap_or_default(),
+            regions: regions.map_or(0, |address| region_place(address, rank, 0)),
+        }
     }
 }

@@ -69,8 +69,8 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
     ) -> Result<u64, Error> {
         let word = match (self.hear(peer, name)?, self.known.peers.is_local(peer)) {
             (OfferedAddress::Here(address), true) => return Ok(address),
-            (OfferedAddress::Exported(word), false) => word,
-            (OfferedAddress::Here(_) | OfferedAddress::Exported(_), _) => {
+            (OfferedAddress::Exported(word), _) => word,
+            (OfferedAddress::Here(_), false) => {
                 return Err(self.failed(format!(
                     "rank {peer} offers `{name}` to ranks of another process or host than this one"
                 )));

@@ -5,7 +5,7 @@ mod any_rank;
 mod attempt;
 mod choice;
 mod closed;
-mod enqueue;
+pub mod enqueue;
 mod prepared;
 
 use std::any::Any;
@@ -319,6 +319,8 @@ impl<B: Backend> Engine<B> {
         let at = match self.prepared.find(request) {
             Some(at) => at,
             None => {
+                // Its connections and its memory change what earlier launches use.
+                self.drain()?;
                 let prepared = match self.prepare(request) {
                     Ok(prepared) => prepared,
                     Err(error) => return Err(self.fail_unless_common(error)),

@@ -11,6 +11,7 @@ use crate::arguments::bytes as read_bytes;
 use crate::call::entry_points;
 use crate::driver::{Driver, current};
 use crate::memory_file::{copy, fill};
+use crate::report;
 use crate::stream::Work;
 
 const SECTION: Section = Section::Memory;
@@ -47,6 +48,7 @@ fn still(driver: &Driver, device: usize, address: u64, bytes: u64, store: bool) 
 fn copying(driver: &'static Driver, device: usize, to: u64, from: u64, bytes: u64) -> Answer<Work> {
     check(driver, device, from, bytes, false)?;
     check(driver, device, to, bytes, true)?;
+    report::copied(bytes);
     Ok(Arc::new(move || {
         if still(driver, device, from, bytes, false) && still(driver, device, to, bytes, true) {
             copy(to, from, bytes);

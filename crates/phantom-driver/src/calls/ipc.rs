@@ -34,7 +34,7 @@ entry_points! {
         let (driver, _) = current()?;
         supported(driver)?;
         let space = driver.space();
-        let Some((_, block)) = space.block(address) else {
+        let Some((base, block)) = space.block(address) else {
             return match space.mapping(address) {
                 Some(_) => refuse(INVALID, SECTION, "memory of cuMemCreate has no IPC handle"),
                 None => refuse(INVALID, SECTION, "no allocation holds the address"),
@@ -43,6 +43,7 @@ entry_points! {
         let Kind::Device(file) = &block.kind else {
             return refuse(INVALID, SECTION, "only memory of cuMemAlloc has an IPC handle");
         };
+        ensure(base == address, INVALID, SECTION, "the pointer must be the base of an allocation")?;
         handle.put(Handle64(file.handle().map_err(out_of_memory)?), SECTION)
     }
 

@@ -78,7 +78,8 @@ entry_points! {
         let whole = (bytes as u64).checked_next_multiple_of(PAGE);
         let whole = whole.ok_or_else(|| out_of_memory("too many bytes"))?;
         let file = Arc::new(new_file(driver, device, Content::Plain, 0, whole)?);
-        let base = file.map(None, 0, whole).map_err(out_of_memory)?;
+        let freed = driver.space().take_freed(whole);
+        let base = file.map(freed, 0, whole).map_err(out_of_memory)?;
         driver.space().add(base, bytes as u64, Kind::Device(file), device);
         address.put(base, SECTION)
     }
@@ -94,7 +95,11 @@ entry_points! {
         let mut space = driver.space();
         match space.blocks.get(&address).map(|it| &it.kind) {
             Some(Kind::Device(_)) => {
-                space.remove_block(address);
+                if let Some(block) = space.remove_block(address)
+                    && driver.machine.setup.reuse
+                {
+                    space.freed.push((address, block.bytes.next_multiple_of(PAGE)));
+                }
                 Ok(())
             }
             Some(Kind::Imported(_)) => {

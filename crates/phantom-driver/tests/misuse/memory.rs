@@ -97,6 +97,7 @@ crate::table! {
     "memory closed that was not opened" => cuIpcCloseMemHandle(allocate(64)) = 1 MEMORY;
     "an IPC handle of virtual memory" => cuIpcGetMemHandle { ipc_handle(map(0, GRANULARITY).0).1 } = 1 MEMORY;
     "an IPC handle of host memory" => cuIpcGetMemHandle { ipc_handle(pinned(64)).1 } = 1 MEMORY;
+    "an IPC handle within an allocation" => cuIpcGetMemHandle { ipc_handle(allocate(512) + 256).1 } = 1 MEMORY;
     "IPC where it does not work" ["ipc no"] => cuIpcGetMemHandle { ipc_handle(allocate(64)).1 } = 801 MACHINE;
     "more physical memory than there is" { create(0, 200 << 20, 0); let properties = properties(0, 0); }
         => cuMemCreate(out::<u64>(), 200_usize << 20, &raw const properties, 0_u64) = 2 MACHINE;
