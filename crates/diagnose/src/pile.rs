@@ -91,7 +91,17 @@ impl Pile {
         &mut self,
         name: &str,
         mut stream: impl BufRead,
-        progress: impl FnMut(u64),
+        mut progress: impl FnMut(u64),
+    ) -> Result<()> {
+        self.read_any(name, &mut stream, &mut progress)
+    }
+
+    /// As [`read`](Self::read). Compiled here, whatever the caller is optimized for.
+    fn read_any(
+        &mut self,
+        name: &str,
+        stream: &mut dyn BufRead,
+        progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let (kind, is_read) = match Kind::of(stream.fill_buf()?) {
             Kind::Recorder => self.recorder(name, stream)?,
@@ -119,7 +129,7 @@ impl Pile {
         }
     }
 
-    fn recorder(&mut self, name: &str, stream: impl BufRead) -> Result<(String, bool)> {
+    fn recorder(&mut self, name: &str, stream: &mut dyn BufRead) -> Result<(String, bool)> {
         let Some(bytes) = whole(stream, recorder::MOST_BYTES)? else {
             return Ok((too_large(recorder::MOST_BYTES), false));
         };
@@ -129,7 +139,7 @@ impl Pile {
         })
     }
 
-    fn report(&mut self, name: &str, stream: impl BufRead) -> Result<(String, bool)> {
+    fn report(&mut self, name: &str, stream: &mut dyn BufRead) -> Result<(String, bool)> {
         let Some(bytes) = whole(stream, ras::MOST_BYTES)? else {
             return Ok((too_large(ras::MOST_BYTES), false));
         };
@@ -139,7 +149,7 @@ impl Pile {
         })
     }
 
-    fn topology(&mut self, name: &str, stream: impl BufRead) -> Result<(String, bool)> {
+    fn topology(&mut self, name: &str, stream: &mut dyn BufRead) -> Result<(String, bool)> {
         let most = Limits::default().bytes;
         let Some(bytes) = whole(stream, most)? else {
             return Ok((too_large(most), false));
@@ -160,7 +170,7 @@ impl Pile {
         self.machine.as_ref().map(|it| &it.1)
     }
 
-    fn bandwidths(&mut self, name: &str, stream: impl BufRead) -> Result<(String, bool)> {
+    fn bandwidths(&mut self, name: &str, stream: &mut dyn BufRead) -> Result<(String, bool)> {
         let Some(bytes) = whole(stream, bandwidth::MOST_BYTES)? else {
             return Ok((too_large(bandwidth::MOST_BYTES), false));
         };
@@ -186,8 +196,8 @@ impl Pile {
     fn text(
         &mut self,
         name: &str,
-        mut stream: impl BufRead,
-        mut progress: impl FnMut(u64),
+        stream: &mut dyn BufRead,
+        progress: &mut dyn FnMut(u64),
     ) -> Result<(String, bool)> {
         let mut listing = match listing::is_listing(stream.fill_buf()?) {
             true => Some(Reader::new(name)),
@@ -201,6 +211,7 @@ impl Pile {
         let mut inspector = false;
         let mut is_last_error = false;
         let nccl = self.log.counts().recognized;
+        self.log.begin(name);
         while let Some(line) = lines.next()? {
             number += 1;
             let head = self.log.line(&line);
@@ -381,7 +392,7 @@ fn host(line: &str) -> Option<String> {
 }
 
 /// All bytes, or `None` if there are more than `most`.
-fn whole(stream: impl BufRead, most: usize) -> Result<Option<Vec<u8>>> {
+fn whole(stream: &mut dyn BufRead, most: usize) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     stream.take(most as u64 + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() <= most).then_some(bytes))

@@ -107,7 +107,12 @@ pub(crate) fn number<T: FromStr>(text: &str) -> Option<T> {
 
 /// The number after a name.
 pub(crate) fn after<T: FromStr>(text: &str, name: &str) -> Option<T> {
-    text.split_once(name).and_then(|(_, rest)| number(rest))
+    let spaces = name.len() - name.trim_start().len();
+    let (spaces, word) = name.split_at(spaces);
+    match word.is_empty() {
+        true => text.split_once(name).and_then(|(_, rest)| number(rest)),
+        false => number(&text[find(text, spaces, word)? + word.len()..]),
+    }
 }
 
 /// The word after a name, up to a space.

@@ -183,6 +183,7 @@ fn facts(record: &Record, strings: &Strings) -> RankFacts {
         nvml_device: record.nvml_device,
         bus_id: record.bus_id,
         stage: record.stage,
+        begun: record.begun.map(|(file, line)| (text(&file), line)),
         connected: record.connected.iter().map(text).collect(),
         counts: record.counts,
         nvls_available: record.nvls_available,

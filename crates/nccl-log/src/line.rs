@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::{BufRead, Read, Result};
 
+use memchr::{memchr, memchr2};
+
 /// Longest part of a line that is read, bytes. NCCL cuts its own lines at 1024 characters; messages
 /// that run together and launchers' prefixes make them longer.
 pub const MOST_BYTES: usize = 16 << 10;
@@ -11,6 +13,9 @@ pub const MOST_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub struct Lines<R> {
     stream: R,
+    /// Bytes of the stream that the line before was borrowed from.
+    borrowed: usize,
+    /// A line that is not whole in the stream's buffer, or that had escape sequences.
     line: Vec<u8>,
     number: u64,
     bytes: u64,
@@ -21,6 +26,7 @@ impl<R: BufRead> Lines<R> {
     pub const fn new(stream: R) -> Self {
         Self {
             stream,
+            borrowed: 0,
             line: Vec::new(),
             number: 0,
             bytes: 0,
@@ -44,6 +50,24 @@ impl<R: BufRead> Lines<R> {
     /// The stream cannot be read.
     #[expect(clippy::should_implement_trait, reason = "the line borrows the reader")]
     pub fn next(&mut self) -> Result<Option<Cow<'_, str>>> {
+        self.stream.consume(std::mem::take(&mut self.borrowed));
+        let buffer = self.stream.fill_buf()?;
+        // One pass finds the end, and that no escape sequence comes before it.
+        if let Some(end) = memchr2(b'\n', 0x1b, buffer)
+            && buffer[end] == b'\n'
+            && end <= MOST_BYTES
+        {
+            self.number += 1;
+            self.bytes += end as u64 + 1;
+            self.borrowed = end + 1;
+            let line = &self.stream.fill_buf()?[..end];
+            return Ok(Some(text(line.strip_suffix(b"\r").unwrap_or(line))));
+        }
+        self.copied()
+    }
+
+    /// As [`next`](Self::next), by a copy.
+    fn copied(&mut self) -> Result<Option<Cow<'_, str>>> {
         self.line.clear();
         let most = MOST_BYTES as u64 + 1;
         let read = self
@@ -65,14 +89,18 @@ impl<R: BufRead> Lines<R> {
         if self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
-        if memchr::memchr(0x1b, &self.line).is_some() {
+        if memchr(0x1b, &self.line).is_some() {
             remove_escapes(&mut self.line);
         }
-        // Nearly all lines are ASCII, which this checks much faster.
-        Ok(Some(match std::str::from_utf8(&self.line) {
-            Ok(line) => Cow::Borrowed(line),
-            Err(_) => String::from_utf8_lossy(&self.line),
-        }))
+        Ok(Some(text(&self.line)))
+    }
+}
+
+/// Bytes as text. Nearly all lines are ASCII, which the first check reads much faster.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(line) => Cow::Borrowed(line),
+        Err(_) => String::from_utf8_lossy(bytes),
     }
 }
 

@@ -103,6 +103,8 @@ pub struct RankFacts {
     pub bus_id: Option<u64>,
     /// How far it came.
     pub stage: Option<Stage>,
+    /// The file and line in which its initialisation begins.
+    pub begun: Option<(String, u64)>,
     /// The algorithms whose connections exist.
     pub connected: Vec<String>,
     /// Numbers of channels.

@@ -47,15 +47,16 @@ pub struct Message<'a> {
     pub is_interrupted: bool,
 }
 
-/// The words before a text, and their level. Before 2.3 there was no `NCCL`.
+/// The words before a text without the last space, and their level. Before 2.3 there was no
+/// `NCCL`.
 const WORDS: [(&str, Level); 7] = [
-    ("NCCL INFO ", Level::Info),
-    ("NCCL WARN ", Level::Warn),
-    ("NCCL ERROR ", Level::Warn),
-    ("NCCL TRACE ", Level::Other),
-    ("NCCL CALL ", Level::Other),
-    ("NCCL ABORT ", Level::Other),
-    ("NCCL VERSION ", Level::Other),
+    ("NCCL INFO", Level::Info),
+    ("NCCL WARN", Level::Warn),
+    ("NCCL ERROR", Level::Warn),
+    ("NCCL TRACE", Level::Other),
+    ("NCCL CALL", Level::Other),
+    ("NCCL ABORT", Level::Other),
+    ("NCCL VERSION", Level::Other),
 ];
 
 /// Names of hosts. They part a name from other text right before it.
@@ -139,11 +140,10 @@ fn level_at(text: &str) -> Option<(usize, Level)> {
         return None;
     }
     WORDS.into_iter().find_map(|(word, level)| {
-        let bare = word.trim_end();
-        let rest = text.strip_prefix(bare)?;
+        let rest = text.strip_prefix(word)?;
         match rest.as_bytes().first() {
-            None => Some((bare.len(), level)),
-            Some(b' ') => Some((word.len(), level)),
+            None => Some((word.len(), level)),
+            Some(b' ') => Some((word.len() + 1, level)),
             Some(_) => None,
         }
     })

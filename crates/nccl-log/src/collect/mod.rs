@@ -126,11 +126,10 @@ impl Collector {
         stream: impl BufRead,
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
-        file.clone_into(&mut self.file);
+        self.begin(file);
         self.files.push(file.to_owned());
         let mut lines = Lines::new(stream);
         while let Some(line) = lines.next()? {
-            self.line += 1;
             self.counts.lines += 1;
             self.line(&line);
             if self.counts.lines.is_multiple_of(PROGRESS_LINES) {
@@ -138,8 +137,13 @@ impl Collector {
             }
         }
         self.counts.bytes += lines.bytes();
-        self.line = 0;
         Ok(())
+    }
+
+    /// Names the file of the next lines, which are numbered from 1.
+    pub fn begin(&mut self, file: &str) {
+        file.clone_into(&mut self.file);
+        self.line = 0;
     }
 
     /// Numbers of lines so far.
@@ -147,9 +151,11 @@ impl Collector {
         self.counts
     }
 
-    /// Takes one line. Returns where the head of its first message lies if that is no warning:
-    /// from the host's name to the text.
+    /// Takes one line. Returns the part of it that is of known form and has no words of other
+    /// programs: the head of its first message if that is no warning, from the host's name to the
+    /// text, and of a connection also the ranks, up to the transport.
     pub fn line(&mut self, line: &str) -> Option<Range<usize>> {
+        self.line += 1;
         let hosts = std::mem::take(&mut self.known_hosts);
         let mut is_first = true;
         let mut new_host = None;
@@ -161,8 +167,11 @@ impl Collector {
                 let is_plain = message.level == Level::Info && message.place.is_none();
                 head = is_plain.then_some(message.begin..end.max(message.begin));
             }
+            let ranks = self.message(&message, line);
+            if let (true, Some(head)) = (is_first, &mut head) {
+                head.end = (head.end + ranks).min(line.len());
+            }
             is_first = false;
-            self.message(&message, line);
         });
         self.known_hosts = hosts;
         if let Some(host) = new_host {
@@ -171,20 +180,26 @@ impl Collector {
         head
     }
 
-    fn message(&mut self, message: &Message<'_>, line: &str) {
+    /// Takes a message. Returns how many bytes of a connection's text are ranks.
+    fn message(&mut self, message: &Message<'_>, line: &str) -> usize {
         let Some(source) = message.source else {
             self.bare(message, line);
-            return;
+            return 0;
         };
+        let mut ranks = 0;
         match message.level {
             Level::Warn => self.warn(message, &source),
             Level::Other => self.counts.ignored += 1,
             Level::Info => {
                 let statement = statement::read(message.text);
                 self.count(&statement, message);
+                if let Statement::Connection(connection) = &statement {
+                    ranks = bytes_of_ranks(message.text, connection.transport.text());
+                }
                 self.take(&source, statement);
             }
         }
+        ranks
     }
 
     fn bare(&mut self, message: &Message<'_>, line: &str) {
@@ -290,5 +305,21 @@ impl Collector {
         }
         self.values += values;
         true
+    }
+}
+
+/// Longest part of a connection's text that is taken for ranks alone, bytes:
+/// `Channel 00/0 : 0[1b000] -> 8[1b000] [receive] via `.
+const MOST_RANK_BYTES: usize = 64;
+
+/// How many bytes of a connection's text come before its transport and the word before that, such
+/// as `P2P/`; 0 if there are too many.
+fn bytes_of_ranks(text: &str, transport: &str) -> usize {
+    const BEFORE: usize = 4;
+    let at = (transport.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+    let bytes = at.saturating_sub(BEFORE);
+    match bytes <= MOST_RANK_BYTES && text.is_char_boundary(bytes) {
+        true => bytes,
+        false => 0,
     }
 }

@@ -34,6 +34,8 @@ pub struct Record {
     pub id: Option<Text>,
     /// How far it came.
     pub stage: Option<Stage>,
+    /// The file and line in which its initialisation begins.
+    pub begun: Option<(Text, u64)>,
     /// Its connections exist, such as `rings`.
     pub connected: Vec<Text>,
     /// By channel the ranks of the ring, from rank 0.

@@ -18,6 +18,8 @@ const MOST_BYTES: usize = 2048;
 #[derive(Debug, Default)]
 pub struct Strings {
     texts: Vec<Box<str>>,
+    /// The host that was kept last: many lines in a row have one.
+    last_host: Option<Text>,
     numbers: FxHashMap<Box<str>, Text>,
     /// By a class and a text the number of both joined.
     pairs: FxHashMap<(&'static str, Text), Text>,
@@ -47,6 +49,18 @@ impl Strings {
         number
     }
 
+    /// Keeps the name of a host.
+    pub fn keep_host(&mut self, host: &str) -> Text {
+        if let Some(last) = self.last_host
+            && self.text(last) == host
+        {
+            return last;
+        }
+        let kept = self.keep(host);
+        self.last_host = Some(kept);
+        kept
+    }
+
     /// Keeps a class and a text, joined: `P2P/` and `IPC`.
     pub fn keep_joined(&mut self, class: &'static str, text: &str) -> Text {
         let own = self.keep(text);
@@ -70,7 +84,7 @@ impl Strings {
 pub struct KnownHosts {
     names: FxHashSet<Box<str>>,
     /// The last one that was added.
-    last: Box<str>,
+    last: String,
 }
 
 /// Most names that are compared.
@@ -79,10 +93,11 @@ const MOST_HOSTS: usize = 4096;
 impl KnownHosts {
     /// Remembers a host.
     pub fn add(&mut self, host: &str) {
-        if *self.last == *host {
+        if self.last == host {
             return;
         }
-        self.last = host.into();
+        self.last.clear();
+        self.last.push_str(host);
         if self.names.len() < MOST_HOSTS && !self.names.contains(host) {
             self.names.insert(host.into());
         }

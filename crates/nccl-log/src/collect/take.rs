@@ -16,7 +16,7 @@ const MOST_ENTRIES: usize = 512;
 impl Collector {
     /// Takes a statement of a source.
     pub(super) fn take(&mut self, source: &Source<'_>, statement: Statement<'_>) {
-        let host = self.strings.keep(source.host);
+        let host = self.strings.keep_host(source.host);
         let thread = (host, source.process, source.thread, source.gpu);
         match statement {
             Statement::Member(member, stage) => self.member(thread, &member, stage),
@@ -297,6 +297,7 @@ impl Collector {
             return;
         };
         let id = member.id.map(|id| self.strings.keep(id));
+        let begun = (stage == Stage::Start).then(|| (self.strings.keep(&self.file), self.line));
         let record = &mut self.records[at];
         record.rank = Some(member.rank);
         record.ranks = member.ranks.or(record.ranks);
@@ -306,6 +307,7 @@ impl Collector {
         record.nvml_device = member.nvml_device.or(record.nvml_device);
         record.bus_id = member.bus_id.or(record.bus_id);
         record.id = id.or(record.id);
+        record.begun = record.begun.or(begun);
         record.stage = Some(stage).max(record.stage);
         self.by_address.insert((host, process, address), at);
         self.latest.insert((host, process, gpu), at);

@@ -1,7 +1,7 @@
 //! Rings, trees, heads of NVLink SHARP, and connections.
 
 use super::{LineFault, Statement};
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, find};
 use crate::decisions::{Local, Neighbors, Port};
 
 /// A connection as one of its ends logs it.
@@ -51,6 +51,17 @@ pub enum Transport<'a> {
     },
     /// Another one, in NCCL's words.
     Other(&'a str),
+}
+
+impl<'a> Transport<'a> {
+    /// The part of the line that names it.
+    pub const fn text(&self) -> &'a str {
+        match self {
+            Self::Local { kind, .. } => kind,
+            Self::Network { name, .. } => name,
+            Self::Other(how) => how,
+        }
+    }
 }
 
 /// Reads a text that begins with `Channel ` or `Ring `, without that word.
@@ -163,7 +174,7 @@ fn to<'a>(
     cursor.word("via")?;
     cursor.spaces();
     let how = cursor.rest();
-    let how = how.split_once(" comm ").map_or(how, |(how, _)| how);
+    let how = find(how, " ", "comm ").map_or(how, |at| &how[..at - 1]);
     let transport = transport(cursor, how.trim_end(), end, [from, to])?;
     Some(Connection {
         channel,
@@ -190,7 +201,8 @@ fn transport<'a>(
             let kind = parts.next().unwrap_or(rest);
             let via = (kind == "indirect").then(|| parts.next().and_then(crate::cursor::number));
             let is_other_text = |it: &str| it.contains(' ') && !"direct pointer".starts_with(it);
-            if kind.is_empty() || rest.split('/').any(is_other_text) {
+            let has_space = memchr::memchr(b' ', rest.as_bytes()).is_some();
+            if kind.is_empty() || (has_space && rest.split('/').any(is_other_text)) {
                 cursor.word("P2P/")?;
                 return None;
             }

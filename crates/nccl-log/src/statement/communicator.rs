@@ -1,7 +1,7 @@
 //! A communicator's beginning, shape, numbers, times and end.
 
 use super::{Statement, channel};
-use crate::cursor::{after, number, word_after};
+use crate::cursor::{after, find, number, word_after};
 use crate::decisions::ChannelCounts;
 
 /// A rank of a communicator. What a line does not say is `None`.
@@ -60,7 +60,7 @@ pub(super) fn member(text: &str) -> Option<Statement<'_>> {
     }
     let at = match text.starts_with("comm ") {
         true => 0,
-        false => text.find(" comm 0x")? + 1,
+        false => find(text, " ", "comm 0x")?,
     };
     let rest = &text[at + 5..];
     let address = rest.split(' ').next()?;
