@@ -141,7 +141,7 @@ pub fn exchange(
         latencies: chosen.latencies,
         expansion: chosen.expansion,
     };
-    let wiring = PlannedWiring::new(plan, expansion, fifos, fabric)?;
+    let wiring = PlannedWiring::new(plan, expansion, fifos, fabric, Vec::new())?;
     let maker = Maker {
         question,
         expansion,
