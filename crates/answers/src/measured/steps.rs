@@ -2,8 +2,8 @@
 //!
 //! With Simple a rank writes data to its peer, waits at a fence until the peer has them, and then
 //! writes a counter that the peer polls: data, acknowledgement and counter cross the hop one after
-//! the other. NCCL has one constant for all machines whose GPUs PCI Express joins, 5.7 µs for a step
-//! of a ring.
+//! the other. NCCL has one constant for all machines whose GPUs PCI Express joins: 5.7 µs for a
+//! step of a ring.
 
 use listings::latency::Latencies;
 use plan::GraphKind;

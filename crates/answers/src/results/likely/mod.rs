@@ -18,8 +18,8 @@ use planner::{Job, Planned};
 use faults::Fault;
 
 /// Causes whose bandwidths are this much farther from the measured one than the nearest explain a
-/// miss as well, as a logarithm: 15 %. Runs of one machine are up to 6 % apart, and NCCL's model is up
-/// to 10 % off.
+/// miss as well, as a logarithm: 15 %. Runs of one machine are up to 6 % apart, and NCCL's model is
+/// up to 10 % off.
 const ALIKE: f64 = 0.14;
 
 /// Host bridges carry at least this share of what the links of a detour would: 13.1 GB/s of 24 in
