@@ -181,7 +181,20 @@ int topo_run_on(topo_comm *comm, topo_collective collective, const void *input, 
                 size_t count, topo_type type, topo_operation operation, uint32_t root,
                 void *stream);
 
-/* Whether everything that topo_run_on enqueued has ended (TOPO_OK), or not (TOPO_PENDING), or why
+/* Sends and receives on memory of this rank's GPU in the order of a stream, as topo_run_on: they
+ * match in order with those of the other rank on its stream, and with no others. Between
+ * topo_group_start and topo_group_end, which enqueues all together, no order of them waits for each
+ * other; all have one stream. Otherwise a send may wait for its receive, and what the stream gets
+ * later with it: two ranks that both send first use a group. An all-to-all with counts is a
+ * group. */
+int topo_send_on(topo_comm *comm, const void *input, size_t count, topo_type type, uint32_t to,
+                 void *stream);
+int topo_receive_on(topo_comm *comm, void *output, size_t count, topo_type type, uint32_t from,
+                    void *stream);
+int topo_all_to_all_v_on(topo_comm *comm, const void *input, const size_t *sent, void *output,
+                         const size_t *received, topo_type type, void *stream);
+
+/* Whether everything that these calls enqueued has ended (TOPO_OK), or not (TOPO_PENDING), or why
  * it failed. Any thread may ask. Ask behind a wait for the stream, until it is not pending: only
  * TOPO_OK says that the outputs are right. */
 int topo_comm_query(topo_comm *comm);
@@ -237,7 +250,7 @@ int topo_comm_timeout(topo_comm *comm, uint32_t timeout_ms);
  * TOPO_CALL_SITES defined before this header, the calls below say it by themselves. */
 int topo_call_site(const char *file, uint32_t line);
 
-/* A group: topo_send and topo_receive in between return at once, and topo_group_end runs all of
+/* A group: sends and receives in between return at once, and topo_group_end runs all of
  * them together. No order of them waits for each other. */
 int topo_group_start(topo_comm *comm);
 int topo_group_end(topo_comm *comm);

@@ -213,44 +213,6 @@ pub unsafe extern "C" fn topo_start(
     })
 }
 
-/// Enqueues a collective on memory of this rank's GPU behind the work of a stream.
-///
-/// # Safety
-/// The buffers are null or as long as the collective needs. Until the stream has passed the
-/// collective, nobody else writes to the input or uses the output. `stream` is a stream of the GPU.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn topo_run_on(
-    comm: *const Comm,
-    collective: c_int,
-    input: *const c_void,
-    output: *mut c_void,
-    count: usize,
-    element: c_int,
-    operation: c_int,
-    root: u32,
-    stream: *mut c_void,
-) -> c_int {
-    call(|| {
-        let comm = of(comm)?;
-        let launch = RunArguments {
-            collective,
-            input,
-            output,
-            count,
-            element,
-            operation,
-            root,
-        };
-        comm.run_on(&launch.read(&comm)?, stream.addr() as u64)
-    })
-}
-
-/// Whether what [`topo_run_on`] enqueued has ended. Any thread may ask.
-#[unsafe(no_mangle)]
-pub extern "C" fn topo_comm_query(comm: *const Comm) -> c_int {
-    call(|| of(comm)?.query())
-}
-
 /// Sets the longest wait of the calls that follow, ms; 0 is that of the options.
 #[unsafe(no_mangle)]
 pub extern "C" fn topo_comm_timeout(comm: *const Comm, timeout_ms: u32) -> c_int {
@@ -373,18 +335,18 @@ pub unsafe extern "C" fn topo_free(comm: *const Comm, memory: *mut c_void) -> c_
 }
 
 /// The arguments of [`topo_run`].
-struct RunArguments {
-    collective: c_int,
-    input: *const c_void,
-    output: *mut c_void,
-    count: usize,
-    element: c_int,
-    operation: c_int,
-    root: u32,
+pub(crate) struct RunArguments {
+    pub collective: c_int,
+    pub input: *const c_void,
+    pub output: *mut c_void,
+    pub count: usize,
+    pub element: c_int,
+    pub operation: c_int,
+    pub root: u32,
 }
 
 impl RunArguments {
-    fn read(&self, comm: &Comm) -> Result<Launch, Fault> {
+    pub fn read(&self, comm: &Comm) -> Result<Launch, Fault> {
         let collective = numbers::collective(self.collective)?;
         let arguments = Arguments {
             collective,

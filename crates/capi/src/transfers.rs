@@ -276,7 +276,7 @@ pub unsafe extern "C" fn topo_group_end(comm: *const Comm) -> c_int {
 ///
 /// # Safety
 /// As there.
-unsafe fn exchange(
+pub(crate) unsafe fn exchange(
     comm: *const Comm,
     (input, sent): (*const c_void, *const usize),
     (output, received): (*mut c_void, *const usize),
@@ -303,7 +303,12 @@ unsafe fn exchange(
     Ok((comm, transfers))
 }
 
-fn transfer(memory: *mut c_void, count: usize, of: c_int, end: End) -> Result<Transfer, Fault> {
+pub(crate) fn transfer(
+    memory: *mut c_void,
+    count: usize,
+    of: c_int,
+    end: End,
+) -> Result<Transfer, Fault> {
     tagged(memory, count, of, (end, 0), null_mut())
 }
 

@@ -73,7 +73,7 @@ fn the_header_declares_what_is_exported() {
         ..Config::default()
     };
     let mut builder = Builder::new().with_config(config);
-    for file in ["ffi", "transfers", "last", "options"] {
+    for file in ["ffi", "transfers", "on_streams", "last", "options"] {
         builder = builder.with_src(here().join(format!("src/{file}.rs")));
     }
     let mut exported = Vec::new();

@@ -35,16 +35,19 @@ pub struct Comm {
     worker: Mutex<Option<JoinHandle<()>>>,
     buffers: Mutex<HashMap<usize, Buffer<u8>>>,
     /// Held during a call. The transfers since `topo_group_start`, if a group is open.
-    in_call: Mutex<Option<Vec<Transfer>>>,
+    in_call: Mutex<OpenTransfers>,
     process: u32,
     /// Forks before it was made.
     forks: u32,
 }
 
+/// The transfers of an open group, each with the stream in whose order it runs, if it does.
+type OpenTransfers = Option<Vec<(Transfer, Option<u64>)>>;
+
 /// The right to call: one thread at a time has it.
 pub struct Calling<'a> {
     /// The transfers of the open group.
-    group: MutexGuard<'a, Option<Vec<Transfer>>>,
+    group: MutexGuard<'a, OpenTransfers>,
 }
 
 impl Comm {
@@ -142,7 +145,37 @@ impl Comm {
         self.gpu()?.enqueue(launch, stream)
     }
 
-    /// Whether everything that [`Self::run_on`] enqueued has ended. Any thread may ask.
+    /// Sends or receives on memory of this rank's GPU in the order of a stream, as
+    /// [`Self::run_on`]: adds the transfer to the group, or enqueues it.
+    ///
+    /// # Errors
+    /// As [`Self::run_on`]; or there is no such rank.
+    pub fn transfer_on(&self, transfer: Transfer, stream: u64) -> Result<Code, Fault> {
+        check_tag(&transfer)?;
+        self.check_peer(&transfer)?;
+        let gpu = self.gpu()?;
+        let mut calling = self.calling()?;
+        if let Some(group) = &mut *calling.group {
+            group.push((transfer, Some(stream)));
+            return Ok(Code::Ok);
+        }
+        gpu.enqueue_transfers(&[transfer], stream)
+    }
+
+    /// Enqueues transfers on memory of this rank's GPU, which run together in the order of a
+    /// stream, as [`Self::run_on`].
+    ///
+    /// # Errors
+    /// As [`Self::transfer_on`].
+    pub fn run_group_on(&self, transfers: &[Transfer], stream: u64) -> Result<Code, Fault> {
+        transfers.iter().try_for_each(|it| self.check_peer(it))?;
+        let calling = self.calling()?;
+        Self::expect_no_group(&calling)?;
+        self.gpu()?.enqueue_transfers(transfers, stream)
+    }
+
+    /// Whether everything that [`Self::run_on`] and the others enqueued has ended. Any thread may
+    /// ask.
     ///
     /// # Errors
     /// The communicator has no GPU or has failed.
@@ -244,7 +277,7 @@ impl Comm {
         self.check_peer(&transfer)?;
         let mut calling = self.calling()?;
         if let Some(group) = &mut *calling.group {
-            group.push(transfer);
+            group.push((transfer, None));
             return Ok(Code::Ok);
         }
         self.run_work(&calling, Work::Transfer(transfer))
@@ -271,7 +304,18 @@ impl Comm {
         let group = calling.group.take();
         let group = group
             .ok_or_else(|| Fault::invalid("topo_group_end without topo_group_start before it"))?;
-        self.run_transfers(&calling, group)
+        let stream = group.first().and_then(|(_, stream)| *stream);
+        if group.iter().any(|(_, other)| *other != stream) {
+            return Err(Fault::invalid(
+                "a group has transfers of host memory, or of one stream; they are left out, and the communicator \
+                 stays usable",
+            ));
+        }
+        let transfers: Vec<Transfer> = group.into_iter().map(|(transfer, _)| transfer).collect();
+        match stream {
+            Some(stream) => self.gpu()?.enqueue_transfers(&transfers, stream),
+            None => self.run_transfers(&calling, transfers),
+        }
     }
 
     /// Runs transfers: here, or by the thread beside what it runs.

@@ -14,12 +14,13 @@ use bootstrap::UniqueId;
 use bootstrap::socket::service::Alarm;
 use device_runtime::{Kernels, LaunchOptions, MOST_IN_FLIGHT, ProcessRanks};
 use executor::backend::InFlight;
-use executor::{Communicator, Settings, Transport};
+use executor::{Communicator, DeviceTransfer, Error, Memory, Settings, Transport};
 use net::Hosts;
-use program::Channels;
+use program::{Channels, Collective};
 
 use crate::error::{Code, Fault};
 use crate::options::{Options, free_id};
+use crate::queue::Transfer;
 use crate::request::Launch;
 use crate::shared::lock;
 
@@ -301,14 +302,51 @@ impl Gpu {
     /// # Errors
     /// The stream or a buffer cannot be used; or the communicator has failed.
     pub fn enqueue(&self, launch: &Launch, stream: u64) -> Result<Code, Fault> {
+        let memory = launch.memory();
+        let what = launch.request.collective;
+        self.expect_usable(what, stream, &memory)?;
+        self.enqueue_by(|it| it.enqueue(&launch.request, memory, 0, stream))
+    }
+
+    /// Enqueues transfers, which run together, behind the work of a stream of the GPU.
+    ///
+    /// # Errors
+    /// As [`Self::enqueue`].
+    pub fn enqueue_transfers(&self, transfers: &[Transfer], stream: u64) -> Result<Code, Fault> {
+        let lend = |it: &Transfer| DeviceTransfer {
+            end: it.end(),
+            tag: it.tag(),
+            memory: it.lend(),
+        };
+        let used: Vec<DeviceTransfer<'_>> = transfers.iter().map(lend).collect();
+        for transfer in &used {
+            self.expect_usable(Collective::SendRecv, stream, &transfer.memory)?;
+        }
+        self.enqueue_by(|it| it.enqueue_transfers(used, stream))
+    }
+
+    /// Refuses a stream or memory that cannot be used, or a communicator that has failed.
+    fn expect_usable(
+        &self,
+        what: Collective,
+        stream: u64,
+        memory: &Memory<'_>,
+    ) -> Result<(), Fault> {
+        let _context = CallersContext::keep();
+        self.watched.check(&lock(&self.watched.state))?;
+        let cuda = self.ranks.as_ref().map(|it| &it.driver);
+        let check = |it: &Cuda| it.check_in_order(self.place, stream, memory);
+        let checked = cuda.map_or(Ok(()), check);
+        checked.map_err(|why| Fault::invalid(format!("{what}: {why}")))
+    }
+
+    fn enqueue_by(
+        &self,
+        enqueue: impl FnOnce(&mut Communicator<Kernels<Cuda>>) -> Result<InFlight, Error>,
+    ) -> Result<Code, Fault> {
         let _context = CallersContext::keep();
         let mut state = lock(&self.watched.state);
         self.watched.check(&state)?;
-        let memory = launch.memory();
-        let cuda = self.ranks.as_ref().map(|it| &it.driver);
-        let check = |it: &Cuda| it.check_in_order(self.place, stream, &memory);
-        let checked = cuda.map_or(Ok(()), check);
-        checked.map_err(|why| Fault::invalid(format!("{}: {why}", launch.request.collective)))?;
         let State {
             communicator: Some(communicator),
             in_flight,
@@ -318,8 +356,7 @@ impl Gpu {
         else {
             return Err(Fault::invalid("the communicator has ended"));
         };
-        let enqueued = communicator.enqueue(&launch.request, memory, 0, stream);
-        let enqueued = enqueued.map_err(Fault::from);
+        let enqueued = enqueue(communicator).map_err(Fault::from);
         let was_idle = in_flight.launches == 0;
         match enqueued {
             Ok(known) => *in_flight = known,

@@ -325,6 +325,24 @@ impl Comm {
         enqueued.map(|_| ()).map_err(exception)
     }
 
+    /// Enqueues transfers on memory of this rank's GPU, which run together behind the work of a
+    /// stream.
+    fn transfer_on(
+        &self,
+        py: Python<'_>,
+        transfers: Vec<TransferNumbers>,
+        stream: u64,
+    ) -> PyResult<()> {
+        let inner = self.open()?;
+        let (transfers, _) = numbers::transfers(transfers)?;
+        let inner = &*inner;
+        let enqueued = py.detach(move || {
+            let run = || inner.comm.run_group_on(&transfers, stream);
+            when_free(run, || inner.comm.wait_for_callers())
+        });
+        enqueued.map(|_| ()).map_err(exception)
+    }
+
     /// Whether everything that was enqueued has ended.
     fn query(&self, py: Python<'_>) -> PyResult<bool> {
         let inner = self.open()?;

@@ -4,7 +4,9 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use communicator::{Arguments, Code, Collective, Fault, Options, Transport, UniqueId, hold_root};
+use communicator::{
+    Arguments, Code, Collective, Fault, Options, Transfer, Transport, UniqueId, hold_root,
+};
 use executor::{Element, End, Reduction};
 use rendezvous::{JobOptions, launcher, meeting};
 
@@ -193,7 +195,22 @@ impl Comm {
         self.0.0.run_on(&launch, stream).map(drop)
     }
 
-    /// Whether everything that [`Self::run_on`] enqueued has ended. Any thread may ask.
+    /// Enqueues transfers with other ranks on memory of this rank's GPU, as [`Self::run_on`]. They
+    /// run together, so no order of them waits for each other; those between two ranks match in
+    /// order.
+    ///
+    /// # Errors
+    /// As [`Self::run_on`]; or there is no such rank.
+    ///
+    /// # Safety
+    /// The memory of the transfers is lent until the stream has passed them ([`Transfer::new`]).
+    /// `stream` is a stream of the GPU.
+    pub unsafe fn transfer_on(&self, transfers: &[Transfer], stream: u64) -> Result<(), Fault> {
+        self.0.0.run_group_on(transfers, stream).map(drop)
+    }
+
+    /// Whether everything that [`Self::run_on`] and [`Self::transfer_on`] enqueued has ended. Any
+    /// thread may ask.
     ///
     /// # Errors
     /// The communicator has no GPU or has failed: then outputs are undefined.

@@ -45,8 +45,8 @@ pub mod started;
 
 pub use comm::Comm;
 pub use communicator::{
-    Arguments, Code, Collective, ElementType, Fault as Error, Options, PlannedRun, Transport,
-    UniqueId,
+    Arguments, Code, Collective, ElementType, End, Exchange, Fault as Error, Options, PlannedRun,
+    Transfer, Transport, UniqueId,
 };
 pub use executor::{Element, Reduction};
 pub use scope::Scope;

@@ -30,6 +30,8 @@ enum Program {
     Gpu,
     /// `programs/gpu_buffers.c`
     Buffers,
+    /// `programs/gpu_transfers.c`
+    Transfers,
 }
 
 impl Case {
@@ -64,7 +66,7 @@ const REFUSED: [&str; 4] = [
 ];
 
 /// All runs.
-pub(crate) const CASES: [Case; 19] = [
+pub(crate) const CASES: [Case; 23] = [
     on("gpu_processes", ("processes", 2, 2), "dgx-h100", &[]),
     on(
         "gpu_processes_by_descriptors",
@@ -150,6 +152,28 @@ pub(crate) const CASES: [Case; 19] = [
         &["reuse yes"],
     )
     .of(Program::Buffers),
+    on("gpu_transfers", ("processes", 3, 3), "dgx-h100", &[]).of(Program::Transfers),
+    on(
+        "gpu_transfers_of_threads",
+        ("threads", 4, 2),
+        "dgx-a100",
+        &[],
+    )
+    .of(Program::Transfers),
+    on(
+        "gpu_transfers_of_threads_of_processes",
+        ("both", 4, 4),
+        "dgx-h100",
+        &["calls-wait yes"],
+    )
+    .of(Program::Transfers),
+    on(
+        "gpu_transfers_without_p2p",
+        ("processes", 2, 2),
+        "workstation-2gpu",
+        &["peers none"],
+    )
+    .of(Program::Transfers),
     Case {
         name: "gpu_no_driver",
         program: Program::Gpu,
@@ -166,6 +190,7 @@ type Compiled = LazyLock<(TempDir, PathBuf)>;
 
 static GPU: Compiled = LazyLock::new(|| compiled("gpu"));
 static BUFFERS: Compiled = LazyLock::new(|| compiled("gpu_buffers"));
+static TRANSFERS: Compiled = LazyLock::new(|| compiled("gpu_transfers"));
 
 fn compiled(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -178,6 +203,7 @@ pub(crate) fn run(case: &Case) {
     let program = match case.program {
         Program::Gpu => &GPU,
         Program::Buffers => &BUFFERS,
+        Program::Transfers => &TRANSFERS,
     };
     let mut command = Command::new(&program.1);
     command.args([case.case, &case.ranks.to_string(), &case.gpus.to_string()]);

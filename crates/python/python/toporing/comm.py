@@ -94,7 +94,7 @@ class Communicator:
         self.close()
 
     def query(self) -> bool:
-        """Whether all collectives on arrays of the GPU have ended. Raises `CommError` if one has
+        """Whether all collectives and messages on arrays of the GPU have ended. Raises `CommError` if one has
         failed; its output is undefined then."""
         return self._comm.query()
 
@@ -151,17 +151,13 @@ class Communicator:
             raise ValueError(f"all_to_all: {total} bytes are no multiple of {self.ranks} ranks")
         self._run("AllToAll", source, to, total // self.ranks, stream=stream)
 
-    def send(self, values: Any, to: int, *, tag: int = 0) -> None:
+    def send(self, values: Any, to: int, *, tag: int = 0, stream: int | None = None) -> None:
         """Sends values to a rank, which receives as many bytes with the same tag."""
-        own = self._host(values, written=False)
-        numbers = (own.address, own.count * own.width, to, True, tag)
-        self._comm.start_group([numbers], own).wait()
+        self._transfer([(array(values, "u8", written=False), to, True)], tag, stream)
 
-    def receive(self, values: Any, source: int, *, tag: int = 0) -> None:
+    def receive(self, values: Any, source: int, *, tag: int = 0, stream: int | None = None) -> None:
         """Receives values from a rank. Messages between two ranks keep their order within a tag."""
-        own = self._host(values, written=True)
-        numbers = (own.address, own.count * own.width, source, False, tag)
-        self._comm.start_group([numbers], own).wait()
+        self._transfer([(array(values, "u8", written=True), source, False)], tag, stream)
 
     def receive_any(self, values: Any, *, tag: int = 0) -> int:
         """Receives the next message of any other rank with this tag, and returns that rank. All
@@ -173,13 +169,12 @@ class Communicator:
         return work.source()
 
     def exchange(
-        self, values: Any, to: int, output: Any, source: int, *, tag: int = 0
+        self, values: Any, to: int, output: Any, source: int, *, tag: int = 0,
+        stream: int | None = None,
     ) -> None:
         """Sends to one rank and receives from another at once, so that no order can deadlock."""
-        own, room = self._host(values, written=False), self._host(output, written=True)
-        sends = (own.address, own.count * own.width, to, True, tag)
-        receives = (room.address, room.count * room.width, source, False, tag)
-        self._comm.start_group([sends, receives], (own, room)).wait()
+        own, room = array(values, "u8", written=False), array(output, "u8", written=True)
+        self._transfer([(own, to, True), (room, source, False)], tag, stream)
 
     def barrier(self) -> None:
         """Waits until all ranks are here."""
@@ -217,8 +212,26 @@ class Communicator:
     def _host(values: Any, *, written: bool) -> Array:
         own = array(values, "u8", written=written)
         if own.stream is not None:
-            raise TypeError("messages between ranks take no arrays of a GPU; only collectives do")
+            raise TypeError("a receive from any rank takes no array of a GPU; name the rank")
         return own
+
+    def _transfer(
+        self, transfers: list[tuple[Array, int, bool]], tag: int, stream: int | None
+    ) -> None:
+        """Runs transfers together: each an array, the other rank, and whether it sends."""
+        numbers = [
+            (own.address, own.count * own.width, peer, sends, tag) for own, peer, sends in transfers
+        ]
+        on_gpu = [own.stream for own, _, _ in transfers if own.stream is not None]
+        if not on_gpu:
+            if stream is not None:
+                raise TypeError("a stream is for arrays in memory of a GPU")
+            return self._comm.start_group(numbers, transfers).wait()
+        if len(on_gpu) < len(transfers):
+            raise TypeError("one array is in memory of a GPU and the other is not; copy one of them")
+        if stream is None and len(set(on_gpu)) > 1:
+            raise ValueError("the arrays' owners name different streams; give one")
+        return self._comm.transfer_on(numbers, on_gpu[0] if stream is None else stream)
 
     def _run(
         self, what: str, source: Array, to: Array, count: int, op: str = "sum", root: int = 0,

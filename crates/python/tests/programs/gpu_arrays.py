@@ -134,6 +134,15 @@ def work(identity, rank, ranks):
         moved = of("I", [0] * ranks)
         comm.all_to_all(of("I", [10 * rank + to for to in range(ranks)]), moved)
         moved.expect(10 * since + rank for since in range(ranks))
+        came = of("I", [0] * 5)
+        after, before = (rank + 1) % ranks, (rank - 1) % ranks
+        comm.exchange(of("I", [rank] * 5), after, came, before)
+        came.expect([before] * 5)
+        if rank == 0:
+            comm.send(came, 1)
+        elif rank == 1:
+            comm.receive(came, 0, stream=driver.stream.value)
+            came.expect([ranks - 1] * 5)
         comm.reduce(values, 0)
         # In the legacy stream, which the other one does not wait for.
         halves = of("H", [0x3F80] * 3, Packed)
@@ -151,7 +160,9 @@ def work(identity, rank, ranks):
             (lambda: comm.all_reduce(apart), ValueError, "not contiguous"),
             (lambda: comm.all_reduce(odd), TypeError, "u16 cannot be reduced"),
             (lambda: comm.all_reduce(values, array.array("f", [0] * 100)), TypeError, "copy one"),
-            (lambda: comm.send(values, 1 - rank), TypeError, "only collectives"),
+            (lambda: comm.receive_any(values), TypeError, "name the rank"),
+            (lambda: comm.exchange(values, 0, bytearray(400), 0), TypeError, "copy one"),
+            (lambda: comm.send(values, ranks), ValueError, "does not exist"),
             (lambda: comm.all_reduce(bytearray(1), stream=1), TypeError, "a stream is for"),
             (lambda: comm.all_reduce(values, op="BitAnd"), ValueError, ""),
         ):
