@@ -12,9 +12,9 @@
 //! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
 //! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line),
 //! `recorders` (ranks by their flight recorders), `timeouts` (ranks by lines of the watchdog),
-//! `reports` (ranks by RAS), `settings` (what NCCL's log says), `late` (a rank that is late again
-//! and again, by NCCL's Inspector), `listing` (what `nvidia-smi`, `lspci` and measured bandwidths
-//! show).
+//! `reports` (ranks by RAS), `start` (ranks while a communicator is made), `settings` (what NCCL's
+//! log says), `late` (a rank that is late again and again, by NCCL's Inspector), `listing` (what
+//! `nvidia-smi`, `lspci` and measured bandwidths show).
 
 pub mod archive;
 mod late;
@@ -24,10 +24,11 @@ pub mod predict;
 mod recorders;
 mod reports;
 mod settings;
+mod start;
 mod timeouts;
 pub mod verdict;
 mod words;
 
 pub use pile::Pile;
 pub use predict::{Call, Floor, Predict};
-pub use verdict::{Diagnosis, Input, Line, Missing, Verdict};
+pub use verdict::{Diagnosis, Input, Line, Missing, Verdict, Wait};

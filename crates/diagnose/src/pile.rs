@@ -19,7 +19,7 @@ use crate::predict::Predict;
 use crate::timeouts::Timeouts;
 use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
 use crate::words::{Hits, Words};
-use crate::{listing, recorders, reports, settings};
+use crate::{listing, recorders, reports, settings, start};
 
 /// How often progress is reported, lines.
 const PROGRESS_LINES: u64 = 1 << 16;
@@ -316,6 +316,7 @@ impl Pile {
         let is_sure = |it: &Verdict| it.certainty != Certainty::Possible;
         let explained = by_recorders.verdicts.iter().any(is_sure);
         let is_first = by_recorders.verdicts.is_empty();
+        let mut waits = by_recorders.waits;
         verdicts.extend(by_recorders.verdicts);
         missing.extend(by_recorders.missing);
         if !explained {
@@ -328,13 +329,25 @@ impl Pile {
             );
             missing.extend(lacks);
         }
-        let (found, lacks) = reports::verdicts(&self.reports, is_hang);
+        let (found, lacks) = reports::verdicts(&self.reports, is_hang, &log);
         verdicts.extend(found);
         missing.extend(lacks);
         let (found, lacks) = self.late.verdicts();
         verdicts.extend(found);
         missing.extend(lacks);
+        // Where a rank is named by better evidence, the log adds nothing.
+        if verdicts.iter().all(|it| it.ranks.is_empty()) {
+            let found = start::starts(&log);
+            verdicts.extend(found.verdicts);
+            missing.extend(found.missing);
+            if waits.is_empty() {
+                waits = found.waits;
+            }
+        }
         verdicts.extend(settings::verdicts(&log));
+        let bind = verdicts.iter().find(|it| it.cause.id == "nvls-bind");
+        let slots = bind.and_then(|it| settings::slots(&log, it));
+        verdicts.extend(slots);
         verdicts.extend(fabric.and_then(|it| settings::mnnvl(&log, it)));
         sort(&mut verdicts);
         if verdicts.is_empty() && missing.is_empty() {
@@ -358,6 +371,7 @@ impl Pile {
             inputs: self.inputs,
             verdicts,
             missing,
+            waits,
         }
     }
 }

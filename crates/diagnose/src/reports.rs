@@ -1,19 +1,22 @@
 //! Ranks by reports of RAS.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use causes::Certainty::{Likely, Possible, Proved};
 use causes::table::{consequence, hang};
-use evidence::ras::{Finding, Report, Trouble};
+use evidence::ras::{Finding, Rank, Report, Trouble};
+use nccl_log::Log;
 
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict, ranks};
 
 /// A verdict for each kind of trouble in each communicator, and what would tell more. Ranks of a
 /// running job are some operations apart: they are late if the job hangs, or if another report
-/// says the same.
+/// says the same. `log` names the hosts whose addresses RAS prints.
 pub(crate) fn verdicts(
     reports: &[(String, Report)],
     is_hang: bool,
+    log: &Log,
 ) -> (Vec<Verdict>, Option<Missing>) {
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut apart = false;
@@ -67,7 +70,7 @@ pub(crate) fn verdicts(
                     format!("RAS: {who}{of} report an error."),
                 ),
             };
-            let mut hosts: Vec<String> = finding.ranks.iter().map(|it| it.host.clone()).collect();
+            let mut hosts: Vec<String> = finding.ranks.iter().map(|it| host(it, log)).collect();
             hosts.sort_unstable();
             hosts.dedup();
             hosts.retain(|it| !it.is_empty());
@@ -94,6 +97,23 @@ pub(crate) fn verdicts(
         how: "run ncclras again after a minute, and give both reports".to_owned(),
     });
     (verdicts, missing)
+}
+
+/// The host of a rank: by the log, if RAS prints an address and one host of the log has such a
+/// process.
+fn host(rank: &Rank, log: &Log) -> String {
+    if rank.host.parse::<IpAddr>().is_ok() {
+        let members = log.communicators.iter().flat_map(|it| &it.members);
+        let own = members.filter(|it| {
+            u64::from(it.process) == rank.process
+                && (rank.rank == u32::MAX || it.rank == Some(rank.rank))
+        });
+        let hosts: BTreeSet<&str> = own.map(|it| it.host.as_str()).collect();
+        if let (1, Some(host)) = (hosts.len(), hosts.first()) {
+            return (*host).to_owned();
+        }
+    }
+    rank.host.clone()
 }
 
 /// Whether reports have a finding.

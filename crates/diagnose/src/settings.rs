@@ -1,11 +1,11 @@
 //! NCCL's log about settings, networks and hosts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use causes::Certainty::{Likely, Possible};
-use causes::table::{network, settings};
+use causes::table::{network, nvlink, settings};
 use nccl_log::Log;
-use nccl_log::log::HostFacts;
+use nccl_log::log::{Communicator, HostFacts};
 use nccl_log::statement::Stage;
 
 use crate::verdict::{Line, Verdict};
@@ -22,7 +22,7 @@ pub(crate) fn hosts(log: &Log) -> BTreeMap<u32, String> {
 /// Verdicts from the values that hosts and ranks log.
 pub(crate) fn verdicts(log: &Log) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    verdicts.extend(gdr(log));
+    verdicts.extend(gdr(log).or_else(|| gdr_of_connections(log)));
     verdicts.extend(differing(log));
     verdicts
 }
@@ -86,6 +86,50 @@ fn gdr(log: &Log) -> Option<Verdict> {
     })
 }
 
+/// Hosts whose connections over the network do not use GPUDirect RDMA, where those of others do. Why
+/// is not in the log; sockets never use it.
+fn gdr_of_connections(log: &Log) -> Option<Verdict> {
+    let mut hosts: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    let mut devices: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for member in log.communicators.iter().flat_map(|it| &it.members) {
+        for ((network, port), [with, without]) in &member.ports {
+            if network == "Socket" {
+                continue;
+            }
+            let sum = hosts.entry(&member.host).or_default();
+            *sum = [sum[0] + with, sum[1] + without];
+            if *with == 0 {
+                let device = format!("NET/{network}/{port}");
+                devices.entry(&member.host).or_default().insert(device);
+            }
+        }
+    }
+    let is_far = |host: &str| {
+        let facts = log.hosts.get(host);
+        facts.is_some_and(|it| {
+            it.settings
+                .keys()
+                .any(|name| name.starts_with("NCCL_NET_GDR_"))
+        })
+    };
+    let off = hosts.iter().filter(|(_, [with, _])| *with == 0);
+    let off: Vec<&str> = off.map(|it| *it.0).collect();
+    let on = hosts.len() - off.len();
+    if off.is_empty() || on == 0 || off.iter().any(|it| is_far(it)) {
+        return None;
+    }
+    let what = format!(
+        "No connection of {} over the network uses GPUDirect RDMA; those of {on} other hosts do.",
+        off.join(", ")
+    );
+    let devices = off.iter().filter_map(|it| devices.get(it)).flatten();
+    Some(Verdict {
+        devices: devices.take(16).cloned().collect(),
+        hosts: off.iter().map(|it| (*it).to_owned()).collect(),
+        ..Verdict::new(&network::GDR_NO_MODULE, Likely, what)
+    })
+}
+
 /// A setting that switches NVLink between hosts off, in a job of several hosts. `fabric` has the
 /// lines that name the fabric of a GPU: 0 is that of one host.
 pub(crate) fn mnnvl(log: &Log, fabric: Verdict) -> Option<Verdict> {
@@ -123,7 +167,10 @@ fn differing(log: &Log) -> Option<Verdict> {
             }
         }
     }
-    const LOCAL: [&str; 6] = ["IFNAME", "HCA", "FILE", "DEBUG", "CPUSET", "PLUGIN"];
+    // Interfaces, files and names are each host's own.
+    const LOCAL: [&str; 8] = [
+        "IFNAME", "HCA", "FILE", "DEBUG", "CPUSET", "PLUGIN", "HOSTID", "ADDR",
+    ];
     let (name, sides) = values.into_iter().find(|(name, sides)| {
         let hosts: usize = sides.values().map(Vec::len).sum();
         sides.len() > 1 && hosts == log.hosts.len() && !LOCAL.iter().any(|it| name.contains(it))
@@ -148,6 +195,37 @@ fn differing(log: &Log) -> Option<Verdict> {
             .map(|it| (*it).to_owned())
             .collect(),
         ..Verdict::new(&settings::SETTINGS_DIFFER, Likely, what)
+    })
+}
+
+/// A verdict that no multicast group is free, where NVLS binds its memory for some communicators of
+/// a host and not for others. `bind` has the lines about its failure.
+pub(crate) fn slots(log: &Log, bind: &Verdict) -> Option<Verdict> {
+    let bound = |host: &str| {
+        let has_nvls = |it: &&Communicator| {
+            let mut own = it.members.iter().filter(|it| it.host == host);
+            own.any(|it| it.counts.is_some_and(|it| it.nvls > 0))
+        };
+        log.communicators.iter().filter(has_nvls).count()
+    };
+    let (host, count) = bind
+        .hosts
+        .iter()
+        .map(|it| (it, bound(it)))
+        .max_by_key(|it| it.1)?;
+    let what = match count {
+        0 => return None,
+        1 => {
+            format!("NVLS binds its memory for one communicator of {host}, and fails for another.")
+        }
+        _ => format!(
+            "NVLS binds its memory for {count} communicators of {host}, and fails for another."
+        ),
+    };
+    Some(Verdict {
+        hosts: bind.hosts.clone(),
+        lines: bind.lines.clone(),
+        ..Verdict::new(&nvlink::NVLS_SLOTS, Likely, what)
     })
 }
 

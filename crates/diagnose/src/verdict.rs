@@ -14,6 +14,28 @@ pub struct Diagnosis {
     pub verdicts: Vec<Verdict>,
     /// What would tell more.
     pub missing: Vec<Missing>,
+    /// Who waits for whom, as far as recorders and logs show it.
+    pub waits: Vec<Wait>,
+}
+
+/// Most waits of a diagnosis.
+pub(crate) const MOST_WAITS: usize = 256;
+
+/// A call that some ranks wait in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// The group of ranks.
+    pub group: String,
+    /// The call.
+    pub call: String,
+    /// The ranks that wait in it.
+    pub waiting: Vec<u32>,
+    /// The ranks for which they wait: those did not call it, or their GPU did not reach it.
+    pub awaited: Vec<u32>,
+    /// The ranks of which nothing says whether they called it.
+    pub unknown: Vec<u32>,
+    /// The waits in which awaited ranks are, by their place in the list.
+    pub next: Vec<usize>,
 }
 
 /// An input.

@@ -4,7 +4,7 @@
 mod price;
 
 use causes::Cause;
-use diagnose::{Diagnosis, Line, Verdict};
+use diagnose::{Diagnosis, Line, Verdict, Wait};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -20,6 +20,26 @@ pub struct DiagnoseReport<'a> {
     verdicts: Vec<VerdictRow<'a>>,
     /// What would tell more.
     missing: Vec<MissingRow<'a>>,
+    /// Who waits for whom, as far as recorders and logs show it: a graph, whose circles and ends
+    /// are where a job stands still.
+    waits: Vec<WaitRow<'a>>,
+}
+
+/// A call that some ranks wait in.
+#[derive(Debug, Serialize, JsonSchema)]
+struct WaitRow<'a> {
+    /// The group of ranks.
+    group: &'a str,
+    /// The call.
+    call: &'a str,
+    /// The ranks that wait in it.
+    waiting: &'a [u32],
+    /// The ranks for which they wait: those did not call it, or their GPU did not reach it.
+    awaited: &'a [u32],
+    /// The ranks of which nothing says whether they called it.
+    unknown: &'a [u32],
+    /// The waits in which awaited ranks are, by their place in this list, from 0.
+    next: &'a [usize],
 }
 
 /// An input.
@@ -112,7 +132,19 @@ impl<'a> DiagnoseReport<'a> {
             inputs: inputs.collect(),
             verdicts: diagnosis.verdicts.iter().map(verdict).collect(),
             missing: missing.collect(),
+            waits: diagnosis.waits.iter().map(wait).collect(),
         }
+    }
+}
+
+fn wait(it: &Wait) -> WaitRow<'_> {
+    WaitRow {
+        group: &it.group,
+        call: &it.call,
+        waiting: &it.waiting,
+        awaited: &it.awaited,
+        unknown: &it.unknown,
+        next: &it.next,
     }
 }
 

@@ -11,7 +11,7 @@ use super::compare::Mismatch;
 use super::job::Job;
 use super::mismatches;
 use super::stuck::{self, Stuck, What, key};
-use crate::verdict::{MOST_LINES, Verdict, ranks, sentence};
+use crate::verdict::{MOST_LINES, MOST_WAITS, Verdict, Wait, ranks, sentence};
 
 /// Explains what does not end: a mismatch, a circle of groups, or the ranks at the end of
 /// each chain.
@@ -22,6 +22,8 @@ pub(super) fn explain(
     is_hang: bool,
     found: &mut Found,
 ) {
+    let waits = Waits::of(job, stuck);
+    found.waits = waits.list(job, stuck);
     let mut explained = BTreeSet::new();
     for mismatch in mismatches {
         let at = stuck.iter().position(|it| mismatch.is_in(it.what));
@@ -36,7 +38,6 @@ pub(super) fn explain(
     if !found.verdicts.is_empty() && mismatches.is_empty() {
         return;
     }
-    let waits = Waits::of(job, stuck);
     let mut roots: BTreeMap<usize, usize> = BTreeMap::new();
     let mut circles: BTreeSet<Vec<usize>> = BTreeSet::new();
     for place in 0..stuck.len() {
@@ -149,6 +150,32 @@ impl Waits {
         Self {
             edges: edges.collect(),
         }
+    }
+
+    /// The waits, by the place of their call.
+    fn list(&self, job: &Job<'_>, stuck: &[Stuck<'_>]) -> Vec<Wait> {
+        let calls = stuck.iter().zip(&self.edges).take(MOST_WAITS);
+        let waits = calls.map(|(it, edges)| {
+            let (_, entry) = it.waiting[0];
+            let mut awaited: Vec<u32> = it.blockers().collect();
+            awaited.sort_unstable();
+            awaited.dedup();
+            let mut unknown: Vec<u32> = it.silent.iter().chain(&it.unknown).copied().collect();
+            unknown.sort_unstable();
+            Wait {
+                group: job.group_name(entry.group),
+                call: job.call(entry),
+                waiting: it.waiting.iter().map(|it| it.0).collect(),
+                awaited,
+                unknown,
+                next: edges
+                    .iter()
+                    .copied()
+                    .filter(|it| *it < MOST_WAITS)
+                    .collect(),
+            }
+        });
+        waits.collect()
     }
 
     /// Follows the waits from a call to a circle, or to a call that waits for no other.

@@ -14,13 +14,14 @@ use std::collections::BTreeMap;
 
 use evidence::Recorders;
 
-use crate::verdict::{Missing, Verdict};
+use crate::verdict::{Missing, Verdict, Wait};
 
 /// What the recorders say.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) missing: Vec<Missing>,
+    pub(crate) waits: Vec<Wait>,
 }
 
 /// Verdicts from the recorders of a job. `hosts` has the host of each rank that logs name;
@@ -36,7 +37,7 @@ pub(crate) fn verdicts(
     let job = job::Job::of(recorders, hosts);
     let mut found = Found {
         missing: job.missing(),
-        verdicts: Vec::new(),
+        ..Found::default()
     };
     found.verdicts.extend(mismatches::group_differs(&job));
     let is_hang = is_hang || job.is_old();
