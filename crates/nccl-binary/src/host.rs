@@ -7,11 +7,13 @@ use std::ptr;
 
 use plan::cost::Registration;
 use program::Collective;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::crash;
 use crate::error::Unusable;
 use crate::message::{Failure, PEERS_BEGIN, Report, Request, Said, Taken};
-use crate::nccl::{Communicator, ID_BYTES, Id, Nccl, Part};
+use crate::nccl::{Communicator, Id, Nccl, Part};
 use crate::redirect::Library;
 use crate::stand_in;
 
@@ -26,6 +28,22 @@ const MOST_DUMP_BYTES: u64 = 64 << 20;
 /// # Errors
 /// Standard input or output is closed, no request comes, or the process has other threads.
 pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), std::io::Error> {
+    let request: Request = asked(input)?;
+    end_with(request.parent)?;
+    // SAFETY: there are no other threads.
+    let said = match unsafe { answer(&request, input, output) } {
+        Ok(report) => Said::Report(Box::new(report)),
+        Err(unusable) => Said::Unusable(unusable.to_string()),
+    };
+    say(output, &said)?;
+    wait_for_end(input)
+}
+
+/// What the parent asks, once the process ends with it.
+///
+/// # Errors
+/// Nothing is asked, or the process has other threads.
+pub(crate) fn asked<T: DeserializeOwned>(input: &mut impl BufRead) -> std::io::Result<T> {
     if std::fs::read_dir("/proc/self/task")?.count() > 1 {
         return Err(std::io::Error::other("the process has other threads"));
     }
@@ -33,18 +51,21 @@ pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), st
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let mut line = String::new();
     input.read_line(&mut line)?;
-    let request: Request = serde_json::from_str(&line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Fails if the parent has ended before [`asked`].
+pub(crate) fn end_with(parent: u32) -> std::io::Result<()> {
     // SAFETY: reads the number of the parent.
-    if unsafe { libc::getppid() } as u32 != request.parent {
+    if unsafe { libc::getppid() } as u32 != parent {
         return Err(std::io::Error::other("it has ended"));
     }
-    // SAFETY: there are no other threads.
-    let said = match unsafe { answer(&request, input, output) } {
-        Ok(report) => Said::Report(Box::new(report)),
-        Err(unusable) => Said::Unusable(unusable.to_string()),
-    };
-    say(output, &said)?;
-    // Other hosts may still need this one.
+    Ok(())
+}
+
+/// Stands still until standard input ends, since other hosts may need this one, and then ends the
+/// process.
+pub(crate) fn wait_for_end(input: &mut impl BufRead) -> std::io::Result<()> {
     let mut rest = String::new();
     while input.read_line(&mut rest)? > 0 {
         rest.clear();
@@ -53,14 +74,15 @@ pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), st
     unsafe { libc::_exit(0) };
 }
 
-fn say(output: &mut impl Write, said: &Said) -> Result<(), std::io::Error> {
+/// Writes a message as one line.
+pub(crate) fn say(output: &mut impl Write, said: &impl Serialize) -> std::io::Result<()> {
     serde_json::to_writer(&mut *output, said)?;
     output.write_all(b"\n")?;
     output.flush()
 }
 
 /// A file without a name, which NCCL opens by its path in /proc.
-struct MemoryFile(OwnedFd);
+pub(crate) struct MemoryFile(OwnedFd);
 
 impl MemoryFile {
     fn new(text: &str) -> Result<Self, Unusable> {
@@ -124,6 +146,28 @@ fn allow_files() {
     }
 }
 
+/// Presents the devices of a request, sets its variables and loads its library. Returns the
+/// library's functions, the number of GPUs, and the topology file, which NCCL reads later.
+///
+/// # Errors
+/// The library cannot be asked.
+///
+/// # Safety
+/// The process has no other threads.
+pub(crate) unsafe fn prepare(request: &Request) -> Result<(Nccl, usize, MemoryFile), Unusable> {
+    let gpus = stand_in::devices::present(request).map_err(Unusable::Devices)?;
+    let topology = MemoryFile::new(&request.topology)?;
+    allow_files();
+    for (name, value) in &request.variables {
+        set_variable(name, value);
+    }
+    set_variable("NCCL_TOPO_FILE", &topology.path());
+    // SAFETY: the caller says so.
+    let library = unsafe { Library::load(&request.library) }?;
+    crash::watch(&request.library);
+    Ok((Nccl::of(&library)?, gpus, topology))
+}
+
 /// # Safety
 /// The process has no other threads.
 unsafe fn answer(
@@ -131,23 +175,14 @@ unsafe fn answer(
     input: &mut impl BufRead,
     output: &mut impl Write,
 ) -> Result<Report, Unusable> {
-    let gpus = stand_in::devices::present(request).map_err(Unusable::Devices)?;
-    let topology = MemoryFile::new(&request.topology)?;
     let dumps = [MemoryFile::new("")?, MemoryFile::new("")?];
-    allow_files();
-    for (name, value) in &request.variables {
-        set_variable(name, value);
-    }
-    set_variable("NCCL_TOPO_FILE", &topology.path());
     // Rank 0 writes it; all ranks of an NVLink domain must know, since they join it together.
     set_variable("NCCL_TOPO_DUMP_FILE", &dumps[0].path());
     if request.host == 0 && request.graphs {
         set_variable("NCCL_GRAPH_DUMP_FILE", &dumps[1].path());
     }
     // SAFETY: the caller says so.
-    let library = unsafe { Library::load(&request.library) }?;
-    crash::watch(&request.library);
-    let nccl = Nccl::of(&library)?;
+    let (nccl, gpus, _topology) = unsafe { prepare(request) }?;
     let mut report = Report {
         version: nccl.version(),
         calls: request.calls.number,
@@ -185,21 +220,14 @@ fn job_id(
 ) -> Result<Id, String> {
     if request.host == 0 {
         let id = nccl.id()?;
-        let digits = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        say(output, &Said::Id(digits)).map_err(|error| error.to_string())?;
+        say(output, &Said::Id(id.digits())).map_err(|error| error.to_string())?;
         return Ok(id);
     }
     let mut line = String::new();
     input
         .read_line(&mut line)
         .map_err(|error| error.to_string())?;
-    let digits = line.trim();
-    let byte = |at: usize| u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..ID_BYTES).map(byte).collect();
-    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-    bytes
-        .map(Id)
-        .ok_or_else(|| "no unique id was passed on".to_owned())
+    Id::of(line.trim()).ok_or_else(|| "no unique id was passed on".to_owned())
 }
 
 /// The ranks of this host.

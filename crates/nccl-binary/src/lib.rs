@@ -14,7 +14,7 @@
 //! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
 //! [`message`], `nccl` (its functions), `crash` (whose code crashed), [`host`] (a child process),
 //! [`job`] (its parent), [`machine`] (its file), [`log`] (its answer), [`package`] (fetching a
-//! library).
+//! library), [`scripted`] (ranks with a planted fault).
 
 #[cfg(target_os = "linux")]
 mod crash;
@@ -39,6 +39,8 @@ pub mod package;
 mod process;
 #[cfg(target_os = "linux")]
 mod redirect;
+#[cfg(target_os = "linux")]
+pub mod scripted;
 #[cfg(target_os = "linux")]
 mod stand_in;
 

@@ -25,6 +25,20 @@ const ROOT: c_int = 0;
 #[repr(C)]
 pub struct Id(pub [u8; ID_BYTES]);
 
+impl Id {
+    /// Its bytes as hexadecimal digits.
+    pub fn digits(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The id with these digits.
+    pub fn of(digits: &str) -> Option<Self> {
+        let byte = |at: usize| u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..ID_BYTES).map(byte).collect();
+        bytes?.try_into().ok().map(Self)
+    }
+}
+
 /// `ncclComm_t`.
 pub type Communicator = *mut c_void;
 

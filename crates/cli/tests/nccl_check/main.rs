@@ -3,6 +3,7 @@
 
 mod answers;
 mod failures;
+mod faults;
 mod graphs;
 mod misbehaving;
 mod obeyed;
@@ -16,6 +17,9 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 const VERSIONS: [&str; 6] = ["2.27.7", "2.28.9", "2.29.7", "2.30.7", "2.31.2", "2.32.3"];
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(faults::HOST) {
+        return faults::host();
+    }
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     for version in VERSIONS {
@@ -37,9 +41,14 @@ fn main() -> ExitCode {
             let in_every_run = number == 0;
             trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!in_every_run));
         }
+        let is_newest = VERSIONS.last() == Some(&version);
+        for fault in &faults::FAULTS {
+            let name = format!("faults::{}_{version}", fault.name);
+            let test = move || faults::is_named(version, fault);
+            trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!is_newest));
+        }
         let name = format!("obeyed::bad_tables_are_harmless_{version}");
         let test = move || obeyed::bad_tables_are_harmless(version);
-        let is_newest = VERSIONS.last() == Some(&version);
         trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!is_newest));
         let name = format!("graphs::sets_are_told_apart_{version}");
         let test = move || graphs::sets_are_told_apart(version, graphs::ALL);

@@ -122,6 +122,26 @@ unsafe extern "C" fn granularity(out: *mut usize, _: *const c_void, _: i32) -> C
     unsafe { put(out, GRANULARITY as usize) }
 }
 
+/// Multicast objects that the NVSwitches have room for.
+static MOST_MULTICAST_OBJECTS: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`, as the driver answers where no multicast group is free.
+const NO_ROOM: Code = 2;
+
+/// Gives the NVSwitches room for this number of multicast objects.
+pub(super) fn limit_multicast(most: u32) {
+    MOST_MULTICAST_OBJECTS.store(most, Ordering::Relaxed);
+}
+
+/// Memory is bound to the last object that was made.
+extern "C" fn bind_multicast() -> Code {
+    let made = MULTICAST_OBJECTS.load(Ordering::Relaxed);
+    match made > MOST_MULTICAST_OBJECTS.load(Ordering::Relaxed) {
+        true => NO_ROOM,
+        false => SUCCESS,
+    }
+}
+
 /// A multicast object is memory of the host that nothing is bound to.
 unsafe extern "C" fn create_multicast(
     out: *mut u64,
@@ -224,8 +244,8 @@ pub(super) fn functions() -> Vec<Presented> {
         "cuMulticastCreate" => create_multicast,
         "cuMulticastGetGranularity" => granularity,
         "cuMulticastAddDevice" => done,
-        "cuMulticastBindMem" => done,
-        "cuMulticastBindAddr" => done,
+        "cuMulticastBindMem" => bind_multicast,
+        "cuMulticastBindAddr" => bind_multicast,
         "cuMulticastUnbind" => done,
         "cuMemsetD8" => memset8,
         "cuStreamCreate" => new_stream,

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
+use super::driver::put_text;
 use super::{Presented, presented};
 
 /// Where the system describes its devices and processors.
@@ -84,6 +85,17 @@ unsafe extern "C" fn read_link(
     }
 }
 
+/// The host's name: that of `NCCL_HOSTID`, since all hosts are processes of this machine.
+unsafe extern "C" fn host_name(to: *mut c_char, bytes: usize) -> c_int {
+    // SAFETY: the name is a C string.
+    let name = unsafe { libc::getenv(c"NCCL_HOSTID".as_ptr()) };
+    // SAFETY: the value is null or a C string.
+    let name = unsafe { text(name) }.unwrap_or("host");
+    // SAFETY: NCCL gives room for so many bytes.
+    unsafe { put_text(to, bytes, name) };
+    0
+}
+
 /// The file's processors are others than this machine's: a thread that asks for them stays where
 /// it is.
 extern "C" fn set_affinity(_: libc::pid_t, _: usize, _: *const c_void) -> c_int {
@@ -97,6 +109,7 @@ pub(super) fn functions() -> Vec<Presented> {
         "opendir" => open_folder,
         "access" => access,
         "readlink" => read_link,
+        "gethostname" => host_name,
         "sched_setaffinity" => set_affinity,
     }
 }

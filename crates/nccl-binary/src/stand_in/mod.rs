@@ -67,6 +67,11 @@ pub(crate) fn taken() -> Taken {
     }
 }
 
+/// Gives the NVSwitches room for a number of multicast objects; `None` for any number.
+pub(crate) fn limit_multicast(most: Option<u32>) {
+    driver::limit_multicast(most.unwrap_or(u32::MAX));
+}
+
 /// A new stream.
 pub(crate) fn new_stream() -> *mut c_void {
     let mut stream = std::ptr::null_mut();
