@@ -20,6 +20,7 @@ use draw::text::escape;
 use xtask::workspace::{repository, target, web};
 
 use book::{Book, Chapter};
+use views::{Views, views};
 
 /// Most bytes of the site.
 const MOST_BYTES: u64 = 15 << 20;
@@ -67,12 +68,10 @@ pub(crate) fn run() -> Result<ExitCode> {
     );
     site.add("search.js", search.into_bytes());
     let mut others = vec![("machines.html", "Machines", gallery)];
-    match views::pictures(&fs::canonicalize(page)?)? {
-        Some((text, pictures)) => {
+    match views(&fs::canonicalize(page)?)? {
+        Some(Views { text, pictures }) => {
             others.push(("views.html", "Views", text));
-            pictures
-                .iter()
-                .for_each(|(name, picture)| site.add(name, picture.clone()));
+            site.files.extend(pictures);
         }
         None => eprintln!("not made: pictures of views (apt install chromium chromium-driver)"),
     }

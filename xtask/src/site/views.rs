@@ -117,12 +117,20 @@ const VIEWS: [View; 20] = [
 /// Width of a picture, and most of its height, pixels.
 const SIZE: [u32; 2] = [1280, 2000];
 
-/// The chapter of the views, and the pictures; `None` if there is no browser.
-pub(super) fn pictures(page: &Path) -> Result<Option<(String, Vec<(String, Vec<u8>)>)>> {
+/// The chapter of the views.
+pub(super) struct Views {
+    /// Its text, HTML.
+    pub(super) text: String,
+    /// Its pictures, by the names of their files.
+    pub(super) pictures: Vec<(String, Vec<u8>)>,
+}
+
+/// Takes the pictures; `None` if there is no browser.
+pub(super) fn views(page: &Path) -> Result<Option<Views>> {
     let Ok(mut browser) = Browser::start() else {
         return Ok(None);
     };
-    let mut files = Vec::new();
+    let mut pictures = Vec::new();
     let mut text =
         "<h1>Views</h1>\n<p>Each opens on <a href=\"topo.html\">the page</a> by what is \
                     visible there.</p>\n<div class=\"views\">\n"
@@ -138,7 +146,7 @@ pub(super) fn pictures(page: &Path) -> Result<Option<(String, Vec<(String, Vec<u
             let taken = picture(&mut browser, page, actions, dark);
             let picture = taken.map_err(|why| anyhow!("the view {name}, {mood}: {why}"))?;
             let picture = STANDARD.decode(picture).context("a screenshot")?;
-            files.push((format!("views/{name}-{mood}.png"), picture));
+            pictures.push((format!("views/{name}-{mood}.png"), picture));
         }
         let title = escape(title);
         let _ = writeln!(
@@ -149,7 +157,7 @@ pub(super) fn pictures(page: &Path) -> Result<Option<(String, Vec<(String, Vec<u
         );
     }
     text.push_str("</div>\n");
-    Ok(Some((text, files)))
+    Ok(Some(Views { text, pictures }))
 }
 
 /// A screenshot of the page after some actions of a reader, in base64.
