@@ -1,10 +1,7 @@
 //! Questions about files, as JSON: those that need no plan, or two.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use diagnose::{Floor, Pile, Predict, archive};
 use nccl_log::Collector;
 use serde::Deserialize;
@@ -17,7 +14,7 @@ use crate::job::Machine;
 use crate::log::LogReport;
 use crate::matrix::{MatrixReport, Wiring};
 use crate::question::{shown, sizes};
-use crate::request::{File, JobRequest, PlannedJob};
+use crate::request::{Evidence, File, JobRequest, PlannedJob};
 use crate::results::read::{no_measurement, read};
 use crate::results::{Against, Notes, ResultsQuestion, ResultsReport, results};
 use crate::step::request::StepRequest;
@@ -68,37 +65,6 @@ pub enum FileQuestion {
     },
     /// The communication of a whole step.
     Step(StepRequest),
-}
-
-/// A file of any kind.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Evidence {
-    /// Its name.
-    pub name: String,
-    /// Its text.
-    #[serde(default)]
-    pub text: Option<String>,
-    /// Its bytes in base64, if it is no text.
-    #[serde(default)]
-    pub base64: Option<String>,
-}
-
-impl Evidence {
-    /// Its bytes.
-    ///
-    /// # Errors
-    /// It has neither text nor bytes, or both, or its bytes are no base64; a sentence.
-    pub fn bytes(&self) -> Result<Cow<'_, [u8]>, String> {
-        match (&self.text, &self.base64) {
-            (Some(text), None) => Ok(Cow::Borrowed(text.as_bytes())),
-            (None, Some(packed)) => match STANDARD.decode(packed) {
-                Ok(bytes) => Ok(Cow::Owned(bytes)),
-                Err(why) => Err(format!("{}: no base64: {why}", self.name)),
-            },
-            _ => Err(format!("{}: expected either `text` or `base64`", self.name)),
-        }
-    }
 }
 
 impl FileQuestion {

@@ -1,7 +1,10 @@
 //! A job as JSON, as the page in the browser and Python send it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use planner::{Job, NcclVersion, Planned, Settings};
 use serde::Deserialize;
 use topology::edit::Edit;
@@ -19,6 +22,37 @@ pub struct File {
     /// Its text; `None`: the machine that is built in by this name.
     #[serde(default)]
     pub text: Option<String>,
+}
+
+/// A file of any kind.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Its bytes in base64, if it is no text.
+    #[serde(default)]
+    pub base64: Option<String>,
+}
+
+impl Evidence {
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// It has neither text nor bytes, or both, or its bytes are no base64; a sentence.
+    pub fn bytes(&self) -> Result<Cow<'_, [u8]>, String> {
+        match (&self.text, &self.base64) {
+            (Some(text), None) => Ok(Cow::Borrowed(text.as_bytes())),
+            (None, Some(packed)) => match STANDARD.decode(packed) {
+                Ok(bytes) => Ok(Cow::Owned(bytes)),
+                Err(why) => Err(format!("{}: no base64: {why}", self.name)),
+            },
+            _ => Err(format!("{}: expected either `text` or `base64`", self.name)),
+        }
+    }
 }
 
 /// A job.

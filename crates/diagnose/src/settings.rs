@@ -86,8 +86,8 @@ fn gdr(log: &Log) -> Option<Verdict> {
     })
 }
 
-/// Hosts whose connections over the network do not use GPUDirect RDMA, where those of others do. Why
-/// is not in the log; sockets never use it.
+/// Hosts whose connections over the network do not use GPUDirect RDMA, where those of others do.
+/// The reason is not in the log; sockets never use it.
 fn gdr_of_connections(log: &Log) -> Option<Verdict> {
     let mut hosts: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
     let mut devices: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -104,7 +104,7 @@ fn gdr_of_connections(log: &Log) -> Option<Verdict> {
             }
         }
     }
-    let is_far = |host: &str| {
+    let is_told = |host: &str| {
         let facts = log.hosts.get(host);
         facts.is_some_and(|it| {
             it.settings
@@ -115,7 +115,7 @@ fn gdr_of_connections(log: &Log) -> Option<Verdict> {
     let off = hosts.iter().filter(|(_, [with, _])| *with == 0);
     let off: Vec<&str> = off.map(|it| *it.0).collect();
     let on = hosts.len() - off.len();
-    if off.is_empty() || on == 0 || off.iter().any(|it| is_far(it)) {
+    if off.is_empty() || on == 0 || off.iter().any(|it| is_told(it)) {
         return None;
     }
     let what = format!(

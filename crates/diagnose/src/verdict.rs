@@ -14,7 +14,7 @@ pub struct Diagnosis {
     pub verdicts: Vec<Verdict>,
     /// What would tell more.
     pub missing: Vec<Missing>,
-    /// Who waits for whom, as far as recorders and logs show it.
+    /// Who waits for whom, by recorders and logs.
     pub waits: Vec<Wait>,
 }
 

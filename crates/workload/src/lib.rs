@@ -5,8 +5,8 @@
 //!
 //! In reading order: [`call`] (a call and its place in the step), [`groups`] (the ranks of a
 //! group's communicators), [`parallelism`] (Megatron's groups), [`megatron`] (the calls of a
-//! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`], [`chakra`];
-//! [`files`] (any of them); [`error`].
+//! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`],
+//! [`chakra`]; [`files`] (any of them); [`error`].
 
 pub mod call;
 pub mod chakra;

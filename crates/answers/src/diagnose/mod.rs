@@ -20,8 +20,8 @@ pub struct DiagnoseReport<'a> {
     verdicts: Vec<VerdictRow<'a>>,
     /// What would tell more.
     missing: Vec<MissingRow<'a>>,
-    /// Who waits for whom, as far as recorders and logs show it: a graph, whose circles and ends
-    /// are where a job stands still.
+    /// Who waits for whom, by recorders and logs: a graph, whose circles and ends are where a job
+    /// stands still.
     waits: Vec<WaitRow<'a>>,
 }
 

@@ -21,7 +21,7 @@ pub struct ExportReport {
     pub files: Vec<WrittenFile>,
     /// Parts that cannot be exported.
     pub left_out: Vec<LeftOut>,
-    /// The measured links by which the choices were made; absent if they are NCCL's.
+    /// The measured links that the choices count with; absent if they are NCCL's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredLinksReport>,
 }

@@ -13,9 +13,9 @@ use program::Protocol;
 use topology::PathType;
 
 /// What a message with Simple takes where nothing lies between its ends, µs: barriers of its
-/// threads, the poll, loads and stores. Measured between two blocks of an H200 (docs/gpu-h200.md):
-/// data behind a counter and the answer by a counter take 2.5 µs, and one by LL with the same answer
-/// 1.8, of which the answer is half.
+/// threads, the poll, loads and stores. Measured between two blocks of an H200
+/// (docs/gpu-h200.md): data behind a counter and the answer by a counter take 2.5 µs, and one by LL
+/// with the same answer 1.8, of which the answer is half.
 const HANDOVER_US: f64 = 1.6;
 
 /// How often a message crosses a hop: the data, their acknowledgement, the counter.

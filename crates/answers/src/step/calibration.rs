@@ -2,8 +2,8 @@
 //!
 //! A predicted time is a latency (that of a message of a byte with the same algorithm and protocol)
 //! and the rest. Measurements of a collective, inside hosts or across them, say how many times
-//! longer each of the two really is: the least squares of relative errors, neither negative. How far
-//! the corrected times are off is judged by measurements that were left out, each in turn.
+//! longer each of the two really is: the least squares of relative errors, neither negative.
+//! Measurements that were left out, each in turn, judge how far the corrected times are off.
 
 use nccl_results::Table;
 use planner::cost::CostProfile;
@@ -27,13 +27,13 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// Reads one more file: a cost profile (TOML) that `topo results --fit` wrote, a table of
+    /// Reads one more file: a cost profile (TOML) that was fitted to measurements, a table of
     /// nccl-tests, or a trace of PyTorch's profiler. `ranks` is the number of ranks of the job.
     ///
     /// # Errors
     /// It is none of these; a sentence.
     pub fn add(&mut self, name: &str, bytes: &[u8], ranks: u32) -> Result<(), String> {
-        let expected = "expected a table of nccl-tests, a trace of PyTorch's profiler, or a profile that `topo results --fit` wrote";
+        let expected = "expected a table of nccl-tests, a trace of PyTorch's profiler, or a fitted cost profile";
         let text = std::str::from_utf8(bytes)
             .map_err(|_| format!("{name} is no text (UTF-8); {expected}"))?;
         if text.contains("[base-latency-us") {

@@ -3,7 +3,8 @@
 //!
 //! In reading order: this file, `places` (the host of each rank), [`shapes`] (communicators that
 //! NCCL cannot tell apart), `sharing` (links that they share), [`price`], [`calibration`] (times
-//! corrected by measurements), `pricing` (all of these), [`clock`] (the step on a virtual clock), [`memory`], [`measured`] (beside what ran), [`json`], [`picture`], [`placement`], [`request`].
+//! corrected by measurements), `pricing` (all of these), [`clock`] (the step on a virtual clock),
+//! [`memory`], [`measured`] (beside what ran), [`json`], [`picture`], [`placement`], [`request`].
 
 pub mod calibration;
 pub mod clock;
@@ -48,7 +49,7 @@ pub struct StepQuestion<'a> {
     pub room: u64,
     /// Leaf switches between the hosts; none: a network without contention.
     pub leaf: Option<&'a Leaf>,
-    /// Measurements of the cluster, by which times are corrected.
+    /// Measurements of the cluster, which correct times.
     pub measurements: Option<&'a Measurements>,
 }
 

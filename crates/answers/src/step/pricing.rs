@@ -252,19 +252,19 @@ impl<'a> Pricing<'a> {
         })
     }
 
-    /// The least time of each kind of a group's calls, µs: its communicator lies in the best of some
-    /// ways, alone. `priced` has the kinds.
+    /// The least time of each kind of a group's calls, µs: its communicator lies in the best of
+    /// some forms, alone. `priced` has the kinds.
     pub(super) fn least_times(
         &mut self,
         group: usize,
-        ways: &[Vec<Place>],
+        forms: &[Vec<Place>],
         priced: &Priced,
     ) -> Result<Vec<f64>, StepError> {
         let name = self.question.workload.groups[group].name.as_str();
         let mut least = Vec::new();
         for call in priced.calls.iter().filter(|it| it.kind.group == group) {
             let mut time = f64::INFINITY;
-            for places in ways {
+            for places in forms {
                 let shape = shapes::shape(places, 1);
                 // NCCL may refuse to lie so.
                 let Ok(at) = self.planner.plan(name, &shape) else {

@@ -9,8 +9,7 @@ use workload::{Files, Workload};
 
 use super::placement::{Placement, place};
 use super::{Measurements, StepAnswer, StepError, StepQuestion, StepReport, ranks, step};
-use crate::file_question::Evidence;
-use crate::request::{File, JobRequest};
+use crate::request::{Evidence, File, JobRequest};
 
 /// The first bytes of a file that gzip wrote.
 const GZIP: [u8; 2] = [0x1f, 0x8b];

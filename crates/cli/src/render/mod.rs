@@ -137,6 +137,18 @@ pub(crate) fn microseconds(time: f64) -> String {
     format!("{time:.digits$}")
 }
 
+/// A time in ms with as many digits as matter.
+pub(crate) fn milliseconds(us: f64) -> String {
+    let value = us / 1e3;
+    let digits = match value {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
 /// How much more something is, as a share of 1: `+12 %`, `-3.1 %`, or `×17` from ten times on.
 pub(crate) fn percent(more: f64) -> String {
     match more * 100.0 {

@@ -10,7 +10,9 @@ use workload::Workload;
 
 use super::placed::PlacementSection;
 use crate::render::table::Columns;
-use crate::render::{Look, count, or_dash, settings, trim_lines, version, wrap};
+use crate::render::{
+    Look, count, milliseconds as ms, or_dash, settings, trim_lines, version, wrap,
+};
 
 /// µs of a ms.
 const MS: f64 = 1e3;
@@ -403,17 +405,6 @@ fn taken(call: &StepCall) -> String {
         (None, Some(protocol)) => format!("transfers {protocol} ×{}", price.channels),
         _ => "nothing".to_owned(),
     }
-}
-
-pub(super) fn ms(us: f64) -> String {
-    let value = us / MS;
-    let digits = match value {
-        100.0.. => 0,
-        10.0.. => 1,
-        1.0.. => 2,
-        _ => 3,
-    };
-    format!("{value:.digits$}")
 }
 
 fn share(part: f64, whole: f64) -> String {

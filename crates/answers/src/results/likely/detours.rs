@@ -1,4 +1,4 @@
-//! What ports keep of their rate when their data takes a longer way: up to the host bridge, or
+//! The part of their rate that ports keep when their data takes a detour: up to the host bridge, or
 //! through the host's memory.
 
 use topology::bandwidth;

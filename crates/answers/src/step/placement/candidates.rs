@@ -98,7 +98,7 @@ impl Clusters {
         }
     }
 
-    /// Joins the clusters of each communicator as far as they have `most` ranks together.
+    /// Joins the clusters of each communicator while they have at most `most` ranks together.
     fn join(
         &mut self,
         name: &str,

@@ -1,5 +1,5 @@
-//! A time that no placement of a class is faster than: each group lies as suits it best, alone, as
-//! far as the groups leave each other room on a host.
+//! A time that no placement of a class is faster than: each group lies as suits it best, alone, if
+//! only the groups leave each other room on a host.
 //!
 //! Two groups whose communicators have at most one rank in common need, with a and b ranks of a
 //! communicator on each host, a × b GPUs on a host: each of the a ranks has b − 1 others beside it,
@@ -28,7 +28,7 @@ pub struct Floor {
 }
 
 /// The floor of a step. `None` where hosts form NVLink domains, where a group has communicators of
-/// different sizes, or where there are too many ways for a communicator to lie.
+/// different sizes, or where there are too many forms for a communicator to lie.
 pub(super) fn floor(
     pricing: &mut Pricing<'_>,
     places: &Places,
@@ -51,11 +51,11 @@ pub(super) fn floor(
         let divides = |here: &u32| size.is_multiple_of(*here) && size / here <= places.hosts();
         for here in (1..=most_here).filter(divides) {
             let left = MOST_SHAPES - shapes;
-            let Some(ways) = ways((here, size / here), &devices, left) else {
+            let Some(forms) = forms((here, size / here), &devices, left) else {
                 return Ok(None);
             };
-            shapes += ways.len();
-            its.push((here, pricing.least_times(at, &ways, best)?));
+            shapes += forms.len();
+            its.push((here, pricing.least_times(at, &forms, best)?));
         }
         choices.push(its);
     }
@@ -174,11 +174,11 @@ fn size(members: &Members, ranks: u32) -> Option<u32> {
     }
 }
 
-/// All ways for a communicator to lie with `here` ranks on each of some hosts: the same GPUs on
+/// All forms for a communicator to lie with `here` ranks on each of some hosts: the same GPUs on
 /// each. `None` if there are more than `most`.
-fn ways((here, hosts): (u32, u32), devices: &[i32], most: usize) -> Option<Vec<Vec<Place>>> {
-    let ways = subsets(devices, here as usize, most)?.into_iter();
-    let ways = ways.map(|chosen| {
+fn forms((here, hosts): (u32, u32), devices: &[i32], most: usize) -> Option<Vec<Vec<Place>>> {
+    let forms = subsets(devices, here as usize, most)?.into_iter();
+    let forms = forms.map(|chosen| {
         let places = (0..hosts).flat_map(|host| {
             chosen.iter().map(move |device| Place {
                 host,
@@ -188,7 +188,7 @@ fn ways((here, hosts): (u32, u32), devices: &[i32], most: usize) -> Option<Vec<V
         });
         places.collect()
     });
-    Some(ways.collect())
+    Some(forms.collect())
 }
 
 /// All parts of some numbers with so many of them; `None` if there are more than `most`.

@@ -20,8 +20,8 @@ pub struct PlacementReport {
     tried: usize,
     /// Whether the search ended by itself.
     ended: bool,
-    /// No order that gives a communicator the same GPUs on each of its hosts takes less, µs; null if
-    /// that is not known.
+    /// No order that gives a communicator the same GPUs on each of its hosts takes less, µs; null
+    /// if that is not known.
     floor_us: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! A placement as launchers take it.
+//! A placement as files of launchers.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,6 @@ pub struct LaunchFile {
     pub name: &'static str,
     /// Its text.
     pub text: String,
-    /// Its use.
-    pub usage: String,
 }
 
 impl Placement {
@@ -50,6 +48,13 @@ impl Placement {
         found
     }
 
+    /// Device numbers in the order of a host's ranks, if they are those of all hosts.
+    pub fn devices_of_all(&self) -> Option<Vec<i32>> {
+        let mut hosts = self.devices_by_host().into_iter();
+        let first = hosts.next()?;
+        hosts.all(|it| it == first).then_some(first)
+    }
+
     /// The files of launchers; `host` names hosts by number.
     pub fn files(&self, host: impl Fn(u32) -> String) -> Vec<LaunchFile> {
         let mut order = String::new();
@@ -75,45 +80,19 @@ impl Placement {
         for (number, devices) in by_host.iter().enumerate() {
             let _ = writeln!(gpus, "{} {}", host(number as u32), list(devices));
         }
+        let file = |name, text| LaunchFile { name, text };
         let mut files = vec![
-            LaunchFile {
-                name: "rank-order.txt",
-                text: order,
-                usage: "topo … --rank-order @rank-order.txt".to_owned(),
-            },
-            LaunchFile {
-                name: "hosts.txt",
-                text: hosts,
-                usage: "the host of each rank: SLURM_HOSTFILE=hosts.txt srun --distribution=arbitrary, or mpirun --hostfile \
-                        hosts.txt --map-by seq"
-                    .to_owned(),
-            },
-            LaunchFile {
-                name: "rankfile",
-                text: ranks,
-                usage: "the same for Open MPI's mpirun --rankfile, which binds ranks to cores".to_owned(),
-            },
-            LaunchFile {
-                name: "gpus.txt",
-                text: gpus,
-                usage: match by_host.first() {
-                    Some(first) if by_host.iter().all(|it| it == first) => {
-                        format!("on every host CUDA_VISIBLE_DEVICES={}", list(first))
-                    }
-                    _ => "CUDA_VISIBLE_DEVICES of each host".to_owned(),
-                },
-            },
+            file("rank-order.txt", order),
+            file("hosts.txt", hosts),
+            file("rankfile", ranks),
+            file("gpus.txt", gpus),
         ];
         if let Some(nodes) = self.nodes() {
             let mut text = String::new();
             for number in nodes {
                 let _ = writeln!(text, "{}", host(number));
             }
-            files.push(LaunchFile {
-                name: "nodes.txt",
-                text,
-                usage: "hosts in the order of torchrun's --node-rank".to_owned(),
-            });
+            files.push(file("nodes.txt", text));
         }
         files
     }
