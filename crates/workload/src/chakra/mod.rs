@@ -6,8 +6,8 @@
 //! and what PyTorch's `ExecutionTraceObserver` writes (JSON, schema 1.0.1 to 1.1.1-chakra.0.0.4),
 //! which Chakra's linker may have joined with the kernels of a profiler's trace.
 //!
-//! In reading order: this file (traces to a workload), [`node`], [`graph`] (the order of nodes),
-//! [`protobuf`], [`json`], [`numbers`], [`pytorch`] (calls that PyTorch records).
+//! In reading order: this file (traces to a workload), `node`, `graph` (the order of nodes),
+//! `protobuf`, `json`, `numbers`, `pytorch` (calls that PyTorch records).
 
 mod graph;
 mod json;

@@ -1,7 +1,7 @@
 //! Traces of PyTorch's profiler (Kineto): the collectives that ran, with their measured times.
 //!
 //! A trace is read in pieces; memory grows with the kernels that are kept only. One trace is of one
-//! rank. In reading order: this file (events to calls), [`read`] (JSON), [`host`] (jobs on
+//! rank. In reading order: this file (events to calls), [`read`] (JSON), `host` (jobs on
 //! processors).
 
 mod host;

@@ -1,7 +1,7 @@
 //! Likely causes of measurements below their floors: the same job is planned and priced with each
 //! fault, and the faults whose bandwidths are nearest to the measured one come first.
 //!
-//! In reading order: this file, [`faults`], [`detours`].
+//! In reading order: this file, `faults`, `detours`.
 
 mod detours;
 mod faults;
