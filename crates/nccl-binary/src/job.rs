@@ -226,31 +226,25 @@ impl Job {
     }
 
     fn start(&self, number: u32, sender: &SyncSender<Event>) -> Result<Host, NoAnswer> {
-        let (process, mut streams) = Process::start(&self.program, &self.arguments)?;
         let request = Request {
             host: number,
             variables: self.variables(number),
             ..self.request.clone()
         };
-        let mut text = serde_json::to_string(&request).map_err(std::io::Error::from)?;
-        text.push('\n');
-        let (sender, output) = (sender.clone(), streams.output);
-        thread::Builder::new().spawn(move || {
-            process::pass_messages(output, |line| match serde_json::from_slice(line) {
-                Ok(said) => sender.send(Event::Said(number, said)).is_ok(),
-                Err(_) => true,
-            });
+        let sender = sender.clone();
+        let hears = move |line: Option<&[u8]>| {
+            let event = match line.map(serde_json::from_slice) {
+                Some(Ok(said)) => Event::Said(number, said),
+                Some(Err(_)) => return true,
+                None => Event::Ended(number),
+            };
             // The parent may have heard enough.
-            let _ = sender.send(Event::Ended(number));
-        })?;
-        match streams.input.write_all(text.as_bytes()) {
-            // That it has ended is heard later, with the reason.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-            written => written?,
-        }
+            sender.send(event).is_ok()
+        };
+        let (process, input) = Process::start(&self.program, &self.arguments, &request, hears)?;
         Ok(Host {
             process,
-            input: Some(streams.input),
+            input: Some(input),
             report: None,
             is_silent: false,
             last_message: None,

@@ -3,14 +3,16 @@
 //! the text that is kept has a limit.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use serde::Serialize;
 
 /// How long all killed processes may take to end, and their logs to arrive.
 const AFTER_KILL: Duration = Duration::from_secs(1);
@@ -42,20 +44,21 @@ pub struct Process {
     bytes: usize,
 }
 
-/// The streams of a process that its parent uses.
-pub struct Streams {
-    /// Its standard input.
-    pub input: ChildStdin,
-    /// Its standard output.
-    pub output: ChildStdout,
-}
-
 impl Process {
-    /// Starts a program as the leader of a process group, without an environment.
+    /// Starts a program as the leader of a process group, without an environment, and gives it a
+    /// request as a line of JSON. `hears` gets its messages on a thread, and `None` at the end of
+    /// its output; `false` ends the interest. Returns its standard input, too.
     ///
     /// # Errors
-    /// The program or a thread does not start.
-    pub fn start(program: &Path, arguments: &[OsString]) -> std::io::Result<(Self, Streams)> {
+    /// The program or a thread does not start, or the request cannot be written.
+    pub fn start(
+        program: &Path,
+        arguments: &[OsString],
+        request: &impl Serialize,
+        mut hears: impl FnMut(Option<&[u8]>) -> bool + Send + 'static,
+    ) -> std::io::Result<(Self, ChildStdin)> {
+        let mut request = serde_json::to_string(request)?;
+        request.push('\n');
         let mut child = Command::new(program)
             .args(arguments)
             .env_clear()
@@ -74,11 +77,20 @@ impl Process {
             lines: Vec::new(),
             bytes: 0,
         };
-        let (Some(input), Some(output), Some(errors)) = streams else {
+        let (Some(mut input), Some(output), Some(errors)) = streams else {
             return Err(std::io::Error::other("its streams are closed"));
         };
         thread::Builder::new().spawn(move || pass_log(errors, &sender))?;
-        Ok((process, Streams { input, output }))
+        thread::Builder::new().spawn(move || {
+            pass_messages(output, |line| hears(Some(line)));
+            hears(None);
+        })?;
+        match input.write_all(request.as_bytes()) {
+            // That it has ended is heard later, with the reason.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            written => written?,
+        }
+        Ok((process, input))
     }
 
     /// Whether it ends by itself before a moment.
@@ -209,7 +221,7 @@ fn pass_log(stream: ChildStderr, to: &SyncSender<String>) {
 }
 
 /// Hands on the lines of standard output that are whole, until the stream or the interest ends.
-pub fn pass_messages(stream: impl Read, mut to: impl FnMut(&[u8]) -> bool) {
+fn pass_messages(stream: impl Read, mut to: impl FnMut(&[u8]) -> bool) {
     let mut stream = BufReader::new(stream);
     while let Some((line, whole)) = bounded_line(&mut stream, MOST_MESSAGE_BYTES) {
         if whole && !to(&line) {

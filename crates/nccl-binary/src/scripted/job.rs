@@ -185,24 +185,15 @@ impl ScriptedJob {
             multicast: self.multicast,
             steps: host.steps.clone(),
         };
-        let (process, mut streams) = Process::start(&self.program, &self.arguments)?;
-        let mut text = serde_json::to_string(&script).map_err(std::io::Error::from)?;
-        text.push('\n');
-        let (sender, output) = (sender.clone(), streams.output);
-        thread::Builder::new().spawn(move || {
-            process::pass_messages(output, |line| match serde_json::from_slice(line) {
-                Ok(said) => sender.send((number, said)).is_ok(),
-                Err(_) => true,
-            });
-        })?;
-        match streams.input.write_all(text.as_bytes()) {
-            // That it has ended is heard later.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-            written => written?,
-        }
+        let sender = sender.clone();
+        let hears = move |line: Option<&[u8]>| match line.map(serde_json::from_slice) {
+            Some(Ok(said)) => sender.send((number, said)).is_ok(),
+            Some(Err(_)) | None => true,
+        };
+        let (process, input) = Process::start(&self.program, &self.arguments, &script, hears)?;
         Ok(Host {
             process,
-            input: Some(streams.input),
+            input: Some(input),
             begun: None,
             end: None,
         })
