@@ -150,7 +150,9 @@ async function beginning(file) {
   let text = "";
   try {
     for (let it = await reader.read(); !it.done && text.length < 1 << 16; it = await reader.read()) text += it.value;
-  } catch { /* The file goes on. */ }
+  } catch {
+    // The stream ends in the middle of the file.
+  }
   return text;
 }
 // Lists of calls, workloads of SimAI, traces of PyTorch's profiler.

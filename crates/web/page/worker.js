@@ -1,7 +1,7 @@
 // Runs the planner. A message is a request with a number; the answer has the same number.
 let ready = null;
-// Four bytes are five digits of base 85, from "#" on; "x" stands for "<". The first character says
-// how many bytes too many there are.
+// Five digits of base 85 are four bytes. Digit 0 is "#", and "x" stands for "<". The first character
+// is the number of bytes at the end that do not belong to the module.
 function decode(packed) {
   const words = new DataView(new ArrayBuffer((packed.length - 1) / 5 * 4));
   for (let at = 1, to = 0; at < packed.length; to += 4) {

@@ -5,12 +5,17 @@
 //! longer each of the two really is: the least squares of relative errors, neither negative.
 //! Measurements that were left out, each in turn, judge how far the corrected times are off.
 
+use std::io::Read;
+
 use nccl_results::Table;
 use planner::cost::CostProfile;
 use program::Collective;
 use workload::{Files, Workload};
 
 use crate::results;
+
+/// Most bytes of a file of measurements.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// Fewest measurements that tell latency and the rest apart.
 const FEWEST_FOR_BOTH: usize = 3;
@@ -32,9 +37,15 @@ impl Measurements {
     ///
     /// # Errors
     /// It is none of these; a sentence.
-    pub fn add(&mut self, name: &str, bytes: &[u8], ranks: u32) -> Result<(), String> {
+    pub fn add(&mut self, name: &str, file: &mut impl Read, ranks: u32) -> Result<(), String> {
+        let mut bytes = Vec::new();
+        let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+        read.map_err(|why| format!("{name}: it cannot be read: {why}"))?;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(format!("{name} is larger than {} MiB", MOST_BYTES >> 20));
+        }
         let expected = "expected a table of nccl-tests, a trace of PyTorch's profiler, or a fitted cost profile";
-        let text = std::str::from_utf8(bytes)
+        let text = std::str::from_utf8(&bytes)
             .map_err(|_| format!("{name} is no text (UTF-8); {expected}"))?;
         if text.contains("[base-latency-us") {
             let profile = CostProfile::from_toml(name, text).map_err(|why| why.to_string())?;

@@ -3,7 +3,7 @@
 //!
 //! In reading order: this file, `places` (the host of each rank), [`shapes`] (communicators that
 //! NCCL cannot tell apart), `sharing` (links that they share), [`price`], [`calibration`] (times
-//! corrected by measurements), `pricing` (all of these), [`clock`] (the step on a virtual clock),
+//! corrected by measurements), `pricing` (all of these), `samples` (what corrections are made of), [`clock`] (the step on a virtual clock),
 //! [`memory`], [`measured`] (beside what ran), [`json`], [`picture`], [`placement`], [`request`].
 
 pub mod calibration;
@@ -17,6 +17,7 @@ mod places;
 pub mod price;
 mod pricing;
 pub mod request;
+mod samples;
 pub mod shapes;
 mod sharing;
 
@@ -159,6 +160,18 @@ pub enum StepError {
     /// Ranks of hosts that differ cannot be placed.
     #[error("the hosts of the cluster differ; a placement needs equal hosts")]
     UnequalHosts,
+    /// A table was measured on more ranks.
+    #[error(
+        "{file} was measured on {measured} ranks and the cluster has {cluster}; expected at most as many"
+    )]
+    MeasuredRanks {
+        /// The file.
+        file: String,
+        /// Ranks that were measured.
+        measured: u32,
+        /// Ranks of the cluster.
+        cluster: u32,
+    },
     /// Communicators do not fit the job.
     #[error("group {group}: {why}")]
     Members {

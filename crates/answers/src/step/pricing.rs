@@ -1,13 +1,13 @@
 //! The pricing of a step. Ranks may be placed anew: each kind of communicator is planned once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use plan::Algorithm;
 use planner::{Job, Planned, Settings};
-use program::{Collective, Reduction};
+use program::Collective;
 use workload::Call;
 
-use super::calibration::{Calibration, Measurements, Sample, Scope};
+use super::calibration::Calibration;
 use super::clock::Timeline;
 use super::memory::{self, GroupMemory};
 use super::places::{Place, Places};
@@ -19,11 +19,11 @@ use crate::names;
 
 /// Prices a step on a job whose ranks are placed here or there.
 pub(super) struct Pricing<'a> {
-    job: &'a Job,
-    settings: &'a Settings,
+    pub(super) job: &'a Job,
+    pub(super) settings: &'a Settings,
     pub(super) question: &'a StepQuestion<'a>,
-    planner: Planner<'a>,
-    pricer: Pricer,
+    pub(super) planner: Planner<'a>,
+    pub(super) pricer: Pricer,
 }
 
 /// A priced step.
@@ -96,61 +96,6 @@ impl<'a> Pricing<'a> {
             self.pricer.calibration = Calibration::of(&samples);
         }
         Ok(())
-    }
-
-    /// Measured calls beside what is predicted for them.
-    fn samples(
-        &mut self,
-        measurements: &Measurements,
-        places: &Places,
-    ) -> Result<Vec<Sample>, StepError> {
-        let mut samples = Vec::new();
-        for table in &measurements.tables {
-            let ranks = table.rank_count().unwrap_or(0).min(places.ranks());
-            let (Some(collective), 2..) = (table.collective, ranks) else {
-                continue;
-            };
-            let its: Vec<Place> = (0..ranks).filter_map(|rank| places.place(rank)).collect();
-            let shape = shapes::shape(&its, self.domain_hosts());
-            let at = self.planner.plan("measured", &shape)?;
-            for row in &table.rows {
-                let kind = CallKind {
-                    group: 0,
-                    collective,
-                    bytes: row.bytes,
-                    data_type: row.element.parse().unwrap_or_default(),
-                    reduction: Reduction::Sum,
-                };
-                let plans = self.planner.get(at);
-                let price = self.pricer.price(plans, at, &kind, ("measured", 1.0));
-                if let (Ok(price), Some(measured)) = (price, row.measured()) {
-                    samples.push(sample(collective, its_hosts(&its), price, measured.time_us));
-                }
-            }
-        }
-        for trace in &measurements.traces {
-            let question = StepQuestion {
-                workload: trace,
-                measurements: None,
-                ..*self.question
-            };
-            let mut pricing = Pricing::new(self.job, self.settings, &question);
-            pricing.begin(places)?;
-            let answer = pricing.answer(places)?;
-            for call in &answer.calls {
-                if let Some(measured) = call.measured {
-                    let group = &answer.groups[call.kind.group];
-                    let hosts = group
-                        .alike
-                        .get(call.slowest)
-                        .map_or(1, |it| it.shape.hosts());
-                    let collective = call.kind.collective;
-                    samples.push(sample(collective, hosts, call.price, measured.median_us));
-                }
-            }
-        }
-        samples.retain(|it| it.measured_us > 0.0 && it.time_us > 0.0);
-        Ok(samples)
     }
 
     /// Hosts that form an NVLink domain.
@@ -329,24 +274,6 @@ impl<'a> Pricing<'a> {
             of_call.push(at);
         }
         Ok((found, of_call))
-    }
-}
-
-/// Hosts at some places.
-fn its_hosts(places: &[Place]) -> u32 {
-    let hosts: HashSet<u32> = places.iter().map(|it| it.host).collect();
-    hosts.len() as u32
-}
-
-fn sample(collective: Collective, hosts: u32, price: Price, measured_us: f64) -> Sample {
-    Sample {
-        scope: Scope {
-            collective,
-            across: hosts > 1,
-        },
-        latency_us: price.latency_us,
-        time_us: price.time_us,
-        measured_us,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A step as JSON, as the page in the browser and Python send it.
 
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader};
 
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
@@ -13,9 +13,6 @@ use crate::request::{Evidence, File, JobRequest};
 
 /// The first bytes of a file that gzip wrote.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-
-/// Most bytes of measurements that are read.
-const MOST_MEASURED: u64 = 1 << 30;
 
 /// A step, and the cluster that makes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -72,8 +69,8 @@ impl StepRequest {
         let workload = workload(&self.files, ranks)?;
         let mut measurements = Measurements::default();
         for file in &self.measured {
-            let text = unpacked(file)?;
-            measurements.add(&file.name, &text, ranks)?;
+            let bytes = file.bytes()?;
+            measurements.add(&file.name, &mut unpacked(&bytes), ranks)?;
         }
         let fabric = self.fabric.as_ref().map(|file| {
             let text = file.text.as_deref().unwrap_or_default();
@@ -106,27 +103,16 @@ fn workload(all: &[Evidence], ranks: u32) -> Result<Workload, String> {
     let mut files = Files::default();
     for file in all {
         let bytes = file.bytes()?;
-        let added = match bytes.starts_with(&GZIP) {
-            true => {
-                let mut text = BufReader::new(MultiGzDecoder::new(&bytes[..]));
-                files.add(&file.name, &mut text, ranks)
-            }
-            false => files.add(&file.name, &mut &bytes[..], ranks),
-        };
+        let added = files.add(&file.name, &mut unpacked(&bytes), ranks);
         added.map_err(|why| why.to_string())?;
     }
     files.workload(ranks).map_err(|why| why.to_string())
 }
 
-/// The bytes of a file, at most those of a long log, without compression.
-fn unpacked(file: &Evidence) -> Result<Vec<u8>, String> {
-    let bytes = file.bytes()?;
-    if !bytes.starts_with(&GZIP) {
-        return Ok(bytes.into_owned());
+/// The content of a file, without gzip's compression.
+fn unpacked(bytes: &[u8]) -> Box<dyn BufRead + '_> {
+    match bytes.starts_with(&GZIP) {
+        true => Box::new(BufReader::new(MultiGzDecoder::new(bytes))),
+        false => Box::new(bytes),
     }
-    let mut text = Vec::new();
-    let read = MultiGzDecoder::new(&bytes[..]).take(MOST_MEASURED);
-    let read = BufReader::new(read).read_to_end(&mut text);
-    read.map_err(|why| format!("{}: {why}", file.name))?;
-    Ok(text)
 }

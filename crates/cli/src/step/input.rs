@@ -1,10 +1,9 @@
 //! The calls of a step: files, or Megatron's arguments.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use answers::step::Measurements;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use workload::{Files, Workload};
 
 use crate::arguments::step::StepArguments;
@@ -34,18 +33,12 @@ pub(super) fn workload(
     Ok(files.workload(ranks)?)
 }
 
-/// Most bytes of measurements that are read.
-const MOST_MEASURED: u64 = 1 << 30;
-
 /// Reads measurements of the cluster.
 pub(super) fn measurements(all: &[PathBuf], ranks: u32) -> Result<Measurements> {
     let mut measurements = Measurements::default();
     for file in all {
-        let stream = TextStream::open(file)?;
-        let mut bytes = Vec::new();
-        let read = stream.text.take(MOST_MEASURED).read_to_end(&mut bytes);
-        read.with_context(|| format!("cannot read {}", stream.label))?;
-        let added = measurements.add(&stream.label, &bytes, ranks);
+        let mut stream = TextStream::open(file)?;
+        let added = measurements.add(&stream.label, &mut stream.text, ranks);
         added.map_err(|why| anyhow!("--measured: {why}"))?;
     }
     Ok(measurements)

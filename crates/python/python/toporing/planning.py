@@ -330,8 +330,8 @@ def step(
 ) -> dict[str, Any]:
     """The communication of a whole step on a job, as `topo step --json` prints it. `calls` is the
     text of a list (CSV, JSON), of a workload of SimAI, or of a trace of PyTorch's profiler;
-    `measured` has texts of measurements by name, by which times are corrected; `orders` is how many
-    orders of ranks a search for better places prices at most."""
+    `measured` has texts of measurements by name, which correct times. With `orders`, a search for
+    better places of the ranks prices at most so many orders."""
 
     def files(texts: Mapping[str, str]) -> list[dict[str, str]]:
         return [{"name": name, "text": text} for name, text in texts.items()]
