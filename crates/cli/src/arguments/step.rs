@@ -24,6 +24,8 @@ Examples:
                                                GPT-3 175B by Megatron's arguments
   topo step rank0.json.gz rank1.json.gz --cluster dgx-a100 --gpus 0,1
                                                what PyTorch's profiler measured, beside it
+  topo step rank0.et --cluster dgx-h100 --hosts 16
+                                               an execution trace of Chakra
   topo step calls.csv --cluster topology.xml --hosts 16 --nccl 2.27
   topo step calls.csv --cluster dgx-h100 --hosts 128 --fabric fabric.toml
                                                under leaf switches
@@ -68,7 +70,8 @@ pub(crate) enum StepFormat {
 )))]
 pub(crate) struct StepArguments {
     /// The calls of a step: a list (CSV or JSON), a workload of SimAI, traces of PyTorch's profiler
-    /// (one for each rank; also compressed with gzip), or - for standard input
+    /// or execution traces of Chakra or PyTorch (one for each rank; also compressed with gzip), or -
+    /// for standard input
     #[arg(
         value_name = "WORKLOAD",
         required_unless_present = "num_layers",
