@@ -1,5 +1,9 @@
 //! Modules, launches, errors that stick.
 
+use std::mem::offset_of;
+
+use device_runtime::layout::{Launch, LaunchPart};
+
 use crate::api::{
     LaunchAttribute, LaunchConfig, PTX, allocated, begin, call, event, function, module, out,
     right, stream,
@@ -149,12 +153,12 @@ crate::table! {
     "an allocation that waits for a kernel" ["calls-wait yes; fault 0 1 hang"]
         => cuMemAlloc_v2 { ends(an_allocation_beside_a_kernel()) } = BLOCKED "";
     "an illegal address of a kernel" {
-        // One part whose lanes are at address 0.
+        // One part with one lane, which is at address 0.
+        let part = offset_of!(Launch, parts);
         let mut argument = ARGUMENT;
-        argument[2] = 1;
-        // The part's numbers of lanes, protocol, operation, divisor and shares.
-        argument[3 + 10] = 1;
-        argument[3 + 12] = 1;
+        argument[offset_of!(Launch, count) / 8] = 1;
+        argument[(part + offset_of!(LaunchPart, lane_count)) / 8] = 1;
+        argument[(part + offset_of!(LaunchPart, shares)) / 8] = 1;
         assert_eq!(launch_with(kernel(), 1, 96, 0, &argument), 0);
     } => cuStreamSynchronize(0_u64) = 700 "";
 }
