@@ -3,8 +3,9 @@
 //!
 //! In reading order: this file, `places` (the host of each rank), [`shapes`] (communicators that
 //! NCCL cannot tell apart), `sharing` (links that they share), [`price`], [`calibration`] (times
-//! corrected by measurements), `pricing` (all of these), `samples` (what corrections are made of), [`clock`] (the step on a virtual clock),
-//! [`memory`], [`measured`] (beside what ran), [`json`], [`picture`], [`placement`], [`request`].
+//! corrected by measurements), `samples` (what corrections are made of), `pricing` (all of these),
+//! [`clock`] (the step on a virtual clock), [`memory`], [`measured`] (beside what ran), [`json`],
+//! [`picture`], [`placement`], [`request`].
 
 pub mod calibration;
 pub mod clock;

@@ -70,8 +70,8 @@ pub(crate) enum StepFormat {
 )))]
 pub(crate) struct StepArguments {
     /// The calls of a step: a list (CSV or JSON), a workload of SimAI, traces of PyTorch's profiler
-    /// or execution traces of Chakra or PyTorch (one for each rank; also compressed with gzip), or -
-    /// for standard input
+    /// or execution traces of Chakra or PyTorch (one for each rank; also packed with gzip), or - for
+    /// standard input
     #[arg(
         value_name = "WORKLOAD",
         required_unless_present = "num_layers",
