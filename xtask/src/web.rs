@@ -50,16 +50,14 @@ pub(crate) fn run() -> Result<ExitCode> {
         .status()
         .context("cannot start cargo")?;
     ensure!(built.success(), "the planner did not build for {TARGET}");
-    let module = target().join(TARGET).join("web").join("web.wasm");
-    let code = fs::read(&module).with_context(|| module.display().to_string())?;
-    let mut packer = Compressor::new(CompressionLvl::best());
-    let mut packed = vec![0; packer.gzip_compress_bound(code.len())];
-    let length = packer.gzip_compress(&code, &mut packed)?;
-    let packed = base_85(&packed[..length]);
+    let path = target().join(TARGET).join("web").join("web.wasm");
+    let code = fs::read(&path).with_context(|| path.display().to_string())?;
+    let module = packed(&code)?;
     let folder = repository().join("crates/web/page");
     let part = |name: &str| {
         let path = folder.join(name);
-        fs::read_to_string(&path).with_context(|| path.display().to_string())
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok::<_, anyhow::Error>(short(&text))
     };
     let style = format!(
         "{}{}{}",
@@ -67,13 +65,17 @@ pub(crate) fn run() -> Result<ExitCode> {
         draw::html::PAGE,
         part("style.css")?
     );
-    let script: Result<String> = SCRIPTS.into_iter().map(part).collect();
-    let script = script?;
+    let unpack = part("unpack.js")?;
+    let worker = serde_json::to_string(&format!("{unpack}{}", part("worker.js")?))?;
+    let mut scripts = format!("const WORKER = {worker};\n");
+    for name in SCRIPTS {
+        scripts.push_str(&part(name)?);
+    }
     let page = part("index.html")?
         .replace("/*STYLE*/", &style)
-        .replace("/*WORKER*/", &part("worker.js")?)
-        .replace("/*SCRIPT*/", &script)
-        .replace("/*MODULE*/", &packed);
+        .replace("/*UNPACK*/", &unpack)
+        .replace("/*SCRIPTS*/", &packed(scripts.as_bytes())?)
+        .replace("/*MODULE*/", &module);
     ensure!(
         page.len() <= MOST_BYTES,
         "the page has {} bytes; expected at most {MOST_BYTES}",
@@ -87,12 +89,28 @@ pub(crate) fn run() -> Result<ExitCode> {
         path.display(),
         page.len() / 1000,
         code.len() / 1000,
-        packed.len() / 1000
+        module.len() / 1000
     );
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bytes as text for `worker.js`: shorter than base64, and without `<`.
+/// A script, style or page without the lines of comments, and without indentation: none has texts
+/// of several lines.
+fn short(text: &str) -> String {
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|it| !it.is_empty() && !it.starts_with("//"));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Content as text for `unpack.js`.
+fn packed(content: &[u8]) -> Result<String> {
+    let mut packer = Compressor::new(CompressionLvl::best());
+    let mut packed = vec![0; packer.gzip_compress_bound(content.len())];
+    let length = packer.gzip_compress(content, &mut packed)?;
+    Ok(base_85(&packed[..length]))
+}
+
+/// Bytes as text: shorter than base64, and without `<`.
 fn base_85(bytes: &[u8]) -> String {
     let excess = bytes.len().next_multiple_of(4) - bytes.len();
     let mut text = excess.to_string();

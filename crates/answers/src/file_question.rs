@@ -46,6 +46,9 @@ pub enum FileQuestion {
         file: File,
         /// The job that was measured; its hosts are those of the file, if it says them.
         job: JobRequest,
+        /// Fit the cost model to the measurements.
+        #[serde(default)]
+        fit: bool,
     },
     /// The content of NCCL's log.
     Log {
@@ -79,7 +82,7 @@ impl FileQuestion {
             }
             Self::Doctor { job } => machine(job),
             Self::Matrix { file } => matrix(file),
-            Self::Results { file, job } => measured(file, job),
+            Self::Results { file, job, fit } => measured(file, job, *fit),
             Self::Log { file } => log(file),
             Self::Diagnose {
                 files,
@@ -169,7 +172,7 @@ fn why(files: &[Evidence], topology: Option<&File>, hosts: Option<u32>) -> Resul
 }
 
 /// Measurements of nccl-tests, rccl-tests or `topo run`, beside the prediction for a job.
-fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
+fn measured(file: &File, job: &JobRequest, fit: bool) -> Result<String, String> {
     let text = file.text.as_deref().unwrap_or_default();
     let read = read(&file.name, text).map_err(|why| why.to_string())?;
     if read.tables.is_empty() {
@@ -180,7 +183,11 @@ fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
     }
     // Measurements are shown whatever the job is.
     let (question, why) = match against(job) {
-        Ok(question) => (question, None),
+        Ok(question) => {
+            let fit = fit.then(|| PROFILE.to_owned());
+            (ResultsQuestion { fit, ..question }, None)
+        }
+        Err(why) if fit => return Err(why),
         Err(why) => (ResultsQuestion::default(), Some(why)),
     };
     let mut results =
@@ -194,6 +201,9 @@ fn measured(file: &File, job: &JobRequest) -> Result<String, String> {
     }
     shown(&ResultsReport::of(&results))
 }
+
+/// The name of a fitted profile, whose text is in the answer.
+const PROFILE: &str = "profile.toml";
 
 fn against(job: &JobRequest) -> Result<ResultsQuestion, String> {
     let (spec, _) = job.spec()?;

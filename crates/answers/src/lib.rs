@@ -6,7 +6,7 @@
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
-//! [`matrix`], [`rank`], [`program`], [`better_rings`], [`measured`], [`differences`], [`diff`],
+//! [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`],
 //! [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`],
 //! [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`]; [`file_question`];
 //! [`report`] (answers as JSON).
@@ -26,6 +26,7 @@ pub mod expect;
 pub mod export;
 pub mod fabric;
 pub mod file_question;
+pub mod forests;
 pub mod gpus;
 pub mod groups;
 pub mod job;

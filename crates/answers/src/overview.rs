@@ -2,20 +2,24 @@
 
 use draw::{Channels, Marks};
 use plan::{Graph, GraphKind, Pattern};
-use planner::HostPlan;
 use planner::explain::{self, NodeNames};
 use serde_json::{Value, json};
 use topology::NodeType;
 
 use crate::request::PlannedJob;
 
-/// Shows a planned job; `highlight` names channels to draw.
+/// Shows a planned job with a host of one of its distinct machines; `highlight` names channels to
+/// draw.
 ///
 /// # Errors
-/// There are no such channels.
-pub fn overview(job: &PlannedJob, highlight: Option<&str>) -> Result<Value, String> {
+/// There is no such machine, or there are no such channels.
+pub fn overview(
+    job: &PlannedJob,
+    highlight: Option<&str>,
+    machine: usize,
+) -> Result<Value, String> {
     let plan = job.planned.plan();
-    let host = job.host()?;
+    let host = job.host(machine)?;
     let names = NodeNames::new(host.view.system());
     let devices = [NodeType::Gpu, NodeType::Net, NodeType::Cpu, NodeType::Pci];
     let devices = devices.iter().flat_map(|kind| names.system().nodes(*kind));
@@ -50,6 +54,17 @@ pub fn overview(job: &PlannedJob, highlight: Option<&str>) -> Result<Value, Stri
             "attempts": attempts.collect::<Vec<_>>(),
         })
     });
+    let machines = plan.machines.iter().enumerate().map(|(number, it)| {
+        let runs = plan.hosts.iter();
+        let hosts = runs.filter(|run| run.machine as usize == number);
+        let first_ranks: Vec<u32> = hosts.clone().map(|run| run.first_rank).collect();
+        json!({
+            "name": it.name,
+            "summary": it.summary,
+            "hosts": hosts.map(|run| run.count * it.hosts).sum::<u32>(),
+            "first_ranks": first_ranks,
+        })
+    });
     let json = plan.to_json().map_err(|why| why.to_string())?;
     Ok(json!({
         "name": job.planned.name(),
@@ -57,9 +72,10 @@ pub fn overview(job: &PlannedJob, highlight: Option<&str>) -> Result<Value, Stri
         "version": job.planned.version().to_string(),
         "ranks": plan.rank_count(),
         "hosts": plan.request.hosts,
+        "machines": machines.collect::<Vec<_>>(),
         "plan": json,
         "graph": job.planned.graph_file().ok(),
-        "picture": picture(job, host, highlight, &Marks::default())?,
+        "picture": picture(job, machine, highlight, &Marks::default())?,
         "devices": devices.map(|node| names.label(node).to_owned()).collect::<Vec<_>>(),
         "channels": channels.collect::<Vec<_>>(),
         "trails": trails.collect::<Vec<_>>(),
@@ -67,16 +83,18 @@ pub fn overview(job: &PlannedJob, highlight: Option<&str>) -> Result<Value, Stri
     }))
 }
 
-/// A host with the load of its links, and channels as arrows.
+/// A host of a machine, by its place among the distinct ones, with the load of its links, and
+/// channels as arrows.
 ///
 /// # Errors
-/// There are no such channels.
+/// There is no such machine, or there are no such channels.
 pub fn picture(
     job: &PlannedJob,
-    host: &HostPlan,
+    machine: usize,
     highlight: Option<&str>,
     marks: &Marks,
 ) -> Result<String, String> {
+    let host = job.host(machine)?;
     let (kind, channel) = match highlight.map(|it| it.split_once(':').unwrap_or((it, ""))) {
         None => (GraphKind::Ring, None),
         Some((kind, channel)) => {
@@ -93,9 +111,10 @@ pub fn picture(
         Some("") => (0..count).collect(),
         Some(number) => vec![number.parse().map_err(|_| "there is no such channel")?],
     };
+    let name = &job.planned.machines()[machine].name;
     let name = match job.planned.plan().request.hosts {
-        0 | 1 => job.planned.name(),
-        hosts => format!("{}, one of {hosts} hosts", job.planned.name()),
+        0 | 1 => name.clone(),
+        hosts => format!("{name}, one of {hosts} hosts"),
     };
     let channels = Channels {
         routing: host.view.routing(),

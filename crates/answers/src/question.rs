@@ -11,12 +11,14 @@ use planner::HostPlan;
 use planner::explain::NodeNames;
 use program::{Collective, Reduction};
 use serde::{Deserialize, Deserializer};
+use serde_json::json;
 use simulator::Fabric;
 
 use crate::bound::{BoundQuestion, BoundReport, bound};
 use crate::communicators::{MemoryQuestion, MemoryReport, communicators};
 use crate::cost::{CostQuestion, CostReport, PricedJob};
 use crate::expect::{self, ExpectReport, Expectations};
+use crate::forests::with_forests;
 use crate::names::collective;
 use crate::overview::overview;
 use crate::path::{PathReport, path};
@@ -42,6 +44,9 @@ pub enum Question {
         /// The channels to draw: `ring`, `tree`, `nvls`, or one as `ring:3`.
         #[serde(default)]
         highlight: Option<String>,
+        /// The machine whose host is shown, by its place among the distinct ones.
+        #[serde(default)]
+        machine: usize,
     },
     /// The costs of collectives.
     Cost {
@@ -118,7 +123,12 @@ pub enum Question {
         from: String,
         /// Another device's name.
         to: String,
+        /// The machine, by its place among the distinct ones.
+        #[serde(default)]
+        machine: usize,
     },
+    /// The plan with trees that come near the bounds.
+    Forests,
     /// The part of one rank.
     Rank {
         /// The rank.
@@ -269,8 +279,8 @@ impl PlannedJob {
     /// The question does not fit the job; a sentence.
     pub fn ask(&self, question: &Question) -> Result<String, String> {
         match question {
-            Question::Overview { highlight } => {
-                overview(self, highlight.as_deref()).map(|it| it.to_string())
+            Question::Overview { highlight, machine } => {
+                overview(self, highlight.as_deref(), *machine).map(|it| it.to_string())
             }
             Question::Cost {
                 collectives,
@@ -327,7 +337,12 @@ impl PlannedJob {
                 rails: *rails,
                 ..BoundQuestion::default()
             }),
-            Question::Path { from, to } => self.path([from, to]),
+            Question::Path { from, to, machine } => self.path([from, to], *machine),
+            Question::Forests => {
+                let plan = with_forests(&self.planned, None).map_err(|why| why.to_string())?;
+                let text = plan.to_json().map_err(|why| why.to_string())?;
+                Ok(json!({ "plan": text }).to_string())
+            }
             Question::Rank { rank } => self.rank(*rank),
             Question::Simulate { collective, size } => {
                 let question = SimulateQuestion::of(collective.0, *size);
@@ -400,8 +415,8 @@ impl PlannedJob {
         shown(&MemoryReport::of(&answer.map_err(|why| why.to_string())?))
     }
 
-    fn path(&self, ends: [&str; 2]) -> Result<String, String> {
-        let system = Arc::new(self.host()?.view.system().clone());
+    fn path(&self, ends: [&str; 2], machine: usize) -> Result<String, String> {
+        let system = Arc::new(self.host(machine)?.view.system().clone());
         let names = NodeNames::new(&system);
         let settings = self.planned.settings.as_ref().clone();
         let found = path(&self.planned.name(), &system, &names, settings, ends);
@@ -436,14 +451,17 @@ impl PlannedJob {
         shown(&WhatIfReport::of(&answer))
     }
 
-    /// The first host: one that differs is asked about alone.
+    /// The first host that is like a machine, by its place among the distinct ones.
     ///
     /// # Errors
     /// There is none.
-    pub fn host(&self) -> Result<&HostPlan, String> {
-        let machine = self.planned.machines().first();
-        let host = machine.and_then(|machine| machine.nodes.first());
-        host.ok_or_else(|| "the job has no host".to_owned())
+    pub fn host(&self, machine: usize) -> Result<&HostPlan, String> {
+        let machines = self.planned.machines();
+        let host = machines.get(machine).and_then(|it| it.nodes.first());
+        host.ok_or_else(|| {
+            let count = machines.len();
+            format!("there is no machine {machine}; the job has {count}, counted from 0")
+        })
     }
 }
 

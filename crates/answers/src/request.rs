@@ -11,7 +11,7 @@ use topology::edit::Edit;
 
 use crate::built_in;
 use crate::gpus::Gpus;
-use crate::job::{JobSpec, Machine};
+use crate::job::{JobError, JobSpec, MOST_HOSTS, Machine};
 
 /// A file that was dropped, or a machine that is built in.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -64,6 +64,9 @@ pub struct JobRequest {
     /// Hosts like it.
     #[serde(default = "one")]
     pub hosts: u32,
+    /// Other machines, one host each, after the hosts like `file`.
+    #[serde(default)]
+    pub others: Vec<File>,
     /// All hosts form one NVLink domain.
     #[serde(default)]
     pub nvlink_domain: bool,
@@ -114,6 +117,19 @@ impl File {
         };
         listings::machine(&self.name, text.as_bytes()).map_err(|why| why.to_string())
     }
+
+    /// The machine by its name; `notes` get what is odd about the file.
+    fn described(&self, notes: &mut Vec<String>) -> Result<Machine, String> {
+        let listings::Machine {
+            document, assumed, ..
+        } = self.machine()?;
+        notes.extend(document.warnings.iter().map(ToString::to_string));
+        notes.extend(assumed);
+        Ok(Machine {
+            name: self.name.clone(),
+            document: Arc::new(document),
+        })
+    }
 }
 
 impl JobRequest {
@@ -125,6 +141,7 @@ impl JobRequest {
                 text: None,
             },
             hosts: 1,
+            others: Vec::new(),
             nvlink_domain: false,
             gpus: Vec::new(),
             nccl: None,
@@ -168,28 +185,31 @@ impl JobRequest {
     /// # Errors
     /// The machine cannot be read, or an edit is none.
     pub fn spec(&self) -> Result<(JobSpec, Vec<String>), String> {
-        let listings::Machine {
-            document, assumed, ..
-        } = self.file.machine()?;
+        let mut notes = Vec::new();
+        let first = self.file.described(&mut notes)?;
+        let mut spec = JobSpec {
+            hosts: self.hosts,
+            ..JobSpec::of(first)
+        };
+        if !self.others.is_empty() {
+            let hosts = self.hosts as usize + self.others.len();
+            if self.hosts == 0 || hosts > MOST_HOSTS as usize {
+                return Err(JobError::Hosts(self.hosts).to_string());
+            }
+            spec.machines = vec![spec.machines[0].clone(); self.hosts as usize];
+            for other in &self.others {
+                spec.machines.push(other.described(&mut notes)?);
+            }
+            spec.hosts = 1;
+        }
         let without = self.without.iter().map(|text| Edit::without(text));
         let degrade = self.degrade.iter().map(|text| Edit::degrade(text));
         let edits: Result<Vec<Edit>, _> = without.chain(degrade).collect();
-        let warnings = document.warnings.iter().map(ToString::to_string);
-        let notes = warnings.chain(assumed).collect();
-        let machine = Machine {
-            name: self.file.name.clone(),
-            document: Arc::new(document),
-        };
-        let spec = JobSpec {
-            hosts: self.hosts,
-            gpus: match self.gpus.is_empty() {
-                true => Gpus::All,
-                false => Gpus::Listed(self.gpus.clone()),
-            },
-            edits: edits.map_err(|why| why.to_string())?,
-            nvlink_domain: self.nvlink_domain,
-            ..JobSpec::of(machine)
-        };
+        if !self.gpus.is_empty() {
+            spec.gpus = Gpus::Listed(self.gpus.clone());
+        }
+        spec.edits = edits.map_err(|why| why.to_string())?;
+        spec.nvlink_domain = self.nvlink_domain;
         Ok((spec, notes))
     }
 

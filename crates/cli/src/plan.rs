@@ -4,6 +4,7 @@ mod check_settings;
 
 use answers::Machine;
 use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
+use answers::forests::with_forests;
 use answers::measured::MeasuredLinks;
 use anyhow::{Result, bail};
 use plan::Plan;
@@ -104,27 +105,6 @@ fn with_better_rings(
     let rings = better_rings(&job, planned, links.as_ref())?;
     output.warnings.extend_from_slice(&rings.losses);
     Ok((rings, links))
-}
-
-/// The plan of a job with trees for its collectives.
-///
-/// # Errors
-/// There are none for any collective.
-pub(crate) fn with_forests(planned: &Planned, units: Option<u64>) -> Result<Plan> {
-    if planned.plan().rank_count() < 2 {
-        bail!(
-            "{}: one rank needs no trees; expected at least two GPUs",
-            planned.name()
-        );
-    }
-    let forests = bounds::planned_forests(planned, units)?;
-    if forests.is_empty() {
-        bail!(
-            "{}: no trees were found for this job; topo bound says how far its rings are from the best",
-            planned.name()
-        );
-    }
-    Ok(planned.plan().with_forests(forests)?)
 }
 
 fn show(

@@ -21,7 +21,8 @@ function light(devices) {
 
 function showWiring() {
   $("name").textContent = plan.name;
-  $("summary").textContent = `${plan.summary}; ${plan.ranks} ranks${plan.hosts > 1 ? ` on ${plan.hosts} hosts like this one` : ""}; NCCL ${plan.version}`;
+  $("summary").textContent = `${plan.summary}; ${plan.ranks} ranks${plan.hosts > 1 ? ` on ${plan.hosts} hosts${plan.machines.length > 1 ? "" : " like this one"}` : ""}; NCCL ${plan.version}`;
+  $("hosts-of-job").replaceChildren(...cards());
   const shown = picture(plan.picture);
   // A picture whose parts can be chosen.
   shown.querySelector("svg").setAttribute("role", "group");
@@ -35,6 +36,24 @@ function showWiring() {
   $("picture").replaceChildren(shown);
   $("channels").replaceChildren(...channelControls());
   markChosen();
+}
+// The different hosts of the job as cards, one of which is shown, and what adds another one.
+function cards() {
+  const go = (change) => { Object.assign(state, { highlight: null, chosen: [], machine: 0 }, change); return update(); };
+  const card = (it, index) => element("button", { type: "button", class: "card", title: it.summary, "aria-pressed": String(index === state.machine), onclick: () => go({ machine: index }) }, element("b", {}, `${it.hosts} × ${it.name}`), element("br"), `ranks from ${it.first_ranks.slice(0, 3).join(", ")}${it.first_ranks.length > 3 ? " …" : ""}`);
+  const shown = state.others.find((it) => it.name === plan.machines[state.machine].name);
+  const parts = plan.machines.length > 1 ? [element("div", { class: "controls" }, ...plan.machines.map(card))] : [];
+  if (state.others.length) parts.push(element("div", { class: "controls" }, shown && state.machine ? element("button", { type: "button", onclick: () => go({ machine: state.machine, other: shown, view: "Compare" }) }, "What differs?") : null,
+    element("button", { type: "button", onclick: () => go({ others: [] }) }, `Only hosts like ${state.file.name}`)));
+  parts.push(element("details", state.adds ? { open: "" } : {}, element("summary", { onclick: () => { state.adds = !state.adds; } }, "Hosts that differ"), element("div", { class: "controls" }, ...chooser("another", "A host like ", "or of a file ", (it) => go({ others: [...state.others, it] })))));
+  return parts;
+}
+// What chooses a machine or a file.
+function chooser(id, machine, file, take) {
+  const choice = element("select", { id, onchange: ({ target }) => target.value && take({ name: target.value }) },
+    element("option", { value: "" }, "choose …"), ...[...$("machine").options].filter((it) => it.value).map((it) => element("option", { value: it.value }, it.textContent)));
+  const input = element("input", { type: "file", onchange: async ({ target }) => { const [taken] = target.files; take({ name: taken.name, text: await taken.text() }); } });
+  return [element("label", {}, machine, choice), element("label", {}, file, input)];
 }
 async function choose(name) {
   state.chosen = [...state.chosen, name].slice(-2);
@@ -56,7 +75,7 @@ async function showChosen() {
   if (to && from !== to) {
     if (from.startsWith("GPU") && to.startsWith("GPU")) parts.push(" ", away(`${from}:${to}`));
     try {
-      const path = await question({ ask: "path", from, to });
+      const path = await question({ ask: "path", from, to, machine: state.machine });
       const taken = path.instead ?? path.widest;
       parts.push(element("h3", {}, `${path.from} → ${path.to}: ${taken.type}, ${number(taken.bandwidth_gbps)} GB/s`),
         table(["from", "to", "link", "GB/s", "path so far", "limit"], taken.hops.map((it) => [it.from, it.to, it.link, it.bandwidth_gbps, it.so_far, it.narrowest ? "narrowest" : ""]), (it) => [taken.hops[it].from, taken.hops[it].to]),
@@ -88,16 +107,21 @@ function channelControls() {
 }
 // A small circle of ranks for each order of channels, with lines in that order.
 function smallMultiple(kind, taken, show) {
-  const [{ graphs, ranks }] = JSON.parse(plan.plan).plan.machines[0].groups;
-  const at = (rank) => { const angle = (2 * Math.PI * ranks.indexOf(rank)) / ranks.length - Math.PI / 2; return [36 + 28 * Math.cos(angle), 36 + 28 * Math.sin(angle)]; };
+  const [{ graphs, ranks }] = JSON.parse(plan.plan).plan.machines[state.machine].groups;
   const equal = new Map();
   graphs.find((it) => it.kind === kind).channels.forEach((it, index) => { const order = it.ranks.join(" → "); equal.set(order, [...(equal.get(order) ?? []), index]); });
   const named = (all) => (all.length > 3 ? `${all[0]}, ${all[1]} … ${all.at(-1)}` : all.join(", "));
   return element("div", { class: "small" }, ...[...equal].map(([order, channels]) => {
     const steps = order.split(" → ").map(Number);
-    const line = (kind === "ring" && plan.hosts === 1 ? [...steps, steps[0]] : steps).map((rank, step) => `${step ? "L" : "M"}${at(rank).map((place) => place.toFixed(1)).join(" ")}`).join("");
+    const line = kind === "ring" && plan.hosts === 1 ? [...steps, steps[0]] : steps;
     return element("button", { type: "button", "aria-pressed": String(channels.includes(taken)), title: order, onclick: () => show(`${kind}:${channels[0]}`) },
-      drawn("svg", { width: "72", height: "72", role: "img", "aria-label": `${kind} ${named(channels)}: ${order}` }, drawn("path", { class: `c${channels[0] % 8}`, d: line }),
-        ...ranks.map((rank) => drawn("circle", { cx: at(rank)[0], cy: at(rank)[1], r: 2.5 }))), `${kind} ${named(channels)}`);
+      circle(ranks, line.slice(1).map((rank, step) => [line[step], rank]), channels[0], `${kind} ${named(channels)}: ${order}`), `${kind} ${named(channels)}`);
   }));
+}
+// Ranks as a circle of points, with lines between some.
+function circle(ranks, lines, color, label) {
+  const places = new Map(ranks.map((rank, index) => { const angle = (2 * Math.PI * index) / ranks.length - Math.PI / 2; return [rank, [36 + 28 * Math.cos(angle), 36 + 28 * Math.sin(angle)]]; }));
+  const at = (rank) => places.get(rank).map((it) => it.toFixed(1)).join(" ");
+  return drawn("svg", { width: "72", height: "72", role: "img", "aria-label": label }, drawn("path", { class: `c${color % 8}`, d: lines.map(([from, to]) => `M${at(from)}L${at(to)}`).join("") }),
+    ...[...places.values()].map(([x, y]) => drawn("circle", { cx: x, cy: y, r: 2.5 })));
 }

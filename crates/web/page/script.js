@@ -1,16 +1,16 @@
 const VIEWS = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Expect: expectView, Tune: tuneView, Step: stepView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Diagnose: diagnoseView, Files: filesView };
 // Views that read a file, also of a machine that cannot be planned.
 const WITHOUT_PLAN = ["Doctor", "Results", "Log", "Diagnose", "Step"];
-const state = { view: "Machine", file: { name: "dgx-h100" }, highlight: null, other: null, log: null, results: null, step: null, domainHosts: null, placed: false, evidence: [], chosen: [], unit: "time", beside: null, small: false };
+const state = { view: "Machine", file: { name: "dgx-h100" }, others: [], machine: 0, highlight: null, other: null, log: null, results: null, step: null, domainHosts: null, tflops: null, placed: false, trees: false, fit: false, evidence: [], chosen: [], unit: "time", beside: null, small: false };
 // What the address holds besides the form.
-const KEPT = ["view", "file", "highlight", "other", "chosen", "unit", "beside", "domainHosts", "placed"];
+const KEPT = ["view", "file", "others", "machine", "trees", "fit", "highlight", "other", "chosen", "unit", "beside", "domainHosts", "tflops", "placed"];
 let plan = null;
 
 // The worker with the planner; `Stop` ends it and starts another one.
 let worker = null, asked = 0;
 const waiting = new Map();
 function start() {
-  const code = new Blob([$("worker").textContent], { type: "text/javascript" });
+  const code = new Blob([WORKER], { type: "text/javascript" });
   worker = new Worker(URL.createObjectURL(code));
   worker.onmessage = ({ data }) => { waiting.get(data.number)?.(data.answer); waiting.delete(data.number); $("stop").hidden = waiting.size === 0; };
   worker.postMessage({ module: $("module").textContent });
@@ -43,9 +43,9 @@ function gpus(text) {
 function question(it) {
   return ask({ do: "ask", job: job(), question: it });
 }
-function job(file = state.file) {
+function job(file = state.file, others = state.others) {
   const set = words($("set").value).map((it) => it.split(/=(.*)/s).slice(0, 2)).filter((it) => it.length === 2);
-  return { file, hosts: Math.max(1, Number($("hosts").value) || 1), nvlink_domain: $("domain").checked, gpus: gpus($("gpus").value),
+  return { file, others, hosts: Math.max(1, Number($("hosts").value) || 1), nvlink_domain: $("domain").checked, gpus: gpus($("gpus").value),
     nccl: $("nccl").value, set, without: words($("without").value) };
 }
 function status(text, isError = false) {
@@ -111,14 +111,14 @@ async function update() {
   const view = element("div");
   try {
     try {
-      plan = await question({ ask: "overview", highlight: state.highlight });
+      plan = await question({ ask: "overview", highlight: state.highlight, machine: state.machine });
       if (turn !== updates) return;
       showWiring();
       await showChosen();
     } catch (why) {
       if (turn !== updates) return;
       if (!WITHOUT_PLAN.includes(state.view)) throw why;
-      for (const id of ["summary", "channels", "picture", "details"]) $(id).replaceChildren();
+      for (const id of ["summary", "hosts-of-job", "channels", "picture", "details"]) $(id).replaceChildren();
       $("name").textContent = state.file.name;
       $("summary").textContent = why.message;
     }
@@ -155,8 +155,8 @@ async function beginning(file) {
   }
   return text;
 }
-// Lists of calls, workloads of SimAI, traces of PyTorch's profiler.
-const isStep = (text) => /^\s*(HYBRID_TRANSFORMER|MICRO\s)/.test(text) || /^(#.*\n)*(?=.*\bgroup\b)(?=.*\bcollective\b).*\bbytes\b/.test(text) || (/^\s*\{/.test(text) && /"traceEvents"|"distributedInfo"|"(calls|nodes)"\s*:\s*\[/.test(text));
+// Lists of calls, workloads of SimAI, arguments of Megatron-LM, traces of PyTorch's profiler.
+const isStep = (text) => text.includes("--num-layers") || /^.*\bnum_layers \.{3}/m.test(text) || /^\s*(HYBRID_TRANSFORMER|MICRO\s)/.test(text) || /^(#.*\n)*(?=.*\bgroup\b)(?=.*\bcollective\b).*\bbytes\b/.test(text) || (/^\s*\{/.test(text) && /"traceEvents"|"distributedInfo"|"(calls|nodes)"\s*:\s*\[/.test(text));
 async function take(files) {
   if (!files.length) return;
   const heads = state.view === "Diagnose" ? [""] : await Promise.all(files.map(beginning));
@@ -175,7 +175,7 @@ async function take(files) {
   if (isLog) state.log = { name: file.name, text };
   if (isResults) state.results = { name: file.name, text };
   if (isLog || isResults) state.view = isResults ? "Results" : "Log";
-  else { state.file = { name: file.name, text }; state.highlight = null; state.chosen = []; $("machine").value = ""; if (["Log", "Results"].includes(state.view)) state.view = "Machine"; }
+  else { state.file = { name: file.name, text }; state.highlight = null; state.chosen = []; state.machine = 0; $("machine").value = ""; if (["Log", "Results"].includes(state.view)) state.view = "Machine"; }
   await update();
 }
 // Opens the file that the address names after "?file=", only of the site that the page is from.
@@ -197,6 +197,7 @@ $("job").addEventListener("change", ({ target }) => {
   if (target.id === "file") return take([...target.files]);
   if (target.id === "machine") { state.file = { name: target.value }; state.highlight = null; $("without").value = ""; }
   state.chosen = [];
+  state.machine = 0;
   return update();
 });
 addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });

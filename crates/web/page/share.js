@@ -4,7 +4,7 @@ const quoted = (text) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replaceA
 // The options of the job, as the program takes them.
 function options() {
   const flags = [];
-  if (Number($("hosts").value) > 1) flags.push("--hosts", $("hosts").value);
+  if (Number($("hosts").value) > 1 && !state.others.length) flags.push("--hosts", $("hosts").value);
   if ($("domain").checked && !(state.view === "Step" && state.domainHosts)) flags.push("--nvlink-domain");
   if ($("gpus").value) flags.push("--gpus", words($("gpus").value).join(","));
   if ($("nccl").value !== $("nccl").options[0].value) flags.push("--nccl", $("nccl").value);
@@ -14,12 +14,14 @@ function options() {
 }
 // The command whose page says the same as the view.
 function command() {
-  const name = state.file.name;
+  const { name } = state.file;
+  // Each host of a job whose hosts differ.
+  const machines = state.others.length ? [...Array(Math.max(1, Number($("hosts").value))).fill(name), ...state.others.map((it) => it.name)] : [name];
   const [from, to] = state.chosen;
   const parts = {
-    Machine: to && from !== to ? ["show", name, "--path", from, to] : ["plan", name], Search: ["plan", name, "--explain"], Cost: ["cost", name], Bound: ["bound", name], Expect: ["expect", name], Tune: ["tune", name],
-    Compare: ["diff", name, state.other?.name ?? "OTHER"], Doctor: ["doctor", name], Results: ["results", state.results?.name ?? "FILE", "--topology", name], Step: ["step", ...(state.step?.map((it) => it.name) ?? ["WORKLOAD"]), "--cluster", name, ...(state.domainHosts ? ["--domain-hosts", String(state.domainHosts)] : []), ...(state.placed ? ["--placement", "search"] : [])], Log: ["log", state.log?.name ?? "FILE"],
-    Diagnose: ["diagnose", ...(state.evidence.length ? state.evidence.map((it) => it.name) : ["FILE"])], Files: ["plan", name, "-o", "plan.json"],
+    Machine: to && from !== to ? ["show", name, "--path", from, to] : ["plan", ...machines], Search: ["plan", ...machines, "--explain"], Cost: ["cost", ...machines], Bound: state.trees ? ["plan", ...machines, "--strategy", "forest"] : ["bound", ...machines], Expect: ["expect", ...machines], Tune: ["tune", ...machines],
+    Compare: ["diff", name, state.other?.name ?? "OTHER"], Doctor: ["doctor", name], Results: ["results", state.results?.name ?? "FILE", "--topology", name, ...(state.fit ? ["--fit", "profile.toml"] : [])], Step: ["step", ...(state.step?.map((it) => it.name) ?? ["WORKLOAD"]), "--cluster", ...machines, ...(state.domainHosts ? ["--domain-hosts", String(state.domainHosts)] : []), ...(state.tflops ? ["--gpu-tflops", String(state.tflops)] : []), ...(state.placed ? ["--placement", "search"] : [])], Log: ["log", state.log?.name ?? "FILE"],
+    Diagnose: ["diagnose", ...(state.evidence.length ? state.evidence.map((it) => it.name) : ["FILE"])], Files: ["plan", ...machines, "-o", "plan.json"],
   }[state.view];
   const ofJob = !["Log", "Diagnose"].includes(state.view);
   return ["topo", ...parts, ...(ofJob ? options() : [])].map(quoted).join(" ");

@@ -67,6 +67,28 @@ async function boundView(view) {
   view.append(element("p", {}, "No schedule of a collective has more bus bandwidth than its bound (long messages, on NCCL's model of the machine). Choose a row: the links that limit it light up."),
     table(["collective", "bound GB/s", "NCCL GB/s", "share", "what limits it"], bounds.map((it) => [it.operation, it.bound_gbps, it.nccl_gbps, it.nccl_gbps === null ? null : percent(it.nccl_gbps / it.bound_gbps), [it.tight, it.limit].filter(Boolean).join(": ")]),
       (row) => bounds[row].tight_links.flatMap((it) => [it.from, it.to])));
+  if (!state.trees) return view.append(element("p", {}, element("button", { type: "button", id: "trees", onclick: () => { state.trees = true; update(); } }, "Show trees that come near the bounds")));
+  try {
+    forests(view, (await question({ ask: "forests" })).plan);
+  } catch (why) {
+    view.append(element("p", {}, why.message));
+  }
+}
+// Trees that come near the bounds, each as a small circle of ranks.
+function forests(view, text) {
+  const ranks = Array.from({ length: plan.ranks }, (_, it) => it);
+  const gbps = ({ numerator, denominator }) => numerator / denominator / 1e4;
+  view.append(element("h2", {}, "Trees"), element("p", {}, "The program runs them with --algorithm forest: each rank's block goes along its own tree, or the message in equal pieces. ", link("plan.json", "application/json", text)));
+  for (const { collective, bandwidth, bound, channels } of JSON.parse(text).plan.forests) {
+    const all = channels.flatMap(({ share, trees }) => trees.map((tree) => ({ share, parents: tree.down ?? tree.up })));
+    const drawing = ({ share, parents }, index) => {
+      const lines = parents.flatMap((parent, rank) => (parent === null ? [] : [[parent, rank]]));
+      const root = parents.indexOf(null);
+      return element("figure", {}, circle(ranks, lines, index, `tree of rank ${root}: ${lines.map((it) => it.join(" → ")).join(", ")}`), element("figcaption", {}, `rank ${root}${channels.length > 1 ? `, share ${share}` : ""}`));
+    };
+    view.append(element("h3", {}, `${collective}: ${number(gbps(bandwidth))} of ${number(gbps(bound))} GB/s, ${all.length} tree${all.length > 1 ? "s" : ""}`),
+      element("div", { class: "small" }, ...all.slice(0, 16).map(drawing), all.length > 16 ? element("p", {}, `and ${all.length - 16} more in the file`) : null));
+  }
 }
 async function expectView(view) {
   const { collectives } = await question({ ask: "expect" });
@@ -99,17 +121,18 @@ function places({ placement: it, step_us: now }) {
   const [, best] = it.step_us;
   const hosts = ([least, most]) => (least === most ? least : `${least} to ${most}`);
   return [element("h2", {}, "Places of the ranks"),
-    element("p", {}, `${it.better ? `The best order takes ${number(milliseconds(best))} ms instead of ${number(milliseconds(now))}` : "No order that was priced is better than this one"}; ${it.tried} were priced.${it.floor_us === null ? "" : ` At most ${percent(Math.max(0, 1 - it.floor_us / best))} are left: no order that gives a communicator the same GPUs on each of its hosts takes less than ${number(milliseconds(it.floor_us))} ms.`}`),
+    element("p", {}, `${it.better ? `The best order takes ${number(milliseconds(best))} ms instead of ${number(milliseconds(now))}` : "No order that was priced is better than this one"}; ${it.tried} were priced.${it.floor_us === null ? "" : ` At most ${percent(Math.max(0, 1 - it.floor_us / best))} could be gained by another: no order that gives a communicator the same GPUs on each of its hosts takes less than ${number(milliseconds(it.floor_us))} ms.`}`),
     table(["group", "ms now", "best", "hosts of a communicator now", "best"], it.groups.map((group) => [group.name, ...group.time_us.map(milliseconds), ...group.hosts.map(hosts)])),
     it.better ? element("details", {}, element("summary", {}, "The GPU of each rank"), element("p", {}, it.gpus.join(","))) : null];
 }
 async function stepView(view) {
-  if (!state.step) return example(view, "Drop a list of calls (CSV, JSON), a workload of SimAI or traces of PyTorch's profiler,", "calls.csv", callsOfStep());
+  if (!state.step) return example(view, "Drop a list of calls (CSV, JSON), a workload of SimAI, a script that starts Megatron-LM or its log, or traces of PyTorch's profiler,", "calls.csv", callsOfStep());
   const input = element("input", { id: "domain-hosts", type: "number", min: "1", max: "640", placeholder: "1", value: state.domainHosts ?? "", onchange: ({ target }) => { state.domainHosts = Number(target.value) || null; update(); } });
-  const { report: it, picture: line } = await ask({ do: "files", question: { ask: "step", files: state.step, job: job(), domain_hosts: state.domainHosts, orders: state.placed ? 500 : 0 } });
+  const tflops = element("input", { id: "tflops", type: "number", min: "1", placeholder: "–", title: "where a file says what is computed, and not how long", value: state.tflops ?? "", onchange: ({ target }) => { state.tflops = Number(target.value) || null; update(); } });
+  const { report: it, picture: line } = await ask({ do: "files", question: { ask: "step", files: state.step, job: job(), domain_hosts: state.domainHosts, gpu_tflops: state.tflops, orders: state.placed ? 500 : 0 } });
   const part = (us) => percent(it.step_us ? us / it.step_us : null);
   const row = (name, us) => (us > 1e-3 ? [[name, milliseconds(us), part(us)]] : []);
-  view.append(element("h2", {}, state.step.map((file) => file.name).join(", ")), element("div", { class: "controls" }, element("label", {}, "Hosts of an NVLink domain ", input)),
+  view.append(element("h2", {}, state.step.map((file) => file.name).join(", ")), element("div", { class: "controls" }, element("label", {}, "Hosts of an NVLink domain ", input), element("label", {}, "TFLOP/s of a GPU ", tflops)),
     element("p", {}, `A step of ${it.ranks} ranks takes ${number(milliseconds(it.step_us))} ms; computation waits for communication ${part(it.exposed_us)} of it.`), filled(picture(line), { tabindex: "0" }, []),
     table(["part", "ms", "of the step"], [...row("computation", it.compute_us), ...row("exposed communication", it.exposed_us), ...row("bubble of the pipeline", it.bubble_us), ...row("all communication", it.communication_us)]),
     element("h2", {}, "Groups"), table(["group", "communicators", "calls", "GB", "ms", "exposed ms", "of the step", "bound ms"],
@@ -122,14 +145,12 @@ async function stepView(view) {
     ...it.limits.map((limit) => element("p", {}, `${sentence(limit.name)}: ${limit.taken} of ${limit.room}.`)), ...it.notes.map((note) => element("p", {}, note)));
 }
 async function compareView(view) {
-  const choose = element("select", { id: "other", onchange: (event) => { state.other = { name: event.target.value }; update(); } },
-    element("option", { value: "" }, "choose …"), ...[...$("machine").options].filter((it) => it.value).map((it) => element("option", { value: it.value }, it.textContent)));
-  const file = element("input", { type: "file", onchange: async (event) => { const [taken] = event.target.files; state.other = { name: taken.name, text: await taken.text() }; update(); } });
-  view.append(element("p", {}, element("label", {}, "Compare with ", choose), " ", element("label", {}, "or a file ", file),
+  const [choice, file] = chooser("other", "Compare with ", "or a file ", (it) => { state.other = it; update(); });
+  view.append(element("p", {}, choice, " ", file, " ",
     $("without").value ? element("button", { type: "button", onclick: () => { state.other = state.file; update(); } }, "or with all devices") : null));
   if (!state.other) return;
-  if (!state.other.text) choose.value = state.other.name;
-  const { report: found, pictures } = await ask({ do: "files", question: { ask: "difference", job: job(), other: { ...job(state.other), without: [] } } });
+  if (!state.other.text) choice.querySelector("select").value = state.other.name;
+  const { report: found, pictures } = await ask({ do: "files", question: { ask: "difference", job: job(state.file, []), other: { ...job(state.other, []), without: [] } } });
   const show = (it) => (it === null || it === undefined ? "–" : typeof it === "string" ? it : JSON.stringify(it));
   view.append(element("p", {}, found.equal ? "A job would notice no difference." : `${found.facts.length} values differ, and the choice or time of ${found.choices.length} sizes.`),
     ...pictures.map((it) => picture(it)), ...found.devices.map((it) => element("p", {}, it.text)),
@@ -147,19 +168,33 @@ function example(view, what, name, text) {
 }
 const NCCL_TESTS = `# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n${[[20, 52], [22, 71], [24, 118], [26, 322], [28, 1020], [30, 4040]].map(([power, time]) => { const bytes = 2 ** power; const rate = bytes / time / 1e3; const half = `${time}.0 ${rate.toFixed(2)} ${(rate * 1.75).toFixed(2)} 0`; return `${bytes} ${bytes / 4} float sum -1 ${half} ${half}`; }).join("\n")}\n`;
 const NCCL_LOG = `node1:100:100 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n${[0, 1, 2, 3].map((rank) => `node1:10${rank}:20${rank} [${rank}] NCCL INFO ncclCommInitRank comm 0x55${rank} rank ${rank} nranks 4 cudaDev ${rank} nvmlDev ${rank} busId ${rank + 1}000 commId 0x7 - Init START`).join("\n")}\n${[0, 1].map((ring) => `node1:100:200 [0] NCCL INFO Channel 0${ring}/02 : 0 1 2 3`).join("\n")}\nnode1:102:202 [2] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n`;
-const REMAINS = "[rank2]:[E504 10:00:00.000000000 ProcessGroupNCCL.cpp:629] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.\nnode1: graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n";
+const WATCHDOG = "[rank2]:[E504 10:00:00.000000000 ProcessGroupNCCL.cpp:629] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=_ALLGATHER_BASE, NumelIn=1048576, NumelOut=3145728, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.\n";
+// Flight recorders of five ranks: rank 1 waits for rank 0, that one for rank 2, and that one for rank 4.
+function recorders() {
+  const groups = { tp0: [0, 1], tp1: [2, 3, 4], dp0: [0, 2] };
+  return ["dp0", "tp0", "tp1", "tp1", null].map((last, rank) => {
+    const own = Object.keys(groups).filter((it) => groups[it].includes(rank));
+    const config = Object.fromEntries(own.map((name) => [name, { name, desc: name, ranks: JSON.stringify(groups[name]) }]));
+    const calls = [...own.map((group) => [group, 1, "completed"]), ...(last ? [[last, 2, "started"]] : [])];
+    const entries = calls.map(([group, call, state], index) => ({ record_id: index, process_group: [group, group], collective_seq_id: call, profiling_name: group === "dp0" ? "nccl:all_reduce" : "nccl:all_gather", time_created_ns: 17e17 + index * 1e6,
+      input_sizes: [[1048576]], input_dtypes: ["Float"], output_sizes: [[1048576 * groups[group].length ** (group === "dp0" ? 0 : 1)]], output_dtypes: ["Float"], state, timeout_ms: 600000, is_p2p: false }));
+    return new File([JSON.stringify({ version: "2.10", pg_config: config, entries })], `nccl_trace_rank_${rank}.json`);
+  });
+}
 // A step on the job: tensor parallelism in a host, data parallelism over hosts.
 function callsOfStep() {
-  const each = plan ? plan.ranks / plan.hosts : 8;
+  const isEqual = plan?.machines.length === 1;
+  const each = isEqual ? plan.ranks / plan.hosts : (plan?.ranks ?? 8);
   const layers = (name) => ["all-gather", "reduce-scatter"].map((it) => `tp=${each},${it},48M,bf16,96,${name === "forward" ? 400 : 800},${name},,`);
   return ["group,collective,bytes,type,count,compute_us,name,after,blocks", ...layers("forward"), ...layers("backward"),
-    ...(plan?.hosts > 1 ? [`dp=${plan.hosts}:${each},reduce-scatter,5G,f32,1,,gradients,,no`, "dp,all-gather,2560M,bf16,1,,parameters,gradients,"] : [])].join("\n");
+    ...(isEqual && plan.hosts > 1 ? [`dp=${plan.hosts}:${each},reduce-scatter,5G,f32,1,,gradients,,no`, "dp,all-gather,2560M,bf16,1,,parameters,gradients,"] : [])].join("\n");
 }
 
 async function resultsView(view) {
   if (!state.results) return example(view, "Drop what nccl-tests printed, and choose the machine that was measured,", "all_reduce.txt", NCCL_TESTS);
-  const { tables } = await ask({ do: "files", question: { ask: "results", file: state.results, job: job() } });
-  view.append(element("h2", {}, state.results.name));
+  const { tables, fit } = await ask({ do: "files", question: { ask: "results", file: state.results, job: job(state.file, []), fit: state.fit } });
+  view.append(element("h2", {}, state.results.name), element("p", {}, element("button", { type: "button", id: "fit", "aria-pressed": String(state.fit), onclick: () => { state.fit = !state.fit; update(); } }, "Fit the cost model to these times")));
+  if (fit) fitted(view, fit);
   for (const it of tables) {
     const times = (key) => it.rows.flatMap((row, index) => (row[key] > 0 ? [[index, row[key]]] : []));
     const lines = [{ name: "measured", points: times("measured_us") }, { name: "predicted", points: times("predicted_us") }].filter((line) => line.points.length);
@@ -172,12 +207,19 @@ async function resultsView(view) {
         it.rows.map((row) => [size(row.bytes), called(row) ?? row.ran, row.measured_us, row.predicted_us, row.ratio, row.bus_bandwidth_gbps, percent(row.bound_share), row.wrong]))));
   }
 }
+// The cost model's constants before and after they were fitted to measured times.
+function fitted(view, fit) {
+  const errors = (name, it) => (it ? [[name, percent(it.median), percent(it.ninth_tenth), `${percent(it.worst)} at ${size(it.worst_bytes)}`]] : []);
+  view.append(element("p", {}, `${fit.measurements} times determine ${fit.constants.length} constants; ${fit.undetermined.length + fit.untouched} keep their values. The profile: `, link(fit.file, "text/plain", fit.profile)),
+    table(["predicted beside measured", "median error", "nine of ten within", "worst"], [...errors("constants of NCCL", fit.before), ...errors("fitted", fit.after), ...errors("sizes left out of the fit", fit.held_out)]),
+    table(["constant", "before", "fitted", "±"], fit.constants.map((it) => [it.constant, it.before, it.value, percent(it.relative_error)])));
+}
 async function logView(view) {
   if (!state.log) return example(view, "Drop a log of NCCL (NCCL_DEBUG=INFO),", "job.log", NCCL_LOG);
   const log = await ask({ do: "files", question: { ask: "log", file: state.log } });
   const devices = plan?.devices.filter((it) => it.startsWith("GPU")) ?? [];
-  view.append(element("h2", {}, log.files.join(", ")), element("p", {}, `NCCL ${log.versions.join(", ") || "of an unknown version"}; ${log.hosts.length} hosts; ${log.lines.read} lines read, ${log.lines.ignored} of no interest, ${log.lines.unknown} unknown`),
-    ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} nodes`), table(["ring", "ranks"], Object.entries(it.rings).map(([channel, ranks]) => [channel, ranks.join(" → ")]), () => devices.slice(0, it.ranks)))));
+  view.append(element("h2", {}, log.files.join(", ")), element("p", {}, `NCCL ${log.versions.join(", ") || "of an unknown version"}; ${log.hosts.length} host${log.hosts.length === 1 ? "" : "s"}; ${log.lines.read} lines read, ${log.lines.ignored} of no interest, ${log.lines.unknown} unknown`),
+    ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} node${it.nodes === 1 ? "" : "s"}`), table(["ring", "ranks"], Object.entries(it.rings).map(([channel, ranks]) => [channel, ranks.join(" → ")]), () => devices.slice(0, it.ranks)))));
   const odd = [log.odd_hosts, ...log.communicators.map((it) => it.odd_ranks)].flat();
   if (odd.length) view.append(table(["odd", "usual", "others"], odd.map((it) => [it.what, it.usual, it.others.map(([value, who]) => `${value}: ${who.join(", ")}`).join("; ")])));
   if (log.warnings.length) view.append(table(["warnings", "times", "meaning", "what to do"], log.warnings.map((it) => [it.text, it.count, it.means, it.advice])));
@@ -186,7 +228,7 @@ async function logView(view) {
 async function diagnoseView(view) {
   const input = element("input", { id: "evidence", type: "file", multiple: "", onchange: ({ target }) => collect([...target.files]) });
   const again = element("button", { type: "button", onclick: () => { state.evidence = []; update(); } }, "Begin again");
-  const load = element("button", { type: "button", id: "example", onclick: () => collect([new File([REMAINS], "rank2.log")]) }, "or load an example");
+  const load = element("button", { type: "button", id: "example", onclick: () => collect([new File([WATCHDOG], "rank2.log"), ...recorders()]) }, "or load an example");
   view.append(element("p", { class: "zone" }, "Drop what is left of a job that hangs, fails or is slow: logs, flight recorders, reports of RAS, listings (nvidia-smi, lspci), topologies, .tar.gz; several together. ",
     element("label", { class: "button" }, "or choose files ", input), " ", state.evidence.length ? again : load));
   if (!state.evidence.length) return;
@@ -195,6 +237,7 @@ async function diagnoseView(view) {
   const ranks = (it) => (it.ranks.length ? [`${it.ranks.length === 1 ? "rank" : "ranks"} ${it.ranks.join(", ")}`] : []);
   const where = (it) => [...ranks(it), ...it.hosts, ...(it.group ? [it.group] : []), ...(it.collective ? [it.collective] : []), ...it.devices].join(", ");
   const cell = (name, content) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, content));
+  if (found.waits.some((it) => it.awaited.length)) view.append(element("h2", {}, "Who waits for whom"), waits(found.waits));
   view.append(...found.verdicts.map((it) => element("section", { class: `verdict ${it.certainty}` }, element("h2", {}, `${sentence(it.certainty)}: ${it.title}`), element("p", {}, it.what),
     element("table", {}, element("tbody", {}, where(it) ? cell("where", where(it)) : null,
       cell("because", list(it.evidence.map((line) => `${line.input}${line.line ? `:${line.line}` : ""}: ${line.text}`))),
@@ -203,7 +246,45 @@ async function diagnoseView(view) {
   if (found.missing.length) view.append(element("h2", {}, "What would tell more"), table(["what", "how"], found.missing.map((it) => [it.what, it.how])));
   view.append(element("h2", {}, "Files"), table(["file", "read as"], found.inputs.map((it) => [it.name, it.read ? it.kind : element("span", { class: "error" }, it.kind)])));
 }
+// Ranks as ranges: 0–3, 7.
+function ranges(ranks) {
+  const runs = [];
+  for (const it of [...ranks].sort((a, b) => a - b)) if (runs.length && runs.at(-1)[1] === it - 1) runs.at(-1)[1] = it; else runs.push([it, it]);
+  const all = runs.map(([from, to]) => (from === to ? from : `${from}–${to}`));
+  return `${ranks.length === 1 ? "rank" : "ranks"} ${all.length > 4 ? `${all.slice(0, 4).join(", ")} …` : all.join(", ")}`;
+}
+// The calls in which ranks wait as boxes, with arrows to the calls of those for which they wait.
+function waits(all) {
+  const wide = 250, tall = 58, gap = 110;
+  // The column of a call: one further than the first that leads to it.
+  const column = new Map();
+  const follow = (index, depth) => { if (!column.has(index)) { column.set(index, depth); all[index].next.forEach((it) => follow(it, depth + 1)); } };
+  const led = new Set(all.flatMap((it) => it.next));
+  all.forEach((_, index) => { if (!led.has(index)) follow(index, 0); });
+  all.forEach((_, index) => follow(index, 0));
+  const boxes = [], arrows = [], rows = [];
+  const place = (depth) => { const row = rows[depth] ?? 0; rows[depth] = row + 1; return [8 + depth * (wide + gap), 8 + row * (tall + 26)]; };
+  const at = all.map((it, index) => place(column.get(index)));
+  const short = (it, most) => (it.length > most ? `${it.slice(0, most - 1)}…` : it);
+  const box = ([x, y], lines, kind) => boxes.push(drawn("g", {}, drawn("title", {}, lines.join("; ")), drawn("rect", { class: kind, x, y, width: wide, height: tall, rx: 6 }), ...lines.map((it, line) => drawn("text", { x: x + 8, y: y + 18 + 16 * line }, short(it, 36)))));
+  const arrow = ([x, y], [toX, toY], label) => {
+    const isBack = toX <= x;
+    const from = [x + (isBack ? wide / 2 : wide), y + (isBack ? tall : tall / 2)], to = isBack ? [toX + wide / 2, toY + tall] : [toX, toY + tall / 2];
+    const bend = isBack ? `C${from[0]} ${from[1] + 40} ${to[0]} ${to[1] + 40} ${to.join(" ")}` : `L${to.join(" ")}`;
+    arrows.push(drawn("path", { d: `M${from.join(" ")}${bend}`, "marker-end": "url(#waits)" }), drawn("text", { class: "x", x: (from[0] + to[0]) / 2, y: (from[1] + to[1]) / 2 + (isBack ? 44 : -6) }, short(label, 17)));
+  };
+  all.forEach((it, index) => {
+    box(at[index], [short(it.call, 36), `${ranges(it.waiting)} wait${it.waiting.length === 1 ? "s" : ""}`, it.group], "waiting");
+    for (const next of it.next) arrow(at[index], at[next], ranges(it.awaited.filter((rank) => all[next].waiting.includes(rank))));
+    const nowhere = it.awaited.filter((rank) => !it.next.some((next) => all[next].waiting.includes(rank)));
+    if (nowhere.length) { const end = place(column.get(index) + 1); box(end, [ranges(nowhere), "did not come", ""], "awaited"); arrow(at[index], end, "for"); }
+  });
+  const [width, height] = [16 + rows.length * (wide + gap) - gap, 30 + Math.max(...[...rows].map((it) => it ?? 0)) * (tall + 26)];
+  return element("div", { class: "picture", tabindex: "0", role: "group", "aria-label": "Who waits for whom" }, drawn("svg", { class: "waits", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": all.map((it) => `${ranges(it.waiting)} wait in ${it.call} of ${it.group} for ${ranges(it.awaited)}`).join("; ") },
+    drawn("defs", {}, drawn("marker", { id: "waits", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" }, drawn("path", { class: "tip", d: "M0 0L8 4L0 8z" }))), ...arrows, ...boxes));
+}
+const link = (name, type, text) => element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name }, name);
 function filesView(view) {
-  const link = (name, type, text) => element("p", {}, element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name }, name));
-  view.append(link("plan.json", "application/json", plan.plan), ...(plan.graph ? [link("graph.xml", "text/xml", plan.graph)] : []), link("machine.svg", "image/svg+xml", plan.picture));
+  const links = [link("plan.json", "application/json", plan.plan), ...(plan.graph ? [link("graph.xml", "text/xml", plan.graph)] : []), link("machine.svg", "image/svg+xml", plan.picture)];
+  view.append(...links.map((it) => element("p", {}, it)));
 }

@@ -1,23 +1,8 @@
 // Runs the planner. A message is a request with a number; the answer has the same number.
 let ready = null;
-// Five digits of base 85 are four bytes. Digit 0 is "#", and "x" stands for "<". The first character
-// is the number of bytes at the end that do not belong to the module.
-function decode(packed) {
-  const words = new DataView(new ArrayBuffer((packed.length - 1) / 5 * 4));
-  for (let at = 1, to = 0; at < packed.length; to += 4) {
-    let word = 0;
-    for (const end = at + 5; at < end; at += 1) {
-      const code = packed.charCodeAt(at);
-      word = word * 85 + (code === 120 ? 60 : code) - 35;
-    }
-    words.setUint32(to, word);
-  }
-  return new Uint8Array(words.buffer, 0, words.byteLength - Number(packed[0]));
-}
 // Compiles while it unpacks.
 async function load(packed) {
-  const stream = new Blob([decode(packed)]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const code = new Response(stream, { headers: { "Content-Type": "application/wasm" } });
+  const code = new Response(unpacked(packed), { headers: { "Content-Type": "application/wasm" } });
   const { instance } = await WebAssembly.instantiateStreaming(code, {});
   return instance.exports;
 }

@@ -74,7 +74,7 @@ fn with_picture(request: &StepRequest) -> Result<String, String> {
 fn with_pictures(job: &JobRequest, other: &JobRequest) -> Result<String, String> {
     let jobs = [planned(job)?, Rc::new(other.plan()?)];
     let report = difference([job, other], [&jobs[0], &jobs[1]])?;
-    let hosts = [jobs[0].host()?, jobs[1].host()?];
+    let hosts = [jobs[0].host(0)?, jobs[1].host(0)?];
     let names = hosts.map(|host| NodeNames::new(host.view.system()));
     let marks = [
         draw::differences::marks(&names[0], &names[1], "gone"),
@@ -82,7 +82,7 @@ fn with_pictures(job: &JobRequest, other: &JobRequest) -> Result<String, String>
     ];
     let mut pictures = Vec::new();
     for number in [0, 1] {
-        pictures.push(picture(&jobs[number], hosts[number], None, &marks[number])?);
+        pictures.push(picture(&jobs[number], 0, None, &marks[number])?);
     }
     let pictures = json!(pictures);
     Ok(format!("{{\"report\":{report},\"pictures\":{pictures}}}"))

@@ -16,12 +16,13 @@ pub struct Files {
     kineto: Vec<kineto::Trace>,
     chakra: Vec<chakra::Trace>,
     calls: Option<Workload>,
+    tflops: Option<f64>,
 }
 
 /// The forms of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// A list of calls, or a workload of SimAI.
+    /// A list of calls, a workload of SimAI, or Megatron's arguments.
     Calls,
     /// A trace of PyTorch's profiler.
     Kineto,
@@ -32,6 +33,15 @@ enum Form {
 }
 
 impl Files {
+    /// No files. `tflops` is what a GPU computes, TFLOP/s, where a file has a model and not the time
+    /// of its computation.
+    pub fn new(tflops: Option<f64>) -> Self {
+        Self {
+            tflops,
+            ..Self::default()
+        }
+    }
+
     /// Reads one more. `ranks` is the number of ranks of the job where a file does not say it.
     ///
     /// # Errors
@@ -51,7 +61,7 @@ impl Files {
         }
         let mut trace = file.take(TRACE_BYTES);
         match form {
-            Form::Calls => self.calls = Some(read(name, &text(name, &mut trace)?, ranks)?),
+            Form::Calls => self.calls = Some(read(name, &text(name, &mut trace)?, ranks, self.tflops)?),
             Form::Kineto => self.kineto.push(kineto::read(name, trace)?),
             Form::ChakraJson => self.chakra.push(chakra::read_json(name, trace)?),
             Form::ChakraProtobuf => self.chakra.push(chakra::read_protobuf(name, trace)?),
@@ -115,7 +125,7 @@ fn text(name: &str, file: &mut impl Read) -> Result<String, WorkloadError> {
 }
 
 /// What a file with calls is.
-const EXPECTED: &str = "a list of calls or a workload of SimAI";
+const EXPECTED: &str = "a list of calls, a workload of SimAI, or Megatron's arguments";
 
 fn unreadable(name: &str, why: &std::io::Error) -> WorkloadError {
     WorkloadError::new(name, 0, format!("it cannot be read: {why}"))

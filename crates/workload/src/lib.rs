@@ -30,16 +30,23 @@ pub use parallelism::Parallelism;
 pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a workload of any known format. `file` is its name in errors, `ranks` the number of ranks
-/// of the job where the text does not say it.
+/// of the job where the text does not say it, `tflops` what a GPU computes, TFLOP/s.
 ///
 /// # Errors
 /// The text is none, with the line and what was expected.
-pub fn read(file: &str, text: &str, ranks: u32) -> Result<Workload, WorkloadError> {
+pub fn read(
+    file: &str,
+    text: &str,
+    ranks: u32,
+    tflops: Option<f64>,
+) -> Result<Workload, WorkloadError> {
     if list::json::is_one(text) {
-        return list::json::read(file, text);
-    }
-    match simai::is_one(text) {
-        true => simai::read(file, text, ranks),
-        false => list::csv::read(file, text),
+        list::json::read(file, text)
+    } else if simai::is_one(text) {
+        simai::read(file, text, ranks)
+    } else if megatron::script::is_one(text) {
+        megatron::script::read(file, text, ranks, tflops)
+    } else {
+        list::csv::read(file, text)
     }
 }

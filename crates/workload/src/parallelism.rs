@@ -69,20 +69,24 @@ impl GroupKind {
     }
 }
 
+/// A product, or the largest number.
+fn product(sizes: [u32; 3]) -> u32 {
+    sizes.into_iter().fold(1, u32::saturating_mul)
+}
+
 impl Parallelism {
     /// Checks the sizes.
     ///
     /// # Errors
     /// They do not divide the ranks; a sentence.
     pub fn check(&self) -> Result<(), String> {
-        let product = |sizes: [u32; 3]| sizes.into_iter().map(u64::from).product::<u64>();
         let dense = product([self.tensor, self.context, self.pipeline]);
         let sparse = product([self.expert_tensor, self.expert, self.pipeline]);
         for (what, size) in [
             ("tensor, context and pipeline", dense),
             ("expert tensor, expert and pipeline", sparse),
         ] {
-            if size == 0 || !u64::from(self.ranks).is_multiple_of(size) {
+            if size == 0 || !self.ranks.is_multiple_of(size) {
                 return Err(format!(
                     "the product of {what} parallelism is {size}, which does not divide {} ranks; \
                      expected sizes of at least 1 whose product does",
@@ -95,12 +99,12 @@ impl Parallelism {
 
     /// Copies of the model (data parallelism without context parallelism).
     pub fn data(&self) -> u32 {
-        self.ranks / (self.tensor * self.context * self.pipeline).max(1)
+        self.ranks / product([self.tensor, self.context, self.pipeline]).max(1)
     }
 
     /// Copies of each expert.
     pub fn expert_data(&self) -> u32 {
-        self.ranks / (self.expert_tensor * self.expert * self.pipeline).max(1)
+        self.ranks / product([self.expert_tensor, self.expert, self.pipeline]).max(1)
     }
 
     /// The ranks of a group.

@@ -10,7 +10,7 @@ use workload::{Members, Workload, read};
 const RANKS: u32 = 16;
 
 fn error(text: &str) -> String {
-    read("calls", text, RANKS).unwrap_err().to_string()
+    read("calls", text, RANKS, None).unwrap_err().to_string()
 }
 
 #[test]
@@ -23,7 +23,7 @@ dp=2:8,ReduceScatter,1G,,,,,gradients,,no
 tp,reduce_scatter,1024,bf16,,,20,,layer+gradients,yes
 {0-3}{4-7 8},all-reduce,8
 ";
-    let found = read("calls.csv", text, RANKS).unwrap();
+    let found = read("calls.csv", text, RANKS, None).unwrap();
     let groups: Vec<String> = found
         .groups
         .iter()
@@ -52,13 +52,13 @@ fn the_same_list_as_json() {
         {"group": "tp", "collective": "all-gather", "bytes": "48M", "count": 10, "name": "layer"},
         {"group": "x", "collective": "all-reduce", "bytes": 8}]}"#;
     assert_eq!(
-        read("a", csv, RANKS).unwrap(),
-        read("b", json, RANKS).unwrap()
+        read("a", csv, RANKS, None).unwrap(),
+        read("b", json, RANKS, None).unwrap()
     );
     let ranks = r#"{"ranks": 4, "groups": {"x": [[0, 2], [1, 3]]},
         "calls": [{"group": "x", "collective": "all-reduce", "bytes": 8}],
         "pipeline": {"stages": 4, "micro_batches": 12}}"#;
-    let found = read("c", ranks, RANKS).unwrap();
+    let found = read("c", ranks, RANKS, None).unwrap();
     assert_eq!(found.ranks, Some(4));
     assert_eq!(
         found.groups[0].members,
@@ -150,7 +150,7 @@ fn what_is_wrong_is_said_with_its_line() {
 fn waits_stand_between_calls() {
     let csv = "group,collective,bytes,compute_us,name,after\n\
                x=all,all-reduce,8,,a,\n,wait,,5,,a\nx,all-reduce,8,,b,\n,wait,,,,a+b\n";
-    let found = read("calls", csv, RANKS).unwrap();
+    let found = read("calls", csv, RANKS, None).unwrap();
     let wait = &found.calls[1].waits[0];
     assert_eq!((wait.compute_us, &wait.after[..]), (5.0, &[0][..]));
     assert_eq!(found.waits_after[0].after, [0, 1]);
@@ -217,14 +217,14 @@ fn any_workload() -> impl Strategy<Value = Workload> {
                 text += &format!(",wait,,,{us},,,n{at}\n");
             }
         }
-        read("any", &text, RANKS).unwrap()
+        read("any", &text, RANKS, None).unwrap()
     })
 }
 
 proptest! {
     #[test]
     fn a_written_list_is_read_again(workload in any_workload()) {
-        let again = read("again", &csv::write(&workload), RANKS).unwrap();
+        let again = read("again", &csv::write(&workload), RANKS, None).unwrap();
         prop_assert_eq!(again, workload);
     }
 

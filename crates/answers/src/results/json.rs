@@ -156,8 +156,10 @@ struct StepJson {
 /// Constants fitted to the measurements.
 #[derive(Debug, Serialize, JsonSchema)]
 struct FitJson {
-    /// The cost profile that was written.
+    /// The name of the cost profile.
     file: String,
+    /// The cost profile, in TOML.
+    profile: Option<String>,
     /// Measured times that were used.
     measurements: usize,
     /// Measured times of choices that the model does not have.
@@ -372,6 +374,7 @@ impl FitJson {
         });
         Self {
             file: file.to_owned(),
+            profile: fit.profile.to_toml().ok(),
             measurements: fit.used,
             unmodelled: fit.unmodelled,
             constants: constants.collect(),

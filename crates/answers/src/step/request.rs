@@ -17,7 +17,8 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// A step, and the cluster that makes it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct StepRequest {
-    /// A list of calls, a workload of SimAI, or traces of PyTorch's profiler, one for each rank.
+    /// A list of calls, a workload of SimAI, the script that starts Megatron-LM or its log, or
+    /// traces of PyTorch's profiler, one for each rank.
     pub files: Vec<Evidence>,
     /// The cluster.
     pub job: JobRequest,
@@ -33,6 +34,9 @@ pub struct StepRequest {
     /// Measurements of the cluster: tables of nccl-tests, traces of PyTorch's profiler.
     #[serde(default)]
     pub measured: Vec<Evidence>,
+    /// What a GPU computes, TFLOP/s, where a file has a model and not the time of its computation.
+    #[serde(default)]
+    pub gpu_tflops: Option<f64>,
     /// Look for a better placement among so many orders; 0: no.
     #[serde(default)]
     pub orders: usize,
@@ -66,7 +70,7 @@ impl StepRequest {
         spec.nvlink_domain |= self.domain_hosts.is_some();
         let job = spec.job().map_err(|why| why.to_string())?.job;
         let ranks = ranks(&job).map_err(|why| why.to_string())?;
-        let workload = workload(&self.files, ranks)?;
+        let workload = self.workload(ranks)?;
         let mut measurements = Measurements::default();
         for file in &self.measured {
             let bytes = file.bytes()?;
@@ -97,16 +101,16 @@ impl StepRequest {
             workload,
         })
     }
-}
 
-fn workload(all: &[Evidence], ranks: u32) -> Result<Workload, String> {
-    let mut files = Files::default();
-    for file in all {
-        let bytes = file.bytes()?;
-        let added = files.add(&file.name, &mut unpacked(&bytes), ranks);
-        added.map_err(|why| why.to_string())?;
+    fn workload(&self, ranks: u32) -> Result<Workload, String> {
+        let mut files = Files::new(self.gpu_tflops);
+        for file in &self.files {
+            let bytes = file.bytes()?;
+            let added = files.add(&file.name, &mut unpacked(&bytes), ranks);
+            added.map_err(|why| why.to_string())?;
+        }
+        files.workload(ranks).map_err(|why| why.to_string())
     }
-    files.workload(ranks).map_err(|why| why.to_string())
 }
 
 /// The content of a file, without gzip's compression.

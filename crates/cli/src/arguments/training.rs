@@ -1,16 +1,9 @@
 //! A transformer and how it is trained, under the names of Megatron-LM's arguments.
 
 use clap::Args;
-use workload::Parallelism;
-use workload::megatron::{MOST_SIZE, Training};
+use workload::megatron::{Arguments, MOST_SIZE};
 
 use crate::numbers::within;
-
-/// Width of an MLP by that of the model, without a size of its own.
-const FFN: u64 = 4;
-
-/// Widths of gated MLPs are multiples of this (source: Megatron-LM `arguments.py`).
-const GATED_FFN_UNIT: u64 = 64;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "A step by Megatron's arguments, instead of WORKLOAD")]
@@ -87,50 +80,38 @@ pub(crate) struct TrainingArguments {
     /// Reduce the gradients of a layer during the last backward pass
     #[arg(long)]
     pub overlap_grad_reduce: bool,
-    /// What each GPU computes, TFLOP/s [default: computation is left out]
-    #[arg(long, value_name = "X", requires = "num_layers")]
+    /// What each GPU computes, TFLOP/s, also of a script or log of Megatron [default: computation is
+    /// left out]
+    #[arg(long, value_name = "X")]
     pub gpu_tflops: Option<f64>,
 }
 
 impl TrainingArguments {
-    /// The training of a job with this number of ranks; `None` without a model.
-    pub(crate) fn training(&self, ranks: u32) -> Option<Training> {
-        let (layers, hidden) = (self.num_layers?, self.hidden_size?);
-        let heads = self.num_attention_heads?;
-        let pipeline = self.pipeline_model_parallel_size;
-        let stage = layers / u64::from(pipeline);
-        let chunk = self.num_layers_per_virtual_pipeline_stage;
-        let chunks = chunk.map_or(1, |layers| stage / layers).max(1);
-        let gated = FFN * hidden * 2 / 3 / GATED_FFN_UNIT * GATED_FFN_UNIT;
-        let usual = if self.swiglu { gated } else { FFN * hidden };
-        let ffn = self.ffn_hidden_size.unwrap_or(usual);
-        let tensor = self.tensor_model_parallel_size;
-        Some(Training {
-            parallelism: Parallelism {
-                ranks,
-                tensor,
-                context: self.context_parallel_size,
-                expert: self.expert_model_parallel_size,
-                expert_tensor: self.expert_tensor_parallel_size.unwrap_or(tensor),
-                pipeline,
-            },
+    /// The arguments; `None` without a model.
+    pub(crate) fn megatron(&self) -> Option<Arguments> {
+        Some(Arguments {
+            tensor: self.tensor_model_parallel_size,
+            pipeline: self.pipeline_model_parallel_size,
+            context: self.context_parallel_size,
+            expert: self.expert_model_parallel_size,
+            expert_tensor: self.expert_tensor_parallel_size,
+            chunk_layers: self.num_layers_per_virtual_pipeline_stage,
             sequence_parallel: self.sequence_parallel,
-            chunks: u32::try_from(chunks).unwrap_or(u32::MAX),
-            layers,
-            hidden,
-            ffn,
-            heads,
-            query_groups: self.num_query_groups.unwrap_or(heads),
-            channels: self.kv_channels.unwrap_or(hidden / heads),
+            layers: self.num_layers?,
+            hidden: self.hidden_size?,
+            ffn: self.ffn_hidden_size,
+            heads: self.num_attention_heads?,
+            query_groups: self.num_query_groups,
+            channels: self.kv_channels,
             sequence: self.seq_length?,
-            vocabulary: self.vocab_size.unwrap_or(0),
+            vocabulary: self.vocab_size,
             micro_batch: self.micro_batch_size,
-            global_batch: self.global_batch_size?,
+            global_batch: Some(self.global_batch_size?),
             swiglu: self.swiglu,
             untied: self.untie_embeddings_and_output_weights,
-            experts: self.num_experts.unwrap_or(0),
+            experts: self.num_experts,
             top_k: self.moe_router_topk,
-            expert_ffn: self.moe_ffn_hidden_size.unwrap_or(ffn),
+            expert_ffn: self.moe_ffn_hidden_size,
             distributed_optimizer: self.use_distributed_optimizer,
             overlap_gradients: self.overlap_grad_reduce,
             tflops: self.gpu_tflops,

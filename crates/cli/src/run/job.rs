@@ -343,7 +343,7 @@ fn read_plan(
             let job = job::checked(spec, &job::Options::default(), output)?;
             let planned = job::plan_job(&job, &settings, output)?;
             let plan = match arguments.algorithm {
-                Some(Schedule::Forest) => crate::plan::with_forests(&planned, None)?,
+                Some(Schedule::Forest) => answers::forests::with_forests(&planned, None)?,
                 _ => planned.plan().clone(),
             };
             Ok((planned.name(), plan))

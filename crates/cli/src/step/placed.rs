@@ -81,7 +81,7 @@ impl PlacementSection<'_> {
             sentences.push(match left < 1e-6 {
                 true => format!("It is the best: {than} is faster."),
                 false => format!(
-                    "At most {:.1} % are left: {than} takes less than {} ms.",
+                    "At most {:.1} % could be gained by another: {than} takes less than {} ms.",
                     left * 100.0,
                     ms(floor.step_us)
                 ),

@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
 
 /// The steps of a reader, one after the other; each is a function of the script.
-const STEPS: [&str; 18] = [
+const STEPS: [&str; 21] = [
     "opens_and_plans",
     "a_dropped_file",
     "rings",
@@ -25,12 +25,15 @@ const STEPS: [&str; 18] = [
     "a_broken_file",
     "a_cost_plot",
     "a_row_lights_up",
+    "trees",
+    "hosts_that_differ",
     "an_example",
     "a_step",
     "findings",
     "measured_results",
     "a_long_log",
     "remains_of_a_job",
+    "who_waits_for_whom",
 ];
 
 fn main() -> ExitCode {
@@ -136,6 +139,11 @@ fn plans_in_the_browser() -> Result<Completion, Failed> {
         Err(absent) => return Ok(absent),
     };
     browser.open(&page, "")?;
+    let wait = format!(
+        "{}\nopens_and_plans().then(arguments[0], arguments[0]);",
+        include_str!("steps.js")
+    );
+    browser.run(&wait, &json!([]))?;
     for (name, text) in topologies() {
         for hosts in [1, 2] {
             let asked = json!([request(&name, &text, hosts)]);

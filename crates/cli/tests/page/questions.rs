@@ -182,6 +182,21 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
     if asks_long {
         all.push((about(json!({ "ask": "tune" })), ask("tune", &[])));
         all.push((about(json!({ "ask": "bound" })), ask("bound", &[])));
+        // A last host that differs.
+        let mut unequal = job.clone();
+        unequal["others"] = json!([{ "name": "dgx-a100" }]);
+        let mut arguments = ask("cost", &cost);
+        let at = arguments.iter().position(|it| it == "--hosts");
+        let at = at.expect("a job has hosts");
+        arguments.drain(at..at + 2);
+        let mut machines = vec![arguments[1].clone(); drawn.hosts as usize];
+        machines.push("dgx-a100".to_owned());
+        arguments.splice(1..2, machines);
+        let cost = json!({ "ask": "cost", "collectives": drawn.collectives });
+        all.push((
+            json!({ "do": "ask", "job": unequal, "question": cost }),
+            arguments,
+        ));
         all.push((
             about(json!({ "ask": "what-if", "sizes": [1 << 20] })),
             ask("what-if", &["--sizes", "1M"]),

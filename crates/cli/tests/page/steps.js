@@ -79,10 +79,33 @@ async function a_row_lights_up() {
   await tab("Search");
   need("rungs", document.querySelectorAll(".ladder li").length > 3 && document.querySelectorAll(".ladder li.taken").length > 0);
 }
+async function trees() {
+  await tab("Bound");
+  await act(() => document.getElementById("trees").click());
+  need("trees", document.querySelectorAll("#view .small figure").length >= 8 && text().includes("AllGather: 371 of 371 GB/s, 8 trees") && document.querySelector("#view a[download]"));
+  need("command", document.getElementById("command").textContent.endsWith("--strategy forest"));
+}
+async function hosts_that_differ() {
+  document.querySelector("#hosts-of-job summary").click();
+  await change("hosts", "2");
+  await change("another", "dgx-a100");
+  need("cards", text().includes("24 ranks on 3 hosts") && text().includes("2 × dgx-h100") && text().includes("1 × dgx-a100"));
+  const command = () => document.getElementById("command").textContent;
+  need("command", command() === "topo plan dgx-h100 dgx-h100 dgx-a100 --strategy forest");
+  const button = (words) => [...document.querySelectorAll("#hosts-of-job button")].find((it) => it.textContent.startsWith(words));
+  await act(() => button("1 × dgx-a100").click());
+  need("the other host", document.getElementById("picture").textContent.includes("dgx-a100"));
+  await act(() => button("What differs?").click());
+  need("differences", text().includes("values differ"));
+  await act(() => button("Only hosts like").click());
+  need("equal hosts", text().includes("16 ranks on 2 hosts like this one"));
+  await change("hosts", "1");
+  document.querySelector("#hosts-of-job summary").click();
+}
 async function an_example() {
   await tab("Log");
   await act(() => document.getElementById("example").click());
-  need("log", text().includes("4 ranks on 1 nodes") && document.getElementById("command").textContent === "topo log job.log");
+  need("log", text().includes("4 ranks on 1 node") && document.getElementById("command").textContent === "topo log job.log");
 }
 async function a_step() {
   await tab("Step");
@@ -93,7 +116,7 @@ async function a_step() {
   document.querySelector("#view tr.about").click();
   need("lit GPUs", document.querySelectorAll("#picture rect.lit").length >= 8);
   await act(() => document.getElementById("places").click());
-  need("search of places", text().includes("No order that was priced is better") && text().includes("At most 0 % are left"));
+  need("search of places", text().includes("No order that was priced is better") && text().includes("could be gained by another"));
   need("command", document.getElementById("command").textContent.startsWith("topo step calls.csv --cluster dgx-h100"));
   await change("hosts", "1");
   need("sentence", document.getElementById("status").classList.contains("error"));
@@ -146,6 +169,8 @@ async function measured_results() {
     row(1 << 20, 60.0), row(1 << 24, 300.0), row(1 << 30, 4500.0)];
   await drop("all_reduce.txt", lines.join("\n"));
   need("measured rows", text().includes("AllReduce, nccl-tests, 8 ranks") && text().includes("1 GiB") && text().includes("predicted for 1 of dgx-h100"));
+  await act(() => document.getElementById("fit").click());
+  need("fitted constants", text().includes("times determine") && text().includes("median error"));
   need("plot with both lines", document.querySelectorAll("svg.plot text").length >= 8 && text().includes("measured by predicted"));
 }
 async function a_long_log() {
@@ -163,6 +188,14 @@ async function remains_of_a_job() {
   need("both files", text().includes("listing of a machine") && text().includes("job.log.gz") && text().includes("lspci -vv"));
   await act(() => [...document.querySelectorAll("button")].find((it) => it.textContent === "Begin again").click());
   need("drop zone", text().includes("Drop what is left of a job") && !text().includes("job.log.gz"));
+}
+async function who_waits_for_whom() {
+  await tab("Diagnose");
+  await act(() => document.getElementById("example").click());
+  const boxes = [...document.querySelectorAll("svg.waits rect")];
+  need("chain of waits", boxes.length === 4 && boxes.filter((it) => it.classList.contains("awaited")).length === 1 && text().includes("rank 4 never entered it"));
+  const places = boxes.map((it) => it.getBoundingClientRect());
+  need("boxes apart", places.every((one, index) => places.every((other, at) => at <= index || one.right <= other.left || other.right <= one.left || one.bottom <= other.top || other.bottom <= one.top)));
 }
 // Milliseconds from opening the page to its first plan, and of the plan of 18 hosts with 4 GPUs.
 async function first_and_large_plan() {

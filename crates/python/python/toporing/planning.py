@@ -194,7 +194,8 @@ class Plan:
 
     def ask(self, question: str, **details: Any) -> dict[str, Any]:
         """An answer as the program prints it with `--json`: `cost`, `expect`, `bound`, `path`,
-        `rank`, `simulate`, `what-if`, `settings`, `tune`.
+        `rank`, `simulate`, `what-if`, `settings`, `tune`; `forests` has the text of the plan that
+        `topo plan --strategy forest -o` writes.
 
         `plan.ask("cost", collectives=["all-reduce"], sizes=[1 << 20])` has the values of
         `topo cost --collective all-reduce --sizes 1M --json`; `docs/schemas` describes them.
@@ -245,6 +246,7 @@ def plan(
     topology: Topology,
     *,
     hosts: int = 1,
+    others: Sequence[Topology] = (),
     settings: Mapping[str, str] | None = None,
     nccl_version: str | None = None,
     gpus: Sequence[int] = (),
@@ -254,13 +256,14 @@ def plan(
 ) -> Plan:
     """Plans a job.
 
-    `hosts` are equal hosts; `settings` are variables of NCCL; `gpus` are the device numbers of each
+    `hosts` are equal hosts, and each of `others` is one more; `settings` are variables of NCCL; `gpus` are the device numbers of each
     host, all if empty; `nvlink_domain` says that all hosts form one NVLink domain; `without` names
     devices and links that are taken away, and `degrade` slower links as `LINK=SHARE`.
     """
     job = _job(
         topology,
         hosts=hosts,
+        others=[_file(it) for it in others],
         nvlink_domain=nvlink_domain,
         gpus=list(gpus),
         nccl=nccl_version,
@@ -312,10 +315,12 @@ def log(text: str, name: str = "log") -> dict[str, Any]:
     return _ask("log", file={"name": name, "text": text})
 
 
-def results(text: str, measured: Plan, name: str = "results") -> dict[str, Any]:
+def results(
+    text: str, measured: Plan, name: str = "results", *, fit: bool = False
+) -> dict[str, Any]:
     """Measurements of nccl-tests beside the prediction for a job, as `topo results --json` prints
-    them."""
-    return _ask("results", file={"name": name, "text": text}, job=measured._job)
+    them. With `fit`, the cost model is fitted to them."""
+    return _ask("results", file={"name": name, "text": text}, job=measured._job, fit=fit)
 
 
 def step(
@@ -325,11 +330,13 @@ def step(
     name: str = "calls.csv",
     domain_hosts: int | None = None,
     gpu_memory: int = 0,
+    gpu_tflops: float | None = None,
     measured: Mapping[str, str] | None = None,
     orders: int = 0,
 ) -> dict[str, Any]:
     """The communication of a whole step on a job, as `topo step --json` prints it. `calls` is the
-    text of a list (CSV, JSON), of a workload of SimAI, or of a trace of PyTorch's profiler;
+    text of a list (CSV, JSON), of a workload of SimAI, of the script that starts Megatron-LM or its
+    log (`gpu_tflops` says what a GPU computes), or of a trace of PyTorch's profiler;
     `measured` has texts of measurements by name, which correct times. With `orders`, a search for
     better places of the ranks prices at most so many orders."""
 
@@ -342,6 +349,7 @@ def step(
         job=cluster._job,
         domain_hosts=domain_hosts,
         gpu_memory=gpu_memory,
+        gpu_tflops=gpu_tflops,
         measured=files(measured or {}),
         orders=orders,
     )

@@ -5,15 +5,19 @@
 //! micro-batches but the last are repetitions of a layer; the last one is listed layer by layer,
 //! because gradients can be reduced during its backward pass.
 //!
-//! In reading order: this file, `check` (sizes that do not fit), `layers`, `edges` (what is
+//! In reading order: this file, [`arguments`] (as they are given), [`script`] (where people have
+//! them), `check` (sizes that do not fit), `layers`, `edges` (what is
 //! before and after the layers, gradients and parameters).
 
+pub mod arguments;
 mod check;
 mod edges;
 mod layers;
+pub mod script;
 
 use crate::call::{Pipeline, Workload};
 use crate::parallelism::Parallelism;
+pub use arguments::Arguments;
 use layers::Steps;
 
 /// Largest size of a model or a batch.

@@ -1,0 +1,325 @@
+//! Megatron-LM's arguments where people have them: in the script that starts a job, or in its log,
+//! which begins with a list of all arguments.
+
+use std::collections::BTreeMap;
+
+use super::{Arguments, MOST_SIZE};
+use crate::call::Workload;
+use crate::error::WorkloadError;
+
+/// Largest size of a kind of parallelism.
+const MOST_RANKS: u64 = 1 << 24;
+
+/// Variables that a value may be made of, one in another.
+const MOST_DEPTH: usize = 16;
+
+/// The arguments with a number.
+const NUMBERS: [&str; 21] = [
+    "context-parallel-size",
+    "expert-model-parallel-size",
+    "expert-tensor-parallel-size",
+    "ffn-hidden-size",
+    "global-batch-size",
+    "hidden-size",
+    "kv-channels",
+    "micro-batch-size",
+    "moe-ffn-hidden-size",
+    "moe-router-topk",
+    "num-attention-heads",
+    "num-experts",
+    "num-layers",
+    "num-layers-per-virtual-pipeline-stage",
+    "num-query-groups",
+    "padded-vocab-size",
+    "pipeline-model-parallel-size",
+    "seq-length",
+    "tensor-model-parallel-size",
+    "vocab-size",
+    "world-size",
+];
+
+/// The arguments that are given or not.
+const SWITCHES: [&str; 6] = [
+    "group-query-attention",
+    "overlap-grad-reduce",
+    "sequence-parallel",
+    "swiglu",
+    "untie-embeddings-and-output-weights",
+    "use-distributed-optimizer",
+];
+
+/// Arguments that change what is sent in ways that the formulas do not have.
+const NOT_MODELLED: [&str; 8] = [
+    "hybrid-override-pattern",
+    "moe-layer-freq",
+    "moe-shared-expert-intermediate-size",
+    "mtp-num-layers",
+    "multi-latent-attention",
+    "tp-comm-overlap",
+    "use-megatron-fsdp",
+    "use-torch-fsdp2",
+];
+
+/// Whether a text has Megatron's arguments.
+pub fn is_one(text: &str) -> bool {
+    text.contains("--num-layers") || text.lines().any(|line| listed(line).is_some())
+}
+
+/// The calls of the step whose arguments a script or a log has, of a job with so many ranks.
+/// `tflops` is what a GPU computes, TFLOP/s.
+///
+/// # Errors
+/// An argument is missing, is no number, or has two values, or the sizes do not fit each other.
+pub fn read(
+    file: &str,
+    text: &str,
+    ranks: u32,
+    tflops: Option<f64>,
+) -> Result<Workload, WorkloadError> {
+    let found = match text.lines().any(|line| listed(line).is_some()) {
+        true => Found::of_log(text),
+        false => Found::of_script(text),
+    };
+    let found = found.map_err(|(line, why)| WorkloadError::new(file, line, why))?;
+    let wrong = |(line, why)| WorkloadError::new(file, line, why);
+    if let Some(world) = found.number("world-size", MOST_RANKS).map_err(wrong)?
+        && world != u64::from(ranks)
+    {
+        let line = found.line("world-size");
+        let why = format!(
+            "the job has {world} ranks, the cluster {ranks}; expected a cluster of as many GPUs"
+        );
+        return Err(WorkloadError::new(file, line, why));
+    }
+    let arguments = Arguments {
+        tflops,
+        ..found.arguments().map_err(wrong)?
+    };
+    let workload = arguments.training(ranks).workload();
+    let mut workload = workload.map_err(|why| WorkloadError::new(file, 0, why))?;
+    let ignored = NOT_MODELLED.iter().filter(|it| found.is_on(it));
+    let ignored: Vec<&str> = ignored.copied().collect();
+    if !ignored.is_empty() {
+        let names = ignored.join(", ");
+        workload.notes.push(format!(
+            "{file} has arguments that the formulas do not have: {names}."
+        ));
+    }
+    Ok(workload)
+}
+
+/// An argument of a log: `  num_layers ............ 24`, perhaps after the rank that printed it.
+fn listed(line: &str) -> Option<(String, &str)> {
+    let (before, value) = line.split_once(" ..")?;
+    let name = before.split_whitespace().next_back()?;
+    let is_name = name.starts_with(|it: char| it.is_ascii_lowercase())
+        && name
+            .chars()
+            .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_');
+    let value = value.trim_start_matches('.');
+    (is_name && value.starts_with(' ')).then(|| (name.replace('_', "-"), value.trim()))
+}
+
+/// Why a line cannot be read, after its number.
+type Wrong = (u64, String);
+
+/// The arguments that were found, each with the line that has it.
+#[derive(Debug, Default)]
+struct Found {
+    values: BTreeMap<&'static str, (String, u64)>,
+}
+
+impl Found {
+    /// The arguments that a log lists.
+    fn of_log(text: &str) -> Result<Self, Wrong> {
+        let mut found = Self::default();
+        for (at, line) in text.lines().enumerate() {
+            if let Some((name, value)) = listed(line)
+                && value != "None"
+                && value != "False"
+            {
+                found.add(&name, value, at as u64 + 1)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The arguments that a script gives, with its variables.
+    fn of_script(text: &str) -> Result<Self, Wrong> {
+        let words = words(text);
+        let mut variables: BTreeMap<&str, String> = BTreeMap::new();
+        let mut found = Self::default();
+        let mut at = 0;
+        while let Some((line, word)) = words.get(at) {
+            at += 1;
+            let next = || {
+                let next = words.get(at).map(|(_, word)| *word);
+                next.filter(|it| !it.starts_with("--"))
+            };
+            if let Some(argument) = word.strip_prefix("--") {
+                let (name, given) = match argument.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (argument, next()),
+                };
+                let is_number = NUMBERS.contains(&name);
+                let value = match given {
+                    Some(value) if is_number => resolved(value, &variables, 0)
+                        .map_err(|why| (*line, format!("--{name} is {value}, {why}")))?,
+                    None if is_number => {
+                        return Err((*line, format!("--{name} has no value; expected a number")));
+                    }
+                    _ => "True".to_owned(),
+                };
+                found.add(name, &value, *line)?;
+            } else if let Some((name, value)) = word.split_once('=') {
+                let value = if value.is_empty() { next() } else { Some(value) };
+                let value = value.map(|it| resolved(it, &variables, 0));
+                match value {
+                    Some(Ok(value)) => variables.insert(name, value),
+                    _ => variables.remove(name),
+                };
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds an argument, if it is one that counts.
+    fn add(&mut self, name: &str, value: &str, line: u64) -> Result<(), Wrong> {
+        let mut known = NUMBERS.iter().chain(&SWITCHES).chain(&NOT_MODELLED);
+        let Some(name) = known.find(|it| **it == name) else {
+            return Ok(());
+        };
+        match self.values.get(name) {
+            Some((other, before)) if other != value => Err((
+                line,
+                format!(
+                    "{name} is {value} here and {other} in line {before}; expected the arguments of one job"
+                ),
+            )),
+            _ => {
+                self.values.insert(name, (value.to_owned(), line));
+                Ok(())
+            }
+        }
+    }
+
+    fn is_on(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// The line that has an argument; 0: none.
+    fn line(&self, name: &str) -> u64 {
+        self.values.get(name).map_or(0, |(_, line)| *line)
+    }
+
+    fn number(&self, name: &str, most: u64) -> Result<Option<u64>, Wrong> {
+        let Some((value, line)) = self.values.get(name) else {
+            return Ok(None);
+        };
+        match value.parse() {
+            Ok(number) if (1..=most).contains(&number) => Ok(Some(number)),
+            _ => Err((
+                *line,
+                format!("{name} is {value}; expected a number from 1 to {most}"),
+            )),
+        }
+    }
+
+    fn needed(&self, name: &str) -> Result<u64, Wrong> {
+        let missing = || {
+            (
+                0,
+                format!("there is no --{name}; expected the script that starts the job, or its log"),
+            )
+        };
+        self.number(name, MOST_SIZE)?.ok_or_else(missing)
+    }
+
+    /// A number of ranks; 1 if there is none.
+    fn ranks(&self, name: &str) -> Result<u32, Wrong> {
+        let number = self.number(name, MOST_RANKS)?.unwrap_or(1);
+        Ok(u32::try_from(number).unwrap_or(u32::MAX))
+    }
+
+    fn arguments(&self) -> Result<Arguments, Wrong> {
+        let size = |name| self.number(name, MOST_SIZE);
+        let expert_tensor = match self.is_on("expert-tensor-parallel-size") {
+            true => Some(self.ranks("expert-tensor-parallel-size")?),
+            false => None,
+        };
+        // Without this switch Megatron does not look at the number (source: `arguments.py`).
+        let query_groups = match self.is_on("group-query-attention") {
+            true => size("num-query-groups")?,
+            false => None,
+        };
+        let vocabulary = match size("vocab-size")? {
+            Some(size) => Some(size),
+            None => size("padded-vocab-size")?,
+        };
+        Ok(Arguments {
+            tensor: self.ranks("tensor-model-parallel-size")?,
+            pipeline: self.ranks("pipeline-model-parallel-size")?,
+            context: self.ranks("context-parallel-size")?,
+            expert: self.ranks("expert-model-parallel-size")?,
+            expert_tensor,
+            chunk_layers: size("num-layers-per-virtual-pipeline-stage")?,
+            sequence_parallel: self.is_on("sequence-parallel"),
+            layers: self.needed("num-layers")?,
+            hidden: self.needed("hidden-size")?,
+            ffn: size("ffn-hidden-size")?,
+            heads: self.needed("num-attention-heads")?,
+            query_groups,
+            channels: size("kv-channels")?,
+            sequence: self.needed("seq-length")?,
+            vocabulary,
+            micro_batch: size("micro-batch-size")?.unwrap_or(1),
+            global_batch: size("global-batch-size")?,
+            swiglu: self.is_on("swiglu"),
+            untied: self.is_on("untie-embeddings-and-output-weights"),
+            experts: size("num-experts")?,
+            top_k: size("moe-router-topk")?.unwrap_or(2),
+            expert_ffn: size("moe-ffn-hidden-size")?,
+            distributed_optimizer: self.is_on("use-distributed-optimizer"),
+            overlap_gradients: self.is_on("overlap-grad-reduce"),
+            tflops: None,
+        })
+    }
+}
+
+/// The words of a script with their lines, without comments, quotes, brackets and commas.
+fn words(text: &str) -> Vec<(u64, &str)> {
+    let mut words = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let is_between = |it: char| it.is_whitespace() || "\"'()[],;\\".contains(it);
+        let parts = line.split(is_between).filter(|it| !it.is_empty());
+        let code = parts.take_while(|it| !it.starts_with('#'));
+        words.extend(code.map(|word| (at as u64 + 1, word)));
+    }
+    words
+}
+
+/// A value in place of a variable: `$NAME`, `${NAME}`, `${NAME:-value}`.
+fn resolved(
+    value: &str,
+    variables: &BTreeMap<&str, String>,
+    depth: usize,
+) -> Result<String, String> {
+    let Some(variable) = value.strip_prefix('$') else {
+        return Ok(value.to_owned());
+    };
+    if depth > MOST_DEPTH || variable.is_empty() {
+        return Err("which is computed; expected a number".to_owned());
+    }
+    let inner = variable.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+    let (name, otherwise) = match inner.unwrap_or(variable).split_once(":-") {
+        Some((name, value)) => (name, Some(value)),
+        None => (inner.unwrap_or(variable), None),
+    };
+    match (variables.get(name), otherwise) {
+        (Some(value), _) => Ok(value.clone()),
+        (None, Some(value)) => resolved(value, variables, depth + 1),
+        (None, None) => Err(format!(
+            "which the script does not set; expected a number: write {name}=… into a copy of it"
+        )),
+    }
+}
