@@ -25,7 +25,7 @@ fn calls(workload: &Workload) -> Vec<(String, String, Collective, u64, u64)> {
 
 #[test]
 fn passes_follow_each_other() {
-    let found = read("w.txt", SMALL, 8).unwrap();
+    let found = read("w.txt", SMALL, 8, None).unwrap();
     assert_eq!(found.ranks, Some(32));
     let shapes: Vec<String> = found
         .groups
@@ -56,7 +56,7 @@ fn passes_follow_each_other() {
 #[test]
 fn micro_tests_call_on_all_ranks() {
     let text = "MICRO\n1\nmicro_test\t-1\t1\tNONE\t0\t1\tNONE\t0\t1\tALLREDUCE\t4096\t1\n";
-    let found = read("w.txt", text, 8).unwrap();
+    let found = read("w.txt", text, 8, None).unwrap();
     assert_eq!(calls(&found)[0].0, "all");
     assert_eq!(found.ranks, None);
 }
@@ -104,7 +104,7 @@ fn what_is_wrong_is_said_with_its_line() {
             "w:1: the product of tensor, context and pipeline",
         ),
     ] {
-        let found = read("w", &text, 8).unwrap_err().to_string();
+        let found = read("w", &text, 8, None).unwrap_err().to_string();
         assert!(found.starts_with(expected), "{text:?}: {found}");
     }
 }
