@@ -157,9 +157,9 @@ impl Functions {
         if error == 0 {
             return Ok(());
         }
-        // SAFETY: NCCL returns null or a text that ends with a zero and stays.
         let text = |it: *const c_char| match it.is_null() {
             true => String::new(),
+            // SAFETY: the text ends with a zero and stays.
             false => unsafe { CStr::from_ptr(it) }.to_string_lossy().into_owned(),
         };
         // SAFETY: any number is taken; without a communicator it is the last error of all.

@@ -261,7 +261,7 @@ fn all_to_all(own: &Rank, round: u32) -> Result<(), Error> {
         receives += received;
     }
     // Every second rank names its transfers in another order.
-    if (rank + round) % 2 == 0 {
+    if (rank + round).is_multiple_of(2) {
         group.reverse();
     }
     own.transfer(&group, 0)?;
