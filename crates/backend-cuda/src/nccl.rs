@@ -76,9 +76,9 @@ pub enum NcclCall {
     Broadcast,
 }
 
-/// What NCCL's process needs: several ranks may share a GPU, and the blocks of all ranks, which wait
-/// for each other, run at once: 104 of them, because an A100 has 108 multiprocessors, and H100 and B200
-/// have more; at most 32 a rank, as ours.
+/// What NCCL's process needs: several ranks may share a GPU, and the blocks of all ranks run at
+/// once, because they wait for each other. That is 104 blocks, because an A100 has 108
+/// multiprocessors, and H100 and B200 have more; at most 32 a rank, as ours.
 pub fn variables(ranks: u32) -> [(&'static str, String); 2] {
     let blocks = (104 / ranks.max(1)).clamp(1, 32);
     [
@@ -282,8 +282,8 @@ impl Nccl {
                 .map_err(failed)?;
         }
         for _ in 0..times {
-            // SAFETY: the buffers are long enough and live until the collectives have ended, which is
-            // below, or with this process.
+            // SAFETY: the buffers are long enough, and live until the collectives have ended below,
+            // or this process has.
             unsafe { self.enqueue(call, &addresses, count) }?;
         }
         for rank in &self.ranks {

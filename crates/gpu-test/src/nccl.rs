@@ -9,22 +9,15 @@ use measurement::cuda;
 use program::{Collective, Reduction};
 
 use crate::TestOptions;
-use crate::one_gpu::{COLLECTIVES, Times, lengths};
+use crate::one_gpu::{COLLECTIVES, NO_NCCL, Times, lengths};
 use crate::report::Figure;
-
-/// Why nothing is run without a library.
-pub(crate) const MISSING: &str =
-    "NCCL's library is not given; give 2.30 or later with `--nccl-library libnccl.so.2`";
-
-/// The variables that NCCL's process needs.
-pub(crate) use backend_cuda::nccl::variables;
 
 /// Measures NCCL's figures for a number of ranks, without the bound.
 ///
 /// # Errors
 /// The GPU or the library cannot be opened.
 pub(crate) fn measure(count: u32, options: &TestOptions) -> Result<Times> {
-    let path = options.nccl.as_ref().context(MISSING)?;
+    let path = options.nccl.as_ref().context(NO_NCCL)?;
     let opened = cuda::open_on_first(1, &Settings::default())?;
     let driver = &opened.process_ranks.driver;
     let nccl = Nccl::open(driver, path, count).map_err(|why| anyhow!(why))?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use backend_cuda::Cuda;
+use backend_cuda::nccl::variables;
 use device_runtime::{DeviceBuffer, DeviceDriver, ProcessRanks, RunOnDevice};
 use executor::check::Check;
 use measurement::{cuda, ranks};
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::page::Page;
 use crate::report::{Figure, Outcome};
 use crate::test::Test;
-use crate::{Part, TestOptions, nccl, test};
+use crate::{Part, TestOptions, test};
 
 /// Variants that are tried besides the choice.
 const VARIANTS: [(&str, Option<Transfer>, Option<Protocol>); 5] = [
@@ -36,6 +37,10 @@ pub(crate) fn collective(name: &str) -> Option<Collective> {
     let mut all = COLLECTIVES.into_iter();
     all.find(|it| it.command_name() == name)
 }
+
+/// Why nothing of NCCL is run without its library.
+pub(crate) const NO_NCCL: &str =
+    "NCCL's library is not given; give 2.30 or later with `--nccl-library libnccl.so.2`";
 
 /// Memory of a rank by the length of its message: input, output, and FIFOs and windows.
 const BUFFERS: u64 = 4;
@@ -114,7 +119,7 @@ pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
         }
         let name = format!("NCCL with {ranks} ranks");
         let Some(library) = &options.nccl else {
-            page.leave_out(&name, nccl::MISSING)?;
+            page.leave_out(&name, NO_NCCL)?;
             continue;
         };
         page.check(&name, TIMES_S, |test, deadline, figures| {
@@ -122,7 +127,7 @@ pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
             command
                 .arg("--nccl-library")
                 .arg(library)
-                .envs(nccl::variables(ranks));
+                .envs(variables(ranks));
             let times: Times = child_process::json(command, deadline)?;
             Ok(times.outcome(copy, figures))
         })?;

@@ -9,7 +9,7 @@
 //! | `refused FUNCTION ERROR SECTION: RULE` | a call broke a rule |
 //! | `fault GPU: TEXT` | a kernel failed |
 //! | `leak TEXT` | an object that was not destroyed before its context |
-//! | `kept TEXT` | as `leak`, in a process that gave up a launch: it asked for an event for 5 s in vain |
+//! | `kept TEXT` | as `leak`, in a process that asked for an event for 5 s in vain: it gave up |
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;

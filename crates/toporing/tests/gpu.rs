@@ -339,8 +339,8 @@ fn refused_transfers() {
     });
 }
 
-/// A rank aborts while another one's stream waits for its message: the stream goes on, and the
-/// error is told.
+/// A rank aborts while another one's stream waits for its message: the stream continues, and
+/// the error is told.
 #[test]
 fn an_aborted_transfer() {
     // Launches that do not end in time keep what they use.
