@@ -74,7 +74,8 @@ impl Cuda {
         })?;
         if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
             return Err(format!(
-                "stream {stream:#x} captures a CUDA graph, which no collective can join; call it outside of the capture"
+                "stream {stream:#x} captures a CUDA graph, which no collective can join, because the host looks after \
+                 each launch; end the capture, call the collective on the stream, and capture the rest as another graph"
             ));
         }
         let buffers = [

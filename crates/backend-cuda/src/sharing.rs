@@ -107,7 +107,8 @@ impl MemorySharing {
         Ok(kinds.map(|kind| kind.name().to_owned()).collect())
     }
 
-    /// Allocates memory of the best available kind that other processes can open.
+    /// Allocates memory of the best available kind that other processes can open. Where none can
+    /// be opened, ranks of this process use plain memory.
     pub(crate) fn allocate(
         &self,
         device: &Arc<Device>,
@@ -126,11 +127,17 @@ impl MemorySharing {
                 refused.push(format!("GPU {} has no {}", device.number, kind.name()));
                 continue;
             }
-            // Memory whose handles cannot be exported or imported is of no use to peers.
+            // Memory whose handles cannot be exported or imported is of no use to other processes.
             let allocated = self.allocate_kind(device, kind, bytes);
             let tried = allocated.and_then(|(block, address)| {
-                if let Block::Virtual(memory) = &block {
-                    Virtual::open(device, memory.shareable()?, memory.bytes)?;
+                match &block {
+                    Block::Virtual(memory) => {
+                        Virtual::open(device, memory.shareable()?, memory.bytes)?;
+                    }
+                    // A process cannot open its own handle.
+                    _ => {
+                        ipc_handle(device, address)?;
+                    }
                 }
                 Ok((block, address))
             });
@@ -141,6 +148,12 @@ impl MemorySharing {
                 }
                 Err(why) => refused.push(why),
             }
+        }
+        if self.only.is_none_or(|only| only == MemoryKind::Ipc) {
+            // Ranks of this process need no handles. `export` tells the others why there is none.
+            let private = self.allocate_kind(device, MemoryKind::Ipc, bytes)?;
+            *found = Some(MemoryKind::Ipc);
+            return Ok(private);
         }
         Err(format!(
             "there is no memory that other processes can open: {}",

@@ -41,6 +41,11 @@ impl<M: DeviceDriver> DeviceBuffer<M> {
     pub const fn address(&self) -> u64 {
         self.address
     }
+
+    /// Its length, bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 /// The runner of collectives on the memory of devices.

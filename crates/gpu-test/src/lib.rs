@@ -2,9 +2,10 @@
 //! a deadline, so that a fault or a hang ends that part alone.
 //!
 //! In reading order: [`report`], `test`, `page`, [`parts`], `correctness`, `transports`,
-//! `several_gpus`, `torch`, `one_gpu`, `silicon`, `sanitizer`.
+//! `several_gpus`, `torch`, `one_gpu`, `nccl`, `silicon`, `sanitizer`.
 
 mod correctness;
+mod nccl;
 mod one_gpu;
 mod page;
 pub mod parts;
@@ -37,7 +38,7 @@ pub enum Subject {
     Transports,
     /// Several GPUs by each algorithm and protocol, beside PyTorch's NCCL.
     Bandwidth,
-    /// Ranks that share a GPU, beside what its memory allows.
+    /// Ranks that share a GPU, beside what its memory allows, and beside NCCL.
     OneGpu,
     /// compute-sanitizer's tools.
     Sanitizer,
@@ -62,6 +63,8 @@ pub struct TestOptions {
     pub timeout: Duration,
     /// How long launches warm the GPUs' clocks up before a part's first figure.
     pub warm: Duration,
+    /// NCCL's library, whose ranks share a GPU beside these.
+    pub nccl: Option<PathBuf>,
     /// Folder of the page and the results.
     pub folder: Option<PathBuf>,
 }

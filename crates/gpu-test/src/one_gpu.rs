@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use backend_cuda::Cuda;
+use backend_cuda::nccl::variables;
 use device_runtime::{DeviceBuffer, DeviceDriver, ProcessRanks, RunOnDevice};
 use executor::check::Check;
 use measurement::{cuda, ranks};
@@ -25,7 +26,7 @@ const VARIANTS: [(&str, Option<Transfer>, Option<Protocol>); 5] = [
     ("direct", Some(Transfer::Direct), None),
 ];
 
-const COLLECTIVES: [Collective; 3] = [
+pub(crate) const COLLECTIVES: [Collective; 3] = [
     Collective::AllReduce,
     Collective::AllGather,
     Collective::Broadcast,
@@ -36,6 +37,10 @@ pub(crate) fn collective(name: &str) -> Option<Collective> {
     let mut all = COLLECTIVES.into_iter();
     all.find(|it| it.command_name() == name)
 }
+
+/// Why nothing of NCCL is run without its library.
+pub(crate) const NO_NCCL: &str =
+    "NCCL's library is not given; give 2.30 or later with `--nccl-library libnccl.so.2`";
 
 /// Memory of a rank by the length of its message: input, output, and FIFOs and windows.
 const BUFFERS: u64 = 4;
@@ -106,20 +111,25 @@ pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
     for ranks in options.ranks.iter().copied() {
         let name = format!("times of {ranks} ranks");
         page.check(&name, TIMES_S, |test, deadline, figures| {
-            let mut times: Times = child_process::json(part(test, Part::OneGpu, ranks), deadline)?;
-            for figure in &mut times.figures {
-                let timed = self::collective(&figure.collective);
-                let bound = |(copy, collective): (f64, Collective)| {
-                    bound_us(collective, ranks, figure.bytes, copy)
-                };
-                figure.bound_us = copy.zip(timed).map(bound);
-            }
-            let count = times.figures.len();
-            figures.append(&mut times.figures);
-            Ok(match times.problem {
-                Some(problem) => Outcome::Failed(format!("{problem} ({count} figures before)")),
-                None => Outcome::Right(format!("{count} figures")),
-            })
+            let times: Times = child_process::json(part(test, Part::OneGpu, ranks), deadline)?;
+            Ok(times.outcome(copy, figures))
+        })?;
+        if ranks < 2 {
+            continue;
+        }
+        let name = format!("NCCL with {ranks} ranks");
+        let Some(library) = &options.nccl else {
+            page.leave_out(&name, NO_NCCL)?;
+            continue;
+        };
+        page.check(&name, TIMES_S, |test, deadline, figures| {
+            let mut command = part(test, Part::Nccl, ranks);
+            command
+                .arg("--nccl-library")
+                .arg(library)
+                .envs(variables(ranks));
+            let times: Times = child_process::json(command, deadline)?;
+            Ok(times.outcome(copy, figures))
         })?;
     }
     Ok(())
@@ -128,9 +138,29 @@ pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
 /// The figures of a part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Times {
-    figures: Vec<Figure>,
+    pub(crate) figures: Vec<Figure>,
     /// The first figure that is wrong or missing.
-    problem: Option<String>,
+    pub(crate) problem: Option<String>,
+}
+
+impl Times {
+    /// Adds the figures with their bounds, by the bandwidth of copies, GB/s. Returns how the part
+    /// came out.
+    fn outcome(self, copy: Option<f64>, figures: &mut Vec<Figure>) -> Outcome {
+        let count = self.figures.len();
+        figures.extend(self.figures.into_iter().map(|figure| {
+            let timed = collective(&figure.collective);
+            let bound = |(copy, collective): (f64, Collective)| {
+                bound_us(collective, figure.ranks, figure.bytes, copy)
+            };
+            let bound_us = copy.zip(timed).map(bound);
+            Figure { bound_us, ..figure }
+        }));
+        match self.problem {
+            Some(problem) => Outcome::Failed(format!("{problem} ({count} figures before)")),
+            None => Outcome::Right(format!("{count} figures")),
+        }
+    }
 }
 
 /// Measures all figures for a number of ranks, in memory of the GPU, without the bound.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use measurement::cuda;
 
 use crate::report::{MachineFacts, Outcome};
-use crate::{TestOptions, one_gpu, silicon, test};
+use crate::{TestOptions, nccl, one_gpu, silicon, test};
 
 /// The part of a process of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum Part {
     Copy,
     /// Times collectives with all ranks on the first GPU.
     OneGpu,
+    /// Times NCCL with all ranks on the first GPU.
+    Nccl,
     /// Times launches.
     Launch,
     /// Fills the queue of a stream that a kernel holds.
@@ -51,6 +53,7 @@ impl Part {
             Self::Nvls => "nvls",
             Self::Copy => "copy",
             Self::OneGpu => "one-gpu",
+            Self::Nccl => "nccl",
             Self::Launch => "launch",
             Self::Queue => "queue",
             Self::Overlap => "overlap",
@@ -101,6 +104,7 @@ pub fn run(part: Part, options: &TestOptions) -> Result<String> {
         }
         Part::Copy => json(&copy_bandwidth(options.end)?),
         Part::OneGpu => json(&one_gpu::measure(ranks, options)?),
+        Part::Nccl => json(&nccl::measure(ranks, options)?),
         Part::Launch | Part::Queue | Part::Overlap | Part::Lines | Part::Messages | Part::Clock => {
             json(&silicon::ask(part, options)?)
         }

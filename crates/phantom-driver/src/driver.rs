@@ -329,9 +329,7 @@ impl Driver {
 
     /// Destroys what belongs to a context.
     fn destroy(&self, device: usize) {
-        self.leaks(Some(device))
-            .into_iter()
-            .for_each(|it| report::note(format!("leak {it}")));
+        self.leaks(Some(device)).into_iter().for_each(report::note);
         let mut objects = self.objects();
         for (_, stream) in objects.streams.take(|it| it.device == device) {
             stream.end();
@@ -352,7 +350,7 @@ impl Driver {
         self.contexts[device].late.store(0, Ordering::Release);
     }
 
-    /// What was not destroyed, of a context or at all.
+    /// Lines of the report: what was not destroyed, of a context or at all.
     pub fn leaks(&self, of: Option<usize>) -> Vec<String> {
         let mut leaks = Vec::new();
         // A context whose kernel failed cannot free anything.
@@ -409,6 +407,9 @@ impl Driver {
             leaks
                 .extend(reserved.map(|(base, it)| format!("{it} reserved addresses at {base:#x}")));
         }
-        leaks
+        // A launch that was given up keeps all that it may use, also memory of other GPUs.
+        let given_up = objects.events.all().any(|(_, it)| it.is_given_up());
+        let what = if given_up { "kept" } else { "leak" };
+        leaks.iter().map(|it| format!("{what} {it}")).collect()
     }
 }

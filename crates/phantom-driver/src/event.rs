@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::call;
+
+/// A program that asked for an event for so long in vain has given its launch up.
+const GIVEN_UP: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 struct State {
@@ -14,6 +17,8 @@ struct State {
     pending: BTreeSet<u64>,
     time: Option<Instant>,
     captured: bool,
+    /// The first and the last query that found the last record not reached.
+    in_vain: Option<(Instant, Instant)>,
 }
 
 /// An event.
@@ -46,6 +51,7 @@ impl Event {
     pub fn record(&self) -> u64 {
         let mut state = self.lock();
         state.captured = false;
+        state.in_vain = None;
         state.recorded += 1;
         let number = state.recorded;
         state.pending.insert(number);
@@ -81,6 +87,22 @@ impl Event {
     pub fn is_reached(&self) -> bool {
         let state = self.lock();
         !state.pending.contains(&state.recorded)
+    }
+
+    /// A program asks whether the last record was reached.
+    pub fn query(&self) -> bool {
+        let mut state = self.lock();
+        let now = Instant::now();
+        let since = state.in_vain.map_or(now, |(first, _)| first);
+        let reached = !state.pending.contains(&state.recorded);
+        state.in_vain = (!reached).then_some((since, now));
+        reached
+    }
+
+    /// Whether the program that uses it gave up what it waits for.
+    pub fn is_given_up(&self) -> bool {
+        let in_vain = self.lock().in_vain;
+        in_vain.is_some_and(|(first, last)| last.duration_since(first) >= GIVEN_UP)
     }
 
     /// The number of the last record; 0: none.

@@ -9,6 +9,7 @@
 //! | `refused FUNCTION ERROR SECTION: RULE` | a call broke a rule |
 //! | `fault GPU: TEXT` | a kernel failed |
 //! | `leak TEXT` | an object that was not destroyed before its context |
+//! | `kept TEXT` | as `leak`, in a process that asked for an event for 5 s in vain: it gave up |
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -36,7 +37,7 @@ static REPORT: Mutex<Report> = Mutex::new(Report {
     lines: Vec::new(),
 });
 
-/// Lists what was not destroyed.
+/// Lists what was not destroyed, as lines of the report.
 static LEAKS: OnceLock<fn() -> Vec<String>> = OnceLock::new();
 
 /// Sets the function that lists what was not destroyed.
@@ -105,9 +106,7 @@ pub fn refused(function: &str, refusal: &Refusal) {
 /// Appends the report to a file, in one write, so that reports of processes do not mix.
 pub fn write(path: &str) {
     if let Some(leaks) = LEAKS.get() {
-        leaks()
-            .into_iter()
-            .for_each(|it| note(format!("leak {it}")));
+        leaks().into_iter().for_each(note);
     }
     let report = lock();
     let mut text = String::new();

@@ -209,6 +209,7 @@ static void misuse(void) {
     REFUSED(there, there, (void *)12345, "is no stream of GPU");
     RIGHT(cuStreamBeginCapture_v2(stream, 1));
     REFUSED(there, there, stream, "captures a CUDA graph");
+    EXPECT(strstr(topo_last_error(), "capture the rest as another graph"));
     RIGHT(cuStreamEndCapture(stream, &graph));
     RIGHT(cuGraphDestroy(graph));
     EXPECT(topo_run_on(own.comm, TOPO_ALL_REDUCE, there, there, 64, TOPO_U32, TOPO_BIT_AND, 0, stream) ==

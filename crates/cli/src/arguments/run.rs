@@ -50,6 +50,8 @@ Examples:
   topo gpu-test --ranks 8 --only bandwidth --end 1G
                                                times on 8 GPUs, up to 1 GiB
   topo gpu-test --cases 20 --end 1M            a short one
+  topo gpu-test --only one-gpu --nccl-library libnccl.so.2
+                                               ranks on one GPU, beside those of NCCL
 
 Parts are processes with deadlines: one that fails or hangs is named, and does not end
 the others. What was not run is named with the reason.
@@ -103,7 +105,7 @@ pub(crate) enum GpuTestSection {
     Transports,
     /// Several GPUs by each algorithm and protocol, beside PyTorch's NCCL
     Bandwidth,
-    /// Ranks that share a GPU, beside what its memory allows
+    /// Ranks that share a GPU, beside what its memory allows, and beside NCCL (--nccl-library)
     OneGpu,
     /// compute-sanitizer's tools
     Sanitizer,
@@ -124,6 +126,8 @@ pub(crate) enum GpuTestPart {
     Copy,
     /// Times collectives with all ranks on the first GPU
     OneGpu,
+    /// Times NCCL with all ranks on the first GPU
+    Nccl,
     /// Times launches
     Launch,
     /// Fills the queue of a stream that a kernel holds
@@ -164,6 +168,9 @@ pub(crate) struct GpuTestArguments {
     /// Launch for this long before the first figure of a part, so that the GPUs' clocks are up, ms
     #[arg(long, value_name = "MS", default_value_t = 300, value_parser = within::<u64>(0..=60_000))]
     pub warm: u64,
+    /// NCCL's library (libnccl.so.2) of version 2.30 or later, to time its ranks on one GPU, too
+    #[arg(long, value_name = "FILE")]
+    pub nccl_library: Option<PathBuf>,
     /// Also write the page (gpu-test.md) and the results (gpu-test.json) to this folder, after each
     /// part
     #[arg(short, long, value_name = "FOLDER")]

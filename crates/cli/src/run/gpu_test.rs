@@ -34,6 +34,7 @@ pub(crate) fn run(
         limit: Duration::from_secs(60 * arguments.minutes),
         timeout: Duration::from_secs(arguments.timeout),
         warm: Duration::from_millis(arguments.warm),
+        nccl: arguments.nccl_library.clone(),
         folder: arguments.output.clone(),
     };
     if let Some(part) = arguments.part {
@@ -85,6 +86,7 @@ const fn part(part: GpuTestPart) -> Part {
         GpuTestPart::Nvls => Part::Nvls,
         GpuTestPart::Copy => Part::Copy,
         GpuTestPart::OneGpu => Part::OneGpu,
+        GpuTestPart::Nccl => Part::Nccl,
         GpuTestPart::Launch => Part::Launch,
         GpuTestPart::Queue => Part::Queue,
         GpuTestPart::Overlap => Part::Overlap,

@@ -261,6 +261,34 @@ fn faults_are_found() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
+/// NCCL beside ranks on one GPU: without a library the page says what is missing, and one that
+/// cannot be used fails its part alone.
+#[test]
+fn nccl_beside_ranks_on_one_gpu() {
+    let phantom = Phantom::new("dgx-h100", &[]);
+    let own = std::env::current_exe().unwrap();
+    let driver = own.with_file_name("libphantom_driver.so");
+    let rows = [
+        (None, "| not run | NCCL's library is not given; give 2.30"),
+        (Some(driver), "has no function ncclGetVersion"),
+        (Some(phantom.path("none.so")), "none.so cannot be loaded"),
+    ];
+    for (library, words) in rows {
+        let mut command = phantom.topo();
+        command.args("gpu-test --warm 0 --end 1K --ranks 2 --only one-gpu".split(' '));
+        command.args(["--match", "NCCL with 2 ranks"]);
+        if let Some(file) = &library {
+            command.arg("--nccl-library").arg(file);
+        }
+        let output = command.output().unwrap();
+        let page = String::from_utf8_lossy(&output.stdout);
+        let row = page.lines().find(|it| it.contains("NCCL with 2 ranks"));
+        assert!(row.is_some_and(|it| it.contains(words)), "{page}");
+        let status = i32::from(library.is_some());
+        assert_eq!(output.status.code(), Some(status), "{page}");
+    }
+}
+
 /// A GPU whose kernel faults ends its own part and no other.
 #[test]
 fn with_a_broken_gpu() {

@@ -79,6 +79,35 @@ fn processes_by_ipc() {
     }
 }
 
+/// Where CUDA IPC does not work, processes share virtual memory by descriptors, if they may.
+#[test]
+fn processes_without_ipc() {
+    for (variable, transport, imports) in [
+        ("", "P2P", true),
+        ("--set NCCL_CUMEM_ENABLE=0", "SHM", false),
+    ] {
+        let phantom = Phantom::new("dgx-h100", &["ipc no"]);
+        let output = phantom.run(&format!("--ranks 2 all-reduce --processes {variable}"));
+        let page = String::from_utf8_lossy(&output.stdout);
+        let report = phantom.report();
+        assert!(output.status.success(), "{page}\n{report:?}");
+        let reaches = format!("rank 0 reaches 1 by {transport}");
+        assert!(page.contains(&reaches), "{page}");
+        assert!(page.contains("every element is right"), "{page}");
+        let imported = report.calls.contains_key("cuMemImportFromShareableHandle");
+        assert_eq!(imported, imports, "{report:?}");
+        let mut problems = report.problems.iter();
+        let refused = |it: &String| it.contains("CUDA IPC does not work");
+        assert!(problems.all(refused), "{report:?}");
+    }
+    // Ranks of one process need no handles.
+    let phantom = Phantom::new("dgx-h100", &["ipc no"]);
+    let output = phantom.run("--ranks 2 all-reduce --set NCCL_CUMEM_ENABLE=0");
+    let page = String::from_utf8_lossy(&output.stdout);
+    assert!(page.contains("rank 0 reaches 1 by P2P"), "{page}");
+    assert!(page.contains("every element is right"), "{page}");
+}
+
 #[test]
 fn processes_by_fabric_handles() {
     let phantom = Phantom::new("gb200-nvl72-tray", &["fabric whole"]);

@@ -24,13 +24,15 @@ const COUNTS: [usize; 6] = [1, 2, 7, 64, 1023, 4099];
 const RANKS: [u32; 4] = [1, 2, 3, 4];
 
 /// A machine of `topologies/`, the driver's version (0: newest), and a line of its machine file.
-const MACHINES: [(&str, u32, &str); 13] = [
+const MACHINES: [(&str, u32, &str); 15] = [
     ("dgx-h100", 0, ""),
     ("dgx-h100", 12_000, ""),
     ("dgx-h100", 12_020, ""),
     ("dgx-h100", 12_040, "pidfd no"),
     ("dgx-h100", 12_080, ""),
+    ("dgx-h100", 0, "ipc no"),
     ("dgx-a100", 0, ""),
+    ("dgx-a100", 12_040, "ipc no"),
     ("dgx-1v", 12_000, ""),
     ("dgx-b200", 12_080, ""),
     ("gb200-nvl72-tray", 0, "fabric whole"),
@@ -41,14 +43,26 @@ const MACHINES: [(&str, u32, &str); 13] = [
 ];
 
 /// Lines of the machine file for what drivers may do.
-const SWITCHES: [&str; 6] = [
+const SWITCHES: [&str; 9] = [
     "",
     "queue 1",
     "queue-bytes 9000",
     "calls-wait yes",
     "queue 2\nlaunch-lock yes",
+    "queue-bytes 9000\nlaunch-lock yes\ncalls-wait yes",
     "cooperative-overlap no",
+    "overlap no",
+    LATE,
 ];
+
+/// The second launch on the first GPU fails, and the driver says so when it is waited for.
+const LATE: &str = "fault 0 2 late";
+
+/// How a run names that error.
+const ILLEGAL: &str = "ILLEGAL_ADDRESS";
+
+/// What the driver reports when it says so.
+const SHOWS_LATE: &str = "shows late";
 
 /// The kinds of ranks, and the least number of them.
 const STARTERS: [(&str, u32); 4] = [
@@ -162,6 +176,8 @@ enum Ended {
     Right,
     /// Refused for one of [`REASONS`].
     Refused(&'static str),
+    /// With the error of a kernel that was planted.
+    Told,
     Failed(String),
 }
 
@@ -184,12 +200,15 @@ fn run(run: &Run) -> Ended {
     let page = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     let report = phantom.report();
-    let mut problems = report.problems.iter();
+    let is_late = |it: &String| run.switch == LATE && it.contains(SHOWS_LATE);
+    let late = report.problems.iter().any(is_late);
+    let mut problems = report.problems.iter().filter(|it| !is_late(it));
     let unexpected = problems.find(|it| !ASKED_FOR.iter().any(|asked| it.contains(asked)));
     let reason = REASONS.into_iter().find(|it| errors.contains(it));
     match (unexpected, output.status.code(), reason) {
-        (None, Some(0), _) if page.contains("every element is right") => Ended::Right,
-        (None, Some(2), Some(reason)) => Ended::Refused(reason),
+        (None, Some(2), _) if late && errors.contains(ILLEGAL) => Ended::Told,
+        (None, Some(0), _) if !late && page.contains("every element is right") => Ended::Right,
+        (None, Some(2), Some(reason)) if !late => Ended::Refused(reason),
         _ => Ended::Failed(format!(
             "{run:?}: {}\n{page}\n{errors}\n{:?}",
             output.status, report.problems
@@ -224,18 +243,19 @@ fn drawn_runs() {
         }
     });
     let mut refused: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut failed = Vec::new();
+    let (mut failed, mut told) = (Vec::new(), 0);
     for one in ended.into_inner().unwrap() {
         match one {
             Ended::Right => {}
+            Ended::Told => told += 1,
             Ended::Refused(reason) => *refused.entry(reason).or_default() += 1,
             Ended::Failed(why) => failed.push(why),
         }
     }
     let count: usize = refused.values().sum();
     println!(
-        "{} runs were right, {count} refused ({refused:?}), {} failed, in {:.0} s",
-        wanted - count - failed.len(),
+        "{} runs were right, {count} refused ({refused:?}), {told} told a late error, {} failed, in {:.0} s",
+        wanted - count - told - failed.len(),
         failed.len(),
         began.elapsed().as_secs_f64()
     );

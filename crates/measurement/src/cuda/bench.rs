@@ -196,8 +196,11 @@ fn batch<M: DeviceDriver>(
     Ok(all_us / f64::from(times))
 }
 
-/// The median time of a launch over some batches; `batch` times that many launches.
-fn repeat(limits: &TimingLimits, batch: &mut dyn FnMut(u32) -> Result<f64>) -> Result<f64> {
+/// The median time of a launch over some batches, µs; `batch` times that many launches.
+///
+/// # Errors
+/// Those of `batch`.
+pub fn repeat(limits: &TimingLimits, batch: &mut dyn FnMut(u32) -> Result<f64>) -> Result<f64> {
     let (mut warm_us, mut launches) = (0.0, 1);
     while warm_us < limits.warm.as_secs_f64() * 1e6 {
         warm_us += batch(launches)?.max(1.0) * f64::from(launches);

@@ -20,7 +20,7 @@ use executor::check::{self, ForType, Sample};
 use executor::{Communicator, Failure, Transport};
 
 use self::bench::Bench;
-pub use self::bench::{TimingLimits, time};
+pub use self::bench::{TimingLimits, repeat, time};
 pub use self::choose::{ChoiceLimits, choose};
 use self::open::open_place;
 pub use self::open::{

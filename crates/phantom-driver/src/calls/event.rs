@@ -126,7 +126,7 @@ entry_points! {
         not_captured(&event)?;
         driver.pass(event.device);
         driver.sound(event.device)?;
-        let reached = event.is_reached();
+        let reached = event.query();
         let not_ready = CUresult::CUDA_ERROR_NOT_READY as u32;
         match reached {
             true => Ok(()),
