@@ -10,7 +10,7 @@
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
 //! `handles`, `descriptors`, [`memory`], `callers_memory`, `sharing`, `rdma`, `graph`, `feeder`,
-//! `in_order`, [`launch`], [`multicast`], [`driver`], `start`, [`litmus`].
+//! `in_order`, [`launch`], [`multicast`], [`driver`], [`pairs`], `start`, [`litmus`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -43,6 +43,7 @@ pub mod litmus;
 pub mod memory;
 pub mod module;
 pub mod multicast;
+pub mod pairs;
 pub mod prebuilt;
 pub mod presence;
 mod rdma;
