@@ -298,8 +298,8 @@ fn run_at_once(pairs: &mut [Pair<'_>], plan: &CopyPlan) -> Result<Vec<f64>, Stri
     for pair in &*pairs {
         pair.submit(plan.copies, pair.ready)?;
     }
-    // The first pair waits for all, and the others for the first: with every wait for every pair the
-    // host would still submit when copies begin.
+    // The first pair waits for all, and the others for the first: if each waited for all, the host
+    // would still submit waits when copies begin.
     let Some((first, others)) = pairs.split_first() else {
         return Ok(Vec::new());
     };
