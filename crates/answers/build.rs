@@ -10,6 +10,8 @@ fn main() {
     let folders = fs::read_dir(&root).unwrap_or_else(|why| panic!("{}: {why}", root.display()));
     let mut folders: Vec<PathBuf> = folders.flatten().map(|entry| entry.path()).collect();
     folders.sort();
+    // The page in the browser does not show them, and its size is limited.
+    let has_facts = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|it| it != "wasm32");
     let mut text = "[\n".to_owned();
     for folder in folders {
         let Ok(origin) = fs::read_to_string(folder.join("origin.toml")) else {
@@ -22,12 +24,15 @@ fn main() {
         if word("kind") != "model" {
             continue;
         }
+        let facts = origin.get("facts").and_then(toml::Value::as_array);
+        let facts = facts.into_iter().flatten().filter_map(toml::Value::as_str);
+        let facts: Vec<&str> = facts.filter(|_| has_facts).collect();
         let file = folder.join("topology.xml");
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "BuiltIn {{ name: {name:?}, title: {:?}, summary: {:?}, text: include_str!({:?}) }},",
+            "BuiltIn {{ name: {name:?}, title: {:?}, summary: {:?}, facts: &{facts:?}, text: include_str!({:?}) }},",
             word("name"),
             word("summary"),
             file.display().to_string(),

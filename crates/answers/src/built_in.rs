@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::report::Report;
 
-/// A machine of `topologies/`.
+/// A machine of `topologies/`: a model that was constructed from public facts.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct BuiltIn {
     /// Its name, which is taken instead of a file.
@@ -14,6 +14,9 @@ pub struct BuiltIn {
     pub title: &'static str,
     /// Its special features.
     pub summary: &'static str,
+    /// What is known of it, each fact with its public source in brackets, or marked as assumed.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub facts: &'static [&'static str],
     /// Its topology file.
     #[serde(skip)]
     pub text: &'static str,

@@ -10,7 +10,7 @@
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
 //! `handles`, `descriptors`, [`memory`], `callers_memory`, `sharing`, `rdma`, `graph`, `feeder`,
-//! `in_order`, [`launch`], [`multicast`], [`driver`], `start`, [`litmus`], [`nccl`].
+//! `in_order`, [`launch`], [`multicast`], [`driver`], [`pairs`], `start`, [`litmus`], [`nccl`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -44,6 +44,7 @@ pub mod memory;
 pub mod module;
 pub mod multicast;
 pub mod nccl;
+pub mod pairs;
 pub mod prebuilt;
 pub mod presence;
 mod rdma;

@@ -91,7 +91,7 @@ impl Network {
         // Distances are not negative, so their bits have their order.
         let mut heap = BinaryHeap::from([Reverse((0u64, start))]);
         while let Some(Reverse((bits, vertex))) = heap.pop() {
-            if bits != distance[vertex].to_bits() || (vertex < self.ranks && vertex != start) {
+            if bits != distance[vertex].to_bits() {
                 continue;
             }
             for arc in &self.out[vertex] {
@@ -100,7 +100,10 @@ impl Network {
                 if there < distance[to] {
                     distance[to] = there;
                     by[to] = *arc;
-                    heap.push(Reverse((there.to_bits(), to)));
+                    // Routes end at ranks.
+                    if to >= self.ranks {
+                        heap.push(Reverse((there.to_bits(), to)));
+                    }
                 }
             }
         }

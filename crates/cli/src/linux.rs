@@ -11,6 +11,7 @@ pub(crate) use crate::tune::check::tune_check;
 use crate::nccl_check::json::NcclCheckReport;
 use answers::report;
 use gpu_test::report::GpuTestReport;
+use measurement::cuda::pairs::PairsJson;
 use measurement::json::RunJson;
 
 /// Smallest stack on which commands work, bytes.
@@ -32,4 +33,8 @@ pub(crate) fn nccl_check_schema() -> String {
 
 pub(crate) fn run_schema() -> String {
     report::schema::<RunJson>()
+}
+
+pub(crate) fn pairs_schema() -> String {
+    report::schema::<PairsJson>()
 }

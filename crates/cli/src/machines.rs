@@ -9,6 +9,13 @@ use crate::environment::Environment;
 use crate::output::Output;
 use crate::render::table::Columns;
 
+/// Below the list.
+const FOOT: &str = "\
+topo plan NAME plans one, where no file has that name. All are models constructed from public facts, none is
+a recording; topo machines --json says what is special about each, its facts with their sources, and what
+is assumed.
+";
+
 pub(crate) fn run(
     form: FormArguments,
     environment: &Environment,
@@ -22,10 +29,7 @@ pub(crate) fn run(
                 let texts = [machine.name, machine.title];
                 columns.row(texts.map(str::to_owned).to_vec());
             }
-            format!(
-                "{}\ntopo plan NAME plans one, where no file has that name; topo machines --json says what is special about each\n",
-                columns.finish()
-            )
+            format!("{}\n{FOOT}", columns.finish())
         }
         TextOrJson::Json => report::json(&MachinesReport::ALL)?,
     };

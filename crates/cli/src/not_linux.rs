@@ -71,3 +71,7 @@ pub fn nccl_check_schema() -> String {
 pub fn run_schema() -> String {
     include_str!("../../../docs/schemas/run.schema.json").to_owned()
 }
+
+pub fn pairs_schema() -> String {
+    include_str!("../../../docs/schemas/pairs.schema.json").to_owned()
+}

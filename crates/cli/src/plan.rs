@@ -69,6 +69,10 @@ pub(crate) fn run(
                 }
                 _ => planned.plan().clone(),
             };
+            let plan = match &made.measured {
+                Some(links) => plan.with_measured(links.in_plan())?,
+                None => plan,
+            };
             made.planned = Some(planned);
             plan
         }

@@ -54,6 +54,7 @@ const SCHEMAS: &[Kind] = &[
     ("matrix", report::schema::<MatrixReport>),
     ("memory", report::schema::<MemoryReport>),
     ("nccl-check", linux::nccl_check_schema),
+    ("pairs", linux::pairs_schema),
     ("path", report::schema::<PathReport>),
     ("plan", plan::schema),
     ("probe", report::schema::<ProbeReport<'static>>),

@@ -8,6 +8,7 @@ use crate::cost::CostTable;
 use crate::digest::Digest;
 use crate::forest::PlannedForest;
 use crate::machine::PlannedMachine;
+use crate::measured::PlannedLinks;
 use crate::order::RankOrder;
 use crate::request::{Producer, RequestSummary, Setting};
 
@@ -47,6 +48,9 @@ pub struct PlanContent {
     /// Trees that come near the most that any schedule reaches, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forests: Option<Vec<PlannedForest>>,
+    /// The measured links on which rings or forests were found; absent if they are NCCL's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<PlannedLinks>,
     /// The different machines, with the channels that were found for each.
     pub machines: Vec<PlannedMachine>,
 }

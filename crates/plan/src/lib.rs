@@ -31,7 +31,8 @@
 //! In reading order: [`graph`], [`trail`], [`connection`], [`channel`], [`transport`], [`machine`],
 //! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
 //! [`algorithm`], [`cost`], [`PlanContent`], [`Plan`], [`slow_hosts`],
-//! [`compare`](mod@compare), [`nccl_graph`], [`error`], [`certificate`], [`forest`], [`version`].
+//! [`compare`](mod@compare), [`nccl_graph`], [`error`], [`certificate`], [`forest`], [`measured`],
+//! [`version`].
 
 pub mod algorithm;
 pub mod certificate;
@@ -48,6 +49,7 @@ pub mod forest;
 pub mod graph;
 pub mod layout;
 pub mod machine;
+pub mod measured;
 pub mod nccl_graph;
 pub mod order;
 pub mod request;
@@ -84,6 +86,7 @@ pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
 pub use json::schema;
 pub use layout::{DomainShape, JobLayout, NodePlace, RankPlace};
 pub use machine::{GpuGroup, MachineCpu, MachineGpu, MachineNic, PlannedMachine};
+pub use measured::{PlannedLink, PlannedLinks};
 pub use order::{OrderError, RankOrder};
 pub use plan::Plan;
 pub use request::{Producer, RequestSummary, Setting};

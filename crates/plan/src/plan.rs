@@ -7,6 +7,7 @@ use crate::content::PlanContent;
 use crate::error::Error;
 use crate::expand::Expansion;
 use crate::forest::PlannedForest;
+use crate::measured::PlannedLinks;
 use crate::schema::VERSION;
 use crate::validate::check;
 
@@ -60,6 +61,21 @@ impl Plan {
             forests: Some(forests),
             ..(*self.content).clone()
         })
+    }
+
+    /// The plan with the measured links on which it was made.
+    ///
+    /// # Errors
+    /// A bandwidth is no number or negative.
+    pub fn with_measured(&self, links: PlannedLinks) -> Result<Self, Error> {
+        let content = PlanContent {
+            measured: Some(links),
+            ..(*self.content).clone()
+        };
+        match &self.expansion {
+            Some(expansion) => Self::with_expansion(content, Arc::clone(expansion)),
+            None => Self::new(content),
+        }
     }
 
     /// The part of any rank.

@@ -5,7 +5,7 @@ mod common;
 use common::{content_of, plan_of};
 use plan::{
     Error, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, HostRun, JobLayout, Pattern,
-    Plan, PlanContent, RankOrder, RequestSummary, Setting, neighbors,
+    Plan, PlanContent, PlannedLink, PlannedLinks, RankOrder, RequestSummary, Setting, neighbors,
 };
 use proptest::prelude::*;
 
@@ -31,6 +31,31 @@ fn equal_plans_give_equal_bytes_and_read_back() {
     assert_eq!(Plan::from_json(&text).unwrap(), plan);
     // White space is no part of a plan.
     assert_eq!(Plan::from_json(&text.replace("  ", "\t")).unwrap(), plan);
+}
+
+/// Plans without measured links keep their bytes; those with them read back.
+#[test]
+fn measured_links_are_an_optional_section() {
+    let links = |used_gbps| PlannedLinks {
+        source: "pairs.txt".to_owned(),
+        links: vec![PlannedLink {
+            from: "CPU0".to_owned(),
+            to: "CPU1".to_owned(),
+            kind: "SYS".to_owned(),
+            nccl_gbps: 24.0,
+            used_gbps,
+        }],
+    };
+    let plain = plan_of(2);
+    assert!(!plain.to_json().unwrap().contains("measured"));
+    let plan = plain.with_measured(links(19.4)).unwrap();
+    let text = plan.to_json().unwrap();
+    assert_eq!(Plan::from_json(&text).unwrap(), plan);
+    let refused = refusal(&forged(&text, "19.4", "-1.0"));
+    assert!(refused.contains("used_gbps is -1"), "{refused}");
+    assert!(plain.with_measured(links(f32::NAN)).is_err());
+    // An input, as settings are: two plans that decide the same do not differ by it.
+    assert!(plan::compare(&plain, &plan, &[]).unwrap().is_empty());
 }
 
 #[test]

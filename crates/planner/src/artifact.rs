@@ -52,6 +52,7 @@ pub(crate) fn plan(
         common: Some(job.common().clone()),
         costs: Some(costs.clone()),
         forests: None,
+        measured: None,
         machines,
     };
     Plan::with_expansion(content, Arc::clone(&job.expansion)).map_err(Error::Plan)

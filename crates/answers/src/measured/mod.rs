@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use listings::Measurements;
 use listings::latency::Latencies;
+use plan::{PlannedLink, PlannedLinks};
 use planner::{Planned, View};
 use topology::{BusId, LinkId, LinkType, NodeId, NodeType, System};
 
@@ -182,6 +183,27 @@ impl MeasuredLinks {
     pub fn bandwidth(&self, system: &System, link: LinkId) -> f32 {
         let known = self.bandwidths.get(&link).copied();
         known.unwrap_or_else(|| system.link(link).bw)
+    }
+
+    /// The links as a plan keeps them.
+    pub fn in_plan(&self) -> PlannedLinks {
+        let links = self.links.iter().flat_map(|link| {
+            let ends = [[0, 1], [1, 0]].into_iter().zip(&link.directions);
+            ends.filter_map(|([from, to], direction)| {
+                let found = (*direction)?;
+                Some(PlannedLink {
+                    from: link.ends[from].clone(),
+                    to: link.ends[to].clone(),
+                    kind: link.kind.name().to_owned(),
+                    nccl_gbps: found.stated,
+                    used_gbps: found.used,
+                })
+            })
+        });
+        PlannedLinks {
+            source: self.source.clone(),
+            links: links.collect(),
+        }
     }
 
     fn add_links(&mut self, system: &System, fit: &Fit) {

@@ -77,6 +77,7 @@ impl OnMeasured {
     pub fn plan_with_costs(&self) -> Result<Plan, plan::Error> {
         Plan::new(PlanContent {
             costs: Some(self.costs.clone()),
+            measured: Some(self.links.in_plan()),
             ..(**self.planned.plan()).clone()
         })
     }

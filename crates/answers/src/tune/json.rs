@@ -60,7 +60,8 @@ struct BoundJson {
     bound_gbps: f64,
     /// Bus bandwidth of NCCL's plan for long messages, GB/s, as NCCL states it.
     nccl_gbps: Option<f64>,
-    /// Bus bandwidth that trees reach, which `topo run` runs and NCCL cannot, GB/s.
+    /// Bus bandwidth that trees reach, which `topo run` runs and NCCL cannot, GB/s; null where the
+    /// bound is at most 5 % more than NCCL's plan, or no trees were sought.
     trees_gbps: Option<f64>,
 }
 

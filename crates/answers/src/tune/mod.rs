@@ -16,7 +16,9 @@ mod priced;
 pub mod settings;
 mod trial;
 
+use bounds::reach::collective;
 use bounds::rings::{NoRings, Outcome, RingSearch, replan, replan_with_chains, search, unused};
+use plan::certificate::Operation;
 use plan::{CostTable, GraphKind};
 use planner::{Error, Job, Planned, Settings};
 use program::Collective;
@@ -53,6 +55,9 @@ const WORTH_A_CHANGE: f64 = 1e-3;
 
 /// Most settings that are proposed together.
 const MOST_SETTINGS: usize = 3;
+
+/// A gain of trees over NCCL's plan below which they are neither sought nor mentioned.
+pub const WORTH_TREES: f64 = 1.05;
 
 /// Most ranks of a job for which trees are sought.
 const MOST_RANKS_WITH_TREES: u32 = 16;
@@ -261,13 +266,40 @@ pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, TuneError> {
     })
 }
 
-/// The bounds of a job, with trees if it is small; `None` for one rank.
+/// The bounds of a job, with trees where they can be worth it if it is small; `None` for one rank.
 fn bound_of(planned: &Planned) -> Option<BoundAnswer> {
-    let question = BoundQuestion {
-        trees: planned.job.layout().ranks() <= MOST_RANKS_WITH_TREES,
-        ..BoundQuestion::default()
+    let with_trees = |collective, trees| {
+        let question = BoundQuestion {
+            collective,
+            trees,
+            ..BoundQuestion::default()
+        };
+        bound(planned, &question).ok()
     };
-    bound(planned, &question).ok()
+    let mut answer = with_trees(None, false)?;
+    if planned.job.layout().ranks() > MOST_RANKS_WITH_TREES {
+        return Some(answer);
+    }
+    for row in &mut answer.rows {
+        let can_gain = row.nccl.is_some_and(|nccl| row.bound > nccl * WORTH_TREES);
+        if can_gain && has_trees(row.operation) {
+            let operation = row.operation;
+            let found = with_trees(Some(collective(operation)), true);
+            let found = found.into_iter().flat_map(|it| it.rows);
+            if let Some(found) = found.into_iter().find(|it| it.operation == operation) {
+                *row = found;
+            }
+        }
+    }
+    Some(answer)
+}
+
+/// Whether trees of ranks carry out an operation.
+const fn has_trees(operation: Operation) -> bool {
+    !matches!(
+        operation,
+        Operation::AllReduceInNetwork | Operation::AllToAll
+    )
 }
 
 /// The settings without the graph file that they name.
@@ -326,10 +358,11 @@ impl Tuner {
         let gpus = planned.node(0).view.system().gpus().count();
         // Searches for rings of many GPUs take long.
         if settings.is_empty() || gpus <= MOST_GPUS_OF_SETTINGS {
-            let better = search(&planned).ok();
-            let better = better.filter(|it| it.outcome == Outcome::Better);
+            let found = search(&planned).ok();
+            let more = found.as_ref().and_then(|it| unused(&planned, it));
+            let better = found.filter(|it| it.outcome == Outcome::Better);
             let better = better.map(|it| (line(&it, false), it));
-            let more = unused(&planned).map(|it| {
+            let more = more.map(|it| {
                 let rings = it.graph.channels.len();
                 let text = format!("all {rings} that NCCL finds, of which it uses fewer");
                 (text, it)

@@ -166,9 +166,9 @@ pub fn search(planned: &Planned) -> Result<RingSearch, NoRings> {
 }
 
 /// All rings that NCCL's search found, of which a job uses fewer because there are fewer trees;
-/// with the bandwidth that they carry together. `None` if it uses all of them.
-pub fn unused(planned: &Planned) -> Option<RingSearch> {
-    let found = search(planned).ok()?;
+/// with the bandwidth that they carry together. `None` if it uses all of them. `found` is the
+/// answer of [`search`] for this job.
+pub fn unused(planned: &Planned, found: &RingSearch) -> Option<RingSearch> {
     let node = planned.machines().first()?.nodes.first()?;
     let hops = Hops::of(&node.view);
     let nccl = node.graph(GraphKind::Ring)?;
@@ -188,7 +188,7 @@ pub fn unused(planned: &Planned) -> Option<RingSearch> {
         outcome: Outcome::Restated,
         chains: chain_speed(&rows, &hops, &graph).map(in_six_digits),
         graph,
-        ..found
+        ..found.clone()
     })
 }
 

@@ -27,6 +27,7 @@ Examples:
   topo run all-reduce -g 2 -b 1M -e 4M -i 1M   steps of 1 MiB
   topo run --ranks 8 all-reduce --algorithm tree --protocol ll128 --type bf16 --op max
   topo run --ranks 4 send-recv -n 100 -w 10    every rank to the next; 100 launches after 10
+  topo run --backend cuda --pairs > pairs.txt  bandwidths between all GPUs, for --measured
   topo run --ranks 2 all-reduce --format json  for scripts
   mpirun -n 4 topo run all-reduce              ranks that a launcher starts: Open MPI, MPICH,
                                                torchrun, srun, Kubernetes
@@ -186,7 +187,7 @@ pub(crate) struct GpuTestArguments {
 pub(crate) struct RunArguments {
     /// A plan or a topology file (or a folder that holds topology.xml, or -), then the collective;
     /// without a file, --ranks or -g is needed
-    #[arg(value_name = "[FILE] COLLECTIVE", required_unless_present = "member", num_args = 1..=2)]
+    #[arg(value_name = "[FILE] COLLECTIVE", required_unless_present_any = ["member", "pairs"], num_args = 1..=2)]
     pub what: Vec<String>,
     /// Number of ranks, without a file
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=1024))]
@@ -208,6 +209,12 @@ pub(crate) struct RunArguments {
     /// Where the ranks run
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
     pub backend: BackendName,
+    /// Instead of a collective: time copies between all pairs of this machine's GPUs, in one
+    /// direction, in both, and all at once; --measured reads what is printed. Copies are of 64 MiB,
+    /// or of --end if that is less
+    #[arg(long, conflicts_with_all = ["what", "processes", "ranks", "nthreads", "ngpus", "trace", "profile", "graph",
+          "explain", "algorithm", "protocol", "transfer", "channels"])]
+    pub pairs: bool,
     /// Write a trace for Chrome or Perfetto: when each channel of each launch began and ended on
     /// the GPUs
     #[arg(long, value_name = "FILE")]

@@ -134,9 +134,24 @@ impl PlanPage<'_> {
                                for a topology file";
                 version::of_profile(&self.plan.profile, self.look)
                     + &settings::of_plan(&self.plan.settings, self.look)
+                    + &self.measured()
                     + &self.look.field("missing", missing)
             }
         }
+    }
+
+    /// The measured links on which a saved plan was made.
+    fn measured(&self) -> String {
+        self.plan.measured.as_ref().map_or_else(String::new, |it| {
+            let slower = it.links.iter().filter(|it| it.used_gbps < it.nccl_gbps);
+            let line = format!(
+                "{} links from {}, of which {} carry less than NCCL takes them for",
+                it.links.len(),
+                it.source,
+                slower.count()
+            );
+            self.look.field("measured", &line)
+        })
     }
 
     fn job(&self) -> String {

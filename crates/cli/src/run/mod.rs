@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`driver`] (one library of the driver), [`job`] (the checked command line: its
 //! ranks and plan), [`launched`] (ranks of a launcher), [`network`], [`live`] (the output while
-//! ranks run), [`page`](mod@page), [`table`], [`explain`]; [`calibrate`], [`gpu_test`].
+//! ranks run), [`page`](mod@page), [`table`], [`explain`]; [`pairs`], [`calibrate`], [`gpu_test`].
 
 pub(crate) mod calibrate;
 mod driver;
@@ -13,6 +13,7 @@ mod launched;
 mod live;
 mod network;
 mod page;
+mod pairs;
 mod table;
 
 use std::path::Path;
@@ -64,6 +65,9 @@ pub(crate) fn run(
     }
     if arguments.backend == BackendName::Cuda {
         driver::only_one(environment)?;
+    }
+    if arguments.pairs {
+        return pairs::run(arguments, environment, output);
     }
     if let Some(launched) = launched::detect(arguments, environment)? {
         return launched::run(arguments, environment, &launched, output);

@@ -4,6 +4,7 @@ use answers::export::{ExportReport, Kind};
 use answers::tune::json::LibraryCheck;
 use answers::tune::{
     BarSource, ChosenStep, CollectiveGains, Gain, Proposal, SMALLEST, TuneAnswer, Verdict,
+    WORTH_TREES,
 };
 use bounds::rings::Outcome;
 use nccl_results::published::all_shares;
@@ -15,9 +16,6 @@ use crate::render::table::Columns;
 use crate::render::{Look, count, gbps, microseconds, or_dash, settings, summary, trim_lines};
 use crate::render::{version, wrap};
 use crate::sizes::short;
-
-/// A gain of trees over NCCL's plan below which they are not mentioned.
-const WORTH_TREES: f64 = 1.05;
 
 /// How much more NCCL's rating must be than the gain by the links to be told apart.
 const WORTH_A_WORD: f64 = 1.01;

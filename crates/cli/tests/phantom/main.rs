@@ -65,6 +65,65 @@ fn nvls() {
     }
 }
 
+/// The matrices are what `--measured` reads.
+#[test]
+fn pairs() {
+    for (machine, lines) in [("pcie-8gpu-nicsw", &[][..]), ("workstation-2gpu", &[])] {
+        let phantom = Phantom::new(machine, lines);
+        let pairs = |more: &str| {
+            let arguments = format!("run --backend cuda --pairs -e 64K{more}");
+            let output = phantom.topo().args(arguments.split(' ')).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{errors}");
+            let report = phantom.report();
+            assert_eq!(report.problems, [] as [&str; 0], "{report:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let page = pairs("");
+        for title in ["Unidirectional", "Bidirectional", "Simultaneous"] {
+            assert!(page.contains(&format!("{title} P2P=Enabled")), "{page}");
+        }
+        fs::write(phantom.path("pairs.txt"), &page).unwrap();
+        let mut bound = phantom.topo();
+        let file = phantom.path("pairs.txt");
+        bound
+            .arg("bound")
+            .arg(machines::Machine::home().join(machine));
+        let bound = bound.arg("--measured").arg(file).output().unwrap();
+        let [text, errors] = [bound.stdout, bound.stderr].map(|it| String::from_utf8(it).unwrap());
+        assert!(bound.status.success(), "{page}\n{errors}");
+        assert!(text.contains("Measured links"), "{text}\n{errors}");
+        let made: serde_json::Value = serde_json::from_str(&pairs(" --json")).unwrap();
+        let gpus = made["gpus"].as_array().unwrap().len();
+        for key in ["one_direction_gbps", "both_directions_gbps", "at_once_gbps"] {
+            let rows = made[key].as_array().unwrap();
+            assert_eq!(rows.len(), gpus, "{made}");
+            for (from, row) in rows.iter().enumerate() {
+                for (to, value) in row.as_array().unwrap().iter().enumerate() {
+                    assert_eq!(value.as_f64().is_some(), from != to, "{made}");
+                }
+            }
+        }
+    }
+}
+
+/// Without peer access there is nothing to time, and a page says so.
+#[test]
+fn pairs_without_peer_access() {
+    let phantom = Phantom::new("workstation-2gpu", &["peers none"]);
+    let output = phantom
+        .topo()
+        .args(["run", "--backend", "cuda", "--pairs", "-e", "64K"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        errors.contains("expected a pair with peer access"),
+        "{errors}"
+    );
+}
+
 #[test]
 fn processes_by_ipc() {
     let phantom = Phantom::new("dgx-a100", &[]);

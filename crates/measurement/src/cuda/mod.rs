@@ -1,10 +1,11 @@
 //! Ranks on GPUs, as threads of this process or as processes. Times are the devices' own.
 //!
-//! In reading order: `open`, `choose`, `bench`, `trace`, `timeline`.
+//! In reading order: `open`, `choose`, `bench`, `trace`, `timeline`; [`pairs`].
 
 mod bench;
 mod choose;
 mod open;
+pub mod pairs;
 mod timeline;
 mod trace;
 

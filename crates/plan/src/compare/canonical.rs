@@ -7,7 +7,14 @@ use crate::json;
 use crate::plan::Plan;
 
 /// The producer and the input of a plan.
-const OF_PLAN: [&str; 5] = ["producer", "fingerprint", "settings", "request", "profile"];
+const OF_PLAN: [&str; 6] = [
+    "producer",
+    "fingerprint",
+    "settings",
+    "request",
+    "profile",
+    "measured",
+];
 
 /// Names of a machine.
 const OF_MACHINE: [&str; 2] = ["name", "summary"];

@@ -29,6 +29,9 @@ pub(crate) fn check(
             return Err(Error::SettingName { index, name });
         }
     }
+    if let Some(measured) = &plan.measured {
+        measured.check()?;
+    }
     for (index, machine) in plan.machines.iter().enumerate() {
         check_machine(&format!("machines[{index}]"), machine)?;
     }

@@ -52,6 +52,7 @@ pub(crate) fn content_of(hosts: u32) -> PlanContent {
         common: None,
         costs: None,
         forests: None,
+        measured: None,
     }
 }
 
