@@ -155,6 +155,15 @@ pub(crate) const fn suggests(words: &'static [&'static str]) -> Sign {
     }
 }
 
+/// Words that fit the cause, as they do others.
+pub(crate) const fn fits(words: &'static [&'static str]) -> Sign {
+    Sign {
+        words,
+        scope: Scope::Anywhere,
+        certainty: Certainty::Possible,
+    }
+}
+
 /// Words of a message of NCCL that prove the cause.
 pub(crate) const fn logged(words: &'static [&'static str]) -> Sign {
     Sign {

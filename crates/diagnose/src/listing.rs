@@ -6,15 +6,17 @@ use causes::Certainty::{Likely, Possible};
 use causes::table::{gpu, network, nvlink, pcie, speed};
 use causes::{Cause, Certainty};
 use findings::Rule;
+use listings::adapter::Adapter;
 use listings::bandwidth::Direction;
 use listings::condition::Condition;
 use listings::links::Links;
 use listings::matrix::{Matrix, Nearness};
+use listings::pci::Function;
 use listings::peers::Peers;
 use listings::{Bandwidths, Listings, Machine};
 use memchr::memmem;
 
-use crate::verdict::Line;
+use crate::verdict::{Line, Missing};
 
 /// The rules of `topo doctor` whose findings are in the listing itself. Those of others depend on
 /// what is assumed where a listing says nothing.
@@ -106,6 +108,8 @@ pub(crate) fn shown(name: &str, facts: &Listings) -> Vec<Shown> {
     let down =
         down.map(|it| Shown::new(&network::PORT_DOWN, Possible, vec![it.name.clone()], "down"));
     shown.extend(down);
+    shown.extend(facts.adapters.iter().filter_map(small_packets));
+    shown.extend(split_switches(&facts.pci));
     shown.extend(facts.matrix.as_ref().and_then(apart));
     shown.extend(facts.conditions.iter().flat_map(condition));
     shown.extend(links(&facts.links));
@@ -204,6 +208,35 @@ fn links(all: &[Links]) -> Vec<Shown> {
     lacking.collect()
 }
 
+/// A port that is up and moves packets of 1 KiB or less, though it could move much larger ones.
+fn small_packets(adapter: &Adapter) -> Option<Shown> {
+    let (now, most) = adapter.mtu.zip(adapter.most_mtu)?;
+    let is_small = adapter.is_active != Some(false) && now <= 1024 && most >= 4096;
+    is_small.then(|| {
+        let text = format!("active_mtu {now}, max_mtu {most}");
+        Shown::new(&network::MTU, Possible, vec![adapter.name.clone()], &text)
+    })
+}
+
+/// Chips with several ports towards the host.
+fn split_switches(functions: &[Function]) -> Vec<Shown> {
+    let mut chips: BTreeMap<(&str, &str), Vec<&Function>> = BTreeMap::new();
+    for it in functions.iter().filter(|it| it.is_upstream) {
+        if let Some(serial) = &it.serial {
+            chips.entry((serial, &it.name)).or_default().push(it);
+        }
+    }
+    let split = chips.into_iter().filter_map(|((serial, _), mut ports)| {
+        // Functions of one device are one port.
+        ports.dedup_by_key(|it| it.bus);
+        let ids = ports.iter().take(MOST_PAIRS).map(|it| it.bus_id());
+        let text = format!("upstream ports of one chip, serial number {serial}");
+        let is_split = ports.len() > 1;
+        is_split.then(|| Shown::new(&pcie::SPLIT_SWITCH, Possible, ids.collect(), &text))
+    });
+    split.collect()
+}
+
 /// GPUs whose path to each NIC crosses the link between sockets.
 fn apart(matrix: &Matrix) -> Option<Shown> {
     let is_apart = |row: &[Nearness]| {
@@ -280,6 +313,23 @@ impl Places {
         Some(self.places.entry(name.to_owned()).or_default())
     }
 
+    /// What would tell whether GPUs without NVLink reach each other through the CPU, if a matrix has
+    /// such a pair and nothing tells it.
+    pub(crate) fn missing(&self) -> Option<Missing> {
+        let untold = self.places.values();
+        let mut untold = untold.filter(|it| it.peers.is_empty() && it.bandwidths.is_empty());
+        let (one, other, near) = untold.find_map(|it| it.matrices.iter().find_map(far_pair))?;
+        Some(Missing {
+            what: format!(
+                "whether {one} and {other} ({near}) and GPUs joined like them reach each other's \
+                 memory through the CPU; where ACS or the IOMMU is in the way, that is slow or hangs"
+            ),
+            how: "give nvidia-smi topo -p2p r, lspci -vv (as root) and dmesg; if the first \
+                  collective hangs, start with NCCL_P2P_DISABLE=1"
+                .to_owned(),
+        })
+    }
+
     /// What the matrices show, with lines.
     pub(crate) fn shown(&self) -> Vec<(Shown, Line)> {
         let mut all = Vec::new();
@@ -316,6 +366,23 @@ fn nearness(matrix: &Matrix, [one, other]: [usize; 2]) -> Option<Nearness> {
         .get(place(one)?)?
         .get(place(other)?)
         .copied()
+}
+
+/// The names of the first two GPUs that a host bridge joins, and how near they are.
+fn far_pair((_, matrix): &(String, Matrix)) -> Option<(String, String, &'static str)> {
+    let gpus = || (0..matrix.devices.len()).filter(|it| matrix.devices[*it].gpu.is_some());
+    let mut pairs =
+        gpus().flat_map(|one| gpus().filter(move |it| *it > one).map(move |it| (one, it)));
+    pairs.find_map(|(one, other)| {
+        let near = match matrix.nearness.get(one)?.get(other)? {
+            Nearness::Phb => "PHB",
+            Nearness::Node => "NODE",
+            Nearness::Sys => "SYS",
+            _ => return None,
+        };
+        let name = |place: usize| matrix.devices[place].name.clone();
+        Some((name(one), name(other), near))
+    })
 }
 
 /// GPUs that may not access each other.

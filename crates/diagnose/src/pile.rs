@@ -19,7 +19,7 @@ use crate::predict::Predict;
 use crate::timeouts::Timeouts;
 use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
 use crate::words::{Hits, Words};
-use crate::{listing, recorders, reports, settings, start};
+use crate::{listing, recorders, reports, settings, start, timings};
 
 /// How often progress is reported, lines.
 const PROGRESS_LINES: u64 = 1 << 16;
@@ -247,7 +247,8 @@ impl Pile {
                 ras.line(&line, number);
             }
             // One line gives one verdict: what its event says, or what its words mean.
-            if let Some(cause) = found.cause.filter(|_| !is_event) {
+            let slow = found.timings.then(|| timings::cause(&line)).flatten();
+            if let Some(cause) = found.cause.or(slow).filter(|_| !is_event) {
                 self.hits.add(
                     cause,
                     host(&line).as_deref(),
@@ -350,6 +351,9 @@ impl Pile {
         verdicts.extend(slots);
         verdicts.extend(fabric.and_then(|it| settings::mnnvl(&log, it)));
         sort(&mut verdicts);
+        if verdicts.is_empty() && missing.is_empty() {
+            missing.extend(self.places.missing());
+        }
         if verdicts.is_empty() && missing.is_empty() {
             missing.push(Missing {
                 what: "nothing in these inputs names a cause".to_owned(),

@@ -7,6 +7,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use causes::{Cause, Certainty, Scope, Subject};
 use evidence::{inspector, ras, watchdog};
 
+use crate::timings;
 use crate::verdict::{Line, MOST_LINES, Verdict, sentence};
 
 /// Most devices of a verdict.
@@ -19,6 +20,7 @@ enum Seeker {
     Frame,
     Ras,
     Inspector,
+    Timings,
     /// A cause's sign, by their places.
     Sign(&'static Cause, usize),
 }
@@ -37,6 +39,7 @@ pub(crate) struct Found {
     pub(crate) frame: bool,
     pub(crate) ras: bool,
     pub(crate) inspector: bool,
+    pub(crate) timings: bool,
     /// The first cause whose words are in the line.
     pub(crate) cause: Option<(&'static Cause, Certainty)>,
 }
@@ -65,6 +68,8 @@ impl Words {
         seekers.push(Seeker::Frame);
         words.push(inspector::WORD);
         seekers.push(Seeker::Inspector);
+        words.push(timings::WORD);
+        seekers.push(Seeker::Timings);
         for cause in causes::all() {
             for (place, sign) in cause.signs.iter().enumerate() {
                 words.extend(sign.words.iter().max_by_key(|it| it.len()));
@@ -101,6 +106,7 @@ impl Words {
                 Some(Seeker::Frame) => found.frame = true,
                 Some(Seeker::Ras) => found.ras = true,
                 Some(Seeker::Inspector) => found.inspector = true,
+                Some(Seeker::Timings) => found.timings = true,
                 Some(Seeker::Sign(cause, sign)) if place < first => {
                     let Some(sign) = cause.signs.get(*sign) else {
                         continue;
@@ -216,7 +222,7 @@ mod tests {
     fn no_word_reaches_into_a_head() {
         let mut words = Vec::from(watchdog::WORDS);
         words.extend(ras::WORDS);
-        words.extend([watchdog::FRAME, inspector::WORD]);
+        words.extend([watchdog::FRAME, inspector::WORD, timings::WORD]);
         words.extend(
             causes::all()
                 .flat_map(|it| it.signs)

@@ -11,6 +11,10 @@ pub struct Adapter {
     pub speed: Option<i32>,
     /// Whether its port is up.
     pub is_active: Option<bool>,
+    /// Largest packet that its port moves, and could move, bytes.
+    pub mtu: Option<u32>,
+    /// See [`mtu`](Self::mtu).
+    pub most_mtu: Option<u32>,
 }
 
 /// The adapters of a text, line by line.
@@ -64,6 +68,10 @@ impl AdapterReader {
                 .get_or_insert(state.to_ascii_uppercase().contains("ACTIVE"));
         } else if let Some(rate) = value(line, "Rate") {
             adapter.speed = adapter.speed.or_else(|| speed(first(rate)?));
+        } else if let Some(mtu) = value(line, "max_mtu") {
+            adapter.most_mtu = adapter.most_mtu.or_else(|| bytes(mtu));
+        } else if let Some(mtu) = value(line, "active_mtu") {
+            adapter.mtu = adapter.mtu.or_else(|| bytes(mtu));
         } else if let Some(width) = value(line, "active_width") {
             self.lanes = width.split('X').next().and_then(|it| it.parse().ok());
         } else if let Some(rate) = value(line, "active_speed") {
@@ -71,6 +79,12 @@ impl AdapterReader {
             adapter.speed = adapter.speed.or_else(|| speed(first(rate)? * lanes));
         }
     }
+}
+
+/// The bytes of `4096 (5)`.
+fn bytes(text: &str) -> Option<u32> {
+    let bytes = text.split_whitespace().next()?.parse().ok()?;
+    (256..=1 << 16).contains(&bytes).then_some(bytes)
 }
 
 /// The first port of an adapter in a line of `rdma link`, such as

@@ -75,6 +75,10 @@ pub struct Function {
     pub status: Option<Link>,
     /// Whether the port sends requests between its devices up to the host bridge (ACS redirection).
     pub redirects: bool,
+    /// Whether it is a switch's port towards the host.
+    pub is_upstream: bool,
+    /// The device's serial number, such as `00-80-5e-4e-c7-25-dc-08`.
+    pub serial: Option<String>,
 }
 
 impl Function {
@@ -160,8 +164,21 @@ impl PciReader {
             function.status = Link::read(line);
         } else if let Some(control) = line.strip_prefix("ACSCtl:") {
             function.redirects = control.contains("ReqRedir+") || control.contains("CmpltRedir+");
+        } else if line.starts_with("Capabilities: ") {
+            function.is_upstream |= line.contains("] Express ") && line.contains(" Upstream Port");
+            let number = line.split("Device Serial Number ").nth(1);
+            function.serial = function.serial.take().or(number.and_then(serial));
         }
     }
+}
+
+/// Eight bytes in hexadecimal, parted by `-`. Devices without a number have zeros.
+fn serial(text: &str) -> Option<String> {
+    let text = text.trim();
+    let is_byte = |it: &str| it.len() == 2 && it.bytes().all(|it| it.is_ascii_hexdigit());
+    let fits = text.split('-').count() == 8 && text.split('-').all(is_byte);
+    let is_number = text.bytes().any(|it| !matches!(it, b'0' | b'-'));
+    (fits && is_number).then(|| text.to_owned())
 }
 
 /// The first line of a function, such as `1b:00.0 3D controller: NVIDIA Corporation …`.

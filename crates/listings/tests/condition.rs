@@ -304,3 +304,22 @@ fn matrices_of_the_latency_test_have_their_method() {
     assert_eq!(methods, expected);
     assert_eq!(found[1].values, [[None, Some(5.91)], [Some(6.91), None]]);
 }
+
+#[test]
+fn serial_numbers_and_packets_are_read() {
+    let head = "01:00.0 PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0)\n";
+    let port = "\tCapabilities: [68] Express (v2) Upstream Port, MSI 00\n";
+    let number = |text: &str| {
+        let serial = format!("\tCapabilities: [100 v1] Device Serial Number {text}\n");
+        let facts = read(&format!("{head}{port}{serial}"));
+        assert!(facts.pci[0].is_upstream);
+        facts.pci[0].serial.clone()
+    };
+    let serial = "00-80-5e-4e-c7-25-dc-08";
+    assert_eq!(number(serial).as_deref(), Some(serial));
+    assert_eq!(number("00-00-00-00-00-00-00-00"), None);
+    assert_eq!(number("00-80-5e"), None);
+    let facts = read("hca_id:\tmlx5_0\n\t\tmax_mtu:\t4096 (5)\n\t\tactive_mtu:\t1024 (3)\n");
+    let adapter = &facts.adapters[0];
+    assert_eq!((adapter.mtu, adapter.most_mtu), (Some(1024), Some(4096)));
+}

@@ -2,6 +2,7 @@
 
 use program::Collective;
 
+use crate::markdown::{self, Headings};
 use crate::named::{self, Damaged, NamedColumns};
 use crate::program_name;
 use crate::results::{Device, Results, Row, Table, Tool, UnreadHeader};
@@ -30,6 +31,9 @@ pub struct Collector {
     layout: Layout,
     /// The columns of a table that is not as nccl-tests prints it.
     named: Option<NamedColumns>,
+    /// The line and text of the header of a table of a Markdown page.
+    header: (u64, String),
+    headings: Headings,
     unread: usize,
     /// The next header's only placement is in place.
     only_in_place: bool,
@@ -53,6 +57,7 @@ impl Collector {
         };
         self.layout = Layout::default();
         self.named = None;
+        self.headings = Headings::default();
         self.unread = 0;
         self.only_in_place = false;
         self.line = 0;
@@ -63,16 +68,22 @@ impl Collector {
     pub fn line(&mut self, line: &str) {
         self.line += 1;
         self.results.lines += 1;
-        if let Some(found) = self.named.as_ref().and_then(|it| it.row(line)) {
-            self.close_row();
-            if self.table.rows.is_empty() {
-                self.table.line = self.line;
-            }
-            self.open_line = self.line;
+        if line.trim_start().starts_with('|')
+            && let Some(found) = markdown::line(line, self.named.as_ref())
+        {
             match found {
-                Ok(row) => self.keep(row),
-                Err(Damaged) => self.damaged(),
+                markdown::Line::Header(columns) => {
+                    self.named_columns(columns);
+                    self.of_headings();
+                    self.header = (self.line, line.trim().chars().take(MOST_HEADER).collect());
+                }
+                markdown::Line::Row(row) => self.named_row(row),
+                markdown::Line::Other => {}
             }
+            return;
+        }
+        if let Some(found) = self.named.as_ref().and_then(|it| it.row(line)) {
+            self.named_row(found);
             return;
         }
         if let Some(open) = OpenRow::begin(line, self.layout) {
@@ -93,6 +104,19 @@ impl Collector {
         match line.contains("NCCL INFO ") {
             true => {}
             false => self.remark(line),
+        }
+    }
+
+    /// A row of columns with names.
+    fn named_row(&mut self, found: Result<Row, Damaged>) {
+        self.close_row();
+        if self.table.rows.is_empty() {
+            self.table.line = self.line;
+        }
+        self.open_line = self.line;
+        match found {
+            Ok(row) => self.keep(row),
+            Err(Damaged) => self.damaged(),
         }
     }
 
@@ -141,6 +165,9 @@ impl Collector {
             } else {
                 self.results.is_full = true;
             }
+        } else if self.headings.take(line) {
+            self.next_job();
+            self.of_headings();
         } else if line.contains("# nThread ") {
             self.next_job();
         } else if let Some(rest) = after(line, "NCCL version ") {
@@ -169,19 +196,42 @@ impl Collector {
 
     /// A header with other columns than those of nccl-tests.
     fn other_header(&mut self, line: &str) {
-        self.next_table();
-        self.named = NamedColumns::of(line);
-        if let Some(named) = &mut self.named {
-            named.only_in_place = self.only_in_place;
-            self.table.lacks_bus = !named.has_bus();
-            return;
+        match NamedColumns::of(line) {
+            Some(mut named) => {
+                named.only_in_place = self.only_in_place;
+                self.named_columns(named);
+            }
+            None => {
+                self.next_table();
+                self.named = None;
+                self.unread(self.line, line);
+            }
         }
+    }
+
+    /// What the headings above say of the table.
+    fn of_headings(&mut self) {
+        if let Some((collective, ranks)) = self.headings.subject() {
+            self.table.collective = collective;
+            self.table.ranks = ranks;
+        }
+    }
+
+    /// A header whose columns have names.
+    fn named_columns(&mut self, named: NamedColumns) {
+        self.next_table();
+        self.table.lacks_bus = !named.has_bus();
+        self.named = Some(named);
+    }
+
+    /// Notes a header of a table that is left out.
+    fn unread(&mut self, line: u64, text: &str) {
         self.unread += 1;
         if self.unread <= MOST_UNREAD {
             self.results.unread.push(UnreadHeader {
                 file: self.table.file.clone(),
-                line: self.line,
-                text: line.trim().chars().take(MOST_HEADER).collect(),
+                line,
+                text: text.trim().chars().take(MOST_HEADER).collect(),
             });
         }
     }
@@ -277,8 +327,14 @@ impl Collector {
     }
 
     fn close_table(&mut self) {
+        if self.table.rows.is_empty() && self.table.damaged == 0 {
+            return;
+        }
         let mut table = std::mem::take(&mut self.table);
-        if table.rows.is_empty() && table.damaged == 0 {
+        if !markdown::times_of_bandwidths(&mut table) {
+            let (line, header) = std::mem::take(&mut self.header);
+            self.table.file = table.file;
+            self.unread(line, &header);
             return;
         }
         if self.results.tables.len() >= MOST_TABLES {
@@ -296,33 +352,10 @@ impl Collector {
             }
         }
         if table.tool == Tool::Osu {
-            whole_messages(&mut table);
+            named::whole_messages(&mut table);
         }
         self.results.tables.push(table);
     }
-}
-
-/// Makes sizes of the OSU micro-benchmarks those of whole messages. Without the number of ranks,
-/// the collective of a table whose sizes are those of pieces is left open.
-fn whole_messages(table: &mut Table) {
-    if !table.collective.is_some_and(named::counts_pieces) {
-        return;
-    }
-    let Some(ranks) = table.rank_count() else {
-        table.collective = None;
-        return;
-    };
-    table.rows.retain_mut(|row| {
-        let Some(bytes) = row.bytes.checked_mul(u64::from(ranks)) else {
-            return false;
-        };
-        row.bytes = bytes;
-        for figures in row.out_of_place.iter_mut().chain(&mut row.in_place) {
-            figures.algorithm_gbps = bytes as f64 / figures.time_us / 1e3;
-            figures.bus_gbps = figures.algorithm_gbps;
-        }
-        true
-    });
 }
 
 /// The text after some words.

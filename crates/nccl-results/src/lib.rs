@@ -20,9 +20,10 @@
 //!
 //! In reading order: [`results`] (what was measured, as values), [`program_name`] (which collective
 //! a program runs), [`row`](mod@row) (rows and headers of tables), `named` (tables with other
-//! columns, and those of the OSU micro-benchmarks), [`collect`] (tables from lines),
-//! [`json`] (JSON of nccl-tests and of `topo run`), [`size`] (sizes as people write them),
-//! [`ladder`], [`published`] (what healthy machines reach), [`starts`], [`shortfall`],
+//! columns, and those of the OSU micro-benchmarks), `markdown` (tables of pages), [`collect`]
+//! (tables from lines), [`json`] (JSON of nccl-tests and of `topo run`), [`size`] (sizes as people
+//! write them), [`ladder`], [`published`] (what healthy machines reach), [`starts`],
+//! [`shortfall`],
 //! [`compare`](mod@compare) (measured beside predicted times), [`fit`] (constants from
 //! measurements).
 
@@ -31,6 +32,7 @@ pub mod compare;
 pub mod fit;
 pub mod json;
 pub mod ladder;
+mod markdown;
 mod named;
 pub mod program_name;
 pub mod published;

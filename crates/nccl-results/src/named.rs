@@ -3,7 +3,7 @@
 
 use program::Collective;
 
-use crate::results::{Figures, Row};
+use crate::results::{Figures, Row, Table};
 use crate::row::{REDUCTIONS, after_prefix, is_whole_number, number};
 
 /// Most columns of a table.
@@ -31,14 +31,14 @@ impl Column {
     fn of(name: &str) -> Self {
         let name = name.split('(').next().unwrap_or_default();
         match name.trim().to_ascii_lowercase().as_str() {
-            "size" | "bytes" | "msgsize" | "msg_size" => Self::Size,
+            "size" | "bytes" | "msgsize" | "msg_size" | "message size" | "msg size" => Self::Size,
             "count" | "n" | "elements" => Self::Count,
             "type" | "datatype" | "dtype" => Self::Type,
             "redop" | "op" => Self::Reduction,
             "root" => Self::Root,
             "time" | "cputime" | "latency" | "avg latency" | "avg lat" => Self::Time,
-            "algbw" => Self::AlgorithmBandwidth,
-            "busbw" => Self::BusBandwidth,
+            "algbw" | "alg bw" | "algorithm bandwidth" => Self::AlgorithmBandwidth,
+            "busbw" | "bus bw" | "bus bandwidth" => Self::BusBandwidth,
             "#wrong" | "wrong" | "#errors" => Self::Wrong,
             _ => Self::Other,
         }
@@ -48,7 +48,7 @@ impl Column {
 /// The columns of one measurement, by their places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Group {
-    time: usize,
+    time: Option<usize>,
     algorithm: Option<usize>,
     bus: Option<usize>,
     wrong: Option<usize>,
@@ -61,6 +61,8 @@ pub(crate) struct NamedColumns {
     groups: Vec<Group>,
     /// Times of the table in µs.
     unit: f64,
+    /// Sizes of the table in bytes.
+    size_unit: f64,
     /// The last column may be several words.
     has_timestamp: bool,
     pub(crate) only_in_place: bool,
@@ -109,7 +111,12 @@ impl NamedColumns {
         if !is_header(line) {
             return None;
         }
-        let names = names(line);
+        Self::of_names(&names(line)).filter(|it| it.groups.iter().all(|it| it.time.is_some()))
+    }
+
+    /// The columns with these names; `None` as for [`of`](Self::of), where a bandwidth tells the
+    /// time, too.
+    pub(crate) fn of_names(names: &[&str]) -> Option<Self> {
         if names.len() > MOST_COLUMNS {
             return None;
         }
@@ -119,14 +126,28 @@ impl NamedColumns {
         }
         let places = (0..).zip(&columns).filter(|it| *it.1 == Column::Time);
         let times: Vec<usize> = places.map(|it| it.0).collect();
-        let unit = match names[*times.first()?].to_ascii_lowercase() {
+        let name_of = |place: usize| names[place].to_ascii_lowercase();
+        let unit = match times.first().map(|it| name_of(*it)).unwrap_or_default() {
             name if name.contains("(ms)") => 1e3,
             name if name.contains("(s)") => 1e6,
             _ => 1.0,
         };
-        let groups = (0..times.len().min(2)).map(|it| group(&columns, &times, it));
+        let size = columns.iter().position(|it| *it == Column::Size)?;
+        let size_unit = match name_of(size) {
+            name if name.contains("(k") => 1024.0,
+            name if name.contains("(m") => f64::from(1 << 20),
+            name if name.contains("(g") => f64::from(1 << 30),
+            _ => 1.0,
+        };
+        let groups: Vec<Group> = match times.is_empty() {
+            false => (0..times.len().min(2))
+                .map(|it| group(&columns, &times, it))
+                .collect(),
+            true => vec![bandwidths(&columns)?],
+        };
         Some(Self {
-            groups: groups.collect(),
+            groups,
+            size_unit,
             has_timestamp: names.last() == Some(&"timestamp"),
             columns,
             unit,
@@ -157,13 +178,19 @@ impl NamedColumns {
             let is_near = cells.len() + 2 >= count && cells.len() <= count + 2;
             return (is_near && numbers >= 3.max(count / 2)).then_some(Err(Damaged));
         }
+        self.row_of(&cells)
+    }
+
+    /// Reads the cells of a row; `None` if they are none.
+    pub(crate) fn row_of(&self, cells: &[&str]) -> Option<Result<Row, Damaged>> {
         let cell = |wanted: Column| {
             let at = self.columns.iter().position(|it| *it == wanted)?;
             cells.get(at).copied()
         };
         let bytes = cell(Column::Size).filter(|it| is_whole_number(it))?;
+        let bytes = bytes.parse::<u64>().ok()? as f64 * self.size_unit;
         let mut row = Row {
-            bytes: bytes.parse().ok()?,
+            bytes: bytes as u64,
             count: cell(Column::Count)
                 .and_then(|it| it.parse().ok())
                 .unwrap_or(0),
@@ -177,7 +204,7 @@ impl NamedColumns {
         let mut read = self
             .groups
             .iter()
-            .map(|it| self.figures(it, &cells, row.bytes));
+            .map(|it| self.figures(it, cells, row.bytes));
         let (first, second) = (read.next()?, read.next());
         let (Some(first), None | Some(Some(_))) = (first, &second) else {
             return Some(Err(Damaged));
@@ -196,8 +223,20 @@ impl NamedColumns {
     /// that no column has is the algorithm's.
     fn figures(&self, group: &Group, cells: &[&str], bytes: u64) -> Option<Figures> {
         let at = |place: Option<usize>| number(cells.get(place?)?).filter(|it| *it >= 0.0);
-        let time_us = at(Some(group.time))? * self.unit;
-        if time_us <= 0.0 {
+        let time_us = match (group.time, group.algorithm) {
+            (Some(time), _) => at(Some(time))? * self.unit,
+            (None, Some(_)) => bytes as f64 / at(group.algorithm)? / 1e3,
+            // The collective and the number of ranks tell it later.
+            (None, None) => {
+                return Some(Figures {
+                    time_us: 0.0,
+                    algorithm_gbps: 0.0,
+                    bus_gbps: at(group.bus).filter(|it| *it > 0.0)?,
+                    wrong: at(group.wrong).map(|it| it as u64),
+                });
+            }
+        };
+        if !time_us.is_finite() || time_us <= 0.0 {
             return None;
         }
         let expected = bytes as f64 / time_us / 1e3;
@@ -232,11 +271,24 @@ fn group(columns: &[Column], times: &[usize], number: usize) -> Group {
         behind.or_else(|| (last..time).rev().find(is_it))
     };
     Group {
-        time,
+        time: Some(time),
         algorithm: find(Column::AlgorithmBandwidth),
         bus: find(Column::BusBandwidth),
         wrong: find(Column::Wrong),
     }
+}
+
+/// The bandwidths of a table without a time; `None` if it has none.
+fn bandwidths(columns: &[Column]) -> Option<Group> {
+    let find = |wanted: Column| columns.iter().position(|it| *it == wanted);
+    let [algorithm, bus] = [Column::AlgorithmBandwidth, Column::BusBandwidth].map(find);
+    algorithm.or(bus)?;
+    Some(Group {
+        time: None,
+        algorithm,
+        bus,
+        wrong: find(Column::Wrong),
+    })
 }
 
 /// The program and collective of a title of the OSU micro-benchmarks, such as
@@ -283,11 +335,34 @@ pub(crate) fn osu(line: &str) -> Option<(&'static str, Option<Collective>)> {
 }
 
 /// Whether the OSU micro-benchmarks count the bytes of one rank's piece.
-pub(crate) const fn counts_pieces(collective: Collective) -> bool {
+const fn counts_pieces(collective: Collective) -> bool {
     matches!(
         collective,
         Collective::AllGather | Collective::AllToAll | Collective::Gather | Collective::Scatter
     )
+}
+
+/// Makes sizes of the OSU micro-benchmarks those of whole messages. Without the number of ranks,
+/// the collective of a table whose sizes are those of pieces is left open.
+pub(crate) fn whole_messages(table: &mut Table) {
+    if !table.collective.is_some_and(counts_pieces) {
+        return;
+    }
+    let Some(ranks) = table.rank_count() else {
+        table.collective = None;
+        return;
+    };
+    table.rows.retain_mut(|row| {
+        let Some(bytes) = row.bytes.checked_mul(u64::from(ranks)) else {
+            return false;
+        };
+        row.bytes = bytes;
+        for figures in row.out_of_place.iter_mut().chain(&mut row.in_place) {
+            figures.algorithm_gbps = bytes as f64 / figures.time_us / 1e3;
+            figures.bus_gbps = figures.algorithm_gbps;
+        }
+        true
+    });
 }
 
 /// The number of ranks in a launcher's command, such as `mpirun -np 16 ./osu_allreduce`.

@@ -41,6 +41,15 @@ pub fn in_text(text: &str) -> Option<(String, Option<Collective>)> {
     None
 }
 
+/// The collective that a word names, as a program (`all_reduce_perf`) or otherwise (`AllReduce`,
+/// `all-reduce`).
+pub(crate) fn of_word(word: &str) -> Option<Collective> {
+    let plain = |name: &str| name.to_ascii_lowercase().replace(['_', '-'], "");
+    let word = plain(word.strip_suffix(END).unwrap_or(word));
+    let known = PROGRAMS.iter().find(|it| plain(it.0) == word)?;
+    known.1
+}
+
 /// The collective whose columns and bandwidths a table has: a reduction, a root, and the ratio of
 /// bus bandwidth to algorithm bandwidth.
 pub fn guess(rows: &[Row], ranks: Option<u32>) -> Option<Collective> {

@@ -37,5 +37,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::ask, module)?)?;
     module.add_function(wrap_pyfunction!(plan::machines, module)?)?;
     module.add_function(wrap_pyfunction!(plan::versions, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::read_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(plan::read, module)?)
 }

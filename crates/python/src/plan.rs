@@ -1,5 +1,6 @@
 //! The planner: jobs, questions and answers as JSON ([`answers`]).
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use answers::file_question::FileQuestion;
@@ -19,7 +20,7 @@ create_exception!(
      file and line."
 );
 
-/// Most bytes of a topology file.
+/// Most bytes of a file.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// A planned job.
@@ -78,4 +79,15 @@ pub fn versions() -> Vec<String> {
 pub fn read(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     let read = py.detach(|| files::read_text(&path, MOST_BYTES));
     read.map_err(|error| PyOSError::new_err(format!("{}: {error}", path.display())))
+}
+
+/// Reads a file of any kind within limits.
+///
+/// # Errors
+/// `OSError`: the file cannot be read.
+#[pyfunction]
+pub fn read_bytes(py: Python<'_>, path: PathBuf) -> PyResult<Cow<'static, [u8]>> {
+    let read = py.detach(|| files::read(&path, MOST_BYTES));
+    read.map(Cow::Owned)
+        .map_err(|error| PyOSError::new_err(format!("{}: {error}", path.display())))
 }

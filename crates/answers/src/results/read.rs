@@ -113,7 +113,8 @@ pub fn read(name: &str, text: &str) -> Result<ReadFile, JsonError> {
 fn unread(it: &UnreadHeader) -> String {
     format!(
         "{}:{}: the table with the columns `{}` is left out; expected `size` with `time` and \
-         `algbw`, or with `Avg Latency(us)`",
+         `algbw`, with `Avg Latency(us)`, or with `busbw` below a heading such as `## all_reduce, \
+         16 ranks`",
         it.file, it.line, it.text
     )
 }

@@ -156,7 +156,7 @@ causes! { Network;
     NO_NEAR_NIC {
         id: "no-near-nic",
         title: "no NIC near a GPU",
-        means: "a GPU's data crosses the link between sockets to every NIC",
+        means: "a GPU's data crosses the link between sockets to every NIC, mostly without GPUDirect RDMA",
         advice: "check that the NIC is seated, visible in the container and up",
         versions: "all",
         signs: &[],

@@ -47,7 +47,10 @@ causes! { Settings;
         means: "NCCL_P2P_DISABLE=1 sends data of GPUs of one host through its memory, also past NVLink",
         advice: "unset NCCL_P2P_DISABLE (also in nccl.conf) unless peer-to-peer hangs on this machine",
         versions: "all",
-        signs: &[logged(&["NCCL_P2P_DISABLE set by environment to 1"])],
+        signs: &[
+            logged(&["NCCL_P2P_DISABLE set by environment to 1"]),
+            logged(&["NCCL_P2P_LEVEL set by environment to LOC"]),
+        ],
         proof: "the log's line",
         excluded: "it is not set",
         sources: &["NCCL user guide, NCCL_P2P_DISABLE"],

@@ -1,6 +1,6 @@
 //! The speed of collectives.
 
-use crate::cause::logged;
+use crate::cause::{fits, logged};
 
 causes! { Speed;
     AMD_LINK_SPEEDS {
@@ -9,7 +9,8 @@ causes! { Speed;
         means: "newer versions know each generation's speed, and switch protocols at other sizes on machines whose NICs and GPUs are on other NUMA nodes",
         advice: "compare the plans of both versions; NCCL_PROTO for the sizes in question, or familyid of the older table in the file",
         versions: "2.30.5 and newer",
-        signs: &[],
+        // An older version wrote this line: the family of Zen 3 and 4 is 25.
+        signs: &[fits(&["AuthenticAMD", "familyid=\"175\""])],
         proof: "the plans of both versions differ at the measured size",
         excluded: "equal plans of both versions",
         sources: &["NVIDIA/nccl #2441"],

@@ -10,6 +10,7 @@ A topology is the name of a built-in machine (`machines()` lists them), the path
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import Any, Mapping, Sequence, TypeVar, Union
@@ -315,6 +316,28 @@ def log(text: str, name: str = "log") -> dict[str, Any]:
     return _ask("log", file={"name": name, "text": text})
 
 
+def diagnose(
+    evidence: Mapping[str, str | bytes] | Sequence[str | PathLike[str]],
+    *,
+    topology: Topology | None = None,
+    hosts: int | None = None,
+) -> dict[str, Any]:
+    """Why a job hangs or fails, as `topo diagnose --json` prints it.
+
+    `evidence` are the paths of files of any kind (logs, flight recorders, reports of RAS, listings,
+    archives), or what is in them by name. `topology` is the machine, the first one among the files
+    by default; `hosts` are those of the job, as many as the files name by default. A file of more
+    than 64 MiB is an `OSError`: the program reads those.
+    """
+    if isinstance(evidence, (str, bytes, PathLike)):
+        raise TypeError("expected a list of paths, or a mapping of names to contents")
+    if not isinstance(evidence, Mapping):
+        evidence = {fspath(path): _native.read_bytes(path) for path in evidence}
+    files = [_evidence(name, content) for name, content in evidence.items()]
+    machine = None if topology is None else _file(topology)
+    return _ask("diagnose", files=files, topology=machine, hosts=hosts)
+
+
 def results(
     text: str, measured: Plan, name: str = "results", *, fit: bool = False
 ) -> dict[str, Any]:
@@ -380,6 +403,12 @@ def _file(topology: Topology) -> dict[str, str]:
         return {"name": topology}
     path = fspath(topology)
     return {"name": path, "text": _native.read(path)}
+
+
+def _evidence(name: str, content: str | bytes) -> dict[str, str]:
+    if isinstance(content, str):
+        return {"name": name, "text": content}
+    return {"name": name, "base64": b64encode(content).decode()}
 
 
 def _made(kind: type[Answer], answer: Mapping[str, Any], **parts: Any) -> Answer:

@@ -26,6 +26,8 @@ with open(sys.argv[1]) as lines:
                 found = toporing.step(details["text"], plan, name="calls", orders=20)
             elif question == "log":
                 found = toporing.log(details["text"], "log")
+            elif question == "diagnose":
+                found = toporing.diagnose(details["files"])
             elif question == "difference":
                 found = plan.difference(toporing.plan(drawn["topology"], **details))
             else:

@@ -1,6 +1,7 @@
 """The planning part of the package."""
 
 import dataclasses
+import gzip
 import json
 import pathlib
 import tempfile
@@ -74,6 +75,29 @@ found = answer["collectives"][0]["sizes"][0]
 named = {it.name for it in dataclasses.fields(toporing.Cost)} - {"collective"}
 assert named <= set(found), named - set(found)
 fails(lambda: two.ask("cost", colectives=[]), "colectives")
+
+# Evidence is read from files of any kind, or given by name.
+line = (
+    "[rank1]:[E] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, "
+    "OpType=ALLREDUCE, NumelIn=16, NumelOut=16, Timeout(ms)=600000) ran for 600045 milliseconds "
+    "before timing out.\n"
+)
+with tempfile.TemporaryDirectory() as folder:
+    log = pathlib.Path(folder) / "job.log"
+    log.write_text(line)
+    packed = pathlib.Path(folder) / "job.log.gz"
+    packed.write_bytes(gzip.compress(line.encode()))
+    for evidence in [log], [str(packed)], {"job.log": line}, {"job.log": line.encode()}:
+        found = toporing.diagnose(evidence, topology=name, hosts=2)
+        assert [it["cause"] for it in found["verdicts"]] == ["rank-missing"], found
+    fails(lambda: toporing.diagnose([log, pathlib.Path(folder) / "none"]), "none")
+    fails(lambda: toporing.diagnose([log], topology="no-such-machine"), "no-such-machine")
+    try:
+        toporing.diagnose(str(log))
+    except TypeError as error:
+        assert "list of paths" in str(error), error
+    else:
+        raise AssertionError("no error")
 
 # Errors have a place.
 with tempfile.TemporaryDirectory() as folder:

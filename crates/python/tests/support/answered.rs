@@ -41,6 +41,14 @@ node1:100:200 [0] NCCL INFO Channel 00/02 : 0 1
 node1:100:200 [0] transport/net_ib.cc:1 NCCL WARN NET/IB : Got completion with error 12
 ";
 
+/// A flight recorder of PyTorch, and a line of its watchdog.
+const RECORDER: &str = r#"{"version": "2.4", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}, "entries": []}"#;
+const WATCHDOG: &str = "\
+[rank1]:[E] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, \
+OpType=ALLREDUCE, NumelIn=16, NumelOut=16, Timeout(ms)=600000) ran for 600045 milliseconds before \
+timing out.
+";
+
 /// A job by its number: the arguments of `toporing.plan`, and the same as a request.
 fn job(number: u64) -> (&'static str, Value, Value) {
     let draw = |salt: u64, most: usize| {
@@ -156,6 +164,15 @@ fn about_files(
                 "step",
                 calls.clone(),
                 json!({ "files": [calls], "job": request, "orders": 20 }),
+            ),
+            (
+                "diagnose",
+                json!({ "files": { "a.log": LOG, "b.log": WATCHDOG, "c.json": RECORDER } }),
+                json!({ "files": [
+                    { "name": "a.log", "text": LOG },
+                    { "name": "b.log", "text": WATCHDOG },
+                    { "name": "c.json", "text": RECORDER },
+                ] }),
             ),
         ]);
     }
