@@ -338,11 +338,7 @@ impl PlannedJob {
                 ..BoundQuestion::default()
             }),
             Question::Path { from, to, machine } => self.path([from, to], *machine),
-            Question::Forests => {
-                let plan = with_forests(&self.planned, None).map_err(|why| why.to_string())?;
-                let text = plan.to_json().map_err(|why| why.to_string())?;
-                Ok(json!({ "plan": text }).to_string())
-            }
+            Question::Forests => self.with_forests(),
             Question::Rank { rank } => self.rank(*rank),
             Question::Simulate { collective, size } => {
                 let question = SimulateQuestion::of(collective.0, *size);
@@ -424,6 +420,12 @@ impl PlannedJob {
             &found.map_err(|why| why.to_string())?,
             &names,
         ))
+    }
+
+    fn with_forests(&self) -> Result<String, String> {
+        let plan = with_forests(&self.planned, None).map_err(|why| why.to_string())?;
+        let text = plan.to_json().map_err(|why| why.to_string())?;
+        Ok(json!({ "plan": text }).to_string())
     }
 
     fn rank(&self, rank: u32) -> Result<String, String> {

@@ -47,7 +47,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// The two differ.
 pub fn run(bytes: &[u8]) -> Depth {
     let text = String::from_utf8_lossy(bytes);
-    let Some(found) = checked(read("fuzz", &text, RANKS)) else {
+    let Some(found) = checked(read("fuzz", &text, RANKS, None)) else {
         return Depth::Outside;
     };
     for group in &found.groups {
@@ -61,7 +61,7 @@ pub fn run(bytes: &[u8]) -> Depth {
     // Names of layers repeat, and those of groups may hold what separates names.
     let plain = found.calls.iter().all(|call| call.after.is_empty());
     if plain && found.groups.iter().all(|group| is_plain(&group.name)) {
-        let again = read("again", &csv::write(&found), RANKS);
+        let again = read("again", &csv::write(&found), RANKS, None);
         let again = again.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(calls(&found), calls(&again), "the list differs");
     }

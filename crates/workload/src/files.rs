@@ -61,7 +61,9 @@ impl Files {
         }
         let mut trace = file.take(TRACE_BYTES);
         match form {
-            Form::Calls => self.calls = Some(read(name, &text(name, &mut trace)?, ranks, self.tflops)?),
+            Form::Calls => {
+                self.calls = Some(read(name, &text(name, &mut trace)?, ranks, self.tflops)?)
+            }
             Form::Kineto => self.kineto.push(kineto::read(name, trace)?),
             Form::ChakraJson => self.chakra.push(chakra::read_json(name, trace)?),
             Form::ChakraProtobuf => self.chakra.push(chakra::read_protobuf(name, trace)?),

@@ -172,7 +172,11 @@ impl Found {
                 };
                 found.add(name, &value, *line)?;
             } else if let Some((name, value)) = word.split_once('=') {
-                let value = if value.is_empty() { next() } else { Some(value) };
+                let value = if value.is_empty() {
+                    next()
+                } else {
+                    Some(value)
+                };
                 let value = value.map(|it| resolved(it, &variables, 0));
                 match value {
                     Some(Ok(value)) => variables.insert(name, value),
@@ -229,7 +233,9 @@ impl Found {
         let missing = || {
             (
                 0,
-                format!("there is no --{name}; expected the script that starts the job, or its log"),
+                format!(
+                    "there is no --{name}; expected the script that starts the job, or its log"
+                ),
             )
         };
         self.number(name, MOST_SIZE)?.ok_or_else(missing)
@@ -310,7 +316,9 @@ fn resolved(
     if depth > MOST_DEPTH || variable.is_empty() {
         return Err("which is computed; expected a number".to_owned());
     }
-    let inner = variable.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+    let inner = variable
+        .strip_prefix('{')
+        .and_then(|it| it.strip_suffix('}'));
     let (name, otherwise) = match inner.unwrap_or(variable).split_once(":-") {
         Some((name, value)) => (name, Some(value)),
         None => (inner.unwrap_or(variable), None),
