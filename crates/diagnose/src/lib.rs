@@ -13,8 +13,8 @@
 //! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line),
 //! `recorders` (ranks by their flight recorders), `timeouts` (ranks by lines of the watchdog),
 //! `reports` (ranks by RAS), `start` (ranks while a communicator is made), `timings` (how long that
-//! took), `settings` (what NCCL's log says), `late` (a rank that is late again and again, by NCCL's Inspector), `listing` (what
-//! `nvidia-smi`, `lspci` and measured bandwidths show).
+//! took), `settings` (what NCCL's log says), `late` (a rank that is late again and again, by NCCL's
+//! Inspector), `listing` (what `nvidia-smi`, `lspci` and measured bandwidths show).
 
 pub mod archive;
 mod late;

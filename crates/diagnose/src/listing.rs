@@ -313,12 +313,13 @@ impl Places {
         Some(self.places.entry(name.to_owned()).or_default())
     }
 
-    /// What would tell whether GPUs without NVLink reach each other through the CPU, if a matrix has
-    /// such a pair and nothing tells it.
+    /// What would tell whether GPUs without NVLink reach each other through the CPU, if a matrix
+    /// has such a pair and nothing tells it.
     pub(crate) fn missing(&self) -> Option<Missing> {
         let untold = self.places.values();
         let mut untold = untold.filter(|it| it.peers.is_empty() && it.bandwidths.is_empty());
-        let (one, other, near) = untold.find_map(|it| it.matrices.iter().find_map(far_pair))?;
+        let (one, other, near) =
+            untold.find_map(|it| it.matrices.iter().find_map(pair_by_host_bridge))?;
         Some(Missing {
             what: format!(
                 "whether {one} and {other} ({near}) and GPUs joined like them reach each other's \
@@ -369,7 +370,7 @@ fn nearness(matrix: &Matrix, [one, other]: [usize; 2]) -> Option<Nearness> {
 }
 
 /// The names of the first two GPUs that a host bridge joins, and how near they are.
-fn far_pair((_, matrix): &(String, Matrix)) -> Option<(String, String, &'static str)> {
+fn pair_by_host_bridge((_, matrix): &(String, Matrix)) -> Option<(String, String, &'static str)> {
     let gpus = || (0..matrix.devices.len()).filter(|it| matrix.devices[*it].gpu.is_some());
     let mut pairs =
         gpus().flat_map(|one| gpus().filter(move |it| *it > one).map(move |it| (one, it)));
