@@ -6,10 +6,10 @@
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
 //! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
-//! [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`],
-//! [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`],
-//! [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`]; [`file_question`];
-//! [`report`] (answers as JSON).
+//! [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`], [`measured`],
+//! [`differences`], [`diff`], [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`],
+//! [`simulate`], [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`];
+//! [`file_question`]; [`report`] (answers as JSON).
 
 pub mod assume;
 pub mod better_rings;

@@ -33,8 +33,8 @@ enum Form {
 }
 
 impl Files {
-    /// No files. `tflops` is what a GPU computes, TFLOP/s, where a file has a model and not the time
-    /// of its computation.
+    /// No files. `tflops` is what a GPU computes, TFLOP/s, where a file has a model and not the
+    /// time of its computation.
     pub fn new(tflops: Option<f64>) -> Self {
         Self {
             tflops,

@@ -80,8 +80,8 @@ pub(crate) struct TrainingArguments {
     /// Reduce the gradients of a layer during the last backward pass
     #[arg(long)]
     pub overlap_grad_reduce: bool,
-    /// What each GPU computes, TFLOP/s, also of a script or log of Megatron [default: computation is
-    /// left out]
+    /// What each GPU computes, TFLOP/s, also of a script or log of Megatron [default: computation
+    /// is left out]
     #[arg(long, value_name = "X")]
     pub gpu_tflops: Option<f64>,
 }

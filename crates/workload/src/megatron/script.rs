@@ -7,6 +7,9 @@ use super::{Arguments, MOST_SIZE};
 use crate::call::Workload;
 use crate::error::WorkloadError;
 
+/// What a script has: the dashes, and the first argument of every model.
+const LAYERS: &str = concat!("--", "num-layers");
+
 /// Largest size of a kind of parallelism.
 const MOST_RANKS: u64 = 1 << 24;
 
@@ -62,7 +65,7 @@ const NOT_MODELLED: [&str; 8] = [
 
 /// Whether a text has Megatron's arguments.
 pub fn is_one(text: &str) -> bool {
-    text.contains("--num-layers") || text.lines().any(|line| listed(line).is_some())
+    text.contains(LAYERS) || text.lines().any(|line| listed(line).is_some())
 }
 
 /// The calls of the step whose arguments a script or a log has, of a job with so many ranks.
@@ -164,9 +167,9 @@ impl Found {
                 let is_number = NUMBERS.contains(&name);
                 let value = match given {
                     Some(value) if is_number => resolved(value, &variables, 0)
-                        .map_err(|why| (*line, format!("--{name} is {value}, {why}")))?,
+                        .map_err(|why| (*line, format!("{name} is {value}, {why}")))?,
                     None if is_number => {
-                        return Err((*line, format!("--{name} has no value; expected a number")));
+                        return Err((*line, format!("{name} has no value; expected a number")));
                     }
                     _ => "True".to_owned(),
                 };
@@ -233,9 +236,7 @@ impl Found {
         let missing = || {
             (
                 0,
-                format!(
-                    "there is no --{name}; expected the script that starts the job, or its log"
-                ),
+                format!("there is no {name}; expected the script that starts the job, or its log"),
             )
         };
         self.number(name, MOST_SIZE)?.ok_or_else(missing)
