@@ -230,6 +230,12 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
         ));
         let devices = page(&about(json!({ "ask": "overview" }))).map(|it| it["devices"].clone());
         let devices = devices.as_ref().and_then(Value::as_array);
+        // GPUs that are reached only over the network are left out of the plan, and of its paths.
+        let devices = devices.filter(|it| {
+            let names = it.iter().filter_map(Value::as_str);
+            let text = job["file"]["text"].as_str().unwrap_or_default();
+            names.filter(|name| name.starts_with("GPU")).count() == text.matches("<gpu ").count()
+        });
         let ends = devices.and_then(|it| Some([it.first()?.as_str()?, it.get(1)?.as_str()?]));
         if let Some([from, to]) = ends {
             all.push((

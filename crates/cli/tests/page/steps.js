@@ -116,7 +116,7 @@ async function a_step() {
   document.querySelector("#view tr.about").click();
   need("lit GPUs", document.querySelectorAll("#picture rect.lit").length >= 8);
   await act(() => document.getElementById("places").click());
-  need("search of places", text().includes("No order that was priced is better") && text().includes("could be gained by another"));
+  need("search of places", text().includes("The best order takes") && text().includes("could be gained by another"));
   need("command", document.getElementById("command").textContent.startsWith("topo step calls.csv --cluster dgx-h100"));
   await change("hosts", "1");
   need("sentence", document.getElementById("status").classList.contains("error"));
