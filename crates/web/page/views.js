@@ -123,7 +123,7 @@ function places({ placement: it, step_us: now }) {
   return [element("h2", {}, "Places of the ranks"),
     element("p", {}, `${it.better ? `The best order takes ${number(milliseconds(best))} ms instead of ${number(milliseconds(now))}` : "No order that was priced is better than this one"}; ${it.tried} were priced.${it.floor_us === null ? "" : ` At most ${percent(Math.max(0, 1 - it.floor_us / best))} could be gained by another: no order that gives a communicator the same GPUs on each of its hosts takes less than ${number(milliseconds(it.floor_us))} ms.`}`),
     table(["group", "ms now", "best", "hosts of a communicator now", "best"], it.groups.map((group) => [group.name, ...group.time_us.map(milliseconds), ...group.hosts.map(hosts)])),
-    it.better ? element("details", {}, element("summary", {}, "The GPU of each rank"), element("p", {}, it.gpus.join(","))) : null];
+    ...(it.better ? [element("details", {}, element("summary", {}, "The GPU of each rank"), element("p", {}, it.gpus.join(",")))] : [])];
 }
 async function stepView(view) {
   if (!state.step) return example(view, "Drop a list of calls (CSV, JSON), a workload of SimAI, a script that starts Megatron-LM or its log, or traces of PyTorch's profiler,", "calls.csv", callsOfStep());
@@ -242,7 +242,7 @@ async function diagnoseView(view) {
     element("table", {}, element("tbody", {}, where(it) ? cell("where", where(it)) : null,
       cell("because", list(it.evidence.map((line) => `${line.input}${line.line ? `:${line.line}` : ""}: ${line.text}`))),
       cell("do", list(it.next)), cell("see", it.sources.join("; ")), cell("cause", it.cause))))),
-    found.verdicts.length ? null : element("p", {}, "No verdict: the evidence names no cause."));
+    ...(found.verdicts.length ? [] : [element("p", {}, "No verdict: the evidence names no cause.")]));
   if (found.missing.length) view.append(element("h2", {}, "What would tell more"), table(["what", "how"], found.missing.map((it) => [it.what, it.how])));
   view.append(element("h2", {}, "Files"), table(["file", "read as"], found.inputs.map((it) => [it.name, it.read ? it.kind : element("span", { class: "error" }, it.kind)])));
 }
@@ -255,33 +255,34 @@ function ranges(ranks) {
 }
 // The calls in which ranks wait as boxes, with arrows to the calls of those for which they wait.
 function waits(all) {
-  const wide = 250, tall = 58, gap = 110;
-  // The column of a call: one further than the first that leads to it.
-  const column = new Map();
-  const follow = (index, depth) => { if (!column.has(index)) { column.set(index, depth); all[index].next.forEach((it) => follow(it, depth + 1)); } };
+  const wide = 310, tall = 60, gap = 34;
+  // The row of a call: one below the first that leads to it.
+  const row = new Map();
+  const follow = (index, depth) => { if (!row.has(index)) { row.set(index, depth); all[index].next.forEach((it) => follow(it, depth + 1)); } };
   const led = new Set(all.flatMap((it) => it.next));
   all.forEach((_, index) => { if (!led.has(index)) follow(index, 0); });
   all.forEach((_, index) => follow(index, 0));
   const boxes = [], arrows = [], rows = [];
-  const place = (depth) => { const row = rows[depth] ?? 0; rows[depth] = row + 1; return [8 + depth * (wide + gap), 8 + row * (tall + 26)]; };
-  const at = all.map((it, index) => place(column.get(index)));
+  const place = (depth) => { const before = rows[depth] ?? 0; rows[depth] = before + 1; return [8 + before * (wide + 40), 8 + depth * (tall + gap)]; };
+  const at = all.map((it, index) => place(row.get(index)));
   const short = (it, most) => (it.length > most ? `${it.slice(0, most - 1)}…` : it);
-  const box = ([x, y], lines, kind) => boxes.push(drawn("g", {}, drawn("title", {}, lines.join("; ")), drawn("rect", { class: kind, x, y, width: wide, height: tall, rx: 6 }), ...lines.map((it, line) => drawn("text", { x: x + 8, y: y + 18 + 16 * line }, short(it, 36)))));
+  const box = ([x, y], lines, kind) => boxes.push(drawn("g", {}, drawn("title", {}, lines.join("; ")), drawn("rect", { class: kind, x, y, width: wide, height: tall, rx: 6 }), ...lines.map((it, line) => drawn("text", { x: x + 8, y: y + 18 + 16 * line }, short(it, 42)))));
   const arrow = ([x, y], [toX, toY], label) => {
-    const isBack = toX <= x;
-    const from = [x + (isBack ? wide / 2 : wide), y + (isBack ? tall : tall / 2)], to = isBack ? [toX + wide / 2, toY + tall] : [toX, toY + tall / 2];
-    const bend = isBack ? `C${from[0]} ${from[1] + 40} ${to[0]} ${to[1] + 40} ${to.join(" ")}` : `L${to.join(" ")}`;
-    arrows.push(drawn("path", { d: `M${from.join(" ")}${bend}`, "marker-end": "url(#waits)" }), drawn("text", { class: "x", x: (from[0] + to[0]) / 2, y: (from[1] + to[1]) / 2 + (isBack ? 44 : -6) }, short(label, 17)));
+    const isBack = toY <= y;
+    // A way back goes beside the boxes.
+    const from = isBack ? [x + wide, y + tall / 2] : [x + wide / 2, y + tall], to = isBack ? [toX + wide, toY + tall / 2 + 8] : [toX + wide / 2, toY];
+    const bend = isBack ? `C${from[0] + 40} ${from[1]} ${to[0] + 40} ${to[1]} ${to.join(" ")}` : `L${to.join(" ")}`;
+    arrows.push(drawn("path", { d: `M${from.join(" ")}${bend}`, "marker-end": "url(#waits)" }), isBack ? null : drawn("text", { x: (from[0] + to[0]) / 2 + 8, y: (from[1] + to[1]) / 2 + 2 }, `for ${short(label, 34)}`));
   };
   all.forEach((it, index) => {
-    box(at[index], [short(it.call, 36), `${ranges(it.waiting)} wait${it.waiting.length === 1 ? "s" : ""}`, it.group], "waiting");
+    box(at[index], [it.call, `${ranges(it.waiting)} wait${it.waiting.length === 1 ? "s" : ""}`, it.group], "waiting");
     for (const next of it.next) arrow(at[index], at[next], ranges(it.awaited.filter((rank) => all[next].waiting.includes(rank))));
     const nowhere = it.awaited.filter((rank) => !it.next.some((next) => all[next].waiting.includes(rank)));
-    if (nowhere.length) { const end = place(column.get(index) + 1); box(end, [ranges(nowhere), "did not come", ""], "awaited"); arrow(at[index], end, "for"); }
+    if (nowhere.length) { const end = place(row.get(index) + 1); box(end, [ranges(nowhere), "did not come"], "awaited"); arrow(at[index], end, ranges(nowhere)); }
   });
-  const [width, height] = [16 + rows.length * (wide + gap) - gap, 30 + Math.max(...[...rows].map((it) => it ?? 0)) * (tall + 26)];
+  const [width, height] = [24 + Math.max(...rows.map((it) => it ?? 0)) * (wide + 40), 16 + rows.length * (tall + gap) - gap];
   return element("div", { class: "picture", tabindex: "0", role: "group", "aria-label": "Who waits for whom" }, drawn("svg", { class: "waits", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": all.map((it) => `${ranges(it.waiting)} wait in ${it.call} of ${it.group} for ${ranges(it.awaited)}`).join("; ") },
-    drawn("defs", {}, drawn("marker", { id: "waits", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" }, drawn("path", { class: "tip", d: "M0 0L8 4L0 8z" }))), ...arrows, ...boxes));
+    drawn("defs", {}, drawn("marker", { id: "waits", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" }, drawn("path", { class: "tip", d: "M0 0L8 4L0 8z" }))), ...arrows.filter((it) => it), ...boxes));
 }
 const link = (name, type, text) => element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name }, name);
 function filesView(view) {
