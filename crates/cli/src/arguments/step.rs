@@ -70,8 +70,8 @@ pub(crate) enum StepFormat {
 )))]
 pub(crate) struct StepArguments {
     /// The calls of a step: a list (CSV or JSON), a workload of SimAI, the script that starts
-    /// Megatron-LM or its log, traces of PyTorch's profiler or execution traces of Chakra or PyTorch
-    /// (one for each rank; also packed with gzip), or - for standard input
+    /// Megatron-LM or its log, traces of PyTorch's profiler or execution traces of Chakra or
+    /// PyTorch (one for each rank; also packed with gzip), or - for standard input
     #[arg(
         value_name = "WORKLOAD",
         required_unless_present = "num_layers",
