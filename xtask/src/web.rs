@@ -12,10 +12,12 @@ use xtask::workspace::{cargo, repository, target, web};
 const TARGET: &str = "wasm32-unknown-unknown";
 
 /// The page's scripts in reading order.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 8] = [
     "parts.js",
+    "hosts.js",
     "picture.js",
     "plot.js",
+    "waits.js",
     "views.js",
     "share.js",
     "script.js",

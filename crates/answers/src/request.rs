@@ -192,9 +192,13 @@ impl JobRequest {
             ..JobSpec::of(first)
         };
         if !self.others.is_empty() {
-            let hosts = self.hosts as usize + self.others.len();
-            if self.hosts == 0 || hosts > MOST_HOSTS as usize {
-                return Err(JobError::Hosts(self.hosts).to_string());
+            let others = u32::try_from(self.others.len()).unwrap_or(u32::MAX);
+            let all = self.hosts.saturating_add(others);
+            let wrong = [self.hosts, all]
+                .into_iter()
+                .find(|it| !(1..=MOST_HOSTS).contains(it));
+            if let Some(hosts) = wrong {
+                return Err(JobError::Hosts(hosts).to_string());
             }
             spec.machines = vec![spec.machines[0].clone(); self.hosts as usize];
             for other in &self.others {

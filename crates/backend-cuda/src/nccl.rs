@@ -29,6 +29,18 @@ const SUM: c_int = 0;
 /// A communicator.
 type Comm = *mut c_void;
 
+/// A collective with an operation or a root: input, output, elements, their type, the operation or
+/// the root, communicator, stream.
+type CallWithNumber = unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    usize,
+    c_int,
+    c_int,
+    Comm,
+    sys::CUstream,
+) -> c_int;
+
 /// The functions of a library.
 struct Functions {
     last_error: unsafe extern "C" fn(Comm) -> *const c_char,
@@ -37,15 +49,7 @@ struct Functions {
     destroy: unsafe extern "C" fn(Comm) -> c_int,
     group_start: unsafe extern "C" fn() -> c_int,
     group_end: unsafe extern "C" fn() -> c_int,
-    all_reduce: unsafe extern "C" fn(
-        *const c_void,
-        *mut c_void,
-        usize,
-        c_int,
-        c_int,
-        Comm,
-        sys::CUstream,
-    ) -> c_int,
+    all_reduce: CallWithNumber,
     all_gather: unsafe extern "C" fn(
         *const c_void,
         *mut c_void,
@@ -54,15 +58,7 @@ struct Functions {
         Comm,
         sys::CUstream,
     ) -> c_int,
-    broadcast: unsafe extern "C" fn(
-        *const c_void,
-        *mut c_void,
-        usize,
-        c_int,
-        c_int,
-        Comm,
-        sys::CUstream,
-    ) -> c_int,
+    broadcast: CallWithNumber,
 }
 
 /// A collective of `f32`; reductions are sums, and the root is rank 0.

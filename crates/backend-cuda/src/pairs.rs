@@ -229,7 +229,7 @@ impl Cuda {
         if joined.is_empty() {
             return Err(format!(
                 "none of the {gpus} GPUs can access the memory of another; expected a pair with peer access: nvidia-smi \
-                 topo -p2p r and topo doctor show what prevents it"
+                 topo -p2p r shows what prevents it"
             ));
         }
         let none = || vec![vec![None; gpus as usize]; gpus as usize];

@@ -40,7 +40,7 @@ pub(crate) fn collective(name: &str) -> Option<Collective> {
 
 /// Why nothing of NCCL is run without its library.
 pub(crate) const NO_NCCL: &str =
-    "NCCL's library is not given; give 2.30 or later with `--nccl-library libnccl.so.2`";
+    "NCCL's library is not given; expected libnccl.so.2 of NCCL 2.30 or later";
 
 /// Memory of a rank by the length of its message: input, output, and FIFOs and windows.
 const BUFFERS: u64 = 4;

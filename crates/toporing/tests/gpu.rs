@@ -3,6 +3,7 @@
 //! process starts.
 
 use std::ptr::null_mut;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
@@ -347,8 +348,11 @@ fn an_aborted_transfer() {
     if !inside("an_aborted_transfer", "dgx-h100", &[], &["kept "]) {
         return;
     }
+    let both = Barrier::new(2);
     Rank::all(&[0, 1], |own| {
         around(own, 0)?;
+        // Before this rank's transfers have ended, an abort of the other would end them.
+        both.wait();
         let aborts = own.comm.rank() == 1;
         if aborts {
             own.comm.abort()?;

@@ -1,7 +1,7 @@
 // Content of the page that is packed: compressed by gzip, and written in base 85.
 
-// Five digits of base 85 are four bytes. Digit 0 is "#", and "x" stands for "<". The first character
-// is the number of bytes at the end that do not belong to the content.
+// Four bytes are written as five digits of base 85; digit 0 is "#", and "x" replaces "<". The first
+// character counts the bytes at the end that only fill the last four.
 function decode(packed) {
   const words = new DataView(new ArrayBuffer((packed.length - 1) / 5 * 4));
   for (let at = 1, to = 0; at < packed.length; to += 4) {

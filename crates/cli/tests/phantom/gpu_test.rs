@@ -269,7 +269,10 @@ fn nccl_beside_ranks_on_one_gpu() {
     let own = std::env::current_exe().unwrap();
     let driver = own.with_file_name("libphantom_driver.so");
     let rows = [
-        (None, "| not run | NCCL's library is not given; give 2.30"),
+        (
+            None,
+            "| not run | NCCL's library is not given; expected libnccl.so.2",
+        ),
         (Some(driver), "has no function ncclGetVersion"),
         (Some(phantom.path("none.so")), "none.so cannot be loaded"),
     ];

@@ -45,7 +45,7 @@ pub fn time_pairs(bytes: u64, patience: Duration) -> Result<PairsJson> {
     let gpus: Vec<String> = describe(&cuda).lines().map(str::to_owned).collect();
     if gpus.len() < 2 {
         bail!(
-            "--pairs needs two GPUs, and this machine has {}; expected a machine with several, all of which \
+            "pairs need two GPUs, and this machine has {}; expected a machine with several, all of which \
              CUDA_VISIBLE_DEVICES shows",
             gpus.len()
         );

@@ -7,9 +7,6 @@ use super::{Arguments, MOST_SIZE};
 use crate::call::Workload;
 use crate::error::WorkloadError;
 
-/// What a script has: the dashes, and the first argument of every model.
-const LAYERS: &str = concat!("--", "num-layers");
-
 /// Largest size of a kind of parallelism.
 const MOST_RANKS: u64 = 1 << 24;
 
@@ -63,9 +60,22 @@ const NOT_MODELLED: [&str; 8] = [
     "use-torch-fsdp2",
 ];
 
+/// The argument that every model has.
+const LAYERS: &str = "num-layers";
+
 /// Whether a text has Megatron's arguments.
 pub fn is_one(text: &str) -> bool {
-    text.contains(LAYERS) || text.lines().any(|line| listed(line).is_some())
+    let is_layers = |(_, word): &(u64, &str)| {
+        let argument = word.strip_prefix("--");
+        argument.is_some_and(|it| it.split('=').next() == Some(LAYERS))
+    };
+    is_log(text) || words(text).iter().any(is_layers)
+}
+
+/// Whether a text lists all arguments.
+fn is_log(text: &str) -> bool {
+    let mut found = text.lines().filter_map(listed);
+    found.any(|(name, _)| name == LAYERS)
 }
 
 /// The calls of the step whose arguments a script or a log has, of a job with so many ranks.
@@ -79,7 +89,7 @@ pub fn read(
     ranks: u32,
     tflops: Option<f64>,
 ) -> Result<Workload, WorkloadError> {
-    let found = match text.lines().any(|line| listed(line).is_some()) {
+    let found = match is_log(text) {
         true => Found::of_log(text),
         false => Found::of_script(text),
     };
@@ -100,8 +110,12 @@ pub fn read(
     };
     let workload = arguments.training(ranks).workload();
     let mut workload = workload.map_err(|why| WorkloadError::new(file, 0, why))?;
-    let ignored = NOT_MODELLED.iter().filter(|it| found.is_on(it));
-    let ignored: Vec<&str> = ignored.copied().collect();
+    // A frequency of 1, as logs list it, is that of the formulas.
+    let ignored = NOT_MODELLED.into_iter().filter(|name| {
+        let given = found.values.get(name);
+        given.is_some_and(|(value, _)| value != "1")
+    });
+    let ignored: Vec<&str> = ignored.collect();
     if !ignored.is_empty() {
         let names = ignored.join(", ");
         workload.notes.push(format!(
@@ -114,6 +128,9 @@ pub fn read(
 /// An argument of a log: `  num_layers ............ 24`, perhaps after the rank that printed it.
 fn listed(line: &str) -> Option<(String, &str)> {
     let (before, value) = line.split_once(" ..")?;
+    if before.trim_start().starts_with('#') {
+        return None;
+    }
     let name = before.split_whitespace().next_back()?;
     let is_name = name.starts_with(|it: char| it.is_ascii_lowercase())
         && name
@@ -171,6 +188,7 @@ impl Found {
                     None if is_number => {
                         return Err((*line, format!("{name} has no value; expected a number")));
                     }
+                    Some(value) if NOT_MODELLED.contains(&name) => value.to_owned(),
                     _ => "True".to_owned(),
                 };
                 found.add(name, &value, *line)?;
