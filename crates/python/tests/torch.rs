@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -40,6 +40,9 @@ fn main() -> ExitCode {
         Trial::ignorable_test("arrays_of_gpus", arrays_of_gpus),
     ];
     for ranks in [2, 4] {
+        let test = move || tensors_of_gpus(ranks);
+        let name = format!("tensors_of_gpus::{ranks}");
+        trials.push(Trial::ignorable_test(name, test));
         trials.push(with_python("arrays", &["arrays.py"], ranks));
         trials.push(with_python("plans", &["plans.py"], ranks));
         trials.push(with_torch(&["planned.py"], ranks, false));
@@ -105,14 +108,36 @@ fn arrays_of_gpus() -> Result<Completion, Failed> {
     };
     let package = Package::make()?;
     package.run(&python, &["gpu_arrays.py", "0"])?;
-    let libraries = std::env::current_exe()?;
-    let libraries = libraries.parent().unwrap_or(here());
-    let phantom = Phantom::new(libraries, "dgx-h100", &[])?;
+    let phantom = phantom()?;
     package.run_prepared(&python, &["gpu_arrays.py", "2"], |it| phantom.prepare(it))?;
     match phantom.problems()[..] {
         [] => Ok(Completion::Completed),
         _ => Err(format!("{:?}", phantom.problems()).into()),
     }
+}
+
+/// Tensors of torch on a phantom's GPUs.
+fn tensors_of_gpus(ranks: u32) -> Result<Completion, Failed> {
+    let Some(python) = torch_python() else {
+        let why = "not run: there is no torch (cargo xtask fetch torch)";
+        return Ok(Completion::ignored_with(why));
+    };
+    let phantom = phantom()?;
+    let prepare = |it: &mut Command| phantom.prepare(it);
+    Package::make()?.run_ranks_prepared(&python, &["gpu_tensors.py"], ranks, false, prepare)?;
+    // torch's runtime library looks for functions and tables that there are not.
+    let mut problems = phantom.problems();
+    problems.retain(|it| !it.starts_with("refused "));
+    match problems[..] {
+        [] => Ok(Completion::Completed),
+        _ => Err(format!("{problems:?}").into()),
+    }
+}
+
+/// A machine with the driver that was built beside this test.
+fn phantom() -> std::io::Result<Phantom> {
+    let libraries = std::env::current_exe()?;
+    Phantom::new(libraries.parent().unwrap_or(here()), "dgx-h100", &[])
 }
 
 /// Answers about drawn jobs are those of the library.

@@ -74,6 +74,18 @@ impl Package {
         ranks: u32,
         is_killed: bool,
     ) -> Result<(), String> {
+        self.run_ranks_prepared(python, arguments, ranks, is_killed, |_| ())
+    }
+
+    /// As [`Self::run_ranks`], with a change of each command.
+    pub fn run_ranks_prepared(
+        &self,
+        python: &Path,
+        arguments: &[&str],
+        ranks: u32,
+        is_killed: bool,
+        prepare: impl Fn(&mut Command),
+    ) -> Result<(), String> {
         let port = free_port().map_err(|why| why.to_string())?;
         let start = |rank: u32| {
             let mut command = self.command(python, arguments[0]);
@@ -83,6 +95,7 @@ impl Package {
             command.env("WORLD_SIZE", ranks.to_string());
             command.env("MASTER_ADDR", "127.0.0.1");
             command.env("MASTER_PORT", port.to_string());
+            prepare(&mut command);
             command.spawn_with_output()
         };
         let mut children = Vec::new();

@@ -1,4 +1,4 @@
-"""The backend "topo" of torch.distributed, for tensors on the CPU.
+"""The backend "topo" of torch.distributed, for tensors on the CPU and on NVIDIA's GPUs.
 
     import torch.distributed as dist
     import toporing.torch
@@ -143,8 +143,11 @@ def _make(group: Any, options: Any) -> Any:
 def register() -> None:
     """Registers the backend; importing this module does it."""
     if "TOPO" not in dist.Backend._plugins:
-        dist.Backend.register_backend("topo", _make, extended_api=True, devices=["cpu"])
-        if _has_backends_in_python():
+        # Older versions of torch have no batches of messages, which GPUs need.
+        in_python = _has_backends_in_python()
+        devices = ["cpu", "cuda"] if in_python else ["cpu"]
+        dist.Backend.register_backend("topo", _make, extended_api=True, devices=devices)
+        if in_python:
             install(TopoBackend)
 
 

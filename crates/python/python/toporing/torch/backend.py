@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from datetime import timedelta
 from typing import Any, Callable
 
@@ -14,10 +13,12 @@ from toporing import _native
 from toporing._settings import run_plan, settings
 from toporing.torch import tensors as memory
 from toporing.torch.events import is_on, recorded
+from toporing.torch.gpu import Lanes
+from toporing.torch.launching import Launching
 from toporing.torch.sparse import sum_of
 from toporing.torch.store import MonitoredBarriers, Store
 from toporing.torch.tensors import BYTES, OPERATIONS, PLAIN_TYPES, SUM, copy_back, size
-from toporing.torch.work import Done, Started, failed
+from toporing.torch.work import Done, failed
 
 _COLLECTIVES = {name: number for number, name in enumerate(_native.COLLECTIVES)}
 BROADCAST = _COLLECTIVES["Broadcast"]
@@ -41,7 +42,7 @@ _NOW = _Now()
 _OPEN: set[Any] = set()
 
 
-class Operations(MonitoredBarriers):
+class Operations(Launching, MonitoredBarriers):
     """What a backend and a process group share. `_ranks` and `_rank` describe the group."""
 
     def _open(
@@ -54,77 +55,36 @@ class Operations(MonitoredBarriers):
     ) -> None:
         self._rank, self._ranks = rank, ranks
         self._store = store
-        self._sequence = 0
         chosen = settings(os.environ)
         # Before the others wait for this rank.
         run = run_plan(plan, os.environ)
-        longest = 600.0 if timeout is None else timeout.total_seconds()
+        self._longest = 600.0 if timeout is None else timeout.total_seconds()
         make = lambda: _native.unique_id(chosen["interfaces"])  # noqa: E731
-        identity = Store(store, rank).exchange(make)
-        try:
-            self._comm = _native.Comm(
-                identity,
+
+        def join(at: Store, rank: int, ranks: int, **more: Any) -> _native.Comm:
+            return _native.Comm(
+                at.exchange(make),
                 rank,
                 ranks,
-                timeout=longest,
-                join_timeout=min(longest, 300.0),
-                plan=run,
+                timeout=self._longest,
+                join_timeout=min(self._longest, 300.0),
                 **chosen,
+                **more,
             )
+
+        def join_on_gpu(name: str, part_rank: int, part: int, gpu: int) -> _native.Comm:
+            at = Store(dist.PrefixStore(name, store), part_rank)
+            return join(at, part_rank, part, gpu=gpu, plan=run if part == ranks else None)
+
+        try:
+            self._comm = join(Store(store, rank), rank, ranks, plan=run)
         except _ERRORS as error:
             raise failed(error) from None
+        self._lanes = Lanes(rank, ranks, join_on_gpu)
         self._run = self._comm.run
         self._debug = chosen["debug"]
         self._token = torch.zeros(1, dtype=torch.uint8)
         _OPEN.add(self)
-
-    # Launching
-
-    def _launch(
-        self,
-        options: Any,
-        launches: list[tuple[int, ...]],
-        result: Any,
-        keep: Any,
-        after: Callable[[], None] | None = None,
-    ) -> dist.Work:
-        """Runs collectives now, or in the background if the caller asks for that."""
-        self._sequence += 1
-        if self._debug:
-            _say_place()
-        try:
-            if getattr(options, "asyncOp", True):
-                return Started(self._comm.start(launches, keep), result, after)
-            for launch in launches:
-                self._run(*launch)
-        except _ERRORS as error:
-            raise failed(error) from None
-        if after is not None:
-            after()
-        return Done(result)
-
-    def _move(
-        self,
-        options: Any,
-        transfers: list[tuple[int, int, int, bool, None]],
-        result: Any,
-        keep: Any,
-        after: Callable[[], None] | None = None,
-    ) -> dist.Work:
-        """Runs the sends and receives of a collective together, now or in the background. Without a
-        tag they match no message."""
-        self._sequence += 1
-        if self._debug:
-            _say_place()
-        try:
-            if getattr(options, "asyncOp", True):
-                return Started(self._comm.start_group(transfers, keep), result, after)
-            self._comm.transfer(transfers)
-        except _ERRORS as error:
-            raise failed(error) from None
-        if after is not None:
-            after()
-        return Done(result)
 
     # Reductions
 
@@ -155,18 +115,21 @@ class Operations(MonitoredBarriers):
     @recorded("all_reduce")
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
         launches, copies = [], []
+        on = memory.one_device(tensor.device for tensor in tensors)
         for tensor in tensors:
             used = memory.contiguous(tensor)
             if used is not tensor:
                 copies.append((tensor, used))
             launches.append((ALL_REDUCE, *memory.reduction(used, used, opts.reduceOp), 0))
-        return self._launch(opts, launches, tensors, (tensors, copies), copy_back(copies))
+        return self._launch(opts, on, launches, tensors, (tensors, copies), copy_back(copies))
 
     @recorded("sparse_all_reduce")
     def _allreduce_sparse(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:
         if opts.reduceOp != SUM:
             raise NotImplementedError("topo reduces sparse tensors only by SUM")
         for tensor in tensors:
+            if not tensor.is_cpu:
+                raise NotImplementedError("topo reduces sparse tensors on the CPU only")
             sum_of(tensor, self._gather_now)
         return Done(tensors)
 
@@ -176,7 +139,7 @@ class Operations(MonitoredBarriers):
     def _gather_now(self, source: torch.Tensor) -> torch.Tensor:
         made = torch.empty((self._ranks, *source.shape), dtype=source.dtype)
         launch = (ALL_GATHER, source.data_ptr(), made.data_ptr(), size(source), BYTES, 0, 0)
-        self._launch(_NOW, [launch], made, (source, made))
+        self._launch(_NOW, source.device, [launch], made, (source, made))
         return made
 
     @recorded("reduce")
@@ -186,7 +149,7 @@ class Operations(MonitoredBarriers):
         used = memory.contiguous(tensor)
         copies = [(tensor, used)] if used is not tensor and root == self._rank else []
         launch = (REDUCE, *memory.reduction(used, used, opts.reduceOp), root)
-        return self._launch(opts, [launch], tensors, used, copy_back(copies))
+        return self._launch(opts, tensor.device, [launch], tensors, used, copy_back(copies))
 
     @recorded("reduce_scatter_tensor", 1)
     def reduce_scatter_single(self, output: Any, source: Any, opts: Any) -> dist.Work:
@@ -202,6 +165,7 @@ class Operations(MonitoredBarriers):
 
     def _reduce_scatter(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         launches, copies, keep = [], [], []
+        on = memory.one_device(tensor.device for tensor in (*outputs, *inputs))
         for output, source in zip(outputs, inputs):
             if source.numel() != output.numel() * self._ranks or source.dtype != output.dtype:
                 raise ValueError(
@@ -213,7 +177,7 @@ class Operations(MonitoredBarriers):
                 copies.append((output, made))
             keep.append((used, made))
             launches.append((REDUCE_SCATTER, *memory.reduction(used, made, opts.reduceOp), 0))
-        return self._launch(opts, launches, outputs, keep, copy_back(copies))
+        return self._launch(opts, on, launches, outputs, keep, copy_back(copies))
 
     @recorded("reduce_scatter", 1)
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
@@ -226,6 +190,7 @@ class Operations(MonitoredBarriers):
     def _reduce_each(self, output: Any, parts: Any, opts: Any) -> dist.Work:
         """Reduces part i to rank i. Parts of different sizes are so on all ranks."""
         memory.equal_sizes([parts[self._rank]], output, "reduce_scatter")
+        on = memory.one_device(tensor.device for tensor in (output, *parts))
         # In place: what the others reduce stays as it is, and the result needs memory of its own.
         used = [memory.contiguous(part) for part in parts]
         made = memory.room(output)
@@ -236,7 +201,7 @@ class Operations(MonitoredBarriers):
             for root, part in enumerate(used)
         ]
         copies = [(output, made)] if made is not output else []
-        return self._launch(opts, launches, [output], used, copy_back(copies))
+        return self._launch(opts, on, launches, [output], used, copy_back(copies))
 
     # Copies
 
@@ -248,7 +213,7 @@ class Operations(MonitoredBarriers):
         copies = [(tensor, used)] if used is not tensor and root != self._rank else []
         at = used.data_ptr()
         launch = (BROADCAST, at, at, size(used), BYTES, 0, root)
-        return self._launch(opts, [launch], tensors, used, copy_back(copies))
+        return self._launch(opts, tensor.device, [launch], tensors, used, copy_back(copies))
 
     @recorded("all_gather_into_tensor", 1)
     def all_gather_single(self, output: Any, source: Any, opts: Any = None) -> dist.Work:
@@ -266,6 +231,7 @@ class Operations(MonitoredBarriers):
 
     def _all_gather(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         launches, copies, keep = [], [], []
+        on = memory.one_device(tensor.device for tensor in (*outputs, *inputs))
         for output, source in zip(outputs, inputs):
             if output.numel() != source.numel() * self._ranks or source.dtype != output.dtype:
                 raise ValueError(
@@ -277,7 +243,7 @@ class Operations(MonitoredBarriers):
                 copies.append((output, made))
             keep.append((used, made))
             launches.append((ALL_GATHER, used.data_ptr(), made.data_ptr(), size(used), BYTES, 0, 0))
-        return self._launch(opts, launches, outputs, keep, copy_back(copies))
+        return self._launch(opts, on, launches, outputs, keep, copy_back(copies))
 
     @recorded("all_gather", 1)
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
@@ -291,25 +257,28 @@ class Operations(MonitoredBarriers):
 
     def _gather_lists(self, lists: Any, inputs: Any, opts: Any, result: Any) -> dist.Work:
         launches, copies, keep = [], [], []
+        on = memory.one_device(it.device for tensors in (inputs, *lists) for it in tensors)
         for parts, source in zip(lists, inputs):
             memory.equal_sizes(parts, source, "all_gather")
             used = memory.contiguous(source)
             if memory.adjacent(parts):
                 made = parts[0]
             else:
-                made = torch.empty((self._ranks, *source.shape), dtype=source.dtype)
+                shape = (self._ranks, *source.shape)
+                made = torch.empty(shape, dtype=source.dtype, device=on)
                 copies.extend(zip(parts, made))
             keep.append((used, made))
             launches.append((ALL_GATHER, used.data_ptr(), made.data_ptr(), size(used), BYTES, 0, 0))
-        return self._launch(opts, launches, result, (keep, lists), copy_back(copies))
+        return self._launch(opts, on, launches, result, (keep, lists), copy_back(copies))
 
     @recorded("gather", 1)
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         source = memory.contiguous(inputs[0])
         if self._rank != opts.rootRank:
             transfer = (source.data_ptr(), size(source), opts.rootRank, True, None)
-            return self._move(opts, [transfer], outputs, source)
+            return self._move(opts, source.device, [transfer], outputs, source)
         parts = outputs[0]
+        on = memory.one_device(tensor.device for tensor in (source, *parts))
         memory.equal_sizes(parts, source, "gather")
         rooms = [memory.room(part) for part in parts]
         rooms[self._rank].copy_(source)
@@ -319,7 +288,7 @@ class Operations(MonitoredBarriers):
             if rank != self._rank
         ]
         copies = [(part, room) for part, room in zip(parts, rooms) if part is not room]
-        return self._move(opts, transfers, outputs, rooms, copy_back(copies))
+        return self._move(opts, on, transfers, outputs, rooms, copy_back(copies))
 
     @recorded("scatter", 1)
     def scatter(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
@@ -328,8 +297,9 @@ class Operations(MonitoredBarriers):
             made = memory.room(output)
             transfer = (made.data_ptr(), size(made), opts.rootRank, False, None)
             copies = [(output, made)] if made is not output else []
-            return self._move(opts, [transfer], outputs, made, copy_back(copies))
+            return self._move(opts, made.device, [transfer], outputs, made, copy_back(copies))
         parts = inputs[0]
+        on = memory.one_device(tensor.device for tensor in (output, *parts))
         memory.equal_sizes(parts, output, "scatter")
         used = [memory.contiguous(part) for part in parts]
         output.copy_(used[self._rank].view(output.shape))
@@ -338,7 +308,7 @@ class Operations(MonitoredBarriers):
             for rank, part in enumerate(used)
             if rank != self._rank
         ]
-        return self._move(opts, transfers, outputs, used)
+        return self._move(opts, on, transfers, outputs, used)
 
     # All-to-all
 
@@ -347,26 +317,30 @@ class Operations(MonitoredBarriers):
         self, output: Any, source: Any, output_splits: Any, input_splits: Any, opts: Any = None
     ) -> dist.Work:
         # Always as transfers: other ranks may give splits where this one gives none.
+        on = memory.one_device((source.device, output.device))
         used, made = memory.contiguous(source), memory.room(output)
         copies = [(output, made)] if made is not output else []
         sent = memory.blocks(used, input_splits, self._ranks)
         received = memory.blocks(made, output_splits, self._ranks)
-        return self._exchange(opts, sent, received, output, (used, made), copy_back(copies))
+        return self._exchange(opts, on, sent, received, output, (used, made), copy_back(copies))
 
     alltoall_base = all_to_all_single
 
     @recorded("all_to_all", 1)
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        on = memory.one_device(tensor.device for tensor in (*outputs, *inputs))
         rooms = [memory.room(output) for output in outputs]
         parts = [memory.contiguous(source) for source in inputs]
         copies = [(output, room) for output, room in zip(outputs, rooms) if output is not room]
         sent = [(part.data_ptr(), size(part)) for part in parts]
         received = [(room.data_ptr(), size(room)) for room in rooms]
-        return self._exchange(opts, sent, received, outputs, (rooms, parts), copy_back(copies))
+        keep = (rooms, parts)
+        return self._exchange(opts, on, sent, received, outputs, keep, copy_back(copies))
 
     def _exchange(
         self,
         opts: Any,
+        on: torch.device,
         sent: list[tuple[int, int]],
         received: list[tuple[int, int]],
         result: Any,
@@ -379,14 +353,15 @@ class Operations(MonitoredBarriers):
         if sent[self._rank] == received[self._rank]:
             # The own block stays where it is.
             transfers = [it for it in transfers if it[2] != self._rank]
-        return self._move(opts, transfers, result, keep, after)
+        return self._move(opts, on, transfers, result, keep, after)
 
     # Messages
 
     @recorded("send")
     def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> dist.Work:
         used = memory.message(memory.contiguous(tensors[0]))
-        return self._message((used.data_ptr(), size(used), to, True, tag), tensors, used)
+        transfer = (used.data_ptr(), size(used), to, True, tag)
+        return self._message(used.device, transfer, tensors, used)
 
     @recorded("recv")
     def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> dist.Work:
@@ -402,22 +377,7 @@ class Operations(MonitoredBarriers):
         copies = [(tensor, made)] if made is not tensor else []
         made = memory.message(made)
         transfer = (made.data_ptr(), size(made), source, False, tag)
-        return self._message(transfer, tensors, made, copy_back(copies))
-
-    def _message(
-        self,
-        transfer: tuple[int, int, int | None, bool, int],
-        result: Any,
-        keep: Any,
-        after: Callable[[], None] | None = None,
-    ) -> dist.Work:
-        """Starts a message, which runs beside all others: no order of them waits for each other."""
-        if self._debug:
-            _say_place()
-        try:
-            return Started(self._comm.start_transfers([transfer], keep), result, after)
-        except _ERRORS as error:
-            raise failed(error) from None
+        return self._message(made.device, transfer, tensors, made, copy_back(copies))
 
     # Barriers
 
@@ -425,13 +385,17 @@ class Operations(MonitoredBarriers):
     def barrier(self, opts: Any = None) -> dist.Work:
         at = self._token.data_ptr()
         launch = (ALL_REDUCE, at, at, 1, BYTES, OPERATIONS[dist.ReduceOp.RedOpType.MAX], 0)
-        return self._launch(opts, [launch], [], self._token)
+        for lane in self._lanes:
+            lane.finish()
+        return self._launch(opts, self._token.device, [launch], [], self._token)
 
     # Limits
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Limits the waits of the calls that follow."""
-        self._comm.set_timeout(timeout.total_seconds())
+        self._longest = timeout.total_seconds()
+        for comm in self._comms():
+            comm.set_timeout(self._longest)
         self._timeout = timeout
 
     _set_default_timeout = set_timeout
@@ -440,15 +404,27 @@ class Operations(MonitoredBarriers):
 
     def abort(self) -> None:
         """Makes all calls of all ranks in this group fail. Any thread may call it."""
-        self._comm.abort()
+        for comm in self._comms():
+            comm.abort()
 
     def shutdown(self) -> None:
         """Waits for what was started, and leaves the group."""
         _OPEN.discard(self)
         try:
-            self._comm.close()
+            for comm in self._comms():
+                comm.close()
         except _ERRORS as error:
             raise failed(error) from None
+
+    def _comms(self) -> list[_native.Comm]:
+        return [*(lane.comm for lane in self._lanes), self._comm]
+
+    # GPUs
+
+    def eager_connect_single_device(self, device: torch.device) -> None:
+        """Joins the other ranks on their GPUs; otherwise the first call with tensors there does."""
+        if device.type == "cuda":
+            self._lanes.of_all(device)
 
     # Facts
 
@@ -471,15 +447,5 @@ class Operations(MonitoredBarriers):
 
     @property
     def supports_coalescing(self) -> bool:
-        return False
+        return True
 
-
-def _say_place() -> None:
-    """Tells the runtime which line of the user's calls, for errors in debug mode."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith(("toporing.", "torch.")):
-            break
-        frame = frame.f_back
-    _native.call_site(frame.f_code.co_filename, frame.f_lineno)

@@ -23,6 +23,7 @@ _CALLS = (
     "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single",
     "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced",
     "alltoall", "alltoall_base", "all_to_all_single", "send", "recv", "recv_anysource",
+    "_end_coalescing",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 import torch
 import torch.distributed as dist
@@ -110,13 +110,22 @@ def reduction(source: torch.Tensor, made: torch.Tensor, by: Any) -> tuple[int, .
 
 def check(tensor: torch.Tensor) -> None:
     """Refuses tensors whose memory cannot be used."""
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in ("cpu", "cuda"):
         raise ValueError(
-            f"topo moves tensors on the CPU, and this one is on {tensor.device}; make the group "
-            'with the backend "cpu:topo,cuda:nccl"'
+            f"topo moves tensors on the CPU and on NVIDIA's GPUs, and this one is on "
+            f"{tensor.device}; make a group with a backend for it"
         )
     if tensor.is_sparse or tensor.layout is not torch.strided:
         raise ValueError(f"topo moves dense tensors, and this one is {tensor.layout}")
+
+
+def one_device(devices: Iterable[torch.device]) -> torch.device:
+    """The device of all tensors of a call."""
+    found = set(devices)
+    if len(found) > 1:
+        names = " and ".join(sorted(map(str, found)))
+        raise ValueError(f"the tensors of a call are on {names}; copy them to one device")
+    return found.pop() if found else torch.device("cpu")
 
 
 def size(tensor: torch.Tensor) -> int:
@@ -135,7 +144,7 @@ def room(tensor: torch.Tensor) -> torch.Tensor:
     check(tensor)
     if tensor.is_contiguous():
         return tensor
-    return torch.empty(tensor.shape, dtype=tensor.dtype)
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
 def adjacent(tensors: list[torch.Tensor]) -> bool:
@@ -201,4 +210,4 @@ def blocks(tensor: torch.Tensor, splits: list[int], ranks: int) -> list[tuple[in
 
 def message(tensor: torch.Tensor) -> torch.Tensor:
     """What a message moves. One byte stands in for an empty message, which has no source."""
-    return tensor if tensor.numel() else torch.empty(1, dtype=torch.uint8)
+    return tensor if tensor.numel() else torch.empty(1, dtype=torch.uint8, device=tensor.device)
