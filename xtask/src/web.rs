@@ -109,23 +109,20 @@ fn packed(content: &[u8]) -> Result<String> {
     let mut packer = Compressor::new(CompressionLvl::best());
     let mut packed = vec![0; packer.gzip_compress_bound(content.len())];
     let length = packer.gzip_compress(content, &mut packed)?;
-    Ok(base_85(&packed[..length]))
+    Ok(base_102(&packed[..length]))
 }
 
-/// Bytes as text: shorter than base64, and without `<`.
-fn base_85(bytes: &[u8]) -> String {
-    let excess = bytes.len().next_multiple_of(4) - bytes.len();
+/// Bytes as text of ASCII, without `<` and what HTML changes: six characters for five bytes.
+fn base_102(bytes: &[u8]) -> String {
+    let excess = bytes.len().next_multiple_of(5) - bytes.len();
     let mut text = excess.to_string();
-    for part in bytes.chunks(4) {
-        let mut word = [0; 4];
-        word[..part.len()].copy_from_slice(part);
-        let word = u32::from_be_bytes(word);
-        text.extend((0..5).rev().map(|place| {
-            let digit = word / 85u32.pow(place) % 85;
-            match char::from(b'#' + digit as u8) {
-                '<' => 'x',
-                other => other,
-            }
+    for part in bytes.chunks(5) {
+        let mut number = [0; 8];
+        number[3..][..part.len()].copy_from_slice(part);
+        let number = u64::from_be_bytes(number);
+        text.extend((0..6).rev().map(|place| {
+            let code = (number / 102_u64.pow(place) % 102) as u8 + 25;
+            char::from(code + u8::from(code >= b'<'))
         }));
     }
     text

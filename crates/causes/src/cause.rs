@@ -21,8 +21,27 @@ pub struct Cause {
     pub proof: &'static str,
     /// The evidence that excludes it.
     pub excluded: &'static str,
+    /// Why no evidence that jobs leave shows it; empty where some does.
+    pub unseen: &'static str,
     /// Public threads and documents.
     pub sources: &'static [&'static str],
+}
+
+impl Cause {
+    /// The fields that most causes do not have.
+    pub(crate) const USUAL: Self = Self {
+        id: "",
+        subject: Subject::Hang,
+        title: "",
+        means: "",
+        advice: "",
+        versions: "",
+        signs: &[],
+        proof: "",
+        excluded: "",
+        unseen: "",
+        sources: &[],
+    };
 }
 
 /// What a cause is about.
@@ -53,11 +72,12 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// All subjects, in the order of the table.
+    /// All subjects, in the order of the table: a queue pair that times out is the network's before
+    /// it is a TCP connection's.
     pub const ALL: [Self; 11] = [
         Self::Hang,
-        Self::Start,
         Self::Network,
+        Self::Start,
         Self::NvLink,
         Self::Gpu,
         Self::Pcie,

@@ -87,6 +87,15 @@ pub(crate) fn is_listing(first: &[u8]) -> bool {
     WORDS.into_iter().any(has) || (has("GPU0 ") && has("GPU1 ") && (has("PHB") || has(" OK")))
 }
 
+/// Whether listings have adapters of Amazon's.
+pub(crate) fn has_efa(facts: &Listings) -> bool {
+    let pci = facts.pci.iter();
+    let mut names = pci.map(|it| &it.name);
+    let mut ports = facts.adapters.iter().map(|it| &it.name);
+    names.any(|it| it.contains("Elastic Fabric Adapter"))
+        || ports.any(|it| it.starts_with("rdmap") || it.starts_with("efa_"))
+}
+
 /// The causes that the listings of one input show.
 pub(crate) fn shown(name: &str, facts: &Listings) -> Vec<Shown> {
     let machine = Machine::of(name, facts);
@@ -329,6 +338,13 @@ impl Places {
                   collective hangs, start with NCCL_P2P_DISABLE=1"
                 .to_owned(),
         })
+    }
+
+    /// Two GPUs that only a host bridge joins, if there is one machine.
+    pub(crate) fn pair(&self) -> Option<(String, String)> {
+        let mut matrices = self.places.values().flat_map(|it| &it.matrices);
+        let only = matrices.next().filter(|_| matrices.next().is_none())?;
+        pair_by_host_bridge(only).map(|it| (it.0, it.1))
     }
 
     /// What the matrices show, with lines.

@@ -3,7 +3,6 @@
 use std::io::{BufRead, Read, Result};
 
 use causes::Certainty;
-use causes::table::{hang, nvlink};
 use evidence::watchdog::{self, Event};
 use evidence::{Recorders, inspector, ras, recorder};
 use listings::{Listings, Machine, Reader, bandwidth};
@@ -13,13 +12,17 @@ use nccl_log::message::{NoHosts, messages};
 use nccl_log::{Collector, Log};
 use topology::xml::{Document, Limits};
 
+use crate::beside::{self, Beside};
+use crate::cliques::Cliques;
 use crate::late::Late;
 use crate::listing::Places;
+use crate::machine_files::MachineFiles;
 use crate::predict::Predict;
+use crate::runs::Run;
 use crate::timeouts::Timeouts;
 use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
 use crate::words::{Hits, Words};
-use crate::{listing, recorders, reports, settings, start, timings};
+use crate::{listing, paths, recorders, reports, runs, settings, start, timings};
 
 /// How often progress is reported, lines.
 const PROGRESS_LINES: u64 = 1 << 16;
@@ -41,6 +44,11 @@ pub struct Pile {
     recorders: Recorders,
     late: Late,
     places: Places,
+    cliques: Cliques,
+    files: MachineFiles,
+    runs: Vec<Run>,
+    /// A listing or a topology file has adapters of Amazon's.
+    has_efa: bool,
     /// Inputs with bridges alone (`lspci -tv`), unless another one has links.
     trees: Trees,
     /// The first machine; listings count if there is no topology file.
@@ -61,6 +69,7 @@ enum Kind {
     Ras,
     Bandwidths,
     Topology,
+    Graph,
     Text,
 }
 
@@ -71,6 +80,7 @@ impl Kind {
         match first {
             [0x80, 0..=5, ..] | [b'}', b'q', ..] | [b'(', b'd', b'p', ..] => Self::Recorder,
             _ if is_xml(first) && has("<system") => Self::Topology,
+            _ if is_xml(first) && has("<graphs") => Self::Graph,
             _ if !recorder::is_json(first) => Self::Text,
             _ if has("\"pg_config\"") || has("\"profiling_name\"") || has("\"pg_status\"") => {
                 Self::Recorder
@@ -108,6 +118,7 @@ impl Pile {
             Kind::Ras => self.report(name, stream)?,
             Kind::Bandwidths => self.bandwidths(name, stream)?,
             Kind::Topology => self.topology(name, stream)?,
+            Kind::Graph => self.graph(name, stream)?,
             Kind::Text => self.text(name, stream, progress)?,
         };
         self.note(name, kind, is_read);
@@ -156,12 +167,24 @@ impl Pile {
         };
         Ok(match listings::machine(name, &bytes) {
             Ok(machine) => {
+                self.files.topology(name, &machine.document);
                 if self.machine.as_ref().is_none_or(|it| !it.0) {
                     self.machine = Some((true, machine.document));
                 }
                 ("topology".to_owned(), true)
             }
             Err(error) => (error.to_string(), false),
+        })
+    }
+
+    fn graph(&mut self, name: &str, stream: &mut dyn BufRead) -> Result<(String, bool)> {
+        let most = Limits::default().bytes;
+        let Some(bytes) = whole(stream, most)? else {
+            return Ok((too_large(most), false));
+        };
+        Ok(match self.files.graph(name, &bytes) {
+            Ok(()) => ("graphs of NCCL".to_owned(), true),
+            Err(why) => (why, false),
         })
     }
 
@@ -210,6 +233,7 @@ impl Pile {
         let mut watchdog = false;
         let mut inspector = false;
         let mut is_last_error = false;
+        let mut run = Run::default();
         let nccl = self.log.counts().recognized;
         self.log.begin(name);
         while let Some(line) = lines.next()? {
@@ -246,20 +270,25 @@ impl Pile {
             if found.ras {
                 ras.line(&line, number);
             }
+            if found.run {
+                run.line(&line, || Line::new(name, number, &line));
+            }
             // One line gives one verdict: what its event says, or what its words mean.
             let slow = found.timings.then(|| timings::cause(&line)).flatten();
-            if let Some(cause) = found.cause.or(slow).filter(|_| !is_event) {
-                self.hits.add(
-                    cause,
-                    host(&line).as_deref(),
-                    Vec::new(),
-                    Line::new(name, number, &line),
-                );
+            let cause = found.cause.or(slow).filter(|_| !is_event);
+            for cause in cause
+                .into_iter()
+                .flat_map(|it| beside::with_others(it, &line))
+            {
+                let line_of = Line::new(name, number, &line);
+                self.hits
+                    .add(cause, host(&line).as_deref(), Vec::new(), line_of);
             }
             if number % PROGRESS_LINES == 0 {
                 progress(lines.bytes());
             }
         }
+        runs::keep(&mut self.runs, run);
         let mut kinds = Vec::new();
         if self.log.counts().recognized > nccl {
             kinds.push("NCCL's log");
@@ -288,6 +317,10 @@ impl Pile {
                 .add((it.cause, it.certainty), None, it.devices, line);
         }
         self.places.add(name, facts);
+        for gpu in &facts.conditions {
+            self.cliques.listed(name, gpu);
+        }
+        self.has_efa |= listing::has_efa(facts);
         if facts.is_tree {
             self.trees.first.get_or_insert_with(|| name.to_owned());
         }
@@ -305,14 +338,16 @@ impl Pile {
             self.hits
                 .add((it.cause, it.certainty), None, it.devices, line);
         }
-        let log: Log = self.log.finish();
-        let uneven = self.hits.take(&hang::UNEVEN_PAT);
-        let fabric = self.hits.take(&nvlink::MNNVL_CUMEM);
+        let log: Log = std::mem::take(&mut self.log).finish();
+        let is_hang = !self.timeouts.is_empty();
+        let beside = Beside::of(&log, self.machine(), is_hang, self.has_efa);
+        let beside = beside::verdicts(&mut self.hits, &beside);
         let mut verdicts: Vec<Verdict> = self.hits.verdicts().collect();
+        verdicts.extend(beside);
+        verdicts.extend(runs::verdicts(&self.runs));
+        verdicts.extend(self.cliques.verdict(&log));
         let mut missing: Vec<Missing> = Vec::new();
         let hosts = settings::hosts(&log);
-        let is_hang = !self.timeouts.is_empty();
-        verdicts.extend(uneven.and_then(|it| settings::uneven(&log, it, is_hang)));
         let by_recorders = recorders::verdicts(&self.recorders, &hosts, is_hang);
         let is_sure = |it: &Verdict| it.certainty != Certainty::Possible;
         let explained = by_recorders.verdicts.iter().any(is_sure);
@@ -349,7 +384,19 @@ impl Pile {
         let bind = verdicts.iter().find(|it| it.cause.id == "nvls-bind");
         let slots = bind.and_then(|it| settings::slots(&log, it));
         verdicts.extend(slots);
-        verdicts.extend(fabric.and_then(|it| settings::mnnvl(&log, it)));
+        let unreached = verdicts.iter().find(|it| it.cause.id == "port-unreachable");
+        let trees = unreached.and_then(|it| paths::trees(&log, it));
+        verdicts.extend(trees);
+        if is_hang && self.timeouts.is_first() {
+            verdicts.extend(paths::through_host(&log, self.places.pair(), &verdicts));
+        }
+        // They are often given for the sake of prices.
+        if verdicts.is_empty() {
+            let machine = self.machine.as_ref().map(|it| &it.1);
+            let (found, lacks) = self.files.verdicts(machine);
+            verdicts.extend(found);
+            missing.extend(lacks);
+        }
         sort(&mut verdicts);
         if verdicts.is_empty() && missing.is_empty() {
             missing.extend(self.places.missing());

@@ -6,9 +6,8 @@ use causes::Certainty::{Likely, Possible};
 use causes::table::{network, nvlink, settings};
 use nccl_log::Log;
 use nccl_log::log::{Communicator, HostFacts};
-use nccl_log::statement::Stage;
 
-use crate::verdict::{Line, Verdict};
+use crate::verdict::Verdict;
 
 /// The host of each rank, by the largest communicator.
 pub(crate) fn hosts(log: &Log) -> BTreeMap<u32, String> {
@@ -130,28 +129,6 @@ fn gdr_of_connections(log: &Log) -> Option<Verdict> {
     })
 }
 
-/// A setting that switches NVLink between hosts off, in a job of several hosts. `fabric` has the
-/// lines that name the fabric of a GPU: 0 is that of one host.
-pub(crate) fn mnnvl(log: &Log, fabric: Verdict) -> Option<Verdict> {
-    let is_joined = |it: &Line| !it.text.contains("fabric UUID 0.0 ");
-    let is_off = |host: &&String| {
-        let values = log.hosts[*host].settings.get("NCCL_CUMEM_ENABLE");
-        values.is_some_and(|it| it.contains("0"))
-    };
-    let hosts: Vec<String> = log.hosts.keys().filter(is_off).cloned().collect();
-    if hosts.is_empty() || log.hosts.len() < 2 || !fabric.lines.iter().any(is_joined) {
-        return None;
-    }
-    let what = "NCCL_CUMEM_ENABLE=0 is set, and the GPUs name an NVLink fabric; on hosts of one NVLink domain the \
-                data between hosts takes the network."
-        .to_owned();
-    Some(Verdict {
-        what,
-        hosts,
-        ..fabric
-    })
-}
-
 /// Variables with other values on some hosts. Names of ports and interfaces may differ.
 fn differing(log: &Log) -> Option<Verdict> {
     let mut values: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
@@ -227,37 +204,4 @@ pub(crate) fn slots(log: &Log, bind: &Verdict) -> Option<Verdict> {
         lines: bind.lines.clone(),
         ..Verdict::new(&nvlink::NVLS_SLOTS, Likely, what)
     })
-}
-
-/// A verdict about hosts with different numbers of ranks, if the version has the fault, and the
-/// start did not end or the job hangs.
-pub(crate) fn uneven(log: &Log, verdict: Verdict, is_hang: bool) -> Option<Verdict> {
-    let version = log.versions.keys().find(|it| has_uneven_pat(it))?;
-    let members = log.communicators.iter().flat_map(|it| &it.members);
-    let is_ready = members
-        .clone()
-        .any(|it| matches!(it.stage, Some(Stage::Complete)));
-    if is_ready && !is_hang {
-        return None;
-    }
-    let what = format!(
-        "NCCL {version} has this fault; the hosts have different numbers of ranks (contiguousRanksPerHost is the \
-         largest number), and {}.",
-        if is_ready {
-            "the job hangs"
-        } else {
-            "no rank says that its start ended"
-        }
-    );
-    Some(Verdict { what, ..verdict })
-}
-
-/// Whether a version is one of 2.23, which has PAT, to 2.32.2.
-fn has_uneven_pat(version: &str) -> bool {
-    let numbers: Vec<u32> = version
-        .split(['.', '+'])
-        .map_while(|it| it.parse().ok())
-        .collect();
-    let number = |place: usize| numbers.get(place).copied().unwrap_or(0);
-    ((2, 23, 0)..(2, 32, 3)).contains(&(number(0), number(1), number(2)))
 }

@@ -11,6 +11,7 @@ use nccl_log::Log;
 use nccl_log::log::{Communicator, RankFacts};
 use nccl_log::statement::Stage;
 
+use crate::beside;
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict, Wait, ranks, sentence};
 
 /// Most communicators that are compared with each other.
@@ -137,7 +138,37 @@ pub(crate) fn starts(log: &Log) -> Starts {
         found.verdicts.push(absent(it));
         found.missing.get_or_insert_with(|| missing(it));
     }
+    if found.verdicts.is_empty() {
+        found.verdicts.extend(race(log, &pending));
+    }
     found
+}
+
+/// Many communicators of one host, of which some do not end a start that all their ranks began, in
+/// a version that passes descriptors of memory between processes at any order.
+fn race(log: &Log, pending: &[Pending<'_>]) -> Option<Verdict> {
+    // NVIDIA/nccl #2379 has 52; with a few nobody saw it.
+    const MANY: usize = 16;
+    let [host] = log.hosts.keys().collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let version = beside::version(log, [(2, 29, 0), (2, 33, 0)])?;
+    let all = log.communicators.len();
+    let waiting = pending.iter().filter(|it| it.communicator.ranks > 1);
+    let waiting: Vec<&Pending<'_>> = waiting.collect();
+    if all < MANY || waiting.is_empty() || beside::has_no_cumem(log, host) {
+        return None;
+    }
+    let what = format!(
+        "{} of {all} communicators of {host} do not end a start that all their ranks began, with NCCL {version}.",
+        waiting.len()
+    );
+    let lines = waiting.iter().flat_map(|it| it.lines());
+    Some(Verdict {
+        hosts: vec![host.clone()],
+        lines: lines.take(MOST_LINES).collect(),
+        ..Verdict::new(&hang::DESCRIPTOR_RACE, Possible, what)
+    })
 }
 
 /// A rank that has not begun the start of a communicator in which the others wait.

@@ -56,6 +56,15 @@ impl Timeouts {
         !self.is_timeout
     }
 
+    /// Whether only the first collectives of groups timed out.
+    pub(crate) fn is_first(&self) -> bool {
+        let mut sequences = self.events.iter().filter_map(|it| match &it.0 {
+            Event::Timeout(timeout) => Some(timeout.sequence),
+            _ => None,
+        });
+        sequences.clone().next().is_some() && sequences.all(|it| it.is_some_and(|it| it <= 2))
+    }
+
     /// The groups by name. A timeout has its group in a later line of the same rank.
     fn groups(&self) -> BTreeMap<String, Group<'_>> {
         let mut names: BTreeMap<(Option<u32>, u64), &str> = BTreeMap::new();

@@ -7,8 +7,8 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use causes::{Cause, Certainty, Scope, Subject};
 use evidence::{inspector, ras, watchdog};
 
-use crate::timings;
 use crate::verdict::{Line, MOST_LINES, Verdict, sentence};
+use crate::{runs, timings};
 
 /// Most devices of a verdict.
 const MOST_DEVICES: usize = 64;
@@ -21,6 +21,7 @@ enum Seeker {
     Ras,
     Inspector,
     Timings,
+    Run,
     /// A cause's sign, by their places.
     Sign(&'static Cause, usize),
 }
@@ -40,6 +41,7 @@ pub(crate) struct Found {
     pub(crate) ras: bool,
     pub(crate) inspector: bool,
     pub(crate) timings: bool,
+    pub(crate) run: bool,
     /// The first cause whose words are in the line.
     pub(crate) cause: Option<(&'static Cause, Certainty)>,
 }
@@ -70,6 +72,10 @@ impl Words {
         seekers.push(Seeker::Inspector);
         words.push(timings::WORD);
         seekers.push(Seeker::Timings);
+        for word in runs::WORDS {
+            words.push(word);
+            seekers.push(Seeker::Run);
+        }
         for cause in causes::all() {
             for (place, sign) in cause.signs.iter().enumerate() {
                 words.extend(sign.words.iter().max_by_key(|it| it.len()));
@@ -107,6 +113,7 @@ impl Words {
                 Some(Seeker::Ras) => found.ras = true,
                 Some(Seeker::Inspector) => found.inspector = true,
                 Some(Seeker::Timings) => found.timings = true,
+                Some(Seeker::Run) => found.run = true,
                 Some(Seeker::Sign(cause, sign)) if place < first => {
                     let Some(sign) = cause.signs.get(*sign) else {
                         continue;

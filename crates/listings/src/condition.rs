@@ -28,6 +28,8 @@ pub struct Condition {
     pub fabric: Option<String>,
     /// The fabric reports lower bandwidth for this GPU.
     pub is_fabric_degraded: bool,
+    /// The NVLink cluster and the clique in it.
+    pub clique: Option<(String, String)>,
     /// It is partitioned.
     pub is_partitioned: bool,
     /// What the driver asks for, such as `Reset`.
@@ -181,6 +183,12 @@ impl ConditionReader {
             {
                 gpu.fabric
                     .get_or_insert_with(|| value.chars().take(40).collect());
+            }
+            ("fabric" | "Fabric", "clusterUuid" | "ClusterUUID" | "Cluster UUID") => {
+                gpu.clique.get_or_insert_default().0 = value.chars().take(40).collect();
+            }
+            ("fabric" | "Fabric", "cliqueId" | "CliqueId" | "Clique ID") => {
+                gpu.clique.get_or_insert_default().1 = value.chars().take(40).collect();
             }
             ("health" | "Health", "bandwidth" | "Bandwidth") => {
                 gpu.is_fabric_degraded = value == "Degraded";

@@ -364,6 +364,9 @@ fn hosts(
         for (device, (enabled, why)) in &process.gdr {
             facts.gdr.insert(text(device), (*enabled, text(why)));
         }
+        for (cluster, clique) in &process.fabrics {
+            facts.fabrics.insert((text(cluster), text(clique)));
+        }
         for ((place, code), count) in &process.failed {
             *facts.failed.entry((text(place), *code)).or_default() += count;
         }

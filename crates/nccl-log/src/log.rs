@@ -65,6 +65,8 @@ pub struct HostFacts {
     pub settings: BTreeMap<String, BTreeSet<String>>,
     /// By port or pair of GPU and port: GPUDirect RDMA is used, and why not.
     pub gdr: BTreeMap<String, (bool, String)>,
+    /// The NVLink fabrics of its GPUs, each with the clique in it. `0.0` is no fabric.
+    pub fabrics: BTreeSet<(String, String)>,
     /// Functions that failed: place, error and how often.
     pub failed: BTreeMap<(String, u32), u64>,
 }

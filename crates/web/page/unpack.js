@@ -1,18 +1,19 @@
-// Content of the page that is packed: compressed by gzip, and written in base 85.
+// Content of the page that is packed: compressed by gzip, and written in base 102.
 
-// Four bytes are written as five digits of base 85; digit 0 is "#", and "x" replaces "<". The first
-// character counts the bytes at the end that only fill the last four.
+// Five bytes are written as six digits of base 102: the characters from 25 to 127 without "<". The
+// first character counts the bytes at the end that only fill the last five.
 function decode(packed) {
-  const words = new DataView(new ArrayBuffer((packed.length - 1) / 5 * 4));
-  for (let at = 1, to = 0; at < packed.length; to += 4) {
-    let word = 0;
-    for (const end = at + 5; at < end; at += 1) {
+  const bytes = new DataView(new ArrayBuffer((packed.length - 1) / 6 * 5));
+  for (let at = 1, to = 0; at < packed.length; to += 5) {
+    let number = 0;
+    for (const end = at + 6; at < end; at += 1) {
       const code = packed.charCodeAt(at);
-      word = word * 85 + (code === 120 ? 60 : code) - 35;
+      number = number * 102 + code - (code > 60 ? 26 : 25);
     }
-    words.setUint32(to, word);
+    bytes.setUint8(to, number / 2 ** 32);
+    bytes.setUint32(to + 1, number);
   }
-  return new Uint8Array(words.buffer, 0, words.byteLength - Number(packed[0]));
+  return new Uint8Array(bytes.buffer, 0, bytes.byteLength - Number(packed[0]));
 }
 // A stream of the content.
 function unpacked(packed) {

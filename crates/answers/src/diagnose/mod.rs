@@ -204,6 +204,9 @@ struct CauseRow {
     proof: &'static str,
     /// What excludes it.
     excluded: &'static str,
+    /// Why no evidence that jobs leave shows it, so that `topo diagnose` never names it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    unseen: &'static str,
     /// Public threads and documents.
     sources: &'static [&'static str],
 }
@@ -226,6 +229,7 @@ impl CausesReport {
             signs: it.signs.iter().map(|it| it.words).collect(),
             proof: it.proof,
             excluded: it.excluded,
+            unseen: it.unseen,
             sources: it.sources,
         };
         Self {

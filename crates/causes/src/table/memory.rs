@@ -1,7 +1,7 @@
 //! Memory of GPUs and hosts.
 
 use crate::Certainty::{Likely, Proved};
-use crate::cause::{nccl, proves};
+use crate::cause::{logged, nccl, proves};
 
 causes! { Memory;
     KILLED {
@@ -49,8 +49,8 @@ causes! { Memory;
         advice: "make fewer groups; NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS or a communicator's maxCTAs lower the buffers; ncclCommSplit with shared resources",
         versions: "all",
         signs: &[],
-        proof: "memory of the process before and after each group",
-        excluded: "few groups",
+        proof: "memory of the process before and after each group; many communicators on a GPU whose memory is full, much of it not PyTorch's",
+        excluded: "few communicators on the GPU",
         sources: &["NVIDIA/nccl #964", "NVIDIA/nccl #864"],
     }
     SHARED_NET_BUFFER {
@@ -59,7 +59,7 @@ causes! { Memory;
         means: "the shared buffer of point-to-point calls is allocated for all channels, also where no peer exists",
         advice: "NCCL_MAX_P2P_NCHANNELS or NCCL_NCHANNELS_PER_NET_PEER lower it; do not make communicators of one rank",
         versions: "2.29 and newer on Blackwell",
-        signs: &[],
+        signs: &[logged(&["transport/net.cc", "Cuda Alloc Size 536870912"])],
         proof: "the log with NCCL_DEBUG_SUBSYS=ALLOC",
         excluded: "no communicator of one rank",
         sources: &["NVIDIA/nccl #2363"],

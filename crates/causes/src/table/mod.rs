@@ -10,6 +10,7 @@ macro_rules! causes {
                 subject: $crate::Subject::$subject,
                 title: $title,
                 $($field: $value,)*
+                ..$crate::Cause::USUAL
             };
         )*
         /// The causes of this subject, the narrow ones first.
@@ -34,8 +35,8 @@ use crate::Cause;
 /// The tables in the order of [`Subject::ALL`](crate::Subject::ALL).
 pub(crate) static TABLES: [&[&Cause]; 11] = [
     hang::ALL,
-    start::ALL,
     network::ALL,
+    start::ALL,
     nvlink::ALL,
     gpu::ALL,
     pcie::ALL,

@@ -127,7 +127,7 @@ causes! { Network;
         advice: "NCCL_CROSS_NIC=2 or 0 by the wiring; give the planner the fabric",
         versions: "all",
         signs: &[],
-        proof: "two hosts are fast, three are slow, and the ports' switches differ",
+        proof: "two hosts are fast, three are slow, and the ports' switches differ; two runs of nccl-tests: faster with another NCCL_CROSS_NIC",
         excluded: "all ports reach one switch",
         sources: &["NVIDIA/nccl #1453"],
     }

@@ -35,6 +35,7 @@ causes! { Speed;
         signs: &[],
         proof: "a simulation of the graph: the load of the link's directions",
         excluded: "equal loads",
+        unseen: "a graph file does not say what a link loses that carries both directions at once; only the times of both graphs on the machine do",
         sources: &["NVIDIA/nccl #1239"],
     }
     FEW_PEER_CHANNELS {
@@ -44,7 +45,7 @@ causes! { Speed;
         advice: "NCCL_NCHANNELS_PER_NET_PEER=4",
         versions: "2.20 and newer",
         signs: &[],
-        proof: "faster with the setting",
+        proof: "two runs of nccl-tests: faster with the setting",
         excluded: "equally fast",
         sources: &["NVIDIA/nccl #1272", "ROCm/rocm-systems #6453"],
     }
@@ -54,8 +55,8 @@ causes! { Speed;
         means: "the plug-in's thread takes 4 to 13 % at small sizes",
         advice: "measure without NCCL_PROFILER_PLUGIN",
         versions: "2.31.2",
-        signs: &[],
-        proof: "faster without the plug-in",
+        signs: &[logged(&["PROFILER/Plugin: Loaded"])],
+        proof: "two runs of nccl-tests: faster without the plug-in",
         excluded: "no plug-in in the log",
         sources: &["NVIDIA/nccl #2355"],
     }
@@ -65,8 +66,8 @@ causes! { Speed;
         means: "the model of symmetric memory believes that few blocks fill the links",
         advice: "NCCL_SYM_CTAS=64, measured on this machine",
         versions: "2.29 and newer",
-        signs: &[],
-        proof: "faster with the setting",
+        signs: &[logged(&["[Symmetric]:", "-> Kernel ReduceScatter"])],
+        proof: "two runs of nccl-tests: faster with the setting",
         excluded: "no symmetric windows",
         sources: &["NVIDIA/nccl #2305", "NVIDIA/nccl #2280"],
     }
@@ -79,6 +80,7 @@ causes! { Speed;
         signs: &[],
         proof: "the measured share is that of other machines of the kind",
         excluded: "far below other machines of the kind",
+        unseen: "it is no fault: `topo results` and `topo expect` say what machines of the kind reach",
         sources: &["NVIDIA/nccl #2140", "NVIDIA/nccl #1807"],
     }
     SLOW_RANK {

@@ -1,7 +1,7 @@
 //! The start of a job.
 
 use crate::Certainty::{Likely, Possible, Proved};
-use crate::cause::{nccl, proves};
+use crate::cause::{logged, nccl, proves};
 
 causes! { Start;
     RINGS_DIFFER {
@@ -182,7 +182,10 @@ causes! { Start;
         means: "hosts with EFA or another network of a cloud need its plug-in; without it NCCL uses sockets",
         advice: "install aws-ofi-nccl (or the cloud's plug-in) in the image, and check LD_LIBRARY_PATH",
         versions: "all",
-        signs: &[],
+        signs: &[
+            logged(&["NET/Plugin", "Could not find"]),
+            logged(&["NET/Plugin", "No plugin found"]),
+        ],
         proof: "the log says that no plug-in was found, and sockets on a host with EFA",
         excluded: "the log names the plug-in",
         sources: &["aws/aws-ofi-nccl README"],

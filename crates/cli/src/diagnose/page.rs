@@ -121,8 +121,9 @@ pub(super) fn causes(look: Look) -> String {
                 ("versions", cause.versions),
                 ("proof", cause.proof),
                 ("not if", cause.excluded),
+                ("unseen", cause.unseen),
             ];
-            for (name, value) in lines {
+            for (name, value) in lines.into_iter().filter(|it| !it.1.is_empty()) {
                 text.push_str(&look.field(name, value));
             }
             text.push_str(&look.field("see", &cause.sources.join("; ")));

@@ -1,6 +1,6 @@
 //! The log of one rank of one communicator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plan::Algorithm;
 use program::{Collective, Protocol};
@@ -156,6 +156,8 @@ pub struct Process {
     pub bootstrap: Option<Text>,
     /// By port or pair of GPU and port: GPUDirect RDMA is used, and why not.
     pub gdr: BTreeMap<Text, (bool, Text)>,
+    /// The NVLink fabrics of its GPUs: cluster and clique.
+    pub fabrics: BTreeSet<(Text, Text)>,
     /// Functions that failed: place and error, with their number.
     pub failed: BTreeMap<(Text, u32), u64>,
     /// It says when the initialisation of a rank begins, as NCCL does since 2.18.

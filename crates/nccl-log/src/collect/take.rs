@@ -131,6 +131,13 @@ impl Collector {
                     process.gdr.insert(device, (gdr.enabled, why));
                 }
             }
+            Statement::Fabric { cluster, clique } => {
+                let fabric = (kept(cluster), kept(clique));
+                let process = self.processes.entry((host, id)).or_default();
+                if process.fabrics.len() < MOST_ENTRIES {
+                    process.fabrics.insert(fabric);
+                }
+            }
             Statement::Failed { place, code } => {
                 let place = kept(place);
                 let process = self.processes.entry((host, id)).or_default();

@@ -162,6 +162,13 @@ pub enum Statement<'a> {
     Bootstrap(&'a str),
     /// GPUDirect RDMA is used or not.
     Gdr(Gdr<'a>),
+    /// The NVLink fabric of a GPU.
+    Fabric {
+        /// The id of the cluster; `0.0` is no cluster.
+        cluster: &'a str,
+        /// The number of the clique.
+        clique: &'a str,
+    },
     /// A GPU, as nccl-tests names it.
     Gpu {
         /// The rank.
@@ -228,6 +235,7 @@ pub fn read(text: &str) -> Statement<'_> {
             .and_then(number)
             .map(Statement::Driver),
         Some(b'P') => letter_p(bare),
+        Some(b'M') => network::fabric(bare),
         Some(b'=' | b'+') => topology::system(bare),
         None => Some(Statement::Ignored),
         _ => None,

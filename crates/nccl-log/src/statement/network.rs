@@ -1,4 +1,4 @@
-//! Networks, ports, GPUDirect RDMA.
+//! Networks, ports, GPUDirect RDMA, NVLink fabrics.
 
 use super::Statement;
 use crate::cursor;
@@ -48,6 +48,14 @@ fn net<'a>(text: &'a str, rest: &'a str) -> Option<Statement<'a>> {
     Some(Statement::Ports {
         network,
         ports: ports.trim(),
+    })
+}
+
+/// `MNNVL busId 0x901000 fabric UUID 51b9a2.c45fd8 cliqueId 0x1 state 3 healthMask 0x0`.
+pub(super) fn fabric(text: &str) -> Option<Statement<'_>> {
+    Some(Statement::Fabric {
+        cluster: cursor::word_after(text, " UUID ")?,
+        clique: cursor::word_after(text, " cliqueId ")?,
     })
 }
 
