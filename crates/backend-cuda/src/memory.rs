@@ -397,9 +397,11 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        if self.device.enter().is_ok() {
-            // SAFETY: registered once, by `new`; no kernel runs that was given it.
-            let _ = unsafe { sys::cuMemHostUnregister(self.mapping.base().as_ptr().cast()) };
+        if self.device.enter().is_err() {
+            // A kernel that does not end may still use it.
+            return std::mem::forget(Arc::clone(&self.mapping));
         }
+        // SAFETY: registered once, by `new`; no kernel runs that was given it.
+        let _ = unsafe { sys::cuMemHostUnregister(self.mapping.base().as_ptr().cast()) };
     }
 }

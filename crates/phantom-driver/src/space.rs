@@ -228,6 +228,19 @@ impl Space {
         Some(self.freed.remove(found).0)
     }
 
+    /// Reads all host memory that is registered with a device, as a kernel does that waits. A
+    /// program that has unmapped some crashes.
+    pub fn read_registered(&self, device: usize) {
+        for (base, block) in &self.blocks {
+            if matches!(block.kind, Kind::Registered) && (block.portable || block.device == device)
+            {
+                let place = std::ptr::with_exposed_provenance::<u8>(*base as usize);
+                // SAFETY: memory stays mapped as long as it is registered.
+                unsafe { place.read_volatile() };
+            }
+        }
+    }
+
     /// Removes the block that begins at an address. Of memory of the driver, the addresses stay
     /// reserved, so that a later access is found.
     pub fn remove_block(&mut self, base: u64) -> Option<Block> {

@@ -61,11 +61,17 @@ fn many_launches_between_hosts() {
     assert!(output.status.success(), "{errors}");
 }
 
-/// A kernel that does not obey keeps its GPU, and not the program.
+/// A kernel that does not obey keeps its GPU and the memory that it may use, and not the program:
+/// the host's memory was unmapped.
 #[test]
 fn a_kernel_that_never_ends() {
-    for (starter, launches) in [("", 2), ("--processes", 30)] {
-        let phantom = Phantom::new("dgx-h100", &["calls-wait yes", "fault 1 2 hang"]);
+    for (gpu, starter, launches) in [
+        (1, "", 2),
+        (1, "--processes", 30),
+        (0, "--processes --hosts 2", 30),
+    ] {
+        let fault = format!("fault {gpu} 2 hang");
+        let phantom = Phantom::new("dgx-h100", &["calls-wait yes", &fault]);
         let mut command = phantom.topo();
         command.args("run all-reduce --ranks 2 --backend cuda -b 64 -e 64 --warm 0".split(' '));
         command.args(["-T", "2", "-n", &launches.to_string()]);
@@ -75,6 +81,7 @@ fn a_kernel_that_never_ends() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{errors}");
         assert!(errors.contains("waited"), "{errors}");
+        assert!(!errors.contains("signal"), "{errors}");
         assert!(began.elapsed() < Duration::from_secs(20), "{errors}");
     }
 }

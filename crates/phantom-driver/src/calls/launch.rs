@@ -91,8 +91,9 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
     let spoils = planted == Some(FaultKind::Wrong);
     let run = || {
         if planted == Some(FaultKind::Hang) {
-            // Its blocks stay resident.
+            // Its blocks stay resident, and wait for words of others.
             while context.fault.load(Ordering::Acquire) == 0 {
+                driver.space().read_registered(device);
                 std::thread::sleep(HANGING);
             }
             return Ok(());
