@@ -10,7 +10,7 @@
 //! ```
 //!
 //! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
-//! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line),
+//! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line), `parts` (a quick look whether it has any),
 //! `recorders` (ranks by their flight recorders), `timeouts` (ranks by lines of the watchdog),
 //! `beside` (causes whose words count only beside other evidence), `runs` (runs of nccl-tests that
 //! differ in one setting), `cliques` (NVLink fabrics), `machine_files`
@@ -25,6 +25,7 @@ mod cliques;
 mod late;
 mod listing;
 mod machine_files;
+mod parts;
 mod paths;
 pub mod pile;
 pub mod predict;

@@ -7,6 +7,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use causes::{Cause, Certainty, Scope, Subject};
 use evidence::{inspector, ras, watchdog};
 
+use crate::parts::Parts;
 use crate::verdict::{Line, MOST_LINES, Verdict, sentence};
 use crate::{runs, timings};
 
@@ -30,6 +31,7 @@ enum Seeker {
 #[derive(Debug)]
 pub(crate) struct Words {
     automaton: Option<AhoCorasick>,
+    parts: Parts,
     seekers: Vec<Seeker>,
 }
 
@@ -86,6 +88,7 @@ impl Words {
             .kind(Some(AhoCorasickKind::DFA))
             .build(&words);
         Self {
+            parts: Parts::of(&words),
             automaton: automaton.ok(),
             seekers,
         }
@@ -103,7 +106,7 @@ impl Words {
         let [before, behind] = parts.unwrap_or(["", line]);
         let in_parts = [before, behind].into_iter().filter(|it| !it.is_empty());
         // Nearly no line has any word, and that is known much sooner than all words.
-        let in_parts = in_parts.filter(|it| automaton.is_match(*it));
+        let in_parts = in_parts.filter(|it| self.parts.may_be_in(it));
         let mut first = usize::MAX;
         for it in in_parts.flat_map(|it| automaton.find_overlapping_iter(it)) {
             let place = it.pattern().as_usize();
