@@ -11,13 +11,13 @@
 //!
 //! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
 //! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line),
-//! `recorders` (ranks by their flight recorders), `timeouts` (ranks by lines of the watchdog),
-//! `beside` (causes whose words count only beside other evidence), `runs` (runs of nccl-tests that
-//! differ in one setting), `cliques` (NVLink fabrics), `machine_files`
-//! (topology files and graph files by themselves), `paths` (paths that carry nothing),
-//! `reports` (ranks by RAS), `start` (ranks while a communicator is made), `timings` (how long that
-//! took), `settings` (what NCCL's log says), `late` (a rank that is late again and again, by NCCL's
-//! Inspector), `listing` (what `nvidia-smi`, `lspci` and measured bandwidths show).
+//! `parts` (whether it may have any), `recorders` (ranks by their flight recorders), `timeouts`
+//! (ranks by lines of the watchdog), `reports` (ranks by RAS), `start` (ranks while a communicator
+//! is made), `timings` (how long that took), `settings` (what NCCL's log says), `beside` (causes
+//! whose words count only beside other evidence), `paths` (paths that carry nothing), `cliques`
+//! (NVLink fabrics), `runs` (runs of nccl-tests that differ in one setting), `late` (a rank that is
+//! late again and again, by NCCL's Inspector), `listing` (what `nvidia-smi`, `lspci` and measured
+//! bandwidths show), `machine_files` (topology files and graph files by themselves).
 
 pub mod archive;
 mod beside;
@@ -25,6 +25,7 @@ mod cliques;
 mod late;
 mod listing;
 mod machine_files;
+mod parts;
 mod paths;
 pub mod pile;
 pub mod predict;

@@ -83,8 +83,8 @@ impl MachineFiles {
                 (_, no_gpus) if missing.is_empty() => missing.push(Missing {
                     what: format!("whether the graphs of {name} are good for a machine"),
                     how: format!(
-                        "topo tune {} --set NCCL_GRAPH_FILE={name}",
-                        if no_gpus { "TOPOLOGY" } else { of }
+                        "plan {} with NCCL_GRAPH_FILE={name} and without it, and compare",
+                        if no_gpus { "the machine" } else { of }
                     ),
                 }),
                 _ => {}
@@ -94,7 +94,7 @@ impl MachineFiles {
             let titles: Vec<&str> = titles.into_iter().take(MOST_TITLES).collect();
             missing.push(Missing {
                 what: format!("what this means for NCCL: {}", titles.join("; ")),
-                how: format!("topo doctor {name}"),
+                how: format!("check {name} by itself; each finding has its advice"),
             });
         }
         (verdicts, missing)

@@ -7,6 +7,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use causes::{Cause, Certainty, Scope, Subject};
 use evidence::{inspector, ras, watchdog};
 
+use crate::parts::Parts;
 use crate::verdict::{Line, MOST_LINES, Verdict, sentence};
 use crate::{runs, timings};
 
@@ -30,6 +31,7 @@ enum Seeker {
 #[derive(Debug)]
 pub(crate) struct Words {
     automaton: Option<AhoCorasick>,
+    parts: Parts,
     seekers: Vec<Seeker>,
 }
 
@@ -86,6 +88,7 @@ impl Words {
             .kind(Some(AhoCorasickKind::DFA))
             .build(&words);
         Self {
+            parts: Parts::of(&words),
             automaton: automaton.ok(),
             seekers,
         }
@@ -103,7 +106,7 @@ impl Words {
         let [before, behind] = parts.unwrap_or(["", line]);
         let in_parts = [before, behind].into_iter().filter(|it| !it.is_empty());
         // Nearly no line has any word, and that is known much sooner than all words.
-        let in_parts = in_parts.filter(|it| automaton.is_match(*it));
+        let in_parts = in_parts.filter(|it| self.parts.may_be_in(it));
         let mut first = usize::MAX;
         for it in in_parts.flat_map(|it| automaton.find_overlapping_iter(it)) {
             let place = it.pattern().as_usize();
@@ -194,7 +197,7 @@ impl Hits {
     /// Takes the verdict of a cause whose words count only beside other evidence.
     pub(crate) fn take(&mut self, cause: &Cause) -> Option<Verdict> {
         let place = self.0.iter().position(|it| it.cause == cause)?;
-        Some(self.0.swap_remove(place).verdict())
+        Some(self.0.remove(place).verdict())
     }
 
     /// A verdict for each cause.
@@ -229,6 +232,7 @@ mod tests {
     fn no_word_reaches_into_a_head() {
         let mut words = Vec::from(watchdog::WORDS);
         words.extend(ras::WORDS);
+        words.extend(runs::WORDS);
         words.extend([watchdog::FRAME, inspector::WORD, timings::WORD]);
         words.extend(
             causes::all()

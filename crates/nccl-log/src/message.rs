@@ -278,10 +278,12 @@ fn before_time(line: &str, offset: usize, begin: usize) -> usize {
                 .bytes()
                 .all(|it| it.is_ascii_digit() || b"-:. T/".contains(&it))
     };
-    match (before.strip_suffix(']'), before.rfind('[')) {
-        (Some(inside), Some(open)) if inside.get(open + 1..).is_some_and(is_time) => offset + open,
-        _ => begin,
-    }
+    let open = || {
+        let inside = before.strip_suffix(']')?;
+        let open = inside.rfind('[')?;
+        is_time(&inside[open + 1..]).then_some(offset + open)
+    };
+    open().unwrap_or(begin)
 }
 
 /// `[3]`.

@@ -80,7 +80,7 @@ causes! { Speed;
         signs: &[],
         proof: "the measured share is that of other machines of the kind",
         excluded: "far below other machines of the kind",
-        unseen: "it is no fault: `topo results` and `topo expect` say what machines of the kind reach",
+        unseen: "it is no fault: the measured share is compared with that of machines of the kind, and with the bound",
         sources: &["NVIDIA/nccl #2140", "NVIDIA/nccl #1807"],
     }
     SLOW_RANK {

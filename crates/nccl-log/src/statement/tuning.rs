@@ -6,7 +6,7 @@ use plan::Algorithm;
 use program::{Collective, Protocol};
 
 use super::Statement;
-use crate::cursor::{after, word_after};
+use crate::cursor::{after, find, word_after};
 
 /// Protocols in NCCL's order.
 const PROTOCOLS: [Protocol; 3] = [Protocol::Ll, Protocol::Ll128, Protocol::Simple];
@@ -70,9 +70,7 @@ fn call<'a>(name: &'a str, rest: &'a str) -> Option<Statement<'a>> {
     if rest.starts_with("opCount ") {
         return Some(Statement::Operation(name));
     }
-    if !rest.contains(" Bytes -> Algo ") {
-        return None;
-    }
+    find(rest, " ", "Bytes -> Algo ")?;
     let choice = (|| {
         let algorithm = word_after(rest, " Algo ")?;
         let protocol = word_after(rest, " proto ")?;
