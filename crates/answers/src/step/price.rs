@@ -10,8 +10,11 @@ use planner::Planned;
 use planner::cost::{AlphaBeta, CostProfile};
 use program::{Collective, Protocol, Reduction};
 
+use workload::tokens::{Tokens, call_name};
+
 use super::StepError;
 use super::calibration::{Calibration, Scope};
+use super::exchanges::Exchanges;
 use crate::bound::{BoundQuestion, bound};
 use crate::cost::transfers::Transfers;
 
@@ -22,12 +25,21 @@ pub struct CallKind {
     pub group: usize,
     /// The collective.
     pub collective: Collective,
+    /// An all-to-all that moves tokens in two stages.
+    pub tokens: Option<Tokens>,
     /// Bytes of the whole message.
     pub bytes: u64,
     /// The type of the elements.
     pub data_type: DataType,
     /// How they are reduced.
     pub reduction: Reduction,
+}
+
+impl CallKind {
+    /// The name of its collective, or of the exchange.
+    pub const fn operation(&self) -> &'static str {
+        call_name(self.collective, self.tokens)
+    }
 }
 
 /// What NCCL takes for a call, and how long it takes.
@@ -72,6 +84,8 @@ pub(super) struct Pricer {
     models: HashMap<usize, Option<AlphaBeta>>,
     /// The constants whose times count; none: NCCL's.
     profile: Option<CostProfile>,
+    /// Exchanges of tokens that were simulated.
+    exchanges: Exchanges,
     /// Corrections by measurements.
     pub(super) calibration: Calibration,
 }
@@ -99,7 +113,12 @@ impl Pricer {
             collective: call.collective,
             across: planned.job.layout().nodes() > 1,
         };
-        if let Some(correction) = self.calibration.find(scope) {
+        // Measurements are of NCCL's collectives.
+        let correction = self
+            .calibration
+            .find(scope)
+            .filter(|_| call.tokens.is_none());
+        if let Some(correction) = correction {
             price.time_us = correction.time_us(price.latency_us, price.time_us);
             price.range_us = Some(correction.range.map(|times| times * price.time_us));
         }
@@ -124,9 +143,20 @@ impl Pricer {
         }
         let refused = |why: String| StepError::NoPrice {
             group: group.to_owned(),
-            collective: call.collective,
+            operation: call.operation(),
             why,
         };
+        if let Some(tokens) = call.tokens {
+            let found = self.exchanges.times(planned, at, call.bytes, tokens);
+            let [time, latency] = found.map_err(refused)?;
+            return Ok(Price {
+                protocol: Some(Protocol::Simple),
+                time_us: shared(time, latency),
+                latency_us: latency.min(time),
+                bound_us: None,
+                ..Price::FREE
+            });
+        }
         let bound_us = self.bound(planned, at, call.collective);
         let bound_us = bound_us.map(|bandwidth| {
             // Bytes by GB/s are ns.
