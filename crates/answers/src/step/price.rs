@@ -73,6 +73,17 @@ impl Price {
         range_us: None,
         bound_us: Some(0.0),
     };
+
+    /// The price of an exchange in two stages.
+    const fn simulated(time_us: f64, latency_us: f64) -> Self {
+        Self {
+            protocol: Some(Protocol::Simple),
+            time_us,
+            latency_us,
+            bound_us: None,
+            ..Self::FREE
+        }
+    }
 }
 
 /// Prices calls on plans.
@@ -149,13 +160,7 @@ impl Pricer {
         if let Some(tokens) = call.tokens {
             let found = self.exchanges.times(planned, at, call.bytes, tokens);
             let [time, latency] = found.map_err(refused)?;
-            return Ok(Price {
-                protocol: Some(Protocol::Simple),
-                time_us: shared(time, latency),
-                latency_us: latency.min(time),
-                bound_us: None,
-                ..Price::FREE
-            });
+            return Ok(Price::simulated(shared(time, latency), latency));
         }
         let bound_us = self.bound(planned, at, call.collective);
         let bound_us = bound_us.map(|bandwidth| {
@@ -193,15 +198,9 @@ impl Pricer {
                 bound_us,
             });
         }
-        let model = self.models.entry(at).or_insert_with(|| {
-            let inputs = timed.job.cost_inputs();
-            match &self.profile {
-                Some(profile) => AlphaBeta::of(&inputs, profile),
-                None => AlphaBeta::of(&inputs, &CostProfile::of(timed.version())),
-            }
-        });
+        let model = self.model(at, timed);
         let sizes = [call.bytes, 1];
-        let found = Transfers::of(planned.plan(), model.as_ref(), call.collective, &sizes)?;
+        let found = Transfers::of(planned.plan(), model, call.collective, &sizes)?;
         let none = "NCCL makes it of transfers of the caller's; give these as send-recv";
         let found = found.ok_or_else(|| refused(none.to_owned()))?;
         let [size, least] = &found.sizes[..] else {
@@ -220,6 +219,18 @@ impl Pricer {
             range_us: None,
             bound_us,
         })
+    }
+
+    /// The α–β model of plan `at`.
+    fn model(&mut self, at: usize, timed: &Planned) -> Option<&AlphaBeta> {
+        let model = self.models.entry(at).or_insert_with(|| {
+            let inputs = timed.job.cost_inputs();
+            match &self.profile {
+                Some(profile) => AlphaBeta::of(&inputs, profile),
+                None => AlphaBeta::of(&inputs, &CostProfile::of(timed.version())),
+            }
+        });
+        model.as_ref()
     }
 
     /// Bus bandwidth that no schedule exceeds, GB/s.
