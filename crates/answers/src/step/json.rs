@@ -202,6 +202,8 @@ struct CorrectionReport {
     latency: f64,
     /// How many times longer the rest takes.
     rest: f64,
+    /// Whether times are also interpolated between measurements.
+    interpolated: bool,
     /// Kinds of calls that were measured.
     samples: usize,
     /// Median and worst error of predicted times, as shares of measured ones.
@@ -217,6 +219,7 @@ impl CorrectionReport {
             across: correction.scope.across,
             latency: correction.latency,
             rest: correction.rest,
+            interpolated: !correction.left.is_empty(),
             samples: correction.samples,
             error: correction.before,
             held_out_error: correction.held_out,
