@@ -78,6 +78,8 @@ enum Chore {
     Timing(timing::Arguments),
     /// Time collectives of PyTorch beside Gloo
     TorchPeers(torch::peers::Arguments),
+    /// Train with PyTorch on hosts with limited networks, and compare with `topo step`
+    TorchSteps(torch::steps::Arguments),
     /// Run torch's own tests of backends on topo and on Gloo; fails where only Gloo passes
     TorchSuite(torch::suite::Arguments),
     /// Build the page that plans in the browser: target/web/topo.html
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
         Chore::TorchPeers(arguments) => torch::peers::run(&arguments),
+        Chore::TorchSteps(arguments) => torch::steps::run(&arguments),
         Chore::TorchSuite(arguments) => torch::suite::run(&arguments),
         Chore::Site => site::run(),
         Chore::Web => web::run(),

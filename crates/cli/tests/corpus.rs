@@ -67,6 +67,13 @@ fn list(corpus: &Path) -> Vec<Trial> {
             move || diagnosed(&file, cause),
         ));
     }
+    for (name, cluster) in TRACES {
+        let file = corpus.join(format!("evidence/traces/{name}"));
+        tests.push(Trial::ignorable_test(
+            format!("traces::{name}"),
+            move || traced(&file, cluster),
+        ));
+    }
     for (name, machine) in MATRICES {
         let file = corpus.join(format!("smi-topo/{name}.txt"));
         tests.push(Trial::ignorable_test(
@@ -89,6 +96,17 @@ const EVIDENCE: [(&str, Option<&str>); 7] = [
     ("nccl2385-uneven-ranks", Some("uneven-pat")),
     ("ncclTests350-a100pcie-2node-nccl2.16.5", None),
     ("vllm58179-nccl231-no-algorithm", Some("no-algorithm")),
+];
+
+/// Workloads of other people, with a cluster of as many ranks: traces of HolisticTraceAnalysis
+/// and PARAM, and SimAI's workload.
+const TRACES: [(&str, &[&str]); 3] = [
+    ("nccl_data.json.gz", &["dgx-a100", "--gpus", "0,1"]),
+    ("resnet_2gpu_et.json.gz", &["dgx-a100", "--gpus", "0,1"]),
+    (
+        "simai_workload_analytical.txt",
+        &["dgx-h100", "--hosts", "1152"],
+    ),
 ];
 
 /// Files of vendors, with the assumptions for which NCCL's answers were computed.
@@ -349,6 +367,30 @@ fn check(command: &mut Command) -> Result<(), Failed> {
         "{command:?}: {:?}\n{err}",
         output.status
     )))
+}
+
+/// `topo step` reads a workload and prices each of its calls.
+fn traced(file: &Path, cluster: &[&str]) -> Result<Completion, Failed> {
+    if !file.is_file() {
+        return Ok(Completion::ignored_with(format!(
+            "not run: there is no {}",
+            file.display()
+        )));
+    }
+    let mut program = Command::new(env!("CARGO_BIN_EXE_topo"));
+    program.arg("step").arg(file).args(["--json", "--cluster"]);
+    let output = program.args(cluster).output()?;
+    if !output.status.success() {
+        return Err(Failed::from(String::from_utf8(output.stderr)?));
+    }
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let calls = report["calls"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_priced = |call: &serde_json::Value| call["time_us"].as_f64().is_some_and(|it| it > 0.0);
+    let notes = report["notes"].to_string();
+    match !calls.is_empty() && calls.iter().all(is_priced) && !notes.contains("left out") {
+        true => Ok(Completion::Completed),
+        false => Err(format!("a call has no price or is left out:\n{report:#}").into()),
+    }
 }
 
 /// Diagnoses a log: the first verdict is its cause, or one of several possible ones is.

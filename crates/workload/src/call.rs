@@ -4,6 +4,7 @@ use plan::cost::DataType;
 use program::{Collective, Reduction};
 
 use crate::groups::Members;
+use crate::tokens::{self, Tokens};
 
 /// Most entries of a workload.
 pub const MOST_CALLS: usize = 1 << 20;
@@ -74,6 +75,8 @@ pub struct Call {
     pub group: usize,
     /// The collective.
     pub collective: Collective,
+    /// An all-to-all that moves tokens in two stages; its bytes are those of all copies.
+    pub tokens: Option<Tokens>,
     /// Bytes of the whole message: all ranks' pieces together for a collective that gathers or
     /// scatters.
     pub bytes: u64,
@@ -106,6 +109,7 @@ impl Call {
             name: String::new(),
             group,
             collective,
+            tokens: None,
             bytes,
             data_type: DataType::F32,
             reduction: Reduction::Sum,
@@ -118,6 +122,11 @@ impl Call {
             blocks: true,
             micro_batch: false,
         }
+    }
+
+    /// The name of its collective, or of the exchange.
+    pub const fn operation(&self) -> &'static str {
+        tokens::call_name(self.collective, self.tokens)
     }
 }
 

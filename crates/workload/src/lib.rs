@@ -3,7 +3,8 @@
 //!
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
-//! In reading order: [`call`] (a call and its place in the step), [`groups`] (the ranks of a
+//! In reading order: [`call`] (a call and its place in the step), [`tokens`]
+//! (exchanges with experts), [`groups`] (the ranks of a
 //! group's communicators), [`parallelism`] (Megatron's groups), [`megatron`] (the calls of a
 //! transformer); the readers: [`list`] (CSV and JSON of our own), [`simai`], [`kineto`],
 //! [`chakra`]; [`files`] (any of them); [`error`].
@@ -19,12 +20,14 @@ pub mod megatron;
 pub mod parallelism;
 mod pytorch_names;
 pub mod simai;
+pub mod tokens;
 
 pub use call::{Call, Group, Measured, Pipeline, Wait, Workload};
 pub use error::WorkloadError;
 pub use files::Files;
 pub use groups::{Axis, Members, MembersError};
 pub use parallelism::Parallelism;
+pub use tokens::{Direction, Tokens};
 
 /// Largest workload file that is read, bytes.
 pub const MAX_BYTES: u64 = 64 << 20;

@@ -64,6 +64,10 @@ fn the_last_rank_does_not_wait() {
     let found = workload(&[trace(0, 50.0), trace(1, 20.0)], &names).unwrap();
     let waiting: Vec<_> = found.measured.iter().map(|it| it.waiting_us).collect();
     assert_eq!(waiting, [Some(30.0), Some(0.0)]);
+    // The call begins 30 µs later; until then computation hides nothing of it.
+    let reduce = &found.calls[0];
+    assert_eq!(reduce.start_us, Some(40.0));
+    assert_eq!((reduce.compute_us, reduce.overlap_us), (40.0, 0.0));
 }
 
 /// A trace of a processor: two calls of which the second is queued behind the first, one without an

@@ -5,7 +5,7 @@ use plan::cost::DataType;
 use program::Collective;
 use proptest::prelude::*;
 use workload::list::csv;
-use workload::{Members, Workload, read};
+use workload::{Direction, Members, Tokens, Workload, read};
 
 const RANKS: u32 = 16;
 
@@ -65,6 +65,52 @@ fn the_same_list_as_json() {
         Members::Listed(vec![vec![0, 2], vec![1, 3]])
     );
     assert_eq!(found.pipeline.unwrap().bubble(), 0.25);
+}
+
+#[test]
+fn tokens_go_to_experts_in_two_stages() {
+    let text = "group,collective,bytes,experts,top_k\nep=16,Dispatch,1M,64,8\nep,combine,2M,64,8\n";
+    let found = read("calls", text, RANKS, None).unwrap();
+    let tokens: Vec<Option<Tokens>> = found.calls.iter().map(|it| it.tokens).collect();
+    let both = Direction::ALL.map(|direction| {
+        Some(Tokens {
+            direction,
+            experts: 64,
+            top_k: 8,
+        })
+    });
+    assert_eq!(tokens, both);
+    let of = |call: &str| {
+        error(&format!(
+            "group,collective,bytes,experts,top_k\nep=16,{call}\n"
+        ))
+    };
+    for (call, expected) in [
+        (
+            "dispatch,1M,64",
+            "calls:2: dispatch has no experts or top_k; expected both",
+        ),
+        (
+            "combine,1M,8,9",
+            "calls:2: combine with 8 experts, 9 of a token; expected 1 to",
+        ),
+        (
+            "dispatch,1M,0,0",
+            "calls:2: dispatch with 0 experts, 0 of a token",
+        ),
+        (
+            "all-to-all,1M,64,8",
+            "calls:2: all-to-all has experts or top_k; expected them of",
+        ),
+        (
+            "dispatch,1M,64,-1",
+            "calls:2: top_k `-1`; expected a whole number",
+        ),
+        ("wait,,64", "calls:2: a wait has more than compute_us"),
+    ] {
+        let found = of(call);
+        assert!(found.starts_with(expected), "{call}: {found}");
+    }
 }
 
 #[test]
@@ -195,7 +241,7 @@ fn communicators_hold_each_rank_once() {
 fn any_workload() -> impl Strategy<Value = Workload> {
     let entry = (
         0usize..3,
-        0usize..9,
+        0usize..Collective::ALL.len() + Direction::ALL.len(),
         1u64..1 << 40,
         1u64..100,
         0u32..1000,
@@ -203,14 +249,21 @@ fn any_workload() -> impl Strategy<Value = Workload> {
     );
     prop::collection::vec(entry, 1..20).prop_map(|entries| {
         let shapes = ["8:1", "2:8", "{0-3}{4-7}"];
-        let mut text = "group,collective,bytes,count,compute_us,blocks,name,after\n".to_owned();
+        let mut text =
+            "group,collective,bytes,count,compute_us,blocks,name,after,experts,top_k\n".to_owned();
         for (at, (group, collective, bytes, count, us, blocks)) in entries.into_iter().enumerate() {
-            let collective = Collective::ALL[collective].command_name();
+            let (collective, experts) = match Collective::ALL.get(collective) {
+                Some(collective) => (collective.command_name(), ","),
+                None => (
+                    Direction::ALL[collective - Collective::ALL.len()].name(),
+                    "64,8",
+                ),
+            };
             let after = at
                 .checked_sub(1)
                 .map_or_else(String::new, |it| format!("n{it}"));
             text += &format!(
-                "g{group}={},{collective},{bytes},{count},{us},{blocks},n{at},{after}\n",
+                "g{group}={},{collective},{bytes},{count},{us},{blocks},n{at},{after},{experts}\n",
                 shapes[group]
             );
             if us % 3 == 0 {

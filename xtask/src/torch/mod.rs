@@ -1,6 +1,7 @@
-//! The Python package beside torch's own backends: speed, and torch's own tests.
+//! The Python package beside torch's own backends: speed, steps, and torch's own tests.
 
 pub(crate) mod peers;
+pub(crate) mod steps;
 pub(crate) mod suite;
 
 use std::fs;
@@ -52,6 +53,14 @@ impl Package {
         build.args(["build", "--quiet", "--locked", "-p", "python"]);
         build.args(["--profile", profile]);
         ensure!(build.status()?.success(), "the package does not build");
+        Self::built(profile)
+    }
+
+    /// Takes what was built.
+    ///
+    /// # Errors
+    /// There is no library, or the folder cannot be written.
+    fn built(profile: &str) -> Result<Self> {
         // Cargo names the folder of `dev` otherwise.
         let folder = if profile == "dev" { "debug" } else { profile };
         let library = target().join(folder).join("lib_native.so");

@@ -2,8 +2,10 @@
 //!
 //! A predicted time is a latency (that of a message of a byte with the same algorithm and protocol)
 //! and the rest. Measurements of a collective, inside hosts or across them, say how many times
-//! longer each of the two really is: the least squares of relative errors, neither negative.
-//! Measurements that were left out, each in turn, judge how far the corrected times are off.
+//! longer each of the two really is: the least squares of relative errors, neither negative. What
+//! this leaves is interpolated between the measurements with the nearest predicted times, if that is
+//! better: other sizes take other algorithms. Measurements that were left out, each in turn, judge
+//! this, and how far the corrected times are off.
 
 use std::io::Read;
 
@@ -19,6 +21,9 @@ const MOST_BYTES: u64 = 1 << 30;
 
 /// Fewest measurements that tell latency and the rest apart.
 const FEWEST_FOR_BOTH: usize = 3;
+
+/// Fewest measurements between which is interpolated.
+const FEWEST_FOR_BETWEEN: usize = 4;
 
 /// Measurements of the cluster.
 #[derive(Debug, Clone, Default)]
@@ -92,7 +97,7 @@ pub struct Scope {
 }
 
 /// The correction of a scope.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Correction {
     /// What was measured.
     pub scope: Scope,
@@ -100,6 +105,9 @@ pub struct Correction {
     pub latency: f64,
     /// How many times longer the rest takes.
     pub rest: f64,
+    /// Predicted times, µs, ascending, with how many times longer than by these two the measurements
+    /// took; empty if these two alone do better.
+    pub left: Vec<[f64; 2]>,
     /// Kinds of calls that were measured.
     pub samples: usize,
     /// Median and worst error of the prediction, as shares of measured times.
@@ -149,7 +157,7 @@ impl Calibration {
 impl Correction {
     /// The corrected time, µs.
     pub(super) fn time_us(&self, latency_us: f64, time_us: f64) -> f64 {
-        corrected([self.latency, self.rest], latency_us, time_us)
+        corrected([self.latency, self.rest], latency_us, time_us) * between(&self.left, time_us)
     }
 }
 
@@ -160,14 +168,17 @@ fn corrected([latency, rest]: [f64; 2], latency_us: f64, time_us: f64) -> f64 {
 
 fn correction(scope: Scope, samples: &[Sample]) -> Option<Correction> {
     let [latency, rest] = factors(samples)?;
-    let error = |it: &Sample, time: f64| time / it.measured_us - 1.0;
-    let before: Vec<f64> = samples.iter().map(|it| error(it, it.time_us)).collect();
-    let mut held_out = Vec::new();
-    for at in 0..samples.len() {
-        let mut others = samples.to_vec();
-        let it = others.remove(at);
-        if let Some(factors) = factors(&others) {
-            held_out.push(error(&it, corrected(factors, it.latency_us, it.time_us)));
+    let before: Vec<f64> = samples
+        .iter()
+        .map(|it| it.time_us / it.measured_us - 1.0)
+        .collect();
+    let mut held_out = left_out(samples, false);
+    let mut left = Vec::new();
+    if samples.len() >= FEWEST_FOR_BETWEEN {
+        let errors = left_out(samples, true);
+        if median_and_worst(errors.clone())[0] < median_and_worst(held_out.clone())[0] {
+            held_out = errors;
+            left = what_is_left(samples, [latency, rest]);
         }
     }
     let by_corrected = held_out.iter().map(|error| 1.0 / (1.0 + error));
@@ -179,11 +190,69 @@ fn correction(scope: Scope, samples: &[Sample]) -> Option<Correction> {
         scope,
         latency,
         rest,
+        left,
         samples: samples.len(),
         before: median_and_worst(before),
         held_out: median_and_worst(held_out),
         range,
     })
+}
+
+/// The error of each measurement that all others correct, as a share of it.
+fn left_out(samples: &[Sample], interpolates: bool) -> Vec<f64> {
+    let mut errors = Vec::new();
+    for at in 0..samples.len() {
+        let mut others = samples.to_vec();
+        let it = others.remove(at);
+        let Some(factors) = factors(&others) else {
+            continue;
+        };
+        let left = match interpolates {
+            true => what_is_left(&others, factors),
+            false => Vec::new(),
+        };
+        let time = corrected(factors, it.latency_us, it.time_us) * between(&left, it.time_us);
+        errors.push(time / it.measured_us - 1.0);
+    }
+    errors
+}
+
+/// Predicted times in order, with how many times longer than corrected by these factors the
+/// measurements took, on average.
+fn what_is_left(samples: &[Sample], factors: [f64; 2]) -> Vec<[f64; 2]> {
+    let mut all: Vec<[f64; 2]> = samples
+        .iter()
+        .map(|it| {
+            let time = corrected(factors, it.latency_us, it.time_us);
+            [it.time_us, it.measured_us / time]
+        })
+        .filter(|[_, times]| times.is_finite())
+        .collect();
+    all.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let equal = all.chunk_by(|a, b| a[0] == b[0]);
+    equal
+        .map(|its| {
+            let sum: f64 = its.iter().map(|it| it[1]).sum();
+            [its[0][0], sum / its.len() as f64]
+        })
+        .collect()
+}
+
+/// How many times longer a predicted time is than by factors alone: between two measurements on
+/// logarithmic scales, outside as the nearest one.
+fn between(left: &[[f64; 2]], time_us: f64) -> f64 {
+    let next = left.partition_point(|it| it[0] < time_us);
+    match (
+        next.checked_sub(1).and_then(|at| left.get(at)),
+        left.get(next),
+    ) {
+        (Some([from, a]), Some([to, b])) => {
+            let share = (time_us / from).ln() / (to / from).ln();
+            a * (b / a).powf(share)
+        }
+        (Some([_, times]), None) | (None, Some([_, times])) => *times,
+        (None, None) => 1.0,
+    }
 }
 
 /// Of absolute errors, with the sign of the worst.
@@ -258,6 +327,20 @@ mod tests {
         assert!((found.rest - 1.2).abs() < 1e-9, "{found:?}");
         assert!(found.held_out[1].abs() < 1e-9, "{found:?}");
         assert!(found.before[0] > 0.2, "{found:?}");
+    }
+
+    #[test]
+    fn what_factors_leave_is_interpolated() {
+        // From 100 µs on another algorithm takes twice as long.
+        let times = [20.0, 30.0, 50.0, 100.0, 200.0, 400.0, 800.0];
+        let samples = times.map(|time| sample(time, time * if time < 100.0 { 1.0 } else { 2.0 }));
+        let found = Calibration::of(&samples);
+        let found = found.find(SCOPE).expect("it was measured");
+        assert_eq!(found.left.len(), times.len(), "{found:?}");
+        for (time, expected) in [(20.0, 20.0), (400.0, 800.0), (1600.0, 3200.0)] {
+            let time = found.time_us(10.0, time);
+            assert!((time / expected - 1.0).abs() < 0.1, "{time}: {found:?}");
+        }
     }
 
     #[test]

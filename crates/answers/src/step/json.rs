@@ -4,7 +4,7 @@ use plan::Algorithm;
 use program::{Collective, Protocol};
 use schemars::JsonSchema;
 use serde::Serialize;
-use workload::Workload;
+use workload::{Tokens, Workload};
 
 use super::calibration::Correction;
 use super::placement::Placement;
@@ -115,7 +115,10 @@ struct CallReport {
     name: String,
     /// The collective.
     collective: Collective,
-    /// Bytes of the whole message.
+    /// An all-to-all that moves tokens in two stages; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<TokensReport>,
+    /// Bytes of the whole message; of all copies of tokens.
     bytes: u64,
     /// The type of the elements.
     data_type: String,
@@ -150,7 +153,28 @@ struct CallReport {
     measured: Option<MeasuredReport>,
 }
 
-/// What calls took.
+/// Tokens that go to experts, or results that come back.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TokensReport {
+    /// `dispatch` or `combine`.
+    exchange: &'static str,
+    /// Experts of all ranks of a communicator together.
+    experts: u32,
+    /// Experts of a token.
+    top_k: u32,
+}
+
+impl TokensReport {
+    const fn of(tokens: Tokens) -> Self {
+        Self {
+            exchange: tokens.direction.name(),
+            experts: tokens.experts,
+            top_k: tokens.top_k,
+        }
+    }
+}
+
+/// What calls took, without waiting for later ranks where it is known.
 #[derive(Debug, Serialize, JsonSchema)]
 struct MeasuredReport {
     /// Calls that ran.
@@ -159,7 +183,7 @@ struct MeasuredReport {
     median_us: f64,
     /// The shortest and the longest, µs.
     range_us: [f64; 2],
-    /// The part of all in which they waited for later ranks, µs; null if it is not known.
+    /// What they waited for later ranks besides, all together, µs; null if it is not known.
     waiting_us: Option<f64>,
     /// How much longer the prediction is than the middle one, as a share of that.
     error: f64,
@@ -178,6 +202,8 @@ struct CorrectionReport {
     latency: f64,
     /// How many times longer the rest takes.
     rest: f64,
+    /// Whether times are also interpolated between measurements.
+    interpolated: bool,
     /// Kinds of calls that were measured.
     samples: usize,
     /// Median and worst error of predicted times, as shares of measured ones.
@@ -193,6 +219,7 @@ impl CorrectionReport {
             across: correction.scope.across,
             latency: correction.latency,
             rest: correction.rest,
+            interpolated: !correction.left.is_empty(),
             samples: correction.samples,
             error: correction.before,
             held_out_error: correction.held_out,
@@ -292,6 +319,7 @@ impl CallReport {
             group: group.to_owned(),
             name: call.name.clone(),
             collective: call.kind.collective,
+            tokens: call.kind.tokens.map(TokensReport::of),
             bytes: call.kind.bytes,
             data_type: call.kind.data_type.to_string(),
             reduction: call.kind.reduction.to_string(),

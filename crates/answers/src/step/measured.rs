@@ -4,7 +4,7 @@ use workload::Workload;
 
 use super::StepCall;
 
-/// What calls that are alike took.
+/// What calls that are alike took, without waiting for later ranks where it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeasuredCalls {
     /// Calls that ran.
@@ -13,7 +13,7 @@ pub struct MeasuredCalls {
     pub median_us: f64,
     /// The shortest and the longest, µs.
     pub range_us: [f64; 2],
-    /// The part of all in which they waited for later ranks, µs; `None` if it is not known.
+    /// What they waited for later ranks besides, all together, µs; `None` if it is not known.
     pub waiting_us: Option<f64>,
     /// How much longer the prediction is than the middle one, as a share of that.
     pub error: f64,
@@ -26,7 +26,8 @@ pub(super) fn add(calls: &mut [StepCall], workload: &Workload, of_call: &[usize]
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];
     let mut waiting: Vec<Option<f64>> = vec![None; calls.len()];
     for (measured, at) in workload.measured.iter().zip(of_call) {
-        times[*at].push(measured.time_us);
+        let waited = measured.waiting_us.unwrap_or(0.0);
+        times[*at].push(measured.time_us - waited);
         if let Some(time) = measured.waiting_us {
             *waiting[*at].get_or_insert(0.0) += time;
         }

@@ -2,13 +2,15 @@
 //! waits for, and what the bound would give.
 //!
 //! In reading order: this file, `places` (the host of each rank), [`shapes`] (communicators that
-//! NCCL cannot tell apart), `sharing` (links that they share), [`price`], [`calibration`] (times
+//! NCCL cannot tell apart), `sharing` (links that they share), [`price`], `exchanges` (tokens to experts),
+//! [`calibration`] (times
 //! corrected by measurements), `samples` (what corrections are made of), `pricing` (all of these),
 //! [`clock`] (the step on a virtual clock), [`memory`], [`measured`] (beside what ran), [`json`],
 //! [`picture`], [`placement`], [`request`].
 
 pub mod calibration;
 pub mod clock;
+mod exchanges;
 pub mod json;
 pub mod measured;
 pub mod memory;
@@ -23,7 +25,6 @@ pub mod shapes;
 mod sharing;
 
 use planner::{Job, Settings};
-use program::Collective;
 use simulator::fabric::Leaf;
 use workload::{MembersError, Workload};
 
@@ -200,12 +201,12 @@ pub enum StepError {
         why: Box<planner::Error>,
     },
     /// A call has no price.
-    #[error("group {group}, {}: {why}", .collective.command_name())]
+    #[error("group {group}, {operation}: {why}")]
     NoPrice {
         /// The group.
         group: String,
-        /// The collective.
-        collective: Collective,
+        /// The collective, or the exchange.
+        operation: &'static str,
         /// Why.
         why: String,
     },

@@ -40,7 +40,7 @@ pub fn label(call: &Call) -> String {
         true => String::new(),
         false => format!("{}: ", call.name),
     };
-    let collective = call.collective.command_name();
+    let collective = call.operation();
     format!("{name}{times}{collective} {}", size(call.bytes))
 }
 

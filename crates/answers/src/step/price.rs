@@ -10,8 +10,11 @@ use planner::Planned;
 use planner::cost::{AlphaBeta, CostProfile};
 use program::{Collective, Protocol, Reduction};
 
+use workload::tokens::{Tokens, call_name};
+
 use super::StepError;
 use super::calibration::{Calibration, Scope};
+use super::exchanges::Exchanges;
 use crate::bound::{BoundQuestion, bound};
 use crate::cost::transfers::Transfers;
 
@@ -22,12 +25,21 @@ pub struct CallKind {
     pub group: usize,
     /// The collective.
     pub collective: Collective,
+    /// An all-to-all that moves tokens in two stages.
+    pub tokens: Option<Tokens>,
     /// Bytes of the whole message.
     pub bytes: u64,
     /// The type of the elements.
     pub data_type: DataType,
     /// How they are reduced.
     pub reduction: Reduction,
+}
+
+impl CallKind {
+    /// The name of its collective, or of the exchange.
+    pub const fn operation(&self) -> &'static str {
+        call_name(self.collective, self.tokens)
+    }
 }
 
 /// What NCCL takes for a call, and how long it takes.
@@ -61,6 +73,17 @@ impl Price {
         range_us: None,
         bound_us: Some(0.0),
     };
+
+    /// The price of an exchange in two stages.
+    const fn simulated(time_us: f64, latency_us: f64) -> Self {
+        Self {
+            protocol: Some(Protocol::Simple),
+            time_us,
+            latency_us,
+            bound_us: None,
+            ..Self::FREE
+        }
+    }
 }
 
 /// Prices calls on plans.
@@ -72,6 +95,8 @@ pub(super) struct Pricer {
     models: HashMap<usize, Option<AlphaBeta>>,
     /// The constants whose times count; none: NCCL's.
     profile: Option<CostProfile>,
+    /// Exchanges of tokens that were simulated.
+    exchanges: Exchanges,
     /// Corrections by measurements.
     pub(super) calibration: Calibration,
 }
@@ -99,7 +124,12 @@ impl Pricer {
             collective: call.collective,
             across: planned.job.layout().nodes() > 1,
         };
-        if let Some(correction) = self.calibration.find(scope) {
+        // Measurements are of NCCL's collectives.
+        let correction = self
+            .calibration
+            .find(scope)
+            .filter(|_| call.tokens.is_none());
+        if let Some(correction) = correction {
             price.time_us = correction.time_us(price.latency_us, price.time_us);
             price.range_us = Some(correction.range.map(|times| times * price.time_us));
         }
@@ -124,9 +154,14 @@ impl Pricer {
         }
         let refused = |why: String| StepError::NoPrice {
             group: group.to_owned(),
-            collective: call.collective,
+            operation: call.operation(),
             why,
         };
+        if let Some(tokens) = call.tokens {
+            let found = self.exchanges.times(planned, at, call.bytes, tokens);
+            let [time, latency] = found.map_err(refused)?;
+            return Ok(Price::simulated(shared(time, latency), latency));
+        }
         let bound_us = self.bound(planned, at, call.collective);
         let bound_us = bound_us.map(|bandwidth| {
             // Bytes by GB/s are ns.
@@ -163,15 +198,9 @@ impl Pricer {
                 bound_us,
             });
         }
-        let model = self.models.entry(at).or_insert_with(|| {
-            let inputs = timed.job.cost_inputs();
-            match &self.profile {
-                Some(profile) => AlphaBeta::of(&inputs, profile),
-                None => AlphaBeta::of(&inputs, &CostProfile::of(timed.version())),
-            }
-        });
+        let model = self.model(at, timed);
         let sizes = [call.bytes, 1];
-        let found = Transfers::of(planned.plan(), model.as_ref(), call.collective, &sizes)?;
+        let found = Transfers::of(planned.plan(), model, call.collective, &sizes)?;
         let none = "NCCL makes it of transfers of the caller's; give these as send-recv";
         let found = found.ok_or_else(|| refused(none.to_owned()))?;
         let [size, least] = &found.sizes[..] else {
@@ -190,6 +219,18 @@ impl Pricer {
             range_us: None,
             bound_us,
         })
+    }
+
+    /// The α–β model of plan `at`.
+    fn model(&mut self, at: usize, timed: &Planned) -> Option<&AlphaBeta> {
+        let model = self.models.entry(at).or_insert_with(|| {
+            let inputs = timed.job.cost_inputs();
+            match &self.profile {
+                Some(profile) => AlphaBeta::of(&inputs, profile),
+                None => AlphaBeta::of(&inputs, &CostProfile::of(timed.version())),
+            }
+        });
+        model.as_ref()
     }
 
     /// Bus bandwidth that no schedule exceeds, GB/s.

@@ -250,7 +250,7 @@ impl<'a> Pricing<'a> {
                     }
                     let (slowest, price) = worst.ok_or_else(|| StepError::NoPrice {
                         group: group.name.clone(),
-                        collective: call.collective,
+                        operation: call.operation(),
                         why: "the group has no communicator; expected at least one".to_owned(),
                     })?;
                     known.insert(kind, found.len());
@@ -298,6 +298,7 @@ const fn kind(call: &Call) -> CallKind {
     CallKind {
         group: call.group,
         collective: call.collective,
+        tokens: call.tokens,
         bytes: call.bytes,
         data_type: call.data_type,
         reduction: call.reduction,
@@ -316,7 +317,9 @@ fn memory_of(
     let mut algorithms: Vec<Algorithm> = its().filter_map(|it| it.price.algorithm).collect();
     algorithms.sort_unstable();
     algorithms.dedup();
-    let is_transfer = |call: &StepCall| !Collective::TUNED.contains(&call.kind.collective);
+    let is_transfer = |call: &StepCall| {
+        !Collective::TUNED.contains(&call.kind.collective) && call.kind.tokens.is_none()
+    };
     let peers = its().any(is_transfer);
     let plans: Vec<&Planned> = plans.iter().map(|at| &planned[*at]).collect();
     memory::of_group(&group.alike, &plans, &algorithms, peers)

@@ -37,6 +37,7 @@ impl Pricing<'_> {
                 let kind = CallKind {
                     group: 0,
                     collective,
+                    tokens: None,
                     bytes: row.bytes,
                     data_type: row.element.parse().unwrap_or_default(),
                     reduction: Reduction::Sum,

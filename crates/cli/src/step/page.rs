@@ -161,7 +161,7 @@ impl Page<'_> {
         for call in self.answer.calls.iter().take(self.shown) {
             table.row(vec![
                 self.answer.groups[call.kind.group].name.clone(),
-                call.kind.collective.command_name().to_owned(),
+                call.kind.operation().to_owned(),
                 size(call.kind.bytes),
                 call.kind.data_type.to_string(),
                 call.count.to_string(),
@@ -202,14 +202,16 @@ impl Page<'_> {
         let calls = self.answer.calls.iter();
         let measured = calls.filter_map(|call| Some((call, call.measured?)));
         let mut errors: Vec<(f64, f64)> = Vec::new();
+        let mut is_told_apart = true;
         for (at, (call, found)) in measured.enumerate() {
             errors.push((found.error, found.worst));
+            is_told_apart &= found.waiting_us.is_some();
             if at >= self.shown {
                 continue;
             }
             table.row(vec![
                 self.answer.groups[call.kind.group].name.clone(),
-                call.kind.collective.command_name().to_owned(),
+                call.kind.operation().to_owned(),
                 size(call.kind.bytes),
                 found.count.to_string(),
                 crate::render::microseconds(call.price.time_us),
@@ -227,9 +229,13 @@ impl Page<'_> {
         let worst = worst.max_by(|a, b| a.abs().total_cmp(&b.abs()));
         if let (Some((middle, _)), Some(worst)) = (middle, worst) {
             let line = format!(
-                "Over all kinds of calls: median error {}, worst {}. A measured time holds what a rank waits for later ones.",
+                "Over all kinds of calls: median error {}, worst {}.{}",
                 crate::render::percent(*middle),
-                crate::render::percent(worst)
+                crate::render::percent(worst),
+                match is_told_apart {
+                    true => "",
+                    false => " A measured time holds what a rank waits for later ones.",
+                }
             );
             text.push_str(&wrap(&line, "  ", "  ", look.width));
         }
@@ -398,6 +404,9 @@ fn lie(alike: &Alike) -> String {
 /// What NCCL takes for a call.
 fn taken(call: &StepCall) -> String {
     let price = &call.price;
+    if call.kind.tokens.is_some() && price.protocol.is_some() {
+        return "two stages, simulated".to_owned();
+    }
     match (price.algorithm, price.protocol) {
         (Some(algorithm), Some(protocol)) => {
             format!("{algorithm} {protocol} ×{}", price.channels)

@@ -126,9 +126,14 @@ pub fn workload(traces: &[Trace], files: &[String]) -> Result<Workload, Workload
     let mut orders: HashMap<&str, usize> = HashMap::new();
     for kernel in kernels.into_iter().take(MOST_CALLS) {
         let group = group(&mut found, first, kernel);
-        let [start, end] = [kernel.start_us, kernel.start_us + kernel.time_us];
         let next = orders.entry(kernel.group.as_str()).or_default();
         let order = std::mem::replace(next, *next + 1);
+        let waiting_us = waiting(&others, kernel, order);
+        // The call begins with the last rank: until then computation hides nothing of it.
+        let [start, end] = [
+            kernel.start_us + waiting_us.unwrap_or(0.0),
+            kernel.start_us + kernel.time_us,
+        ];
         found.calls.push(Call {
             name: String::new(),
             data_type: kernel.data_type,
@@ -139,7 +144,7 @@ pub fn workload(traces: &[Trace], files: &[String]) -> Result<Workload, Workload
         });
         found.measured.push(Measured {
             time_us: kernel.time_us,
-            waiting_us: waiting(&others, kernel, order),
+            waiting_us,
         });
         done_until = done_until.max(end);
     }

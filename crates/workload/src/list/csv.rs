@@ -4,9 +4,10 @@
 use super::{Builder, Entry, Size, WAIT};
 use crate::call::{Call, Wait, Workload};
 use crate::error::WorkloadError;
+use crate::tokens::Tokens;
 
 /// The columns; the first three are required.
-pub const COLUMNS: [&str; 13] = [
+pub const COLUMNS: [&str; 15] = [
     "group",
     "collective",
     "bytes",
@@ -20,6 +21,8 @@ pub const COLUMNS: [&str; 13] = [
     "after",
     "blocks",
     "micro_batch",
+    "experts",
+    "top_k",
 ];
 
 /// Columns that are required.
@@ -96,6 +99,10 @@ fn set(entry: &mut Entry, column: usize, value: &str) -> Result<(), String> {
         let read = value.parse::<f64>().ok();
         read.ok_or_else(|| format!("{name} `{value}`; expected a number of µs"))
     };
+    let whole = || {
+        let read = value.parse::<u32>().ok();
+        read.ok_or_else(|| format!("{name} `{value}`; expected a whole number from 1"))
+    };
     let truth = || match value.to_ascii_lowercase().as_str() {
         "yes" | "true" | "1" => Ok(true),
         "no" | "false" | "0" => Ok(false),
@@ -119,7 +126,9 @@ fn set(entry: &mut Entry, column: usize, value: &str) -> Result<(), String> {
         9 => entry.start_us = Some(number()?),
         10 => entry.after = Some(text),
         11 => entry.blocks = Some(truth()?),
-        _ => entry.micro_batch = Some(truth()?),
+        12 => entry.micro_batch = Some(truth()?),
+        13 => entry.experts = Some(whole()?),
+        _ => entry.top_k = Some(whole()?),
     }
     Ok(())
 }
@@ -137,7 +146,7 @@ pub fn write(workload: &Workload) -> String {
             true => group.name.clone(),
             false => format!("{}={}", group.name, group.members),
         };
-        let cells = [quoted(&cell), call.collective.command_name().to_owned()];
+        let cells = [quoted(&cell), call.operation().to_owned()];
         text.push_str(&cells.join(","));
         text.push_str(&rest(call, workload));
         text.push('\n');
@@ -163,6 +172,8 @@ fn waits(text: &mut String, waits: &[Wait], workload: &Workload) {
             quoted(&names(&wait.after, workload)),
             String::new(),
             String::new(),
+            String::new(),
+            String::new(),
         ];
         text.push_str(&cells.join(","));
         text.push('\n');
@@ -186,6 +197,10 @@ fn number(value: f64) -> String {
 
 /// The columns from the bytes on.
 fn rest(call: &Call, workload: &Workload) -> String {
+    let whole = |of: fn(Tokens) -> u32| {
+        let tokens = call.tokens.map(of);
+        tokens.map_or_else(String::new, |it| it.to_string())
+    };
     let truth = |value: bool| if value { "yes" } else { "no" }.to_owned();
     let cells = [
         String::new(),
@@ -200,6 +215,8 @@ fn rest(call: &Call, workload: &Workload) -> String {
         quoted(&names(&call.after, workload)),
         truth(call.blocks),
         truth(call.micro_batch),
+        whole(|it| it.experts),
+        whole(|it| it.top_k),
     ];
     cells.join(",")
 }

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use crate::call::{Call, Group, MOST_CALLS, MOST_GROUPS, MOST_REPEATS, MOST_US, Wait, Workload};
 use crate::groups::Members;
+use crate::tokens::{Direction, Tokens};
 
 /// What stands in place of a collective where computation waits for calls that do not block.
 pub(crate) const WAIT: &str = "wait";
@@ -24,7 +25,7 @@ pub(crate) const WAIT: &str = "wait";
 pub(crate) struct Entry {
     /// `NAME`, `SHAPE` or `NAME=SHAPE`.
     pub(crate) group: String,
-    /// `all-reduce`.
+    /// `all-reduce`, or `dispatch`.
     pub(crate) collective: String,
     /// A size.
     pub(crate) bytes: Size,
@@ -49,6 +50,10 @@ pub(crate) struct Entry {
     pub(crate) blocks: Option<bool>,
     /// Whether each micro-batch has it.
     pub(crate) micro_batch: Option<bool>,
+    /// Experts of all ranks of a communicator, of a dispatch or combine.
+    pub(crate) experts: Option<u32>,
+    /// Experts of a token.
+    pub(crate) top_k: Option<u32>,
 }
 
 /// A number of bytes, or `64K`.
@@ -147,6 +152,7 @@ impl Builder {
         if !(1..=MOST_REPEATS).contains(&count) {
             return Err(format!("count {count}; expected 1 to {MOST_REPEATS}"));
         }
+        let (collective, tokens) = entry.operation()?;
         let after = self.after(entry)?;
         let name = entry.name.clone().unwrap_or_default();
         if !name.is_empty() {
@@ -173,7 +179,8 @@ impl Builder {
             blocks: entry.blocks.unwrap_or(true),
             micro_batch: entry.micro_batch.unwrap_or(false),
             name,
-            ..Call::new(group, collective(&entry.collective)?, bytes)
+            tokens,
+            ..Call::new(group, collective, bytes)
         });
         Ok(())
     }
@@ -186,7 +193,9 @@ impl Builder {
             || !matches!(&entry.bytes, Size::Text(text) if text.trim().is_empty())
             || is_given(&entry.name)
             || entry.start_us.is_some()
-            || entry.overlap_us.is_some();
+            || entry.overlap_us.is_some()
+            || entry.experts.is_some()
+            || entry.top_k.is_some();
         if others {
             return Err(format!(
                 "a {WAIT} has more than compute_us and after; expected these only"
@@ -226,6 +235,24 @@ impl Builder {
     }
 }
 
+impl Entry {
+    /// Its collective, and what an exchange of tokens has besides.
+    fn operation(&self) -> Result<(Collective, Option<Tokens>), String> {
+        if let Some(direction) = Direction::named(&self.collective) {
+            let tokens = Tokens::listed(direction, self.experts, self.top_k)?;
+            return Ok((Collective::AllToAll, Some(tokens)));
+        }
+        let collective = collective(&self.collective)?;
+        if self.experts.is_some() || self.top_k.is_some() {
+            return Err(format!(
+                "{} has experts or top_k; expected them of dispatch and combine only",
+                collective.command_name()
+            ));
+        }
+        Ok((collective, None))
+    }
+}
+
 fn in_words(error: program::UnknownName) -> String {
     error.to_string()
 }
@@ -245,7 +272,7 @@ fn collective(text: &str) -> Result<Collective, String> {
     plain.parse().map_err(|_| {
         let names = Collective::ALL.map(Collective::command_name);
         format!(
-            "`{text}` is no collective; expected one of {}",
+            "`{text}` is no collective; expected one of {}, or dispatch or combine",
             names.join(", ")
         )
     })
