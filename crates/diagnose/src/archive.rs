@@ -2,7 +2,9 @@
 //! bounded.
 
 use std::cell::Cell;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+#[cfg(not(target_family = "wasm"))]
+use std::io::Cursor;
+use std::io::{self, BufRead, BufReader, Read};
 
 use crate::Pile;
 
@@ -90,10 +92,22 @@ pub fn tar(
     }
 }
 
+/// Says that a browser reads no zip archive.
+///
+/// # Errors
+/// Always.
+#[cfg(target_family = "wasm")]
+pub fn zip(_: &[u8], label: &str, _: &mut Pile, _: &mut usize) -> Result<(), String> {
+    Err(format!(
+        "{label}: a zip archive; unpack it, and give its files, or a .tar.gz"
+    ))
+}
+
 /// Reads a zip archive; `left` is how many files may still be read.
 ///
 /// # Errors
 /// A sentence: it is damaged, or has too many files.
+#[cfg(not(target_family = "wasm"))]
 pub fn zip(bytes: &[u8], label: &str, pile: &mut Pile, left: &mut usize) -> Result<(), String> {
     let allowance = Allowance::of(bytes.len() as u64);
     if members(bytes).is_none_or(|it| it > MOST_FILES) {
@@ -134,6 +148,7 @@ pub fn zip(bytes: &[u8], label: &str, pile: &mut Pile, left: &mut usize) -> Resu
 }
 
 /// The number of files by the end of a zip archive; `None` if it has no such end.
+#[cfg(not(target_family = "wasm"))]
 fn members(bytes: &[u8]) -> Option<usize> {
     let tail = &bytes[bytes.len().saturating_sub(66_000)..];
     let at = tail.windows(4).rposition(|it| it == b"PK\x05\x06")?;
