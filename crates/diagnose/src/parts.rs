@@ -30,9 +30,9 @@ impl Parts {
     pub(crate) fn of(words: &[&str]) -> Self {
         let mut table = Box::new([0; 1 << (BITS - 6)]);
         for word in words {
-            let parts = word.as_bytes().array_windows::<LENGTH>();
-            if let Some(part) = parts.min_by_key(|it| frequency(it)) {
-                let at = hash(*part);
+            let parts = parts(word);
+            if let Some(part) = parts.min_by_key(frequency) {
+                let at = hash(part);
                 table[at >> 6] |= 1 << (at & 63);
             }
         }
@@ -41,14 +41,20 @@ impl Parts {
 
     /// Whether a text may have a word; `false`: it has none.
     pub(crate) fn may_be_in(&self, text: &str) -> bool {
-        let parts = text.as_bytes().array_windows::<LENGTH>();
+        let parts = parts(text);
         // Without an exit in the loop, places do not wait for each other.
         let found = parts.fold(0, |found, part| {
-            let at = hash(*part);
+            let at = hash(part);
             found | self.0[at >> 6] >> (at & 63)
         });
         found & 1 == 1
     }
+}
+
+/// The parts of a text, at all places.
+fn parts(text: &str) -> impl Iterator<Item = [u8; LENGTH]> {
+    let windows = text.as_bytes().windows(LENGTH);
+    windows.map(|it| [it[0], it[1], it[2], it[3]])
 }
 
 /// How frequent a part is: first whether usual lines have it, then by its letters.

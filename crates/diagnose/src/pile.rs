@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read, Result};
 
-use causes::Certainty;
+use causes::{Cause, Certainty};
 use evidence::watchdog::{self, Event};
 use evidence::{Recorders, inspector, ras, recorder};
 use listings::{Listings, Machine, Reader, bandwidth};
@@ -275,14 +275,8 @@ impl Pile {
             }
             // One line gives one verdict: what its event says, or what its words mean.
             let slow = found.timings.then(|| timings::cause(&line)).flatten();
-            let cause = found.cause.or(slow).filter(|_| !is_event);
-            for cause in cause
-                .into_iter()
-                .flat_map(|it| beside::with_others(it, &line))
-            {
-                let line_of = Line::new(name, number, &line);
-                self.hits
-                    .add(cause, host(&line).as_deref(), Vec::new(), line_of);
+            if let Some(cause) = found.cause.or(slow).filter(|_| !is_event) {
+                self.cause(cause, &line, &Line::new(name, number, &line));
             }
             if number % PROGRESS_LINES == 0 {
                 progress(lines.bytes());
@@ -307,6 +301,14 @@ impl Pile {
             self.listing(name, &facts);
         }
         Ok((kind_of_text(&kinds, number), true))
+    }
+
+    /// Notes a line of a cause.
+    fn cause(&mut self, cause: (&'static Cause, Certainty), line: &str, of: &Line) {
+        for cause in beside::with_others(cause, line) {
+            self.hits
+                .add(cause, host(line).as_deref(), Vec::new(), of.clone());
+        }
     }
 
     /// Keeps what listings of a machine show.
@@ -402,28 +404,36 @@ impl Pile {
             missing.extend(self.places.missing());
         }
         if verdicts.is_empty() && missing.is_empty() {
-            missing.push(Missing {
-                what: "nothing in these inputs names a cause".to_owned(),
-                how: "run with NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000 \
-                      TORCH_NCCL_DUMP_ON_TIMEOUT=1, and give the log and all recorders"
-                    .to_owned(),
-            });
+            missing.push(nothing());
         }
-        if let Some(tree) = self.trees.first.filter(|_| !self.trees.has_links) {
-            missing.push(Missing {
-                what: format!(
-                    "lanes and speeds of links, ACS and NUMA nodes, which the tree in {tree} does \
-                     not have"
-                ),
-                how: "give the output of lspci -vv, run as root".to_owned(),
-            });
-        }
+        let tree = self.trees.first.filter(|_| !self.trees.has_links);
+        missing.extend(tree.map(|it| no_links(&it)));
         Diagnosis {
             inputs: self.inputs,
             verdicts,
             missing,
             waits,
         }
+    }
+}
+
+/// What to give where nothing is named.
+fn nothing() -> Missing {
+    Missing {
+        what: "nothing in these inputs names a cause".to_owned(),
+        how: "run with NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000 \
+              TORCH_NCCL_DUMP_ON_TIMEOUT=1, and give the log and all recorders"
+            .to_owned(),
+    }
+}
+
+/// What a tree of bridges lacks.
+fn no_links(tree: &str) -> Missing {
+    Missing {
+        what: format!(
+            "lanes and speeds of links, ACS and NUMA nodes, which the tree in {tree} does not have"
+        ),
+        how: "give the output of lspci -vv, run as root".to_owned(),
     }
 }
 

@@ -47,6 +47,8 @@ const QUERY: &str = r#"<?xml version="1.0" ?>
 		<fabric>
 			<state>In Progress</state>
 			<status>N/A</status>
+			<cliqueId>7</cliqueId>
+			<clusterUuid>3183419e-9edc</clusterUuid>
 			<health><bandwidth>Degraded</bandwidth></health>
 		</fabric>
 		<gpu_recovery_action>Reset</gpu_recovery_action>
@@ -90,6 +92,8 @@ GPU 00000000:1B:00.0
     Fabric
         State                             : In Progress
         Status                            : N/A
+        CliqueId                          : 7
+        ClusterUUID                       : 3183419e-9edc
         Health
             Bandwidth                     : Degraded
     ECC Errors
@@ -133,6 +137,7 @@ fn both_forms_of_a_query_give_one_condition() {
         has_remap_failed: false,
         fabric: Some("In Progress".to_owned()),
         is_fabric_degraded: true,
+        clique: Some(("3183419e-9edc".to_owned(), "7".to_owned())),
         is_partitioned: false,
         recovery: Some("Reset".to_owned()),
     };

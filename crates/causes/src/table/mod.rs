@@ -5,6 +5,7 @@ macro_rules! causes {
     ($subject:ident; $($name:ident { id: $id:literal, title: $title:literal, $($field:ident: $value:expr,)* })*) => {
         $(
             #[doc = $title]
+            #[allow(clippy::needless_update, reason = "some causes have all fields")]
             pub static $name: $crate::Cause = $crate::Cause {
                 id: $id,
                 subject: $crate::Subject::$subject,
