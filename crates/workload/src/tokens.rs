@@ -1,4 +1,4 @@
-//! Exchanges of tokens with experts on other ranks, by the two-stage schedule of DeepEP and NCCL EP.
+//! Exchanges of tokens with experts on other ranks in two stages, as DeepEP and NCCL EP make them.
 
 use program::Collective;
 

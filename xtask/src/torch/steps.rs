@@ -1,8 +1,8 @@
 //! `cargo xtask torch-steps`: what `topo step` predicts of real steps of training on topo, on hosts
 //! whose networks are limited, beside what they took.
 //!
-//! Hosts are network namespaces with a rank each. `topo run` measures three collectives there; they
-//! correct the times that NCCL's model predicts for such hosts (`topo step --measured`). Then models
+//! Hosts are network namespaces with a rank each. `topo run` measures three collectives there;
+//! they correct the times that NCCL's model predicts for such hosts (`topo step --measured`). Then models
 //! are trained there under PyTorch's profiler, and the traces of all ranks are priced with and
 //! without these measurements. Nothing of a trace corrects its own prediction.
 
@@ -30,7 +30,7 @@ const NOT_RUN: i32 = 77;
 const SETTINGS: &str =
     "tcp_congestion_control=reno tcp_slow_start_after_idle=0 tcp_limit_output_bytes=131072";
 
-/// What a host may send at once beyond its rate: that of so many µs. Less would be lost when the
+/// Time whose bytes a host may send at once beyond its rate, µs. Less would be lost when the
 /// kernel's timers are late.
 const BURST_US: u32 = 320;
 
@@ -184,8 +184,8 @@ fn host(rate: u32) -> String {
 }
 
 impl Bench<'_> {
-    /// Times a collective on these hosts with `topo run`, into a file of the folder. Returns `false`
-    /// if this machine cannot have such hosts.
+    /// Times a collective on these hosts with `topo run`, into a file of the folder. Returns
+    /// `false` if this machine cannot have such hosts.
     fn measure(&self, rate: u32, hosts: u32, collective: &str, folder: &Path) -> Result<bool> {
         let mut run = Command::new(&self.topo);
         run.args(["run", collective, "--begin", "64K", "--end", "16M"]);

@@ -3,8 +3,8 @@
 //! A predicted time is a latency (that of a message of a byte with the same algorithm and protocol)
 //! and the rest. Measurements of a collective, inside hosts or across them, say how many times
 //! longer each of the two really is: the least squares of relative errors, neither negative. What
-//! this leaves is interpolated between the measurements with the nearest predicted times, if that is
-//! better: other sizes take other algorithms. Measurements that were left out, each in turn, judge
+//! this leaves is interpolated between the measurements with the nearest predicted times, if that
+//! is better: other sizes take other algorithms. Measurements that were left out, each in turn, judge
 //! this, and how far the corrected times are off.
 
 use std::io::Read;
@@ -105,8 +105,8 @@ pub struct Correction {
     pub latency: f64,
     /// How many times longer the rest takes.
     pub rest: f64,
-    /// Predicted times, µs, ascending, with how many times longer than by these two the measurements
-    /// took; empty if these two alone do better.
+    /// Predicted times, µs, ascending, with how many times longer than by these two the
+    /// measurements took; empty if these two alone do better.
     pub left: Vec<[f64; 2]>,
     /// Kinds of calls that were measured.
     pub samples: usize,

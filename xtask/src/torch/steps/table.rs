@@ -72,7 +72,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Adds a run of so many steps.
+    /// Adds a run with its number of steps.
     pub(super) fn add(&mut self, run: Run, steps: u32, times: Times) {
         self.runs.push((run, f64::from(steps), times));
     }
