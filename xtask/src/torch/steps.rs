@@ -2,9 +2,9 @@
 //! whose networks are limited, beside what they took.
 //!
 //! Hosts are network namespaces with a rank each. `topo run` measures three collectives there;
-//! they correct the times that NCCL's model predicts for such hosts (`topo step --measured`). Then models
-//! are trained there under PyTorch's profiler, and the traces of all ranks are priced with and
-//! without these measurements. Nothing of a trace corrects its own prediction.
+//! they correct the times that NCCL's model predicts for such hosts (`topo step --measured`).
+//! Then models are trained there under PyTorch's profiler, and the traces of all ranks are priced
+//! with and without these measurements. Nothing of a trace corrects its own prediction.
 
 mod table;
 

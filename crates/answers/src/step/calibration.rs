@@ -1,11 +1,11 @@
 //! Predicted times corrected by measurements on the same cluster.
 //!
-//! A predicted time is a latency (that of a message of a byte with the same algorithm and protocol)
-//! and the rest. Measurements of a collective, inside hosts or across them, say how many times
-//! longer each of the two really is: the least squares of relative errors, neither negative. What
-//! this leaves is interpolated between the measurements with the nearest predicted times, if that
-//! is better: other sizes take other algorithms. Measurements that were left out, each in turn, judge
-//! this, and how far the corrected times are off.
+//! A predicted time is a latency (that of a message of a byte with the same algorithm and
+//! protocol) and the rest. Measurements of a collective, inside hosts or across them, say how
+//! many times longer each of the two really is: the least squares of relative errors, neither
+//! negative. What this leaves is interpolated between the measurements with the nearest predicted
+//! times, if that is better: other sizes take other algorithms. Measurements that were left out,
+//! each in turn, judge this, and how far the corrected times are off.
 
 use std::io::Read;
 

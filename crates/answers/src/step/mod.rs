@@ -2,10 +2,10 @@
 //! waits for, and what the bound would give.
 //!
 //! In reading order: this file, `places` (the host of each rank), [`shapes`] (communicators that
-//! NCCL cannot tell apart), `sharing` (links that they share), [`price`], `exchanges` (tokens
-//! to experts), [`calibration`] (times corrected by measurements), `samples` (what corrections are made of), `pricing` (all of these),
-//! [`clock`] (the step on a virtual clock), [`memory`], [`measured`] (beside what ran), [`json`],
-//! [`picture`], [`placement`], [`request`].
+//! NCCL cannot tell apart), `sharing` (links that they share), [`price`], `exchanges` (tokens to
+//! experts), [`calibration`] (times corrected by measurements), `samples` (what corrections are
+//! made of), `pricing` (all of these), [`clock`] (the step on a virtual clock), [`memory`],
+//! [`measured`] (beside what ran), [`json`], [`picture`], [`placement`], [`request`].
 
 pub mod calibration;
 pub mod clock;
