@@ -103,13 +103,17 @@ fn jobs() -> impl Strategy<Value = Drawn> {
 }
 
 /// The output of the program, or `None` where it refuses.
-fn program(arguments: &[String]) -> Option<Value> {
+fn program(arguments: &[String], name: &str) -> Option<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_topo"))
         .args(arguments)
         .output()
         .expect("the program was built");
+    // The page knows a file by its name only.
+    let file = super::repository().join("topologies").join(name);
+    let file = file.join("topology.xml").display().to_string();
+    let text = String::from_utf8_lossy(&output.stdout).replace(&file, name);
     // Doctor ends with 1 if it finds something.
-    serde_json::from_slice(&output.stdout).ok()
+    serde_json::from_str(&text).ok()
 }
 
 /// The answer of the page's code, or `None` where it refuses.
@@ -237,6 +241,14 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
             names.filter(|name| name.starts_with("GPU")).count() == text.matches("<gpu ").count()
         });
         let ends = devices.and_then(|it| Some([it.first()?.as_str()?, it.get(1)?.as_str()?]));
+        // Ports that NCCL merges are devices of the plan, and not of the file.
+        let ports = job["file"]["text"].as_str().unwrap_or_default();
+        let ports = ports.matches("<net ").count();
+        let ends = ends.filter(|ends| {
+            let number = |it: &&str| it.strip_prefix("NIC").and_then(|it| it.parse().ok());
+            let numbers = ends.iter().filter_map(number);
+            numbers.max().is_none_or(|most: usize| most < ports)
+        });
         if let Some([from, to]) = ends {
             all.push((
                 about(json!({ "ask": "path", "from": from, "to": to })),
@@ -308,7 +320,7 @@ pub(crate) fn answers_of_the_program() -> Result<(), String> {
             asked.extend(of_files(&drawn, &name, &job, folder.path())?);
         }
         for (request, arguments) in asked {
-            match (program(&arguments), page(&request)) {
+            match (program(&arguments, &name), page(&request)) {
                 (None, None) => refused += 1,
                 // The page shows what was measured also where nothing is predicted.
                 (None, Some(page)) if page.to_string().contains("not predicted: ") => refused += 1,
