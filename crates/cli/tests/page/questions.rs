@@ -232,24 +232,8 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
             files(json!({ "ask": "difference", "job": job, "other": other })),
             ask("diff", &["--without-b", "GPU1"]),
         ));
-        let devices = page(&about(json!({ "ask": "overview" }))).map(|it| it["devices"].clone());
-        let devices = devices.as_ref().and_then(Value::as_array);
-        // GPUs that are reached only over the network are left out of the plan, and of its paths.
-        let devices = devices.filter(|it| {
-            let names = it.iter().filter_map(Value::as_str);
-            let text = job["file"]["text"].as_str().unwrap_or_default();
-            names.filter(|name| name.starts_with("GPU")).count() == text.matches("<gpu ").count()
-        });
-        let ends = devices.and_then(|it| Some([it.first()?.as_str()?, it.get(1)?.as_str()?]));
-        // Ports that NCCL merges are devices of the plan, and not of the file.
-        let ports = job["file"]["text"].as_str().unwrap_or_default();
-        let ports = ports.matches("<net ").count();
-        let ends = ends.filter(|ends| {
-            let number = |it: &&str| it.strip_prefix("NIC").and_then(|it| it.parse().ok());
-            let numbers = ends.iter().filter_map(number);
-            numbers.max().is_none_or(|most: usize| most < ports)
-        });
-        if let Some([from, to]) = ends {
+        let overview = page(&about(json!({ "ask": "overview" })));
+        if let Some([from, to]) = overview.as_ref().and_then(|it| ends(it, job)) {
             all.push((
                 about(json!({ "ask": "path", "from": from, "to": to })),
                 ask("show", &["--path", from, to]),
@@ -257,6 +241,21 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
         }
     }
     all
+}
+
+/// The first two devices of a plan, if the file has the same.
+fn ends<'a>(overview: &'a Value, job: &Value) -> Option<[&'a str; 2]> {
+    let text = job["file"]["text"].as_str().unwrap_or_default();
+    let devices = overview["devices"].as_array()?;
+    let names: Vec<&str> = devices.iter().filter_map(Value::as_str).collect();
+    // GPUs that are reached only over the network are left out of the plan, and of its paths.
+    let gpus = names.iter().filter(|name| name.starts_with("GPU")).count();
+    let ends = [*names.first()?, *names.get(1)?];
+    // Ports that NCCL merges are devices of the plan, and not of the file.
+    let number = |it: &&str| it.strip_prefix("NIC").and_then(|it| it.parse().ok());
+    let most: Option<usize> = ends.iter().filter_map(number).max();
+    let are_in_file = most.is_none_or(|most| most < text.matches("<net ").count());
+    (gpus == text.matches("<gpu ").count() && are_in_file).then_some(ends)
 }
 
 /// Measurements, a log and a step, with the arguments that ask the program about each.
