@@ -6,28 +6,7 @@ import multiprocessing
 import sys
 
 import toporing
-
-
-class Driver:
-    """The driver's functions that the arrays below need."""
-
-    def __init__(self, gpu):
-        self.library = ctypes.CDLL("libcuda.so.1")
-        self.call("cuInit", ctypes.c_uint(0))
-        self.context = ctypes.c_void_p()
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), ctypes.c_int(gpu))
-        self.call("cuCtxSetCurrent", self.context)
-        self.stream = ctypes.c_void_p()
-        self.call("cuStreamCreate", ctypes.byref(self.stream), ctypes.c_uint(1))
-        self.gpu = gpu
-
-    def call(self, name, *arguments):
-        error = getattr(self.library, name)(*arguments)
-        assert error == 0, f"{name}: {error}"
-
-    def close(self):
-        self.call("cuStreamDestroy_v2", self.stream)
-        self.call("cuDevicePrimaryCtxRelease_v2", ctypes.c_int(self.gpu))
+from gpu_driver import Driver, refused
 
 
 class Values:
@@ -36,12 +15,10 @@ class Values:
     def __init__(self, driver, values):
         self.driver, self.kind, self.count = driver, values.typecode, len(values)
         self.width = values.itemsize
-        address = ctypes.c_uint64()
-        driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(self.nbytes))
-        self.address = address.value
+        self.address = driver.allocate(self.nbytes)
         here = (ctypes.c_char * self.nbytes).from_buffer(values)
-        driver.call("cuMemcpyHtoDAsync_v2", address, here, ctypes.c_size_t(self.nbytes),
-                    driver.stream)
+        driver.call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(self.address), here,
+                    ctypes.c_size_t(self.nbytes), driver.stream)
 
     @property
     def nbytes(self):
@@ -101,17 +78,9 @@ class Packed(Values):
         return make(ctypes.addressof(self.tensor), b"dltensor", None)
 
 
-def refused(call, error, why):
-    try:
-        call()
-    except error as found:
-        assert why in str(found), found
-        return
-    raise AssertionError(f"taken, although {why}")
-
-
 def work(identity, rank, ranks):
     driver = Driver(rank)
+    driver.stream = driver.new_stream()
     with toporing.Communicator(identity, rank, ranks, gpu=rank) as comm:
         def of(kind, values, type=Interface):
             made.append(type(driver, array.array(kind, values)))
@@ -174,6 +143,7 @@ def work(identity, rank, ranks):
         driver.call("cuCtxSynchronize")
         for each in made:
             each.free()
+    driver.call("cuStreamDestroy_v2", driver.stream)
     driver.close()
 
 

@@ -16,28 +16,10 @@ import torch
 import torch.distributed as dist
 
 import toporing.torch
+from gpu_driver import Driver, refused
 
 RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 GPU = torch.device("cuda", RANK)
-
-
-class Driver:
-    """The driver's functions, with the context of this rank's GPU."""
-
-    def __init__(self):
-        self.library = ctypes.CDLL("libcuda.so.1")
-        self("cuInit", ctypes.c_uint(0))
-        context = ctypes.c_void_p()
-        self("cuDevicePrimaryCtxRetain", ctypes.byref(context), ctypes.c_int(RANK))
-        self("cuCtxSetCurrent", context)
-
-    def close(self):
-        self("cuDevicePrimaryCtxRelease_v2", ctypes.c_int(RANK))
-
-    def __call__(self, name, *arguments, expected=(0,)):
-        error = getattr(self.library, name)(*arguments)
-        assert error in expected, f"{name}: {error}"
-        return error
 
 
 class Stream:
@@ -46,21 +28,19 @@ class Stream:
     def __init__(self, device=GPU, cuda_stream=None):
         assert device == GPU
         if cuda_stream is None:
-            made = ctypes.c_void_p()
-            DRIVER("cuStreamCreate", ctypes.byref(made), ctypes.c_uint(1))
-            cuda_stream = made.value
+            cuda_stream = DRIVER.new_stream().value
         self.cuda_stream = cuda_stream
 
     def __del__(self):
         if self.cuda_stream:
-            DRIVER("cuStreamDestroy_v2", self.handle)
+            CALL("cuStreamDestroy_v2", self.handle)
 
     @property
     def handle(self):
         return ctypes.c_void_p(self.cuda_stream)
 
     def wait_event(self, event):
-        DRIVER("cuStreamWaitEvent", self.handle, event.handle, ctypes.c_uint(0))
+        CALL("cuStreamWaitEvent", self.handle, event.handle, ctypes.c_uint(0))
 
     def wait_stream(self, stream):
         event = Event()
@@ -68,7 +48,7 @@ class Stream:
         self.wait_event(event)
 
     def synchronize(self):
-        DRIVER("cuStreamSynchronize", self.handle)
+        CALL("cuStreamSynchronize", self.handle)
 
 
 class Event:
@@ -76,16 +56,16 @@ class Event:
 
     def __init__(self):
         self.handle = ctypes.c_void_p()
-        DRIVER("cuEventCreate", ctypes.byref(self.handle), ctypes.c_uint(2))
+        CALL("cuEventCreate", ctypes.byref(self.handle), ctypes.c_uint(2))
 
     def __del__(self):
-        DRIVER("cuEventDestroy_v2", self.handle)
+        CALL("cuEventDestroy_v2", self.handle)
 
     def record(self, stream):
-        DRIVER("cuEventRecord", self.handle, stream.handle)
+        CALL("cuEventRecord", self.handle, stream.handle)
 
     def query(self):
-        return DRIVER("cuEventQuery", self.handle, expected=(0, 600)) == 0
+        return CALL("cuEventQuery", self.handle, expected=(0, 600)) == 0
 
 
 class Streams:
@@ -115,18 +95,17 @@ class Tensor(torch.Tensor):
 
     def __init__(self, values):
         self.bytes = values.numel() * values.element_size()
-        address = ctypes.c_uint64()
-        DRIVER("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(self.bytes, 1)))
-        self.address = address.value
-        DRIVER("cuMemcpyHtoDAsync_v2", address, ctypes.c_void_p(values.data_ptr()),
-               ctypes.c_size_t(self.bytes), STREAMS.current.handle)
+        self.address = DRIVER.allocate(max(self.bytes, 1))
+        CALL("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(self.address),
+             ctypes.c_void_p(values.data_ptr()), ctypes.c_size_t(self.bytes),
+             STREAMS.current.handle)
         # The values may end before the copy does.
         STREAMS.current.synchronize()
 
     def __del__(self):
         # As torch's allocator gives memory to what the stream gets later.
         STREAMS.current.synchronize()
-        DRIVER("cuMemFree_v2", ctypes.c_uint64(self.address))
+        CALL("cuMemFree_v2", ctypes.c_uint64(self.address))
 
     def data_ptr(self):
         return self.address
@@ -134,15 +113,15 @@ class Tensor(torch.Tensor):
     def on_host(self):
         """Its values, when the current stream has passed."""
         values = torch.empty(self.shape, dtype=self.dtype)
-        DRIVER("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(values.data_ptr()),
-               ctypes.c_uint64(self.address), ctypes.c_size_t(self.bytes), STREAMS.current.handle)
+        CALL("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(values.data_ptr()),
+             ctypes.c_uint64(self.address), ctypes.c_size_t(self.bytes), STREAMS.current.handle)
         STREAMS.current.synchronize()
         return values
 
     def copy_(self, source):
-        DRIVER("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(self.address),
-               ctypes.c_uint64(source.address), ctypes.c_size_t(self.bytes),
-               STREAMS.current.handle)
+        CALL("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(self.address),
+             ctypes.c_uint64(source.address), ctypes.c_size_t(self.bytes),
+             STREAMS.current.handle)
         return self
 
     def view(self, *shape):
@@ -163,15 +142,6 @@ def of(*values, dtype=torch.float32):
 def expect(tensor, *values):
     found = tensor.on_host()
     assert found.tolist() == list(values), f"{found} expected {values}"
-
-
-def refused(call, error, why):
-    try:
-        call()
-    except error as found:
-        assert why in str(found), found
-        return
-    raise AssertionError(f"taken, although {why}")
 
 
 def collectives():
@@ -287,7 +257,8 @@ def missing():
 if not toporing.torch._has_backends_in_python():
     print("not run: this version of torch has no backends in Python")
 else:
-    DRIVER = Driver()
+    DRIVER = Driver(RANK)
+    CALL = DRIVER.call
     STREAMS = Streams()
     torch.cuda.Stream, torch.cuda.Event = Stream, Event
     torch.cuda.current_stream, torch.cuda.stream = STREAMS.current_stream, STREAMS.stream
