@@ -2,9 +2,10 @@
 //! bounded.
 
 use std::cell::Cell;
-#[cfg(not(target_family = "wasm"))]
-use std::io::Cursor;
 use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::bufread::DeflateDecoder;
+use rawzip::{CompressionMethod, ZipArchive, ZipFileHeaderRecord, ZipSliceArchive};
 
 use crate::Pile;
 
@@ -92,32 +93,22 @@ pub fn tar(
     }
 }
 
-/// Says that a browser reads no zip archive.
-///
-/// # Errors
-/// Always.
-#[cfg(target_family = "wasm")]
-pub fn zip(_: &[u8], label: &str, _: &mut Pile, _: &mut usize) -> Result<(), String> {
-    Err(format!(
-        "{label}: a zip archive; unpack it, and give its files, or a .tar.gz"
-    ))
-}
-
 /// Reads a zip archive; `left` is how many files may still be read.
 ///
 /// # Errors
 /// A sentence: it is damaged, or has too many files.
-#[cfg(not(target_family = "wasm"))]
 pub fn zip(bytes: &[u8], label: &str, pile: &mut Pile, left: &mut usize) -> Result<(), String> {
     let allowance = Allowance::of(bytes.len() as u64);
-    if members(bytes).is_none_or(|it| it > MOST_FILES) {
+    let archive = ZipArchive::from_slice(bytes);
+    let archive =
+        archive.map_err(|error| format!("cannot read {label}: a damaged archive ({error})"))?;
+    if archive.entries_hint() > MOST_FILES as u64 {
         return Err(format!(
             "{label}: expected a zip archive of at most {MOST_FILES} files; unpack it, and name the folder"
         ));
     }
-    let archive = zip::ZipArchive::new(Cursor::new(bytes));
-    let mut archive = archive.map_err(|error| format!("cannot read {label}: {error}"))?;
-    for place in 0..archive.len() {
+    let mut entries = archive.entries();
+    loop {
         if allowance.is_spent() {
             pile.skip(label, &allowance.why());
             break;
@@ -125,35 +116,53 @@ pub fn zip(bytes: &[u8], label: &str, pile: &mut Pile, left: &mut usize) -> Resu
         if *left == 0 {
             break;
         }
-        match archive.by_index(place) {
-            Ok(entry) if entry.is_file() => {
-                *left -= 1;
-                let name = entry
-                    .name()
-                    .map_or_else(|_| format!("file {place}"), Into::into);
-                let name = format!("{label}: {name}");
-                member(&name, allowance.bound(entry), &allowance, pile);
+        let entry = match entries.next_entry() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => break,
+            Err(error) => {
+                pile.skip(label, &format!("a damaged archive ({error})"));
+                break;
             }
-            Ok(entry) if !entry.is_dir() => {
-                let name = entry
-                    .name()
-                    .map_or_else(|_| format!("file {place}"), Into::into);
-                pile.skip(&format!("{label}: {name}"), "a link, so it was not read");
-            }
-            Ok(_) => {}
-            Err(error) => pile.skip(&format!("{label}: file {place}"), &error.to_string()),
+        };
+        if entry.is_dir() {
+            continue;
+        }
+        let name = String::from_utf8_lossy(entry.file_path().as_bytes());
+        let name = format!("{label}: {name}");
+        if entry.mode().is_symlink() {
+            pile.skip(&name, "a link, so it was not read");
+            continue;
+        }
+        *left -= 1;
+        match unpacked(&archive, &entry) {
+            Ok(content) => member(&name, allowance.bound(content), &allowance, pile),
+            Err(why) => pile.skip(&name, &why),
         }
     }
     Ok(())
 }
 
-/// The number of files by the end of a zip archive; `None` if it has no such end.
-#[cfg(not(target_family = "wasm"))]
-fn members(bytes: &[u8]) -> Option<usize> {
-    let tail = &bytes[bytes.len().saturating_sub(66_000)..];
-    let at = tail.windows(4).rposition(|it| it == b"PK\x05\x06")?;
-    let count = tail.get(at + 10..at + 12)?;
-    Some(usize::from(u16::from_le_bytes([count[0], count[1]])))
+/// A file of a zip archive. Its end is an error if size or checksum differ from the archive's.
+fn unpacked<'a>(
+    archive: &'a ZipSliceArchive<&[u8]>,
+    entry: &ZipFileHeaderRecord<'_>,
+) -> Result<impl Read + 'a, String> {
+    if entry.flags().is_encrypted() {
+        return Err("encrypted, so it was not read".to_owned());
+    }
+    let found = archive.get_entry(entry.wayfinder());
+    let found = found.map_err(|error| format!("a damaged archive ({error})"))?;
+    let packed = found.data();
+    let content: Box<dyn Read + 'a> = match entry.compression_method() {
+        CompressionMethod::STORE => Box::new(packed),
+        CompressionMethod::DEFLATE => Box::new(DeflateDecoder::new(packed)),
+        other => {
+            return Err(format!(
+                "packed by method {other}; expected deflate, so pack it with the usual settings of zip"
+            ));
+        }
+    };
+    Ok(found.verifying_reader(content))
 }
 
 /// Reads a file of an archive.

@@ -1,7 +1,10 @@
 //! The remains of a job that hangs. Any bytes are read to their end, as an archive, as a pickle, as
 //! JSON and as text, and explained.
 
+use std::io::Write;
+
 use diagnose::{Floor, Pile, archive};
+use rawzip::ZipArchiveWriter;
 
 use crate::input::Depth;
 
@@ -46,7 +49,9 @@ const PICKLE: &[u8] = b"\x80\x04\x95\x60\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x
 pub fn seeds() -> Vec<Vec<u8>> {
     let all = LINES.lines().chain([LINES, RECORDER, REPORT]);
     let texts = all.map(|text| text.as_bytes().to_vec());
-    texts.chain([PICKLE.to_vec(), tar()]).collect()
+    texts
+        .chain([PICKLE.to_vec(), tar(), zip().unwrap_or_default()])
+        .collect()
 }
 
 /// A tar archive of a recorder.
@@ -62,6 +67,17 @@ fn tar() -> Vec<u8> {
     bytes.extend(RECORDER.as_bytes());
     bytes.resize(bytes.len().next_multiple_of(512) + 1024, 0);
     bytes
+}
+
+/// A zip archive of a recorder.
+fn zip() -> Result<Vec<u8>, rawzip::Error> {
+    let mut archive = ZipArchiveWriter::new(Vec::new());
+    let (mut entry, config) = archive.new_file("rank_0").start()?;
+    let mut content = config.wrap(&mut entry);
+    content.write_all(RECORDER.as_bytes())?;
+    let (_, descriptor) = content.finish()?;
+    entry.finish(descriptor)?;
+    archive.finish()
 }
 
 /// Reads and explains an input.

@@ -1,7 +1,12 @@
 //! Answers to the page that must be those of the program.
 
+use std::io::Write;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use rawzip::{CompressionMethod, ZipArchiveWriter};
 use serde_json::{Value, json};
 
 fn ask(request: &Value) -> Value {
@@ -55,6 +60,21 @@ fn archive(name: &str, text: &str) -> Vec<u8> {
     bytes
 }
 
+/// A zip archive of one file.
+fn zip(name: &str, text: &str) -> Vec<u8> {
+    let mut archive = ZipArchiveWriter::new(Vec::new());
+    let file = archive
+        .new_file(name)
+        .compression_method(CompressionMethod::DEFLATE);
+    let (mut entry, config) = file.start().unwrap();
+    let mut packing = config.wrap(DeflateEncoder::new(&mut entry, Compression::default()));
+    packing.write_all(text.as_bytes()).unwrap();
+    let (packing, descriptor) = packing.finish().unwrap();
+    packing.finish().unwrap();
+    entry.finish(descriptor).unwrap();
+    archive.finish().unwrap()
+}
+
 #[test]
 fn files_of_any_kind_are_diagnosed_together() {
     let line = "graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n";
@@ -63,6 +83,7 @@ fn files_of_any_kind_are_diagnosed_together() {
         { "name": "all.tar", "base64": packed },
         { "name": "note.txt", "text": "nothing" },
         { "name": "cut.zip", "base64": STANDARD.encode(b"PK\x03\x04") },
+        { "name": "more.zip", "base64": STANDARD.encode(zip("b.log", line)) },
     ]);
     let answer = ask(&json!({ "do": "files", "question": { "ask": "diagnose", "files": files } }));
     assert_eq!(answer["verdicts"][0]["cause"], "xml-nodes", "{answer}");
@@ -71,7 +92,9 @@ fn files_of_any_kind_are_diagnosed_together() {
     assert_eq!(evidence["line"], 1);
     let inputs = answer["inputs"].as_array().unwrap();
     let read: Vec<_> = inputs.iter().map(|it| it["read"] == true).collect();
-    assert_eq!(read, [true, true, false], "{answer}");
+    assert_eq!(read, [true, true, false, true], "{answer}");
+    let evidence = answer["verdicts"][0]["evidence"].as_array().unwrap();
+    assert!(evidence.iter().any(|it| it["input"] == "more.zip: b.log"));
     let damaged = json!([{ "name": "x", "base64": "no!" }]);
     let answer =
         ask(&json!({ "do": "files", "question": { "ask": "diagnose", "files": damaged } }));
