@@ -1,14 +1,13 @@
 //! Inputs of any kind: recognized, read, and joined.
 
+mod text;
+
 use std::io::{BufRead, Read, Result};
 
-use causes::{Cause, Certainty};
-use evidence::watchdog::{self, Event};
-use evidence::{Recorders, inspector, ras, recorder};
-use listings::{Listings, Machine, Reader, bandwidth};
+use causes::Certainty;
+use evidence::{Recorders, ras, recorder};
+use listings::{Listings, Machine, bandwidth};
 use memchr::memmem;
-use nccl_log::line::Lines;
-use nccl_log::message::{NoHosts, messages};
 use nccl_log::{Collector, Log};
 use topology::xml::{Document, Limits};
 
@@ -21,11 +20,8 @@ use crate::predict::Predict;
 use crate::runs::Run;
 use crate::timeouts::Timeouts;
 use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
-use crate::words::{Hits, Words};
-use crate::{listing, paths, recorders, reports, runs, settings, start, timings};
-
-/// How often progress is reported, lines.
-const PROGRESS_LINES: u64 = 1 << 16;
+use crate::words::Hits;
+use crate::{listing, paths, recorders, reports, runs, settings, start};
 
 /// Most inputs that are listed.
 const MOST_INPUTS: usize = 1 << 14;
@@ -216,101 +212,6 @@ impl Pile {
         "RAS report"
     }
 
-    fn text(
-        &mut self,
-        name: &str,
-        stream: &mut dyn BufRead,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<(String, bool)> {
-        let mut listing = match listing::is_listing(stream.fill_buf()?) {
-            true => Some(Reader::new(name)),
-            false => None,
-        };
-        let words = Words::all();
-        let mut lines = Lines::new(stream);
-        let mut number = 0;
-        let mut ras = ras::Reader::default();
-        let mut watchdog = false;
-        let mut inspector = false;
-        let mut is_last_error = false;
-        let mut run = Run::default();
-        let nccl = self.log.counts().recognized;
-        self.log.begin(name);
-        while let Some(line) = lines.next()? {
-            number += 1;
-            let head = self.log.line(&line);
-            let place = u32::try_from(number).unwrap_or(u32::MAX);
-            // A matrix that contradicts itself shows nothing.
-            if listing
-                .as_mut()
-                .is_some_and(|it| it.line(place, &line).is_err())
-            {
-                listing = None;
-            }
-            let found = words.find(&line, head, is_last_error);
-            is_last_error = line.trim_end().ends_with("Last error:");
-            let event = match found.watchdog {
-                true => watchdog::read(&line),
-                false if found.frame => watchdog::frame(&line),
-                false => None,
-            };
-            let is_event = event
-                .as_ref()
-                .is_some_and(|it| !matches!(it, Event::Frame(_)));
-            watchdog |= is_event;
-            if let Some(event) = event {
-                self.timeouts.add(event, Line::new(name, number, &line));
-            }
-            if found.inspector
-                && let Some(ended) = inspector::read(&line)
-            {
-                inspector = true;
-                self.late.add(ended, || Line::new(name, number, &line));
-            }
-            if found.ras {
-                ras.line(&line, number);
-            }
-            if found.run {
-                run.line(&line, || Line::new(name, number, &line));
-            }
-            // One line gives one verdict: what its event says, or what its words mean.
-            let slow = found.timings.then(|| timings::cause(&line)).flatten();
-            if let Some(cause) = found.cause.or(slow).filter(|_| !is_event) {
-                self.cause(cause, &line, &Line::new(name, number, &line));
-            }
-            if number % PROGRESS_LINES == 0 {
-                progress(lines.bytes());
-            }
-        }
-        runs::keep(&mut self.runs, run);
-        let mut kinds = Vec::new();
-        if self.log.counts().recognized > nccl {
-            kinds.push("NCCL's log");
-        }
-        if watchdog {
-            kinds.push("PyTorch's watchdog");
-        }
-        if inspector {
-            kinds.push("NCCL's Inspector");
-        }
-        if let Some(report) = ras.finish() {
-            kinds.push(self.keep(name, report));
-        }
-        if let Some(Ok(Some(facts))) = listing.map(Reader::finish) {
-            kinds.push("listing of a machine");
-            self.listing(name, &facts);
-        }
-        Ok((kind_of_text(&kinds, number), true))
-    }
-
-    /// Notes a line of a cause.
-    fn cause(&mut self, cause: (&'static Cause, Certainty), line: &str, of: &Line) {
-        for cause in beside::with_others(cause, line) {
-            self.hits
-                .add(cause, host(line).as_deref(), Vec::new(), of.clone());
-        }
-    }
-
     /// Keeps what listings of a machine show.
     fn listing(&mut self, name: &str, facts: &Listings) {
         for it in listing::shown(name, facts) {
@@ -437,33 +338,9 @@ fn no_links(tree: &str) -> Missing {
     }
 }
 
-/// The kind of a text with this number of lines.
-fn kind_of_text(kinds: &[&str], number: u64) -> String {
-    let kind = match kinds.is_empty() {
-        true => "text".to_owned(),
-        false => kinds.join(", "),
-    };
-    let lines = match number {
-        1 => "1 line".to_owned(),
-        _ => format!("{number} lines"),
-    };
-    format!("{kind}, {lines}")
-}
-
 /// Whether a text begins with an element.
 fn is_xml(first: &[u8]) -> bool {
     first.iter().find(|it| !it.is_ascii_whitespace()) == Some(&b'<')
-}
-
-/// The host that logged a message of NCCL.
-fn host(line: &str) -> Option<String> {
-    let mut host = None;
-    messages(line, &NoHosts, |message| {
-        host = host
-            .take()
-            .or_else(|| message.source.map(|it| it.host.to_owned()));
-    });
-    host
 }
 
 /// All bytes, or `None` if there are more than `most`.

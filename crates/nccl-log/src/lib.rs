@@ -13,11 +13,13 @@
 //! The crate opens no file: it reads any [`BufRead`](std::io::BufRead), in memory that the length
 //! of the log does not change.
 //!
-//! In reading order: [`line`](mod@line) (bounded lines), [`message`] (heads of messages, several in
-//! one line), [`statement`] (what a message means), [`decisions`] (values that NCCL decides),
-//! [`warning`] (results, shapes of texts), [`collect`] (statements by rank), [`log`] (what a log
-//! says), `join` (ranks of a communicator), [`odd`] (ranks and hosts that differ from most).
+//! In reading order: [`line`](mod@line) (bounded lines), [`batch`] (lines that threads share),
+//! [`message`] (heads of messages, several in one line), [`statement`] (what a message means),
+//! [`decisions`] (values that NCCL decides), [`warning`] (results, shapes of texts), [`collect`]
+//! (statements by rank), [`log`] (what a log says), `join` (ranks of a communicator), [`odd`]
+//! (ranks and hosts that differ from most).
 
+pub mod batch;
 pub mod collect;
 mod cursor;
 pub mod decisions;
@@ -29,6 +31,6 @@ pub mod odd;
 pub mod statement;
 pub mod warning;
 
-pub use collect::Collector;
+pub use collect::{Collector, ParsedLine};
 pub use log::{Communicator, Log};
 pub use statement::Statement;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use nccl_log::ParsedLine;
 use nccl_log::line::Lines;
 use nccl_results::compare::LoggedChoices;
 use nccl_results::json::JsonError;
@@ -61,7 +62,7 @@ impl Reader {
     /// Reads a line.
     pub fn line(&mut self, line: &str) {
         self.results.line(line);
-        self.log.line(line);
+        self.log.line(ParsedLine::of(line));
     }
 
     /// Ends the file.

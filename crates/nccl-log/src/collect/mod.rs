@@ -1,25 +1,25 @@
 //! Collects statements by rank and process, in bounded memory.
 
+mod parsed;
 pub mod record;
 pub mod strings;
 mod take;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Result};
-use std::ops::Range;
 
 use causes::Cause;
 use rustc_hash::FxHashMap;
 
+use crate::batch::{self, LineReader};
 use crate::line::Lines;
 use crate::message::{Level, Message, Source, messages};
-use crate::statement::{self, LineFault, Statement};
+use crate::statement::{LineFault, Statement};
 use crate::warning::shape;
+pub use parsed::ParsedLine;
+use parsed::statement_of;
 use record::{Process, Record};
 use strings::{KnownHosts, Strings, Text};
-
-/// How often progress is reported, lines.
-const PROGRESS_LINES: u64 = 1 << 16;
 
 /// Most kinds of warnings and of unknown lines that are kept, most examples of a kind, most broken
 /// lines.
@@ -115,6 +115,19 @@ pub struct Collector {
     line: u64,
 }
 
+impl LineReader for Collector {
+    type Parsed<'a> = ParsedLine<'a>;
+
+    fn parse<'a>(line: &'a str, _before: &str) -> ParsedLine<'a> {
+        ParsedLine::of(line)
+    }
+
+    fn take(&mut self, parsed: ParsedLine<'_>) {
+        self.counts.lines += 1;
+        self.line(parsed);
+    }
+}
+
 impl Collector {
     /// Reads a log. `progress` is called now and then with the bytes that were read.
     ///
@@ -124,18 +137,12 @@ impl Collector {
         &mut self,
         file: &str,
         stream: impl BufRead,
-        mut progress: impl FnMut(u64),
+        progress: impl FnMut(u64),
     ) -> Result<()> {
         self.begin(file);
         self.files.push(file.to_owned());
         let mut lines = Lines::new(stream);
-        while let Some(line) = lines.next()? {
-            self.counts.lines += 1;
-            self.line(&line);
-            if self.counts.lines.is_multiple_of(PROGRESS_LINES) {
-                progress(lines.bytes());
-            }
-        }
+        batch::read(&mut lines, self, progress)?;
         self.counts.bytes += lines.bytes();
         Ok(())
     }
@@ -151,58 +158,47 @@ impl Collector {
         self.counts
     }
 
-    /// Takes one line. Returns the part of it that is of known form and has no words of other
-    /// programs: the head of its first message if that is no warning, from the host's name to the
-    /// text, and of a connection also the ranks, up to the transport.
-    pub fn line(&mut self, line: &str) -> Option<Range<usize>> {
+    /// Takes one line.
+    pub fn line(&mut self, line: ParsedLine<'_>) {
         self.line += 1;
+        let ParsedLine { text, only, .. } = line;
+        if let Some((message, statement)) = only {
+            let host = message.source.map(|it| it.host);
+            self.message(&message, statement, text);
+            if let Some(host) = host {
+                self.known_hosts.add(host);
+            }
+            return;
+        }
         let hosts = std::mem::take(&mut self.known_hosts);
-        let mut is_first = true;
-        let mut new_host = None;
-        let mut head = None;
-        messages(line, &hosts, |message| {
-            if let (true, Some(source)) = (is_first, message.source) {
-                new_host = Some(source.host);
-                let end = message.text.as_ptr() as usize - line.as_ptr() as usize;
-                let is_plain = message.level == Level::Info && message.place.is_none();
-                head = is_plain.then_some(message.begin..end.max(message.begin));
-            }
-            let ranks = self.message(&message, line);
-            if let (true, Some(head)) = (is_first, &mut head) {
-                head.end = (head.end + ranks).min(line.len());
-            }
-            is_first = false;
+        let mut first = None;
+        messages(text, &hosts, |message| {
+            first.get_or_insert(message.source);
+            self.message(&message, statement_of(&message, text), text);
         });
         self.known_hosts = hosts;
-        if let Some(host) = new_host {
-            self.known_hosts.add(host);
+        if let Some(source) = first.flatten() {
+            self.known_hosts.add(source.host);
         }
-        head
     }
 
-    /// Takes a message. Returns how many bytes of a connection's text are ranks.
-    fn message(&mut self, message: &Message<'_>, line: &str) -> usize {
+    /// Takes a message of a line.
+    fn message(&mut self, message: &Message<'_>, statement: Statement<'_>, line: &str) {
         let Some(source) = message.source else {
-            self.bare(message, line);
-            return 0;
+            self.bare(message, statement, line);
+            return;
         };
-        let mut ranks = 0;
         match message.level {
             Level::Warn => self.warn(message, &source),
             Level::Other => self.counts.ignored += 1,
             Level::Info => {
-                let statement = statement::read(message.text);
                 self.count(&statement, message);
-                if let Statement::Connection(connection) = &statement {
-                    ranks = bytes_of_ranks(message.text, connection.transport.text());
-                }
                 self.take(&source, statement);
             }
         }
-        ranks
     }
 
-    fn bare(&mut self, message: &Message<'_>, line: &str) {
+    fn bare(&mut self, message: &Message<'_>, statement: Statement<'_>, line: &str) {
         if line.trim().is_empty() {
             self.counts.others += 1;
             return;
@@ -211,13 +207,7 @@ impl Collector {
             self.warn(message, &Source::default());
             return;
         }
-        let text = message.text;
-        let mut statement = statement::read_bare(text);
-        let has_word = text.len() < line.len();
-        if statement == Statement::Unknown && has_word {
-            // The head was lost, the text is whole.
-            statement = statement::read(text);
-        }
+        let has_word = message.text.len() < line.len();
         if statement == Statement::Unknown && !has_word {
             self.counts.others += 1;
             return;
@@ -305,21 +295,5 @@ impl Collector {
         }
         self.values += values;
         true
-    }
-}
-
-/// Longest part of a connection's text that is taken for ranks alone, bytes:
-/// `Channel 00/0 : 0[1b000] -> 8[1b000] [receive] via `.
-const MOST_RANK_BYTES: usize = 64;
-
-/// How many bytes of a connection's text come before its transport and the word before that, such
-/// as `P2P/`; 0 if there are too many.
-fn bytes_of_ranks(text: &str, transport: &str) -> usize {
-    const BEFORE: usize = 4;
-    let at = (transport.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-    let bytes = at.saturating_sub(BEFORE);
-    match bytes <= MOST_RANK_BYTES && text.is_char_boundary(bytes) {
-        true => bytes,
-        false => 0,
     }
 }

@@ -87,7 +87,7 @@ fn numbered<'a>(cursor: &mut Cursor<'a>) -> Option<Statement<'a>> {
     }
     let first: Option<u32> = cursor.rank()?;
     if cursor.skip("[") {
-        cursor.until(']')?;
+        cursor.until(b']')?;
         return connection(cursor, channel, second, first?).map(Statement::Connection);
     }
     let mut next = *cursor;
@@ -157,7 +157,7 @@ fn to<'a>(
 ) -> Option<Connection<'a>> {
     let to: u32 = cursor.number()?;
     if cursor.skip("[") {
-        cursor.until(']')?;
+        cursor.until(b']')?;
     }
     cursor.spaces();
     let mut end = End::Unknown;
@@ -230,7 +230,7 @@ fn transport<'a>(
 /// `NET/plug-in/1(3)/GDRDMA/flush=None`.
 fn network<'a>(cursor: &mut Cursor<'a>, end: End, [from, to]: [u32; 2]) -> Option<Transport<'a>> {
     cursor.word("NET/")?;
-    let name = cursor.until('/')?;
+    let name = cursor.until(b'/')?;
     let device: i32 = match cursor.skip("-") {
         true => cursor.number::<i32>().map(|it| -it)?,
         false => cursor.number()?,
@@ -249,7 +249,7 @@ fn network<'a>(cursor: &mut Cursor<'a>, end: End, [from, to]: [u32; 2]) -> Optio
             cursor.word("GDRDMA")?;
             gdr = true;
             if cursor.skip("(") {
-                cursor.until(')')?;
+                cursor.until(b')')?;
             }
         } else {
             // `Shared`, `flush=None` and what later versions add.

@@ -1,0 +1,170 @@
+//! Texts: logs, reports and listings of any kind, line by line.
+
+use std::io::{BufRead, Result};
+
+use causes::{Cause, Certainty};
+use evidence::watchdog::{self, Event};
+use evidence::{inspector, ras};
+use listings::Reader;
+use nccl_log::ParsedLine;
+use nccl_log::batch::{self, LineReader};
+use nccl_log::line::Lines;
+use nccl_log::message::{NoHosts, messages};
+
+use super::Pile;
+use crate::runs::{self, Run};
+use crate::verdict::Line;
+use crate::words::{Found, Words};
+use crate::{beside, listing, timings};
+
+/// What is read of a text so far.
+struct TextReader<'p, 'a> {
+    pile: &'p mut Pile,
+    name: &'a str,
+    /// The number of the line, from 1.
+    number: u64,
+    listing: Option<Reader<'a>>,
+    ras: ras::Reader,
+    run: Run,
+    /// It has lines of PyTorch's watchdog.
+    watchdog: bool,
+    /// It has lines of NCCL's Inspector.
+    inspector: bool,
+}
+
+impl LineReader for TextReader<'_, '_> {
+    type Parsed<'a> = (ParsedLine<'a>, Found);
+
+    fn parse<'a>(line: &'a str, before: &str) -> Self::Parsed<'a> {
+        let parsed = ParsedLine::of(line);
+        let is_warning = before.trim_end().ends_with("Last error:");
+        let found = Words::all().find(line, parsed.head.clone(), is_warning);
+        (parsed, found)
+    }
+
+    fn take(&mut self, (parsed, found): Self::Parsed<'_>) {
+        self.number += 1;
+        let (name, number, line) = (self.name, self.number, parsed.text);
+        self.pile.log.line(parsed);
+        let place = u32::try_from(number).unwrap_or(u32::MAX);
+        let listing = self.listing.as_mut();
+        // A matrix that contradicts itself shows nothing.
+        if listing.is_some_and(|it| it.line(place, line).is_err()) {
+            self.listing = None;
+        }
+        let event = match found.watchdog {
+            true => watchdog::read(line),
+            false if found.frame => watchdog::frame(line),
+            false => None,
+        };
+        let is_event = event
+            .as_ref()
+            .is_some_and(|it| !matches!(it, Event::Frame(_)));
+        self.watchdog |= is_event;
+        if let Some(event) = event {
+            self.pile.timeouts.add(event, Line::new(name, number, line));
+        }
+        if found.inspector
+            && let Some(ended) = inspector::read(line)
+        {
+            self.inspector = true;
+            self.pile.late.add(ended, || Line::new(name, number, line));
+        }
+        if found.ras {
+            self.ras.line(line, number);
+        }
+        if found.run {
+            self.run.line(line, || Line::new(name, number, line));
+        }
+        // One line gives one verdict: what its event says, or what its words mean.
+        let slow = found.timings.then(|| timings::cause(line)).flatten();
+        if let Some(cause) = found.cause.or(slow).filter(|_| !is_event) {
+            self.pile.cause(cause, line, &Line::new(name, number, line));
+        }
+    }
+}
+
+impl Pile {
+    /// Reads a text. Returns what it is, and that it was read.
+    pub(super) fn text(
+        &mut self,
+        name: &str,
+        stream: &mut dyn BufRead,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(String, bool)> {
+        let nccl = self.log.counts().recognized;
+        self.log.begin(name);
+        let listing = listing::is_listing(stream.fill_buf()?).then(|| Reader::new(name));
+        let mut text = TextReader {
+            pile: self,
+            name,
+            number: 0,
+            listing,
+            ras: ras::Reader::default(),
+            run: Run::default(),
+            watchdog: false,
+            inspector: false,
+        };
+        batch::read(&mut Lines::new(stream), &mut text, progress)?;
+        let TextReader {
+            number,
+            listing,
+            ras,
+            run,
+            watchdog,
+            inspector,
+            ..
+        } = text;
+        runs::keep(&mut self.runs, run);
+        let mut kinds = Vec::new();
+        if self.log.counts().recognized > nccl {
+            kinds.push("NCCL's log");
+        }
+        if watchdog {
+            kinds.push("PyTorch's watchdog");
+        }
+        if inspector {
+            kinds.push("NCCL's Inspector");
+        }
+        if let Some(report) = ras.finish() {
+            kinds.push(self.keep(name, report));
+        }
+        if let Some(Ok(Some(facts))) = listing.map(Reader::finish) {
+            kinds.push("listing of a machine");
+            self.listing(name, &facts);
+        }
+        Ok((kind_of_text(&kinds, number), true))
+    }
+
+    /// Notes a line of a cause.
+    fn cause(&mut self, cause: (&'static Cause, Certainty), line: &str, of: &Line) {
+        for cause in beside::with_others(cause, line) {
+            self.hits
+                .add(cause, host(line).as_deref(), Vec::new(), of.clone());
+        }
+    }
+}
+
+/// The kind of a text with this number of lines.
+fn kind_of_text(kinds: &[&str], number: u64) -> String {
+    let kind = match kinds.is_empty() {
+        true => "text".to_owned(),
+        false => kinds.join(", "),
+    };
+    let lines = match number {
+        1 => "1 line".to_owned(),
+        _ => format!("{number} lines"),
+    };
+    format!("{kind}, {lines}")
+}
+
+/// The host that logged a message of NCCL.
+fn host(line: &str) -> Option<String> {
+    let mut host = None;
+    messages(line, &NoHosts, |message| {
+        host = host
+            .take()
+            .or_else(|| message.source.map(|it| it.host.to_owned()));
+    });
+    host
+}
