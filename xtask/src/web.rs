@@ -68,14 +68,15 @@ pub(crate) fn run() -> Result<ExitCode> {
         part("style.css")?
     );
     let unpack = part("unpack.js")?;
-    let worker = serde_json::to_string(&format!("{unpack}{}", part("worker.js")?))?;
-    let mut scripts = format!("const WORKER = {worker};\n");
+    let worker = serde_json::to_string(&part("worker.js")?)?;
+    let mut scripts = String::new();
     for name in SCRIPTS {
         scripts.push_str(&part(name)?);
     }
     let page = part("index.html")?
         .replace("/*STYLE*/", &style)
         .replace("/*UNPACK*/", &unpack)
+        .replace("/*WORKER*/", &worker)
         .replace("/*SCRIPTS*/", &packed(scripts.as_bytes())?)
         .replace("/*MODULE*/", &module);
     ensure!(

@@ -7,13 +7,10 @@ const KEPT = ["view", "file", "others", "machine", "trees", "fit", "highlight", 
 let plan = null;
 
 // The worker with the planner; `Stop` ends it and starts another one.
-let worker = null, asked = 0;
+let asked = 0;
 const waiting = new Map();
-function start() {
-  const code = new Blob([WORKER], { type: "text/javascript" });
-  worker = new Worker(URL.createObjectURL(code));
+function listen() {
   worker.onmessage = ({ data }) => { waiting.get(data.number)?.(data.answer); waiting.delete(data.number); $("stop").hidden = waiting.size === 0; };
-  worker.postMessage({ module: $("module").textContent });
 }
 function ask(request) {
   return new Promise((resolve, reject) => {
@@ -28,7 +25,8 @@ $("stop").addEventListener("click", () => {
   for (const tell of waiting.values()) tell({ error: "stopped" });
   waiting.clear();
   $("stop").hidden = true;
-  start();
+  worker = planner();
+  listen();
 });
 
 const words = (text) => text.split(/[\s,;]+/).filter((it) => it !== "");
@@ -205,7 +203,7 @@ addEventListener("dragleave", () => document.body.classList.remove("over"));
 addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("over"); take([...event.dataTransfer.files]); });
 addEventListener("hashchange", async () => { await recall(); await update(); });
 (async () => {
-  start();
+  listen();
   const { machines, versions } = await ask({ do: "machines" });
   $("machine").append(element("option", { value: "" }, "(file)"), ...machines.map((it) => element("option", { value: it.name, title: it.summary }, it.title)));
   $("nccl").append(...versions.reverse().map((it) => element("option", {}, it)));

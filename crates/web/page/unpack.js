@@ -1,21 +1,40 @@
 // Content of the page that is packed: compressed by gzip, and written in base 102.
 
-// Five bytes are written as six digits of base 102: the characters from 25 to 127 without "<". The
-// first character counts the bytes at the end that only fill the last five.
-function decode(packed) {
-  const bytes = new DataView(new ArrayBuffer((packed.length - 1) / 6 * 5));
-  for (let at = 1, to = 0; at < packed.length; to += 5) {
+// Five bytes are written as six digits of base 102: the characters from 25 to 127 without "<".
+function decode(packed, from, to) {
+  const bytes = new DataView(new ArrayBuffer((to - from) / 6 * 5));
+  for (let at = from, next = 0; at < to; next += 5) {
     let number = 0;
     for (const end = at + 6; at < end; at += 1) {
       const code = packed.charCodeAt(at);
       number = number * 102 + code - (code > 60 ? 26 : 25);
     }
-    bytes.setUint8(to, number / 2 ** 32);
-    bytes.setUint32(to + 1, number);
+    bytes.setUint8(next, number / 2 ** 32);
+    bytes.setUint32(next + 1, number);
   }
-  return new Uint8Array(bytes.buffer, 0, bytes.byteLength - Number(packed[0]));
+  return new Uint8Array(bytes.buffer);
 }
-// A stream of the content.
+// A stream of the content, decoded in pieces while others unpack and compile those before. The first
+// character counts the bytes at the end that only fill the last five.
 function unpacked(packed) {
-  return new Blob([decode(packed)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  let at = 1;
+  const pieces = new ReadableStream({
+    pull(stream) {
+      const end = Math.min(at + 6 * 8192, packed.length);
+      const bytes = decode(packed, at, end);
+      at = end;
+      stream.enqueue(at < packed.length ? bytes : bytes.subarray(0, bytes.length - Number(packed[0])));
+      if (at === packed.length) stream.close();
+    },
+  });
+  return pieces.pipeThrough(new DecompressionStream("gzip"));
+}
+// The planner, compiled while it unpacks. This takes as long as starting a worker, so both go on
+// together, and a worker that follows a stopped one need not wait.
+const module = WebAssembly.compileStreaming(new Response(unpacked(document.getElementById("module").textContent), { headers: { "Content-Type": "application/wasm" } }));
+// Starts a worker with the planner.
+function planner() {
+  const worker = new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
+  module.then((module) => worker.postMessage({ module }), (why) => worker.postMessage({ failed: why.message }));
+  return worker;
 }

@@ -1,10 +1,10 @@
 // Runs the planner. A message is a request with a number; the answer has the same number.
-let ready = null;
-// Compiles while it unpacks.
-async function load(packed) {
-  const code = new Response(unpacked(packed), { headers: { "Content-Type": "application/wasm" } });
-  const { instance } = await WebAssembly.instantiateStreaming(code, {});
-  return instance.exports;
+let begin = null;
+// What the planner exports, once it has come.
+const ready = new Promise((resolve) => { begin = resolve; });
+async function load({ module, failed }) {
+  if (failed) throw new Error(failed);
+  return (await WebAssembly.instantiate(module, {})).exports;
 }
 function ask(topo, request) {
   const bytes = new TextEncoder().encode(JSON.stringify(request));
@@ -20,7 +20,7 @@ function ask(topo, request) {
 }
 onmessage = async ({ data }) => {
   try {
-    if (data.module) ready = load(data.module);
+    if (data.number === undefined) begin(load(data));
     else postMessage({ number: data.number, answer: ask(await ready, data.request) });
   } catch (why) {
     postMessage({ number: data.number, answer: { error: `the planner failed: ${why.message}` } });

@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
 
 /// The steps of a reader, one after the other; each is a function of the script.
-const STEPS: [&str; 21] = [
+const STEPS: [&str; 22] = [
     "opens_and_plans",
     "a_dropped_file",
     "rings",
@@ -34,6 +34,7 @@ const STEPS: [&str; 21] = [
     "a_long_log",
     "remains_of_a_job",
     "who_waits_for_whom",
+    "a_stopped_answer",
 ];
 
 fn main() -> ExitCode {

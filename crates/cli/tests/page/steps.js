@@ -19,13 +19,12 @@ async function act(action) {
 }
 const change = (id, value) => act(() => { const field = document.getElementById(id); field.value = value; field.dispatchEvent(new Event("change", { bubbles: true })); });
 const tab = (name) => act(() => [...document.querySelectorAll("[role=tab]")].find((it) => it.textContent === name).click());
-function drop(name, content) {
-  return act(() => {
-    const data = new DataTransfer();
-    data.items.add(new File([content], name));
-    dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-  });
+function give(name, content) {
+  const data = new DataTransfer();
+  data.items.add(new File([content], name));
+  dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
 }
+const drop = (name, content) => act(() => give(name, content));
 const box = (name) => document.querySelector(`rect[data-name="${name}"]`);
 async function opens_and_plans() {
   await until("first plan", () => document.body.dataset.ready);
@@ -196,6 +195,18 @@ async function who_waits_for_whom() {
   need("chain of waits", boxes.length === 4 && boxes.filter((it) => it.classList.contains("awaited")).length === 1 && text().includes("rank 4 never entered it"));
   const places = boxes.map((it) => it.getBoundingClientRect());
   need("boxes apart", places.every((one, index) => places.every((other, at) => at <= index || one.right <= other.left || other.right <= one.left || one.bottom <= other.top || other.bottom <= one.top)));
+}
+async function a_stopped_answer() {
+  const line = "host1:7:9 [0] NCCL INFO Channel 00/02 :    0   1   2   3\n";
+  await tab("Machine");
+  await act(async () => {
+    give("job.log", line.repeat(Math.ceil(4e7 / line.length)));
+    await until("button that stops", () => !document.getElementById("stop").hidden);
+    document.getElementById("stop").click();
+  });
+  need("word of the stop", status_text() === "stopped");
+  await tab("Machine");
+  need("plan of another worker", text().includes("8 ranks") && document.getElementById("stop").hidden);
 }
 // Milliseconds from opening the page to its first plan, and of the plan of 18 hosts with 4 GPUs.
 async function first_and_large_plan() {
