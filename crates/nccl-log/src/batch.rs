@@ -10,6 +10,9 @@ use crate::line::Lines;
 /// Bytes of a batch, unless its last line is longer.
 const BYTES: usize = 1 << 20;
 
+/// Most lines of a batch, which may all be empty. What a line says takes a few hundred bytes.
+const MOST_LINES: usize = 1 << 14;
+
 /// Bytes of a part of a batch, which one thread parses. Starting a thread takes as long as parsing
 /// a tenth of them.
 const PART_BYTES: usize = 64 << 10;
@@ -120,7 +123,7 @@ impl Batch {
         self.text.push_str(before);
         self.ends.clear();
         self.ends.push(before.len());
-        while self.text.len() < BYTES {
+        while self.text.len() < BYTES && self.count() < MOST_LINES {
             let Some(line) = lines.next()? else {
                 break;
             };
@@ -192,8 +195,19 @@ mod tests {
     }
 
     #[test]
+    fn empty_lines_fill_a_batch() {
+        let text = "\n".repeat(2 * MOST_LINES + 1);
+        let mut lines = Lines::new(text.as_bytes());
+        let mut batch = Batch::default();
+        for count in [MOST_LINES, MOST_LINES, 1, 0] {
+            batch.fill(&mut lines, "").unwrap();
+            assert_eq!(batch.count(), count);
+        }
+    }
+
+    #[test]
     fn threads_share_a_batch() {
-        let all: Vec<String> = (0..50_000).map(|it| format!("line {it}")).collect();
+        let all: Vec<String> = (0..16_000).map(|it| format!("line {it}")).collect();
         let text = all.join("\n");
         let mut batch = Batch {
             helpers: 3,
@@ -202,7 +216,7 @@ mod tests {
         batch.fill(&mut Lines::new(text.as_bytes()), "").unwrap();
         let mut numbers = Numbers::default();
         let parsed = together(&mut numbers, Vec::new(), &batch);
-        assert!(parsed.len() > 3);
+        assert_eq!(parsed.len(), 3);
         together(&mut numbers, parsed, &Batch::default());
         assert_eq!(numbers.count, all.len());
     }
