@@ -66,7 +66,8 @@ fn together<'a, R: LineReader>(
     parsed: Vec<Vec<R::Parsed<'_>>>,
     batch: &'a Batch,
 ) -> Vec<Vec<R::Parsed<'a>>> {
-    let parts = batch.text.len().div_ceil(PART_BYTES);
+    // Lines may all be empty.
+    let parts = batch.text.len().div_ceil(PART_BYTES).max(1);
     let next = AtomicUsize::new(0);
     // A thread that has time takes the next part.
     let work = || {
@@ -203,6 +204,18 @@ mod tests {
             batch.fill(&mut lines, "").unwrap();
             assert_eq!(batch.count(), count);
         }
+    }
+
+    #[test]
+    fn empty_lines_are_taken() {
+        let mut collector = crate::Collector::default();
+        let text = "\n".repeat(MOST_LINES + 2);
+        collector.read("job.log", text.as_bytes(), |_| {}).unwrap();
+        let counts = collector.counts();
+        assert_eq!(
+            (counts.lines, counts.others),
+            (MOST_LINES as u64 + 2, MOST_LINES as u64 + 2)
+        );
     }
 
     #[test]
