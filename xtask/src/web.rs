@@ -77,6 +77,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         .replace("/*STYLE*/", &style)
         .replace("/*UNPACK*/", &unpack)
         .replace("/*WORKER*/", &worker)
+        .replace("/*PLANNER*/", &part("planner.js")?)
         .replace("/*SCRIPTS*/", &packed(scripts.as_bytes())?)
         .replace("/*MODULE*/", &module);
     ensure!(
