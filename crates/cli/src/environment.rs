@@ -1,4 +1,4 @@
-//! The only place where the environment and the terminal are asked.
+//! The only place where the environment, the terminal and the number of cores are asked.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -152,4 +152,9 @@ impl Environment {
         let version = given.nccl.unwrap_or_default();
         Settings::with_variables(version, variables.cloned().collect::<Vec<_>>())
     }
+}
+
+/// How many threads may help one that reads a log: those that other cores can run.
+pub(crate) fn helpers() -> usize {
+    std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1)
 }

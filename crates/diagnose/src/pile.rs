@@ -49,6 +49,8 @@ pub struct Pile {
     trees: Trees,
     /// The first machine; listings count if there is no topology file.
     machine: Option<(bool, Document)>,
+    /// Threads that help to parse lines.
+    helpers: usize,
 }
 
 /// Trees of bridges without links.
@@ -89,6 +91,14 @@ impl Kind {
 }
 
 impl Pile {
+    /// One that reads with the help of at most so many threads, which end before it returns.
+    pub fn with_helpers(helpers: usize) -> Self {
+        Self {
+            helpers,
+            ..Self::default()
+        }
+    }
+
     /// Reads an input. `progress` is called now and then with the bytes that were read.
     ///
     /// # Errors

@@ -67,7 +67,8 @@ fn main() -> Result<()> {
         left: BYTES,
     };
     let begun = Instant::now();
-    let mut collector = Collector::default();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut collector = Collector::with_helpers(threads - 1);
     collector.read("made", BufReader::with_capacity(256 << 10, made), |_| {})?;
     let log = collector.finish();
     let seconds = begun.elapsed().as_secs_f64();

@@ -32,29 +32,32 @@ pub trait LineReader {
     fn take(&mut self, parsed: Self::Parsed<'_>);
 }
 
-/// Reads all lines. `progress` is called now and then with the bytes that were read.
+/// Reads all lines, with at most so many threads that help to parse them. `progress` is called now
+/// and then with the bytes that were read.
 ///
 /// # Errors
-/// The stream cannot be read.
+/// The stream cannot be read. The lines before are taken.
 pub fn read<R: LineReader>(
     lines: &mut Lines<impl BufRead>,
     reader: &mut R,
+    helpers: usize,
     mut progress: impl FnMut(u64),
 ) -> Result<()> {
     let [mut one, mut other] = [(); 2].map(|()| Batch::default());
-    one.fill(lines, "")?;
-    let mut parsed = together(reader, Vec::new(), &one);
+    let mut outcome = Ok(());
+    one.fill(lines, "", &mut outcome);
+    let mut parsed = together(reader, Vec::new(), &one, helpers);
     loop {
         let before = one.line(one.count());
-        other.fill(lines, before)?;
-        let next = together(reader, parsed, &other);
+        other.fill(lines, before, &mut outcome);
+        let next = together(reader, parsed, &other, helpers);
         progress(lines.bytes());
         let before = other.line(other.count());
-        one.fill(lines, before)?;
-        parsed = together(reader, next, &one);
+        one.fill(lines, before, &mut outcome);
+        parsed = together(reader, next, &one, helpers);
         progress(lines.bytes());
         if one.count() == 0 {
-            return Ok(());
+            return outcome;
         }
     }
 }
@@ -65,6 +68,7 @@ fn together<'a, R: LineReader>(
     reader: &mut R,
     parsed: Vec<Vec<R::Parsed<'_>>>,
     batch: &'a Batch,
+    helpers: usize,
 ) -> Vec<Vec<R::Parsed<'a>>> {
     // Lines may all be empty.
     let parts = batch.text.len().div_ceil(PART_BYTES).max(1);
@@ -81,7 +85,7 @@ fn together<'a, R: LineReader>(
         }
     };
     let mut done = thread::scope(|scope| {
-        let helpers = batch.helpers.min(parts.saturating_sub(1));
+        let helpers = helpers.min(MOST_HELPERS).min(parts - 1);
         let helpers: Vec<_> = (0..helpers)
             .filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
             .collect();
@@ -102,36 +106,35 @@ struct Batch {
     text: String,
     /// Where the line before and each line end in the text.
     ends: Vec<usize>,
-    /// Threads that help to parse it.
-    helpers: usize,
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
         Self {
             text: String::new(),
             ends: vec![0],
-            helpers: (threads - 1).min(MOST_HELPERS),
         }
     }
 }
 
 impl Batch {
-    /// Reads the next lines, none at the stream's end, in place of those before.
-    fn fill(&mut self, lines: &mut Lines<impl BufRead>, before: &str) -> Result<()> {
+    /// Reads the next lines, none at the stream's end or after an error, in place of those before.
+    fn fill(&mut self, lines: &mut Lines<impl BufRead>, before: &str, outcome: &mut Result<()>) {
         self.text.clear();
         self.text.push_str(before);
         self.ends.clear();
         self.ends.push(before.len());
-        while self.text.len() < BYTES && self.count() < MOST_LINES {
-            let Some(line) = lines.next()? else {
-                break;
-            };
-            self.text.push_str(&line);
+        while outcome.is_ok() && self.text.len() < BYTES && self.count() < MOST_LINES {
+            match lines.next() {
+                Ok(Some(line)) => self.text.push_str(&line),
+                Ok(None) => break,
+                Err(error) => {
+                    *outcome = Err(error);
+                    break;
+                }
+            }
             self.ends.push(self.text.len());
         }
-        Ok(())
     }
 
     const fn count(&self) -> usize {
@@ -156,6 +159,8 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     /// Checks that lines come in order, each with the line before it.
@@ -190,8 +195,28 @@ mod tests {
             let mut numbers = Numbers::default();
             let mut bytes = 0;
             let mut lines = Lines::new(text.as_bytes());
-            read(&mut lines, &mut numbers, |it| bytes = it).unwrap();
+            read(&mut lines, &mut numbers, 1, |it| bytes = it).unwrap();
             assert_eq!((numbers.count, bytes), (count, text.len() as u64));
+        }
+    }
+
+    /// Ends with an error.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> Result<usize> {
+            Err(std::io::Error::other("broken"))
+        }
+    }
+
+    #[test]
+    fn lines_before_an_error_are_taken() {
+        for count in [0, 3, 200_000] {
+            let text: String = (0..count).map(|it| format!("line {it}\n")).collect();
+            let stream = std::io::BufReader::new(text.as_bytes().chain(Broken));
+            let mut numbers = Numbers::default();
+            let error = read(&mut Lines::new(stream), &mut numbers, 1, |_| {}).unwrap_err();
+            assert_eq!((numbers.count, &*error.to_string()), (count, "broken"));
         }
     }
 
@@ -201,7 +226,7 @@ mod tests {
         let mut lines = Lines::new(text.as_bytes());
         let mut batch = Batch::default();
         for count in [MOST_LINES, MOST_LINES, 1, 0] {
-            batch.fill(&mut lines, "").unwrap();
+            batch.fill(&mut lines, "", &mut Ok(()));
             assert_eq!(batch.count(), count);
         }
     }
@@ -222,15 +247,12 @@ mod tests {
     fn threads_share_a_batch() {
         let all: Vec<String> = (0..16_000).map(|it| format!("line {it}")).collect();
         let text = all.join("\n");
-        let mut batch = Batch {
-            helpers: 3,
-            ..Batch::default()
-        };
-        batch.fill(&mut Lines::new(text.as_bytes()), "").unwrap();
+        let mut batch = Batch::default();
+        batch.fill(&mut Lines::new(text.as_bytes()), "", &mut Ok(()));
         let mut numbers = Numbers::default();
-        let parsed = together(&mut numbers, Vec::new(), &batch);
+        let parsed = together(&mut numbers, Vec::new(), &batch, 3);
         assert_eq!(parsed.len(), 3);
-        together(&mut numbers, parsed, &Batch::default());
+        together(&mut numbers, parsed, &Batch::default(), 3);
         assert_eq!(numbers.count, all.len());
     }
 }

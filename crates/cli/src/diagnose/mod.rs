@@ -13,7 +13,7 @@ use diagnose::{Floor, Pile, Predict};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::diagnose::DiagnoseArguments;
-use crate::environment::Environment;
+use crate::environment::{Environment, helpers};
 use crate::input;
 use crate::output::Output;
 
@@ -30,7 +30,7 @@ pub(crate) fn run(
         };
         return Ok(());
     }
-    let mut pile = Pile::default();
+    let mut pile = Pile::with_helpers(helpers());
     inputs::read(&arguments.files, &mut pile, environment, output)?;
     let prices = machine(arguments, &pile, output)?.map(|it| Prices::of(it, arguments.hosts));
     let predict: &dyn Predict = match &prices {

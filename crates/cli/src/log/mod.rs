@@ -12,7 +12,7 @@ use nccl_log::{Collector, Log};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::log::LogArguments;
-use crate::environment::Environment;
+use crate::environment::{Environment, helpers};
 use crate::exit;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -87,7 +87,7 @@ fn in_words(error: LogError, options: &job::Options<'_>) -> anyhow::Error {
 }
 
 fn read(arguments: &LogArguments, environment: &Environment, output: &mut Output) -> Result<Log> {
-    let mut collector = Collector::default();
+    let mut collector = Collector::with_helpers(helpers());
     let progress = Progress::new(environment, "reading");
     for file in &arguments.files {
         let mut stream = TextStream::open(file)?;

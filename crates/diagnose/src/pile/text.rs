@@ -92,6 +92,7 @@ impl Pile {
         stream: &mut dyn BufRead,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(String, bool)> {
+        let helpers = self.helpers;
         let nccl = self.log.counts().recognized;
         self.log.begin(name);
         let listing = listing::is_listing(stream.fill_buf()?).then(|| Reader::new(name));
@@ -105,7 +106,7 @@ impl Pile {
             watchdog: false,
             inspector: false,
         };
-        batch::read(&mut Lines::new(stream), &mut text, progress)?;
+        batch::read(&mut Lines::new(stream), &mut text, helpers, progress)?;
         let TextReader {
             number,
             listing,

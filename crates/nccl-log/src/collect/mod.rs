@@ -113,6 +113,8 @@ pub struct Collector {
     pub(crate) is_full: bool,
     file: String,
     line: u64,
+    /// Threads that help to parse lines.
+    helpers: usize,
 }
 
 impl LineReader for Collector {
@@ -129,6 +131,14 @@ impl LineReader for Collector {
 }
 
 impl Collector {
+    /// One that reads with the help of at most so many threads, which end before it returns.
+    pub fn with_helpers(helpers: usize) -> Self {
+        Self {
+            helpers,
+            ..Self::default()
+        }
+    }
+
     /// Reads a log. `progress` is called now and then with the bytes that were read.
     ///
     /// # Errors
@@ -142,7 +152,7 @@ impl Collector {
         self.begin(file);
         self.files.push(file.to_owned());
         let mut lines = Lines::new(stream);
-        batch::read(&mut lines, self, progress)?;
+        batch::read(&mut lines, self, self.helpers, progress)?;
         self.counts.bytes += lines.bytes();
         Ok(())
     }
@@ -162,21 +172,18 @@ impl Collector {
     pub fn line(&mut self, line: ParsedLine<'_>) {
         self.line += 1;
         let ParsedLine { text, only, .. } = line;
-        if let Some((message, statement)) = only {
-            let host = message.source.map(|it| it.host);
-            self.message(&message, statement, text);
-            if let Some(host) = host {
-                self.known_hosts.add(host);
-            }
-            return;
-        }
-        let hosts = std::mem::take(&mut self.known_hosts);
         let mut first = None;
-        messages(text, &hosts, |message| {
-            first.get_or_insert(message.source);
-            self.message(&message, statement_of(&message, text), text);
-        });
-        self.known_hosts = hosts;
+        if let Some((message, statement)) = only {
+            first = Some(message.source);
+            self.message(&message, statement, text);
+        } else {
+            let hosts = std::mem::take(&mut self.known_hosts);
+            messages(text, &hosts, |message| {
+                first.get_or_insert(message.source);
+                self.message(&message, statement_of(&message, text), text);
+            });
+            self.known_hosts = hosts;
+        }
         if let Some(source) = first.flatten() {
             self.known_hosts.add(source.host);
         }
