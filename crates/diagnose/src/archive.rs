@@ -2,6 +2,7 @@
 //! bounded.
 
 use std::cell::Cell;
+use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::DeflateDecoder;
@@ -66,7 +67,7 @@ pub fn tar(
     let mut archive = tar::Archive::new(allowance.bound(stream));
     let entries = match archive.entries() {
         Ok(entries) => entries,
-        Err(error) => return pile.skip(label, &format!("a damaged archive ({error})")),
+        Err(error) => return pile.skip(label, &damaged(error)),
     };
     for entry in entries {
         if allowance.is_spent() {
@@ -77,7 +78,7 @@ pub fn tar(
         }
         let entry = match entry {
             Ok(entry) => entry,
-            Err(error) => return pile.skip(label, &format!("a damaged archive ({error})")),
+            Err(error) => return pile.skip(label, &damaged(error)),
         };
         let kind = entry.header().entry_type();
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
@@ -100,8 +101,7 @@ pub fn tar(
 pub fn zip(bytes: &[u8], label: &str, pile: &mut Pile, left: &mut usize) -> Result<(), String> {
     let allowance = Allowance::of(bytes.len() as u64);
     let archive = ZipArchive::from_slice(bytes);
-    let archive =
-        archive.map_err(|error| format!("cannot read {label}: a damaged archive ({error})"))?;
+    let archive = archive.map_err(|error| format!("cannot read {label}: {}", damaged(error)))?;
     if archive.entries_hint() > MOST_FILES as u64 {
         return Err(format!(
             "{label}: expected a zip archive of at most {MOST_FILES} files; unpack it, and name the folder"
@@ -120,7 +120,7 @@ pub fn zip(bytes: &[u8], label: &str, pile: &mut Pile, left: &mut usize) -> Resu
             Ok(Some(entry)) => entry,
             Ok(None) => break,
             Err(error) => {
-                pile.skip(label, &format!("a damaged archive ({error})"));
+                pile.skip(label, &damaged(error));
                 break;
             }
         };
@@ -151,7 +151,7 @@ fn unpacked<'a>(
         return Err("encrypted, so it was not read".to_owned());
     }
     let found = archive.get_entry(entry.wayfinder());
-    let found = found.map_err(|error| format!("a damaged archive ({error})"))?;
+    let found = found.map_err(damaged)?;
     let packed = found.data();
     let content: Box<dyn Read + 'a> = match entry.compression_method() {
         CompressionMethod::STORE => Box::new(packed),
@@ -163,6 +163,11 @@ fn unpacked<'a>(
         }
     };
     Ok(found.verifying_reader(content))
+}
+
+/// Why an archive or a file of it cannot be read.
+fn damaged(error: impl Display) -> String {
+    format!("a damaged archive ({error})")
 }
 
 /// Reads a file of an archive.
