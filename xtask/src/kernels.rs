@@ -4,8 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -69,26 +73,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (mut report, mut verified) = (String::new(), String::new());
     let mut instructions = Instructions::default();
     let mut problems = Vec::new();
-    for target in TARGETS {
-        if !arguments.wants(&target) {
-            continue;
-        }
-        let began = Instant::now();
-        let built = build(&target, &install(target.compiler)?)?;
-        let packed = zstd::bulk::compress(&built.image, LEVEL).context("compressing")?;
-        let same = built.is_kept();
-        println!(
-            "{:26} {:>9} bytes, {:>7} compressed, {:>5.1} s, {}",
-            target.file(),
-            built.image.len(),
-            packed.len(),
-            began.elapsed().as_secs_f64(),
-            if same {
-                "as kept"
-            } else {
-                "differs from what is kept"
-            }
-        );
+    let wanted = TARGETS.into_iter().filter(|target| arguments.wants(target));
+    for (built, packed) in build_all(&wanted.collect::<Vec<_>>())? {
+        let (target, same) = (built.target, built.is_kept());
         report.push_str(&built.report);
         problems.extend(built.beyond.iter().cloned());
         problems.extend(instructions.add(&target, &built.image)?);
@@ -240,6 +227,53 @@ impl CompiledTarget {
             .and_then(|bytes| prebuilt::unpack(&bytes).ok())
             .is_some_and(|bytes| bytes == self.image)
     }
+}
+
+/// Compiles targets, one on each core, and compresses the images.
+fn build_all(targets: &[Target]) -> Result<Vec<(CompiledTarget, Vec<u8>)>> {
+    let mut compilers = BTreeMap::new();
+    for target in targets {
+        compilers.insert(target.compiler, install(target.compiler)?);
+    }
+    let one = |target: &Target| {
+        let began = Instant::now();
+        let built = build(target, &compilers[target.compiler])?;
+        let packed = zstd::bulk::compress(&built.image, LEVEL).context("compressing")?;
+        println!(
+            "{:26} {:>9} bytes, {:>7} compressed, {:>5.1} s, {}",
+            target.file(),
+            built.image.len(),
+            packed.len(),
+            began.elapsed().as_secs_f64(),
+            if built.is_kept() {
+                "as kept"
+            } else {
+                "differs from what is kept"
+            }
+        );
+        Ok((built, packed))
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicUsize::new(0);
+    let built: Mutex<Vec<_>> = Mutex::default();
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let at = next.fetch_add(1, Ordering::Relaxed)
+                    && let Some(target) = targets.get(at)
+                {
+                    let made = one(target);
+                    built
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((at, made));
+                }
+            });
+        }
+    });
+    let mut built = built.into_inner().unwrap_or_else(PoisonError::into_inner);
+    built.sort_by_key(|(at, _)| *at);
+    built.into_iter().map(|(_, made)| made).collect()
 }
 
 fn build(target: &Target, compiler: &Path) -> Result<CompiledTarget> {
