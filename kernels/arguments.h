@@ -58,7 +58,8 @@ constexpr u32 REGION_SHIFT = 56;
 // Where a rank's buffers are during a launch in which peers access them.
 struct BufferTable {
   u64 launch;         // the number of the launch, written last
-  u64 buffers[3];     // input, output, scratch: addresses; where other processes read it the number of a region, and the offset in it
+  u64 buffers[3];     // input, output, scratch: addresses; where other processes read it the number of a region, and the offset
+                      // in it; for multicasts the number of a window, and the offset in it, or 0
 };
 
 // A peer of a lane.
@@ -99,8 +100,11 @@ struct Lane {
   u32 epilogue;
   u32 peer_count;     // whose memory the lane accesses
   u32 end_count;
+  u32 registered;     // index of the lane to run instead if all ranks' buffers are at one place of a window; 0: none
+  u32 needed;         // of a lane for such buffers: 1 input, 2 output, which must be there
   u64 turns;
-  const Peer* peers;
+  const Peer* peers;  // of a lane for registered buffers: the own table, with the windows' multicast addresses as regions, then the
+                      // tables of all other ranks
   End* const* ends;   // of the lane's FIFOs and signals; steps have indices into it
 };
 

@@ -2,7 +2,8 @@
 //
 // A multicast begins at a multiple of 16 bytes. The bytes from the message's end to the next
 // multiple are padding of all ranks' scratch memory, where whole vectors are read and written. In
-// the rank's own buffers nothing after the end is accessed.
+// the rank's own buffers nothing after the end is accessed: registered buffers are used only if
+// each step moves a multiple of 16 bytes.
 //
 // Invariant: a rank reads what it stored through the multicast address by the other address no
 // sooner than two steps later. The poster's fence between the addresses comes after the stores and

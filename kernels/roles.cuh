@@ -19,7 +19,7 @@ struct Waiter {
   static_assert(MOST_SHARES == 1 << GIVERS, "a thread for each share");
 
   const Part& part;
-  const Lane& own;
+  const Lane* own;
   u32 share;
   Shared& shared;
   u32 issued;
@@ -28,7 +28,7 @@ struct Waiter {
 
   TOPO_DEVICE Waiter(const Part& part, u32 lane, u32 share, Shared& shared, const u32* abort)
       : part(part),
-        own(part.lanes[lane]),
+        own(part.lanes + lane),
         share(share),
         shared(shared),
         issued(0),
@@ -37,19 +37,20 @@ struct Waiter {
       shared.abort = abort;
       store_flag(&shared.over, 0);
     }
-    TOPO_ROLLED
-    for (u32 index = thread() % WARP; index < kept(); index += WARP) shared.ends[index] = own.ends[index][share];
     warp_sync();
   }
 
   TOPO_DEVICE void run() {
-    u32 first = own.first;
-    bool going = true;
+    bool going = choose();
+    TOPO_ROLLED
+    for (u32 index = thread() % WARP; index < kept(); index += WARP) shared.ends[index] = own->ends[index][share];
+    warp_sync();
+    u32 first = own->first;
     // Prologue, body, epilogue.
     TOPO_ROLLED
     for (u32 segment = 0; segment < 3 && going; segment++) {
-      const u32 count = segment == 0 ? own.prologue : segment == 1 ? own.body : own.epilogue;
-      const u64 turns = count == 0 ? 0 : segment == 1 ? own.turns : 1;
+      const u32 count = segment == 0 ? own->prologue : segment == 1 ? own->body : own->epilogue;
+      const u64 turns = count == 0 ? 0 : segment == 1 ? own->turns : 1;
       TOPO_ROLLED
       for (u64 turn = 0; turn < turns && going; turn++)
         TOPO_ROLLED
@@ -60,13 +61,37 @@ struct Waiter {
   }
 
  private:
+  // Takes the lane for registered buffers if those of all ranks are at one place of a window. All
+  // ranks compare the same numbers, so all take the same lane. Returns false if the launch is
+  // aborted.
+  TOPO_DEVICE bool choose() {
+    if (own->registered == 0) return true;
+    const Lane* const usual = own;
+    own = part.lanes + usual->registered;
+    if (!look_up()) return false;
+    bool alike = true;
+    TOPO_ROLLED
+    for (u32 peer = thread() % WARP; peer < own->peer_count; peer += WARP) {
+      for (u32 i = 0; i < 2; i++) {
+        const u64 here = load_control(&own->peers[0].table->buffers[i]);
+        const u64 there = load_control(&own->peers[peer].table->buffers[i]);
+        if (own->needed >> i & 1) alike = alike && here == there && here != 0;
+      }
+    }
+    if (!warp_all(alike)) {
+      own = usual;
+      looked_up = false;
+    }
+    return true;
+  }
+
   // Ends in shared memory.
-  TOPO_DEVICE u32 kept() const { return own.end_count < MOST_ENDS ? own.end_count : MOST_ENDS; }
+  TOPO_DEVICE u32 kept() const { return own->end_count < MOST_ENDS ? own->end_count : MOST_ENDS; }
 
   // An end of the lane; of a signal that of this share.
   TOPO_DEVICE End* end_of(u32 index) {
     count_end(index < MOST_ENDS);
-    return index < MOST_ENDS ? shared.ends + index : own.ends[index] + share;
+    return index < MOST_ENDS ? shared.ends + index : own->ends[index] + share;
   }
 
   // Waits until a step can run and hands it to the workers. Returns false if the launch is aborted.
@@ -193,9 +218,9 @@ struct Waiter {
   TOPO_DEVICE bool look_up() {
     Patience patience(shared);
     TOPO_ROLLED
-    for (u32 first = 0; first < own.peer_count; first += WARP) {
+    for (u32 first = 0; first < own->peer_count; first += WARP) {
       const u32 peer = first + thread() % WARP;
-      const BufferTable* table = peer < own.peer_count ? own.peers[peer].table : nullptr;
+      const BufferTable* table = peer < own->peer_count ? own->peers[peer].table : nullptr;
       for (;;) {
         const bool there = table == nullptr || load_acquire(&table->launch) == part.launch;
         if (warp_all(there)) break;
@@ -203,7 +228,7 @@ struct Waiter {
         if (warp_all(!patience.more())) return false;
       }
       if (table != nullptr && peer < MOST_PEERS)
-        for (u32 i = 0; i < 3; i++) shared.peers[peer][i] = buffer_of(own.peers[peer], i);
+        for (u32 i = 0; i < 3; i++) shared.peers[peer][i] = buffer_of(own->peers[peer], i);
     }
     looked_up = true;
     warp_sync();
@@ -212,7 +237,7 @@ struct Waiter {
 
   TOPO_DEVICE u8* buffer_of(const Operand& operand) {
     if (operand.peer < MOST_PEERS) return shared.peers[operand.peer][operand.buffer];
-    return buffer_of(own.peers[operand.peer], operand.buffer);
+    return buffer_of(own->peers[operand.peer], operand.buffer);
   }
 
   TOPO_DEVICE static u8* buffer_of(const Peer& peer, u32 buffer) {
@@ -234,7 +259,7 @@ struct Waiter {
   TOPO_DEVICE void end() {
     TOPO_ROLLED
     for (u32 index = thread() % WARP; index < kept(); index += WARP) {
-      End& end = own.ends[index][share];
+      End& end = own->ends[index][share];
       end.step = shared.ends[index].step;
       end.seen = shared.ends[index].seen;
     }

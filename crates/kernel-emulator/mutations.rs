@@ -53,7 +53,7 @@ const TOLD: &str = "          }\n        } else if (operand.kind == EVERYWHERE) 
 const SIGNAL: &str = "wanted = end->step + 1;";
 
 /// All bugs.
-pub const MUTATIONS: [Mutation; 15] = [
+pub const MUTATIONS: [Mutation; 16] = [
     plain(
         "EarlyDone",
         &[
@@ -145,6 +145,10 @@ pub const MUTATIONS: [Mutation; 15] = [
     plain(
         "OneShare",
         &[(ROLES, SIGNAL, "wanted = giver != 0 ? 0 : end->step + 1;")],
+    ),
+    plain(
+        "NoComparison",
+        &[(ROLES, "    if (!warp_all(alike)) {", "    if (false) {")],
     ),
     Mutation {
         bug: "WeakFence",

@@ -191,7 +191,7 @@ impl Place {
                 buffer: name(*buffer),
                 block: *block,
             },
-            Operand::Multicast { block } => Self::Multicast { block: *block },
+            Operand::Multicast { block, .. } => Self::Multicast { block: *block },
             Operand::Fifo(end) => Self::Fifo(End::of(end)),
         }
     }

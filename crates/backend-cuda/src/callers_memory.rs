@@ -67,10 +67,10 @@ pub(crate) fn place_of(address: u64) -> Option<Place> {
 
 /// A retained handle of the memory that is mapped at an address.
 #[derive(Debug)]
-struct Retained(Handle);
+pub(crate) struct Retained(Handle);
 
 impl Retained {
-    fn at(address: u64) -> Option<Self> {
+    pub(crate) fn at(address: u64) -> Option<Self> {
         let mut handle = 0;
         // SAFETY: the driver finds what is mapped at the address, and writes a handle that `drop`
         // releases.

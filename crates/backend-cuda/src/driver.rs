@@ -7,7 +7,8 @@ use cudarc::driver::result;
 use cudarc::driver::sys;
 use device_runtime::driver::Start;
 use device_runtime::{
-    Allocation, DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Team,
+    Allocation, Bindable, DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory,
+    Repeats, Team,
 };
 use executor::Memory;
 use shared_memory::Mapping;
@@ -18,7 +19,7 @@ use crate::error::{Error, words};
 use crate::handles::lock;
 use crate::launch::{RunningLaunch, Spare};
 use crate::memory::{Block, Host, MemoryKind, Plain};
-use crate::multicast::{Multicast, Objects};
+use crate::multicast::{self, Multicast, Objects};
 use crate::presence;
 use crate::rdma;
 use crate::sharing::{MemorySharing, OpenedMemory};
@@ -275,7 +276,12 @@ impl DeviceDriver for Cuda {
     }
 
     fn import(&self, place: u32, word: &str, bytes: u64) -> Result<u64, String> {
-        self.sharing.import(self.device(place)?, word, bytes)
+        let Some((address, number)) = self.sharing.own(word) else {
+            return self.sharing.import(self.device(place)?, word, bytes);
+        };
+        let owner = self.devices.iter().position(|it| it.number == number);
+        let owner = owner.map_or(place, |it| it as u32);
+        self.reaches(place, owner).map(|()| address)
     }
 
     fn spans_hosts(&self, word: &str) -> bool {
@@ -345,6 +351,10 @@ impl DeviceDriver for Cuda {
     ) -> Result<MulticastAddresses, String> {
         self.device(place)?;
         part.bind()
+    }
+
+    fn bindable(&self, place: u32, address: u64, team: &Team) -> Result<Bindable, String> {
+        multicast::bindable(self.device(place)?, address, team)
     }
 
     fn stage(

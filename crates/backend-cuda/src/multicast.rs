@@ -18,10 +18,11 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
-use device_runtime::{MulticastAddresses, Team};
+use device_runtime::{Bindable, MulticastAddresses, Team};
 use sys::CUdevice_attribute_enum as Attribute;
 use sys::CUmemAllocationHandleType_enum as HandleType;
 
+use crate::callers_memory::{self, Retained, place_of};
 use crate::descriptors::{self, Offer};
 use crate::device::Device;
 use crate::error::Driver;
@@ -30,11 +31,12 @@ use crate::memory::{self, MemoryKind, allow_access, export_descriptor, export_fa
 use crate::presence;
 
 /// Functions of the driver that only multicast needs; drivers since 12.1 have them.
-const SYMBOLS: [&str; 13] = [
+const SYMBOLS: [&str; 14] = [
     "cuMulticastGetGranularity",
     "cuMulticastCreate",
     "cuMulticastAddDevice",
     "cuMulticastBindMem",
+    "cuMulticastBindAddr",
     "cuMulticastUnbind",
     "cuMemGetAllocationGranularity",
     "cuMemCreate",
@@ -136,9 +138,13 @@ impl Drop for BoundMemory {
 #[derive(Debug)]
 struct Part {
     _all: MappedRange,
-    _own: MappedRange,
+    /// `None`: it is a caller's, where that mapped it.
+    _own: Option<MappedRange>,
     _bound: BoundMemory,
-    _memory: Handle,
+    /// New memory.
+    _memory: Option<Handle>,
+    /// A caller's memory: as long as it is retained, no other memory has its number.
+    _callers: Option<Retained>,
 }
 
 /// A GPU's part of a multicast object. Fields are dropped from first to last.
@@ -150,6 +156,8 @@ pub struct Multicast {
     kind: Option<MemoryKind>,
     bytes: usize,
     granularity: usize,
+    /// The caller's memory to bind; `None`: new memory.
+    callers: Option<Bindable>,
     /// The descriptor that others take, until all have.
     descriptor: Option<Offer>,
 }
@@ -187,19 +195,84 @@ fn wanted(
         handleTypes: u64::from(handle_type(kind).0),
         flags: 0,
     };
-    let recommended = sys::CUmulticastGranularity_flags_enum::CU_MULTICAST_GRANULARITY_RECOMMENDED;
-    let mut granularity = 0;
-    // SAFETY: the driver reads the properties and writes one number.
-    unsafe {
-        sys::cuMulticastGetGranularity(&raw mut granularity, &raw const properties, recommended)
+    use sys::CUmulticastGranularity_flags_enum as Flags;
+    let (least, recommended) = (
+        Flags::CU_MULTICAST_GRANULARITY_MINIMUM,
+        Flags::CU_MULTICAST_GRANULARITY_RECOMMENDED,
+    );
+    let wanted = team.memory.map_or(recommended, |_| least);
+    let granularity = granularity(team, &properties, wanted)?;
+    if team.memory.is_some() {
+        return Ok((properties, granularity));
     }
-    .to(|| format!("asking how a multicast of {} GPUs is aligned", team.ranks))?;
     let recommended =
         sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
     let of_memory = memory::granularity(device, &bound_properties(device, kind), recommended)?;
     let granularity = granularity.max(of_memory).max(1);
     properties.size = properties.size.next_multiple_of(granularity);
     Ok((properties, granularity))
+}
+
+/// What the places and sizes of bound memory are multiples of, bytes.
+fn granularity(
+    team: &Team,
+    properties: &sys::CUmulticastObjectProp,
+    wanted: sys::CUmulticastGranularity_flags,
+) -> Result<usize, String> {
+    let mut granularity = 0;
+    // SAFETY: the driver reads the properties and writes one number.
+    unsafe { sys::cuMulticastGetGranularity(&raw mut granularity, properties, wanted) }
+        .to(|| format!("asking how a multicast of {} GPUs is aligned", team.ranks))?;
+    Ok(granularity.max(1))
+}
+
+/// The part of a caller's allocation that holds `team.bytes` bytes from an address on, in multiples
+/// of the granularity.
+///
+/// # Errors
+/// It is no memory that a multicast of the team can be bound to.
+pub(crate) fn bindable(device: &Device, address: u64, team: &Team) -> Result<Bindable, String> {
+    let number = device.number;
+    let kind = kind_of(team)?;
+    let advice = "a multicast (NVLS) takes virtual memory: of cuMemCreate with a handle type that other processes can open, of \
+                  ncclMemAlloc, or of PyTorch's symmetric memory";
+    let found = callers_memory::allocation(device, address);
+    let allocation = found.filter(|it| !it.is_of_peers).ok_or_else(|| {
+        format!("{address:#x} is in no memory of GPU {number} that can be registered; {advice}")
+    })?;
+    let made_for = place_of(address).map_or(0, |it| it.handle_types);
+    let needed = u64::from(handle_type(kind).0);
+    if made_for & needed != needed {
+        let kind = kind.map_or("", MemoryKind::name);
+        return Err(format!(
+            "the memory at {address:#x} was made without handles of the kind {kind}, by which these ranks share a multicast; \
+             {advice}"
+        ));
+    }
+    let properties = sys::CUmulticastObjectProp {
+        numDevices: team.ranks,
+        size: 0,
+        handleTypes: needed,
+        flags: 0,
+    };
+    let least = sys::CUmulticastGranularity_flags_enum::CU_MULTICAST_GRANULARITY_MINIMUM;
+    let granularity = granularity(team, &properties, least)? as u64;
+    let base = address - address % granularity;
+    let end = address.checked_add(team.bytes);
+    let end = end.and_then(|end| end.checked_next_multiple_of(granularity));
+    let last = allocation.base.saturating_add(allocation.bytes);
+    match end.filter(|end| base >= allocation.base && *end <= last) {
+        Some(end) => Ok(Bindable {
+            base,
+            bytes: end - base,
+            allocation,
+        }),
+        None => Err(format!(
+            "{} bytes at {address:#x} of GPU {number} are not in one piece of memory of whole multiples of {granularity} bytes: \
+             {} bytes are mapped at {:#x}",
+            team.bytes, allocation.bytes, allocation.base
+        )),
+    }
 }
 
 impl Multicast {
@@ -234,6 +307,7 @@ impl Multicast {
             kind,
             bytes,
             granularity,
+            callers: team.memory,
             descriptor: None,
         };
         let word = match kind {
@@ -307,6 +381,7 @@ impl Multicast {
             kind,
             bytes,
             granularity,
+            callers: team.memory,
             descriptor: None,
         };
         joined.add()?;
@@ -334,30 +409,48 @@ impl Multicast {
         // All members have opened it.
         self.descriptor = None;
         let (device, bytes) = (&self.device, self.bytes);
-        let memory = allocate(device, self.kind, bytes)?;
-        // SAFETY: the memory is as long as the object, to which its device was added.
-        unsafe { sys::cuMulticastBindMem(self.object.number, 0, memory.number, 0, bytes, 0) }.to(
-            || {
-                let number = device.number;
-                format!("binding {bytes} bytes of GPU {number} to a multicast")
-            },
-        )?;
+        let object = self.object.number;
+        let what = || {
+            format!(
+                "binding {bytes} bytes of GPU {} to a multicast",
+                device.number
+            )
+        };
+        let (memory, callers) = match self.callers {
+            Some(callers) => {
+                let retained = Retained::at(callers.base);
+                // SAFETY: the driver checks that memory of this length is mapped there, of a device
+                // that was added to the object.
+                unsafe { sys::cuMulticastBindAddr(object, 0, callers.base, bytes, 0) }.to(what)?;
+                (None, retained)
+            }
+            None => {
+                let memory = allocate(device, self.kind, bytes)?;
+                // SAFETY: the memory is as long as the object, to which its device was added.
+                unsafe { sys::cuMulticastBindMem(object, 0, memory.number, 0, bytes, 0) }
+                    .to(what)?;
+                (Some(memory), None)
+            }
+        };
         let bound = BoundMemory {
             object: Arc::clone(&self.object),
             device: Arc::clone(device),
             bytes,
         };
-        let own = MappedRange::new(device, &memory, bytes, self.granularity)?;
+        let map = |memory| MappedRange::new(device, memory, bytes, self.granularity);
+        let own = memory.as_ref().map(map).transpose()?;
+        let callers_base = self.callers.map_or(0, |it| it.base);
         let all = MappedRange::new(device, &self.object, bytes, self.granularity)?;
         let found = MulticastAddresses {
             all: all.address,
-            own: own.address,
+            own: own.as_ref().map_or(callers_base, |it| it.address),
         };
         self.part = Some(Part {
             _all: all,
             _own: own,
             _bound: bound,
             _memory: memory,
+            _callers: callers,
         });
         Ok(found)
     }

@@ -31,6 +31,9 @@ pub(crate) struct MemorySharing {
     found: Mutex<Option<MemoryKind>>,
     /// Own virtual memory, by address.
     made: Mutex<BTreeMap<u64, Weak<Virtual>>>,
+    /// The address and the GPU's number of own plain memory that was exported, by the handle without
+    /// the offset: a process cannot open its own.
+    exported: Mutex<HashMap<String, (u64, u32)>>,
     /// Opened memory, by the number of the GPU that opened it and the handle without the offset.
     opened: Mutex<HashMap<(u32, String), OpenedMemory>>,
 }
@@ -188,7 +191,10 @@ impl MemorySharing {
         let memory = memory.and_then(|(_, memory)| memory.upgrade());
         let memory = memory.filter(|it| address < it.address + it.bytes);
         let Some(memory) = memory else {
-            return ipc_word(device, address);
+            let (handle, base) = ipc_handle_of(device, address)?;
+            let word = format!("{handle}+{:x}", address - base);
+            lock(&self.exported).insert(handle, (base, device.number));
+            return Ok(word);
         };
         let (kind, bytes, offset) = (memory.kind.name(), memory.bytes, address - memory.address);
         if let Some(descriptor) = memory.descriptor() {
@@ -200,6 +206,14 @@ impl MemorySharing {
             }
             Shareable::Descriptor(_) => Err("a descriptor has no word of its own".to_owned()),
         }
+    }
+
+    /// The address of a handle of plain memory of this process, and the number of its GPU.
+    pub(crate) fn own(&self, word: &str) -> Option<(u64, u32)> {
+        let (memory, offset) = word.rsplit_once('+')?;
+        let offset = u64::from_str_radix(offset, 16).ok()?;
+        let (base, number) = *lock(&self.exported).get(memory)?;
+        Some((base.checked_add(offset)?, number))
     }
 
     /// Opens a handle and returns the address of its `bytes` bytes.
@@ -223,7 +237,8 @@ impl MemorySharing {
     }
 }
 
-fn ipc_word(device: &Device, address: u64) -> Result<String, String> {
+/// The handle of plain memory without the offset, and where it begins.
+fn ipc_handle_of(device: &Device, address: u64) -> Result<(String, u64), String> {
     let what = || {
         let number = device.number;
         format!("sharing memory of GPU {number} with other processes")
@@ -232,5 +247,5 @@ fn ipc_word(device: &Device, address: u64) -> Result<String, String> {
     // SAFETY: the driver writes what the pointers lead to; the address is one that it allocated.
     unsafe { sys::cuMemGetAddressRange_v2(&raw mut base, &raw mut size, address) }.to(what)?;
     let handle = digits(&ipc_handle(device, base)?);
-    Ok(format!("ipc:{handle}:0+{:x}", address - base))
+    Ok((format!("ipc:{handle}:0"), base))
 }

@@ -14,6 +14,7 @@ use executor::{Choice, Error, Memory, Request, Waiting};
 use program::{BoundProgram, Schedule, Transfer};
 use program::{Protocol, Reduction};
 
+use crate::callers_windows::CallersWindows;
 use crate::connect::{Connector, RankConnections, Regions, peers, shows_buffers};
 use crate::default_choice::{self, Capabilities};
 use crate::driver::{DeviceDriver, LaunchMemory};
@@ -29,6 +30,14 @@ const MOST_STEP_BYTES: u64 = 32 << 30;
 /// Bytes of a block's begin and end times.
 const SPAN_BYTES: u64 = 16;
 
+/// Bytes from which a communicator with registered memory takes NVLS, if no plan says it: longer
+/// than what LL128 moves.
+const REGISTERED_NVLS: u64 = (1 << 20) + 1;
+
+/// A multicast moves whole vectors of as many bytes: buffers whose blocks are no multiples of it are
+/// copied through scratch memory, which has room behind them.
+const VECTOR_BYTES: u64 = 16;
+
 /// Most channels to choose, NCCL's limit.
 const MOST_CHANNELS: u16 = 64;
 
@@ -43,6 +52,7 @@ pub struct Kernels<M: DeviceDriver> {
     pub(crate) scratch: Option<(M::Block, u64)>,
     scratch_bytes: u64,
     pub(crate) regions: Regions,
+    pub(crate) windows: CallersWindows<M>,
 }
 
 /// A program in device memory.
@@ -52,6 +62,8 @@ pub struct DeviceProgram<M: DeviceDriver> {
     pub(crate) peers: Vec<u32>,
     /// Whether peers read this rank's buffer table.
     pub(crate) direct: bool,
+    /// Whether the table has the places of its buffers in windows, for multicasts.
+    pub(crate) registered: bool,
     /// If ranks of other processes access its buffers: bytes of its scratch memory, which begins
     /// the window.
     pub(crate) window_scratch: Option<u64>,
@@ -79,6 +91,7 @@ impl<M: DeviceDriver> Kernels<M> {
             scratch: None,
             scratch_bytes: 0,
             regions: Regions::default(),
+            windows: CallersWindows::default(),
         }
     }
 
@@ -143,7 +156,7 @@ impl<M: DeviceDriver> Kernels<M> {
         let profile_at = after(ends_at, size_of_val(&flat.ends[..]));
         let shares = self.connected.shares;
         let profile_bytes = match self.shared.options.trace {
-            true => SPAN_BYTES * flat.lanes.len() as u64 * u64::from(shares),
+            true => SPAN_BYTES * flat.channels.len() as u64 * u64::from(shares),
             false => 0,
         };
         let allocated = driver.allocate(device, profile_at + profile_bytes);
@@ -166,7 +179,7 @@ impl<M: DeviceDriver> Kernels<M> {
                 0 => 0,
                 _ => address + profile_at,
             },
-            lane_count: u32::try_from(flat.lanes.len()).unwrap_or(u32::MAX),
+            lane_count: u32::try_from(flat.channels.len()).unwrap_or(u32::MAX),
             shares,
             ..LaunchPart::default()
         };
@@ -183,10 +196,8 @@ impl<M: DeviceDriver> Kernels<M> {
             blocks: u16::try_from(self.shared.usual_blocks(peers.blocks))
                 .unwrap_or(u16::MAX)
                 .min(MOST_CHANNELS),
-            nvls_from: self
-                .shared
-                .options
-                .nvls_from
+            nvls_from: (self.shared.options.nvls_from)
+                .or_else(|| self.registers().then_some(REGISTERED_NVLS))
                 .filter(|_| peers.all_p2p && peers.multicast.is_ok()),
         }
     }
@@ -306,6 +317,23 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         true
     }
 
+    fn registers(&self) -> bool {
+        self.connected.windows.of_callers.is_some()
+    }
+
+    fn register(
+        &mut self,
+        memory: (u64, u64),
+        bootstrap: &mut dyn Bootstrap,
+        longest: Duration,
+    ) -> Result<u32, Error> {
+        self.register_window(memory, bootstrap, longest)
+    }
+
+    fn deregister(&mut self, window: u32) -> Result<(), Error> {
+        self.deregister_window(window)
+    }
+
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Result<(), Error> {
         let mut connector = Connector {
             shared: &self.shared,
@@ -326,6 +354,15 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             None
         };
         let mut flat = Flat::new(bound, request.reduction, &self.connected);
+        // The same on all ranks.
+        let block_bytes = request.count * u64::from(bound.element_bytes);
+        let usable = bound.multicasts
+            && block_bytes.is_multiple_of(VECTOR_BYTES)
+            && request.reduction != Some(Reduction::PreMultipliedSum);
+        if let Some(registered) = request.registered.filter(|_| usable) {
+            flat.add_registered(registered, request.reduction, &self.connected);
+        }
+        let registered = flat.lanes.len() > flat.channels.len();
         if let Some(step) = flat.steps.iter().find(|step| step.bytes > MOST_STEP_BYTES) {
             return Err(self.failed(format!(
                 "a step moves {} bytes, more than the {MOST_STEP_BYTES} that kernels support; take more channels or smaller \
@@ -368,6 +405,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             },
             peers: self.connected.ranks(peers_of(bound), true),
             direct,
+            registered,
             waiting: Waiting::Signal {
                 from: peer,
                 channel: 0,
@@ -410,7 +448,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
                 .driver
                 .stage(device, &part.memory, at, part.program.direct);
             let own = of_caller.map_err(|why| self.failed(why))?;
-            let origins = self.window_origins(part.program);
+            let origins = self.origins(part, &own);
             self.add_part(&mut deposit, part, (&own, origins), context.launch);
             waiting = part.program.waiting;
             staged.push(own);

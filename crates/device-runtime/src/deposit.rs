@@ -42,10 +42,23 @@ impl<M: DeviceDriver> Kernels<M> {
 
     /// What is subtracted from the addresses of buffers in the window, or of those that only this
     /// process accesses.
-    pub(crate) fn window_origins(&self, program: &DeviceProgram<M>) -> [u64; 2] {
+    fn window_origins(&self, program: &DeviceProgram<M>) -> [u64; 2] {
         let window = self.connected.buffer_tables.window;
         let window = window.filter(|_| program.window_scratch.is_some());
         [window.map_or(0, |(address, _)| address); 2]
+    }
+
+    /// What is subtracted from the addresses of the buffers of a launch in the buffer table.
+    pub(crate) fn origins(
+        &self,
+        part: &Part<'_, DeviceProgram<M>>,
+        own: &LaunchMemory<M::Block>,
+    ) -> [u64; 2] {
+        let memory = &part.memory;
+        match part.program.registered {
+            true => self.window_places(own, (memory.input_bytes(), memory.output_bytes())),
+            false => self.window_origins(part.program),
+        }
     }
 
     /// Adds a program to a deposit, with its buffers and what is subtracted from their addresses in
@@ -69,7 +82,9 @@ impl<M: DeviceDriver> Kernels<M> {
         deposit.uses_network |= program.uses_network;
         deposit.parts.push(LaunchPart {
             buffers: [own.input, own.output, scratch],
-            buffer_table: buffer_table.filter(|_| program.direct).unwrap_or_default(),
+            buffer_table: buffer_table
+                .filter(|_| program.direct || program.registered)
+                .unwrap_or_default(),
             launch,
             scalar: part.scalar,
             origins: [input, output, window.unwrap_or(0)],

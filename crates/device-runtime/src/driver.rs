@@ -145,13 +145,25 @@ pub trait DeviceDriver: Send + Sync + 'static {
     /// ranks in order. Kernels may use the object once all members have bound their memory.
     ///
     /// # Errors
-    /// There is not enough memory.
+    /// There is not enough memory, or the caller's cannot be bound.
     fn bind_multicast(
         &self,
         device: u32,
         part: &mut Self::Multicast,
         words: &[String],
     ) -> Result<MulticastAddresses, String>;
+
+    /// The part of a caller's allocation that holds a range of as many bytes as the team has, and
+    /// to which a multicast of the team can be bound.
+    ///
+    /// # Errors
+    /// Why the memory cannot be bound, and what memory can.
+    fn bindable(&self, _device: u32, _address: u64, _team: &Team) -> Result<Bindable, String> {
+        Err(format!(
+            "the {} backend binds no memory of callers",
+            self.name()
+        ))
+    }
 
     /// Makes the buffers of a launch accessible to kernels and copies the input there. With an
     /// address `at`, the staging buffer is there and holds as many bytes as [`places`] returns.
@@ -287,6 +299,17 @@ pub struct Allocation {
     pub is_of_peers: bool,
 }
 
+/// Memory of a caller that a multicast can be bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bindable {
+    /// Its first address.
+    pub base: u64,
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// The allocation that holds it.
+    pub allocation: Allocation,
+}
+
 /// How often kernels run in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repeats {
@@ -325,6 +348,8 @@ pub struct Team {
     /// Handle type for members in other processes, one of [`DeviceDriver::multicast_kinds`]; `None`
     /// if all members are threads of this process.
     pub kind: Option<String>,
+    /// The caller's memory to bind; `None`: new memory.
+    pub memory: Option<Bindable>,
 }
 
 /// Addresses of a multicast object.

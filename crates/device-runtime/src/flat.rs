@@ -20,12 +20,14 @@ pub trait Places {
     fn multicast(&self) -> u64;
     /// Where a rank's buffers are found.
     fn peer(&self, rank: u32) -> DevicePeer;
+    /// The own buffer table, with where each window begins in multicast addresses.
+    fn windows(&self) -> DevicePeer;
 }
 
 /// A program in the form that kernels walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flat {
-    /// The lanes.
+    /// The lanes, then those for registered buffers.
     pub lanes: Vec<FlatLane>,
     /// The steps of all lanes.
     pub steps: Vec<FlatStep>,
@@ -33,13 +35,58 @@ pub struct Flat {
     pub peers: Vec<DevicePeer>,
     /// Addresses of ends of FIFOs and signals: those of the first lane, then those of the next.
     pub ends: Vec<u64>,
-    /// The channel of each lane.
+    /// The channel of each lane, without those for registered buffers.
     pub channels: Vec<u16>,
 }
 
 impl Flat {
     /// Flattens a program. Lanes without steps are left out.
     pub fn new(bound: &BoundProgram, reduction: Option<Reduction>, places: &dyn Places) -> Self {
+        Self::with_peers(bound, reduction, places, &[])
+    }
+
+    /// Adds the lanes of the program for registered buffers, which kernels run instead of those of
+    /// the same channels if the buffers of all ranks are at one place of a window.
+    pub fn add_registered(
+        &mut self,
+        bound: &BoundProgram,
+        reduction: Option<Reduction>,
+        places: &dyn Places,
+    ) {
+        let others = bound.waits.iter().map(|it| places.peer(it.peer));
+        let others = others.map(|it| DevicePeer { regions: 0, ..it });
+        let mut peers = vec![places.windows()];
+        for other in others {
+            index(&mut peers, other);
+        }
+        let registered = Self::with_peers(bound, reduction, places, &peers);
+        if registered.channels != self.channels {
+            return;
+        }
+        let needed = needed(&registered.steps);
+        let lanes = self.lanes.len();
+        for (lane, at) in self.lanes.iter_mut().zip(lanes..) {
+            lane.registered = count(at);
+        }
+        let first = count(self.steps.len());
+        let added = registered.lanes.into_iter().map(|lane| FlatLane {
+            first: first + lane.first,
+            needed,
+            ..lane
+        });
+        self.lanes.extend(added);
+        self.steps.extend(registered.steps);
+        self.peers.extend(registered.peers);
+        self.ends.extend(registered.ends);
+    }
+
+    /// Flattens a program whose lanes all have these peers first.
+    fn with_peers(
+        bound: &BoundProgram,
+        reduction: Option<Reduction>,
+        places: &dyn Places,
+        peers: &[DevicePeer],
+    ) -> Self {
         let mut flat = Self::default();
         let resolve = Resolve {
             bound,
@@ -48,7 +95,10 @@ impl Flat {
             multicasts: bound.multicasts,
         };
         for lane in &bound.lanes {
-            let mut addresses = LaneAddresses::default();
+            let mut addresses = LaneAddresses {
+                peers: peers.to_vec(),
+                ends: Vec::new(),
+            };
             // Steps that run in a row are joined: all of them, if no turn repeats.
             let all = [&lane.prologue, &lane.last, &lane.epilogue];
             let body = [&lane.body];
@@ -76,8 +126,7 @@ impl Flat {
                 peer_count: count(addresses.peers.len()),
                 end_count: count(addresses.ends.len()),
                 turns: lane.turns,
-                peers: 0,
-                ends: 0,
+                ..FlatLane::default()
             });
             flat.steps.extend(parts.into_iter().flatten());
             flat.peers.extend(addresses.peers);
@@ -97,8 +146,14 @@ impl Flat {
     }
 }
 
+/// The buffers that steps reach by multicast, as in [`FlatLane::needed`].
+fn needed(steps: &[FlatStep]) -> u32 {
+    let operands = steps.iter().flat_map(|step| &step.operands);
+    let reached = operands.filter(|it| it.kind == OperandKind::Peer as u32);
+    reached.fold(0, |needed, it| needed | 1 << it.buffer)
+}
+
 /// What the steps of a lane refer to by index.
-#[derive(Default)]
 struct LaneAddresses {
     peers: Vec<DevicePeer>,
     /// Addresses of ends of FIFOs and signals.
@@ -198,11 +253,28 @@ impl Resolve<'_> {
     ) -> FlatOperand {
         match *operand {
             BoundOperand::None => FlatOperand::default(),
-            BoundOperand::Multicast { offset, stride } => FlatOperand {
+            BoundOperand::Multicast {
+                buffer: buffer @ BufferKind::Scratch,
+                offset,
+                stride,
+            } => FlatOperand {
                 kind: OperandKind::Everywhere as u32,
-                buffer: BufferKind::Scratch as u16,
+                buffer: buffer as u16,
                 peer: 0,
                 place: self.places.multicast(),
+                offset,
+                stride,
+            },
+            // As a buffer of the first peer: the own table with the windows' multicast addresses.
+            BoundOperand::Multicast {
+                buffer,
+                offset,
+                stride,
+            } => FlatOperand {
+                kind: OperandKind::Peer as u32,
+                buffer: buffer as u16,
+                peer: 0,
+                place: 0,
                 offset,
                 stride,
             },

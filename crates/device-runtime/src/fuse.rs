@@ -10,6 +10,9 @@
 
 use crate::layout::{FlatOperand, FlatStep, MOST_OPERANDS, MOST_SIGNALS, OperandKind};
 
+/// Whether a step loads from all ranks or stores to all, in [`FlatStep::multicast`].
+const MULTICAST: u8 = 1 | 2;
+
 /// Joins steps where that changes only which bytes are read and written again.
 pub fn fuse(steps: Vec<FlatStep>) -> Vec<FlatStep> {
     let mut fused: Vec<FlatStep> = Vec::with_capacity(steps.len());
@@ -98,9 +101,10 @@ fn has_room(step: &FlatStep) -> bool {
 /// Both steps move data.
 fn moves(first: &FlatStep, second: &FlatStep) -> Option<FlatStep> {
     let all = [first, second];
-    let plain = all
-        .iter()
-        .all(|step| sources(step).iter().chain(destinations(step)).all(is_plain));
+    let plain = all.iter().all(|step| {
+        step.multicast & MULTICAST == 0
+            && sources(step).iter().chain(destinations(step)).all(is_plain)
+    });
     let moves = first.bytes == second.bytes && first.bytes > 0;
     // What a peer is told between them, or tells, orders them.
     let between = first.notify_count > 0 || second.wait_count > 0;

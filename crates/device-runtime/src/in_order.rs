@@ -87,7 +87,8 @@ impl<M: DeviceDriver> Kernels<M> {
                     let driver = &self.shared.driver;
                     let located = driver.locate(device, memory, at, part.program.direct);
                     let own = located.map_err(|why| self.failed(why))?;
-                    (own, self.window_origins(part.program))
+                    let origins = self.origins(part, &own);
+                    (own, origins)
                 }
             };
             let (input, output) = addresses(memory);

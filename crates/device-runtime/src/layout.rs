@@ -44,7 +44,8 @@ pub const REGION_SHIFT: u32 = 56;
 pub struct DeviceBufferTable {
     /// The launch's number.
     pub launch: u64,
-    /// Input, output and scratch: addresses, or regions with an offset ([`REGION_SHIFT`]).
+    /// Input, output and scratch: addresses, or regions with an offset ([`REGION_SHIFT`]). For
+    /// multicasts, windows with an offset, or 0.
     pub buffers: [u64; 3],
 }
 
@@ -140,6 +141,11 @@ pub struct FlatLane {
     pub peer_count: u32,
     /// Number of ends of FIFOs and signals that the lane uses.
     pub end_count: u32,
+    /// Index of the lane to run instead if the buffers of all ranks are at one place of a window; 0:
+    /// none.
+    pub registered: u32,
+    /// Of a lane for such buffers, which must be there: 1 input, 2 output.
+    pub needed: u32,
     /// Full turns.
     pub turns: u64,
     /// Address of these [`DevicePeer`]s.

@@ -9,8 +9,8 @@
 //! for tests.
 //!
 //! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`driver`], [`process_ranks`],
-//! `connect`, [`gang`], `remote`, `launch`, [`backend`], `deposit`, `regions`, `in_order`,
-//! [`addresses`], [`default_choice`].
+//! `connect`, [`gang`], `remote`, `launch`, [`backend`], `deposit`, `regions`,
+//! `callers_windows`, `in_order`, [`addresses`], [`default_choice`].
 //!
 //! ```
 //! use device_runtime::{Kernel, source};
@@ -23,6 +23,7 @@
 
 pub mod addresses;
 pub mod backend;
+mod callers_windows;
 mod connect;
 pub mod default_choice;
 mod deposit;
@@ -42,8 +43,8 @@ pub mod source;
 pub use addresses::{DeviceBuffer, RunOnDevice};
 pub use backend::Kernels;
 pub use driver::{
-    Allocation, DeviceCopy, DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats,
-    Running, Team,
+    Allocation, Bindable, DeviceCopy, DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory,
+    Repeats, Running, Team,
 };
 pub use entry::{Kernel, LITMUS_PAIR_BYTES, LitmusKernel};
 pub use in_order::MOST_IN_FLIGHT;

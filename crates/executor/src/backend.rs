@@ -83,6 +83,41 @@ pub trait Backend: Send + 'static {
         Ok(())
     }
 
+    /// Whether memory was ever registered, so that programs for registered buffers are prepared,
+    /// too. Equal on all ranks.
+    fn registers(&self) -> bool {
+        false
+    }
+
+    /// Registers memory of the rank's device, by its address and bytes, which a multicast of all
+    /// ranks then reaches (NVLS). All ranks call it together. Nothing runs meanwhile. Returns the
+    /// window's number.
+    ///
+    /// # Errors
+    /// The memory cannot be registered, on all ranks alike; or a rank failed.
+    fn register(
+        &mut self,
+        memory: (u64, u64),
+        bootstrap: &mut dyn Bootstrap,
+        longest: Duration,
+    ) -> Result<u32, Error> {
+        let _ = (memory, bootstrap, longest);
+        Err(Error::Registration {
+            why: format!("the {} backend registers no memory", self.name()),
+        })
+    }
+
+    /// Ends a window. All ranks call it in the same order with their registrations. Nothing runs
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// There is no such window.
+    fn deregister(&mut self, window: u32) -> Result<(), Error> {
+        Err(Error::Registration {
+            why: format!("there is no window {window}"),
+        })
+    }
+
     /// Makes a program ready to run.
     ///
     /// # Errors
@@ -221,12 +256,16 @@ pub struct OwnWiring<'a> {
 pub struct PrepareRequest<'a> {
     /// The program.
     pub bound: &'a BoundProgram,
+    /// The program for registered buffers, with the same signals.
+    pub registered: Option<&'a BoundProgram>,
     /// The indices of its connections.
     pub wiring: &'a Wiring,
     /// The protocol of its FIFOs.
     pub protocol: Protocol,
     /// Type of the elements.
     pub element: ElementType,
+    /// Elements of a block.
+    pub count: u64,
     /// The reduction; `None` if the collective does not reduce.
     pub reduction: Option<Reduction>,
     /// The own rank.

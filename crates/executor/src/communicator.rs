@@ -185,6 +185,27 @@ impl<B: Backend> Communicator<B> {
         self.engine.enqueue(&request, memory, scalar, stream)
     }
 
+    /// Registers memory of this rank's device, by its address and bytes, so that collectives reduce
+    /// and store it with a multicast of all ranks (NVLS) where it is. All ranks call it together,
+    /// in the same order with collectives. A collective uses its buffers where they are if those of
+    /// all ranks are at the same place of a window. Waits until what was enqueued has ended.
+    /// Returns the window's number.
+    ///
+    /// # Errors
+    /// The memory cannot be registered, on all ranks alike; or a rank failed.
+    pub fn register(&mut self, address: u64, bytes: u64) -> Result<u32, Error> {
+        self.engine.register((address, bytes))
+    }
+
+    /// Ends the registration of a window. All ranks do it in the same order with their
+    /// registrations and collectives. Waits until what was enqueued has ended.
+    ///
+    /// # Errors
+    /// There is no such window; or the communicator failed before.
+    pub fn deregister(&mut self, window: u32) -> Result<(), Error> {
+        self.engine.deregister(window)
+    }
+
     /// Looks after what was enqueued: moves its network data, and ends it if it makes no progress
     /// or another rank failed. Returns what has not ended.
     ///

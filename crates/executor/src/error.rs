@@ -169,6 +169,12 @@ pub enum Error {
         /// What went wrong.
         why: String,
     },
+    /// Memory cannot be registered; all ranks get it alike.
+    #[error("registering memory: {why}")]
+    Registration {
+        /// What is missing, and what to do.
+        why: String,
+    },
     /// The device that runs the programs failed.
     #[error("rank {rank}: {why}")]
     Device {
@@ -190,6 +196,7 @@ impl Error {
                 | Self::Unsupported { .. }
                 | Self::NoReduction { .. }
                 | Self::Program { .. }
+                | Self::Registration { .. }
         )
     }
 }

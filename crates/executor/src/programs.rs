@@ -29,6 +29,8 @@ pub(crate) struct ProgramKey {
     to: u32,
     in_place: bool,
     channels: u16,
+    /// Whether the buffers are registered.
+    registered: bool,
 }
 
 impl ProgramKey {
@@ -41,6 +43,15 @@ impl ProgramKey {
             to: request.to,
             in_place: request.in_place,
             channels: choice.channels,
+            registered: false,
+        }
+    }
+
+    /// The same with registered buffers.
+    pub const fn registered(self) -> Self {
+        Self {
+            registered: true,
+            ..self
         }
     }
 }
@@ -184,14 +195,18 @@ fn prove(key: &ProgramKey, all: &Channels, rank: u32) -> Result<Arc<Proved>, Err
             in_place: key.in_place,
         })
     } else {
-        lower::lower(&lower::ProgramRequest {
+        let request = lower::ProgramRequest {
             collective: key.collective,
             schedule: key.schedule,
             transfer: key.transfer,
             root: key.root,
             in_place: key.in_place,
             channels: &channels,
-        })
+        };
+        match key.registered {
+            true => lower::lower_registered(&request),
+            false => lower::lower(&request),
+        }
     };
     let programs = programs.map_err(|error| Error::Unsupported {
         collective: key.collective,
@@ -225,6 +240,7 @@ mod tests {
             to: 0,
             in_place: false,
             channels: 2,
+            registered: false,
         }
     }
 

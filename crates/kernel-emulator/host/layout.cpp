@@ -24,6 +24,7 @@ extern "C" size_t topo_layout(size_t* numbers, size_t room) {
       offsetof(Step, reaches), offsetof(Step, operands), offsetof(Step, waits), offsetof(Step, notifies),
       sizeof(Lane),    offsetof(Lane, first),         offsetof(Lane, prologue),    offsetof(Lane, body),
       offsetof(Lane, epilogue), offsetof(Lane, peer_count), offsetof(Lane, end_count),
+      offsetof(Lane, registered), offsetof(Lane, needed),
       offsetof(Lane, turns), offsetof(Lane, peers), offsetof(Lane, ends),
       sizeof(Part),    offsetof(Part, lanes),         offsetof(Part, steps),       offsetof(Part, buffers),
       offsetof(Part, buffer_table), offsetof(Part, launch),  offsetof(Part, scalar),      offsetof(Part, profile),

@@ -61,7 +61,9 @@ impl Drop for Own {
 /// A rank's part in a multicast.
 #[derive(Debug)]
 pub struct Multicast {
-    own: (Block, u64),
+    /// `None`: the memory is a caller's.
+    _block: Option<Block>,
+    own: u64,
     bytes: u64,
     /// The multicast address once it is bound; 0 before.
     all: u64,
@@ -69,14 +71,18 @@ pub struct Multicast {
 
 impl Multicast {
     /// Creates a part with this memory of the rank.
-    pub const fn of(own: (Block, u64), bytes: u64) -> Self {
-        let all = 0;
-        Self { own, bytes, all }
+    pub fn of((block, own): (Option<Block>, u64), bytes: u64) -> Self {
+        Self {
+            _block: block,
+            own,
+            bytes,
+            all: 0,
+        }
     }
 
     /// The address of the own memory.
     pub const fn own(&self) -> u64 {
-        self.own.1
+        self.own
     }
 
     /// Bytes of that memory.

@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use device_runtime::driver::{Start, places};
 use device_runtime::{
-    DeviceDriver, Kernel, Kernels, LaunchMemory, LaunchOptions, MulticastAddresses, NicMemory,
-    ProcessRanks, Repeats, Team,
+    Allocation, Bindable, DeviceDriver, Kernel, Kernels, LaunchMemory, LaunchOptions,
+    MulticastAddresses, NicMemory, ProcessRanks, Repeats, Team,
 };
 use executor::{Communicator, Error, Memory, Settings};
 use shared_memory::Mapping;
@@ -77,6 +77,8 @@ pub enum Bug {
     SplitLine,
     /// Of several blocks of a lane, only the first one's signals are awaited.
     OneShare,
+    /// The places of ranks' registered buffers are not compared.
+    NoComparison,
 }
 
 /// The processor as a device for kernels.
@@ -175,6 +177,10 @@ impl Emulator {
                 "the emulated device has memory for {most} bytes, not for {bytes}"
             ));
         }
+        if let Some(callers) = team.memory {
+            let own = (None, callers.base);
+            return Ok((Multicast::of(own, *bytes), callers.base.to_string()));
+        }
         let (block, address) = match kind {
             Some(_) => self.shared.allocate(*bytes)?,
             None => Block::new(*bytes)?,
@@ -184,7 +190,7 @@ impl Emulator {
             None => address.to_string(),
         };
         self.note(device, address, *bytes);
-        Ok((Multicast::of((block, address), *bytes), word))
+        Ok((Multicast::of((Some(block), address), *bytes), word))
     }
 
     /// The address of a member's memory, by its handle.
@@ -333,6 +339,33 @@ impl DeviceDriver for Emulator {
         Ok(MulticastAddresses {
             all: part.bind(&places?)?,
             own: part.own(),
+        })
+    }
+
+    fn bindable(&self, device: u32, address: u64, team: &Team) -> Result<Bindable, String> {
+        if team.kind.is_some() {
+            return Err(
+                "the emulator registers memory of callers only among threads of one process"
+                    .to_owned(),
+            );
+        }
+        let allocation = self
+            .allocation(device, address)
+            .ok_or_else(|| format!("{address:#x} is no memory of the emulator"))?;
+        Ok(Bindable {
+            base: address,
+            bytes: team.bytes,
+            allocation,
+        })
+    }
+
+    /// The emulator knows nothing of memory of callers: each address is an allocation.
+    fn allocation(&self, _device: u32, address: u64) -> Option<Allocation> {
+        (address != 0).then_some(Allocation {
+            base: 0,
+            bytes: u64::MAX,
+            id: 0,
+            is_of_peers: true,
         })
     }
 

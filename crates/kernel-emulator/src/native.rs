@@ -306,7 +306,7 @@ mod tests {
             FlatOperand: kind buffer peer place offset stride;
             FlatStep: bytes source_count destination_count wait_count notify_count finish pre_multiply reaches operands
                 waits notifies;
-            FlatLane: first prologue body epilogue peer_count end_count turns peers ends;
+            FlatLane: first prologue body epilogue peer_count end_count registered needed turns peers ends;
             LaunchPart: lanes steps buffers buffer_table launch scalar profile origins lane_count protocol operation divisor shares;
             Launch: more abort count parts;
         };

@@ -67,6 +67,9 @@ struct Row {
     /// Elements between a multiple of 256 bytes and the output.
     #[serde(default)]
     offset: usize,
+    /// Whether all ranks registered their buffers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    registered: bool,
     cache_bytes: u64,
     /// Limits of numbers.
     #[serde(default)]
@@ -120,38 +123,55 @@ impl Row {
                 let (ranks, counted) = (&ranks, &counted);
                 scope.spawn(move || {
                     communicator.set_choice(self.choice());
-                    self.launch(&mut communicator);
+                    let mut memory = self.memory(communicator.rank());
+                    if self.registered {
+                        let window = &memory[aligned(&memory)..][..memory.len() - LINE];
+                        let address = window.as_ptr().addr() as u64;
+                        let bytes = size_of_val(window) as u64;
+                        communicator
+                            .register(address, bytes)
+                            .expect("it is registered");
+                    }
+                    self.launch(&mut communicator, &mut memory);
                     counted.wait();
                     if communicator.rank() == 0 {
                         ranks.driver.take_counts();
                     }
                     counted.wait();
-                    self.launch(&mut communicator);
+                    self.launch(&mut communicator, &mut memory);
                 });
             }
         });
         ranks.driver.take_counts()
     }
 
-    fn launch(&self, communicator: &mut Communicator<Kernels<Emulator>>) {
-        let check = Check {
+    fn check(&self) -> Check {
+        Check {
             collective: self.collective(),
             reduction: Reduction::Sum,
             ranks: self.ranks,
             root: 0,
             count: self.count,
             seed: 1,
-        };
-        let rank = communicator.rank();
+        }
+    }
+
+    /// Room for a rank's buffers.
+    fn memory(&self, rank: u32) -> Vec<f32> {
+        let check = self.check();
+        let elements = check.input_elements(rank) + check.output_elements(rank);
+        vec![0.0; elements + 3 * LINE + self.offset]
+    }
+
+    fn launch(&self, communicator: &mut Communicator<Kernels<Emulator>>, memory: &mut [f32]) {
+        let (check, rank) = (self.check(), communicator.rank());
         let elements = check.input_elements(rank);
-        let mut input = vec![0_f32; elements + LINE];
-        let at = aligned(&input);
-        let input = &mut input[at..at + elements];
+        let at = aligned(memory);
+        let (input, memory) = memory[at..].split_at_mut(elements);
         check.fill(rank, 0, input);
         let elements = check.output_elements(rank);
-        let mut output = vec![0_f32; elements + LINE + self.offset];
-        let at = aligned(&output) + self.offset;
-        let output = &mut output[at..at + elements];
+        let at = aligned(memory) + self.offset;
+        let output = &mut memory[at..at + elements];
         check
             .launch(communicator, (&*input, &mut *output))
             .expect("the launch ends");

@@ -1,7 +1,7 @@
 //! The members of a multicast object. They are in a file, because processes share objects.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,8 @@ pub struct Team {
     /// The file, mapped at `shared`.
     pub file: Arc<MemoryFile>,
     shared: *mut Shared,
+    /// Whether this process has bound memory by its address.
+    pub by_address: AtomicBool,
     /// Memories of the members, mapped here, and the version at which they were.
     opened: Mutex<(u64, Vec<Opened>)>,
 }
@@ -99,6 +101,7 @@ impl Team {
         Ok(Self {
             file,
             shared: std::ptr::with_exposed_provenance_mut(base as usize),
+            by_address: AtomicBool::new(false),
             opened: Mutex::default(),
         })
     }

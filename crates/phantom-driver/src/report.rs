@@ -86,6 +86,22 @@ pub extern "C" fn topo_phantom_copied(what: c_int) -> u64 {
     count.map_or(0, |it| it.load(Ordering::Relaxed))
 }
 
+/// Accesses of kernels to all memories behind an address, of objects that memory was bound to by
+/// its address.
+static MULTICASTS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts such an access.
+pub fn multicast() {
+    MULTICASTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many multicasts kernels of this process have made so far on memory of a program, not of a
+/// library: for programs that test that theirs is used where it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_phantom_multicasts() -> u64 {
+    MULTICASTS.load(Ordering::Relaxed)
+}
+
 /// Notes a line.
 pub fn note(line: String) {
     let mut report = lock();

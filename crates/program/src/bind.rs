@@ -378,9 +378,13 @@ impl WindowTurn<'_> {
                     stride,
                 }
             }
-            Operand::Multicast { block } => {
-                let (offset, stride) = self.address(BufferKind::Scratch, block, begin);
-                BoundOperand::Multicast { offset, stride }
+            Operand::Multicast { buffer, block } => {
+                let (offset, stride) = self.address(buffer, block, begin);
+                BoundOperand::Multicast {
+                    buffer,
+                    offset,
+                    stride,
+                }
             }
             Operand::Peer {
                 rank,

@@ -112,8 +112,10 @@ pub enum BoundOperand {
         /// Bytes further per turn.
         stride: u64,
     },
-    /// The scratch memory of all ranks at once.
+    /// The memory of all ranks at once.
     Multicast {
+        /// Which memory.
+        buffer: BufferKind,
         /// Bytes from its start in the first turn.
         offset: u64,
         /// Bytes further per turn.

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 
 use super::bound::{BoundOperand, BoundProgram, BoundStep};
-use super::operand::BufferKind;
 use super::step::Step;
 
 impl BoundProgram {
-    /// The same program with reads and writes of the peers' scratch memory instead of multicast.
+    /// The same program with reads and writes of the peers' memory instead of multicast.
     ///
     /// Returns programs without multicast unchanged.
     pub fn without_multicast(&self, rank: u32, ranks: u32) -> Cow<'_, Self> {
@@ -49,10 +48,14 @@ impl BoundStep {
 
 /// One operand per rank, the own rank's first.
 fn everywhere(operand: BoundOperand, peers: &[u16]) -> Vec<BoundOperand> {
-    let BoundOperand::Multicast { offset, stride } = operand else {
+    let BoundOperand::Multicast {
+        buffer,
+        offset,
+        stride,
+    } = operand
+    else {
         return vec![operand];
     };
-    let buffer = BufferKind::Scratch;
     let own = BoundOperand::Local {
         buffer,
         offset,

@@ -48,12 +48,14 @@ pub enum Operand {
         /// Which block of it.
         block: u32,
     },
-    /// A block of all ranks' scratch memory: a source is their reduction, a destination stores the
-    /// data at each rank.
+    /// A block of all ranks' memory: a source is their reduction, a destination stores the data at
+    /// each rank.
     ///
     /// It is the only operand of its side, and counts as an access to every peer's memory.
     Multicast {
-        /// Which block.
+        /// Which memory: scratch, or callers' buffers at one place of all ranks' windows.
+        buffer: BufferKind,
+        /// Which block of it.
         block: u32,
     },
     /// A source is the next slot from the peer; a destination is the next free slot to the peer.
@@ -88,6 +90,11 @@ impl Operand {
             buffer,
             block,
         }
+    }
+
+    /// A block of all ranks' memory.
+    pub const fn everywhere(buffer: BufferKind, block: u32) -> Self {
+        Self::Multicast { buffer, block }
     }
 
     /// Whether it is a FIFO.

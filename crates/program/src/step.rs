@@ -130,7 +130,7 @@ mod tests {
         });
         let (input, output) = (Operand::input(0), Operand::output(0));
         let peer = Operand::peer(1, BufferKind::Input, 0);
-        let everywhere = Operand::Multicast { block: 0 };
+        let everywhere = Operand::everywhere(BufferKind::Scratch, 0);
         for (sources, destinations, name) in [
             (vec![input], vec![fifo], "send"),
             (vec![fifo], vec![output], "recv"),

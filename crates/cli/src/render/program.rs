@@ -176,8 +176,8 @@ fn operand_text(program: &Program, channel: u16, operand: &Operand) -> String {
             buffer,
             block: at,
         } => format!("rank {rank}'s {}", block(*buffer, *at)),
-        Operand::Multicast { block: at } => {
-            format!("all ranks' {}", block(BufferKind::Scratch, *at))
+        Operand::Multicast { buffer, block: at } => {
+            format!("all ranks' {}", block(*buffer, *at))
         }
         Operand::Fifo(there) => {
             let mut name = format!("FIFO {}", there.peer);

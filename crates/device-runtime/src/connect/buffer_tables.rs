@@ -64,8 +64,8 @@ impl BufferTables {
     }
 }
 
-/// Whether peers may access this rank's buffers. Signals without FIFOs mean that they do. A
-/// multicast needs no table: its memory has one address for all launches.
+/// Whether peers may access this rank's buffers. Signals without FIFOs mean that they do. Of a
+/// multicast only registered buffers are in the table.
 pub(crate) fn shows_buffers(bound: &BoundProgram) -> bool {
     let direct = !(bound.peers.is_empty() && bound.waits.is_empty() && bound.notifies.is_empty());
     direct && !bound.multicasts
@@ -75,7 +75,8 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
     /// Publishes the own buffer table and window, and opens those of the program's peers.
     pub(super) fn meet_buffer_tables(&mut self) -> Result<(), Error> {
         let bound = self.own.bound;
-        if !shows_buffers(bound) {
+        let registers = bound.multicasts && self.known.windows.of_callers.is_some();
+        if !registers && !shows_buffers(bound) {
             return Ok(());
         }
         let alone = self.known.peers.is_alone();
@@ -86,7 +87,9 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             let offered = self.offered(address, alone)?;
             self.say("device/buffer-table", &offered)?;
         }
-        for peer in &bound.peers {
+        let others = bound.waits.iter().map(|it| &it.peer);
+        let others = others.filter(|_| registers);
+        for peer in bound.peers.iter().chain(others) {
             if !self.known.buffer_tables.of_peers.contains_key(peer) {
                 let address = self.fetch_address(
                     *peer,
@@ -96,7 +99,10 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
                 self.known.buffer_tables.of_peers.insert(*peer, address);
             }
         }
-        if alone { Ok(()) } else { self.meet_windows() }
+        match alone || registers {
+            true => Ok(()),
+            false => self.meet_windows(),
+        }
     }
 
     fn meet_windows(&mut self) -> Result<(), Error> {

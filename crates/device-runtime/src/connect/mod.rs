@@ -40,6 +40,7 @@ pub(crate) use self::buffer_tables::{MOST_REGIONS, region_place, shows_buffers};
 use self::host::OpenedMemory;
 pub(crate) use self::known_regions::{OwnRegion, Regions, Stage};
 use self::multicast::Windows;
+pub(crate) use self::multicast::{Meeting, NotMade};
 use self::peers::Peers;
 use crate::driver::DeviceDriver;
 use crate::flat::Places;
@@ -350,6 +351,13 @@ impl Places for RankConnections {
 
     fn multicast(&self) -> u64 {
         self.windows.of_program.map_or(0, |window| window.all)
+    }
+
+    fn windows(&self) -> DevicePeer {
+        DevicePeer {
+            table: self.buffer_tables.own.unwrap_or_default(),
+            regions: self.windows.of_callers.unwrap_or_default(),
+        }
     }
 
     fn peer(&self, rank: u32) -> DevicePeer {

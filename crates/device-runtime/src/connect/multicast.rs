@@ -10,6 +10,9 @@
 //! A rank runs one program at a time and waits in it for the others, so only one launch uses a
 //! window at a time.
 
+use std::time::Duration;
+
+use executor::bootstrap::{Bootstrap, Offer};
 use executor::error::Error;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -17,6 +20,7 @@ use serde::de::DeserializeOwned;
 
 use super::Connector;
 use crate::driver::{DeviceDriver, MulticastAddresses, Team};
+use crate::process_ranks::ProcessRanks;
 
 /// Bytes of the smallest window.
 const LEAST_BYTES: u64 = 64 << 10;
@@ -87,6 +91,8 @@ pub(crate) struct Windows {
     known: FxHashMap<u64, MulticastAddresses>,
     /// Number of windows begun, equal on all ranks.
     begun: u64,
+    /// Address of the table of where each window of callers begins in multicast addresses.
+    pub of_callers: Option<u64>,
 }
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
@@ -109,67 +115,108 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
     }
 
     fn make_window(&mut self, bytes: u64) -> Result<MulticastAddresses, Error> {
-        let (rank, device) = (self.rank(), self.device());
         // Programs are refused earlier if there is no multicast.
         let kind = self.known.peers.multicast.clone();
         let kind = kind.map_err(|why| self.failed(why))?;
-        let team = Team {
-            ranks: self.own.bootstrap.ranks(),
-            bytes,
-            kind,
-        };
-        let shared = self.shared;
-        let driver = &shared.driver;
+        let (collective, ranks) = (self.own.collective, self.own.bootstrap.ranks());
         let number = self.known.windows.begun;
         self.known.windows.begun += 1;
-        let name = |step: &str| format!("device/multicast/{number}/{step}");
-        let begun = name("begun");
+        let mut meeting = Meeting {
+            shared: self.shared,
+            bootstrap: self.own.bootstrap,
+            longest: self.own.longest,
+            name: format!("device/multicast/{number}"),
+        };
+        let made = meeting.make(&Team {
+            ranks,
+            bytes,
+            kind,
+            memory: None,
+        });
+        let (part, window) = made.map_err(|why| match why {
+            NotMade::Failed(error) => error,
+            NotMade::Refused { rank, why } => Error::Unsupported {
+                collective,
+                ranks,
+                why: format!(
+                    "rank {rank} cannot join a multicast (NVLS) of {bytes} bytes per rank: {why}; take another algorithm"
+                ),
+            },
+        })?;
+        self.shared.keep(part, None);
+        Ok(window)
+    }
+}
+
+/// Why there is no multicast.
+pub(crate) enum NotMade {
+    /// A rank has a reason, which all ranks hear.
+    Refused { rank: u32, why: String },
+    /// A rank failed.
+    Failed(Error),
+}
+
+impl From<Error> for NotMade {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The ranks that make a multicast together.
+pub(crate) struct Meeting<'a, M: DeviceDriver> {
+    pub shared: &'a ProcessRanks<M>,
+    pub bootstrap: &'a mut dyn Bootstrap,
+    pub longest: Duration,
+    /// The name of the meeting, equal on all ranks, and of no other one.
+    pub name: String,
+}
+
+impl<M: DeviceDriver> Meeting<'_, M> {
+    /// Makes a multicast, and binds memory of this rank's device to it.
+    pub fn make(&mut self, team: &Team) -> Result<(M::Multicast, MulticastAddresses), NotMade> {
+        let rank = self.bootstrap.rank();
+        let driver = &self.shared.driver;
+        let device = self.shared.device(rank);
+        let failed = |why| NotMade::Failed(Error::Device { rank, why });
+        let begun = format!("{}/begun", self.name);
         let joined = if rank == FIRST {
-            let part = driver.begin_multicast(device, &team);
-            self.say(&begun, &part.as_ref().map(|(_, word)| word))?;
+            let part = driver.begin_multicast(device, team);
+            let word = part.as_ref().map(|(_, word)| word);
+            self.bootstrap.publish(&begun, Offer::of(&word))?;
             part
         } else {
-            match self.hear::<Result<String, String>>(FIRST, &begun)? {
-                Ok(word) => driver.join_multicast(device, &team, &word),
+            let offer = self.bootstrap.fetch(FIRST, &begun, self.longest)?;
+            match offer.read::<Result<String, String>>(&begun, (rank, FIRST))? {
+                Ok(word) => driver.join_multicast(device, team, &word),
                 // Rank 0 repeats it once all have joined.
                 Err(why) => Err(why),
             }
         };
         let word = joined.as_ref().map(|(_, word)| word.clone());
-        let word = word.map_err(String::clone);
-        let words = self.exchange_outcomes(&name("joined"), &word, bytes)?;
-        let (mut part, _) = joined.map_err(|why| self.failed(why))?;
+        let words = self.exchange("joined", &word.map_err(String::clone))?;
+        let (mut part, _) = joined.map_err(failed)?;
         let window = driver.bind_multicast(device, &mut part, &words);
         let outcome = window.as_ref().map(|_| ()).map_err(String::clone);
-        self.exchange_outcomes(&name("bound"), &outcome, bytes)?;
-        let window = window.map_err(|why| self.failed(why))?;
-        shared.keep(part, None);
-        Ok(window)
+        self.exchange("bound", &outcome)?;
+        Ok((part, window.map_err(failed)?))
     }
 
     /// Exchanges the outcome of a step. Fails alike on all ranks if any rank failed.
-    fn exchange_outcomes<T: Serialize + DeserializeOwned>(
+    pub fn exchange<T: Serialize + DeserializeOwned>(
         &mut self,
-        name: &str,
+        step: &str,
         own: &Result<T, String>,
-        bytes: u64,
-    ) -> Result<Vec<T>, Error> {
-        let ranks = self.own.bootstrap.ranks();
+    ) -> Result<Vec<T>, NotMade> {
+        let (own_rank, ranks) = (self.bootstrap.rank(), self.bootstrap.ranks());
+        let name = format!("{}/{step}", self.name);
         let mut words = Vec::with_capacity(ranks as usize);
-        self.say(name, own)?;
+        self.bootstrap.publish(&name, Offer::of(own))?;
         // One after the other, so that the wait for a rank ends if it leaves.
-        for peer in 0..ranks {
-            match self.hear::<Result<T, String>>(peer, name)? {
+        for rank in 0..ranks {
+            let offer = self.bootstrap.fetch(rank, &name, self.longest)?;
+            match offer.read::<Result<T, String>>(&name, (own_rank, rank))? {
                 Ok(word) => words.push(word),
-                Err(why) => {
-                    return Err(Error::Unsupported {
-                        collective: self.own.collective,
-                        ranks,
-                        why: format!(
-                            "rank {peer} cannot join a multicast (NVLS) of {bytes} bytes per rank: {why}; take another algorithm"
-                        ),
-                    });
-                }
+                Err(why) => return Err(NotMade::Refused { rank, why }),
             }
         }
         Ok(words)

@@ -4,6 +4,7 @@
 //! `TOPO_MATRIX_SEED` takes another sample, `TOPO_MATRIX_SAMPLE` a larger one.
 
 mod bugs;
+mod registered;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -14,6 +14,7 @@ use crate::arguments::{In, LaunchConfig, bytes};
 use crate::call::entry_points;
 use crate::driver::{Driver, Function, current};
 use crate::execution::{Asked, Emulator, Launch, blocks_per_multiprocessor};
+use crate::report;
 use crate::stream::Work;
 
 const SECTION: Section = Section::Execution;
@@ -82,7 +83,12 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
     };
     let members = |address| {
         let team = driver.space().team(device, address);
-        team.map_or_else(Vec::new, |(team, offset)| team.places(offset))
+        team.map_or_else(Vec::new, |(team, offset)| {
+            if team.by_address.load(Ordering::Relaxed) {
+                report::multicast();
+            }
+            team.places(offset)
+        })
     };
     let asked = Asked {
         access: &access,

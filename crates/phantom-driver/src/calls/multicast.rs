@@ -1,6 +1,7 @@
 //! Multicast objects.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cudarc::driver::sys::CUresult;
 
@@ -40,6 +41,61 @@ fn check(driver: &Driver, properties: &MulticastProperties) -> Answer<u32> {
     let error = CUresult::CUDA_ERROR_NOT_SUPPORTED;
     ensure(any, error, SECTION, "no device supports multicast")?;
     Ok(types)
+}
+
+/// Binds a range of memory: offsets in object and memory, and bytes.
+fn bind(
+    driver: &Driver,
+    team: &Team,
+    memory: &Physical,
+    [offset, memory_offset, bytes]: [u64; 3],
+    flags: u64,
+) -> Answer {
+    let of_device = memory.file.label.content == Content::Physical;
+    ensure(
+        of_device,
+        INVALID,
+        SECTION,
+        "only memory of a device can be bound",
+    )?;
+    ensure(flags == 0, INVALID, SECTION, "flags must be 0")?;
+    let numbers = [offset, memory_offset, bytes];
+    let whole = numbers.iter().all(|it| it.is_multiple_of(GRANULARITY));
+    ensure(
+        whole && bytes > 0,
+        INVALID,
+        SECTION,
+        "offsets or size are no multiples of the granularity",
+    )?;
+    let fits = offset.saturating_add(bytes) <= team.size()
+        && memory_offset.saturating_add(bytes) <= memory.bytes;
+    ensure(
+        fits,
+        INVALID,
+        SECTION,
+        "the range is longer than the object or the memory",
+    )?;
+    let device = driver.machine.gpus[memory.device].uuid;
+    let error = CUresult::CUDA_ERROR_INVALID_DEVICE;
+    ensure(
+        team.has(device),
+        error,
+        SECTION,
+        "the memory's device was not added to the object",
+    )?;
+    wait_for_team(driver, team)?;
+    let handle = memory.file.handle().map_err(out_of_memory)?;
+    let member = Member {
+        device,
+        bytes,
+        offset,
+        memory_offset,
+        handle,
+    };
+    team.bind(member)
+        .or_else(|why| refuse(INVALID, SECTION, why))?;
+    changed();
+    Ok(())
 }
 
 entry_points! {
@@ -84,23 +140,28 @@ entry_points! {
         driver.settle_all();
         let team = team(driver, object)?;
         let memory = physical(driver, memory)?;
-        let of_device = memory.file.label.content == Content::Physical;
-        ensure(of_device, INVALID, SECTION, "only memory of a device can be bound")?;
-        ensure(flags == 0, INVALID, SECTION, "flags must be 0")?;
-        let (offset, memory_offset, bytes) = (offset as u64, memory_offset as u64, bytes as u64);
-        let whole = [offset, memory_offset, bytes].iter().all(|it| it.is_multiple_of(GRANULARITY));
-        ensure(whole && bytes > 0, INVALID, SECTION, "offsets or size are no multiples of the granularity")?;
-        let fits = offset.saturating_add(bytes) <= team.size()
-            && memory_offset.saturating_add(bytes) <= memory.bytes;
-        ensure(fits, INVALID, SECTION, "the range is longer than the object or the memory")?;
-        let device = driver.machine.gpus[memory.device].uuid;
-        let error = CUresult::CUDA_ERROR_INVALID_DEVICE;
-        ensure(team.has(device), error, SECTION, "the memory's device was not added to the object")?;
-        wait_for_team(driver, &team)?;
-        let handle = memory.file.handle().map_err(out_of_memory)?;
-        let member = Member { device, bytes, offset, memory_offset, handle };
-        team.bind(member).or_else(|why| refuse(INVALID, SECTION, why))?;
-        changed();
+        bind(driver, &team, &memory, [offset as u64, memory_offset as u64, bytes as u64], flags)
+    }
+
+    /// Binds memory of a device that is mapped at an address to an object.
+    fn cuMulticastBindAddr(object: u64, offset: usize, address: u64, bytes: usize, flags: u64) {
+        let driver = driver()?;
+        driver.settle_all();
+        let team = team(driver, object)?;
+        // Memory is mapped from its begin on.
+        let found = driver.space().mapping(address).map(|(base, it)| {
+            (Arc::clone(&it.physical), address - base, it.bytes)
+        });
+        let Some((memory, memory_offset, end)) = found else {
+            return refuse(INVALID, SECTION, "no virtual memory is mapped at the address");
+        };
+        let mapped = memory_offset.saturating_add(bytes as u64) <= end;
+        ensure(mapped, INVALID, SECTION, "the range is longer than what is mapped at the address")?;
+        let kinds = team.file.label.handle_types;
+        let shared = kinds == 0 || memory.file.label.handle_types & kinds != 0;
+        ensure(shared, INVALID, SECTION, "an object with handles takes only memory with handles")?;
+        bind(driver, &team, &memory, [offset as u64, memory_offset, bytes as u64], flags)?;
+        team.by_address.store(true, Ordering::Relaxed);
         Ok(())
     }
 

@@ -15,6 +15,17 @@ fn bind(object: u64, memory: u64, bytes: usize) -> u32 {
     ))
 }
 
+fn bind_at(object: u64, address: u64, bytes: usize) -> u32 {
+    call!(cuMulticastBindAddr(object, 0_usize, address, bytes, 0_u64))
+}
+
+/// The address at which memory of the first device is mapped.
+fn mapped_memory(bytes: usize) -> u64 {
+    let address = reserve(bytes);
+    assert_eq!(map_at(address, bytes, 0, create(0, bytes, 0)), 0);
+    address
+}
+
 fn make_multicast(devices: u32, size: usize) -> u32 {
     let properties = MulticastProperties {
         devices,
@@ -71,6 +82,16 @@ crate::table! {
         => cuMulticastBindMem { bind(team(), create_on_host(SIZE), SIZE) } = 1 MULTICAST;
     "a bind to plain memory"
         => cuMulticastBindMem { bind(create(0, SIZE, 0), create(0, SIZE, 0), SIZE) } = 1 MULTICAST;
+    "a bind of memory by its address, twice" {
+        let (object, address) = (team(), mapped_memory(2 * SIZE));
+        assert_eq!(bind_at(object, address + SIZE as u64, SIZE), 0);
+    } => cuMulticastBindAddr { bind_at(object, address, SIZE) } = 1 MULTICAST;
+    "a bind of plain memory by its address"
+        => cuMulticastBindAddr { bind_at(team(), crate::api::allocate(SIZE), SIZE) } = 1 MULTICAST;
+    "a bind of an address within a granule"
+        => cuMulticastBindAddr { bind_at(team(), mapped_memory(2 * SIZE) + 4096, SIZE) } = 1 MULTICAST;
+    "a bind of more than is mapped"
+        => cuMulticastBindAddr { bind_at(team(), mapped_memory(2 * SIZE) + SIZE as u64, 2 * SIZE) } = 1 MULTICAST;
     "an unbind of what is not bound" => cuMulticastUnbind(team(), 0_i32, 0_usize, SIZE) = 1 MULTICAST;
     "a copy to a multicast address" { let address = mapped(); assert_eq!(give_access(address, SIZE, 0), 0); }
         => cuMemsetD8_v2(address, 0_u8, 64_usize) = 1 MEMORY;

@@ -81,6 +81,7 @@ fn between(
         trees: &hierarchy.trees,
         forest: &PlacedForest::default(),
         hierarchy: None,
+        registered: false,
     })
 }
 

@@ -11,6 +11,8 @@ use crate::{Collective, ConnectionEnd, Lane, Program, Schedule, Transfer};
 /// A checked request; writes the program of any rank.
 pub struct Lowering<'a> {
     request: &'a ProgramRequest<'a>,
+    /// Whether callers' buffers are at one place of all ranks' windows.
+    registered: bool,
     trees: Trees,
     forest: PlacedForest,
     hierarchy: Option<Hierarchy>,
@@ -45,6 +47,7 @@ impl<'a> Lowering<'a> {
         });
         Ok(Self {
             request,
+            registered: false,
             trees: Trees::of(request),
             forest: PlacedForest::of(request)?,
             hierarchy,
@@ -53,6 +56,14 @@ impl<'a> Lowering<'a> {
                 false => Vec::new(),
             },
         })
+    }
+
+    /// The same for buffers at one place of all ranks' windows, which a multicast reaches.
+    pub fn registered(self) -> Self {
+        Self {
+            registered: true,
+            ..self
+        }
     }
 
     /// Ranks of the communicator.
@@ -158,6 +169,7 @@ impl<'a> Lowering<'a> {
             trees: &self.trees,
             forest: &self.forest,
             hierarchy: self.hierarchy.as_ref(),
+            registered: self.registered,
         });
         program.pieces = part.pieces;
         program.scratch_blocks = program.scratch_blocks.max(part.scratch_blocks);

@@ -150,10 +150,28 @@ pub fn lower(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
     if ranks > MOST_RANKS {
         return Err(LowerError::Ranks { ranks });
     }
-    let lowering = Lowering::new(request)?;
-    let mut programs: Vec<Program> = (0..ranks).map(|rank| lowering.program(rank)).collect();
+    Ok(lower_all(&Lowering::new(request)?))
+}
+
+/// Writes the programs of all ranks for buffers that are registered: they are at one place of a
+/// window of all ranks, which a multicast reaches, and are not copied. Only NVLS has such programs;
+/// those of other algorithms are the same as without.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_registered(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
+    let ranks = request.channels.ranks();
+    if ranks > MOST_RANKS {
+        return Err(LowerError::Ranks { ranks });
+    }
+    Ok(lower_all(&Lowering::new(request)?.registered()))
+}
+
+fn lower_all(lowering: &Lowering<'_>) -> Vec<Program> {
+    let ranks = 0..lowering.ranks();
+    let mut programs: Vec<Program> = ranks.map(|rank| lowering.program(rank)).collect();
     agree(&mut programs);
-    Ok(programs)
+    programs
 }
 
 /// Windows and scratch memory must have the same layout on all ranks.
@@ -254,6 +272,7 @@ fn part(place: &ChannelMember<'_>) -> ChannelLanes {
         (Schedule::RecursiveHalving, _) => halving::reduce_scatter(place),
         (Schedule::RecursiveDoubling, _) => halving::doubling(place),
         (Schedule::Leader, _) => leader::leader(place),
+        (Schedule::Nvls, _) if place.registered => multicast::registered(place),
         (Schedule::Nvls, _) => multicast::nvls(place),
         (Schedule::Bruck, _) => all_to_all::bruck(place),
     }

@@ -15,6 +15,8 @@ pub(super) struct ChannelMember<'a> {
     pub forest: &'a PlacedForest,
     /// The leaders of the hosts, for hierarchical algorithms.
     pub hierarchy: Option<&'a Hierarchy>,
+    /// Whether callers' buffers are at one place of all ranks' windows.
+    pub registered: bool,
 }
 
 pub(super) struct ChannelLanes {

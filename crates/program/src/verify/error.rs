@@ -297,7 +297,9 @@ pub(super) fn operand(own: u32, operand: &Operand, sends: bool) -> String {
         } => {
             format!("block {block} of rank {rank}'s {}", name(*buffer))
         }
-        Operand::Multicast { block } => format!("block {block} of all ranks' scratch"),
+        Operand::Multicast { buffer, block } => {
+            format!("block {block} of all ranks' {}", name(*buffer))
+        }
         Operand::Fifo(there) => format!("the FIFO {}", connection(own, *there, sends)),
     }
 }

@@ -128,8 +128,9 @@ impl<'a> Joiner<'a, '_> {
         let mut named = [Vec::new(), Vec::new()];
         for (side, operands) in [&step.sources, &step.destinations].into_iter().enumerate() {
             for operand in operands {
-                if let Operand::Multicast { block } = *operand {
-                    sides[side].extend(self.everywhere(at, block, operand, side == 1)?);
+                if let Operand::Multicast { buffer, block } = *operand {
+                    let all = self.everywhere(at, (buffer, block), operand, side == 1)?;
+                    sides[side].extend(all);
                 } else {
                     let target = self.target(at, operand, side == 1)?;
                     sides[side].push(target);
@@ -148,16 +149,18 @@ impl<'a> Joiner<'a, '_> {
         })
     }
 
-    /// A scratch block of every rank, the own rank's first.
+    /// A block of every rank, the own rank's first.
     fn everywhere(
         &mut self,
         at: UsedAt,
-        block: u32,
+        (buffer, block): (BufferKind, u32),
         which: &Operand,
         sends: bool,
     ) -> Result<Vec<ResolvedOperand>, VerifyFault> {
+        if sends && buffer == BufferKind::Input {
+            return Err(VerifyFault::WritesInput);
+        }
         self.network.shares_memory = true;
-        let buffer = BufferKind::Scratch;
         let all = self.all;
         let others = (0_u32..).zip(all.programs).map(|(index, _)| index);
         let indices =
@@ -196,7 +199,7 @@ impl<'a> Joiner<'a, '_> {
             }
             Operand::Local { buffer, block } => (own, buffer, block),
             // The own rank's part of the multicast.
-            Operand::Multicast { block } => (own, BufferKind::Scratch, block),
+            Operand::Multicast { buffer, block } => (own, buffer, block),
             Operand::Peer {
                 rank,
                 buffer,

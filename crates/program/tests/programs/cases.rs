@@ -1,7 +1,7 @@
 //! Every collective by every algorithm.
 
 use program::Collective;
-use program::lower::{LowerError, ProgramRequest, SendRecv, lower, send_recv};
+use program::lower::{LowerError, ProgramRequest, SendRecv, lower, lower_registered, send_recv};
 use program::{Channels, Program, Schedule, Transfer};
 
 /// A collective, with an algorithm and a transfer.
@@ -12,6 +12,8 @@ pub(crate) struct Case {
     pub transfer: Transfer,
     pub root: u32,
     pub in_place: bool,
+    /// Whether the buffers are registered.
+    pub registered: bool,
 }
 
 impl Case {
@@ -32,6 +34,7 @@ impl Case {
             transfer,
             root,
             in_place,
+            registered,
         } = *self;
         if collective == Collective::SendRecv {
             let own: Vec<u16> = (0..channels.count())
@@ -46,14 +49,18 @@ impl Case {
                 in_place,
             });
         }
-        lower(&ProgramRequest {
+        let request = ProgramRequest {
             collective,
             schedule,
             transfer,
             root,
             in_place,
             channels,
-        })
+        };
+        match registered {
+            true => lower_registered(&request),
+            false => lower(&request),
+        }
     }
 }
 
@@ -68,13 +75,22 @@ pub(crate) fn all(root: u32) -> Vec<Case> {
                     let refused = collective == Collective::AllToAll
                         && transfer.accesses_buffers()
                         && in_place;
-                    if schedule.serves(collective, transfer) && !refused {
+                    if !schedule.serves(collective, transfer) || refused {
+                        continue;
+                    }
+                    let case = Case {
+                        collective,
+                        schedule,
+                        transfer,
+                        root: if has_root { root } else { 0 },
+                        in_place,
+                        registered: false,
+                    };
+                    cases.push(case);
+                    if schedule == Schedule::Nvls {
                         cases.push(Case {
-                            collective,
-                            schedule,
-                            transfer,
-                            root: if has_root { root } else { 0 },
-                            in_place,
+                            registered: true,
+                            ..case
                         });
                     }
                 }

@@ -97,7 +97,7 @@ fn change_step(
                 Operand::Peer { rank, block, .. } => {
                     (*rank, *block) = (peer, if small > 2 { *block } else { peer });
                 }
-                Operand::Multicast { block } => *block = peer,
+                Operand::Multicast { block, .. } => *block = peer,
                 Operand::Fifo(connection) => connection.peer = peer,
             }
         }

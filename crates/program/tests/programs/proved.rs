@@ -45,6 +45,7 @@ fn large_hosts_have_room_for_all_blocks() {
         transfer: Transfer::Hierarchical,
         root: 0,
         in_place: false,
+        registered: false,
     };
     let programs = case.lower(&channels).expect("it serves all-to-all");
     assert_eq!(programs[0].scratch_blocks, 3 * per_host * per_host);

@@ -36,6 +36,7 @@ const fn case(
         transfer,
         root: 0,
         in_place,
+        registered: false,
     }
 }
 
