@@ -194,6 +194,20 @@ int topo_receive_on(topo_comm *comm, void *output, size_t count, topo_type type,
 int topo_all_to_all_v_on(topo_comm *comm, const void *input, const size_t *sent, void *output,
                          const size_t *received, topo_type type, void *stream);
 
+/* Registers memory of this rank's GPU, a window, whose number is stored in *window, which may be
+ * NULL. All ranks call it together, in the same order with collectives; threads of one process each
+ * in a thread of their own. It waits until collectives before it have ended. All ranks give as many
+ * bytes, which begin equally far from a multiple of the memory's granularity, in virtual memory
+ * whose handles other processes can open: of cuMemCreate, of ncclMemAlloc, of PyTorch's symmetric
+ * memory. Collectives whose buffers are at the same place of a window on all ranks then run where
+ * they are, reduced and stored by the switch (NVLS); a rank with another buffer makes all copy, and
+ * nothing else. TOPO_INVALID on all ranks says why it cannot be registered.
+ *
+ * The memory may be freed when collectives on it have ended; then its window is never used again.
+ * topo_comm_deregister ends a window, on all ranks in the same order; topo_comm_destroy ends all. */
+int topo_comm_register(topo_comm *comm, void *memory, size_t bytes, uint32_t *window);
+int topo_comm_deregister(topo_comm *comm, uint32_t window);
+
 /* Whether everything that these calls enqueued has ended (TOPO_OK), or not (TOPO_PENDING), or why
  * it failed. Any thread may ask. Ask behind a wait for the stream, until it is not pending: only
  * TOPO_OK says that the outputs are right. */

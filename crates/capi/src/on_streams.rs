@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use communicator::{Comm, End};
+use communicator::{Code, Comm, End};
 
 use crate::ffi::RunArguments;
 use crate::handles::of;
@@ -102,6 +102,33 @@ pub unsafe extern "C" fn topo_all_to_all_v_on(
             unsafe { exchange(comm, (input, sent), (output, received), element) }?;
         comm.run_group_on(&transfers, stream.addr() as u64)
     })
+}
+
+/// Registers memory of this rank's GPU, so that the switch reduces and stores it where it is.
+///
+/// # Safety
+/// `window` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn topo_comm_register(
+    comm: *const Comm,
+    memory: *mut c_void,
+    bytes: usize,
+    window: *mut u32,
+) -> c_int {
+    call(|| {
+        let found = of(comm)?.register(memory.addr() as u64, bytes as u64)?;
+        if !window.is_null() {
+            // SAFETY: the caller says that it is writable.
+            unsafe { window.write(found) };
+        }
+        Ok(Code::Ok)
+    })
+}
+
+/// Ends the registration of a window.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_comm_deregister(comm: *const Comm, window: u32) -> c_int {
+    call(|| of(comm)?.deregister(window))
 }
 
 /// Whether what [`topo_run_on`] enqueued has ended. Any thread may ask.

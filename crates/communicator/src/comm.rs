@@ -174,6 +174,29 @@ impl Comm {
         self.gpu()?.enqueue_transfers(transfers, stream)
     }
 
+    /// Registers memory of this rank's GPU, by its address and bytes: collectives on it are reduced
+    /// and stored by the switch where it is (NVLS). All ranks call it together, in the same order
+    /// with collectives. Returns the window's number.
+    ///
+    /// # Errors
+    /// The communicator has no GPU or has failed; or the memory cannot be registered, on all ranks
+    /// alike.
+    pub fn register(&self, address: u64, bytes: u64) -> Result<u32, Fault> {
+        let calling = self.calling()?;
+        Self::expect_no_group(&calling)?;
+        self.gpu()?.register(address, bytes)
+    }
+
+    /// Ends a registration. All ranks do it in the same order.
+    ///
+    /// # Errors
+    /// There is no such window; or as [`Self::register`].
+    pub fn deregister(&self, window: u32) -> Result<Code, Fault> {
+        let calling = self.calling()?;
+        Self::expect_no_group(&calling)?;
+        self.gpu()?.deregister(window).map(|()| Code::Ok)
+    }
+
     /// Whether everything that [`Self::run_on`] and the others enqueued has ended. Any thread may
     /// ask.
     ///

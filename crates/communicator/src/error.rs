@@ -126,7 +126,8 @@ impl From<executor::Error> for Fault {
             Error::Length { .. }
             | Error::NoSuchRank { .. }
             | Error::Unsupported { .. }
-            | Error::NoReduction { .. } => Code::Invalid,
+            | Error::NoReduction { .. }
+            | Error::Registration { .. } => Code::Invalid,
             Error::Timeout { .. } => Code::Timeout,
             Error::Memory { .. } => Code::System,
             Error::Program { .. } => Code::Internal,

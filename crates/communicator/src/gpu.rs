@@ -340,10 +340,42 @@ impl Gpu {
         checked.map_err(|why| Fault::invalid(format!("{what}: {why}")))
     }
 
+    /// Registers memory of the GPU by its address and bytes. Returns the window's number.
+    ///
+    /// # Errors
+    /// It cannot be registered; or the communicator has failed.
+    pub fn register(&self, address: u64, bytes: u64) -> Result<u32, Fault> {
+        self.run(|it, _| it.register(address, bytes))
+    }
+
+    /// Ends a registration.
+    ///
+    /// # Errors
+    /// There is no such window; or the communicator has failed.
+    pub fn deregister(&self, window: u32) -> Result<(), Fault> {
+        self.run(|it, _| it.deregister(window))
+    }
+
     fn enqueue_by(
         &self,
         enqueue: impl FnOnce(&mut Communicator<Kernels<Cuda>>) -> Result<InFlight, Error>,
     ) -> Result<Code, Fault> {
+        self.run(|it, in_flight| {
+            let was_idle = in_flight.launches == 0;
+            *in_flight = enqueue(it)?;
+            // Otherwise the watcher looks again soon.
+            if was_idle || in_flight.hurries {
+                self.watched.changed.notify_all();
+            }
+            Ok(Code::Ok)
+        })
+    }
+
+    /// Runs a call of the communicator, which knows what has not ended.
+    fn run<T>(
+        &self,
+        call: impl FnOnce(&mut Communicator<Kernels<Cuda>>, &mut InFlight) -> Result<T, Error>,
+    ) -> Result<T, Fault> {
         let _context = CallersContext::keep();
         let mut state = lock(&self.watched.state);
         self.watched.check(&state)?;
@@ -356,25 +388,16 @@ impl Gpu {
         else {
             return Err(Fault::invalid("the communicator has ended"));
         };
-        let enqueued = enqueue(communicator).map_err(Fault::from);
-        let was_idle = in_flight.launches == 0;
-        match enqueued {
-            Ok(known) => *in_flight = known,
-            Err(why) => {
-                // Errors of arguments leave it usable.
-                if communicator.look_after().is_err() {
-                    *fault = Some(why.clone());
-                }
-                state.look();
-                self.watched.changed.notify_all();
-                return Err(why);
+        let called = call(communicator, in_flight).map_err(Fault::from);
+        if let Err(why) = &called {
+            // Errors of arguments leave it usable.
+            if communicator.look_after().is_err() {
+                *fault = Some(why.clone());
             }
-        }
-        // Otherwise the watcher looks again soon.
-        if was_idle || state.in_flight.hurries {
+            state.look();
             self.watched.changed.notify_all();
         }
-        Ok(Code::Ok)
+        called
     }
 
     /// Whether everything that was enqueued has ended.

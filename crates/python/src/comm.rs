@@ -343,6 +343,28 @@ impl Comm {
         enqueued.map(|_| ()).map_err(exception)
     }
 
+    /// Registers memory of this rank's GPU by its address and bytes. Returns the window's number.
+    fn register(&self, py: Python<'_>, address: u64, bytes: u64) -> PyResult<u32> {
+        let inner = self.open()?;
+        let inner = &*inner;
+        let registered = py.detach(move || {
+            let register = || inner.comm.register(address, bytes);
+            when_free(register, || inner.comm.wait_for_callers())
+        });
+        registered.map_err(exception)
+    }
+
+    /// Ends the registration of a window.
+    fn deregister(&self, py: Python<'_>, window: u32) -> PyResult<()> {
+        let inner = self.open()?;
+        let inner = &*inner;
+        let ended = py.detach(move || {
+            let end = || inner.comm.deregister(window);
+            when_free(end, || inner.comm.wait_for_callers())
+        });
+        ended.map(|_| ()).map_err(exception)
+    }
+
     /// Whether everything that was enqueued has ended.
     fn query(&self, py: Python<'_>) -> PyResult<bool> {
         let inner = self.open()?;

@@ -32,6 +32,8 @@ enum Program {
     Buffers,
     /// `programs/gpu_transfers.c`
     Transfers,
+    /// `programs/gpu_windows.c`
+    Windows,
 }
 
 impl Case {
@@ -58,15 +60,14 @@ const fn on(
 }
 
 /// A stream that is none; and what two ranks try before they take another way to reach each other.
-const REFUSED: [&str; 4] = [
+const REFUSED: [&str; 3] = [
     "the handle is no stream",
     "CUDA IPC does not work",
     "the device cannot access the memory's device",
-    "a process cannot open its own handle",
 ];
 
 /// All runs.
-pub(crate) const CASES: [Case; 23] = [
+pub(crate) const CASES: [Case; 28] = [
     on("gpu_processes", ("processes", 2, 2), "dgx-h100", &[]),
     on(
         "gpu_processes_by_descriptors",
@@ -174,6 +175,23 @@ pub(crate) const CASES: [Case; 23] = [
         &["peers none"],
     )
     .of(Program::Transfers),
+    on("gpu_windows", ("processes", 3, 3), "dgx-h100", &[]).of(Program::Windows),
+    on("gpu_windows_of_threads", ("threads", 3, 3), "dgx-h100", &[]).of(Program::Windows),
+    on(
+        "gpu_windows_of_threads_of_processes",
+        ("both", 4, 4),
+        "dgx-h100",
+        &["calls-wait yes"],
+    )
+    .of(Program::Windows),
+    on(
+        "gpu_windows_without_multicast",
+        ("without", 2, 2),
+        "dgx-a100",
+        &[],
+    )
+    .of(Program::Windows),
+    on("gpu_windows_of_one", ("without", 1, 1), "dgx-h100", &[]).of(Program::Windows),
     Case {
         name: "gpu_no_driver",
         program: Program::Gpu,
@@ -191,6 +209,7 @@ type Compiled = LazyLock<(TempDir, PathBuf)>;
 static GPU: Compiled = LazyLock::new(|| compiled("gpu"));
 static BUFFERS: Compiled = LazyLock::new(|| compiled("gpu_buffers"));
 static TRANSFERS: Compiled = LazyLock::new(|| compiled("gpu_transfers"));
+static WINDOWS: Compiled = LazyLock::new(|| compiled("gpu_windows"));
 
 fn compiled(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -208,6 +227,7 @@ pub(crate) fn run(case: &Case) {
         Program::Gpu => &GPU,
         Program::Buffers => &BUFFERS,
         Program::Transfers => &TRANSFERS,
+        Program::Windows => &WINDOWS,
     };
     let mut command = Command::new(&program.1);
     command.args([case.case, &case.ranks.to_string(), &case.gpus.to_string()]);

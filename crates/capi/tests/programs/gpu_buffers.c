@@ -1,60 +1,8 @@
 /* Buffers that other processes access where they are: `gpu_buffers CASE RANKS GPUS`. */
-#include "gpu.h"
+#include "gpu_memory.h"
 
 /* `COUNT` numbers are moved directly, and so are `FEW`. */
 enum { COUNT = 64 << 10, FEW = 20 << 10, MANY = 70, RUNS = 10, MOST_TRIES = 100 };
-enum { GRANULARITY = 2 << 20, DESCRIPTOR = 1, READ_WRITE = 3 };
-enum kind { PLAIN, VIRTUAL, PRIVATE };
-
-/* Memory of a GPU; virtual memory with its length. */
-struct memory {
-    enum kind kind;
-    uint64_t base;
-    size_t bytes;
-};
-
-/* `CUmemAllocationProp` and `CUmemAccessDesc` */
-struct properties {
-    int kind, handles, location, device;
-    void *windows;
-    uint64_t flags;
-};
-struct access {
-    int location, device, flags;
-};
-
-/* Maps new memory at reserved addresses. */
-static void map(const struct own *own, const struct memory *it) {
-    struct properties properties = {1, it->kind == VIRTUAL ? DESCRIPTOR : 0, 1, own->device, NULL, 0};
-    struct access access = {1, own->device, READ_WRITE};
-    uint64_t handle;
-    RIGHT(cuMemCreate(&handle, it->bytes, &properties, 0));
-    RIGHT(cuMemMap(it->base, it->bytes, 0, handle, 0));
-    RIGHT(cuMemSetAccess(it->base, it->bytes, &access, 1));
-    RIGHT(cuMemRelease(handle));
-}
-
-static struct memory allocate(const struct own *own, enum kind kind, size_t bytes) {
-    struct memory it = {kind, 0, bytes};
-    if (kind == PLAIN) {
-        RIGHT(cuMemAlloc_v2(&it.base, bytes));
-        return it;
-    }
-    it.bytes = (bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
-    RIGHT(cuMemAddressReserve(&it.base, it.bytes, 0, 0, 0));
-    map(own, &it);
-    return it;
-}
-
-static void release(const struct memory *it) {
-    if (it->kind == PLAIN) {
-        RIGHT(cuMemFree_v2(it->base));
-        return;
-    }
-    RIGHT(cuMemUnmap(it->base, it->bytes));
-    RIGHT(cuMemAddressFree(it->base, it->bytes));
-}
-
 /* Other memory at the same addresses. */
 static void replace(const struct own *own, struct memory *it) {
     uint64_t before = it->base;

@@ -9,6 +9,7 @@ from typing import Any
 from toporing import _native
 from toporing._settings import run_plan, settings
 from toporing.arrays import Array, array
+from toporing.gpu_arrays import is_of_gpu
 from toporing.planning import Plan
 
 _COLLECTIVES = {name: number for number, name in enumerate(_native.COLLECTIVES)}
@@ -92,6 +93,20 @@ class Communicator:
         if error is not None:
             self.abort()
         self.close()
+
+    def register(self, memory: Any) -> int:
+        """Registers an array in memory of the GPU, a window; returns its number. All ranks call it together, in
+        the same order with collectives. Collectives on parts of it, at the same place on all ranks, then run
+        where they are, reduced and stored by the switch (NVLS). It takes virtual memory, such as `ncclMemAlloc`
+        makes and PyTorch's symmetric memory is; otherwise `ValueError` says on all ranks why not."""
+        if not is_of_gpu(memory):
+            raise TypeError("only memory of a GPU can be registered")
+        own = array(memory, written=True)
+        return self._comm.register(own.address, own.count * own.width)
+
+    def deregister(self, window: int) -> None:
+        """Ends a registration, on all ranks in the same order."""
+        self._comm.deregister(window)
 
     def query(self) -> bool:
         """Whether all collectives and messages on arrays of the GPU have ended. Raises `CommError` if one has

@@ -12,10 +12,10 @@ from gpu_driver import Driver, refused
 class Values:
     """Values in memory of a GPU."""
 
-    def __init__(self, driver, values):
+    def __init__(self, driver, values, address=None):
         self.driver, self.kind, self.count = driver, values.typecode, len(values)
         self.width = values.itemsize
-        self.address = driver.allocate(self.nbytes)
+        self.address = address or driver.allocate(self.nbytes)
         here = (ctypes.c_char * self.nbytes).from_buffer(values)
         driver.call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(self.address), here,
                     ctypes.c_size_t(self.nbytes), driver.stream)
@@ -46,6 +46,17 @@ class Interface(Values):
         kind = {"f": "<f4", "I": "<u4", "H": "<u2"}[self.kind]
         return {"shape": (self.count,), "typestr": kind, "data": (self.address, self.readonly),
                 "strides": self.strides, "stream": self.driver.stream.value, "version": 3}
+
+
+class Reserved(Interface):
+    """In virtual memory."""
+
+    def __init__(self, driver, values):
+        address, self.bytes = driver.reserve(len(values) * values.itemsize)
+        super().__init__(driver, values, address)
+
+    def free(self):
+        self.driver.give_back(self.address, self.bytes)
 
 
 class Tensor(ctypes.Structure):
@@ -120,6 +131,22 @@ def work(identity, rank, ranks):
         halves.expect([{2: 0x4000, 4: 0x4080}[ranks]] * 3)
         while not comm.query():
             pass
+
+        # So long that the switch reduces it, where it is.
+        whole = Reserved(driver, array.array("I", [rank] * (300 << 10)))
+        window = comm.register(whole)
+        before = driver.library.topo_phantom_multicasts()
+        comm.all_reduce(whole)
+        whole.expect([sum(range(ranks))] * whole.count)
+        assert driver.library.topo_phantom_multicasts() > before
+        comm.deregister(window)
+        for call, error, why in (
+            (lambda: comm.register(values), ValueError, "cuMemCreate"),
+            (lambda: comm.register(bytearray(8)), TypeError, "only memory of a GPU"),
+            (lambda: comm.deregister(window), ValueError, f"no window {window}"),
+        ):
+            refused(call, error, why)
+        whole.free()
 
         read_only, apart = of("f", [0.0]), of("f", [0.0] * 4)
         read_only.readonly, apart.strides = True, (8,)
