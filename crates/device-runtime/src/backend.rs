@@ -228,6 +228,9 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
 
     fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
         self.connected.peers = peers::meet(&self.shared, bootstrap, longest)?;
+        if self.shared.options.stages_in_window {
+            self.window_table().map_err(|why| self.failed(why))?;
+        }
         let peers = &self.connected.peers;
         let others = peers.all().filter(|(peer, _)| *peer != self.rank);
         self.shared
@@ -340,7 +343,8 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             own,
             known: &mut self.connected,
         };
-        connector.connect()
+        connector.connect()?;
+        self.meet_staging_window(own)
     }
 
     fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<DeviceProgram<M>, Error> {
@@ -442,7 +446,9 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             channel: 0,
         };
         for part in parts.iter_mut() {
-            let at = self.window_buffers(part.program);
+            let at = self
+                .window_buffers(part.program)
+                .or_else(|| self.staging_window(part.program));
             let of_caller = self
                 .shared
                 .driver

@@ -10,16 +10,22 @@
 use std::time::Duration;
 
 use executor::Error;
+use executor::backend::OwnWiring;
 use executor::bootstrap::Bootstrap;
 use serde::{Deserialize, Serialize};
 
-use crate::backend::Kernels;
+use crate::backend::{DeviceProgram, Kernels};
 use crate::connect::{Meeting, NotMade};
 use crate::driver::{Bindable, DeviceDriver, LaunchMemory, Team};
 use crate::layout::REGION_SHIFT;
 
-/// Most windows of a rank, and one: number 0 means that a buffer is in none.
+/// Most windows of a rank, and one: number 0 means that a buffer is in none. The last one is for
+/// staging buffers.
 const MOST_WINDOWS: u32 = 64;
+const STAGING: u32 = MOST_WINDOWS - 1;
+
+/// Additional bytes of the window for staging buffers, for the alignment of both.
+const ROOM_BYTES: u64 = 1024;
 
 /// A window of this rank.
 struct CallersWindow<M: DeviceDriver> {
@@ -32,6 +38,8 @@ struct CallersWindow<M: DeviceDriver> {
 /// The windows of a rank.
 pub(crate) struct CallersWindows<M: DeviceDriver> {
     own: Vec<CallersWindow<M>>,
+    /// The window for staging buffers: its address and length here.
+    staging: Option<(u64, u64, M::Multicast)>,
     /// Number of registrations begun, equal on all ranks.
     begun: u64,
 }
@@ -40,6 +48,7 @@ impl<M: DeviceDriver> Default for CallersWindows<M> {
     fn default() -> Self {
         Self {
             own: Vec::new(),
+            staging: None,
             begun: 0,
         }
     }
@@ -76,8 +85,8 @@ impl<M: DeviceDriver> Kernels<M> {
         }
         let kind = peers.multicast.clone().map_err(refused)?;
         let is_free = |number: &u32| self.windows.own.iter().all(|it| it.number != *number);
-        let number = (1..MOST_WINDOWS).find(is_free).ok_or_else(|| {
-            let most = MOST_WINDOWS - 1;
+        let number = (1..STAGING).find(is_free).ok_or_else(|| {
+            let most = STAGING - 1;
             refused(format!(
                 "{most} windows are registered, the most that there can be"
             ))
@@ -118,10 +127,7 @@ impl<M: DeviceDriver> Kernels<M> {
             0..=1 => None,
             _ => {
                 let (part, addresses) = meeting.make(&team).map_err(not_made)?;
-                let place = table + u64::from(number) * size_of::<u64>() as u64;
-                let begins = addresses.all.to_le_bytes();
-                let wrote = shared.driver.write(self.device(), place, &begins);
-                wrote.map_err(|why| self.failed(why))?;
+                self.place_window(table, number, addresses.all)?;
                 Some(part)
             }
         };
@@ -152,8 +158,67 @@ impl<M: DeviceDriver> Kernels<M> {
         self.shared.driver.bindable(self.device(), address, team)
     }
 
+    /// Writes where a window begins in multicast addresses.
+    fn place_window(&self, table: u64, number: u32, all: u64) -> Result<(), Error> {
+        let place = table + u64::from(number) * size_of::<u64>() as u64;
+        let (driver, device) = (&self.shared.driver, self.device());
+        let wrote = driver.write(device, place, &all.to_le_bytes());
+        wrote.map_err(|why| self.failed(why))
+    }
+
+    /// Makes a window that holds both buffers of a launch, if it is wanted; all ranks do it together
+    /// while they wire a program. A longer one replaces it.
+    pub(crate) fn meet_staging_window(&mut self, own: &mut OwnWiring<'_>) -> Result<(), Error> {
+        let needed = 2 * own.buffer_bytes + ROOM_BYTES;
+        let is_long = |it: &(u64, u64, M::Multicast)| it.1 >= needed;
+        if !own.bound.multicasts
+            || !self.shared.options.stages_in_window
+            || self.windows.staging.as_ref().is_some_and(is_long)
+        {
+            return Ok(());
+        }
+        let (collective, ranks) = (own.collective, own.bootstrap.ranks());
+        let shared = std::sync::Arc::clone(&self.shared);
+        let begun = self.windows.begun;
+        self.windows.begun += 1;
+        let mut meeting = Meeting {
+            shared: &shared,
+            bootstrap: own.bootstrap,
+            longest: own.longest,
+            name: format!("device/callers-window/{begun}"),
+        };
+        // No launch of this rank uses it.
+        self.windows.staging = None;
+        let bytes = needed.next_power_of_two();
+        let made = meeting.make(&Team {
+            ranks,
+            bytes,
+            // Programs are refused earlier if there is no multicast.
+            kind: self.connected.peers.multicast.clone().unwrap_or_default(),
+            memory: None,
+        });
+        let (part, addresses) = made.map_err(|why| match why {
+            NotMade::Failed(error) => error,
+            NotMade::Refused { rank, why } => Error::Unsupported {
+                collective,
+                ranks,
+                why: format!("rank {rank} has no window of {bytes} bytes for the buffers: {why}"),
+            },
+        })?;
+        let table = self.window_table().map_err(|why| self.failed(why))?;
+        self.place_window(table, STAGING, addresses.all)?;
+        self.windows.staging = Some((addresses.own, bytes, part));
+        Ok(())
+    }
+
+    /// Address of the staging buffers in a window.
+    pub(crate) fn staging_window(&self, program: &DeviceProgram<M>) -> Option<u64> {
+        let staging = self.windows.staging.as_ref();
+        staging.filter(|_| program.registered).map(|it| it.0)
+    }
+
     /// Address of the table of where windows begin.
-    fn window_table(&mut self) -> Result<u64, String> {
+    pub(crate) fn window_table(&mut self) -> Result<u64, String> {
         if let Some(table) = self.connected.windows.of_callers {
             return Ok(table);
         }
@@ -181,12 +246,15 @@ impl<M: DeviceDriver> Kernels<M> {
 
     /// The number of the window that holds a buffer, and the offset in it; 0: none does.
     fn place_in_window(&self, address: u64, bytes: u64) -> u64 {
-        let holds = |it: &&CallersWindow<M>| {
-            let Bindable {
-                base, bytes: most, ..
-            } = it.memory;
+        let is_in = |base: u64, most: u64| {
             bytes > 0 && address >= base && address - base <= most.saturating_sub(bytes)
         };
+        if let Some((base, most, _)) = &self.windows.staging
+            && is_in(*base, *most)
+        {
+            return u64::from(STAGING) << REGION_SHIFT | (address - base);
+        }
+        let holds = |it: &&CallersWindow<M>| is_in(it.memory.base, it.memory.bytes);
         let Some(CallersWindow { number, memory, .. }) = self.windows.own.iter().find(holds) else {
             return 0;
         };

@@ -48,6 +48,8 @@ pub struct LaunchOptions {
     pub force_flush: bool,
     /// Whether other processes access buffers of callers where they are (`regions.rs`).
     pub registers: bool,
+    /// Whether buffers of launches at once are staged in a window, so that NVLS does not copy them.
+    pub stages_in_window: bool,
 }
 
 /// The time that a lane of a launch took.
@@ -110,6 +112,7 @@ impl LaunchOptions {
             rdma_read: true,
             force_flush: false,
             registers: true,
+            stages_in_window: false,
         }
     }
 }

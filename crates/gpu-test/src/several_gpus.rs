@@ -19,9 +19,10 @@ const COLLECTIVES: [Collective; 3] = [
 ];
 
 /// What is tried, and the options of `topo run` for it.
-const VARIANTS: [(&str, &[&str]); 7] = [
+const VARIANTS: [(&str, &[&str]); 8] = [
     ("chosen", &[]),
     ("NVLS", &["--algorithm", "nvls"]),
+    ("NVLS, registered", &["--algorithm", "nvls", "--register"]),
     ("direct", &["--transfer", "direct"]),
     (
         "direct, all blocks",
@@ -166,7 +167,7 @@ pub(crate) fn run(page: &mut Page<'_>, gpus: u32) -> Result<()> {
 }
 
 fn one(page: &mut Page<'_>, variant: &Variant<'_>, end: u64) -> Result<()> {
-    if variant.variant.0 == "NVLS"
+    if variant.variant.0.starts_with("NVLS")
         && let Err(why) = page.test.multicast(variant.gpus)
     {
         return page.leave_out(&variant.name(), &why);

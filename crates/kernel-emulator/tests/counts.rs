@@ -70,6 +70,9 @@ struct Row {
     /// Whether all ranks registered their buffers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     registered: bool,
+    /// Whether buffers are staged in a window.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    staged: bool,
     cache_bytes: u64,
     /// Limits of numbers.
     #[serde(default)]
@@ -111,6 +114,7 @@ impl Row {
         let options = LaunchOptions {
             threads: 64 + 2 * 32,
             most_blocks: 0,
+            stages_in_window: self.staged,
             ..LaunchOptions::nccl()
         };
         let ranks = ProcessRanks::new(emulator, options, devices);

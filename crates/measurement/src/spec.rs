@@ -118,6 +118,9 @@ pub struct Devices {
     /// Bytes of a message from which the plan chooses NVLS; `None`: never.
     #[serde(default)]
     pub nvls_from: Option<u64>,
+    /// Whether buffers are in windows, so that NVLS does not copy them.
+    #[serde(default)]
+    pub registered: bool,
     /// Whether the driver returns from a launch only when the kernel has ended
     /// (`CUDA_LAUNCH_BLOCKING`).
     pub blocking_launches: bool,
@@ -145,6 +148,7 @@ impl Default for Devices {
             force_flush: false,
             memory: None,
             nvls_from: None,
+            registered: false,
             blocking_launches: false,
             graph: 0,
             most_blocks: None,

@@ -84,7 +84,7 @@ const OTHERS: [OtherOption; 15] = [
         'R',
         "local_register",
         &["0"],
-        "--transfer direct accesses the buffers of peers, --transfer fifo copies; expected 0",
+        "on GPUs --register lets NVLS use the buffers where they are, and --transfer direct all ranks; expected 0",
     ),
     other(
         'x',

@@ -229,6 +229,10 @@ pub(crate) struct RunArguments {
     /// [default: 32, and a quarter of those that fit]
     #[arg(long, value_name = "N", value_parser = within::<u32>(0..=65_536))]
     pub blocks: Option<u32>,
+    /// On GPUs: put the buffers where NVSwitches reduce and store them without copies (NVLS), as
+    /// topo_comm_register does
+    #[arg(long)]
+    pub register: bool,
     /// Launch N timed launches at once, as a CUDA graph
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=16384))]
     pub graph: Option<u32>,

@@ -315,6 +315,7 @@ fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
         timeline: arguments.profile,
         trace: arguments.trace.clone(),
         nvls_from: None,
+        registered: arguments.register,
     }
 }
 

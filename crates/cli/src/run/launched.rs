@@ -164,6 +164,7 @@ fn alike(given: &JoinArguments, spec: &Spec) -> Vec<(String, String)> {
         ("--checksums", on(given.checksums)),
         ("--survive", on(given.survive)),
         ("--graph", spec.devices.graph.to_string()),
+        ("--register", on(spec.devices.registered)),
         ("--blocks", blocks.unwrap_or_else(|| "default".to_owned())),
         ("--warm", spec.devices.warm_ms.to_string()),
     ]

@@ -50,6 +50,7 @@ pub(crate) fn run(
         ("--trace", arguments.trace.is_some()),
         ("--profile", arguments.profile),
         ("--graph", arguments.graph.is_some()),
+        ("--register", arguments.register),
     ];
     if let Some((name, _)) = for_gpus.into_iter().find(|(_, given)| *given)
         && arguments.backend == BackendName::Cpu

@@ -59,6 +59,9 @@ fn nvls() {
             phantom.right(&format!(
                 "--ranks 2 {collective} --algorithm nvls {starter}"
             ));
+            phantom.right(&format!(
+                "--ranks 2 {collective} --algorithm nvls --register {starter}"
+            ));
         }
         let calls = phantom.report().calls;
         assert!(calls["cuMulticastBindMem"] > 0, "{calls:?}");

@@ -164,9 +164,13 @@ fn draw(number: usize, cases: &[Case]) -> Run {
             case.choice.protocol.name()
         )),
     }
+    let (machine, switch) = (draw.of(&MACHINES), draw.of(&SWITCHES));
+    if case.choice.schedule == Schedule::Nvls && draw.below(2) == 0 {
+        words.push("--register".to_owned());
+    }
     Run {
-        machine: draw.of(&MACHINES),
-        switch: draw.of(&SWITCHES),
+        machine,
+        switch,
         arguments: words.join(" "),
     }
 }

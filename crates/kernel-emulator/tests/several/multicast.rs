@@ -62,8 +62,12 @@ fn cases(ranks: u32, allowed: impl Fn(ElementType) -> bool) -> Vec<Case> {
     cases
 }
 
-/// Runs all cases on ranks that are processes, on plain or weak memory.
-fn by_processes(test: &str, ranks: u32, weak: bool) {
+/// Runs all cases on ranks that are processes, on plain or weak memory, copied or in a window.
+fn by_processes(test: &str, ranks: u32, weak: bool, stages_in_window: bool) {
+    let options = || LaunchOptions {
+        stages_in_window,
+        ..small()
+    };
     let Some(hosts) = rank() else {
         let children = Children::start(test, ranks);
         for (well, text) in children.end() {
@@ -74,13 +78,13 @@ fn by_processes(test: &str, ranks: u32, weak: bool) {
     if weak {
         let number = executor::bootstrap::Bootstrap::rank(&*hosts);
         let emulator = Emulator::new(71 + u64::from(number), Bug::None).with_weak_memory();
-        let (_, mut communicator) = join_on(emulator, hosts, small()).unwrap();
+        let (_, mut communicator) = join_on(emulator, hosts, options()).unwrap();
         let compiled = |it| matches!(it, ElementType::I32 | ElementType::U8);
         let cases = cases(ranks, compiled);
         assert!(cases.len() >= 9);
         run(&mut communicator, &cases).unwrap();
     } else {
-        let (_, mut communicator) = join(hosts, small(), 31).unwrap();
+        let (_, mut communicator) = join(hosts, options(), 31).unwrap();
         let cases = cases(ranks, |_| true);
         assert!(cases.len() > 30);
         run(&mut communicator, &cases).unwrap();
@@ -89,17 +93,28 @@ fn by_processes(test: &str, ranks: u32, weak: bool) {
 
 #[test]
 fn two_processes() {
-    by_processes("multicast::two_processes", 2, false);
+    by_processes("multicast::two_processes", 2, false, false);
 }
 
 #[test]
 fn three_processes() {
-    by_processes("multicast::three_processes", 3, false);
+    by_processes("multicast::three_processes", 3, false, false);
+}
+
+#[test]
+fn three_processes_with_windows() {
+    by_processes("multicast::three_processes_with_windows", 3, false, true);
+}
+
+#[test]
+fn three_processes_with_windows_on_weak_memory() {
+    let test = "multicast::three_processes_with_windows_on_weak_memory";
+    by_processes(test, 3, true, true);
 }
 
 #[test]
 fn three_processes_on_weak_memory() {
-    by_processes("multicast::three_processes_on_weak_memory", 3, true);
+    by_processes("multicast::three_processes_on_weak_memory", 3, true, false);
 }
 
 #[test]

@@ -182,6 +182,7 @@ pub(super) fn options(spec: &Spec) -> device_runtime::LaunchOptions {
         rdma_read: devices.rdma_read,
         force_flush: devices.force_flush,
         nvls_from: devices.nvls_from,
+        stages_in_window: devices.registered,
         most_blocks: devices.most_blocks.unwrap_or(nccl.most_blocks),
         threads: match spec.backend {
             RunsOn::Cpu | RunsOn::Cuda => nccl.threads,
