@@ -13,13 +13,14 @@ use device_runtime::{
 use executor::Memory;
 use shared_memory::Mapping;
 
+use crate::bindable;
 use crate::callers_memory::{self, place_of};
 use crate::device::{self, Device};
 use crate::error::{Error, words};
 use crate::handles::lock;
 use crate::launch::{RunningLaunch, Spare};
 use crate::memory::{Block, Host, MemoryKind, Plain};
-use crate::multicast::{self, Multicast, Objects};
+use crate::multicast::{Multicast, Objects};
 use crate::presence;
 use crate::rdma;
 use crate::sharing::{MemorySharing, OpenedMemory};
@@ -354,7 +355,7 @@ impl DeviceDriver for Cuda {
     }
 
     fn bindable(&self, place: u32, address: u64, team: &Team) -> Result<Bindable, String> {
-        multicast::bindable(self.device(place)?, address, team)
+        bindable::bindable(self.device(place)?, address, team)
     }
 
     fn stage(

@@ -28,6 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bindable;
 mod callers_memory;
 pub mod compiler;
 mod descriptors;

@@ -31,8 +31,8 @@ pub(crate) struct MemorySharing {
     found: Mutex<Option<MemoryKind>>,
     /// Own virtual memory, by address.
     made: Mutex<BTreeMap<u64, Weak<Virtual>>>,
-    /// The address and the GPU's number of own plain memory that was exported, by the handle without
-    /// the offset: a process cannot open its own.
+    /// The address and the GPU's number of own plain memory that was exported, by the handle
+    /// without the offset: a process cannot open its own.
     exported: Mutex<HashMap<String, (u64, u32)>>,
     /// Opened memory, by the number of the GPU that opened it and the handle without the offset.
     opened: Mutex<HashMap<(u32, String), OpenedMemory>>,

@@ -196,15 +196,18 @@ int topo_all_to_all_v_on(topo_comm *comm, const void *input, const size_t *sent,
 
 /* Registers memory of this rank's GPU, a window, whose number is stored in *window, which may be
  * NULL. All ranks call it together, in the same order with collectives; threads of one process each
- * in a thread of their own. It waits until collectives before it have ended. All ranks give as many
- * bytes, which begin equally far from a multiple of the memory's granularity, in virtual memory
- * whose handles other processes can open: of cuMemCreate, of ncclMemAlloc, of PyTorch's symmetric
- * memory. Collectives whose buffers are at the same place of a window on all ranks then run where
- * they are, reduced and stored by the switch (NVLS); a rank with another buffer makes all copy, and
- * nothing else. TOPO_INVALID on all ranks says why it cannot be registered.
+ * in a thread of their own. It waits until collectives before it have ended.
  *
- * The memory may be freed when collectives on it have ended; then its window is never used again.
- * topo_comm_deregister ends a window, on all ranks in the same order; topo_comm_destroy ends all. */
+ * All ranks give as many bytes, which begin at the same distance from a multiple of the memory's
+ * granularity, in virtual memory whose handles other processes can open: of cuMemCreate, of
+ * ncclMemAlloc, of PyTorch's symmetric memory. TOPO_INVALID on all ranks says why it cannot be
+ * registered.
+ *
+ * Collectives whose buffers are at the same place of a window on all ranks then run where they are,
+ * reduced and stored by the switch (NVLS). A rank with another buffer makes all copy, and nothing
+ * else. The memory may be freed when collectives on it have ended; then its window is never used
+ * again. topo_comm_deregister ends a window, on all ranks in the same order; topo_comm_destroy ends
+ * all. */
 int topo_comm_register(topo_comm *comm, void *memory, size_t bytes, uint32_t *window);
 int topo_comm_deregister(topo_comm *comm, uint32_t window);
 

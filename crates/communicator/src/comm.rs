@@ -31,7 +31,7 @@ pub struct Comm {
     /// Channels over which collectives may run: those of the plan, if there is one.
     pub channels: u16,
     /// This rank's GPU, if the communicator has GPUs.
-    gpu: Option<Gpu>,
+    pub(crate) gpu: Option<Gpu>,
     worker: Mutex<Option<JoinHandle<()>>>,
     buffers: Mutex<HashMap<usize, Buffer<u8>>>,
     /// Held during a call. The transfers since `topo_group_start`, if a group is open.
@@ -47,7 +47,7 @@ type OpenTransfers = Option<Vec<(Transfer, Option<u64>)>>;
 /// The right to call: one thread at a time has it.
 pub struct Calling<'a> {
     /// The transfers of the open group.
-    group: MutexGuard<'a, OpenTransfers>,
+    pub(crate) group: MutexGuard<'a, OpenTransfers>,
 }
 
 impl Comm {
@@ -122,89 +122,6 @@ impl Comm {
             comm.gpu = Some(Gpu::join(meeting, number)?);
         }
         Ok(comm)
-    }
-
-    fn gpu(&self) -> Result<&Gpu, Fault> {
-        let none = || {
-            Fault::invalid(
-                "the communicator has no GPU; all ranks join with TOPO_CUDA and the number of one",
-            )
-        };
-        self.gpu.as_ref().ok_or_else(none)
-    }
-
-    /// Enqueues a collective on memory of this rank's GPU behind the work of its stream `stream`,
-    /// the driver's handle, and before what the stream gets later. The first call of its kind and
-    /// size waits for the other ranks and for collectives before it.
-    ///
-    /// # Errors
-    /// The communicator has no GPU or has failed, or the stream or a buffer cannot be used.
-    pub fn run_on(&self, launch: &Launch, stream: u64) -> Result<Code, Fault> {
-        let calling = self.calling()?;
-        Self::expect_no_group(&calling)?;
-        self.gpu()?.enqueue(launch, stream)
-    }
-
-    /// Sends or receives on memory of this rank's GPU in the order of a stream, as
-    /// [`Self::run_on`]: adds the transfer to the group, or enqueues it.
-    ///
-    /// # Errors
-    /// As [`Self::run_on`]; or there is no such rank.
-    pub fn transfer_on(&self, transfer: Transfer, stream: u64) -> Result<Code, Fault> {
-        check_tag(&transfer)?;
-        self.check_peer(&transfer)?;
-        let gpu = self.gpu()?;
-        let mut calling = self.calling()?;
-        if let Some(group) = &mut *calling.group {
-            group.push((transfer, Some(stream)));
-            return Ok(Code::Ok);
-        }
-        gpu.enqueue_transfers(&[transfer], stream)
-    }
-
-    /// Enqueues transfers on memory of this rank's GPU, which run together in the order of a
-    /// stream, as [`Self::run_on`].
-    ///
-    /// # Errors
-    /// As [`Self::transfer_on`].
-    pub fn run_group_on(&self, transfers: &[Transfer], stream: u64) -> Result<Code, Fault> {
-        transfers.iter().try_for_each(|it| self.check_peer(it))?;
-        let calling = self.calling()?;
-        Self::expect_no_group(&calling)?;
-        self.gpu()?.enqueue_transfers(transfers, stream)
-    }
-
-    /// Registers memory of this rank's GPU, by its address and bytes: collectives on it are reduced
-    /// and stored by the switch where it is (NVLS). All ranks call it together, in the same order
-    /// with collectives. Returns the window's number.
-    ///
-    /// # Errors
-    /// The communicator has no GPU or has failed; or the memory cannot be registered, on all ranks
-    /// alike.
-    pub fn register(&self, address: u64, bytes: u64) -> Result<u32, Fault> {
-        let calling = self.calling()?;
-        Self::expect_no_group(&calling)?;
-        self.gpu()?.register(address, bytes)
-    }
-
-    /// Ends a registration. All ranks do it in the same order.
-    ///
-    /// # Errors
-    /// There is no such window; or as [`Self::register`].
-    pub fn deregister(&self, window: u32) -> Result<Code, Fault> {
-        let calling = self.calling()?;
-        Self::expect_no_group(&calling)?;
-        self.gpu()?.deregister(window).map(|()| Code::Ok)
-    }
-
-    /// Whether everything that [`Self::run_on`] and the others enqueued has ended. Any thread may
-    /// ask.
-    ///
-    /// # Errors
-    /// The communicator has no GPU or has failed.
-    pub fn query(&self) -> Result<Code, Fault> {
-        self.check_process()?;
-        self.gpu()?.query()
     }
 
     /// Refuses calls in a child of the process that made the communicator.
@@ -389,7 +306,7 @@ impl Comm {
         }
     }
 
-    fn check_peer(&self, transfer: &Transfer) -> Result<(), Fault> {
+    pub(crate) fn check_peer(&self, transfer: &Transfer) -> Result<(), Fault> {
         let ranks = self.shared.ranks;
         match transfer.end {
             End::To(peer) | End::From(peer) if peer >= ranks => {
@@ -418,7 +335,7 @@ impl Comm {
     }
 
     /// Refuses calls while a group is open.
-    fn expect_no_group(calling: &Calling<'_>) -> Result<(), Fault> {
+    pub(crate) fn expect_no_group(calling: &Calling<'_>) -> Result<(), Fault> {
         if calling.group.is_some() {
             return Err(Fault::invalid(
                 "a group is open: until topo_group_end only topo_send and topo_receive may be called",
@@ -503,7 +420,7 @@ impl Comm {
 }
 
 /// Refuses messages with a tag that none can have.
-fn check_tag(transfer: &Transfer) -> Result<(), Fault> {
+pub(crate) fn check_tag(transfer: &Transfer) -> Result<(), Fault> {
     let (tag, most) = (transfer.tag, Transfer::MOST_TAG);
     if tag <= most {
         return Ok(());

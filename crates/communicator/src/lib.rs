@@ -13,6 +13,7 @@ pub mod error;
 pub mod exchange;
 pub mod forks;
 pub mod gpu;
+mod on_gpu;
 mod open;
 pub mod options;
 pub mod queue;

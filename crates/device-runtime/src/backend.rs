@@ -14,8 +14,7 @@ use executor::{Choice, Error, Memory, Request, Waiting};
 use program::{BoundProgram, Schedule, Transfer};
 use program::{Protocol, Reduction};
 
-use crate::callers_windows::CallersWindows;
-use crate::connect::{Connector, RankConnections, Regions, peers, shows_buffers};
+use crate::connect::{CallersWindows, Connector, RankConnections, Regions, peers, shows_buffers};
 use crate::default_choice::{self, Capabilities};
 use crate::driver::{DeviceDriver, LaunchMemory};
 use crate::entry::Kernel;
@@ -34,8 +33,8 @@ const SPAN_BYTES: u64 = 16;
 /// than what LL128 moves.
 const REGISTERED_NVLS: u64 = (1 << 20) + 1;
 
-/// A multicast moves whole vectors of as many bytes: buffers whose blocks are no multiples of it are
-/// copied through scratch memory, which has room behind them.
+/// A multicast moves whole vectors of as many bytes: buffers whose blocks are no multiples of it
+/// are copied through scratch memory, which has room behind them.
 const VECTOR_BYTES: u64 = 16;
 
 /// Most channels to choose, NCCL's limit.

@@ -15,7 +15,7 @@ use executor::bootstrap::Bootstrap;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::{DeviceProgram, Kernels};
-use crate::connect::{Meeting, NotMade};
+use crate::connect::{CallersWindow, Meeting, NotMade};
 use crate::driver::{Bindable, DeviceDriver, LaunchMemory, Team};
 use crate::layout::REGION_SHIFT;
 
@@ -26,33 +26,6 @@ const STAGING: u32 = MOST_WINDOWS - 1;
 
 /// Additional bytes of the window for staging buffers, for the alignment of both.
 const ROOM_BYTES: u64 = 1024;
-
-/// A window of this rank.
-struct CallersWindow<M: DeviceDriver> {
-    number: u32,
-    memory: Bindable,
-    /// `None` if there is only one rank.
-    _part: Option<M::Multicast>,
-}
-
-/// The windows of a rank.
-pub(crate) struct CallersWindows<M: DeviceDriver> {
-    own: Vec<CallersWindow<M>>,
-    /// The window for staging buffers: its address and length here.
-    staging: Option<(u64, u64, M::Multicast)>,
-    /// Number of registrations begun, equal on all ranks.
-    begun: u64,
-}
-
-impl<M: DeviceDriver> Default for CallersWindows<M> {
-    fn default() -> Self {
-        Self {
-            own: Vec::new(),
-            staging: None,
-            begun: 0,
-        }
-    }
-}
 
 /// What a rank registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,8 +139,8 @@ impl<M: DeviceDriver> Kernels<M> {
         wrote.map_err(|why| self.failed(why))
     }
 
-    /// Makes a window that holds both buffers of a launch, if it is wanted; all ranks do it together
-    /// while they wire a program. A longer one replaces it.
+    /// Makes a window that holds both buffers of a launch, if it is wanted; all ranks do it
+    /// together while they wire a program. A longer one replaces it.
     pub(crate) fn meet_staging_window(&mut self, own: &mut OwnWiring<'_>) -> Result<(), Error> {
         let needed = 2 * own.buffer_bytes + ROOM_BYTES;
         let is_long = |it: &(u64, u64, M::Multicast)| it.1 >= needed;
@@ -277,7 +250,7 @@ fn expect_equal(ranges: &[Range]) -> Result<(), Error> {
     other.map_or(Ok(()), |(rank, other)| {
         let range = |it: &Range| format!("{} bytes from byte {} on of {}", it.bytes, it.offset, it.bound);
         Err(refused(format!(
-            "rank {rank} registers {}, and rank 0 {}; all ranks register as many bytes, which begin equally far from a \
+            "rank {rank} registers {}, and rank 0 {}; all ranks register as many bytes, which begin at the same distance from a \
              multiple of the granularity of their memory",
             range(other),
             range(first)

@@ -141,8 +141,8 @@ pub struct FlatLane {
     pub peer_count: u32,
     /// Number of ends of FIFOs and signals that the lane uses.
     pub end_count: u32,
-    /// Index of the lane to run instead if the buffers of all ranks are at one place of a window; 0:
-    /// none.
+    /// Index of the lane to run instead if the buffers of all ranks are at one place of a window;
+    /// 0: none.
     pub registered: u32,
     /// Of a lane for such buffers, which must be there: 1 input, 2 output.
     pub needed: u32,

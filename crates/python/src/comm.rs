@@ -78,6 +78,17 @@ fn when_free<R>(mut call: impl FnMut() -> Result<R, Fault>, wait: impl Fn()) -> 
 }
 
 impl Inner {
+    /// Calls the communicator when no other thread is in a call.
+    fn call<R: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl Fn(&communicator::Comm) -> Result<R, Fault> + Send,
+    ) -> PyResult<R> {
+        let called =
+            py.detach(move || when_free(|| call(&self.comm), || self.comm.wait_for_callers()));
+        called.map_err(exception)
+    }
+
     /// Forgets the memory of work that is done.
     fn forget_done(&self) {
         let is_done = |(outcome, _): &mut (Arc<Outcome>, Keep)| {
@@ -315,14 +326,9 @@ impl Comm {
     /// Enqueues a collective on memory of this rank's GPU behind the work of a stream: collective,
     /// input, output, count, element, operation, root, and the stream's handle.
     fn run_on(&self, py: Python<'_>, numbers: Numbers, stream: u64) -> PyResult<()> {
-        let inner = self.open()?;
         let launch = launch(numbers, self.rank, self.ranks).map_err(exception)?;
-        let inner = &*inner;
-        let enqueued = py.detach(move || {
-            let run = || inner.comm.run_on(&launch, stream);
-            when_free(run, || inner.comm.wait_for_callers())
-        });
-        enqueued.map(|_| ()).map_err(exception)
+        let run = move |comm: &communicator::Comm| comm.run_on(&launch, stream).map(drop);
+        self.open()?.call(py, run)
     }
 
     /// Enqueues transfers on memory of this rank's GPU, which run together behind the work of a
@@ -333,43 +339,26 @@ impl Comm {
         transfers: Vec<TransferNumbers>,
         stream: u64,
     ) -> PyResult<()> {
-        let inner = self.open()?;
         let (transfers, _) = numbers::transfers(transfers)?;
-        let inner = &*inner;
-        let enqueued = py.detach(move || {
-            let run = || inner.comm.run_group_on(&transfers, stream);
-            when_free(run, || inner.comm.wait_for_callers())
-        });
-        enqueued.map(|_| ()).map_err(exception)
+        let run = move |comm: &communicator::Comm| comm.run_group_on(&transfers, stream).map(drop);
+        self.open()?.call(py, run)
     }
 
     /// Registers memory of this rank's GPU by its address and bytes. Returns the window's number.
     fn register(&self, py: Python<'_>, address: u64, bytes: u64) -> PyResult<u32> {
-        let inner = self.open()?;
-        let inner = &*inner;
-        let registered = py.detach(move || {
-            let register = || inner.comm.register(address, bytes);
-            when_free(register, || inner.comm.wait_for_callers())
-        });
-        registered.map_err(exception)
+        self.open()?.call(py, |comm| comm.register(address, bytes))
     }
 
     /// Ends the registration of a window.
     fn deregister(&self, py: Python<'_>, window: u32) -> PyResult<()> {
-        let inner = self.open()?;
-        let inner = &*inner;
-        let ended = py.detach(move || {
-            let end = || inner.comm.deregister(window);
-            when_free(end, || inner.comm.wait_for_callers())
-        });
-        ended.map(|_| ()).map_err(exception)
+        let ended = self.open()?.call(py, |comm| comm.deregister(window));
+        ended.map(drop)
     }
 
     /// Whether everything that was enqueued has ended.
     fn query(&self, py: Python<'_>) -> PyResult<bool> {
-        let inner = self.open()?;
-        let ended = py.detach(|| inner.comm.query());
-        ended.map(|code| code == Code::Ok).map_err(exception)
+        let ended = self.open()?.call(py, |comm| comm.query());
+        ended.map(|code| code == Code::Ok)
     }
 
     /// Starts collectives, which run behind what was started before. `keep` is an object that owns
@@ -441,12 +430,8 @@ impl Comm {
     /// A communicator of the ranks with this color, ordered by `order` and then by rank; `None` for
     /// a color below 0. All ranks call it together.
     fn split(&self, py: Python<'_>, color: i32, order: i32) -> PyResult<Option<Self>> {
-        let inner = self.open()?;
-        let part = py.detach(|| {
-            let split = || inner.comm.split(color, order);
-            when_free(split, || inner.comm.wait_for_callers())
-        });
-        Ok(part.map_err(exception)?.map(Self::of))
+        let part = self.open()?.call(py, |comm| comm.split(color, order))?;
+        Ok(part.map(Self::of))
     }
 
     /// Makes all calls of all ranks with this communicator fail soon. Any thread may call it.
@@ -462,11 +447,9 @@ impl Comm {
         let Some(inner) = lock(&self.inner).take() else {
             return Ok(());
         };
-        py.detach(|| {
-            let done = when_free(|| inner.comm.finish(), || inner.comm.wait_for_callers());
-            drop(inner);
-            done.map_err(exception)
-        })
+        let done = inner.call(py, |comm| comm.finish());
+        py.detach(|| drop(inner));
+        done
     }
 }
 

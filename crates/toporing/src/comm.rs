@@ -209,18 +209,18 @@ impl Comm {
         self.0.0.run_group_on(transfers, stream).map(drop)
     }
 
-    /// Registers memory of this rank's GPU, by its address and bytes. All ranks call it together, in
-    /// the same order with collectives, with as many bytes, which begin equally far from a multiple
-    /// of the memory's granularity. Collectives whose buffers are at the same place of a window on
-    /// all ranks then run where they are, reduced and stored by the switch (NVLS). Returns the
-    /// window's number.
+    /// Registers memory of this rank's GPU, by its address and bytes. All ranks call it together,
+    /// in the same order with collectives, with as many bytes, which begin at the same distance
+    /// from a multiple of the memory's granularity. Collectives whose buffers are at the same place
+    /// of a window on all ranks then run where they are, reduced and stored by the switch (NVLS).
+    /// Returns the window's number.
     ///
     /// The memory is virtual memory whose handles other processes can open: of `cuMemCreate` or
     /// `ncclMemAlloc`. Once it is freed, its window is never used again.
     ///
     /// # Errors
-    /// The memory cannot be registered, on all ranks alike, and the communicator stays usable; or it
-    /// has failed or has no GPU.
+    /// The memory cannot be registered, on all ranks alike, and the communicator stays usable; or
+    /// it has failed or has no GPU.
     pub fn register(&self, address: u64, bytes: u64) -> Result<u32, Fault> {
         self.0.0.register(address, bytes)
     }

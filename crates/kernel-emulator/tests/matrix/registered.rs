@@ -212,7 +212,7 @@ fn buffers_apart_are_copied() {
     }
 }
 
-/// If all took the way of registered buffers without a look at the others', this one would be wrong.
+/// If all took the lanes for registered buffers without a look at the others', this would be wrong.
 #[test]
 fn places_that_are_not_compared_are_found() {
     let apart = Launches {
