@@ -58,13 +58,13 @@ pub(crate) fn bindable(device: &Device, address: u64, team: &Team) -> Result<Bin
     if made_for & needed != needed {
         let kind = kind.map_or("", MemoryKind::name);
         return Err(format!(
-            "the memory at {address:#x} was made without handles of the kind {kind}, which these ranks share multicasts with; \
+            "the memory at {address:#x} has no {kind} handle, which these ranks need to share a multicast; \
              {advice}"
         ));
     }
     let properties = sys::CUmulticastObjectProp {
         numDevices: team.ranks,
-        size: 0,
+        size: team.bytes as usize,
         handleTypes: needed,
         flags: 0,
     };

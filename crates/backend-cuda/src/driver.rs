@@ -280,9 +280,11 @@ impl DeviceDriver for Cuda {
         let Some((address, number)) = self.sharing.own(word) else {
             return self.sharing.import(self.device(place)?, word, bytes);
         };
-        let owner = self.devices.iter().position(|it| it.number == number);
-        let owner = owner.map_or(place, |it| it as u32);
-        self.reaches(place, owner).map(|()| address)
+        let mut owners = (0_u32..).zip(&self.devices);
+        match owners.find(|(_, it)| it.number == number) {
+            Some((owner, _)) => self.reaches(place, owner).map(|()| address),
+            None => Err(format!("GPU {number} is not in use")),
+        }
     }
 
     fn spans_hosts(&self, word: &str) -> bool {

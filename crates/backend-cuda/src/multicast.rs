@@ -340,11 +340,12 @@ impl Multicast {
         };
         let (memory, callers) = match self.callers {
             Some(callers) => {
-                let retained = Retained::at(callers.base);
+                let gone = || format!("the memory at {:#x} is gone", callers.base);
+                let retained = Retained::at(callers.base).ok_or_else(gone)?;
                 // SAFETY: the driver checks that memory of this length is mapped there, of a device
                 // that was added to the object.
                 unsafe { sys::cuMulticastBindAddr(object, 0, callers.base, bytes, 0) }.to(what)?;
-                (None, retained)
+                (None, Some(retained))
             }
             None => {
                 let memory = allocate(device, self.kind, bytes)?;

@@ -195,8 +195,8 @@ int topo_all_to_all_v_on(topo_comm *comm, const void *input, const size_t *sent,
                          const size_t *received, topo_type type, void *stream);
 
 /* Registers memory of this rank's GPU, a window, whose number is stored in *window, which may be
- * NULL. All ranks call it together, in the same order with collectives; threads of one process each
- * in a thread of their own. It waits until collectives before it have ended.
+ * NULL. All ranks call it together, in the same order with collectives; ranks of one process call
+ * it from different threads. It waits until collectives before it have ended.
  *
  * All ranks give as many bytes, which begin at the same distance from a multiple of the memory's
  * granularity, in virtual memory whose handles other processes can open: of cuMemCreate, of
@@ -204,10 +204,10 @@ int topo_all_to_all_v_on(topo_comm *comm, const void *input, const size_t *sent,
  * registered.
  *
  * Collectives whose buffers are at the same place of a window on all ranks then run where they are,
- * reduced and stored by the switch (NVLS). A rank with another buffer makes all copy, and nothing
- * else. The memory may be freed when collectives on it have ended; then its window is never used
- * again. topo_comm_deregister ends a window, on all ranks in the same order; topo_comm_destroy ends
- * all. */
+ * reduced and stored by the switch (NVLS). If one rank's buffer is elsewhere, all ranks copy. The
+ * memory may be freed when collectives on it have ended: its window is never used again, and keeps
+ * the GPU's memory until topo_comm_deregister, which all ranks call in the same order, or
+ * topo_comm_destroy. There are 62 windows at most. */
 int topo_comm_register(topo_comm *comm, void *memory, size_t bytes, uint32_t *window);
 int topo_comm_deregister(topo_comm *comm, uint32_t window);
 

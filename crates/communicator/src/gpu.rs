@@ -140,7 +140,7 @@ fn open(
     id: &str,
     numbers: &[u32],
     here: &[u32],
-    registers: bool,
+    opens_regions: bool,
 ) -> Result<Arc<ProcessRanks<Cuda>>, Fault> {
     let mut open = lock(&OPEN);
     open.retain(|_, ranks| ranks.strong_count() > 0);
@@ -164,7 +164,7 @@ fn open(
     let place = |number: &u32| gpus.binary_search(number).unwrap_or(0) as u32;
     let places = numbers.iter().map(place).collect();
     let launches = LaunchOptions {
-        registers,
+        opens_regions,
         ..LaunchOptions::nccl()
     };
     let ranks = ProcessRanks::new(cuda, launches, places);

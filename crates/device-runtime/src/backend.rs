@@ -14,7 +14,9 @@ use executor::{Choice, Error, Memory, Request, Waiting};
 use program::{BoundProgram, Schedule, Transfer};
 use program::{Protocol, Reduction};
 
-use crate::connect::{CallersWindows, Connector, RankConnections, Regions, peers, shows_buffers};
+use crate::connect::{
+    CallersWindows, Connector, RankConnections, Regions, VECTOR_BYTES, peers, shows_buffers,
+};
 use crate::default_choice::{self, Capabilities};
 use crate::driver::{DeviceDriver, LaunchMemory};
 use crate::entry::Kernel;
@@ -32,10 +34,6 @@ const SPAN_BYTES: u64 = 16;
 /// Bytes from which a communicator with registered memory takes NVLS, if no plan says it: longer
 /// than what LL128 moves.
 const REGISTERED_NVLS: u64 = (1 << 20) + 1;
-
-/// A multicast moves whole vectors of as many bytes: buffers whose blocks are no multiples of it
-/// are copied through scratch memory, which has room behind them.
-const VECTOR_BYTES: u64 = 16;
 
 /// Most channels to choose, NCCL's limit.
 const MOST_CHANNELS: u16 = 64;
@@ -228,7 +226,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
     fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
         self.connected.peers = peers::meet(&self.shared, bootstrap, longest)?;
         if self.shared.options.stages_in_window {
-            self.window_table().map_err(|why| self.failed(why))?;
+            self.make_table()?;
         }
         let peers = &self.connected.peers;
         let others = peers.all().filter(|(peer, _)| *peer != self.rank);
@@ -320,7 +318,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
     }
 
     fn registers(&self) -> bool {
-        self.connected.windows.of_callers.is_some()
+        !self.windows.own.is_empty() || self.shared.options.stages_in_window
     }
 
     fn register(
@@ -357,7 +355,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             None
         };
         let mut flat = Flat::new(bound, request.reduction, &self.connected);
-        // The same on all ranks.
+        // Equal on all ranks. Scratch memory has room behind other messages.
         let block_bytes = request.count * u64::from(bound.element_bytes);
         let usable = bound.multicasts
             && block_bytes.is_multiple_of(VECTOR_BYTES)

@@ -7,6 +7,7 @@
 //!
 //! All ranks register and deregister in the same order, so a window has the same number on all.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use executor::Error;
@@ -15,14 +16,17 @@ use executor::bootstrap::Bootstrap;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::{DeviceProgram, Kernels};
-use crate::connect::{CallersWindow, Meeting, NotMade};
+use crate::connect::{CallersWindow, Meeting, NotMade, VECTOR_BYTES};
 use crate::driver::{Bindable, DeviceDriver, LaunchMemory, Team};
 use crate::layout::REGION_SHIFT;
 
-/// Most windows of a rank, and one: number 0 means that a buffer is in none. The last one is for
-/// staging buffers.
-const MOST_WINDOWS: u32 = 64;
-const STAGING: u32 = MOST_WINDOWS - 1;
+/// Entries of the table of windows. Number 0 means that a buffer is in none, and the last one is
+/// the window for staging buffers.
+const ENTRIES: u32 = 64;
+const STAGING: u32 = ENTRIES - 1;
+
+/// What the length of that window is a multiple of, bytes.
+const GRANULE: u64 = 2 << 20;
 
 /// Additional bytes of the window for staging buffers, for the alignment of both.
 const ROOM_BYTES: u64 = 1024;
@@ -30,6 +34,8 @@ const ROOM_BYTES: u64 = 1024;
 /// What a rank registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Range {
+    /// The window's number.
+    number: u32,
     /// Where it begins in the memory that is bound, bytes.
     offset: u64,
     bytes: u64,
@@ -61,7 +67,7 @@ impl<M: DeviceDriver> Kernels<M> {
         let number = (1..STAGING).find(is_free).ok_or_else(|| {
             let most = STAGING - 1;
             refused(format!(
-                "{most} windows are registered, the most that there can be"
+                "{most} windows are registered, the most that there can be; deregister one"
             ))
         })?;
         let mut team = Team {
@@ -72,20 +78,18 @@ impl<M: DeviceDriver> Kernels<M> {
         };
         let begun = self.windows.begun;
         self.windows.begun += 1;
-        let shared = std::sync::Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.shared);
         let mut meeting = Meeting {
             shared: &shared,
             bootstrap,
             longest,
             name: format!("device/callers-window/{begun}"),
         };
-        let not_made = |why| match why {
-            NotMade::Failed(error) => error,
-            NotMade::Refused { rank, why } => refused(format!("rank {rank}: {why}")),
-        };
-        let table = self.window_table();
+        let not_made = |why: NotMade| why.error(|rank, why| refused(format!("rank {rank}: {why}")));
+        let table = self.allocate_table();
         let own = table.and_then(|table| Ok((table, self.bindable(address, &team)?)));
         let range = own.as_ref().map(|(_, memory)| Range {
+            number,
             offset: address - memory.base,
             bytes,
             bound: memory.bytes,
@@ -94,20 +98,23 @@ impl<M: DeviceDriver> Kernels<M> {
         let ranges = meeting.exchange("memory", &range).map_err(not_made)?;
         expect_equal(&ranges)?;
         let (table, memory) = own.map_err(|why| self.failed(why))?;
+        let address_of_table = table.1;
         team.bytes = memory.bytes;
         team.memory = Some(memory);
         let part = match team.ranks {
             0..=1 => None,
             _ => {
                 let (part, addresses) = meeting.make(&team).map_err(not_made)?;
-                self.place_window(table, number, addresses.all)?;
+                self.place_window(address_of_table, number, addresses.all)?;
                 Some(part)
             }
         };
+        // What is not equal on all ranks changes only now.
+        self.keep_table(table);
         self.windows.own.push(CallersWindow {
             number,
             memory,
-            _part: part,
+            part,
         });
         Ok(number)
     }
@@ -142,7 +149,10 @@ impl<M: DeviceDriver> Kernels<M> {
     /// Makes a window that holds both buffers of a launch, if it is wanted; all ranks do it
     /// together while they wire a program. A longer one replaces it.
     pub(crate) fn meet_staging_window(&mut self, own: &mut OwnWiring<'_>) -> Result<(), Error> {
-        let needed = 2 * own.buffer_bytes + ROOM_BYTES;
+        let needed = own
+            .buffer_bytes
+            .saturating_mul(2)
+            .saturating_add(ROOM_BYTES);
         let is_long = |it: &(u64, u64, M::Multicast)| it.1 >= needed;
         if !own.bound.multicasts
             || !self.shared.options.stages_in_window
@@ -151,7 +161,7 @@ impl<M: DeviceDriver> Kernels<M> {
             return Ok(());
         }
         let (collective, ranks) = (own.collective, own.bootstrap.ranks());
-        let shared = std::sync::Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.shared);
         let begun = self.windows.begun;
         self.windows.begun += 1;
         let mut meeting = Meeting {
@@ -162,23 +172,23 @@ impl<M: DeviceDriver> Kernels<M> {
         };
         // No launch of this rank uses it.
         self.windows.staging = None;
-        let bytes = needed.next_power_of_two();
+        let bytes = needed.checked_next_multiple_of(GRANULE).unwrap_or(needed);
+        // Programs are refused earlier if there is no multicast.
+        let kind = self.connected.peers.multicast.clone();
+        let kind = kind.map_err(|why| self.failed(why))?;
         let made = meeting.make(&Team {
             ranks,
             bytes,
-            // Programs are refused earlier if there is no multicast.
-            kind: self.connected.peers.multicast.clone().unwrap_or_default(),
+            kind,
             memory: None,
         });
-        let (part, addresses) = made.map_err(|why| match why {
-            NotMade::Failed(error) => error,
-            NotMade::Refused { rank, why } => Error::Unsupported {
-                collective,
-                ranks,
-                why: format!("rank {rank} has no window of {bytes} bytes for the buffers: {why}"),
-            },
-        })?;
-        let table = self.window_table().map_err(|why| self.failed(why))?;
+        let refused = |rank, why| Error::Unsupported {
+            collective,
+            ranks,
+            why: format!("rank {rank} has no window of {bytes} bytes for the buffers: {why}"),
+        };
+        let (part, addresses) = made.map_err(|why| why.error(refused))?;
+        let table = self.connected.windows.of_callers.unwrap_or_default();
         self.place_window(table, STAGING, addresses.all)?;
         self.windows.staging = Some((addresses.own, bytes, part));
         Ok(())
@@ -190,21 +200,48 @@ impl<M: DeviceDriver> Kernels<M> {
         staging.filter(|_| program.registered).map(|it| it.0)
     }
 
-    /// Address of the table of where windows begin.
-    pub(crate) fn window_table(&mut self) -> Result<u64, String> {
+    /// Makes the table of where windows begin, for staging buffers.
+    pub(crate) fn make_table(&mut self) -> Result<(), Error> {
+        let table = self.allocate_table();
+        let table = table.map_err(|why| self.failed(why))?;
+        self.keep_table(table);
+        Ok(())
+    }
+
+    /// The table of where windows begin by its address, with its memory if it is new.
+    fn allocate_table(&self) -> Result<(Option<M::Block>, u64), String> {
         if let Some(table) = self.connected.windows.of_callers {
-            return Ok(table);
+            return Ok((None, table));
         }
-        let bytes = u64::from(MOST_WINDOWS) * size_of::<u64>() as u64;
+        let bytes = u64::from(ENTRIES) * size_of::<u64>() as u64;
         let (block, address) = self.shared.driver.allocate(self.device(), bytes)?;
-        self.shared.keep(block, None);
+        Ok((Some(block), address))
+    }
+
+    fn keep_table(&mut self, (block, address): (Option<M::Block>, u64)) {
         self.connected.windows.of_callers = Some(address);
-        Ok(address)
+        if let Some(block) = block {
+            self.shared.keep(block, None);
+        }
+    }
+
+    /// Keeps what windows are bound to until the last rank of this process is gone: a kernel that
+    /// does not end may still use it.
+    fn keep_windows(&mut self) {
+        for window in std::mem::take(&mut self.windows.own) {
+            window
+                .part
+                .into_iter()
+                .for_each(|it| self.shared.keep(it, None));
+        }
+        if let Some((.., part)) = self.windows.staging.take() {
+            self.shared.keep(part, None);
+        }
     }
 
     /// What is subtracted from the addresses of input and output in the buffer table, so that it
     /// has their places in windows, or 0.
-    pub(crate) fn window_places(
+    pub(crate) fn registered_places(
         &self,
         own: &LaunchMemory<M::Block>,
         (input_bytes, output_bytes): (usize, usize),
@@ -217,27 +254,42 @@ impl<M: DeviceDriver> Kernels<M> {
         ]
     }
 
-    /// The number of the window that holds a buffer, and the offset in it; 0: none does.
+    /// The number of the window that holds a buffer, and the offset in it; 0: none does, or a
+    /// multicast cannot begin there.
     fn place_in_window(&self, address: u64, bytes: u64) -> u64 {
+        let place = |number: u32, base: u64| {
+            let offset = address - base;
+            match (address | offset).is_multiple_of(VECTOR_BYTES) {
+                true => u64::from(number) << REGION_SHIFT | offset,
+                false => 0,
+            }
+        };
         let is_in = |base: u64, most: u64| {
             bytes > 0 && address >= base && address - base <= most.saturating_sub(bytes)
         };
         if let Some((base, most, _)) = &self.windows.staging
             && is_in(*base, *most)
         {
-            return u64::from(STAGING) << REGION_SHIFT | (address - base);
+            return place(STAGING, *base);
         }
-        let holds = |it: &&CallersWindow<M>| is_in(it.memory.base, it.memory.bytes);
-        let Some(CallersWindow { number, memory, .. }) = self.windows.own.iter().find(holds) else {
+        let own = self.windows.own.iter();
+        let mut holding = own
+            .filter(|it| is_in(it.memory.base, it.memory.bytes))
+            .peekable();
+        if holding.peek().is_none() {
             return 0;
-        };
-        // The caller may have freed it, and have other memory there.
-        let is_there =
-            self.shared.driver.allocation(self.device(), address) == Some(memory.allocation);
-        match is_there {
-            true => u64::from(*number) << REGION_SHIFT | (address - memory.base),
-            false => 0,
         }
+        // The caller may have freed its memory, and have other memory there.
+        let there = self.shared.driver.allocation(self.device(), address);
+        let found = holding.find(|it| there == Some(it.memory.allocation));
+        found.map_or(0, |it| place(it.number, it.memory.base))
+    }
+}
+
+impl<M: DeviceDriver> Drop for Kernels<M> {
+    fn drop(&mut self) {
+        self.in_flight.clear();
+        self.keep_windows();
     }
 }
 
@@ -248,10 +300,18 @@ fn expect_equal(ranges: &[Range]) -> Result<(), Error> {
     };
     let other = (1..).zip(others).find(|(_, it)| *it != first);
     other.map_or(Ok(()), |(rank, other)| {
-        let range = |it: &Range| format!("{} bytes from byte {} on of {}", it.bytes, it.offset, it.bound);
+        let range = |it: &Range| {
+            let Range {
+                number,
+                offset,
+                bytes,
+                bound,
+            } = it;
+            format!("{bytes} bytes from byte {offset} on of {bound} as window {number}")
+        };
         Err(refused(format!(
-            "rank {rank} registers {}, and rank 0 {}; all ranks register as many bytes, which begin at the same distance from a \
-             multiple of the granularity of their memory",
+            "rank {rank} registers {}, and rank 0 {}; all ranks register and deregister alike, as many bytes, which begin \
+             at the same distance from a multiple of the granularity of their memory",
             range(other),
             range(first)
         )))

@@ -56,7 +56,7 @@ impl<M: DeviceDriver> Kernels<M> {
     ) -> [u64; 2] {
         let memory = &part.memory;
         match part.program.registered {
-            true => self.window_places(own, (memory.input_bytes(), memory.output_bytes())),
+            true => self.registered_places(own, (memory.input_bytes(), memory.output_bytes())),
             false => self.window_origins(part.program),
         }
     }

@@ -54,8 +54,8 @@ pub trait DeviceDriver: Send + Sync + 'static {
     /// The memory is not from [`Self::allocate_for_peers`], or the device cannot export it.
     fn export(&self, device: u32, address: u64) -> Result<String, String>;
 
-    /// Opens memory that another process exported and returns the address of its `bytes` bytes.
-    /// It stays open as long as the driver.
+    /// Opens memory that another process, or this one, exported and returns the address of its
+    /// `bytes` bytes. It stays open as long as the driver.
     ///
     /// # Errors
     /// It cannot be opened, or is shorter.

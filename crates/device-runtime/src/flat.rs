@@ -21,7 +21,7 @@ pub trait Places {
     /// Where a rank's buffers are found.
     fn peer(&self, rank: u32) -> DevicePeer;
     /// The own buffer table, with where each window begins in multicast addresses.
-    fn windows(&self) -> DevicePeer;
+    fn registered_windows(&self) -> DevicePeer;
 }
 
 /// A program in the form that kernels walk.
@@ -55,29 +55,33 @@ impl Flat {
     ) {
         let others = bound.waits.iter().map(|it| places.peer(it.peer));
         let others = others.map(|it| DevicePeer { regions: 0, ..it });
-        let mut peers = vec![places.windows()];
+        let mut peers = vec![places.registered_windows()];
         for other in others {
             index(&mut peers, other);
         }
-        let registered = Self::with_peers(bound, reduction, places, &peers);
-        if registered.channels != self.channels {
-            return;
-        }
-        let needed = needed(&registered.steps);
-        let lanes = self.lanes.len();
-        for (lane, at) in self.lanes.iter_mut().zip(lanes..) {
-            lane.registered = count(at);
-        }
+        let added = Self::with_peers(bound, reduction, places, &peers);
+        // Equal on all ranks, whether this one moves anything or not.
+        let needed = u32::from(bound.multicasts_inputs) | u32::from(bound.multicasts_outputs) << 1;
         let first = count(self.steps.len());
-        let added = registered.lanes.into_iter().map(|lane| FlatLane {
-            first: first + lane.first,
-            needed,
-            ..lane
-        });
-        self.lanes.extend(added);
-        self.steps.extend(registered.steps);
-        self.peers.extend(registered.peers);
-        self.ends.extend(registered.ends);
+        let (mut peers, mut ends) = (&added.peers[..], &added.ends[..]);
+        for (lane, channel) in added.lanes.iter().zip(&added.channels) {
+            let (own_peers, own_ends);
+            (own_peers, peers) = peers.split_at(lane.peer_count as usize);
+            (own_ends, ends) = ends.split_at(lane.end_count as usize);
+            // A channel without a share of the message has no lane on any rank.
+            let Some(at) = self.channels.iter().position(|it| it == channel) else {
+                continue;
+            };
+            self.lanes[at].registered = count(self.lanes.len());
+            self.lanes.push(FlatLane {
+                first: first + lane.first,
+                needed,
+                ..*lane
+            });
+            self.peers.extend(own_peers);
+            self.ends.extend(own_ends);
+        }
+        self.steps.extend(added.steps);
     }
 
     /// Flattens a program whose lanes all have these peers first.
@@ -144,13 +148,6 @@ impl Flat {
             ends += u64::from(lane.end_count) * size_of::<u64>() as u64;
         }
     }
-}
-
-/// The buffers that steps reach by multicast, as in [`FlatLane::needed`].
-fn needed(steps: &[FlatStep]) -> u32 {
-    let operands = steps.iter().flat_map(|step| &step.operands);
-    let reached = operands.filter(|it| it.kind == OperandKind::Peer as u32);
-    reached.fold(0, |needed, it| needed | 1 << it.buffer)
 }
 
 /// What the steps of a lane refer to by index.

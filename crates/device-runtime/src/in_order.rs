@@ -78,9 +78,9 @@ impl<M: DeviceDriver> Kernels<M> {
                 .extend(copy(input, output, memory.input_bytes()));
         }
         for part in parts {
-            let registered = self.registered(part, context)?;
+            let in_regions = self.in_regions(part, context)?;
             let memory = &part.memory;
-            let (own, origins) = match registered {
+            let (own, origins) = match in_regions {
                 Some(origins) => (LaunchMemory::of_caller(memory), origins),
                 None => {
                     let at = self.window_buffers(part.program);

@@ -47,7 +47,7 @@ pub struct LaunchOptions {
     /// Whether RDMA writes are always flushed (`NCCL_NET_FORCE_FLUSH`).
     pub force_flush: bool,
     /// Whether other processes access buffers of callers where they are (`regions.rs`).
-    pub registers: bool,
+    pub opens_regions: bool,
     /// Whether buffers of launches at once are staged in a window, so that NVLS does not copy them.
     pub stages_in_window: bool,
 }
@@ -111,7 +111,7 @@ impl LaunchOptions {
             rdma: true,
             rdma_read: true,
             force_flush: false,
-            registers: true,
+            opens_regions: true,
             stages_in_window: false,
         }
     }

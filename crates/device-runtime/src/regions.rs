@@ -72,12 +72,12 @@ fn origin(region: u32, base: u64) -> u64 {
 impl<M: DeviceDriver> Kernels<M> {
     /// What is subtracted from the addresses of input and output in the buffer table, if all ranks
     /// access both where they are.
-    pub(crate) fn registered(
+    pub(crate) fn in_regions(
         &mut self,
         part: &Part<'_, DeviceProgram<M>>,
         context: &mut LaunchContext<'_>,
     ) -> Result<Option<[u64; 2]>, Error> {
-        if part.program.window_scratch.is_none() || !self.shared.options.registers {
+        if part.program.window_scratch.is_none() || !self.shared.options.opens_regions {
             return Ok(None);
         }
         self.look_for_regions(context)?;

@@ -83,8 +83,8 @@ pub trait Backend: Send + 'static {
         Ok(())
     }
 
-    /// Whether memory was ever registered, so that programs for registered buffers are prepared,
-    /// too. Equal on all ranks.
+    /// Whether memory is registered, so that programs for registered buffers are prepared, too.
+    /// Equal on all ranks.
     fn registers(&self) -> bool {
         false
     }

@@ -169,8 +169,8 @@ pub enum Error {
         /// What went wrong.
         why: String,
     },
-    /// Memory cannot be registered; all ranks get it alike.
-    #[error("registering memory: {why}")]
+    /// Memory cannot be registered, or is not; all ranks get it alike.
+    #[error("registered memory: {why}")]
     Registration {
         /// What is missing, and what to do.
         why: String,

@@ -31,6 +31,8 @@ std::map<uint64_t, Window>& windows() {
 std::vector<uint64_t> multicast_places(const void* address) {
   const uint64_t at = reinterpret_cast<uint64_t>(address);
   if (const Checks* asked = checks()) {
+    // A multicast of a vector begins at a multiple of its bytes.
+    if (at % 16 != 0) refuse(address);
     std::vector<uint64_t> all(MOST_MEMBERS);
     all.resize(asked->members(asked->user, at, all.data(), all.size()));
     if (all.empty()) refuse(address);

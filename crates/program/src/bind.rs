@@ -109,10 +109,9 @@ impl Program {
             sends: Vec::new(),
             waits: Vec::new(),
             notifies: Vec::new(),
-            multicasts: self.lanes.iter().flat_map(Lane::steps).any(|step| {
-                step.operands()
-                    .any(|operand| matches!(operand, Operand::Multicast { .. }))
-            }),
+            multicasts: self.multicasts(|_| true),
+            multicasts_inputs: self.multicasts(|buffer| buffer == BufferKind::Input),
+            multicasts_outputs: self.multicasts(|buffer| buffer == BufferKind::Output),
             peers: Vec::new(),
             lanes: Vec::with_capacity(self.lanes.len()),
         };

@@ -36,6 +36,10 @@ pub struct BoundProgram {
     pub notifies: Vec<ConnectionEnd>,
     /// Whether the program multicasts on any rank. With a short message, this rank itself may not.
     pub multicasts: bool,
+    /// Whether multicasts read inputs, on any rank.
+    pub multicasts_inputs: bool,
+    /// Whether multicasts store to outputs, on any rank.
+    pub multicasts_outputs: bool,
     /// Ranks whose memory is accessed; [`BoundOperand::Peer`] is an index into it.
     pub peers: Vec<u32>,
     /// The lanes; they run concurrently.

@@ -1,8 +1,9 @@
 //! The program of one rank.
 
 use crate::collective::Collective;
+use crate::operand::{BufferKind, Operand};
 use crate::schedule::Schedule;
-use crate::step::Lane;
+use crate::step::{Lane, Step};
 
 /// The steps of one rank for a collective.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,4 +34,13 @@ pub struct Program {
     pub scratch_blocks: u32,
     /// The lanes; they run concurrently.
     pub lanes: Vec<Lane>,
+}
+
+impl Program {
+    /// Whether a step has a multicast of such a buffer.
+    pub(crate) fn multicasts(&self, of: impl Fn(BufferKind) -> bool) -> bool {
+        let steps = self.lanes.iter().flat_map(Lane::steps);
+        let mut operands = steps.flat_map(Step::operands);
+        operands.any(|it| matches!(it, Operand::Multicast { buffer, .. } if of(*buffer)))
+    }
 }

@@ -216,7 +216,8 @@ impl Comm {
     /// Returns the window's number.
     ///
     /// The memory is virtual memory whose handles other processes can open: of `cuMemCreate` or
-    /// `ncclMemAlloc`. Once it is freed, its window is never used again.
+    /// `ncclMemAlloc`. Once it is freed, its window is never used again, and keeps the GPU's memory
+    /// until it ends.
     ///
     /// # Errors
     /// The memory cannot be registered, on all ranks alike, and the communicator stays usable; or

@@ -109,6 +109,7 @@ static void windows(void) {
     EXPECT(!run(&own, TOPO_ALL_REDUCE, two.base, COUNT));
     EXPECT(!run(&own, TOPO_ALL_REDUCE, one.base, ODD));
     EXPECT(!run(&own, TOPO_ALL_REDUCE, one.base, FEW));
+    EXPECT(!run(&own, TOPO_ALL_REDUCE, one.base + 4, COUNT));
     /* A part of memory that begins where no granule does. */
     EXPECT(register_(&own, two.base + 48, two.bytes - 48, NULL) != window);
     EXPECT(all(&own, two.base + 48, COUNT));
@@ -122,9 +123,21 @@ static void windows(void) {
     EXPECT(topo_comm_deregister(own.comm, window) == TOPO_INVALID);
     EXPECT(register_(&own, one.base, one.bytes, NULL) == window);
     EXPECT(all(&own, one.base, COUNT));
+    /* A window of memory that is gone does not hide a new one. */
+    CHECK(ended(&own));
+    any(&own, 0);
+    replace(&own, &one);
+    uint32_t later = register_(&own, one.base, one.bytes, NULL);
+    EXPECT(later != window && all(&own, one.base, COUNT));
+    CHECK(topo_comm_deregister(own.comm, later));
     CHECK(topo_comm_deregister(own.comm, window));
     EXPECT(!run(&own, TOPO_ALL_REDUCE, one.base, COUNT));
     EXPECT(run(&own, TOPO_ALL_REDUCE, two.base + 48, COUNT));
+    /* Ranks that do not deregister alike cannot register alike. */
+    uint32_t three = register_(&own, one.base, one.bytes, NULL), four = register_(&own, one.base, 4096, NULL);
+    CHECK(topo_comm_deregister(own.comm, last ? three : four));
+    register_(&own, one.base, 4096, "as window");
+    CHECK(topo_comm_deregister(own.comm, last ? four : three));
     CHECK(ended(&own));
     any(&own, 0);
     release(&one);

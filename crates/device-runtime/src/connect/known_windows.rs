@@ -2,12 +2,15 @@
 
 use crate::driver::{Bindable, DeviceDriver};
 
+/// A multicast moves whole vectors of as many bytes, and begins at multiples of it.
+pub(crate) const VECTOR_BYTES: u64 = 16;
+
 /// A window of this rank.
 pub(crate) struct CallersWindow<M: DeviceDriver> {
     pub number: u32,
     pub memory: Bindable,
     /// `None` if there is only one rank.
-    pub _part: Option<M::Multicast>,
+    pub part: Option<M::Multicast>,
 }
 
 /// The windows of a rank.

@@ -40,8 +40,8 @@ use self::buffer_tables::BufferTables;
 pub(crate) use self::buffer_tables::{MOST_REGIONS, region_place, shows_buffers};
 use self::host::OpenedMemory;
 pub(crate) use self::known_regions::{OwnRegion, Regions, Stage};
-pub(crate) use self::known_windows::{CallersWindow, CallersWindows};
-use self::multicast::Windows;
+pub(crate) use self::known_windows::{CallersWindow, CallersWindows, VECTOR_BYTES};
+use self::multicast::ScratchWindows;
 pub(crate) use self::multicast::{Meeting, NotMade};
 use self::peers::Peers;
 use crate::driver::DeviceDriver;
@@ -87,7 +87,7 @@ pub(crate) struct RankConnections {
     /// Blocks per lane of that program.
     pub shares: u32,
     /// Multicast windows of scratch memory.
-    pub windows: Windows,
+    pub windows: ScratchWindows,
     /// Memory of other processes of this host.
     opened: OpenedMemory,
     /// Bells of the PXN proxies that forward for this rank.
@@ -355,7 +355,7 @@ impl Places for RankConnections {
         self.windows.of_program.map_or(0, |window| window.all)
     }
 
-    fn windows(&self) -> DevicePeer {
+    fn registered_windows(&self) -> DevicePeer {
         DevicePeer {
             table: self.buffer_tables.own.unwrap_or_default(),
             regions: self.windows.of_callers.unwrap_or_default(),

@@ -84,7 +84,7 @@ pub(super) fn common(
 
 /// The windows of a rank.
 #[derive(Debug, Default)]
-pub(crate) struct Windows {
+pub(crate) struct ScratchWindows {
     /// The window of the program that was wired last.
     pub of_program: Option<MulticastAddresses>,
     /// All windows, by bytes.
@@ -133,16 +133,14 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             kind,
             memory: None,
         });
-        let (part, window) = made.map_err(|why| match why {
-            NotMade::Failed(error) => error,
-            NotMade::Refused { rank, why } => Error::Unsupported {
-                collective,
-                ranks,
-                why: format!(
-                    "rank {rank} cannot join a multicast (NVLS) of {bytes} bytes per rank: {why}; take another algorithm"
-                ),
-            },
-        })?;
+        let refused = |rank, why| Error::Unsupported {
+            collective,
+            ranks,
+            why: format!(
+                "rank {rank} cannot join a multicast (NVLS) of {bytes} bytes per rank: {why}; take another algorithm"
+            ),
+        };
+        let (part, window) = made.map_err(|why| why.error(refused))?;
         self.shared.keep(part, None);
         Ok(window)
     }
@@ -154,6 +152,16 @@ pub(crate) enum NotMade {
     Refused { rank: u32, why: String },
     /// A rank failed.
     Failed(Error),
+}
+
+impl NotMade {
+    /// The error; `refused` makes it of a rank and its reason.
+    pub fn error(self, refused: impl FnOnce(u32, String) -> Error) -> Error {
+        match self {
+            Self::Refused { rank, why } => refused(rank, why),
+            Self::Failed(error) => error,
+        }
+    }
 }
 
 impl From<Error> for NotMade {

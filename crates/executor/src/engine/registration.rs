@@ -2,8 +2,8 @@
 
 use program::{BoundProgram, MessageSize, Schedule};
 
-use super::Engine;
 use super::prepared::Table;
+use super::{Engine, Parts};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::programs::ProgramKey;
@@ -11,7 +11,7 @@ use crate::request::{Choice, Request};
 
 impl<B: Backend> Engine<B> {
     /// The program of a request for registered buffers, whose whole share is one piece; `None` if
-    /// the backend runs none.
+    /// nothing is registered, or the algorithm has none.
     pub(super) fn bind_registered(
         &self,
         request: &Request,
@@ -33,27 +33,35 @@ impl<B: Backend> Engine<B> {
         Ok(Some(programs.bind(rank, &message)?.with_tag(request.tag)))
     }
 
-    /// Registers memory of the rank's device together with all other ranks. Programs that were
-    /// prepared before the first time know no registered buffers, and are prepared again.
+    /// Registers memory of the rank's device together with all other ranks.
     pub fn register(&mut self, memory: (u64, u64)) -> Result<u32, Error> {
-        if self.failure.is_some() {
-            return Err(self.broken());
-        }
-        self.drain()?;
-        let own = &mut self.own;
-        let knew = own.backend.registers();
-        let (bootstrap, longest) = (own.bootstrap.as_mut(), own.longest);
-        let registered = own.backend.register(memory, bootstrap, longest);
-        if own.backend.registers() && !knew {
-            self.prepared = Table::new(own.backend.wires());
-            self.last = None;
-        }
-        registered.map_err(|error| self.fail_unless_common(error))
+        self.with_registrations(|own| {
+            let (bootstrap, longest) = (own.bootstrap.as_mut(), own.longest);
+            own.backend.register(memory, bootstrap, longest)
+        })
     }
 
     /// Ends a window, once everything that was enqueued has ended.
     pub fn deregister(&mut self, window: u32) -> Result<(), Error> {
+        self.with_registrations(|own| own.backend.deregister(window))
+    }
+
+    /// Changes what is registered. Programs that were prepared while nothing was know no registered
+    /// buffers, and others have no use for them, so they are prepared again.
+    fn with_registrations<T>(
+        &mut self,
+        change: impl FnOnce(&mut Parts<B>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         self.drain()?;
-        self.own.backend.deregister(window)
+        self.withdrawing(|this| {
+            let own = &mut this.own;
+            let before = own.backend.registers();
+            let changed = change(own);
+            if own.backend.registers() != before {
+                this.prepared = Table::new(own.backend.wires());
+                this.last = None;
+            }
+            changed.map_err(|error| this.fail_unless_common(error))
+        })
     }
 }

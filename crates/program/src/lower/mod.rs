@@ -146,11 +146,7 @@ pub enum LowerError {
 /// The algorithm does not serve the collective, the root is no rank, this cannot be done in place,
 /// or there are more than [`MOST_RANKS`] ranks.
 pub fn lower(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
-    let ranks = request.channels.ranks();
-    if ranks > MOST_RANKS {
-        return Err(LowerError::Ranks { ranks });
-    }
-    Ok(lower_all(&Lowering::new(request)?))
+    lower_all(request, |it| it)
 }
 
 /// Writes the programs of all ranks for buffers that are registered: they are at one place of a
@@ -160,18 +156,21 @@ pub fn lower(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
 /// # Errors
 /// As [`lower`].
 pub fn lower_registered(request: &ProgramRequest<'_>) -> Result<Vec<Program>, LowerError> {
+    lower_all(request, Lowering::registered)
+}
+
+fn lower_all<'a>(
+    request: &'a ProgramRequest<'a>,
+    change: impl FnOnce(Lowering<'a>) -> Lowering<'a>,
+) -> Result<Vec<Program>, LowerError> {
     let ranks = request.channels.ranks();
     if ranks > MOST_RANKS {
         return Err(LowerError::Ranks { ranks });
     }
-    Ok(lower_all(&Lowering::new(request)?.registered()))
-}
-
-fn lower_all(lowering: &Lowering<'_>) -> Vec<Program> {
-    let ranks = 0..lowering.ranks();
-    let mut programs: Vec<Program> = ranks.map(|rank| lowering.program(rank)).collect();
+    let lowering = change(Lowering::new(request)?);
+    let mut programs: Vec<Program> = (0..ranks).map(|rank| lowering.program(rank)).collect();
     agree(&mut programs);
-    programs
+    Ok(programs)
 }
 
 /// Windows and scratch memory must have the same layout on all ranks.
