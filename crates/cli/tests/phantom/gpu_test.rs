@@ -35,8 +35,8 @@ fn on_small_sizes() {
         let outcome = format!("| {outcome} |");
         page.lines().filter(|line| line.contains(&outcome)).count()
     };
-    // Facts, cases, transports, 3 collectives × 7 variants × 2 kinds of ranks, one GPU.
-    assert_eq!(rows("right"), PARTS_OF_SILICON + 4 + 22 + 42 + 3, "{page}");
+    // Facts, cases, transports, 3 collectives × 8 variants × 2 kinds of ranks, one GPU.
+    assert_eq!(rows("right"), PARTS_OF_SILICON + 4 + 22 + 48 + 3, "{page}");
     assert!(
         page.contains("| 5 GPUs | not run | this machine has 4 GPUs |"),
         "{page}"
