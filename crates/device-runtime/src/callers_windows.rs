@@ -188,7 +188,7 @@ impl<M: DeviceDriver> Kernels<M> {
             why: format!("rank {rank} has no window of {bytes} bytes for the buffers: {why}"),
         };
         let (part, addresses) = made.map_err(|why| why.error(refused))?;
-        let table = self.connected.windows.of_callers.unwrap_or_default();
+        let table = self.connected.callers_windows.unwrap_or_default();
         self.place_window(table, STAGING, addresses.all)?;
         self.windows.staging = Some((addresses.own, bytes, part));
         Ok(())
@@ -210,7 +210,7 @@ impl<M: DeviceDriver> Kernels<M> {
 
     /// The table of where windows begin by its address, with its memory if it is new.
     fn allocate_table(&self) -> Result<(Option<M::Block>, u64), String> {
-        if let Some(table) = self.connected.windows.of_callers {
+        if let Some(table) = self.connected.callers_windows {
             return Ok((None, table));
         }
         let bytes = u64::from(ENTRIES) * size_of::<u64>() as u64;
@@ -219,7 +219,7 @@ impl<M: DeviceDriver> Kernels<M> {
     }
 
     fn keep_table(&mut self, (block, address): (Option<M::Block>, u64)) {
-        self.connected.windows.of_callers = Some(address);
+        self.connected.callers_windows = Some(address);
         if let Some(block) = block {
             self.shared.keep(block, None);
         }

@@ -75,7 +75,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
     /// Publishes the own buffer table and window, and opens those of the program's peers.
     pub(super) fn meet_buffer_tables(&mut self) -> Result<(), Error> {
         let bound = self.own.bound;
-        let registers = bound.multicasts && self.known.windows.of_callers.is_some();
+        let registers = bound.multicasts && self.known.callers_windows.is_some();
         if !registers && !shows_buffers(bound) {
             return Ok(());
         }

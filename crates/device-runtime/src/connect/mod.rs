@@ -88,6 +88,8 @@ pub(crate) struct RankConnections {
     pub shares: u32,
     /// Multicast windows of scratch memory.
     pub windows: ScratchWindows,
+    /// Address of the table of where each window of callers begins in multicast addresses.
+    pub callers_windows: Option<u64>,
     /// Memory of other processes of this host.
     opened: OpenedMemory,
     /// Bells of the PXN proxies that forward for this rank.
@@ -358,7 +360,7 @@ impl Places for RankConnections {
     fn registered_windows(&self) -> DevicePeer {
         DevicePeer {
             table: self.buffer_tables.own.unwrap_or_default(),
-            regions: self.windows.of_callers.unwrap_or_default(),
+            regions: self.callers_windows.unwrap_or_default(),
         }
     }
 

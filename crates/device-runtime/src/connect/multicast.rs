@@ -91,8 +91,6 @@ pub(crate) struct ScratchWindows {
     known: FxHashMap<u64, MulticastAddresses>,
     /// Number of windows begun, equal on all ranks.
     begun: u64,
-    /// Address of the table of where each window of callers begins in multicast addresses.
-    pub of_callers: Option<u64>,
 }
 
 impl<M: DeviceDriver> Connector<'_, '_, M> {
