@@ -12,7 +12,6 @@ use xtask::workspace::{cargo, exit, target};
 pub(crate) fn run() -> Result<ExitCode> {
     let status = cargo()
         .args(["test", "--package", "shared-memory", "--release", "--lib"])
-        .args(["--config", "profile.release.lto=\"off\""])
         .env("RUSTFLAGS", "--cfg loom")
         // A folder of its own: other flags would compile everything else again.
         .env("CARGO_TARGET_DIR", target().join("loom"))

@@ -82,7 +82,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// The given program, or `topo`, which is built in the release profile.
+/// The given program, or `topo`, which is built in the profile `dist`.
 ///
 /// # Errors
 /// It does not build. Without cargo the existing program is used.
@@ -90,9 +90,9 @@ pub(crate) fn topo(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
         return Ok(path.to_owned());
     }
-    let program = target().join("release/topo");
+    let program = target().join("dist/topo");
     let built = cargo()
-        .args(["build", "--quiet", "--release", "--package", "topo"])
+        .args(["build", "--quiet", "--profile", "dist", "--package", "topo"])
         .status();
     if let Ok(built) = built {
         ensure!(built.success(), "topo does not build");

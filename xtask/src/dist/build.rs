@@ -139,7 +139,7 @@ pub(super) fn build(
     is_quick: bool,
     only_package: bool,
 ) -> Result<BuildResults> {
-    let profile = if is_quick { "quick" } else { "library" };
+    let profile = if is_quick { "release" } else { "library" };
     let mut command = tools.cargo(platform);
     command.args(["--profile", profile, "-p", "topo", "-p", "python"]);
     if !only_package {

@@ -1,6 +1,6 @@
 //! The costs of planning a job of many equal hosts, from the topology file to one rank's view.
 //!
-//! Rows come from whole processes of `topo` in the release profile.
+//! Rows come from whole processes of `topo` in the profile `dist`.
 
 use std::ffi::OsString;
 use std::hint::black_box;

@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 2)]
     rounds: u32,
     /// Profile of cargo of the package and of `topo`
-    #[arg(long, default_value = "quick")]
+    #[arg(long, default_value = "release")]
     profile: String,
     /// Builds nothing: takes the package and `topo` as they were built last
     #[arg(long)]
