@@ -203,6 +203,9 @@ pub(crate) enum Command {
     /// Pack what topo diagnose needs of this host into an archive
     #[command(after_help = COLLECT_EXAMPLES)]
     Collect(CollectArguments),
+    /// The answers of this machine's driver
+    #[command(name = "driver-answers", hide = true)]
+    DriverAnswers,
     /// Read what nccl-tests measured, beside the prediction and the bound; fit the cost model to it
     #[command(after_help = RESULTS_EXAMPLES)]
     Results(Box<ResultsArguments>),

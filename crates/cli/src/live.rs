@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use probe::nvml::{self, Answers};
+use probe::nvml::Answers;
 use probe::record::{self, Recording};
 use probe::{Addresses, Probe, ProbeOptions, Sysfs, base};
 
 use crate::arguments::machine::{SelectionArguments, SourceArguments};
 use crate::environment::Environment;
+use crate::linux;
 use crate::linux_only::{self, Need};
 
 /// Most bytes of a small text file that are read.
@@ -79,7 +80,7 @@ fn check_root(root: Option<&Path>) -> Result<()> {
 /// The driver's answers, and the interfaces' addresses, which exist for this machine only.
 fn beyond_files(root: Option<&Path>, asks_driver: bool) -> (Answers, Option<Addresses>) {
     let answers = if asks_driver {
-        nvml::ask_this_machine()
+        linux::ask_driver()
     } else {
         Answers::none("a tree of files has no driver to ask")
     };
