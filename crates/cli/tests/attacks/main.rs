@@ -3,6 +3,7 @@
 mod certificates;
 mod corrupt;
 mod deadlines;
+mod drivers;
 mod inputs;
 mod job;
 mod limits;
@@ -59,6 +60,9 @@ fn main() -> std::process::ExitCode {
         corrupt::random_words_end_in_order,
         deadlines::a_rank_that_does_not_come_is_named_when_it_should_have_come,
         deadlines::a_data_connection_that_is_cut_is_named_at_once,
+        drivers::a_management_library_that_misbehaves_is_a_finding,
+        drivers::a_driver_that_hangs_stops_no_command,
+        drivers::programs_that_collect_runs_end_with_it,
         inputs::a_socket_can_be_standard_input,
         inputs::a_net_plugin_that_is_no_file_is_refused,
         limits::many_ranks_take_memory_for_what_they_send,
@@ -76,6 +80,7 @@ fn main() -> std::process::ExitCode {
         memory::a_half_valid_slot_of_ll_ends_in_the_timeout,
         memory::a_half_valid_slot_of_ll128_ends_in_the_timeout,
         options::an_option_that_one_rank_has_and_another_has_not_is_named,
+        outputs::an_export_is_whole_or_not_there,
         outputs::a_recording_is_whole_or_not_there,
         outputs::a_recording_on_a_full_disk_leaves_nothing,
         plans::no_setting_of_a_plan_loads_a_library,
