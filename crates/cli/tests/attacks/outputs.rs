@@ -93,11 +93,15 @@ pub(crate) fn an_export_is_whole_or_not_there() {
     // Another answer: its files replace those of the earlier one.
     let done = export(&mut topo(), "dgx-1v");
     assert_eq!(done.status, Some(0), "{done:?}");
-    let removed = done.err.contains("graph-0-1.xml") && done.err.contains("an earlier run");
+    let removed = done.err.contains("graph-0_1.xml") && done.err.contains("an earlier run");
     assert!(removed, "{done:?}");
     let after = content(&folder.path().join("exported"));
     let named = |name: &str| after.contains_key(&folder.path().join("exported").join(name));
-    assert!(named("graph-0-7.xml") && !named("graph-0-1.xml"), "{:?}", after.keys());
+    assert!(
+        named("graph-0-7.xml") && !named("graph-0_1.xml"),
+        "{:?}",
+        after.keys()
+    );
 }
 
 pub(crate) fn a_recording_on_a_full_disk_leaves_nothing() -> Result<Completion, Failed> {
