@@ -1,5 +1,5 @@
-//! The answers of this machine's NVIDIA driver, from a process of its own: its library may hang,
-//! end the process or never be right, and whoever asks goes on without it.
+//! The answers of this machine's NVIDIA driver, from a process of its own: its library may hang or
+//! end the process, and a command then shows the rest of the machine.
 
 use std::fmt::Display;
 use std::process::Command;

@@ -8,8 +8,9 @@ use probe::record::{self, Recording};
 use probe::{Addresses, Probe, ProbeOptions, Sysfs, base};
 
 use crate::arguments::machine::{SelectionArguments, SourceArguments};
+#[cfg(target_os = "linux")]
+use crate::driver::ask as ask_driver;
 use crate::environment::Environment;
-use crate::linux;
 use crate::linux_only::{self, Need};
 
 /// Most bytes of a small text file that are read.
@@ -77,10 +78,15 @@ fn check_root(root: Option<&Path>) -> Result<()> {
     }
 }
 
+#[cfg(not(target_os = "linux"))]
+fn ask_driver() -> Answers {
+    Answers::none("the driver is asked on Linux alone")
+}
+
 /// The driver's answers, and the interfaces' addresses, which exist for this machine only.
 fn beyond_files(root: Option<&Path>, asks_driver: bool) -> (Answers, Option<Addresses>) {
     let answers = if asks_driver {
-        linux::ask_driver()
+        ask_driver()
     } else {
         Answers::none("a tree of files has no driver to ask")
     };

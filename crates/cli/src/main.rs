@@ -7,9 +7,9 @@
 //! [`rank_order`], [`edits`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
 //! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune), [`diff`],
 //! [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`,
-//! `join`, `nccl_check`, `collect`, `driver`: not on other systems), [`live`], [`probing`], [`doctor`],
-//! [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`], [`results`], [`complete`], [`vm`],
-//! [`render`], [`schemas`], [`output`], [`hints`], [`exit`].
+//! `join`, `nccl_check`, `collect`, `driver`: not on other systems), [`live`], [`probing`],
+//! [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`], [`results`],
+//! [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]

@@ -7,7 +7,6 @@ use answers::tune::Proposal;
 use answers::tune::json::LibraryCheck;
 use anyhow::Result;
 use planner::Job;
-use probe::nvml::Answers;
 
 use crate::arguments::diagnose::CollectArguments;
 use crate::arguments::join::IdArguments;
@@ -40,10 +39,6 @@ pub fn collect(_: &CollectArguments, _: &Environment, _: &mut Output) -> Result<
 
 pub fn driver_answers(_: &mut Output) -> Result<()> {
     require("topo driver-answers", Need::Sysfs)
-}
-
-pub fn ask_driver() -> Answers {
-    Answers::none("the driver is asked on Linux alone")
 }
 
 pub fn id(_: &IdArguments, _: &mut Output) -> Result<()> {

@@ -19,7 +19,7 @@ use crate::signals;
 use crate::work::Work;
 
 /// What makes a module whose defects become exceptions.
-const BUILD: &str = "install the wheel that `cargo xtask dist --wheel` makes";
+const BUILD: &str = "install the wheel that `cargo xtask dist` makes";
 
 /// Most kinds of calls that are remembered as connected.
 const MOST_SEEN: usize = 4096;

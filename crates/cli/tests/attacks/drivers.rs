@@ -166,7 +166,8 @@ pub(crate) fn programs_that_collect_runs_end_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let child = |name: &str| format!("sleep 600 & echo $! > {}", at(name).display());
-    // Each leaves a process that keeps the pipe open: one ends, one waits, one's has left the group.
+    // Each leaves a process that keeps the pipe open: the first ends, the second waits for its own,
+    // and that of the third has left the group.
     let left = child("left");
     script(folder.path(), "lscpu", &format!("echo all of it\n{left}"));
     let waits = child("waits");
