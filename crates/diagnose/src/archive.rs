@@ -105,7 +105,10 @@ pub fn tar(
         } else if kind.is_symlink() || kind.is_hard_link() {
             pile.skip(&name, "a link, so it was not read");
         } else if kind.is_gnu_sparse() {
-            pile.skip(&name, "a sparse file, so it was not read; pack it without --sparse");
+            pile.skip(
+                &name,
+                "a sparse file, so it was not read; pack it without --sparse",
+            );
             // More of its map is between its header and the next one, and takes memory.
             if header.as_gnu().is_some_and(tar::GnuHeader::is_extended) {
                 return pile.skip(label, "the rest, behind a sparse file, was not read");
