@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use child_process::{ProgramEnd, RunningProgram, end_all};
 
 use self::archive::CollectedFile;
-use self::redaction::Redaction;
+use self::redaction::{Content, Redaction};
 use crate::arguments::diagnose::CollectArguments;
 use crate::arguments::machine::{SelectionArguments, SourceArguments};
 use crate::environment::Environment;
@@ -121,10 +121,28 @@ pub(crate) fn run(
     let redaction = arguments.redact.as_deref().map(|word| {
         let mut redaction = Redaction::new(word);
         redaction.add(&host);
+        for user in ["USER", "LOGNAME"]
+            .iter()
+            .filter_map(|it| environment.launcher.get(*it))
+        {
+            redaction.add_user(user);
+        }
+        for name in [
+            "HOSTNAME",
+            "MASTER_ADDR",
+            "SLURM_JOB_NODELIST",
+            "NCCL_COMM_ID",
+        ] {
+            let value = environment.launcher.get(name);
+            redaction.add_of(&format!("{name}={}", value.map_or("", String::as_str)));
+        }
         // A name is known by any file, and hidden in all.
-        let texts = collection.files.iter();
-        for text in texts.filter_map(|it| std::str::from_utf8(&it.bytes).ok()) {
-            redaction.add_of(text);
+        for content in collection
+            .files
+            .iter()
+            .filter_map(|it| Content::of(&it.bytes))
+        {
+            redaction.add_of(&content.text);
         }
         redaction
     });
@@ -134,7 +152,9 @@ pub(crate) fn run(
     let packed = archive::pack(&label, &collection.files, redaction.as_ref());
     let (packed, left_out) = packed.context("cannot pack the files")?;
     for name in left_out {
-        let why = format!("{name}: it is no text, and holds a host's name");
+        let why = format!(
+            "{name}: it is no text, so it cannot be redacted; unpack an archive, and name its files"
+        );
         collection.files.retain(|it| it.name != name);
         collection.missing.push(why);
     }

@@ -1,5 +1,6 @@
 //! Attacks on the program and on running jobs from outside: files, environment, sockets and memory.
 
+mod archives;
 mod certificates;
 mod corrupt;
 mod deadlines;
@@ -15,6 +16,7 @@ mod plans;
 mod program;
 mod ranks;
 mod recordings;
+mod redaction;
 mod secrets;
 mod strangers;
 mod terminals;
@@ -52,6 +54,7 @@ macro_rules! tests {
 
 fn main() -> std::process::ExitCode {
     let tests = tests![
+        archives::long_names_take_little_memory,
         certificates::empty_names_take_little_memory,
         certificates::lengths_take_little_memory,
         certificates::trees_take_little_memory,
@@ -90,6 +93,7 @@ fn main() -> std::process::ExitCode {
         recordings::folders_that_lead_outside_are_not_followed,
         recordings::documents_do_not_lead_outside,
         recordings::links_inside_are_followed,
+        redaction::no_identifier_stays_in_a_redacted_archive,
         secrets::an_id_in_a_file_is_for_its_owner_and_shows_nowhere,
         secrets::an_id_on_the_command_line_is_warned_of,
         secrets::a_key_that_costs_nothing_to_make_of_the_secret_is_another_one,
