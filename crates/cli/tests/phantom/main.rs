@@ -222,6 +222,11 @@ fn functions_that_are_called() {
             "",
             "--ranks 2 all-reduce --processes --set NCCL_CUMEM_ENABLE=1",
         ),
+        (
+            "dgx-h100",
+            "",
+            "--ranks 2 all-reduce --algorithm nvls --register",
+        ),
         ("dgx-a100", "", "--ranks 2 broadcast --processes"),
         ("pcie-8gpu-nonet", "peers none", "--ranks 2 all-gather"),
     ] {
