@@ -91,12 +91,14 @@ impl Retained {
                 std::ptr::without_provenance_mut(address as usize),
             )
         };
-        (found == sys::CUresult::CUDA_SUCCESS).then_some(Self(handle))
+        // What was not retained must not be released.
+        (found == sys::CUresult::CUDA_SUCCESS).then(|| Self(handle))
     }
 
     /// The memory at an address if it is still that with an id.
     pub(crate) fn still_at(address: u64, id: u64) -> Result<Self, String> {
-        let found = Self::at(address).filter(|it| it.0 == id);
+        let found = place_of(address).and_then(|_| Self::at(address));
+        let found = found.filter(|it| it.0 == id);
         found.ok_or_else(|| format!("the memory at {address:#x} is gone"))
     }
 }
