@@ -234,6 +234,9 @@ fn functions_that_are_called() {
         phantom.right(arguments);
         reached.extend(phantom.report().calls.into_keys());
     }
+    let phantom = Phantom::new("dgx-h100", &[]);
+    library::run("memory_of_a_caller", &phantom);
+    reached.extend(phantom.report().calls.into_keys());
     // The time of an older driver.
     let old = Phantom::with_driver("dgx-a100", 12_040, &[]);
     old.right("--ranks 2 all-gather");
