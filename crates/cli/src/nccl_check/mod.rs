@@ -17,7 +17,7 @@ use nccl_binary::job::{CONNECTS_LATE, Job, JobHost, NoAnswer, RESERVED};
 use nccl_binary::message::{Network, Request};
 use nccl_binary::{host, log};
 use nccl_compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
-use plan::cost::Calls;
+use plan::cost::{Calls, Registration};
 use plan::{CostTable, Plan};
 use planner::memory::MemorySettings;
 use planner::settings::CtaPolicy;
@@ -202,6 +202,10 @@ pub(crate) fn check(
         notes.push(format!("planned as NCCL {version} decides"));
     }
     notes.extend(of_ports.then(|| chance(version)));
+    let registers = arguments.calls.registration == Registration::Local;
+    if registers && version == NcclVersion::V2_27 {
+        notes.push(NO_SWITCHED_BUFFERS.to_owned());
+    }
     if let Some(names) = refused_by_both(&answer, &compared) {
         notes.push(format!(
             "both refuse {names}: the settings leave no algorithm and protocol"
@@ -240,6 +244,10 @@ const CONNECTED_LATE: &str = "NCCL connects an algorithm when a collective first
 /// Why a policy is not compared.
 const NO_POLICY: &str = "the policy of efficiency has no effect beside a tuner plug-in, such as \
                          that through which NCCL is asked";
+
+/// Why channels of calls with NVLink SHARP can differ on registered buffers.
+const NO_SWITCHED_BUFFERS: &str = "NCCL 2.27 registers no buffers with NVSwitches where ranks are threads of one process, \
+                                   as they are here; the plan is that of one process per GPU";
 
 /// What NCCL before 2.30 leaves to chance where it merges ports.
 fn chance(version: NcclVersion) -> String {
