@@ -39,6 +39,16 @@ fn values_that_are_the_default_take_no_plan() {
     }
 }
 
+/// Values of which NCCL dies are refusals, not only misread.
+#[test]
+fn deadly_values_are_refused() {
+    for (value, verdict) in [("4095", Verdict::Refused), ("4096", Verdict::Decides)] {
+        let answer = answer([variable("NCCL_BUFFSIZE", value)]);
+        assert_eq!(answer.findings[0].verdict, verdict, "{value}");
+        assert_eq!(answer.has_faults(), verdict == Verdict::Refused);
+    }
+}
+
 #[test]
 fn hundreds_of_entries_take_a_bounded_number_of_plans() {
     let job = job();

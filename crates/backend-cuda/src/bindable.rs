@@ -30,11 +30,11 @@ pub(crate) fn handle_type(kind: Option<MemoryKind>) -> HandleType {
 pub(crate) fn granularity(
     team: &Team,
     properties: &sys::CUmulticastObjectProp,
-    wanted: sys::CUmulticastGranularity_flags,
 ) -> Result<usize, String> {
+    let least = sys::CUmulticastGranularity_flags_enum::CU_MULTICAST_GRANULARITY_MINIMUM;
     let mut granularity = 0;
     // SAFETY: the driver reads the properties and writes one number.
-    unsafe { sys::cuMulticastGetGranularity(&raw mut granularity, properties, wanted) }
+    unsafe { sys::cuMulticastGetGranularity(&raw mut granularity, properties, least) }
         .to(|| format!("asking how a multicast of {} GPUs is aligned", team.ranks))?;
     Ok(granularity.max(1))
 }
@@ -49,7 +49,8 @@ pub(crate) fn bindable(device: &Device, address: u64, team: &Team) -> Result<Bin
     let kind = kind_of(team)?;
     let advice = "a multicast (NVLS) takes virtual memory: of cuMemCreate with a handle type that other processes can open, of \
                   ncclMemAlloc, or of PyTorch's symmetric memory";
-    let found = callers_memory::allocation(device, address);
+    // A window lies in one mapping.
+    let found = callers_memory::allocation(device, address, 1);
     let allocation = found.filter(|it| !it.is_of_peers).ok_or_else(|| {
         format!("{address:#x} is in no memory of GPU {number} that can be registered; {advice}")
     })?;
@@ -68,12 +69,12 @@ pub(crate) fn bindable(device: &Device, address: u64, team: &Team) -> Result<Bin
         handleTypes: needed,
         flags: 0,
     };
-    let least = sys::CUmulticastGranularity_flags_enum::CU_MULTICAST_GRANULARITY_MINIMUM;
-    let granularity = granularity(team, &properties, least)? as u64;
+    let granularity = granularity(team, &properties)? as u64;
     let base = address - address % granularity;
     let end = address.checked_add(team.bytes);
     let end = end.and_then(|end| end.checked_next_multiple_of(granularity));
-    let last = allocation.base.saturating_add(allocation.bytes);
+    let mapped = allocation.bytes();
+    let last = allocation.base.saturating_add(mapped);
     match end.filter(|end| base >= allocation.base && *end <= last) {
         Some(end) => Ok(Bindable {
             base,
@@ -82,8 +83,8 @@ pub(crate) fn bindable(device: &Device, address: u64, team: &Team) -> Result<Bin
         }),
         None => Err(format!(
             "{} bytes at {address:#x} of GPU {number} are not in one piece of memory of whole multiples of {granularity} bytes: \
-             {} bytes are mapped at {:#x}",
-            team.bytes, allocation.bytes, allocation.base
+             {mapped} bytes are mapped at {:#x}",
+            team.bytes, allocation.base
         )),
     }
 }

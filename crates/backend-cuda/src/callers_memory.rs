@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys::{self, CUpointer_attribute_enum as Attribute};
-use device_runtime::Allocation;
+use device_runtime::{Allocation, Piece};
 use sys::CUmemAllocationHandleType_enum as HandleType;
 
 use crate::descriptors::Offer;
@@ -13,6 +13,12 @@ use crate::device::Device;
 use crate::error::{Driver, words};
 use crate::handles::{digits, lock};
 use crate::memory::{Handle, MemoryKind, export_descriptor, export_fabric};
+
+/// Most mappings of a buffer. PyTorch's expandable segments consist of mappings of 20 MiB.
+pub(crate) const MOST_PIECES: usize = 64;
+
+/// What is between the handles of mappings.
+pub(crate) const BETWEEN: &str = ",";
 
 /// The memory at an address of a device.
 #[derive(Debug, Clone, Copy)]
@@ -22,10 +28,7 @@ pub(crate) struct Place {
     /// Whether it is memory of `cuMemAlloc`, which peer access covers. Memory of pools and virtual
     /// memory has access rights of its own, so kernels of other GPUs may not reach it.
     pub(crate) is_of_peers: bool,
-    /// The first address and the length of the allocation, or of the mapping.
-    pub(crate) base: u64,
-    pub(crate) bytes: u64,
-    /// Tells it from other allocations of this process.
+    /// Tells memory of `cuMemAlloc` from all other allocations of this process, also earlier ones.
     pub(crate) id: u64,
     /// The types of handles for which virtual memory was made.
     pub(crate) handle_types: u64,
@@ -37,32 +40,40 @@ pub(crate) fn place_of(address: u64) -> Option<Place> {
         Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
         Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         Attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-        Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-        Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
         Attribute::CU_POINTER_ATTRIBUTE_BUFFER_ID,
         Attribute::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
     ];
-    let mut values = [0_u64; 7];
+    let mut values = [0_u64; 5];
     let mut places = values
         .each_mut()
         .map(|value| std::ptr::from_mut(value).cast::<c_void>());
     // It takes any address, while cuPointerGetAttribute fails for those of other memory.
-    // SAFETY: the driver reads seven numbers and places, and writes at most 8 bytes to each of
+    // SAFETY: the driver reads five numbers and places, and writes at most 8 bytes to each of
     // these for these attributes.
     let asked = unsafe {
         let (attributes, places) = (attributes.as_mut_ptr(), places.as_mut_ptr());
-        sys::cuPointerGetAttributes(7, attributes, places, address)
+        sys::cuPointerGetAttributes(5, attributes, places, address)
     };
-    let [kind, ordinal, capable, base, bytes, id, handle_types] = values;
+    let [kind, ordinal, capable, id, handle_types] = values;
     let is_of_device = kind == sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u64;
     (asked == sys::CUresult::CUDA_SUCCESS && is_of_device).then_some(Place {
         ordinal: ordinal as u32,
         is_of_peers: capable != 0,
-        base,
-        bytes,
         id,
         handle_types,
     })
+}
+
+/// The first address and the length of the allocation or mapping that holds an address. (The
+/// attributes `RANGE_START_ADDR` and `RANGE_SIZE` are those of all addresses that were reserved
+/// together, in which several mappings can be.)
+pub(crate) fn range_of(address: u64) -> Option<(u64, u64)> {
+    let (mut base, mut bytes) = (0, 0);
+    // SAFETY: the driver writes what the pointers lead to, and checks the address.
+    let found = unsafe { sys::cuMemGetAddressRange_v2(&raw mut base, &raw mut bytes, address) };
+    let bytes = (found == sys::CUresult::CUDA_SUCCESS).then_some(bytes as u64)?;
+    let holds = base <= address && address - base < bytes && base.checked_add(bytes).is_some();
+    holds.then_some((base, bytes))
 }
 
 /// A retained handle of the memory that is mapped at an address.
@@ -80,7 +91,15 @@ impl Retained {
                 std::ptr::without_provenance_mut(address as usize),
             )
         };
-        (found == sys::CUresult::CUDA_SUCCESS).then_some(Self(handle))
+        // What was not retained must not be released.
+        (found == sys::CUresult::CUDA_SUCCESS).then(|| Self(handle))
+    }
+
+    /// The memory at an address if it is still that with an id.
+    pub(crate) fn still_at(address: u64, id: u64) -> Result<Self, String> {
+        let found = place_of(address).and_then(|_| Self::at(address));
+        let found = found.filter(|it| it.0 == id);
+        found.ok_or_else(|| format!("the memory at {address:#x} is gone"))
     }
 }
 
@@ -91,12 +110,11 @@ impl Drop for Retained {
     }
 }
 
-/// What is kept while other processes may open virtual memory of a caller.
+/// What is kept while other processes may open virtual memory of a caller, for each piece: the
+/// memory, because no other has its number as long as it is retained, and its descriptor.
 #[derive(Debug)]
 pub struct OfferedMemory {
-    /// As long as it is retained, no other memory has its number.
-    _memory: Retained,
-    _descriptor: Option<Offer>,
+    _pieces: Vec<(Retained, Option<Offer>)>,
 }
 
 /// The kind of handle that virtual memory was made for, best first.
@@ -111,27 +129,41 @@ fn kind_of(place: &Place) -> Option<MemoryKind> {
     }
 }
 
-/// The allocation that holds an address of a GPU, if other processes can open it.
-pub(crate) fn allocation(device: &Device, address: u64) -> Option<Allocation> {
+/// The allocation or mapping of a GPU that holds an address, if other processes can open it.
+fn piece(device: &Device, address: u64) -> Option<Allocation> {
     let place = place_of(address)?;
     let is_here = u32::try_from(device.ordinal()) == Ok(place.ordinal);
-    let Place { base, bytes, .. } = place;
-    if !is_here || base == 0 || !(base..base.checked_add(bytes)?).contains(&address) {
-        return None;
-    }
+    let (base, bytes) = range_of(address).filter(|_| is_here)?;
     let id = match place.is_of_peers {
         true => place.id,
         false => {
             kind_of(&place)?;
-            Retained::at(base)?.0
+            Retained::at(address)?.0
         }
     };
     Some(Allocation {
         base,
-        bytes,
-        id,
+        pieces: vec![Piece { bytes, id }],
         is_of_peers: place.is_of_peers,
     })
+}
+
+/// The memory of a GPU that holds a buffer, if other processes can open it: an allocation, or
+/// mappings one behind the other.
+pub(crate) fn allocation(device: &Device, address: u64, bytes: u64) -> Option<Allocation> {
+    let end = address.checked_add(bytes)?;
+    let mut found = piece(device, address)?;
+    let mut at = found.base + found.bytes();
+    while at < end {
+        let next = piece(device, at)?;
+        let follows = next.base == at && !found.is_of_peers && !next.is_of_peers;
+        if !follows || found.pieces.len() == MOST_PIECES {
+            return None;
+        }
+        at = at.checked_add(next.bytes())?;
+        found.pieces.extend(next.pieces);
+    }
+    Some(found)
 }
 
 /// A handle of an allocation, and what is kept as long as others may open it.
@@ -139,32 +171,49 @@ pub(crate) fn offer(
     device: &Device,
     allocation: &Allocation,
 ) -> Result<(String, Option<OfferedMemory>), String> {
-    let Allocation {
-        base, bytes, id, ..
-    } = *allocation;
-    if allocation.is_of_peers {
-        let handle = digits(&ipc_handle(device, base)?);
-        return Ok((format!("ipc:{handle}:{id:x}"), None));
+    let mut at = allocation.base;
+    if let (true, [piece]) = (allocation.is_of_peers, &allocation.pieces[..]) {
+        let handle = digits(&ipc_handle(device, at)?);
+        return Ok((format!("ipc:{handle}:{:x}", piece.id), None));
     }
-    let gone = || format!("the memory at {base:#x} is gone");
+    let (mut words, mut kept) = (Vec::new(), Vec::new());
+    for piece in &allocation.pieces {
+        let (word, memory) = offer_piece(device, at, piece)?;
+        words.push(word);
+        kept.push(memory);
+        at += piece.bytes;
+    }
+    Ok((words.join(BETWEEN), Some(OfferedMemory { _pieces: kept })))
+}
+
+/// A handle of the memory that is mapped at an address, and what is kept.
+fn offer_piece(
+    device: &Device,
+    address: u64,
+    piece: &Piece,
+) -> Result<(String, (Retained, Option<Offer>)), String> {
+    let memory = Retained::still_at(address, piece.id)?;
+    let bytes = piece.bytes;
     let what = || {
         let number = device.number;
         format!("sharing {bytes} bytes of GPU {number} with other processes")
     };
-    let kind = place_of(base).as_ref().and_then(kind_of);
-    let (kind, memory) = kind.zip(Retained::at(base)).ok_or_else(gone)?;
-    let (word, descriptor) = match kind {
-        MemoryKind::Fabric => (digits(&export_fabric(memory.0, what)?), None),
+    let kind = place_of(address).as_ref().and_then(kind_of);
+    let (kind, word, descriptor) = match kind {
+        Some(MemoryKind::Fabric) => {
+            let handle = export_fabric(memory.0, what)?;
+            (MemoryKind::Fabric, digits(&handle), None)
+        }
         _ => {
             let offer = Offer::new(export_descriptor(memory.0, what)?)?;
-            (offer.word().to_owned(), Some(offer))
+            let word = offer.word().to_owned();
+            (MemoryKind::Descriptor, word, Some(offer))
         }
     };
-    let kept = OfferedMemory {
-        _memory: memory,
-        _descriptor: descriptor,
-    };
-    Ok((format!("{}:{word}:{bytes}", kind.name()), Some(kept)))
+    Ok((
+        format!("{}:{word}:{bytes}", kind.name()),
+        (memory, descriptor),
+    ))
 }
 
 /// The CUDA IPC handle of an allocation, by its first address.

@@ -398,8 +398,8 @@ impl DeviceDriver for Cuda {
         self.locate_in_order(place, memory, at, seen)
     }
 
-    fn allocation(&self, place: u32, address: u64) -> Option<Allocation> {
-        callers_memory::allocation(self.device(place).ok()?, address)
+    fn allocation(&self, place: u32, address: u64, bytes: u64) -> Option<Allocation> {
+        callers_memory::allocation(self.device(place).ok()?, address, bytes)
     }
 
     fn offer(

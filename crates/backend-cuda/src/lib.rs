@@ -53,11 +53,12 @@ mod sharing;
 mod start;
 
 /// Functions of the driver that only some uses need, and that older drivers lack.
-pub const OPTIONAL_SYMBOLS: [&str; 6] = [
+pub const OPTIONAL_SYMBOLS: [&str; 7] = [
     "cuMulticastGetGranularity",
     "cuMulticastCreate",
     "cuMulticastAddDevice",
     "cuMulticastBindMem",
+    "cuMulticastBindAddr",
     "cuMulticastUnbind",
     rdma::EXPORT,
 ];

@@ -133,11 +133,13 @@ impl Drop for Plain {
 #[derive(Debug)]
 pub struct Virtual {
     device: Arc<Device>,
-    handle: Handle,
+    /// The handles of its pieces and their bytes; only memory of another process can have several.
+    pieces: Vec<(Handle, u64)>,
     pub(crate) kind: MemoryKind,
     pub(crate) address: u64,
     pub(crate) bytes: u64,
-    mapped: bool,
+    /// Number of pieces that are mapped.
+    mapped: usize,
     /// The descriptor that other processes take.
     descriptor: Option<Offer>,
 }
@@ -246,7 +248,8 @@ impl Virtual {
         // SAFETY: the driver reads the properties and writes the handle, which `drop` releases.
         unsafe { sys::cuMemCreate(&raw mut handle, bytes as usize, &raw const properties, 0) }
             .to(what)?;
-        let mut made = Self::unmapped(device, handle, kind, bytes);
+        let mut made = Self::unmapped(device, kind);
+        made.add(handle, bytes);
         made.map()?;
         clear(made.address, bytes as usize)
             .map_err(|error| format!("{}: {}", what(), words(error)))?;
@@ -256,53 +259,36 @@ impl Virtual {
         Ok(made)
     }
 
-    /// Opens memory that another process shares.
+    /// Opens memory that another process shares, in pieces that are mapped one behind the other.
     pub(crate) fn open(
         device: &Arc<Device>,
-        shareable: Shareable,
-        bytes: u64,
+        shareables: Vec<(Shareable, u64)>,
     ) -> Result<Self, String> {
-        let (kind, mut fabric, os_handle);
-        // The descriptor stays open until the driver has imported it.
-        match &shareable {
-            Shareable::Fabric(data) => {
-                kind = MemoryKind::Fabric;
-                fabric = sys::CUmemFabricHandle { data: *data };
-                os_handle = (&raw mut fabric).cast::<c_void>();
-            }
-            Shareable::Descriptor(descriptor) => {
-                kind = MemoryKind::Descriptor;
-                // The driver takes the number itself as the pointer.
-                os_handle = std::ptr::without_provenance_mut(
-                    descriptor.as_raw_fd().unsigned_abs() as usize
-                );
-            }
+        let kind = shareables.first().map(|(first, _)| first.kind());
+        let mut opened = Self::unmapped(device, kind.unwrap_or(MemoryKind::Descriptor));
+        for (shareable, bytes) in shareables {
+            opened.add(shareable.import(device)?, bytes);
         }
-        let what = || {
-            let (number, kind) = (device.number, kind.name());
-            format!("opening memory of kind {kind} of another process on GPU {number}")
-        };
-        let requested = kind.handle_type().ok_or_else(what)?;
-        let mut handle = 0;
-        // SAFETY: the driver validates the handle and writes one that `drop` releases.
-        unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, os_handle, requested) }
-            .to(what)?;
-        drop(shareable);
-        let mut opened = Self::unmapped(device, handle, kind, bytes);
         opened.map()?;
         Ok(opened)
     }
 
-    fn unmapped(device: &Arc<Device>, handle: Handle, kind: MemoryKind, bytes: u64) -> Self {
+    fn unmapped(device: &Arc<Device>, kind: MemoryKind) -> Self {
         Self {
             device: Arc::clone(device),
-            handle,
+            pieces: Vec::new(),
             kind,
             address: 0,
-            bytes,
-            mapped: false,
+            bytes: 0,
+            mapped: 0,
             descriptor: None,
         }
+    }
+
+    /// Adds a piece, which `drop` releases.
+    fn add(&mut self, handle: Handle, bytes: u64) {
+        self.pieces.push((handle, bytes));
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// Maps the memory for the device.
@@ -314,9 +300,14 @@ impl Virtual {
         let size = self.bytes as usize;
         // SAFETY: the driver writes an address; `drop` frees the reservation.
         unsafe { sys::cuMemAddressReserve(&raw mut self.address, size, 0, 0, 0) }.to(what)?;
-        // SAFETY: the reservation and the memory have `size` bytes.
-        unsafe { sys::cuMemMap(self.address, size, 0, self.handle, 0) }.to(what)?;
-        self.mapped = true;
+        let mut at = self.address;
+        for (handle, bytes) in &self.pieces {
+            // SAFETY: the pieces have as many bytes together as the reservation, and the driver
+            // checks that the memory has those of this one.
+            unsafe { sys::cuMemMap(at, *bytes as usize, 0, *handle, 0) }.to(what)?;
+            self.mapped += 1;
+            at += bytes;
+        }
         allow_access(&self.device, self.address, size, what)
     }
 
@@ -326,7 +317,10 @@ impl Virtual {
             return Ok(Shareable::Descriptor(descriptor.duplicate()?));
         }
         let what = || format!("a fabric handle of memory of GPU {}", self.device.number);
-        Ok(Shareable::Fabric(export_fabric(self.handle, what)?))
+        match self.pieces[..] {
+            [(handle, _)] => Ok(Shareable::Fabric(export_fabric(handle, what)?)),
+            _ => Err(format!("{}: it is of another process", what())),
+        }
     }
 
     /// The word of the descriptor, if the memory is of kind [`MemoryKind::Descriptor`].
@@ -344,6 +338,42 @@ pub(crate) enum Shareable {
     Descriptor(OwnedFd),
 }
 
+impl Shareable {
+    const fn kind(&self) -> MemoryKind {
+        match self {
+            Self::Fabric(_) => MemoryKind::Fabric,
+            Self::Descriptor(_) => MemoryKind::Descriptor,
+        }
+    }
+
+    /// Imports the memory. The returned handle is the caller's.
+    fn import(self, device: &Device) -> Result<Handle, String> {
+        let kind = self.kind();
+        let mut fabric;
+        // The descriptor stays open until the driver has imported it.
+        let os_handle = match &self {
+            Self::Fabric(data) => {
+                fabric = sys::CUmemFabricHandle { data: *data };
+                (&raw mut fabric).cast::<c_void>()
+            }
+            // The driver takes the number itself as the pointer.
+            Self::Descriptor(descriptor) => {
+                std::ptr::without_provenance_mut(descriptor.as_raw_fd().unsigned_abs() as usize)
+            }
+        };
+        let what = || {
+            let (number, kind) = (device.number, kind.name());
+            format!("opening memory of kind {kind} of another process on GPU {number}")
+        };
+        let requested = kind.handle_type().ok_or_else(what)?;
+        let mut handle = 0;
+        // SAFETY: the driver validates the handle, and writes one.
+        unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, os_handle, requested) }
+            .to(what)?;
+        Ok(handle)
+    }
+}
+
 impl Drop for Virtual {
     fn drop(&mut self) {
         if self.device.enter().is_err() {
@@ -351,13 +381,17 @@ impl Drop for Virtual {
         }
         // SAFETY: each was made once and is released once, in reverse order; no kernel uses it.
         unsafe {
-            if self.mapped {
-                let _ = sys::cuMemUnmap(self.address, self.bytes as usize);
+            let mut at = self.address;
+            for (_, bytes) in self.pieces.iter().take(self.mapped) {
+                let _ = sys::cuMemUnmap(at, *bytes as usize);
+                at += bytes;
             }
             if self.address != 0 {
                 let _ = sys::cuMemAddressFree(self.address, self.bytes as usize);
             }
-            let _ = sys::cuMemRelease(self.handle);
+            for (handle, _) in &self.pieces {
+                let _ = sys::cuMemRelease(*handle);
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::memory::{self, MemoryKind, allow_access, export_descriptor, export_fa
 use crate::presence;
 
 /// Functions of the driver that only multicast needs; drivers since 12.1 have them.
-const SYMBOLS: [&str; 14] = [
+const SYMBOLS: [&str; 15] = [
     "cuMulticastGetGranularity",
     "cuMulticastCreate",
     "cuMulticastAddDevice",
@@ -42,6 +42,7 @@ const SYMBOLS: [&str; 14] = [
     "cuMemGetAllocationGranularity",
     "cuMemCreate",
     "cuMemRelease",
+    "cuMemRetainAllocationHandle",
     "cuMemAddressReserve",
     "cuMemAddressFree",
     "cuMemMap",
@@ -167,7 +168,8 @@ pub struct Multicast {
 #[derive(Debug, Default)]
 pub(crate) struct Objects(Mutex<HashMap<u64, Weak<Handle>>>);
 
-/// The properties of a team's object, with its size rounded up to the returned granularity.
+/// The properties of a team's object, with its size rounded up to the returned granularity, the
+/// least one: the recommended one can be as much as 512 MiB.
 fn wanted(
     device: &Device,
     team: &Team,
@@ -179,19 +181,12 @@ fn wanted(
         handleTypes: u64::from(handle_type(kind).0),
         flags: 0,
     };
-    use sys::CUmulticastGranularity_flags_enum as Flags;
-    let (least, recommended) = (
-        Flags::CU_MULTICAST_GRANULARITY_MINIMUM,
-        Flags::CU_MULTICAST_GRANULARITY_RECOMMENDED,
-    );
-    let wanted = team.memory.map_or(recommended, |_| least);
-    let granularity = granularity(team, &properties, wanted)?;
+    let granularity = granularity(team, &properties)?;
     if team.memory.is_some() {
         return Ok((properties, granularity));
     }
-    let recommended =
-        sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
-    let of_memory = memory::granularity(device, &bound_properties(device, kind), recommended)?;
+    let least = sys::CUmemAllocationGranularity_flags_enum::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+    let of_memory = memory::granularity(device, &bound_properties(device, kind), least)?;
     let granularity = granularity.max(of_memory).max(1);
     properties.size = properties.size.next_multiple_of(granularity);
     Ok((properties, granularity))
@@ -229,7 +224,7 @@ impl Multicast {
             kind,
             bytes,
             granularity,
-            callers: team.memory,
+            callers: team.memory.clone(),
             descriptor: None,
         };
         let word = match kind {
@@ -303,7 +298,7 @@ impl Multicast {
             kind,
             bytes,
             granularity,
-            callers: team.memory,
+            callers: team.memory.clone(),
             descriptor: None,
         };
         joined.add()?;
@@ -338,10 +333,10 @@ impl Multicast {
                 device.number
             )
         };
-        let (memory, callers) = match self.callers {
+        let (memory, callers) = match &self.callers {
             Some(callers) => {
-                let gone = || format!("the memory at {:#x} is gone", callers.base);
-                let retained = Retained::at(callers.base).ok_or_else(gone)?;
+                let id = callers.allocation.pieces.first().map_or(0, |it| it.id);
+                let retained = Retained::still_at(callers.base, id)?;
                 // SAFETY: the driver checks that memory of this length is mapped there, of a device
                 // that was added to the object.
                 unsafe { sys::cuMulticastBindAddr(object, 0, callers.base, bytes, 0) }.to(what)?;
@@ -362,7 +357,7 @@ impl Multicast {
         };
         let map = |memory| MappedRange::new(device, memory, bytes, self.granularity);
         let own = memory.as_ref().map(map).transpose()?;
-        let callers_base = self.callers.map_or(0, |it| it.base);
+        let callers_base = self.callers.as_ref().map_or(0, |it| it.base);
         let all = MappedRange::new(device, &self.object, bytes, self.granularity)?;
         let found = MulticastAddresses {
             all: all.address,

@@ -11,7 +11,7 @@ use crate::error::Error;
 const LIBRARY: &str = "libcuda.so.1";
 
 /// Functions that this crate calls; drivers since 11.6 have them.
-pub const SYMBOLS: [&str; 68] = [
+pub const SYMBOLS: [&str; 69] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -59,6 +59,7 @@ pub const SYMBOLS: [&str; 68] = [
     "cuMemGetAllocationGranularity",
     "cuMemCreate",
     "cuMemRelease",
+    "cuMemRetainAllocationHandle",
     "cuMemAddressReserve",
     "cuMemAddressFree",
     "cuMemMap",

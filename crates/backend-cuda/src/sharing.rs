@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `fabric:HANDLE:BYTES+OFFSET` | virtual, fabric handle (64 bytes) | NVLink domain |
 //! | `descriptor:WORD:BYTES+OFFSET` | virtual, descriptor | host (Unix socket) |
+//! | several of these two with commas | virtual memory of a caller in several mappings | |
 //! | `ipc:HANDLE:ALLOCATION+OFFSET` | plain, CUDA IPC handle (64 bytes) | host |
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
 
-use crate::callers_memory::{IpcMemory, ipc_handle};
+use crate::callers_memory::{BETWEEN, IpcMemory, MOST_PIECES, ipc_handle};
 use crate::descriptors;
 use crate::device::Device;
 use crate::error::Driver;
@@ -50,24 +51,16 @@ pub enum OpenedMemory {
 impl OpenedMemory {
     /// Opens memory by its handle without the offset.
     pub(crate) fn open(device: &Arc<Device>, word: &str) -> Result<Self, String> {
-        let parts: Vec<&str> = word.split(':').collect();
-        Ok(match parts[..] {
-            ["fabric", handle, bytes] => {
-                let handle = Shareable::Fabric(bytes_of(handle).ok_or_else(unknown)?);
-                let bytes = bytes.parse().map_err(|_| unknown())?;
-                Self::Virtual(Virtual::open(device, handle, bytes)?)
-            }
-            ["descriptor", word, bytes] => {
-                let descriptor = Shareable::Descriptor(descriptors::take(word)?);
-                let bytes = bytes.parse().map_err(|_| unknown())?;
-                Self::Virtual(Virtual::open(device, descriptor, bytes)?)
-            }
-            ["ipc", handle, id] => {
-                let handle = bytes_of(handle).ok_or_else(unknown)?;
-                Self::Ipc(IpcMemory::open(device, handle, id)?)
-            }
-            _ => return Err(unknown()),
-        })
+        if let Some(("ipc", rest)) = word.split_once(':') {
+            let (handle, id) = rest.split_once(':').ok_or_else(unknown)?;
+            let handle = bytes_of(handle).ok_or_else(unknown)?;
+            return Ok(Self::Ipc(IpcMemory::open(device, handle, id)?));
+        }
+        if word.split(BETWEEN).nth(MOST_PIECES).is_some() {
+            return Err(unknown());
+        }
+        let pieces: Result<Vec<_>, String> = word.split(BETWEEN).map(shareable).collect();
+        Ok(Self::Virtual(Virtual::open(device, pieces?)?))
     }
 
     /// The address of `bytes` bytes at an offset. The length is not known for CUDA IPC.
@@ -82,6 +75,20 @@ impl OpenedMemory {
             format!("another process shares {bytes} bytes at {offset} of memory of {most} bytes")
         })
     }
+}
+
+/// A piece of virtual memory and its bytes, by its handle.
+fn shareable(word: &str) -> Result<(Shareable, u64), String> {
+    let parts: Vec<&str> = word.split(':').collect();
+    let (shareable, bytes) = match parts[..] {
+        ["fabric", handle, bytes] => {
+            let handle = bytes_of(handle).ok_or_else(unknown)?;
+            (Shareable::Fabric(handle), bytes)
+        }
+        ["descriptor", word, bytes] => (Shareable::Descriptor(descriptors::take(word)?), bytes),
+        _ => return Err(unknown()),
+    };
+    Ok((shareable, bytes.parse().map_err(|_| unknown())?))
 }
 
 impl MemorySharing {
@@ -135,7 +142,7 @@ impl MemorySharing {
             let tried = allocated.and_then(|(block, address)| {
                 match &block {
                     Block::Virtual(memory) => {
-                        Virtual::open(device, memory.shareable()?, memory.bytes)?;
+                        Virtual::open(device, vec![(memory.shareable()?, memory.bytes)])?;
                     }
                     // A process cannot open its own handle.
                     _ => {

@@ -13,6 +13,9 @@ use crate::numbers;
 use crate::options::{self, parse, topo_id, topo_options, write};
 use crate::pointers::{list, null, store};
 
+/// What makes a library whose defects become errors.
+const BUILD: &str = "build the library with `cargo build -p capi --profile library`";
+
 /// The version of the library, such as `0.1.0`.
 #[unsafe(no_mangle)]
 pub extern "C" fn topo_version() -> *const c_char {
@@ -67,7 +70,7 @@ pub unsafe extern "C" fn topo_comm_init(
         if comm.is_null() {
             return Err(null("comm"));
         }
-        Fault::check_unwinding()?;
+        Fault::check_unwinding(BUILD)?;
         let made = keep(Comm::join(&id, rank, ranks, &options)?);
         // SAFETY: the caller says that it is writable.
         unsafe { store(comm, made, "comm") }

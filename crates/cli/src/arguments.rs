@@ -203,6 +203,9 @@ pub(crate) enum Command {
     /// Pack what topo diagnose needs of this host into an archive
     #[command(after_help = COLLECT_EXAMPLES)]
     Collect(CollectArguments),
+    /// The answers of this machine's driver
+    #[command(name = "driver-answers", hide = true)]
+    DriverAnswers,
     /// Read what nccl-tests measured, beside the prediction and the bound; fit the cost model to it
     #[command(after_help = RESULTS_EXAMPLES)]
     Results(Box<ResultsArguments>),
@@ -262,9 +265,9 @@ pub(crate) enum Command {
     },
 }
 
-/// Which job: machines, how many of each, and NCCL's variables.
+/// The hosts of a job.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct JobArguments {
+pub(crate) struct HostsArguments {
     /// Topology files, one per host in rank order: files, folders that hold topology.xml, or - for
     /// standard input; or one plan
     #[arg(value_name = "FILE", required = true)]
@@ -275,11 +278,11 @@ pub(crate) struct JobArguments {
     /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
     #[arg(long)]
     pub nvlink_domain: bool,
-    /// The network can reduce (SHARP), and its plug-in is installed
-    #[arg(long)]
-    pub collnet: bool,
-    #[command(flatten)]
-    pub assume: AssumeArguments,
+}
+
+/// The ranks of a job.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RanksArguments {
     /// Use only these GPUs of every host, by device number, with ranks in this order, such as 0-3,6
     /// or 3,2,1,0; visible takes the list from CUDA_VISIBLE_DEVICES
     #[arg(long, value_name = "LIST")]
@@ -289,6 +292,20 @@ pub(crate) struct JobArguments {
     /// numbers, counted on from host to host: 8 is GPU0 of the second host of 8 GPUs
     #[arg(long, value_name = "ORDER", default_value = "host")]
     pub rank_order: String,
+}
+
+/// Which job: machines, how many of each, and NCCL's variables.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct JobArguments {
+    #[command(flatten)]
+    pub hosts: HostsArguments,
+    /// The network can reduce (SHARP), and its plug-in is installed
+    #[arg(long)]
+    pub collnet: bool,
+    #[command(flatten)]
+    pub assume: AssumeArguments,
+    #[command(flatten)]
+    pub ranks: RanksArguments,
     #[command(flatten)]
     pub preparation: PreparationArguments,
     #[command(flatten)]
@@ -330,16 +347,16 @@ impl PreparationArguments {
 impl JobArguments {
     /// Refuses options of a job beside the plan of a job.
     pub(crate) fn refuse_beside_plan(&self, plan: &str) -> Result<()> {
-        if self.files.len() > 1 {
+        if self.hosts.files.len() > 1 {
             bail!("{plan} is a plan; expected it alone, or topology files only");
         }
         let given = [
-            ("--hosts", self.hosts > 1),
-            ("--nvlink-domain", self.nvlink_domain),
+            ("--hosts", self.hosts.hosts > 1),
+            ("--nvlink-domain", self.hosts.nvlink_domain),
             ("--collnet", self.collnet),
             ("--assume", self.assume.all() != Assumptions::default()),
-            ("--gpus", self.gpus.is_some()),
-            ("--rank-order", self.rank_order != rank_order::HOST),
+            ("--gpus", self.ranks.gpus.is_some()),
+            ("--rank-order", self.ranks.rank_order != rank_order::HOST),
             ("--as-is", self.preparation.as_is),
             ("--net-merge", self.preparation.physical_ports()),
             ("--without", !self.edits.without.is_empty()),

@@ -56,14 +56,14 @@ fn planned(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<Planned> {
-    for file in &arguments.job.files {
+    for file in &arguments.job.hosts.files {
         if let Source::Plan(name, _) = Source::read(file, output)? {
             bail!(
                 "{name} is a plan, which does not hold every link of its machines; expected topology files"
             );
         }
     }
-    let machines = sources::machines(&arguments.job, output)?;
+    let machines = sources::machines(&arguments.job.hosts, output)?;
     job::plan_machines(machines, &arguments.job, environment, output)
 }
 
@@ -100,7 +100,7 @@ fn run_check(
             );
         }
     }
-    let about = match arguments.job.files.is_empty() {
+    let about = match arguments.job.hosts.files.is_empty() {
         true => None,
         false => {
             let planned = planned(arguments, environment, output)?;

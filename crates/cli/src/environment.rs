@@ -38,8 +38,8 @@ const RANK_NAMES: [&str; 4] = [
     "SLURM_PROCID",
 ];
 
-/// Other variables of launchers, NCCL's for meeting, and folders for that.
-const LAUNCHER_NAMES: [&str; 10] = [
+/// Other variables of launchers, NCCL's for meeting, folders for that, and the user's name.
+const LAUNCHER_NAMES: [&str; 12] = [
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -50,6 +50,8 @@ const LAUNCHER_NAMES: [&str; 10] = [
     "NCCL_HOSTID",
     "XDG_RUNTIME_DIR",
     "TMPDIR",
+    "USER",
+    "LOGNAME",
 ];
 
 /// The environment and the terminal.

@@ -2,9 +2,10 @@
 
 use answers::{Gpus, Incomplete, JobError, JobNote, JobSpec, Machine};
 use anyhow::{Context, Result, anyhow, bail};
+use findings::complete::Assumptions;
 use planner::{Job, Planned, Settings};
 
-use crate::arguments::JobArguments;
+use crate::arguments::{HostsArguments, JobArguments, RanksArguments};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -46,7 +47,7 @@ pub(crate) fn job(
     output: &mut Output,
 ) -> Result<Job> {
     let spec = spec(machines, arguments, environment)?;
-    let options = Options::of(arguments.gpus.as_deref());
+    let options = Options::of(arguments.ranks.gpus.as_deref());
     checked(spec, &options, output)
 }
 
@@ -57,19 +58,36 @@ pub(crate) fn spec(
     environment: &Environment,
 ) -> Result<JobSpec> {
     Ok(JobSpec {
-        machines,
-        hosts: arguments.hosts,
-        gpus: match &arguments.gpus {
-            None => Gpus::All,
-            Some(list) => gpus(list, environment)?,
-        },
-        order: rank_order::parse(&arguments.rank_order)?,
         assume: arguments.assume.all(),
         edits: arguments.edits.all(),
-        nvlink_domain: arguments.nvlink_domain,
         collnet: arguments.collnet,
         as_is: arguments.preparation.as_is,
         physical_ports: arguments.preparation.physical_ports(),
+        ..spec_of(machines, &arguments.hosts, &arguments.ranks, environment)?
+    })
+}
+
+/// The job of these machines without assumptions and edits.
+pub(crate) fn spec_of(
+    machines: Vec<Machine>,
+    hosts: &HostsArguments,
+    ranks: &RanksArguments,
+    environment: &Environment,
+) -> Result<JobSpec> {
+    Ok(JobSpec {
+        machines,
+        hosts: hosts.hosts,
+        gpus: match &ranks.gpus {
+            None => Gpus::All,
+            Some(list) => gpus(list, environment)?,
+        },
+        order: rank_order::parse(&ranks.rank_order)?,
+        assume: Assumptions::default(),
+        edits: Vec::new(),
+        nvlink_domain: hosts.nvlink_domain,
+        collnet: false,
+        as_is: false,
+        physical_ports: false,
     })
 }
 
@@ -99,6 +117,14 @@ impl<'a> Options<'a> {
     /// Those of a command with `--gpus` and `--assume`.
     pub(crate) const fn of(gpus: Option<&'a str>) -> Self {
         Self { gpus, assume: true }
+    }
+
+    /// Those of a command with `--gpus` alone.
+    pub(crate) const fn of_gpus(gpus: Option<&'a str>) -> Self {
+        Self {
+            gpus,
+            assume: false,
+        }
     }
 
     fn explain(&self, incomplete: &Incomplete) -> String {

@@ -1,6 +1,7 @@
 //! The commands that need Linux. `not_linux.rs` has the same functions for other systems.
 
 pub(crate) use crate::collect::run as collect;
+pub(crate) use crate::driver::serve as driver_answers;
 pub(crate) use crate::id::id;
 pub(crate) use crate::nccl_check::{run as nccl_check, serve as nccl_host};
 pub(crate) use crate::run::calibrate::run as calibrate;

@@ -94,6 +94,7 @@ mod tests {
             "run",
             "calibrate",
             "collect",
+            "driver-answers",
             "gpu-test",
             "id",
             "nccl-check",

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use probe::nvml::{self, Answers};
+use probe::nvml::Answers;
 use probe::record::{self, Recording};
 use probe::{Addresses, Probe, ProbeOptions, Sysfs, base};
 
 use crate::arguments::machine::{SelectionArguments, SourceArguments};
+#[cfg(target_os = "linux")]
+use crate::driver::ask as ask_driver;
 use crate::environment::Environment;
 use crate::linux_only::{self, Need};
 
@@ -76,10 +78,15 @@ fn check_root(root: Option<&Path>) -> Result<()> {
     }
 }
 
+#[cfg(not(target_os = "linux"))]
+fn ask_driver() -> Answers {
+    Answers::none("the driver is asked on Linux alone")
+}
+
 /// The driver's answers, and the interfaces' addresses, which exist for this machine only.
 fn beyond_files(root: Option<&Path>, asks_driver: bool) -> (Answers, Option<Addresses>) {
     let answers = if asks_driver {
-        nvml::ask_this_machine()
+        ask_driver()
     } else {
         Answers::none("a tree of files has no driver to ask")
     };

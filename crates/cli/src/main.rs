@@ -7,9 +7,9 @@
 //! [`rank_order`], [`edits`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
 //! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune), [`diff`],
 //! [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`,
-//! `join`, `nccl_check`, `collect`: not on other systems), [`live`], [`probing`], [`doctor`],
-//! [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`], [`results`], [`complete`], [`vm`],
-//! [`render`], [`schemas`], [`output`], [`hints`], [`exit`].
+//! `join`, `nccl_check`, `collect`, `driver`: not on other systems), [`live`], [`probing`],
+//! [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`], [`results`],
+//! [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
@@ -23,6 +23,8 @@ mod cost;
 mod diagnose;
 mod diff;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod driver;
 mod edits;
 mod environment;
 mod exit;
@@ -131,6 +133,7 @@ fn work() -> ExitCode {
         Command::Tune(arguments) => tune::run(arguments, &environment, &mut output),
         Command::Diagnose(arguments) => diagnose::run(arguments, &environment, &mut output),
         Command::Collect(arguments) => linux::collect(arguments, &environment, &mut output),
+        Command::DriverAnswers => linux::driver_answers(&mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),

@@ -37,6 +37,10 @@ pub fn collect(_: &CollectArguments, _: &Environment, _: &mut Output) -> Result<
     require("topo collect", Need::Sysfs)
 }
 
+pub fn driver_answers(_: &mut Output) -> Result<()> {
+    require("topo driver-answers", Need::Sysfs)
+}
+
 pub fn id(_: &IdArguments, _: &mut Output) -> Result<()> {
     require("topo id", Need::SharedMemory)
 }

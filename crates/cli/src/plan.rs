@@ -34,7 +34,7 @@ pub(crate) fn run(
         );
     }
     if let Some(path) = &arguments.output {
-        output::refuse_overwriting(path, &arguments.job.files)?;
+        output::refuse_overwriting(path, &arguments.job.hosts.files)?;
     }
     if let Some(file) = &arguments.check_settings {
         return check_settings::run(arguments, file.as_deref(), environment, output);
@@ -111,6 +111,19 @@ fn with_better_rings(
     Ok((rings, links))
 }
 
+/// A warning where ranks of a job have other graphs than the first rank, whose file they must not
+/// read.
+fn not_for_all(plan: &Plan) -> Option<String> {
+    let groups = plan.machines.iter().map(|machine| machine.groups.len());
+    let files: usize = groups.sum();
+    (files > 1).then(|| {
+        format!(
+            "the job has {files} graph files, each for other ranks, and this is the first rank's: NCCL fails with the file \
+             of other ranks; `topo export --dir DIR` writes all of them and says who reads which"
+        )
+    })
+}
+
 fn show(
     plan: &Plan,
     made: &PlanFacts,
@@ -142,7 +155,10 @@ fn show(
         PlanFormat::Json => plan.to_json()?,
         PlanFormat::NcclGraph => match &made.graph_file {
             Some(file) => file.clone(),
-            None => plan.graph_file()?,
+            None => {
+                output.warnings.extend(not_for_all(plan));
+                plan.graph_file()?
+            }
         },
         PlanFormat::Text | PlanFormat::Svg | PlanFormat::Html | PlanFormat::Dot => {
             let page = PlanPage {

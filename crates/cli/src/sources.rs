@@ -7,12 +7,12 @@ use anyhow::{Result, bail};
 use plan::Plan;
 use planner::Planned;
 
-use crate::arguments::JobArguments;
+use crate::arguments::{HostsArguments, JobArguments};
 use crate::input::{self, Source};
 use crate::output::Output;
 
 /// Refuses standard input for more than one of the files.
-pub(crate) fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
+pub(crate) fn refuse_input_twice(arguments: &HostsArguments) -> Result<()> {
     let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
     if arguments.files.iter().filter(from_input).count() > 1 {
         bail!("standard input (-) can be read once only; use --hosts for equal hosts, or files");
@@ -21,7 +21,7 @@ pub(crate) fn refuse_input_twice(arguments: &JobArguments) -> Result<()> {
 }
 
 /// Reads the machines that the arguments name.
-pub(crate) fn machines(arguments: &JobArguments, output: &mut Output) -> Result<Vec<Machine>> {
+pub(crate) fn machines(arguments: &HostsArguments, output: &mut Output) -> Result<Vec<Machine>> {
     refuse_input_twice(arguments)?;
     let files = arguments.files.iter();
     files.map(|file| input::machine(file, output)).collect()
@@ -38,9 +38,9 @@ pub(crate) enum Sources {
 
 /// Reads the files of a job. Options that cannot change a plan are refused beside one.
 pub(crate) fn read(arguments: &JobArguments, output: &mut Output) -> Result<Sources> {
-    refuse_input_twice(arguments)?;
+    refuse_input_twice(&arguments.hosts)?;
     let mut machines = Vec::new();
-    for file in &arguments.files {
+    for file in &arguments.hosts.files {
         match Source::read(file, output)? {
             Source::Plan(name, plan) => {
                 arguments.refuse_beside_plan(&name)?;

@@ -84,16 +84,16 @@ impl Fault {
         Self::new(Code::Invalid, text)
     }
 
-    /// Refuses a library for other languages whose panics would end their programs.
+    /// Refuses a library for other languages whose panics would end their programs. `instead` says
+    /// which one to use.
     ///
     /// # Errors
     /// It was built so.
-    pub fn check_unwinding() -> Result<(), Self> {
+    pub fn check_unwinding(instead: &str) -> Result<(), Self> {
         match cfg!(panic = "abort") {
             true => Err(Self::new(
                 Code::Internal,
-                "this library was built so that a defect would end the program; build it with cargo build -p capi \
-                 --profile library",
+                format!("a defect of this build would end the program; {instead}"),
             )),
             false => Ok(()),
         }

@@ -15,9 +15,10 @@ use executor::backend::OwnWiring;
 use executor::bootstrap::Bootstrap;
 use serde::{Deserialize, Serialize};
 
+use crate::allocation::Bindable;
 use crate::backend::{DeviceProgram, Kernels};
 use crate::connect::{CallersWindow, Meeting, NotMade, VECTOR_BYTES};
-use crate::driver::{Bindable, DeviceDriver, LaunchMemory, Team};
+use crate::driver::{DeviceDriver, LaunchMemory, Team};
 use crate::layout::REGION_SHIFT;
 
 /// Entries of the table of windows. Number 0 means that a buffer is in none, and the last one is
@@ -100,7 +101,7 @@ impl<M: DeviceDriver> Kernels<M> {
         let (table, memory) = own.map_err(|why| self.failed(why))?;
         let address_of_table = table.1;
         team.bytes = memory.bytes;
-        team.memory = Some(memory);
+        team.memory = Some(memory.clone());
         let part = match team.ranks {
             0..=1 => None,
             _ => {
@@ -280,8 +281,8 @@ impl<M: DeviceDriver> Kernels<M> {
             return 0;
         }
         // The caller may have freed its memory, and have other memory there.
-        let there = self.shared.driver.allocation(self.device(), address);
-        let found = holding.find(|it| there == Some(it.memory.allocation));
+        let there = self.shared.driver.allocation(self.device(), address, bytes);
+        let found = there.and_then(|it| holding.find(|own| own.memory.allocation.holds(&it)));
         found.map_or(0, |it| place(it.number, it.memory.base))
     }
 }

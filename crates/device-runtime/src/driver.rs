@@ -7,6 +7,7 @@ use executor::Memory;
 use shared_memory::Mapping;
 use shared_memory::fifo::in_place::Owner;
 
+use crate::allocation::{Allocation, Bindable};
 use crate::entry::Kernel;
 use crate::layout::LaunchPart;
 
@@ -204,9 +205,9 @@ pub trait DeviceDriver: Send + Sync + 'static {
         Err(format!("the {} backend has no streams", self.name()))
     }
 
-    /// The allocation of the device that holds an address of a caller and that other processes can
-    /// open; `None`: there is none such.
-    fn allocation(&self, _device: u32, _address: u64) -> Option<Allocation> {
+    /// The memory of the device that holds a buffer of a caller and that other processes can open;
+    /// `None`: there is none such.
+    fn allocation(&self, _device: u32, _address: u64, _bytes: u64) -> Option<Allocation> {
         None
     }
 
@@ -284,30 +285,6 @@ pub struct NicMemory<B> {
     pub address: u64,
     /// How NICs address the memory.
     pub owner: Owner,
-}
-
-/// Memory that a caller allocated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allocation {
-    /// Its first address.
-    pub base: u64,
-    /// Its length, bytes.
-    pub bytes: u64,
-    /// Tells it from an earlier or later allocation at the same address.
-    pub id: u64,
-    /// Whether devices of this process access it at its address.
-    pub is_of_peers: bool,
-}
-
-/// Memory of a caller that a multicast can be bound to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bindable {
-    /// Its first address.
-    pub base: u64,
-    /// Its length, bytes.
-    pub bytes: u64,
-    /// The allocation that holds it.
-    pub allocation: Allocation,
 }
 
 /// How often kernels run in a row.

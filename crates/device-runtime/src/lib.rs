@@ -8,7 +8,7 @@
 //! A [`DeviceDriver`] runs the kernels: `backend-cuda` on GPUs, `kernel-emulator` on the processor
 //! for tests.
 //!
-//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`driver`], [`process_ranks`],
+//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], `allocation`, [`driver`], [`process_ranks`],
 //! `connect`, [`gang`], `remote`, `launch`, [`backend`], `deposit`, `regions`,
 //! `callers_windows`, `in_order`, [`addresses`], [`default_choice`].
 //!
@@ -22,6 +22,7 @@
 //! ```
 
 pub mod addresses;
+mod allocation;
 pub mod backend;
 mod callers_windows;
 mod connect;
@@ -41,10 +42,10 @@ mod remote;
 pub mod source;
 
 pub use addresses::{DeviceBuffer, RunOnDevice};
+pub use allocation::{Allocation, Bindable, Piece};
 pub use backend::Kernels;
 pub use driver::{
-    Allocation, Bindable, DeviceCopy, DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory,
-    Repeats, Running, Team,
+    DeviceCopy, DeviceDriver, LaunchMemory, MulticastAddresses, NicMemory, Repeats, Running, Team,
 };
 pub use entry::{Kernel, LITMUS_PAIR_BYTES, LitmusKernel};
 pub use in_order::MOST_IN_FLIGHT;

@@ -18,9 +18,10 @@ use executor::bootstrap::{Bootstrap, Offer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::allocation::Allocation;
 use crate::backend::{DeviceProgram, Kernels};
 use crate::connect::{MOST_REGIONS, OwnRegion, Stage, region_place};
-use crate::driver::{Allocation, DeviceDriver};
+use crate::driver::DeviceDriver;
 use crate::layout::REGION_SHIFT;
 
 /// Between two looks for offers and answers.
@@ -100,24 +101,23 @@ impl<M: DeviceDriver> Kernels<M> {
         if bytes == 0 {
             return Ok(Some(address));
         }
-        let found = self.shared.driver.allocation(self.device(), address);
-        let holds = |it: &Allocation| address - it.base <= it.bytes.saturating_sub(bytes);
-        let Some(allocation) = found.filter(holds) else {
+        let found = self.shared.driver.allocation(self.device(), address, bytes);
+        let Some(allocation) = found else {
             return Ok(None);
         };
         let regions = &mut self.regions;
         regions.uses += 1;
-        let known = regions.own.iter_mut();
-        let mut known = known.filter(|it| it.allocation.base == allocation.base);
-        let place = match known.next() {
-            Some(known) if known.allocation == allocation => {
-                known.used = regions.uses;
-                let is_open = known.stage == Stage::Open;
-                return Ok(is_open.then(|| origin(known.number, allocation.base)));
-            }
-            Some(known) => Some(known.number),
-            None => None,
+        let mut known = regions.own.iter_mut();
+        if let Some(known) = known.find(|it| it.allocation.holds(&allocation)) {
+            known.used = regions.uses;
+            let is_open = known.stage == Stage::Open;
+            return Ok(is_open.then(|| origin(known.number, known.allocation.base)));
+        }
+        // It replaces what was there before, and its own parts.
+        let is_replaced = |it: &&OwnRegion| {
+            allocation.is_within(&it.allocation) || it.allocation.is_within(&allocation)
         };
+        let place = regions.own.iter().find(is_replaced).map(|it| it.number);
         if self.regions.offers < MOST_OFFERS {
             self.offer_region(allocation, place, context)?;
         }
@@ -150,6 +150,7 @@ impl<M: DeviceDriver> Kernels<M> {
             self.drain(context)?;
         }
         let offered = self.shared.driver.offer(device, &allocation);
+        let (base, bytes, here) = (allocation.base, allocation.bytes(), allocation.is_of_peers);
         let mut own = OwnRegion {
             number,
             allocation,
@@ -161,8 +162,8 @@ impl<M: DeviceDriver> Kernels<M> {
         if let Ok((word, kept)) = offered {
             let memory = OfferedMemory {
                 word,
-                here: allocation.is_of_peers.then_some(allocation.base),
-                bytes: allocation.bytes,
+                here: here.then_some(base),
+                bytes,
             };
             let others = (0..context.supervisor.bootstrap().ranks()).filter(|it| *it != self.rank);
             own.stage = Stage::Offered(others.collect());
@@ -176,8 +177,11 @@ impl<M: DeviceDriver> Kernels<M> {
     /// Takes back what the caller has freed, so that others close it.
     fn forget_what_is_gone(&mut self, context: &mut LaunchContext<'_>) -> Result<(), Error> {
         let (driver, device) = (&self.shared.driver, self.device());
-        let is_here =
-            |it: &OwnRegion| driver.allocation(device, it.allocation.base) == Some(it.allocation);
+        let is_here = |it: &OwnRegion| {
+            let known = &it.allocation;
+            let there = driver.allocation(device, known.base, known.bytes());
+            there.is_some_and(|it| it == *known)
+        };
         let gone = self.regions.own.iter().filter(|it| !is_here(it));
         let gone: Vec<u32> = gone.map(|it| it.number).collect();
         if gone.is_empty() {

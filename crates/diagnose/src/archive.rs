@@ -13,10 +13,17 @@ use crate::Pile;
 /// Most files of all archives and folders together.
 pub const MOST_FILES: usize = 1 << 14;
 
-/// Most bytes that an archive may unpack to: this many, or so many times its own size. Logs shrink
-/// to a tenth; what shrinks more than this is a trap.
-const MOST_UNPACKED: u64 = 256 << 20;
+/// Most bytes that an archive may unpack to: `LEAST_ALLOWANCE` or `MOST_RATIO` times its own size,
+/// and never more than `MOST_UNPACKED`. Logs shrink to a tenth; what shrinks more is a trap.
+const LEAST_ALLOWANCE: u64 = 256 << 20;
 const MOST_RATIO: u64 = 200;
+const MOST_UNPACKED: u64 = 16 << 30;
+
+/// Most bytes of a name, of a link's target, and of the pax records of a file.
+const MOST_NAME: u64 = 4 << 10;
+
+/// Most characters of a name in a label. An archive has many files, and each label is kept.
+const MOST_LABEL: usize = 200;
 
 /// The first bytes of a zip archive and of a file that gzip wrote, and the words in the head of a
 /// tar archive with their place.
@@ -65,10 +72,12 @@ pub fn tar(
     allowance: &Allowance,
 ) {
     let mut archive = tar::Archive::new(allowance.bound(stream));
+    // Only raw entries have names whose length can be seen before they are read.
     let entries = match archive.entries() {
-        Ok(entries) => entries,
+        Ok(entries) => entries.raw(true),
         Err(error) => return pile.skip(label, &damaged(error)),
     };
+    let mut described = Described::default();
     for entry in entries {
         if allowance.is_spent() {
             return pile.skip(label, &allowance.why());
@@ -76,22 +85,93 @@ pub fn tar(
         if *left == 0 {
             return;
         }
-        let entry = match entry {
+        let mut entry = match entry {
             Ok(entry) => entry,
             Err(error) => return pile.skip(label, &damaged(error)),
         };
-        let kind = entry.header().entry_type();
-        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let name = format!("{label}: {name}");
-        if kind.is_symlink() || kind.is_hard_link() {
-            pile.skip(&name, "a link, so it was not read");
+        match described.read(&mut entry) {
+            Ok(true) => continue,
+            Ok(false) => (),
+            Err(error) => return pile.skip(label, &damaged(error)),
         }
-        if !kind.is_file() {
-            continue;
-        }
+        let Described { name, excess } = std::mem::take(&mut described);
+        let name = name.unwrap_or_else(|| entry.path_bytes().into_owned());
+        let name = member_label(label, &name);
         *left -= 1;
-        member(&name, entry, allowance, pile);
+        let header = entry.header();
+        let kind = header.entry_type();
+        if let Some(bytes) = excess {
+            pile.skip(&name, &too_long(bytes));
+        } else if kind.is_symlink() || kind.is_hard_link() {
+            pile.skip(&name, "a link, so it was not read");
+        } else if kind.is_gnu_sparse() {
+            pile.skip(
+                &name,
+                "a sparse file, so it was not read; pack it without --sparse",
+            );
+            // More of its map is between its header and the next one, and takes memory.
+            if header.as_gnu().is_some_and(tar::GnuHeader::is_extended) {
+                return pile.skip(label, "the rest, behind a sparse file, was not read");
+            }
+        } else if kind.is_file() {
+            member(&name, entry, allowance, pile);
+        }
     }
+}
+
+/// What entries before a file's own say of it.
+#[derive(Default)]
+struct Described {
+    name: Option<Vec<u8>>,
+    /// The length of a name, a link's target or pax records that are too long, bytes.
+    excess: Option<u64>,
+}
+
+impl Described {
+    /// Reads an entry that describes the next one. Returns `false` if it does not.
+    fn read(&mut self, entry: &mut tar::Entry<'_, impl Read>) -> io::Result<bool> {
+        let kind = entry.header().entry_type();
+        let is_name = kind.is_gnu_longname();
+        let is_pax = kind.is_pax_local_extensions();
+        if !is_name && !is_pax && !kind.is_gnu_longlink() && !kind.is_pax_global_extensions() {
+            return Ok(false);
+        }
+        let bytes = entry.header().entry_size()?;
+        if bytes > MOST_NAME {
+            self.excess = Some(bytes);
+        } else if is_name || is_pax {
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content)?;
+            let name = match is_name {
+                true => Some(content.strip_suffix(&[0]).unwrap_or(&content)),
+                false => tar::PaxExtensions::new(&content)
+                    .filter_map(Result::ok)
+                    .find(|it| it.key_bytes() == b"path")
+                    .map(|it| it.value_bytes()),
+            };
+            self.name = name.map(<[u8]>::to_vec).or(self.name.take());
+        }
+        Ok(true)
+    }
+}
+
+/// Why a file with such a description is not read.
+fn too_long(bytes: u64) -> String {
+    format!(
+        "its name, link or pax records have {bytes} bytes; expected at most {MOST_NAME}, so it was not read"
+    )
+}
+
+/// The label of a file in an archive. The end of a long name is kept, where a rank's number is.
+fn member_label(archive: &str, name: &[u8]) -> String {
+    let cut = |text: &str| {
+        let more = text.chars().count().saturating_sub(MOST_LABEL);
+        match more {
+            0 => text.to_owned(),
+            more => format!("…{}", text.chars().skip(more).collect::<String>()),
+        }
+    };
+    format!("{}: {}", cut(archive), cut(&String::from_utf8_lossy(name)))
 }
 
 /// Reads a zip archive; `left` is how many files may still be read.
@@ -124,16 +204,20 @@ pub fn zip(bytes: &[u8], label: &str, pile: &mut Pile, left: &mut usize) -> Resu
                 break;
             }
         };
+        *left -= 1;
+        let path = entry.file_path();
+        let name = member_label(label, path.as_bytes());
+        if path.as_bytes().len() as u64 > MOST_NAME {
+            pile.skip(&name, &too_long(path.as_bytes().len() as u64));
+            continue;
+        }
         if entry.is_dir() {
             continue;
         }
-        let name = String::from_utf8_lossy(entry.file_path().as_bytes());
-        let name = format!("{label}: {name}");
         if entry.mode().is_symlink() {
             pile.skip(&name, "a link, so it was not read");
             continue;
         }
-        *left -= 1;
         match unpacked(&archive, &entry) {
             Ok(content) => member(&name, allowance.bound(content), &allowance, pile),
             Err(why) => pile.skip(&name, &why),
@@ -203,7 +287,9 @@ impl Allowance {
     /// That of an archive of `packed` bytes.
     pub fn of(packed: u64) -> Self {
         Self {
-            most: MOST_UNPACKED.max(packed.saturating_mul(MOST_RATIO)),
+            most: packed
+                .saturating_mul(MOST_RATIO)
+                .clamp(LEAST_ALLOWANCE, MOST_UNPACKED),
             read: Cell::new(0),
         }
     }

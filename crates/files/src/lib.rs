@@ -32,7 +32,7 @@ pub use read::{ReadError, read, read_text, standard_input};
 pub use stream::Stream;
 #[cfg(target_os = "linux")]
 pub use write::write_private;
-pub use write::{WriteError, write};
+pub use write::{WriteError, write, write_all};
 
 #[cfg(unix)]
 use unix as system;

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use tempfile::NamedTempFile;
+
 use crate::{OPEN_TIME, SILENCE, system};
 
 /// Why a file cannot be written. The message does not name the file.
@@ -30,6 +32,9 @@ pub enum WriteError {
     Stuck,
 }
 
+/// Standard output as a file.
+const OUTPUT: &str = "/dev/stdout";
+
 /// The kind of a path as an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -48,12 +53,45 @@ pub(crate) enum Place {
 /// It cannot be written. A partial file is removed.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     write_with(path, bytes, |folder, path| {
-        system::within_limit(bytes)?;
-        let mut file = system::builder().tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.persist(path).map_err(|failed| failed.error)?;
-        Ok(())
+        replace(path, beside(folder, bytes)?)
     })
+}
+
+/// Writes several files: all of them, or none if one cannot be written. They are replaced in this
+/// order, after all were written beside their places.
+///
+/// # Errors
+/// A file cannot be written, with its path.
+pub fn write_all(files: &[(PathBuf, &[u8])]) -> Result<(), (PathBuf, WriteError)> {
+    let mut written = Vec::new();
+    for (path, bytes) in files {
+        let found = file_at(path).and_then(|found| match found {
+            Some((folder, path)) => Ok(Some((path, beside(&folder, bytes)?))),
+            None => Ok(None),
+        });
+        written.push(found.map_err(|why| (path.clone(), why))?);
+    }
+    for ((path, bytes), written) in files.iter().zip(written) {
+        let done = match written {
+            Some((path, file)) => replace(&path, file),
+            None => write_directly(path, bytes),
+        };
+        done.map_err(|why| (path.clone(), why))?;
+    }
+    Ok(())
+}
+
+/// Writes bytes to a new file of a folder, which is removed unless it replaces another one.
+fn beside(folder: &Path, bytes: &[u8]) -> Result<NamedTempFile, WriteError> {
+    system::within_limit(bytes)?;
+    let mut file = system::builder().tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+fn replace(path: &Path, file: NamedTempFile) -> Result<(), WriteError> {
+    file.persist(path).map_err(|failed| failed.error)?;
+    Ok(())
 }
 
 /// Like [`write`](fn@write), but the file is for this user alone, and replaces no file of another
@@ -79,24 +117,39 @@ fn write_with(
     bytes: &[u8],
     whole: impl FnOnce(&Path, &Path) -> Result<(), WriteError>,
 ) -> Result<(), WriteError> {
-    if path == Path::new("/dev/stdout") {
-        // It may be a file that others write, too.
-        let mut output = io::stdout().lock();
-        output.write_all(bytes)?;
-        return Ok(output.flush()?);
+    match file_at(path)? {
+        Some((folder, path)) => whole(&folder, &path),
+        None => write_directly(path, bytes),
+    }
+}
+
+/// The folder and the path of a file without links; `None` for what is written directly.
+fn file_at(path: &Path) -> Result<Option<(PathBuf, PathBuf)>, WriteError> {
+    // It may be a file that others write, too.
+    if path == Path::new(OUTPUT) {
+        return Ok(None);
     }
     match system::place(path) {
         Place::No(kind) => return Err(WriteError::Kind(kind)),
-        Place::Direct => return system::write_to(path, bytes),
+        Place::Direct => return Ok(None),
         Place::File => {}
     }
-    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        return Err(WriteError::NoFolder(folder.to_owned()));
+    let folder = folder.unwrap_or(Path::new(".")).to_owned();
+    match folder.is_dir() {
+        true => Ok(Some((folder, path))),
+        false => Err(WriteError::NoFolder(folder)),
     }
-    whole(folder, path)
+}
+
+fn write_directly(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    if path != Path::new(OUTPUT) {
+        return system::write_to(path, bytes);
+    }
+    let mut output = io::stdout().lock();
+    output.write_all(bytes)?;
+    Ok(output.flush()?)
 }
 
 #[cfg(test)]
@@ -121,6 +174,23 @@ mod tests {
         assert!(matches!(error, WriteError::Kind("folder")), "{error}");
         let error = write(&folder.path().join("no/file"), b"text").unwrap_err();
         assert!(matches!(error, WriteError::NoFolder(_)), "{error}");
+    }
+
+    #[test]
+    fn several_files_are_all_written_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|it| folder.path().join(it));
+        let wrong = folder.path().join("no/file");
+        let all = |paths: [&PathBuf; 2]| paths.map(|it| (it.clone(), &b"text"[..]));
+        let (path, error) = write_all(&all([&first, &wrong])).unwrap_err();
+        assert!(
+            path == wrong && matches!(error, WriteError::NoFolder(_)),
+            "{error}"
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        write_all(&all([&first, &second])).unwrap();
+        assert_eq!(std::fs::read(&second).unwrap(), b"text");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[cfg(target_os = "linux")]

@@ -41,6 +41,8 @@ pub enum Part {
     Messages,
     /// Reads the GPU's clock and stores counters.
     Clock,
+    /// Asks what the driver knows of mapped memory.
+    Mappings,
 }
 
 impl Part {
@@ -60,6 +62,7 @@ impl Part {
             Self::Lines => "lines",
             Self::Messages => "messages",
             Self::Clock => "clock",
+            Self::Mappings => "mappings",
         }
     }
 }
@@ -105,9 +108,13 @@ pub fn run(part: Part, options: &TestOptions) -> Result<String> {
         Part::Copy => json(&copy_bandwidth(options.end)?),
         Part::OneGpu => json(&one_gpu::measure(ranks, options)?),
         Part::Nccl => json(&nccl::measure(ranks, options)?),
-        Part::Launch | Part::Queue | Part::Overlap | Part::Lines | Part::Messages | Part::Clock => {
-            json(&silicon::ask(part, options)?)
-        }
+        Part::Launch
+        | Part::Queue
+        | Part::Overlap
+        | Part::Lines
+        | Part::Messages
+        | Part::Clock
+        | Part::Mappings => json(&silicon::ask(part, options)?),
     }
 }
 

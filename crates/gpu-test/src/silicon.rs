@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use backend_cuda::litmus::{CallTime, Litmus, Observed, Place};
+use backend_cuda::litmus::{CallTime, Litmus, Mappings, Observed, Place};
 use measurement::cuda;
 use program::Protocol;
 
@@ -41,13 +41,14 @@ const THREADS: [u32; 2] = [64, 448];
 const MUST_RETURN: [&str; 2] = ["cuEventQuery", "cuLaunchKernelEx on another stream"];
 
 /// The parts, in order.
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part::Launch,
     Part::Queue,
     Part::Overlap,
     Part::Lines,
     Part::Messages,
     Part::Clock,
+    Part::Mappings,
 ];
 
 /// Asks the first GPU.
@@ -89,6 +90,7 @@ impl Asked<'_> {
             Part::Overlap => self.overlap(),
             Part::Lines => self.lines(),
             Part::Messages => self.messages(),
+            Part::Mappings => self.mappings(),
             _ => self.clock(),
         }
     }
@@ -184,6 +186,10 @@ impl Asked<'_> {
         Ok(facts)
     }
 
+    fn mappings(&self) -> Result<Vec<Fact>, String> {
+        Ok(of_mappings(&self.litmus.mappings()?))
+    }
+
     fn clock(&self) -> Result<Vec<Fact>, String> {
         let mut facts = Vec::new();
         for (place, name) in [(Place::Gpu, "GPU memory"), (Place::Host, "host memory")] {
@@ -199,6 +205,52 @@ impl Asked<'_> {
         }
         Ok(facts)
     }
+}
+
+/// Bytes of a MiB.
+const MIB: f64 = (1 << 20) as f64;
+
+/// What the driver says of two mappings, and of other memory in place of the second.
+fn of_mappings(it: &Mappings) -> Vec<Fact> {
+    let bytes = |what: &str, bytes: u64| Fact::noted(what.to_owned(), bytes as f64 / MIB, "MiB");
+    let mapped = bytes("a mapping by cuMemGetAddressRange", it.found);
+    let filled = Fact::noted(
+        "a fill across two mappings".to_owned(),
+        it.filled as f64,
+        "bytes",
+    );
+    let count = |what: &str, count: u32, unit| Fact::noted(what.to_owned(), f64::from(count), unit);
+    let mut facts = vec![
+        mapped.needs(
+            &format!("{:.0}", it.mapped as f64 / MIB),
+            it.found == it.mapped,
+        ),
+        bytes("its attribute RANGE_SIZE", it.range),
+        Fact::at_least(
+            "addresses whose handle is that of their mapping".to_owned(),
+            it.right_handles,
+            "addresses",
+            4,
+        ),
+        Fact::at_least(
+            "handles of two mappings and of other memory in place of one".to_owned(),
+            it.handles,
+            "handles",
+            3,
+        ),
+        count("buffer ids of these", it.buffer_ids, "ids"),
+        filled.needs(&Mappings::FILLED.to_string(), it.filled == Mappings::FILLED),
+        count(
+            "written for ALLOWED_HANDLE_TYPES",
+            it.handle_type_bytes,
+            "bytes",
+        ),
+    ];
+    if let Some([least, recommended]) = it.multicast {
+        facts.push(bytes("least granularity of a multicast", least));
+        facts.push(bytes("recommended granularity of a multicast", recommended));
+    }
+    facts
 }
 
 /// A call of another thread.

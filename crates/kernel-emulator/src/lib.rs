@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use device_runtime::driver::{Start, places};
 use device_runtime::{
     Allocation, Bindable, DeviceDriver, Kernel, Kernels, LaunchMemory, LaunchOptions,
-    MulticastAddresses, NicMemory, ProcessRanks, Repeats, Team,
+    MulticastAddresses, NicMemory, Piece, ProcessRanks, Repeats, Team,
 };
 use executor::{Communicator, Error, Memory, Settings};
 use shared_memory::Mapping;
@@ -177,7 +177,7 @@ impl Emulator {
                 "the emulated device has memory for {most} bytes, not for {bytes}"
             ));
         }
-        if let Some(callers) = team.memory {
+        if let Some(callers) = &team.memory {
             let own = (None, callers.base);
             return Ok((Multicast::of(own, *bytes), callers.base.to_string()));
         }
@@ -350,7 +350,7 @@ impl DeviceDriver for Emulator {
             );
         }
         let allocation = self
-            .allocation(device, address)
+            .allocation(device, address, team.bytes)
             .ok_or_else(|| format!("{address:#x} is no memory of the emulator"))?;
         Ok(Bindable {
             base: address,
@@ -360,11 +360,13 @@ impl DeviceDriver for Emulator {
     }
 
     /// The emulator knows nothing of memory of callers: each address is an allocation.
-    fn allocation(&self, _device: u32, address: u64) -> Option<Allocation> {
-        (address != 0).then_some(Allocation {
+    fn allocation(&self, _device: u32, address: u64, _bytes: u64) -> Option<Allocation> {
+        (address != 0).then(|| Allocation {
             base: 0,
-            bytes: u64::MAX,
-            id: 0,
+            pieces: vec![Piece {
+                bytes: u64::MAX,
+                id: 0,
+            }],
             is_of_peers: true,
         })
     }

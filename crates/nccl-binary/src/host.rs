@@ -17,6 +17,9 @@ use crate::nccl::{Communicator, Id, Nccl, Part};
 use crate::redirect::Library;
 use crate::stand_in;
 
+/// The network interface of NCCL's own sockets.
+const LOOPBACK: &str = "lo";
+
 /// Largest dump that is read, bytes.
 const MOST_DUMP_BYTES: u64 = 64 << 20;
 
@@ -162,6 +165,8 @@ pub(crate) unsafe fn prepare(request: &Request) -> Result<(Nccl, usize, MemoryFi
         set_variable(name, value);
     }
     set_variable("NCCL_TOPO_FILE", &topology.path());
+    // NCCL's own sockets; a list of the user is about the ports of the file.
+    set_variable("NCCL_SOCKET_IFNAME", LOOPBACK);
     // SAFETY: the caller says so.
     let library = unsafe { Library::load(&request.library) }?;
     crash::watch(&request.library);
@@ -178,7 +183,7 @@ unsafe fn answer(
     let dumps = [MemoryFile::new("")?, MemoryFile::new("")?];
     // Rank 0 writes it; all ranks of an NVLink domain must know, since they join it together.
     set_variable("NCCL_TOPO_DUMP_FILE", &dumps[0].path());
-    if request.host == 0 && request.graphs {
+    if request.ranks.contains(&0) && request.graphs {
         set_variable("NCCL_GRAPH_DUMP_FILE", &dumps[1].path());
     }
     // SAFETY: the caller says so.
@@ -233,22 +238,26 @@ fn job_id(
 /// The ranks of this host.
 struct Ranks {
     parts: Vec<Part>,
-    all: u64,
+    all: u32,
     /// What is allocated once there are communicators.
     memory: Taken,
 }
 
 impl Ranks {
     fn new(nccl: &Nccl, request: &Request, gpus: usize, id: Id) -> Result<Self, String> {
-        let ranks = gpus as u64 * u64::from(request.hosts);
-        let first = gpus as u64 * u64::from(request.host);
-        let number = |rank: u64| i32::try_from(rank).map_err(|_| "too many ranks".to_owned());
+        if request.ranks.len() != gpus {
+            let ranks = request.ranks.len();
+            return Err(format!("the host has {gpus} GPUs for {ranks} ranks"));
+        }
+        let number = |rank: u32| i32::try_from(rank).map_err(|_| "too many ranks".to_owned());
+        let all = number(request.all_ranks)?;
         let mut communicators: Vec<Communicator> = vec![ptr::null_mut(); gpus];
         nccl.group(|| {
-            for (gpu, communicator) in communicators.iter_mut().enumerate() {
+            for (gpu, (communicator, rank)) in
+                communicators.iter_mut().zip(&request.ranks).enumerate()
+            {
                 stand_in::set_device(gpu as i32);
-                let rank = first + gpu as u64;
-                nccl.init(communicator, number(ranks)?, id, number(rank)?)?;
+                nccl.init(communicator, all, id, number(*rank)?)?;
             }
             Ok(())
         })?;
@@ -270,7 +279,7 @@ impl Ranks {
         });
         let ranks = Self {
             parts: parts.collect::<Result<_, String>>()?,
-            all: ranks,
+            all: request.all_ranks,
             memory,
         };
         ranks.register(nccl, request.calls.registration, largest as usize)?;
@@ -318,7 +327,7 @@ impl Ranks {
         for collective in Collective::TUNED {
             for bytes in &request.sizes {
                 let pieces = match collective {
-                    Collective::AllGather | Collective::ReduceScatter => self.all.max(1),
+                    Collective::AllGather | Collective::ReduceScatter => u64::from(self.all.max(1)),
                     _ => 1,
                 };
                 let calls = &request.calls;

@@ -31,7 +31,7 @@ const QUEUE: usize = 4;
 
 /// Variables that are given here, and that nobody else can set: they say where NCCL finds what is
 /// presented, and what it writes.
-pub const RESERVED: [&str; 18] = [
+pub const RESERVED: [&str; 16] = [
     "NCCL_COMM_ID",
     "NCCL_CONF_FILE",
     "NCCL_DEBUG",
@@ -43,14 +43,16 @@ pub const RESERVED: [&str; 18] = [
     "NCCL_NET",
     "NCCL_NET_PLUGIN",
     "NCCL_RAS_ENABLE",
-    "NCCL_RUNTIME_CONNECT",
     "NCCL_SINGLE_PROC_MEM_REG_ENABLE",
-    "NCCL_SOCKET_IFNAME",
     "NCCL_TOPO_DUMP_FILE",
     "NCCL_TOPO_DUMP_FILE_RANK",
     "NCCL_TOPO_FILE",
     "NCCL_TUNER_PLUGIN",
 ];
+
+/// The variable by which NCCL connects an algorithm when a collective first takes it. It is 0
+/// here, unless a job says otherwise.
+pub const CONNECTS_LATE: &str = "NCCL_RUNTIME_CONNECT";
 
 /// A job that NCCL is asked about.
 #[derive(Debug, Clone)]
@@ -59,15 +61,31 @@ pub struct Job {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// What each host is asked; its variables are none of [`RESERVED`].
+    /// What each host is asked; its variables are none of [`RESERVED`]. Topology, number and ranks
+    /// are those of `hosts`.
     pub request: Request,
+    /// The hosts. The first one makes the unique id.
+    pub hosts: Vec<JobHost>,
     /// When NCCL must have answered.
     pub deadline: Duration,
+}
+
+/// A host of a job.
+#[derive(Debug, Clone)]
+pub struct JobHost {
+    /// The text of its topology file.
+    pub topology: String,
+    /// The rank of each of its GPUs, by CUDA's number.
+    pub ranks: Vec<u32>,
+    /// Variables of this host alone.
+    pub variables: Vec<(String, String)>,
 }
 
 /// What one host answered.
 #[derive(Debug, Clone, Default)]
 pub struct HostAnswer {
+    /// The rank of each of its GPUs, by CUDA's number.
+    pub ranks: Vec<u32>,
     /// What NCCL did.
     pub report: Report,
     /// The lines of its log.
@@ -174,21 +192,23 @@ impl Job {
         let end = Instant::now() + self.deadline;
         let (sender, events) = mpsc::sync_channel(QUEUE);
         let mut hosts = Vec::new();
-        for number in 0..self.request.hosts {
-            hosts.push(self.start(number, &sender)?);
+        for (number, host) in (0..).zip(&self.hosts) {
+            hosts.push(self.start(number, host, &sender)?);
         }
         drop(sender);
         self.listen(&mut hosts, &events, end)?;
         // What they have said is known; what they still do is of no use.
         let logs = process::logs(hosts.iter_mut().map(|host| &mut host.process));
-        let answers = hosts.into_iter().zip(logs).map(|(host, log)| HostAnswer {
+        let answers = hosts.into_iter().zip(logs).zip(&self.hosts);
+        let answers = answers.map(|((host, log), asked)| HostAnswer {
+            ranks: asked.ranks.clone(),
             report: host.report.unwrap_or_default(),
             log,
         });
         Ok(answers.collect())
     }
 
-    fn variables(&self, host: u32) -> Vec<(String, String)> {
+    fn variables(&self, number: u32, host: &JobHost) -> Vec<(String, String)> {
         let plugin = match self.request.network {
             Network::Socket => "none",
             Network::Merging | Network::Plugin => NET_PLUGIN,
@@ -198,37 +218,46 @@ impl Job {
             .tuner
             .as_ref()
             .map(|path| path.to_string_lossy());
-        let host = format!("topo-host-{host}");
+        let name = format!("topo-host-{number}");
+        // Connections of algorithms that no collective takes are compared, too.
+        let mut defaults = vec![(CONNECTS_LATE.to_owned(), "0".to_owned())];
+        let own = self.request.variables.iter().chain(&host.variables);
+        defaults.extend(own.cloned());
         let given = [
             ("NCCL_DEBUG", "INFO"),
             ("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING,NET,P2P,SHM"),
             ("NCCL_DEBUG_FILE", "/proc/self/fd/2"),
-            ("NCCL_HOSTID", &host),
+            ("NCCL_HOSTID", &name),
             ("NCCL_NET_PLUGIN", plugin),
             (
                 "NCCL_TUNER_PLUGIN",
                 tuner.as_deref().unwrap_or(TUNER_PLUGIN),
             ),
-            ("NCCL_SOCKET_IFNAME", "lo"),
             ("NCCL_RAS_ENABLE", "0"),
             // The ranks of a host are threads, but register as processes do.
             ("NCCL_SINGLE_PROC_MEM_REG_ENABLE", "1"),
-            // Connections of algorithms that no collective takes are compared, too.
-            ("NCCL_RUNTIME_CONNECT", "0"),
         ];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        self.request
-            .variables
-            .iter()
-            .cloned()
-            .chain(given)
-            .collect()
+        defaults.into_iter().chain(given).collect()
     }
 
-    fn start(&self, number: u32, sender: &SyncSender<Event>) -> Result<Host, NoAnswer> {
+    fn start(
+        &self,
+        number: u32,
+        host: &JobHost,
+        sender: &SyncSender<Event>,
+    ) -> Result<Host, NoAnswer> {
+        let all_ranks = self
+            .hosts
+            .iter()
+            .map(|host| host.ranks.len())
+            .sum::<usize>();
         let request = Request {
             host: number,
-            variables: self.variables(number),
+            topology: host.topology.clone(),
+            ranks: host.ranks.clone(),
+            all_ranks: u32::try_from(all_ranks).unwrap_or(u32::MAX),
+            variables: self.variables(number, host),
             ..self.request.clone()
         };
         let sender = sender.clone();

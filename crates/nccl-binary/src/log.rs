@@ -36,7 +36,7 @@ pub fn is_decision(refusal: &str) -> bool {
 /// Reads what the hosts of a job answered.
 pub fn read(hosts: &[HostAnswer]) -> Answer {
     let mut answer = Answer::default();
-    for (number, host) in hosts.iter().enumerate() {
+    for host in hosts {
         let report = &host.report;
         let only_echoes = answer.refusal.as_deref().is_none_or(is_echo);
         if only_echoes && report.refusal.is_some() {
@@ -44,7 +44,7 @@ pub fn read(hosts: &[HostAnswer]) -> Answer {
         }
         let mut reader = Reader {
             answer: &mut answer,
-            is_first_host: number == 0,
+            gpu_of_rank_0: gpu_of_rank_0(host),
             columns: Vec::new(),
             between_peers: false,
         };
@@ -54,27 +54,36 @@ pub fn read(hosts: &[HostAnswer]) -> Answer {
         if !reader.between_peers {
             answer.peers = None;
         }
-        let gpus = report.memory.devices.len();
-        for (gpu, bytes) in report.memory.devices.iter().enumerate() {
+        let devices = host.ranks.iter().zip(&report.memory.devices);
+        for (gpu, (rank, bytes)) in devices.enumerate() {
             let more = report.peers_memory.devices.get(gpu).copied().unwrap_or(0);
-            let rank = (number * gpus + gpu) as u32;
-            answer.gpu_memory.insert(rank, [*bytes, more]);
+            answer.gpu_memory.insert(*rank, [*bytes, more]);
         }
         if answer.peers_failure.is_none() {
             answer.peers_failure.clone_from(&report.peers_failure);
         }
     }
     if let Some(first) = hosts.first() {
+        answer.multicast_objects = first.report.memory.multicast_objects;
+    }
+    let first = hosts.iter().find(|host| gpu_of_rank_0(host).is_some());
+    if let Some(first) = first {
         read_report(&first.report, &mut answer);
     }
     let ranks = u64::from(answer.ranks.unwrap_or(1));
     answer.choices = of_whole_messages(&mut answer.choices, ranks);
     answer.spread = of_whole_messages(&mut answer.spread, ranks);
     answer.window_kernels = of_whole_messages(&mut answer.window_kernels, ranks);
-    if let Some(first) = hosts.first() {
+    if let Some(first) = first {
         without_kernel(&first.report, &mut answer);
     }
     answer
+}
+
+/// CUDA's number of the GPU of rank 0, if it is on this host.
+fn gpu_of_rank_0(host: &HostAnswer) -> Option<u32> {
+    let at = host.ranks.iter().position(|rank| *rank == 0)?;
+    u32::try_from(at).ok()
 }
 
 /// Which collectives ran without a kernel that the log names.
@@ -113,7 +122,6 @@ fn of_whole_messages<T>(
 
 fn read_report(report: &Report, answer: &mut Answer) {
     answer.version = report.version;
-    answer.multicast_objects = report.memory.multicast_objects;
     answer.topology.clone_from(&report.topology);
     answer.graphs.clone_from(&report.graphs);
     answer.nvlink_domains = report.nvlink_domains;
@@ -152,7 +160,8 @@ fn collective(number: i32) -> Option<Collective> {
 
 struct Reader<'a> {
     answer: &'a mut Answer,
-    is_first_host: bool,
+    /// None if rank 0 is on another host.
+    gpu_of_rank_0: Option<u32>,
     /// The table's columns.
     columns: Vec<(Option<Algorithm>, Option<Protocol>)>,
     /// All ranks send to each other.
@@ -174,7 +183,7 @@ impl Reader<'_> {
         let gpu = message.source.and_then(|source| source.gpu);
         let statement = statement::read(message.text);
         // What all ranks say alike is read from rank 0.
-        let is_rank_0 = self.is_first_host && gpu == Some(0);
+        let is_rank_0 = gpu.is_some() && gpu == self.gpu_of_rank_0;
         match statement {
             Statement::Ring { channel, ranks, .. } => {
                 self.answer.rings.insert(channel, ranks);

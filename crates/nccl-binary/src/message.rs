@@ -31,8 +31,10 @@ pub struct Request {
     pub topology: String,
     /// The host's number.
     pub host: u32,
-    /// Hosts of the job.
-    pub hosts: u32,
+    /// The rank of each of its GPUs, by CUDA's number.
+    pub ranks: Vec<u32>,
+    /// Ranks of the job.
+    pub all_ranks: u32,
     /// The network.
     pub network: Network,
     /// A tuner plug-in to load, by an absolute path; it then decides, and NCCL's own times are not
@@ -50,6 +52,29 @@ pub struct Request {
     pub graphs: bool,
     /// NCCL's variables.
     pub variables: Vec<(String, String)>,
+}
+
+impl Request {
+    /// A question to a library, of no host yet: what is called on the default network, without
+    /// anything else.
+    pub fn of(library: PathBuf) -> Self {
+        Self {
+            parent: std::process::id(),
+            library,
+            topology: String::new(),
+            host: 0,
+            ranks: Vec::new(),
+            all_ranks: 0,
+            network: Network::Plugin,
+            tuner: None,
+            nvlink_domain: false,
+            sizes: Vec::new(),
+            calls: Calls::ONE,
+            peers: false,
+            graphs: false,
+            variables: Vec::new(),
+        }
+    }
 }
 
 /// What a child says.

@@ -113,6 +113,11 @@ pub(super) fn choices(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     if starts_none(answer) {
         return tally.absent(NONE_STARTS);
     }
+    // They are compared as windows.
+    let on_windows = answer.calls.registration == Registration::Symmetric;
+    if on_windows && answer.choices.is_empty() {
+        return tally.absent("all collectives that NCCL starts use windows");
+    }
     let show = |collective: Collective, bytes: u64| format!("{collective} of {bytes} bytes");
     for ((collective, bytes), said) in &answer.choices {
         let what = show(*collective, *bytes);
@@ -172,6 +177,9 @@ fn spread(what: &str, said: &[[u32; 2]], planned: &[RangeInclusive<u32>], tally:
 pub(super) fn windows(answer: &Answer, plan: &Plan, tally: &mut Tally) {
     if answer.calls.registration != Registration::Symmetric {
         return tally.absent("no buffer is registered as a window");
+    }
+    if starts_none(answer) {
+        return tally.absent(NONE_STARTS);
     }
     let Some(costs) = plan.costs.as_ref() else {
         return;

@@ -1,7 +1,7 @@
 //! The searched graphs of rank 0.
 
 use plan::nccl_graph::{GpuAddress, GraphFile};
-use plan::{Graph, GraphKind, Plan};
+use plan::{Expansion, Graph, GraphKind, Plan, PlannedMachine};
 
 use crate::answer::Answer;
 use crate::tally::{Tally, list};
@@ -9,7 +9,7 @@ use crate::tally::{Tally, list};
 /// Relative difference of bandwidths that a rounded text may have.
 const ROUNDING: f32 = 1e-4;
 
-pub(super) fn compare(answer: &Answer, plan: &Plan, tally: &mut Tally) {
+pub(super) fn compare(answer: &Answer, plan: &Plan, expansion: &Expansion, tally: &mut Tally) {
     let Some(text) = &answer.graphs else {
         tally.absent("this NCCL cannot write them: it has no word for a path in them");
         return;
@@ -21,21 +21,36 @@ pub(super) fn compare(answer: &Answer, plan: &Plan, tally: &mut Tally) {
             return;
         }
     };
-    let machine = plan.machines.first();
-    let gpus = machine.iter().flat_map(|machine| &machine.gpus);
+    let layout = expansion.layout();
+    let Some(node) = layout.rank(0).map(|first| first.node) else {
+        return;
+    };
+    let machine = plan.machines.get(node.machine as usize);
+    let group = machine.and_then(|machine| machine.groups.get(node.index as usize));
+    // Graphs of a plan name a GPU by its number in the machine, NCCL by its rank.
+    let number_of = |rank: i32| {
+        let place = u32::try_from(rank).ok().and_then(|rank| layout.rank(rank));
+        let place = place.filter(|place| place.node == node);
+        place.map_or(-1, |place| place.local as i32)
+    };
+    let gpus = machine.map(PlannedMachine::gpu_addresses);
+    let gpus = gpus.unwrap_or_default().into_iter();
     let gpus = gpus.map(|gpu| GpuAddress {
-        rank: gpu.rank as i32,
-        host: gpu.host,
-        dev: gpu.dev,
+        rank: layout.rank_at(node, gpu.rank as u32) as i32,
+        ..gpu
     });
     let gpus: Vec<GpuAddress> = gpus.collect();
-    let groups = machine.map_or(&[][..], |machine| &machine.groups);
-    let group = groups.iter().find(|group| group.ranks.contains(&0));
     for kind in GraphKind::IN_SEARCH_ORDER {
         let planned = group.and_then(|group| group.graphs.iter().find(|it| it.kind == kind));
         match file.graph(kind, &gpus, true) {
             Err(error) => tally.differ(format!("{kind} graph"), error, "a graph of these GPUs"),
-            Ok(found) => graph(kind, found.graph.as_ref(), planned, tally),
+            Ok(mut found) => {
+                let channels = found.graph.iter_mut().flat_map(|it| &mut it.channels);
+                for rank in channels.flat_map(|channel| &mut channel.ranks) {
+                    *rank = number_of(*rank);
+                }
+                graph(kind, found.graph.as_ref(), planned, tally);
+            }
         }
     }
 }

@@ -70,7 +70,13 @@ pub fn compare(answer: &Answer, planned: PlannerOutcome<'_>) -> Vec<FieldCompari
     }
     // Most jobs are not asked to connect all ranks.
     tallies.retain(|it| it.field() != Field::Peers || answer.peers.is_some());
-    tallies.into_iter().map(Tally::finish).collect()
+    let finish = |mut tally: Tally| {
+        if answer.is_partial {
+            tally.absent_if_empty("NCCL has not said it");
+        }
+        tally.finish()
+    };
+    tallies.into_iter().map(finish).collect()
 }
 
 fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut [Tally]) {
@@ -100,7 +106,7 @@ fn compare_plans(answer: &Answer, plan: &Plan, logged: &CostTable, tallies: &mut
         match tally.field() {
             Field::Outcome => {}
             Field::Channels => channels::counts(answer, expansion, tally),
-            Field::Graphs => graphs::compare(answer, plan, tally),
+            Field::Graphs => graphs::compare(answer, plan, expansion, tally),
             Field::Rings => channels::rings(answer, expansion, tally),
             Field::Trees => channels::trees(answer, expansion, tally),
             Field::Nvls => channels::nvls(answer, expansion, tally),

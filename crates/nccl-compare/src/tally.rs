@@ -173,6 +173,13 @@ impl Tally {
         self.not_compared(why, false);
     }
 
+    /// Says why there is nothing to compare, if nothing was.
+    pub fn absent_if_empty(&mut self, why: &str) {
+        if self.compared.values == 0 {
+            self.absent(why);
+        }
+    }
+
     /// Says what NCCL could have said.
     pub fn lacking(&mut self, why: &str) {
         self.not_compared(why, true);

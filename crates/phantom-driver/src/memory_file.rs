@@ -49,14 +49,14 @@ pub struct MemoryFile {
     file: File,
     /// What it is.
     pub label: Label,
-    /// The count of bytes in use that has those of this file.
-    used: Option<&'static AtomicU64>,
+    /// The count of bytes in use that has bytes of this file, and how many.
+    used: Option<(&'static AtomicU64, u64)>,
 }
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        if let Some(used) = self.used {
-            used.fetch_sub(self.label.bytes, Ordering::AcqRel);
+        if let Some((used, bytes)) = self.used {
+            used.fetch_sub(bytes, Ordering::AcqRel);
         }
     }
 }
@@ -85,10 +85,10 @@ impl MemoryFile {
         })
     }
 
-    /// Counts its bytes as long as it is not dropped.
-    pub fn count(&mut self, used: &'static AtomicU64) {
-        used.fetch_add(self.label.bytes, Ordering::AcqRel);
-        self.used = Some(used);
+    /// Counts bytes of it as long as it is not dropped.
+    pub fn count(&mut self, used: &'static AtomicU64, bytes: u64) {
+        used.fetch_add(bytes, Ordering::AcqRel);
+        self.used = Some((used, bytes));
     }
 
     /// Sets its first bytes.

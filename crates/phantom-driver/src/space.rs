@@ -208,7 +208,16 @@ impl Space {
                 refused("cuMemSetAccess gave this GPU no right to write".to_owned())
             }
             _ if within(base, mapping.bytes) => Ok((base, base + mapping.bytes)),
-            _ => refused(format!("the mapping ends at {:#x}", base + mapping.bytes)),
+            _ => {
+                // Mappings of a reservation, one behind the other, are used as one range.
+                let end = base + mapping.bytes;
+                let together = self.reservation(address) == self.reservation(end);
+                if !together || !self.mappings.contains_key(&end) {
+                    return refused(format!("the mapping ends at {end:#x}"));
+                }
+                let rest = self.check(device, end, address + bytes - end, store);
+                rest.map(|(_, last)| (base, last))
+            }
         }
     }
 

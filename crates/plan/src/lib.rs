@@ -93,7 +93,7 @@ pub use request::{Producer, RequestSummary, Setting};
 pub use slow_hosts::{ChannelSpeed, HostRange, SlowGraph, SlowHosts};
 pub use trail::{Attempt, Duplication, Next, SearchEnd, Summary, Trail};
 pub use transport::{
-    Connection, Gdr, GpuTransport, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts, PortUse, Rail,
-    RailPort, Transports,
+    Connection, Gdr, GpuTransport, InnerPorts, NetEnd, NoGdr, NotDirect, NotShared, P2pPorts,
+    PortUse, Rail, RailPort, Transports,
 };
 pub use version::{NcclVersion, UnknownVersion};

@@ -9,6 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::PathType;
 
+use crate::graph::GraphKind;
+
 /// Why two GPUs do not talk directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -186,6 +188,16 @@ pub struct RailPort {
     pub proxy: Option<u32>,
 }
 
+/// The ports of a graph whose channels stay in their group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InnerPorts {
+    /// The graph.
+    pub kind: GraphKind,
+    /// The port of a channel's first GPU, and that of all others.
+    pub nets: [i64; 2],
+}
+
 /// The transports of a group's GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -199,6 +211,10 @@ pub struct Transports {
     pub ports: Vec<PortUse>,
     /// Ports for point-to-point transfers, by GPU; those without ports are left out.
     pub p2p: Vec<P2pPorts>,
+    /// Ports that graphs name for channels inside the group, by graph: those of a fallback channel
+    /// from NCCL 2.29 on. Other graphs without ports have port 0 there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inner: Vec<InnerPorts>,
     /// Channels between one pair of ranks as the group's ranks count them, if rank 0 counts others:
     /// before NCCL 2.29 each rank looks at its own host only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,6 +228,12 @@ impl Transports {
             .ports
             .binary_search_by_key(&(gpu, net), |port| (port.gpu, port.net));
         self.ports.get(at.ok()?)
+    }
+
+    /// The ports that a graph names for channels inside the group; `None` if it names none.
+    pub fn inner(&self, kind: GraphKind) -> Option<[i64; 2]> {
+        let found = self.inner.iter().find(|inner| inner.kind == kind);
+        found.map(|inner| inner.nets)
     }
 
     /// Ports of a GPU for point-to-point transfers.

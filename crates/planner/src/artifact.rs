@@ -55,7 +55,10 @@ pub(crate) fn plan(
         measured: None,
         machines,
     };
-    Plan::with_expansion(content, Arc::clone(&job.expansion)).map_err(Error::Plan)
+    Plan::with_expansion(content, Arc::clone(&job.expansion)).map_err(|error| match error {
+        plan::Error::Inconsistent { at, problem } => Error::Contradiction { at, problem },
+        error => Error::Plan(error),
+    })
 }
 
 /// The digest of everything that a plan is made from.

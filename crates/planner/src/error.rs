@@ -23,6 +23,17 @@ pub enum Error {
     /// A file, a setting or a profile has values that no plan can hold.
     #[error("topo can write no plan of this job: {0}")]
     Plan(plan::Error),
+    /// A plan that was just made contradicts itself.
+    #[error(
+        "topo can write no plan of this job ({at}: {problem}): unless the file or a setting has a number that cannot be, \
+         this is a fault of topo; report it with the topology file, the settings and the version of NCCL"
+    )]
+    Contradiction {
+        /// Where in the plan.
+        at: String,
+        /// What is wrong there.
+        problem: String,
+    },
     /// A link that exists in one direction only.
     #[error(
         "{from} has a link to {to}, but {to} has none of that type back; expected NVLinks and switch links to be listed at both ends"
@@ -124,6 +135,16 @@ pub enum Error {
         to: u32,
         /// The graph.
         graph: plan::GraphKind,
+    },
+    /// The search for rings found nothing, and the fallback channel's port is not there.
+    #[error(
+        "the search finds no ring that leaves the host, for which NCCL {version} takes port 0, and there is none: NCCL \
+         fails at the first call with a ring; plan NCCL 2.29 or newer, which takes the nearest ports, or set \
+         NCCL_IB_MERGE_NICS=0 if the port was merged with others"
+    )]
+    FallbackPort {
+        /// The version.
+        version: plan::NcclVersion,
     },
     /// Network ports cannot be merged as the settings ask.
     #[error(transparent)]

@@ -114,12 +114,20 @@ impl Planned {
         text
     }
 
-    /// The graphs of the first rank, as NCCL's graph file.
+    /// The graphs of the first rank's node, as a file for `NCCL_GRAPH_FILE`.
     ///
     /// # Errors
     /// NCCL's file has no word for a type of path that a graph uses.
     pub fn graph_file(&self) -> Result<String, plan::Error> {
         self.plan().graph_file()
+    }
+
+    /// The graphs of the first rank's node, as that rank of NCCL dumps them.
+    ///
+    /// # Errors
+    /// NCCL's file has no word for a type of path that a graph uses.
+    pub fn graph_dump(&self) -> Result<String, plan::Error> {
+        self.plan().graph_dump()
     }
 
     /// The distinct machines, in order of first appearance.

@@ -54,6 +54,8 @@ pub struct WindowRules {
     /// A call that registers a window registers nothing where ranks of several nodes have none
     /// (2.29, source, binary). Before, it registered the buffer locally.
     pub needs_one_node: bool,
+    /// Windows are registered whether buffers can be or not (2.28, source): `NCCL_LOCAL_REGISTER`.
+    pub registers_apart: bool,
     /// Copy engines gather long messages on Blackwell (2.29, source).
     pub engines: bool,
     /// Kernels reduce averages (2.30, source).
@@ -89,6 +91,7 @@ impl WindowRules {
             },
             cuts: since(NcclVersion::V2_28),
             needs_one_node: since(NcclVersion::V2_29),
+            registers_apart: since(NcclVersion::V2_28),
             engines: since(NcclVersion::V2_29),
             averages: since(NcclVersion::V2_30),
             has_tma: since(NcclVersion::V2_30),
@@ -207,6 +210,17 @@ pub struct Rules {
     pub derives_rails: bool,
     /// Graph files name ranks (2.30, source).
     pub writes_ranks: bool,
+    /// A number without digits is the variable's default (2.32, binary). Before, it was 0.
+    pub needs_digits: bool,
+    /// GPUs before compute capability 9.0 move 8-bit floating-point numbers, which they do not
+    /// reduce (2.28, source). Before, collectives refused them.
+    pub moves_fp8: bool,
+    /// Where the driver copies between GPUs (`NCCL_P2P_USE_CUDA_MEMCPY`), no buffers are registered
+    /// (2.28, source).
+    pub registers_without_copies: bool,
+    /// Rings of nodes of one GPU keep a channel for each port that the GPU fills, where buffers are
+    /// registered (2.30, source). Before, one.
+    pub counts_registered_ports: bool,
     /// Kernels for symmetric windows.
     pub windows: WindowRules,
 }
@@ -270,6 +284,10 @@ impl Rules {
             widens_registered_nvls: v30,
             names_policies: v29,
             single_rank_thresholds: v31,
+            needs_digits: v32,
+            moves_fp8: v28,
+            registers_without_copies: v28,
+            counts_registered_ports: v30,
             windows: WindowRules::of(version),
         }
     }

@@ -256,3 +256,44 @@ fn settings_change_buffers() {
     assert_eq!(simple(&[("NCCL_BUFFSIZE", "8388608")]), 24 * 8 * MIB);
     assert_eq!(simple(&[("NCCL_MAX_NCHANNELS", "8")]), 8 * 4 * MIB);
 }
+
+/// `NCCL_PXN_DISABLE=2`: paths lead through other GPUs, as they do unless it is 1, but shared buffers
+/// on the rails of others are made only if it is 0. NCCL 2.30.7 allocated so much.
+#[test]
+fn a_variable_that_is_read_in_two_ways() {
+    let first = |value: &str| {
+        let case = Case {
+            hosts: 2,
+            variables: &[AT_ONCE, ("NCCL_PXN_DISABLE", value)],
+            ..Case::H100
+        };
+        case.mebibytes()[0][0]
+    };
+    assert_eq!([first("0"), first("2"), first("-1")], [1306, 1082, 1082]);
+}
+
+/// `NCCL_P2P_USE_CUDA_MEMCPY`: the driver copies from a whole buffer of the sender.
+#[test]
+fn copies_by_the_driver_take_a_buffer_of_the_sender() {
+    let case = Case {
+        variables: &[("NCCL_P2P_USE_CUDA_MEMCPY", "1")],
+        ..Case::H100
+    };
+    let memory = case.memory(&MemoryUse {
+        algorithms: vec![Algorithm::Ring],
+        peers: false,
+    });
+    let bytes = memory.ranks[&0].total(|stage| stage == Stage::Ring).device;
+    assert_eq!(bytes, 24 * (10 + 4) * MIB);
+}
+
+/// An empty value is the default of memory's variables, too.
+#[test]
+fn empty_values_change_no_memory() {
+    let case = |variables| Case {
+        variables,
+        ..Case::H100
+    };
+    let (plain, empty) = (case(&[]), case(&[("NCCL_CUMEM_ENABLE", "")]));
+    assert_eq!(plain.mebibytes(), empty.mebibytes());
+}

@@ -26,7 +26,7 @@ enum Job {
 use Job::{Domains, Hosts, Mixed, Partitions, Reducing, ReducingMixed};
 
 /// For each variable a value, and a job in which it changes a decision.
-const EXAMPLES: [(&str, &str, Job); 71] = [
+const EXAMPLES: [(&str, &str, Job); 72] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1", Hosts("dgx-h100", 2)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
@@ -52,6 +52,7 @@ const EXAMPLES: [(&str, &str, Job); 71] = [
     ("NCCL_LL128_C2C", "0", Hosts("gh200", 2)),
     ("NCCL_LL128_NTHREADS", "160", Hosts("dgx-h100", 1)),
     ("NCCL_LL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
+    ("NCCL_LOCAL_REGISTER", "0", Hosts("dgx-h100", 1)),
     ("NCCL_MAX_CTAS", "3", Hosts("dgx-h100", 1)),
     ("NCCL_MAX_NCHANNELS", "3", Hosts("dgx-h100", 1)),
     ("NCCL_MAX_NRINGS", "3", Hosts("dgx-h100", 1)),

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::iter::once;
-use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,11 +12,14 @@ use pyo3::prelude::*;
 
 use crate::error::{CommError, exception};
 use crate::held::HeldComm;
+use crate::kept::{Keep, Kept};
 use crate::notifier::Notifier;
 use crate::numbers::{self, Kind, Numbers, TransferNumbers, launch};
-use crate::outcome::Outcome;
 use crate::signals;
 use crate::work::Work;
+
+/// What makes a module whose defects become exceptions.
+const BUILD: &str = "install the wheel that `cargo xtask dist` makes";
 
 /// Most kinds of calls that are remembered as connected.
 const MOST_SEEN: usize = 4096;
@@ -57,11 +59,8 @@ struct Inner {
     /// Calls that ran before, so that all ranks are connected for them.
     seen: Mutex<HashSet<Kind>>,
     /// The owners of memory which started work uses.
-    kept: Mutex<Vec<(Arc<Outcome>, Keep)>>,
+    kept: Arc<Kept>,
 }
-
-/// Memory of started work: an object that owns it, and the place of a transfer's source.
-type Keep = (Option<Py<PyAny>>, Arc<AtomicU32>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -87,19 +86,6 @@ impl Inner {
         let called =
             py.detach(move || when_free(|| call(&self.comm), || self.comm.wait_for_callers()));
         called.map_err(exception)
-    }
-
-    /// Forgets the memory of work that is done.
-    fn forget_done(&self) {
-        let is_done = |(outcome, _): &mut (Arc<Outcome>, Keep)| {
-            let done = outcome.wait(Some(Duration::ZERO));
-            done.is_some()
-        };
-        let mut kept = lock(&self.kept);
-        let done: Vec<_> = kept.extract_if(.., is_done).collect();
-        drop(kept);
-        // Objects may run code of Python when they end, and other threads with it.
-        drop(done);
     }
 
     /// Whether all these calls ran before, so that running them needs no new connections. From now
@@ -169,7 +155,7 @@ impl Comm {
         launches: &[Launch],
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Work> {
-        inner.forget_done();
+        inner.kept.free_done();
         let numbers = launches
             .iter()
             .map(|it| inner.start(py, || inner.comm.start(*it)));
@@ -192,8 +178,8 @@ impl Comm {
                 }
             }
         }
-        let work = Work::new(&inner.comm, &inner.notifier, numbers).stores(&keep.1);
-        lock(&inner.kept).push((Arc::clone(&work.outcome), keep));
+        let work = Work::new(&inner.comm, &inner.notifier, &inner.kept, numbers).stores(&keep.1);
+        inner.kept.hold(Arc::clone(&work.outcome), keep);
         match failed {
             Some(fault) => Err(exception(fault)),
             None => Ok(work),
@@ -220,7 +206,7 @@ impl Comm {
         keep: Keep,
         grouped: bool,
     ) -> PyResult<Work> {
-        inner.forget_done();
+        inner.kept.free_done();
         match grouped {
             true => {
                 let start = || inner.comm.start_group(transfers.to_vec());
@@ -297,8 +283,9 @@ impl Comm {
         Ok(self.open()?.comm.channels)
     }
 
-    /// Runs a collective, behind everything that was started.
-    #[pyo3(signature = (collective, input, output, count, element, operation=0, root=0))]
+    /// Runs a collective, behind everything that was started. `keep` is an object that owns its
+    /// memory; it is held until the collective is done, also if a signal ends the wait before.
+    #[pyo3(signature = (collective, input, output, count, element, operation=0, root=0, keep=None))]
     #[allow(clippy::too_many_arguments)]
     fn run(
         &self,
@@ -310,6 +297,7 @@ impl Comm {
         element: usize,
         operation: usize,
         root: u32,
+        keep: Option<Py<PyAny>>,
     ) -> PyResult<()> {
         let inner = self.open()?;
         let numbers = (collective, input, output, count, element, operation, root);
@@ -319,8 +307,8 @@ impl Comm {
             return py.detach(move || inner.run_here(|| inner.comm.run(launch).map(|_| ())));
         }
         // Connecting and waiting for others cannot ask for signals, but waiting for work can.
-        let work = Self::start_all(py, &inner, &[launch], None)?;
-        py.detach(|| work.wait_or_abort(None)).map(|_| ())
+        let work = Self::start_all(py, &inner, &[launch], keep)?;
+        work.await_or_abort(py, None).map(|_| ())
     }
 
     /// Enqueues a collective on memory of this rank's GPU behind the work of a stream: collective,
@@ -378,8 +366,14 @@ impl Comm {
         Self::start_all(py, &inner, &launches.map_err(exception)?, keep)
     }
 
-    /// Runs sends and receives together, behind everything that was started.
-    fn transfer(&self, py: Python<'_>, transfers: Vec<TransferNumbers>) -> PyResult<()> {
+    /// Runs sends and receives together, behind everything that was started. `keep` is as in `run`.
+    #[pyo3(signature = (transfers, keep=None))]
+    fn transfer(
+        &self,
+        py: Python<'_>,
+        transfers: Vec<TransferNumbers>,
+        keep: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
         let inner = self.open()?;
         let (transfers, source) = numbers::transfers(transfers)?;
         if inner.is_idle()
@@ -390,8 +384,8 @@ impl Comm {
             let run = move || inner.comm.run_group(transfers.clone()).map(|_| ());
             return py.detach(move || inner.run_here(run));
         }
-        let work = Self::start_read(py, &inner, &transfers, (None, source), true)?;
-        py.detach(|| work.wait_or_abort(None)).map(|_| ())
+        let work = Self::start_read(py, &inner, &transfers, (keep, source), true)?;
+        work.await_or_abort(py, None).map(|_| ())
     }
 
     /// Starts sends and receives that run together, at once. `keep` is an object that owns their
@@ -460,7 +454,7 @@ impl Comm {
             comm: Arc::new(HeldComm::new(comm)),
             notifier: Arc::default(),
             seen: Mutex::default(),
-            kept: Mutex::default(),
+            kept: Arc::default(),
         };
         Self {
             inner: Mutex::new(Some(Arc::new(inner))),
@@ -472,7 +466,7 @@ impl Comm {
 
 /// Joins in another thread, so that signals end the wait.
 fn join(id: UniqueId, rank: u32, ranks: u32, options: Options) -> PyResult<communicator::Comm> {
-    Fault::check_unwinding().map_err(exception)?;
+    Fault::check_unwinding(BUILD).map_err(exception)?;
     let (sender, joined) = channel();
     let thread = std::thread::Builder::new().name("topo join".to_owned());
     let started = thread.spawn(move || {

@@ -1,12 +1,13 @@
 //! The module `toporing._native`: communicators on memory at addresses, and the planner's answers
 //! as JSON. The Python package around it (`python/toporing`) gives them types.
 //!
-//! In reading order: [`error`], [`signals`], [`held`], [`outcome`], [`notifier`], [`work`],
-//! [`numbers`], [`comm`], [`plan`].
+//! In reading order: [`error`], [`signals`], [`held`], [`outcome`], [`notifier`], [`kept`],
+//! [`work`], [`numbers`], [`comm`], [`plan`].
 
 pub mod comm;
 pub mod error;
 pub mod held;
+pub mod kept;
 pub mod notifier;
 pub mod numbers;
 pub mod outcome;

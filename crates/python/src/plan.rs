@@ -8,7 +8,7 @@ use answers::question::Question;
 use answers::request::{JobRequest, PlannedJob};
 use answers::{built_in, report};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +22,9 @@ create_exception!(
 
 /// Most bytes of a file.
 const MOST_BYTES: u64 = 64 << 20;
+
+/// How serde's errors about values of another type begin.
+const WRONG_TYPE: &str = "invalid type: ";
 
 /// A planned job.
 #[pyclass(frozen)]
@@ -46,7 +49,13 @@ impl Planned {
 }
 
 fn parse<T: DeserializeOwned>(json: &[u8]) -> PyResult<T> {
-    serde_json::from_slice(json).map_err(|why| PlanError::new_err(why.to_string()))
+    serde_json::from_slice(json).map_err(|why| {
+        let text = why.to_string();
+        match text.starts_with(WRONG_TYPE) {
+            true => PyTypeError::new_err(text),
+            false => PlanError::new_err(text),
+        }
+    })
 }
 
 /// Answers a question about files as JSON.

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::error::exception;
 use crate::held::HeldComm;
+use crate::kept::Kept;
 use crate::notifier::{Notifier, give_turn};
 use crate::outcome::Outcome;
 use crate::signals;
@@ -20,17 +21,25 @@ pub struct Work {
     pub outcome: Arc<Outcome>,
     comm: Weak<HeldComm>,
     notifier: Arc<Notifier>,
+    /// The memory that it uses, among that of others.
+    kept: Arc<Kept>,
     /// The rank from which it received last.
     source: Option<Arc<AtomicU32>>,
 }
 
 impl Work {
     /// The work with these numbers.
-    pub fn new(comm: &Arc<HeldComm>, notifier: &Arc<Notifier>, numbers: Vec<u64>) -> Self {
+    pub fn new(
+        comm: &Arc<HeldComm>,
+        notifier: &Arc<Notifier>,
+        kept: &Arc<Kept>,
+        numbers: Vec<u64>,
+    ) -> Self {
         Self {
             outcome: Arc::new(Outcome::new(comm, numbers)),
             comm: Arc::downgrade(comm),
             notifier: Arc::clone(notifier),
+            kept: Arc::clone(kept),
             source: None,
         }
     }
@@ -41,8 +50,17 @@ impl Work {
         self
     }
 
+    /// Waits, and frees the memory of work that is done. Returns whether it is done.
+    ///
+    /// A signal handler that raises an exception, such as that of Ctrl-C, aborts the communicator.
+    pub fn await_or_abort(&self, py: Python<'_>, longest: Option<Duration>) -> PyResult<bool> {
+        let done = py.detach(|| self.wait_or_abort(longest));
+        self.kept.free_done();
+        done
+    }
+
     /// Waits in slices, and looks at signals in between.
-    pub fn wait_or_abort(&self, longest: Option<Duration>) -> PyResult<bool> {
+    fn wait_or_abort(&self, longest: Option<Duration>) -> PyResult<bool> {
         let until = longest.map(|it| Instant::now() + it);
         loop {
             let left = until.map(|it| it.saturating_duration_since(Instant::now()));
@@ -73,12 +91,16 @@ impl Work {
     fn wait(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<bool> {
         let longest = seconds.map(|it| Duration::try_from_secs_f64(it).unwrap_or_default());
         give_turn();
-        py.detach(|| self.wait_or_abort(longest))
+        self.await_or_abort(py, longest)
     }
 
     /// Whether it is done, with or without an error.
     fn done(&self) -> bool {
-        self.outcome.wait(Some(Duration::ZERO)).is_some()
+        let is_done = self.outcome.wait(Some(Duration::ZERO)).is_some();
+        if is_done {
+            self.kept.free_done();
+        }
+        is_done
     }
 
     /// The rank from which it received, if it is done and did.

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let mut trials = vec![
         with_python("plan", &["plan.py"], 1),
+        with_python("memory", &["memory.py"], 2),
         Trial::ignorable_test("answers", answers),
         Trial::ignorable_test("arrays_of_gpus", arrays_of_gpus),
     ];

@@ -7,7 +7,16 @@ use plan::Plan;
 use planner::settings::{SettingEffect, effect};
 use tuner_plugin::{LIBRARY, LIBRARY_FILE};
 
-use super::PlannedSet;
+use super::{ExportFile, PlannedSet};
+
+/// The file's name.
+pub const FILE: &str = "nccl.conf";
+
+/// How the file begins.
+const BEGIN: &str = "# NCCL's variables for ";
+
+/// How the line begins that names the other files of an export.
+const WITH: &str = "# Written together with ";
 
 /// NCCL's variable for a graph file.
 const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";
@@ -27,12 +36,30 @@ pub(super) fn left_out(plan: &Plan) -> impl Iterator<Item = &str> {
     names.filter(|name| !is_written(name) && *name != GRAPH_FILE)
 }
 
-/// The text of the file. `graph` is the graph file, if there is only one.
-pub(super) fn text(set: &PlannedSet, folder: &Path, graph: Option<&str>) -> String {
+/// The names of the files that were written together with this one; `None` if the text is not that
+/// of an export.
+pub fn written_with(text: &str) -> Option<Vec<&str>> {
+    let mut lines = text.strip_prefix(BEGIN)?.lines();
+    let names = lines.find_map(|line| line.strip_prefix(WITH)).unwrap_or("");
+    Some(names.split_whitespace().collect())
+}
+
+/// The text of the file. `graph` is the graph file, if there is only one; `files` are the others of
+/// the export.
+pub(super) fn text(
+    set: &PlannedSet,
+    folder: &Path,
+    graph: Option<&str>,
+    files: &[ExportFile],
+) -> String {
+    let names: Vec<&str> = files.iter().map(|it| it.name.as_str()).collect();
     let mut text = format!(
-        "# NCCL's variables for {} (decided as {}).\n\
-         # NCCL reads this file as NCCL_CONF_FILE, as ~/.nccl.conf or as /etc/nccl.conf.\n",
-        set.name, set.plan.profile
+        "{BEGIN}{} (decided as {}).\n\
+         # NCCL reads this file as NCCL_CONF_FILE, as ~/.nccl.conf or as /etc/nccl.conf.\n\
+         {WITH}{}\n",
+        set.name,
+        set.plan.profile,
+        names.join(" ")
     );
     let settings = set.plan.settings.iter();
     for setting in settings.filter(|it| is_written(&it.name)) {

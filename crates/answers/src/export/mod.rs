@@ -25,6 +25,7 @@ use tuner_plugin::{LIBRARY, LIBRARY_FILE, TABLE_FILE};
 
 use crate::gpus::Gpus;
 use crate::report;
+pub use configuration::{FILE as CONFIGURATION_FILE, written_with};
 pub use crossovers::{Crossovers, CrossoversReport};
 pub use json::{ExportReport, Kind, LeftOut, WrittenFile};
 
@@ -143,10 +144,11 @@ pub fn export(
         let why = "topo knows no decision of a plan that it changes";
         made.leave_out(format!("{name} in nccl.conf"), why.to_owned());
     }
-    let text = configuration::text(first, folder, active.as_deref());
-    made.add("nccl.conf", Kind::Configuration, text);
     let text = howto::text(first, folder, &made.files);
     made.add("README.md", Kind::Readme, text);
+    // The last one, so that it never names a file that is not there.
+    let text = configuration::text(first, folder, active.as_deref(), &made.files);
+    made.add(CONFIGURATION_FILE, Kind::Configuration, text);
     Ok(made)
 }
 

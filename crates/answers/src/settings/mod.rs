@@ -235,6 +235,7 @@ impl Checker<'_> {
         let mut findings = Vec::new();
         for (name, _) in &self.settings.in_force {
             let notes = self.settings.notes.iter().filter(|note| note.name == *name);
+            let is_fatal = notes.clone().any(|note| note.is_fatal);
             let texts: Vec<&str> = notes.map(|note| note.message.as_str()).collect();
             let (verdict, text) = match effect(name) {
                 None => (Verdict::Unknown, texts.join("; ")),
@@ -247,6 +248,7 @@ impl Checker<'_> {
                 Some(_) if since(name).is_some_and(|since| version < since) => {
                     (Verdict::Unknown, texts.join("; "))
                 }
+                Some(_) if is_fatal => (Verdict::Refused, texts.join("; ")),
                 Some(_) if !texts.is_empty() => (Verdict::Misread, texts.join("; ")),
                 Some(_) => continue,
             };
@@ -278,7 +280,8 @@ impl Checker<'_> {
     fn danger(&self, name: &str) -> Option<SettingFinding> {
         let mut all = self.settings.in_force.iter();
         let (name, value) = all.find(|(known, _)| known == name && name == "NCCL_CHUNK_SIZE")?;
-        (number(value) >= WRONG_CHUNK).then(|| SettingFinding {
+        let bytes = number(self.settings.rules.version(), value)?;
+        (bytes >= WRONG_CHUNK).then(|| SettingFinding {
             names: vec![name.clone()],
             verdict: Verdict::Dangerous,
             text: "chunks of 1 MiB and more were seen to give wrong data; leave it unset"

@@ -3,7 +3,7 @@
 /// The effect of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// NCCL does not start with it, or refuses collectives.
+    /// NCCL does not start with it, refuses collectives, or dies of one.
     Refused,
     /// Data can be wrong with it.
     Dangerous,

@@ -67,7 +67,7 @@ const REFUSED: [&str; 3] = [
 ];
 
 /// All runs.
-pub(crate) const CASES: [Case; 28] = [
+pub(crate) const CASES: [Case; 31] = [
     on("gpu_processes", ("processes", 2, 2), "dgx-h100", &[]),
     on(
         "gpu_processes_by_descriptors",
@@ -153,6 +153,20 @@ pub(crate) const CASES: [Case; 28] = [
         &["reuse yes"],
     )
     .of(Program::Buffers),
+    on(
+        "gpu_buffers_in_mappings",
+        ("mappings", 3, 3),
+        "dgx-h100",
+        &[],
+    )
+    .of(Program::Buffers),
+    on(
+        "gpu_buffers_in_mappings_by_fabric_handles",
+        ("mappings", 3, 3),
+        "gb200-nvl72-tray",
+        &["fabric whole", "multicast no"],
+    )
+    .of(Program::Buffers),
     on("gpu_transfers", ("processes", 3, 3), "dgx-h100", &[]).of(Program::Transfers),
     on(
         "gpu_transfers_of_threads",
@@ -188,6 +202,13 @@ pub(crate) const CASES: [Case; 28] = [
         "gpu_windows_without_multicast",
         ("without", 2, 2),
         "dgx-a100",
+        &[],
+    )
+    .of(Program::Windows),
+    on(
+        "gpu_windows_of_mappings",
+        ("mappings", 2, 2),
+        "dgx-h100",
         &[],
     )
     .of(Program::Windows),

@@ -115,6 +115,40 @@ static void on_memory(enum kind kind, int opens) {
     end(&own);
 }
 
+/* Buffers in mappings of one reservation. Each can be shared, also without the first mapping, and
+ * across two mappings. */
+static void mappings(void) {
+    struct own own = begin(0);
+    uint64_t base = reserve();
+    struct memory first = map_granules(&own, base, 0, 1), second = map_granules(&own, base, 1, 2);
+    struct memory third = map_granules(&own, base, 3, 2), apart = map_granules(&own, base, 6, 1);
+    uint64_t across = third.base - 2 * COUNT;
+    EXPECT(run(&own, TOPO_ALL_REDUCE, second.base, COUNT) == 2);
+    EXPECT(settles(&own, TOPO_ALL_REDUCE, second.base, COUNT));
+    EXPECT(run(&own, TOPO_ALL_REDUCE, across, COUNT) == 2);
+    EXPECT(settles(&own, TOPO_ALL_REDUCE, across, COUNT));
+    EXPECT(run(&own, TOPO_ALL_REDUCE, second.base, COUNT) == 0);
+    EXPECT(settles(&own, TOPO_ALL_REDUCE, apart.base, COUNT));
+    CHECK(ended(&own));
+    any(&own, 0);
+    RIGHT(cuMemUnmap(first.base, first.bytes));
+    EXPECT(run(&own, TOPO_ALL_REDUCE, second.base + 4096, COUNT) == 0);
+    /* Other memory in one of the two is noticed, and the other one is as it was. */
+    CHECK(ended(&own));
+    any(&own, 0);
+    replace(&own, &third);
+    EXPECT(run(&own, TOPO_ALL_REDUCE, second.base, COUNT) == 0);
+    EXPECT(run(&own, TOPO_ALL_REDUCE, across, COUNT) == 2);
+    EXPECT(settles(&own, TOPO_ALL_REDUCE, across, COUNT));
+    CHECK(ended(&own));
+    any(&own, 0);
+    RIGHT(cuMemUnmap(second.base, second.bytes));
+    RIGHT(cuMemUnmap(third.base, third.bytes));
+    RIGHT(cuMemUnmap(apart.base, apart.bytes));
+    RIGHT(cuMemAddressFree(base, RESERVED));
+    end(&own);
+}
+
 static void plain(void) { on_memory(PLAIN, 1); }
 static void plain_closed(void) { on_memory(PLAIN, 0); }
 static void virtual_(void) { on_memory(VIRTUAL, 1); }
@@ -130,6 +164,7 @@ int main(int count, char **arguments) {
                                               {"virtual", virtual_, 1},
                                               {"private", private, 1},
                                               {"copied", copied, 1},
+                                              {"mappings", mappings, 1},
                                               {"of_threads", virtual_, 2}};
     alone = count > 1 && strcmp(arguments[1], "of_threads") != 0;
     return run_case(cases, sizeof cases / sizeof *cases, count, arguments);

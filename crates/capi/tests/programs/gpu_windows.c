@@ -146,6 +146,39 @@ static void windows(void) {
     end(&own);
 }
 
+/* A window of the second mapping of a reservation. Other memory there is not taken for it, although
+ * the first mapping stays. */
+static void mappings(void) {
+    struct own own = begin(0);
+    uint64_t base = reserve();
+    struct memory first = map_granules(&own, base, 0, 1), second = map_granules(&own, base, 1, 4);
+    register_(&own, base, RESERVED, "are mapped");
+    register_(&own, base, 2 * GRANULARITY, "are mapped");
+    uint32_t window = register_(&own, second.base, second.bytes, NULL);
+    EXPECT(all(&own, second.base, COUNT));
+    CHECK(ended(&own));
+    any(&own, 0);
+    replace(&own, &second);
+    EXPECT(!run(&own, TOPO_ALL_REDUCE, second.base, COUNT));
+    EXPECT(!run(&own, TOPO_ALL_GATHER, second.base, COUNT));
+    uint32_t later = register_(&own, second.base, second.bytes, NULL);
+    EXPECT(all(&own, second.base, COUNT));
+    /* The first mapping is not needed. */
+    CHECK(ended(&own));
+    any(&own, 0);
+    RIGHT(cuMemUnmap(first.base, first.bytes));
+    EXPECT(all(&own, second.base, COUNT));
+    CHECK(topo_comm_deregister(own.comm, window));
+    CHECK(topo_comm_deregister(own.comm, later));
+    EXPECT(register_(&own, second.base, second.bytes, NULL) > 0);
+    EXPECT(all(&own, second.base, COUNT));
+    CHECK(ended(&own));
+    any(&own, 0);
+    RIGHT(cuMemUnmap(second.base, second.bytes));
+    RIGHT(cuMemAddressFree(base, RESERVED));
+    end(&own);
+}
+
 /* Where the GPUs have no multicast, and where there is one rank. */
 static void without(void) {
     struct own own = begin(0);
@@ -160,6 +193,7 @@ static void without(void) {
 
 int main(int count, char **arguments) {
     static const struct named_case cases[] = {
-        {"processes", windows, 1}, {"threads", windows, 0}, {"both", windows, 2}, {"without", without, 1}};
+        {"processes", windows, 1}, {"threads", windows, 0}, {"both", windows, 2}, {"without", without, 1},
+        {"mappings", mappings, 1}};
     return run_case(cases, sizeof cases / sizeof *cases, count, arguments);
 }

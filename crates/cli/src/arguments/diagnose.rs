@@ -47,8 +47,8 @@ pub(crate) struct CollectArguments {
     /// The archive [default: topo-HOST.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace host names, addresses, guids and serial numbers; the same WORD replaces them alike
-    /// on all hosts
+    /// Replace host and user names, addresses, guids, serial numbers and secrets, and leave out
+    /// what is no text; the same WORD replaces them alike on all hosts
     #[arg(long, value_name = "WORD")]
     pub redact: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::compare::{CallArguments, FormArguments};
-use super::variable;
+use super::{HostsArguments, RanksArguments, variable};
 use crate::numbers::within;
 use crate::sizes::{Sizes, sizes};
 
@@ -13,6 +13,8 @@ pub(crate) const NCCL_CHECK_EXAMPLES: &str = "\
 Examples:
   topo nccl-check topology.xml --nccl libnccl.so.2
   topo nccl-check topologies/dgx-h100 --hosts 2 --nccl libnccl.so.2
+  topo nccl-check one.xml other.xml --nccl libnccl.so.2    hosts that differ
+  topo nccl-check topology.xml --gpus 0,1,5,6 --nccl libnccl.so.2
   topo nccl-check topology.xml --nccl libnccl.so.2 --set NCCL_CROSS_NIC=0
   topo nccl-check topology.xml --nccl libnccl.so.2 --tuner ./libnccl-tuner-topo.so
   topo nccl-check topology.xml --nccl libnccl.so.2 --json
@@ -38,21 +40,16 @@ pub(crate) enum Net {
 
 #[derive(Debug, Args)]
 pub(crate) struct NcclCheckArguments {
-    /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    #[command(flatten)]
+    pub hosts: HostsArguments,
+    #[command(flatten)]
+    pub ranks: RanksArguments,
     /// NCCL's library; or a version, such as 2.30.7, which is fetched from PyPI by pip into a cache
     #[arg(long, value_name = "libnccl.so.2|VERSION")]
     pub nccl: PathBuf,
     /// Fetch the version if the cache lacks it, and agree to its license, NVIDIA's
     #[arg(long)]
     pub yes: bool,
-    /// Hosts in the job, each like FILE
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = within::<u32>(1..=64))]
-    pub hosts: u32,
-    /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
-    #[arg(long)]
-    pub nvlink_domain: bool,
     /// End NCCL when it has not answered after this, s [default: 60, and 2 for each GPU]
     #[arg(short = 'T', long, value_name = "S", value_parser = within::<u64>(1..=86_400))]
     pub timeout: Option<u64>,

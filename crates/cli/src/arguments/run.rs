@@ -141,6 +141,8 @@ pub(crate) enum GpuTestPart {
     Messages,
     /// Reads the GPU's clock and stores counters
     Clock,
+    /// Asks what the driver knows of mapped memory
+    Mappings,
 }
 
 #[derive(Debug, Args)]

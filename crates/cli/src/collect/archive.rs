@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::redaction::Redaction;
+use super::redaction::{Content, Redaction};
 
 /// Permissions of a file in the archive.
 const MODE: u32 = 0o644;
@@ -27,14 +27,18 @@ pub(super) fn pack(
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let mut left_out = Vec::new();
     for CollectedFile { name, bytes } in files {
-        let (name, bytes) = match (redaction, std::str::from_utf8(bytes)) {
-            (None, _) => (name.clone(), Cow::Borrowed(bytes.as_slice())),
-            (Some(it), Ok(text)) => (it.text(name), Cow::Owned(it.text(text).into_bytes())),
-            (Some(it), Err(_)) if it.is_in(bytes) => {
-                left_out.push(name.clone());
-                continue;
-            }
-            (Some(it), Err(_)) => (it.text(name), Cow::Borrowed(bytes.as_slice())),
+        let (name, bytes) = match redaction {
+            None => (name.clone(), Cow::Borrowed(bytes.as_slice())),
+            Some(it) => match Content::of(bytes) {
+                Some(content) => {
+                    let hidden = content.with(it.text(&content.text))?;
+                    (it.text(name), Cow::Owned(hidden))
+                }
+                None => {
+                    left_out.push(name.clone());
+                    continue;
+                }
+            },
         };
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);

@@ -3,15 +3,17 @@
 mod archive;
 mod redaction;
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use child_process::{ProgramEnd, RunningProgram, end_all};
 
 use self::archive::CollectedFile;
-use self::redaction::Redaction;
+use self::redaction::{Content, Redaction};
 use crate::arguments::diagnose::CollectArguments;
 use crate::arguments::machine::{SelectionArguments, SourceArguments};
 use crate::environment::Environment;
@@ -19,7 +21,7 @@ use crate::live;
 use crate::output::Output;
 use crate::progress::Progress;
 
-/// How long a program may take.
+/// How long programs may take, which run at once: a driver that hangs stops several of them.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Most bytes of a file and of all together, and most files of a folder.
@@ -97,29 +99,50 @@ pub(crate) fn run(
             collection.file(&file);
         }
     }
-    progress.set("probing this machine".to_owned());
+    progress.set("asking programs and the driver".to_owned());
+    let moment = Instant::now() + DEADLINE;
+    let programs = collection.start_programs();
     match live::probe(
         &SourceArguments::default(),
         &SelectionArguments::default(),
         environment,
     ) {
-        Ok(probe) => collection.add(
-            "topology.xml",
-            topology::xml::write(&probe.document).into_bytes(),
-        ),
+        Ok(probe) => {
+            let text = topology::xml::write(&probe.document);
+            collection.add("topology.xml", text.into_bytes());
+            if let Some(why) = probe.answers.driver.failure() {
+                let missing = format!("GPUs of topology.xml: {why}");
+                collection.missing.push(missing);
+            }
+        }
         Err(why) => collection.missing.push(format!("topology.xml: {why:#}")),
     }
-    for (program, given, name) in PROGRAMS {
-        progress.set(format!("running {program}"));
-        collection.program(program, given, name);
-    }
+    collection.programs(programs, moment);
     let redaction = arguments.redact.as_deref().map(|word| {
         let mut redaction = Redaction::new(word);
         redaction.add(&host);
+        for user in ["USER", "LOGNAME"]
+            .iter()
+            .filter_map(|it| environment.launcher.get(*it))
+        {
+            redaction.add_user(user);
+        }
+        for name in [
+            "HOSTNAME",
+            "MASTER_ADDR",
+            "SLURM_JOB_NODELIST",
+            "NCCL_COMM_ID",
+        ] {
+            let value = environment.launcher.get(name);
+            redaction.add_of(&format!("{name}={}", value.map_or("", String::as_str)));
+        }
         // A name is known by any file, and hidden in all.
-        let texts = collection.files.iter();
-        for text in texts.filter_map(|it| std::str::from_utf8(&it.bytes).ok()) {
-            redaction.add_of(text);
+        for content in collection
+            .files
+            .iter()
+            .filter_map(|it| Content::of(&it.bytes))
+        {
+            redaction.add_of(&content.text);
         }
         redaction
     });
@@ -129,7 +152,9 @@ pub(crate) fn run(
     let packed = archive::pack(&label, &collection.files, redaction.as_ref());
     let (packed, left_out) = packed.context("cannot pack the files")?;
     for name in left_out {
-        let why = format!("{name}: it is no text, and holds a host's name");
+        let why = format!(
+            "{name}: it is no text, so it cannot be redacted; unpack an archive, and name its files"
+        );
         collection.files.retain(|it| it.name != name);
         collection.missing.push(why);
     }
@@ -188,23 +213,67 @@ impl Collection {
         }
     }
 
-    /// Adds the output of a program.
-    fn program(&mut self, program: &str, arguments: &[&str], name: &str) {
-        let mut command = Command::new(program);
-        command.args(arguments);
-        let why = match child_process::run(command, DEADLINE) {
-            Ok(ended) if !ended.out.trim().is_empty() => {
-                let text = match name {
-                    KERNEL => kernel_lines(&ended.out),
-                    _ => ended.out,
-                };
-                return self.add(name, text.into_bytes());
+    /// Starts the programs that there are.
+    fn start_programs(&mut self) -> StartedPrograms {
+        let mut started = StartedPrograms::default();
+        for (program, arguments, name) in PROGRAMS {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            match RunningProgram::leader(command) {
+                Ok(running) => {
+                    started.names.push((program, name));
+                    started.running.push(running);
+                }
+                Err(why) => self.lacks(name, program, &why.root_cause()),
             }
-            Ok(ended) => ended.last_words().to_owned(),
-            Err(why) => format!("{:#}", why.root_cause()),
-        };
+        }
+        started
+    }
+
+    /// Adds what programs print until a moment. Those that still run are ended.
+    fn programs(&mut self, started: StartedPrograms, moment: Instant) {
+        let ends = end_all(started.running, moment);
+        for ((program, name), end) in started.names.into_iter().zip(ends) {
+            let out = match end {
+                ProgramEnd::InTime(ended) => {
+                    if ended.out.trim().is_empty() {
+                        self.lacks(name, program, &ended.last_words());
+                    }
+                    ended.out
+                }
+                ProgramEnd::Killed(out) => {
+                    let part = if out.trim().is_empty() {
+                        ""
+                    } else {
+                        "; a part is there"
+                    };
+                    let why = format!("it did not end within {} s{part}", DEADLINE.as_secs());
+                    self.lacks(name, program, &why);
+                    out
+                }
+            };
+            if !out.trim().is_empty() {
+                let text = if name == KERNEL {
+                    kernel_lines(&out)
+                } else {
+                    out
+                };
+                self.add(name, text.into_bytes());
+            }
+        }
+    }
+
+    fn lacks(&mut self, name: &str, program: &str, why: &dyn Display) {
         self.missing.push(format!("{name}: {program}: {why}"));
     }
+}
+
+/// Programs that run at once.
+#[derive(Default)]
+struct StartedPrograms {
+    /// The program and the file of each.
+    names: Vec<(&'static str, &'static str)>,
+    running: Vec<RunningProgram>,
 }
 
 /// Lines of the kernel about GPUs, links and memory.

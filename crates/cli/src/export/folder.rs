@@ -1,11 +1,15 @@
-//! The folder of an export: each file is written beside its place and then renamed.
+//! The folder of an export: all files are written beside their places and then renamed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use answers::export::{CONFIGURATION_FILE, ExportFile, written_with};
 use anyhow::{Context, Result, bail};
 
 use crate::output;
+
+/// Most bytes of a configuration that are read.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The folder.
 #[derive(Debug)]
@@ -53,9 +57,43 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file.
-    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.path.join(name);
-        files::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    /// The names of the files that an earlier run wrote, the configuration first. A configuration
+    /// by others is none of them.
+    pub(super) fn earlier(&self) -> Vec<String> {
+        let path = self.path.join(CONFIGURATION_FILE);
+        let text = path.is_file().then(|| files::read_text(&path, MOST_BYTES));
+        let text = text.and_then(Result::ok).unwrap_or_default();
+        let others = written_with(&text);
+        let all = others.map(|others| std::iter::once(CONFIGURATION_FILE).chain(others));
+        all.into_iter().flatten().map(str::to_owned).collect()
+    }
+
+    /// Writes all files, or none.
+    pub(super) fn write(&self, all: &[ExportFile]) -> Result<()> {
+        let all = all
+            .iter()
+            .map(|it| (self.path.join(&it.name), &*it.content));
+        files::write_all(&all.collect::<Vec<_>>()).map_err(|(path, why)| {
+            anyhow::Error::from(why).context(format!("cannot write {}", path.display()))
+        })
+    }
+
+    /// Removes files of an earlier run. Returns a sentence about those that were there.
+    pub(super) fn remove(&self, names: &[String]) -> Result<Option<String>> {
+        let mut removed = Vec::new();
+        for name in names {
+            let path = self.path.join(name);
+            // A name leads nowhere else.
+            let is_here = Path::new(name).file_name() == Some(name.as_ref());
+            if is_here && path.symlink_metadata().is_ok_and(|it| it.is_file()) {
+                fs::remove_file(&path)
+                    .with_context(|| format!("cannot remove {}", path.display()))?;
+                removed.push(name.as_str());
+            }
+        }
+        let names = removed.join(", ");
+        let folder = self.path.display();
+        Ok((!removed.is_empty())
+            .then(|| format!("{folder}: removed {names}, which an earlier run wrote")))
     }
 }

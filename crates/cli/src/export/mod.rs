@@ -27,7 +27,7 @@ pub(crate) fn run(
     let calls = arguments.element.calls();
     let done = ExportReport {
         measured: sets.measured.as_ref().map(MeasuredLinksReport::of),
-        ..write(&sets.all, &arguments.dir, arguments.channels, calls)?
+        ..write(&sets.all, &arguments.dir, arguments.channels, calls, output)?
     };
     output.text = match arguments.form.format() {
         TextOrJson::Text => page::page(&done, environment.look()),
@@ -36,21 +36,23 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Writes the files of sets of GPUs into a folder.
+/// Writes the files of sets of GPUs into a folder, and removes others of an earlier run.
 pub(crate) fn write(
     sets: &[PlannedSet],
     dir: &Path,
     channels: bool,
     calls: Calls,
+    output: &mut Output,
 ) -> Result<ExportReport> {
     let Some(first) = sets.first() else {
         bail!(ExportError::NoSet);
     };
     let folder = Folder::open(dir)?;
     let made = export(sets, folder.path(), channels, calls)?;
-    for file in &made.files {
-        folder.write(&file.name, &file.content)?;
-    }
+    let mut left = folder.earlier();
+    folder.write(&made.files)?;
+    left.retain(|name| made.files.iter().all(|it| it.name != *name));
+    output.warnings.extend(folder.remove(&left)?);
     let shown = folder.path().display().to_string();
     Ok(ExportReport::of(
         made,
@@ -58,4 +60,13 @@ pub(crate) fn write(
         &first.plan.profile,
         shown,
     ))
+}
+
+/// Removes the files of an earlier run from a folder, if there is one: they are no answer any more.
+pub(crate) fn clear(dir: &Path, output: &mut Output) -> Result<()> {
+    if dir.is_dir() {
+        let folder = Folder::open(dir)?;
+        output.warnings.extend(folder.remove(&folder.earlier())?);
+    }
+    Ok(())
 }

@@ -41,7 +41,7 @@ pub(super) fn planned(
     };
     let _progress = Progress::new(environment, "planning");
     let whole = job::spec(machines, &arguments.job, environment)?;
-    let mut lists = vec![(arguments.job.gpus.as_deref(), whole.gpus.clone())];
+    let mut lists = vec![(arguments.job.ranks.gpus.as_deref(), whole.gpus.clone())];
     for list in &arguments.also {
         lists.push((Some(list), job::gpus(list, environment)?));
     }

@@ -16,16 +16,17 @@ const PER_GPU: u64 = 50 << 20;
 const TABLE_BYTES: u64 = 1 << 16;
 
 /// Refuses a job that would not fit, before the kernel ends processes to make room.
-pub(super) fn check(hosts: u32, gpus: u64) -> Result<()> {
-    let needed = u64::from(hosts) * (PER_HOST + gpus * PER_GPU);
+pub(super) fn check(gpus_of_hosts: impl Iterator<Item = u64>) -> Result<()> {
+    let gpus: Vec<u64> = gpus_of_hosts.collect();
+    let needed: u64 = gpus.iter().map(|gpus| PER_HOST + gpus * PER_GPU).sum();
     let available = available().min(shared_memory::machine_bytes());
     if needed > available {
         bail!(
             "NCCL needs about {} MB on this machine for {} of {}, and {} MB are left; use fewer --hosts, or a machine \
              with more memory",
             needed >> 20,
-            count(hosts as usize, "host"),
-            count(gpus as usize, "GPU"),
+            count(gpus.len(), "host"),
+            count(gpus.iter().sum::<u64>() as usize, "GPU"),
             available >> 20
         );
     }

@@ -1,6 +1,7 @@
 //! `topo nccl-check`: asks the user's own NCCL what it decides, and compares it with the plan.
 
 mod gpu_memory;
+mod job;
 pub(crate) mod json;
 pub(crate) mod library;
 mod memory;
@@ -9,29 +10,28 @@ mod page;
 use std::ffi::OsString;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use answers::Machine;
 use anyhow::{Context, Result, anyhow, bail};
-use nccl_binary::job::{self, Job, NoAnswer};
+use nccl_binary::job::{CONNECTS_LATE, Job, JobHost, NoAnswer, RESERVED};
 use nccl_binary::message::{Network, Request};
-use nccl_binary::{host, log, machine};
+use nccl_binary::{host, log};
 use nccl_compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
-use plan::cost::Calls;
+use plan::cost::{Calls, Registration};
 use plan::{CostTable, Plan};
+use planner::memory::MemorySettings;
 use planner::settings::CtaPolicy;
-use planner::{EqualHosts, NcclVersion, Settings};
-use topology::System;
-use topology::xml::Document;
+use planner::{NcclVersion, Settings};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::nccl_check::{NcclCheckArguments, Net};
 use crate::environment::Environment;
-use crate::input;
+use crate::job::{Options, checked, spec_of};
 use crate::output::Output;
 use crate::settings::with_graph_file;
+use crate::sources;
 use answers::report;
+use job::AskedJob;
 use json::NcclCheckReport;
 
 /// The hidden command of a host's process.
@@ -47,17 +47,12 @@ const FACTOR: u64 = 2;
 const DEADLINE: u64 = 60;
 const DEADLINE_PER_RANK: u64 = 2;
 
-/// Most GPUs of a job that is asked about; its processes share this machine.
-const MOST_RANKS: u64 = 512;
-
 /// A plan and its costs as NCCL logs them, or why there is none.
 type PlanOrWhyNot = Result<(Plan, CostTable), String>;
 
-/// The job about which a library is asked.
+/// How a library is asked about a job.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub hosts: u32,
-    pub nvlink_domain: bool,
     /// When NCCL must have answered, s; none: by the number of ranks.
     pub timeout: Option<u64>,
     pub net: Net,
@@ -108,10 +103,12 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<()> {
     refuse_reserved(arguments)?;
-    let machine = input::machine(&arguments.file, output)?;
-    input::refuse_rccl(&machine)?;
+    let machines = sources::machines(&arguments.hosts, output)?;
+    let spec = spec_of(machines, &arguments.hosts, &arguments.ranks, environment)?;
+    let options = Options::of_gpus(arguments.ranks.gpus.as_deref());
+    let job = checked(spec, &options, output)?;
     let library = library::find(&arguments.nccl, arguments.yes, environment)?;
-    let check = check(&Asked::of(arguments)?, &library, machine, output)?;
+    let check = check(&Asked::of(arguments)?, &library, &job, output)?;
     output.differs = !check.agrees();
     output.text = match arguments.form.format() {
         TextOrJson::Text => page::page(&check, environment.look()),
@@ -123,7 +120,7 @@ pub(crate) fn run(
 /// Refuses variables that NCCL gets anyway.
 fn refuse_reserved(arguments: &NcclCheckArguments) -> Result<()> {
     for (name, value) in &arguments.set {
-        if job::RESERVED.contains(&name.as_str()) {
+        if RESERVED.contains(&name.as_str()) {
             bail!(
                 "--set {name}={value}: topo nccl-check gives NCCL this variable itself; expected one that decides"
             );
@@ -147,41 +144,30 @@ fn version_of(answer: &Answer) -> Result<(NcclVersion, bool)> {
     ))
 }
 
-/// Asks an NCCL library about a machine, and compares it with the plan.
+/// Asks an NCCL library about a job, and compares it with the plan.
 pub(crate) fn check(
-    arguments: &Asked,
+    asked: &Asked,
     library: &Path,
-    machine: Machine,
+    job: &planner::Job,
     output: &mut Output,
 ) -> Result<Check> {
-    let Machine { name, document } = machine;
-    let system = System::from_document(&document)?;
-    if system.hosts().len() > 1 {
-        bail!(
-            "{} describes several hosts; expected the file of one, with --hosts and --nvlink-domain",
-            document.file
-        );
-    }
-    let gpus = planner::gpu_devices(&document).len() as u64;
-    let ranks = gpus * u64::from(arguments.hosts);
-    if !(1..=MOST_RANKS).contains(&ranks) {
-        bail!(
-            "the job has {ranks} GPUs; expected 1 to {MOST_RANKS}, whose processes share this machine"
-        );
-    }
-    memory::check(arguments.hosts, gpus)?;
-    let (complete, added) = machine::complete(&document);
-    let answer = ask(arguments, library, &complete, ranks)?;
+    let job = AskedJob::new(job, asked.net)?;
+    let hosts = job.hosts()?;
+    memory::check(hosts.iter().map(|host| host.ranks.len() as u64))?;
+    let ranks = hosts.iter().map(|host| host.ranks.len() as u64).sum();
+    let mut answer = ask(asked, library, hosts, job.nvlink_domain())?;
     let (version, other_patch) = version_of(&answer)?;
     // From the command line only: NCCL gets no others.
-    let settings = Settings::with_variables(version, arguments.set.clone());
+    let settings = Settings::with_variables(version, asked.set.clone());
     let mut settings = with_graph_file(settings, output)?;
     // NCCL is asked through a tuner plug-in, which switches this policy off.
     let by_policy = settings.tuning.cta_policy == CtaPolicy::Efficiency;
     if by_policy {
         settings.tuning.cta_policy = CtaPolicy::Default;
     }
-    let (planned, planned_on_dump) = plan(&name, &complete, &answer, arguments, &settings)?;
+    let in_memory = memory_settings(asked, &settings);
+    answer.is_partial = in_memory.connects_late;
+    let (planned, planned_on_dump) = job.plan(&answer, &settings)?;
     if let (Ok(_), Some(refusal)) = (&planned, &answer.refusal)
         && !log::is_decision(refusal)
     {
@@ -196,18 +182,19 @@ pub(crate) fn check(
         Ok((plan, logged)) => {
             let mut compared = compare(&answer, PlannerOutcome::Plan(plan, logged));
             if answer.refusal.is_none() {
-                let memory = gpu_memory::compare(&answer, plan, &settings, arguments.peers);
+                let memory = gpu_memory::compare(&answer, plan, &settings, &in_memory, asked.peers);
                 compared.push(memory?);
             }
             compared
         }
         Err(why) => compare(&answer, PlannerOutcome::Refused(why)),
     };
-    let of_ports = gpus > 1
-        && arguments.net == Net::Ib
-        && version < NcclVersion::V2_30
-        && merges(&complete, &settings);
+    let of_ports =
+        asked.net == Net::Ib && version < NcclVersion::V2_30 && job.leaves_to_chance(&settings);
     let mut notes = Vec::new();
+    if answer.is_partial {
+        notes.push(CONNECTED_LATE.to_owned());
+    }
     if by_policy {
         notes.push(NO_POLICY.to_owned());
     }
@@ -215,20 +202,24 @@ pub(crate) fn check(
         notes.push(format!("planned as NCCL {version} decides"));
     }
     notes.extend(of_ports.then(|| chance(version)));
+    let registers = arguments.calls.registration == Registration::Local;
+    if registers && version == NcclVersion::V2_27 {
+        notes.push(NO_SWITCHED_BUFFERS.to_owned());
+    }
     if let Some(names) = refused_by_both(&answer, &compared) {
         notes.push(format!(
             "both refuse {names}: the settings leave no algorithm and protocol"
         ));
     }
-    if !added.is_empty() {
-        let added = added.join(", ");
+    if !job.added.is_empty() {
+        let added = job.added.join(", ");
         notes.push(format!(
             "the file lacks {added} of a CPU: both sides take an unknown processor"
         ));
     }
     Ok(Check {
-        name,
-        hosts: arguments.hosts,
+        name: job.name(),
+        hosts: job.host_count(),
         ranks,
         library: library.display().to_string(),
         answer,
@@ -238,9 +229,25 @@ pub(crate) fn check(
     })
 }
 
+/// How memory is allocated and when connections are made. Here all are made at the start, unless
+/// the user says otherwise.
+fn memory_settings(asked: &Asked, settings: &Settings) -> MemorySettings {
+    let mut read = MemorySettings::of(settings);
+    read.connects_late &= asked.set.iter().any(|(name, _)| name == CONNECTS_LATE);
+    read
+}
+
+/// Why not all connections are compared.
+const CONNECTED_LATE: &str = "NCCL connects an algorithm when a collective first takes it: only the connections that were \
+                              made are compared, and memory at the start";
+
 /// Why a policy is not compared.
 const NO_POLICY: &str = "the policy of efficiency has no effect beside a tuner plug-in, such as \
                          that through which NCCL is asked";
+
+/// Why channels of calls with NVLink SHARP can differ on registered buffers.
+const NO_SWITCHED_BUFFERS: &str = "NCCL 2.27 registers no buffers with NVSwitches where ranks are threads of one process, \
+                                   as they are here; the plan is that of one process per GPU";
 
 /// What NCCL before 2.30 leaves to chance where it merges ports.
 fn chance(version: NcclVersion) -> String {
@@ -267,8 +274,6 @@ fn refused_by_both(answer: &Answer, compared: &[FieldComparison]) -> Option<Stri
 impl Asked {
     fn of(arguments: &NcclCheckArguments) -> Result<Self> {
         Ok(Self {
-            hosts: arguments.hosts,
-            nvlink_domain: arguments.nvlink_domain,
             timeout: arguments.timeout,
             net: arguments.net,
             tuner: arguments.tuner.as_deref().map(tuner).transpose()?,
@@ -293,45 +298,46 @@ fn sizes(arguments: &NcclCheckArguments) -> Result<Vec<u64>> {
 }
 
 /// Asks NCCL.
-fn ask(arguments: &Asked, library: &Path, document: &Document, ranks: u64) -> Result<Answer> {
+fn ask(asked: &Asked, library: &Path, hosts: Vec<JobHost>, nvlink_domain: bool) -> Result<Answer> {
     let of_library = |why: &dyn std::fmt::Display| anyhow!("{} {why}", library.display());
     nccl_binary::examine(library).map_err(|why| of_library(&why))?;
     let library = std::path::absolute(library)
         .with_context(|| format!("cannot find {}", library.display()))?;
-    let seconds = arguments.timeout;
+    let ranks = hosts
+        .iter()
+        .map(|host| host.ranks.len() as u64)
+        .sum::<u64>();
+    let seconds = asked.timeout;
     let seconds = seconds.unwrap_or(DEADLINE + DEADLINE_PER_RANK * ranks);
     let job = Job {
         program: std::env::current_exe().context("cannot find topo's own file")?,
         arguments: vec![OsString::from(HOST_COMMAND)],
         request: Request {
-            parent: std::process::id(),
-            library,
-            topology: topology::xml::write(document),
-            host: 0,
-            hosts: arguments.hosts,
-            network: match arguments.net {
+            network: match asked.net {
                 Net::Ib => Network::Merging,
                 Net::Plugin => Network::Plugin,
                 Net::Socket => Network::Socket,
             },
-            tuner: arguments.tuner.clone(),
-            nvlink_domain: arguments.nvlink_domain,
-            sizes: arguments.sizes.clone(),
-            calls: arguments.calls,
-            peers: arguments.peers,
+            tuner: asked.tuner.clone(),
+            nvlink_domain,
+            sizes: asked.sizes.clone(),
+            calls: asked.calls,
+            peers: asked.peers,
             graphs: true,
-            variables: arguments.set.clone(),
+            variables: asked.set.clone(),
+            ..Request::of(library)
         },
+        hosts,
         deadline: Duration::from_secs(seconds),
     };
-    let hosts = job.run().map_err(|error| match error {
+    let answers = job.run().map_err(|error| match error {
         NoAnswer::Unusable(why) => of_library(&why),
         other => other.into(),
     })?;
     Ok(Answer {
-        other_tuner: arguments.tuner.is_some(),
-        calls: arguments.calls,
-        ..log::read(&hosts)
+        other_tuner: asked.tuner.is_some(),
+        calls: asked.calls,
+        ..log::read(&answers)
     })
 }
 
@@ -343,46 +349,6 @@ fn tuner(file: &Path) -> Result<PathBuf> {
         bail!("--tuner {}: expected a library", file.display());
     }
     Ok(found)
-}
-
-/// Whether NCCL merges ports of a machine.
-fn merges(document: &Document, settings: &Settings) -> bool {
-    let merged = topology::merge::merge(document, &settings.merge_options());
-    merged.is_ok_and(|merged| merged.is_some_and(|merged| !merged.devices.is_empty()))
-}
-
-/// Plans the job on the file, or on NCCL's dump where NCCL took its sockets although the file has
-/// ports. Returns why there is no plan, and whether it is on the dump.
-fn plan(
-    name: &str,
-    document: &Document,
-    answer: &Answer,
-    arguments: &Asked,
-    settings: &Settings,
-) -> Result<(PlanOrWhyNot, bool)> {
-    let ports_unused = arguments.net == Net::Socket && machine::has_ports(document);
-    let dumped = answer.topology.as_deref().filter(|_| ports_unused);
-    let dumped = dumped.map(|text| topology::xml::parse("NCCL's dump", text.as_bytes()));
-    let dumped = dumped.transpose()?;
-    let on_dump = dumped.is_some();
-    let document = dumped.unwrap_or_else(|| document.clone());
-    // A dump of an NVLink domain holds all its hosts.
-    let recorded = document.recorded_hosts();
-    let count = if recorded > 1 { 1 } else { arguments.hosts };
-    let job = planner::Job {
-        nvlink_domain: arguments.nvlink_domain,
-        as_is: on_dump,
-        physical_ports: arguments.net != Net::Ib,
-        ..planner::Job::of(vec![EqualHosts {
-            name: name.to_owned(),
-            document: Arc::new(document),
-            edits: Vec::new(),
-            count,
-        }])
-    };
-    let planned = planner::plan(&job, settings);
-    let planned = planned.map(|planned| (planned.plan().clone(), planned.logged_costs()));
-    Ok((planned.map_err(|error| error.to_string()), on_dump))
 }
 
 /// The process of one host.

@@ -93,5 +93,6 @@ const fn part(part: GpuTestPart) -> Part {
         GpuTestPart::Lines => Part::Lines,
         GpuTestPart::Messages => Part::Messages,
         GpuTestPart::Clock => Part::Clock,
+        GpuTestPart::Mappings => Part::Mappings,
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<()> {
     if let Some(path) = &arguments.run.trace {
-        output::refuse_overwriting(path, &arguments.job.files)?;
+        output::refuse_overwriting(path, &arguments.job.hosts.files)?;
     }
     if arguments.run.collective == Some(Collective::SendRecv) {
         bail!(SimulateError::Transfer);

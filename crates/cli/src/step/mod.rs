@@ -35,7 +35,7 @@ pub(crate) fn run(
     let settings = read_settings(&arguments.job.variables, environment, output)?;
     let mut spec = job::spec(machines, &arguments.job, environment)?;
     spec.nvlink_domain |= arguments.domain_hosts.is_some();
-    let options = job::Options::of(arguments.job.gpus.as_deref());
+    let options = job::Options::of(arguments.job.ranks.gpus.as_deref());
     let job: Job = job::checked(spec, &options, output)?;
     let ranks = answers::step::ranks(&job)?;
     let workload = input::workload(arguments, ranks, output)?;

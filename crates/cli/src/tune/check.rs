@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use answers::Machine;
 use answers::export::{ExportReport, Kind};
 use answers::tune::Proposal;
 use answers::tune::json::LibraryCheck;
@@ -11,7 +10,7 @@ use nccl_binary::job::RESERVED;
 use nccl_compare::{Difference, Field, FieldComparison};
 use plan::Algorithm;
 use plan::cost::{Calls, doubling};
-use planner::{Job, RankPlacement};
+use planner::Job;
 use program::Protocol;
 
 use crate::arguments::nccl_check::Net;
@@ -21,9 +20,6 @@ use crate::output::Output;
 
 /// NCCL's variable for a graph file.
 const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";
-
-/// Most hosts of a job about which a library is asked; their processes share this machine.
-const MOST_HOSTS: u32 = 64;
 
 /// Asks a library about a job with a proposal, whose files were written.
 ///
@@ -52,23 +48,15 @@ pub(crate) fn tune_check(
 }
 
 fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> Result<Check> {
-    let [hosts] = &job.hosts[..] else {
-        bail!("NCCL can be asked about equal hosts only, and this job has different machines");
-    };
-    if hosts.count > MOST_HOSTS {
-        bail!(
-            "the job has {} hosts; expected at most {MOST_HOSTS}, whose processes share this machine",
-            hosts.count
-        );
-    }
-    if job.ranks != RankPlacement::HostByHost {
-        bail!("NCCL can be asked about ranks in the order of hosts and GPUs only");
-    }
     let folder = Path::new(&done.folder);
     let file = |kind: Kind| {
         let mut files = done.files.iter().filter(|it| it.kind == kind);
         files.next().map(|it| folder.join(&it.file))
     };
+    let graphs = done.files.iter().filter(|it| it.kind == Kind::Graph);
+    if proposal.rings.is_some() && graphs.count() > 1 {
+        bail!("the ranks of the job read different graph files; NCCL can be asked with one only");
+    }
     let settings = &proposal.planned.settings;
     let given = settings
         .deciding()
@@ -83,8 +71,6 @@ fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> R
     }
     let tuner: Option<PathBuf> = file(Kind::Plugin).filter(|_| !proposal.chooses_well);
     let asked = Asked {
-        hosts: hosts.count,
-        nvlink_domain: job.nvlink_domain,
         timeout: None,
         net: Net::Ib,
         tuner,
@@ -93,11 +79,7 @@ fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> R
         peers: false,
         set,
     };
-    let machine = Machine {
-        name: hosts.name.clone(),
-        document: hosts.document.clone(),
-    };
-    let mut found = check(&asked, library, machine, &mut Output::default())?;
+    let mut found = check(&asked, library, job, &mut Output::default())?;
     if asked.tuner.is_some() {
         compare_choices(&mut found, proposal);
     }

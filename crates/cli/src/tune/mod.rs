@@ -36,8 +36,11 @@ pub(crate) fn run(
     };
     let mut written = None;
     let mut checks = Vec::new();
+    if let (Some(dir), None) = (&arguments.dir, &answer.proposal) {
+        export::clear(dir, output)?;
+    }
     if let (Some(dir), Some(proposal)) = (&arguments.dir, &answer.proposal) {
-        let done = export::write(&[proposal.set()], dir, false, Calls::ONE)?;
+        let done = export::write(&[proposal.set()], dir, false, Calls::ONE, output)?;
         for library in &arguments.nccl_library {
             checks.push(linux::tune_check(
                 library,

@@ -24,7 +24,7 @@ pub(crate) fn run(
     let given = &arguments.job;
     let settings = read_settings(&given.variables, environment, output)?;
     let job = job::job(
-        sources::machines(given, output)?,
+        sources::machines(&given.hosts, output)?,
         given,
         environment,
         output,

@@ -1,8 +1,10 @@
 //! Attacks on the program and on running jobs from outside: files, environment, sockets and memory.
 
+mod archives;
 mod certificates;
 mod corrupt;
 mod deadlines;
+mod drivers;
 mod inputs;
 mod job;
 mod limits;
@@ -14,6 +16,7 @@ mod plans;
 mod program;
 mod ranks;
 mod recordings;
+mod redaction;
 mod secrets;
 mod strangers;
 mod terminals;
@@ -51,6 +54,7 @@ macro_rules! tests {
 
 fn main() -> std::process::ExitCode {
     let tests = tests![
+        archives::long_names_take_little_memory,
         certificates::empty_names_take_little_memory,
         certificates::lengths_take_little_memory,
         certificates::trees_take_little_memory,
@@ -59,6 +63,9 @@ fn main() -> std::process::ExitCode {
         corrupt::random_words_end_in_order,
         deadlines::a_rank_that_does_not_come_is_named_when_it_should_have_come,
         deadlines::a_data_connection_that_is_cut_is_named_at_once,
+        drivers::a_management_library_that_misbehaves_is_a_finding,
+        drivers::a_driver_that_hangs_stops_no_command,
+        drivers::programs_that_collect_runs_end_with_it,
         inputs::a_socket_can_be_standard_input,
         inputs::a_net_plugin_that_is_no_file_is_refused,
         limits::many_ranks_take_memory_for_what_they_send,
@@ -76,6 +83,7 @@ fn main() -> std::process::ExitCode {
         memory::a_half_valid_slot_of_ll_ends_in_the_timeout,
         memory::a_half_valid_slot_of_ll128_ends_in_the_timeout,
         options::an_option_that_one_rank_has_and_another_has_not_is_named,
+        outputs::an_export_is_whole_or_not_there,
         outputs::a_recording_is_whole_or_not_there,
         outputs::a_recording_on_a_full_disk_leaves_nothing,
         plans::no_setting_of_a_plan_loads_a_library,
@@ -85,6 +93,7 @@ fn main() -> std::process::ExitCode {
         recordings::folders_that_lead_outside_are_not_followed,
         recordings::documents_do_not_lead_outside,
         recordings::links_inside_are_followed,
+        redaction::no_identifier_stays_in_a_redacted_archive,
         secrets::an_id_in_a_file_is_for_its_owner_and_shows_nowhere,
         secrets::an_id_on_the_command_line_is_warned_of,
         secrets::a_key_that_costs_nothing_to_make_of_the_secret_is_another_one,

@@ -1,5 +1,6 @@
 //! Recordings that cannot be written: no part of them stays.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,6 +65,43 @@ pub(crate) fn a_recording_is_whole_or_not_there() {
         .into_iter()
         .filter(|it| it.file_name().unwrap().to_string_lossy().starts_with('.'));
     assert_eq!(hidden.count(), 0);
+}
+
+/// The names and bytes of a folder's files.
+fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let all = inside(folder).into_iter();
+    all.map(|it| (it.clone(), fs::read(it).unwrap())).collect()
+}
+
+pub(crate) fn an_export_is_whole_or_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let export = |command: &mut Command, machine: &str| {
+        command.arg("export").arg(format!("topologies/{machine}"));
+        command.arg("--dir").arg(folder.path().join("exported"));
+        Running::start(command).within(LONG)
+    };
+    // The graph and the choices are shorter, the plug-in is longer.
+    const SHORT: &str = "trap '' XFSZ; ulimit -f 60; exec \"$0\" \"$@\"";
+    export(&mut shell(SHORT), "dgx-1v").refused(&["cannot write", "libnccl-tuner-topo.so"]);
+    assert_eq!(inside(folder.path()), Vec::<PathBuf>::new());
+    let done = export(&mut topo(), "workstation-2gpu-nvlink");
+    assert_eq!(done.status, Some(0), "{done:?}");
+    let before = content(&folder.path().join("exported"));
+    assert!(before.len() > 5, "{before:?}");
+    export(&mut shell(SHORT), "dgx-1v").refused(&["cannot write", "libnccl-tuner-topo.so"]);
+    assert!(content(&folder.path().join("exported")) == before);
+    // Another answer: its files replace those of the earlier one.
+    let done = export(&mut topo(), "dgx-1v");
+    assert_eq!(done.status, Some(0), "{done:?}");
+    let removed = done.err.contains("graph-0_1.xml") && done.err.contains("an earlier run");
+    assert!(removed, "{done:?}");
+    let after = content(&folder.path().join("exported"));
+    let named = |name: &str| after.contains_key(&folder.path().join("exported").join(name));
+    assert!(
+        named("graph-0-7.xml") && !named("graph-0_1.xml"),
+        "{:?}",
+        after.keys()
+    );
 }
 
 pub(crate) fn a_recording_on_a_full_disk_leaves_nothing() -> Result<Completion, Failed> {

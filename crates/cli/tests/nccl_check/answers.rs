@@ -21,9 +21,10 @@ const FAR_GPUS: &str = "../crates/planner/tests/machines/far-gpus.xml";
 const PLANES: &str = "../crates/planner/tests/machines/planes.xml";
 const ONE_NAME: &str = "../crates/planner/tests/machines/one-name.xml";
 const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
+const INTERFACES: &str = "../crates/cli/tests/nccl_check/interfaces.xml";
 const LOST_GPUS: &str = "../crates/planner/tests/machines/lost-gpus.xml";
 
-pub(crate) const SAMPLES: [Sample; 18] = [
+pub(crate) const SAMPLES: [Sample; 29] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -113,6 +114,75 @@ pub(crate) const SAMPLES: [Sample; 18] = [
         name: "groups_of_small_numbers",
         machine: "dgx-h100",
         arguments: &["--hosts", "2", "--calls", "8", "--type", "fp8_e4m3"],
+    },
+    Sample {
+        name: "some_adapters",
+        machine: "oci-a100",
+        arguments: &[
+            "--hosts",
+            "2",
+            "--set",
+            "NCCL_IB_HCA==mlx5_5,mlx5_1,mlx5_10",
+            "--net",
+            "plugin",
+        ],
+    },
+    Sample {
+        name: "some_interfaces",
+        machine: INTERFACES,
+        arguments: &["--hosts", "2", "--set", "NCCL_SOCKET_IFNAME=^eth0"],
+    },
+    Sample {
+        name: "without_virtual_memory",
+        machine: "dgx-h100",
+        arguments: &["--set", "NCCL_CUMEM_ENABLE=0"],
+    },
+    Sample {
+        name: "without_virtual_memory_on_two_hosts",
+        machine: "workstation-2gpu-nvlink",
+        arguments: &["--hosts", "2", "--peers", "--set", "NCCL_CUMEM_ENABLE=0"],
+    },
+    Sample {
+        name: "registered_without_virtual_memory",
+        machine: "workstation-2gpu-nvlink",
+        arguments: &["--window", "local", "--set", "NCCL_CUMEM_ENABLE=0"],
+    },
+    Sample {
+        name: "refused_collectives_on_windows",
+        machine: "workstation-2gpu-nvlink",
+        arguments: &[
+            "--window",
+            "symmetric",
+            "--type",
+            "u8",
+            "--set",
+            "NCCL_ALGO=NVLS",
+        ],
+    },
+    Sample {
+        name: "connected_late",
+        machine: "dgx-h100",
+        arguments: &["--sizes", "1K,1M", "--set", "NCCL_RUNTIME_CONNECT=1"],
+    },
+    Sample {
+        name: "connected_at_the_start",
+        machine: "workstation-2gpu",
+        arguments: &["--hosts", "2", "--peers", "--set", "NCCL_RUNTIME_CONNECT=0"],
+    },
+    Sample {
+        name: "gpus_in_another_order",
+        machine: "dgx-1v",
+        arguments: &["--gpus", "6,4,0,5", "--hosts", "2"],
+    },
+    Sample {
+        name: "some_gpus_of_two_switches",
+        machine: "pcie-8gpu-switch-per-socket",
+        arguments: &["--gpus", "0,1,5,6", "--rank-order", "round-robin"],
+    },
+    Sample {
+        name: "hosts_that_differ",
+        machine: "dgx-a100",
+        arguments: &["topologies/gh200", "topologies/workstation-2gpu", "--peers"],
     },
 ];
 

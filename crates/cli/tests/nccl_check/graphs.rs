@@ -40,7 +40,7 @@ struct Exported {
 }
 
 /// A list such as `0-2,4`.
-fn devices(list: &str) -> Result<Vec<i32>, Failed> {
+pub(crate) fn devices(list: &str) -> Result<Vec<i32>, Failed> {
     let mut devices = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -149,7 +149,7 @@ pub(crate) fn all_sets_are_written() -> Result<Completion, Failed> {
 }
 
 /// The text of a graph file with all rings reversed, so that NCCL would not find them itself.
-fn reversed(text: &str) -> String {
+pub(crate) fn reversed(text: &str) -> String {
     let mut lines = Vec::new();
     let mut gpus: Vec<&str> = Vec::new();
     let mut is_ring = false;

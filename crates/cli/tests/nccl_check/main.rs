@@ -7,11 +7,13 @@ mod faults;
 mod graphs;
 mod misbehaving;
 mod obeyed;
+mod outputs;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use outputs::{Case, Door};
 
 /// Versions that are asked about the same machines, all in the cache of `cargo xtask fetch nccl`.
 const VERSIONS: [&str; 6] = ["2.27.7", "2.28.9", "2.29.7", "2.30.7", "2.31.2", "2.32.3"];
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
             trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!in_every_run));
         }
         let is_newest = VERSIONS.last() == Some(&version);
+        trials.extend(outputs_of(version, is_newest));
         for fault in &faults::FAULTS {
             let name = format!("faults::{}_{version}", fault.name);
             let test = move || faults::is_named(version, fault);
@@ -79,6 +82,28 @@ fn main() -> ExitCode {
         trials.push(Trial::ignorable_test(name, test));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The files that each command writes for each job.
+fn outputs_of(version: &'static str, is_newest: bool) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for door in Door::ALL {
+        for machine in outputs::MACHINES {
+            for hosts in outputs::HOSTS {
+                let case = Case {
+                    version,
+                    door,
+                    machine,
+                    hosts,
+                };
+                let name = format!("outputs::{}_{machine}_{hosts}_{version}", door.name());
+                let in_every_run = is_newest && outputs::IN_EVERY_RUN.contains(&(machine, hosts));
+                let trial = Trial::ignorable_test(name, move || outputs::are_followed(case));
+                trials.push(trial.with_ignored_flag(!in_every_run));
+            }
+        }
+    }
+    trials
 }
 
 fn not_run(why: &str) -> Result<Completion, Failed> {

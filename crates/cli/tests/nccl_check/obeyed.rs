@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Completion, Failed};
-use nccl_binary::job::{HostAnswer, Job};
+use nccl_binary::job::{HostAnswer, Job, JobHost};
 use nccl_binary::log;
 use nccl_binary::message::{Network, Request};
 use nccl_compare::Answer;
@@ -97,24 +97,20 @@ pub(crate) fn job(
     tuner: Option<PathBuf>,
 ) -> Job {
     let (complete, _) = nccl_binary::machine::complete(document);
+    let gpus = planner::gpu_devices(document).len() as u32;
+    let host = |number: u32| JobHost {
+        topology: topology::xml::write(&complete),
+        ranks: (number * gpus..).take(gpus as usize).collect(),
+        variables: Vec::new(),
+    };
     Job {
         program: PathBuf::from(env!("CARGO_BIN_EXE_topo")),
         arguments: vec!["nccl-host".into()],
         request: Request {
-            parent: std::process::id(),
-            library,
-            topology: topology::xml::write(&complete),
-            host: 0,
-            hosts,
-            network: Network::Plugin,
             tuner,
-            nvlink_domain: false,
-            sizes: Vec::new(),
-            calls: Calls::ONE,
-            peers: false,
-            graphs: false,
-            variables: Vec::new(),
+            ..Request::of(library)
         },
+        hosts: (0..hosts).map(host).collect(),
         deadline: DEADLINE,
     }
 }

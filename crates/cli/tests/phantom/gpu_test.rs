@@ -16,7 +16,7 @@ fn run(phantom: &Phantom, arguments: &[&str]) -> Output {
 }
 
 /// Parts that ask for facts.
-const PARTS_OF_SILICON: usize = 6;
+const PARTS_OF_SILICON: usize = 7;
 
 /// The whole of `topo gpu-test`, on small sizes.
 #[test]
@@ -116,6 +116,28 @@ fn noted_facts_fail_nothing() {
     assert!(output.status.success(), "{page}");
     let row = "| cuMemAlloc, with a full queue | blocks | - | noted |";
     assert!(page.contains(row), "{page}");
+}
+
+/// What the driver says of mappings is as it documents.
+#[test]
+fn facts_of_mappings() {
+    let phantom = Phantom::new("dgx-h100", &[]);
+    let output = run(&phantom, &["--only", "silicon", "--match", "mappings"]);
+    let page = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{page}");
+    for row in [
+        "| a mapping by cuMemGetAddressRange | 4 MiB | 4 | as needed |",
+        "| its attribute RANGE_SIZE | 16 MiB | - | noted |",
+        "| addresses whose handle is that of their mapping | 4 addresses | ≥ 4 | as needed |",
+        "| handles of two mappings and of other memory in place of one | 3 handles | ≥ 3 | as needed |",
+        "| buffer ids of these | 1 ids | - | noted |",
+        "| a fill across two mappings | 131072 bytes | 131072 | as needed |",
+        "| least granularity of a multicast | 2 MiB | - | noted |",
+        "| recommended granularity of a multicast | 512 MiB | - | noted |",
+    ] {
+        assert!(page.contains(row), "{row}: {page}");
+    }
+    assert_eq!(phantom.report().problems, [] as [&str; 0]);
 }
 
 /// A program in place of compute-sanitizer, which runs what it is to look at. It exits with

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backend_cuda::{Cuda, MemoryKind, Options};
 use device_runtime::{
-    DeviceBuffer, DeviceDriver, Kernels, LaunchOptions, ProcessRanks, RunOnDevice,
+    DeviceBuffer, DeviceDriver, Kernels, LaunchOptions, ProcessRanks, RunOnDevice, Team,
 };
 use executor::{Choice, Communicator, Request, Settings};
 use program::{Collective, ElementType, Protocol, Reduction, Schedule, Transfer};
@@ -23,7 +23,12 @@ fn inside(test: &str, phantom: impl FnOnce() -> Phantom) -> bool {
     if std::env::var(INSIDE).is_ok_and(|it| it == test) {
         return true;
     }
-    let phantom = phantom();
+    run(test, &phantom());
+    false
+}
+
+/// Runs a test on a phantom machine. It succeeds without a broken rule or a leak.
+pub(crate) fn run(test: &str, phantom: &Phantom) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     phantom.prepare(&mut command);
     let name = format!("library::{test}");
@@ -37,7 +42,6 @@ fn inside(test: &str, phantom: impl FnOnce() -> Phantom) -> bool {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("1 passed"), "{said}");
     assert_eq!(phantom.report().problems, [] as [&str; 0], "{said}");
-    false
 }
 
 fn open(gpus: u32, memory: MemoryKind) -> Cuda {
@@ -110,6 +114,44 @@ fn virtual_memory_of_the_caller() {
         .flat_map(|it| (2 * it).to_le_bytes())
         .collect();
     assert!(results.iter().all(|it| *it == sums));
+}
+
+/// Virtual memory of a caller is known by its mapping, and can be opened as long as it is there.
+#[test]
+fn memory_of_a_caller() {
+    let machine = || Phantom::new("dgx-h100", &[]);
+    if !inside("memory_of_a_caller", machine) {
+        return;
+    }
+    let [caller, backend] = [(); 2].map(|()| open(1, MemoryKind::Descriptor));
+    let (memory, address) = caller.allocate_for_peers(0, 4096).unwrap();
+    let known = backend.allocation(0, address + 64, 64).unwrap();
+    assert_eq!((known.base, known.bytes()), (address, 2 << 20));
+    assert!(backend.allocation(0, address, known.bytes() + 1).is_none());
+    let (word, _kept) = backend.offer(0, &known).unwrap();
+    let (_opened, there) = backend.open(0, &word, known.bytes()).unwrap();
+    caller.write(0, address + 64, &[7; 8]).unwrap();
+    let mut read = [0; 8];
+    backend.read(0, there + 64, &mut read).unwrap();
+    assert_eq!(read, [7; 8]);
+    // A multicast is bound to it where it is.
+    let mut team = Team {
+        ranks: 1,
+        bytes: 4096,
+        kind: None,
+        memory: None,
+    };
+    let bindable = backend.bindable(0, address + 64, &team).unwrap();
+    assert_eq!((bindable.base, bindable.bytes), (address, 2 << 20));
+    team.bytes = bindable.bytes;
+    team.memory = Some(bindable);
+    let (mut part, _) = backend.begin_multicast(0, &team).unwrap();
+    let bound = backend.bind_multicast(0, &mut part, &[]).unwrap();
+    assert_eq!(bound.own, address);
+    drop((part, memory));
+    assert!(backend.allocation(0, address, 64).is_none());
+    let gone = backend.offer(0, &known).unwrap_err();
+    assert!(gone.contains("is gone"), "{gone}");
 }
 
 /// Memory of another process was opened for the first GPU that asked, and the next one was given

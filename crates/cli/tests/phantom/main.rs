@@ -222,6 +222,11 @@ fn functions_that_are_called() {
             "",
             "--ranks 2 all-reduce --processes --set NCCL_CUMEM_ENABLE=1",
         ),
+        (
+            "dgx-h100",
+            "",
+            "--ranks 2 all-reduce --algorithm nvls --register",
+        ),
         ("dgx-a100", "", "--ranks 2 broadcast --processes"),
         ("pcie-8gpu-nonet", "peers none", "--ranks 2 all-gather"),
     ] {
@@ -229,6 +234,9 @@ fn functions_that_are_called() {
         phantom.right(arguments);
         reached.extend(phantom.report().calls.into_keys());
     }
+    let phantom = Phantom::new("dgx-h100", &[]);
+    library::run("memory_of_a_caller", &phantom);
+    reached.extend(phantom.report().calls.into_keys());
     // The time of an older driver.
     let old = Phantom::with_driver("dgx-a100", 12_040, &[]);
     old.right("--ranks 2 all-gather");

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
-use crate::driver::Allocation;
+use crate::allocation::Allocation;
 
 /// How far an offer of the own rank is.
 #[derive(Debug, Clone, PartialEq, Eq)]

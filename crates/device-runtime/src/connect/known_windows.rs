@@ -1,6 +1,7 @@
 //! Windows of callers that a rank knows.
 
-use crate::driver::{Bindable, DeviceDriver};
+use crate::allocation::Bindable;
+use crate::driver::DeviceDriver;
 
 /// A multicast moves whole vectors of as many bytes, and begins at multiples of it.
 pub(crate) const VECTOR_BYTES: u64 = 16;

@@ -134,7 +134,7 @@ fn searched(planned: &Planned, expected: &Value) -> FieldCheck {
 
 fn graph(planned: &Planned, expected: &str) -> FieldCheck {
     let mine = planned
-        .graph_file()
+        .graph_dump()
         .map_err(|error| Difference::new("graph", error.to_string(), "a file"))?;
     let lines = mine.lines().zip(expected.lines()).enumerate();
     for (number, (mine, theirs)) in lines {

@@ -147,7 +147,6 @@ impl ScriptedJob {
             ("NCCL_DEBUG_FILE", "/proc/self/fd/2"),
             ("NCCL_HOSTID", host.as_str()),
             ("NCCL_NET_PLUGIN", plugin),
-            ("NCCL_SOCKET_IFNAME", "lo"),
             ("NCCL_RAS_ENABLE", "1"),
             ("NCCL_RAS_ADDR", address.as_str()),
         ];
@@ -166,19 +165,13 @@ impl ScriptedJob {
         let host = &self.hosts[number];
         let script = Script {
             request: Request {
-                parent: std::process::id(),
-                library: self.library.clone(),
                 topology: host.topology.clone(),
                 host: number as u32,
-                hosts: self.hosts.len() as u32,
+                ranks: (first..).take(host.gpus as usize).collect(),
+                all_ranks: self.hosts.iter().map(|host| host.gpus).sum(),
                 network: self.network,
-                tuner: None,
-                nvlink_domain: false,
-                sizes: Vec::new(),
-                calls: plan::cost::Calls::ONE,
-                peers: false,
-                graphs: false,
                 variables: self.variables(number, address),
+                ..Request::of(self.library.clone())
             },
             first,
             ids: self.ids,

@@ -7,7 +7,7 @@ use phantom_machine::setup::Sizes;
 use phantom_machine::{Fabric, Gpu, Machine, Setup};
 use topology::xml;
 
-use super::ports::{self, Port};
+use super::ports::{self, Port, UsedPorts};
 use crate::message::{Network, Request};
 
 /// The driver's version as CUDA's number: 12.9.
@@ -68,7 +68,9 @@ impl Devices {
             gpus: machine.gpus,
             ports: match request.network {
                 Network::Socket => Vec::new(),
-                Network::Plugin | Network::Merging => ports::of(&document),
+                Network::Plugin | Network::Merging => {
+                    ports::of(&document, &UsedPorts::of(variables))
+                }
             },
             merges: request.network == Network::Merging,
             refuses_merges: merging.is_some_and(|(_, it)| !it.is_empty() && xml::c_int(it) == 0),

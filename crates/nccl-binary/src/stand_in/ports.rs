@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
 
 use net_plugin::abi::NO_ID;
+use topology::NameList;
 use topology::xml::{Document, Element, Tag, c_float, c_int, c_unsigned_hexadecimal};
 
 /// Speed of a port that the file gives none, Mb/s: NCCL's default.
@@ -44,9 +45,50 @@ pub(crate) struct Port {
 /// Virtual devices in the order in which NCCL made them. They are never freed.
 static VIRTUAL: Mutex<Vec<&'static Port>> = Mutex::new(Vec::new());
 
-/// The ports of a file, numbered in its order of numbers. NCCL finds an element by its name, so
-/// only the first of a name is a port.
-pub(super) fn of(document: &Document) -> Vec<Port> {
+/// The lists of the ports that a job uses, which only NCCL's transports read.
+#[derive(Debug, Default)]
+pub(super) struct UsedPorts {
+    /// `NCCL_IB_HCA`.
+    adapters: Option<NameList>,
+    /// `NCCL_SOCKET_IFNAME`.
+    interfaces: Option<NameList>,
+}
+
+impl UsedPorts {
+    /// Those of NCCL's variables.
+    pub(super) fn of(variables: &[(String, String)]) -> Self {
+        let list = |wanted: &str| {
+            let mut set = variables.iter().rev();
+            let (_, list) = set.find(|(name, _)| name == wanted)?;
+            Some(NameList::new(list))
+        };
+        Self {
+            adapters: list("NCCL_IB_HCA"),
+            interfaces: list("NCCL_SOCKET_IFNAME"),
+        }
+    }
+
+    /// Whether a transport would list a port. Interfaces of sockets have the number 0, or none.
+    fn take(&self, net: &Element) -> bool {
+        let number = net.get("port").map_or(0, c_int);
+        let list = match number {
+            0 => &self.interfaces,
+            _ => &self.adapters,
+        };
+        match (list, net.get("name")) {
+            // Of ports that an earlier job merged, one is enough.
+            (Some(list), Some(name)) => {
+                let mut parts = name.split('+');
+                parts.any(|part| list.takes(part, Some(number)))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The ports of a file that a job uses, numbered in its order of numbers. NCCL finds an element by
+/// its name, so only the first of a name is a port.
+pub(super) fn of(document: &Document, used: &UsedPorts) -> Vec<Port> {
     let mut elements = Vec::new();
     walk(&document.root, None, &mut elements);
     let names: BTreeSet<&str> = elements
@@ -61,7 +103,7 @@ pub(super) fn of(document: &Document) -> Vec<Port> {
     let mut known = BTreeSet::new();
     elements.retain(|(net, _)| {
         let is_first = net.get("name").is_none_or(|name| known.insert(name));
-        is_first && net.get("dev").is_some() && !is_virtual(net)
+        is_first && net.get("dev").is_some() && !is_virtual(net) && used.take(net)
     });
     elements.sort_by_key(|(net, _)| net.get("dev").map_or(0, c_int));
     let numbered = (0..).zip(elements);

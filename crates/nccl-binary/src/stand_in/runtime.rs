@@ -5,11 +5,13 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 
+use phantom_driver::arguments::{Handle64, Out};
 use phantom_driver::calls::device::{
     cuDeviceCanAccessPeer, cuDeviceGetByPCIBusId, cuDeviceGetCount, cuDeviceGetPCIBusId,
     cuDriverGetVersion,
 };
 use phantom_driver::calls::host::{cuMemHostRegister_v2, cuMemHostUnregister};
+use phantom_driver::calls::ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle_v2};
 use phantom_driver::calls::pointer::cuPointerGetAttribute;
 
 use super::context::{self, Code, INVALID_DEVICE, INVALID_VALUE, SUCCESS, put};
@@ -100,6 +102,24 @@ unsafe extern "C" fn unregister_host(address: *mut c_void) -> Code {
     context::device();
     // SAFETY: as the caller of this function.
     context::keep(unsafe { cuMemHostUnregister(address) })
+}
+
+unsafe extern "C" fn ipc_handle(out: *mut Handle64, address: u64) -> Code {
+    context::device();
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { cuIpcGetMemHandle(Out::from(out), address) })
+}
+
+unsafe extern "C" fn open_ipc_handle(out: *mut u64, handle: Handle64, flags: u32) -> Code {
+    context::device();
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { cuIpcOpenMemHandle_v2(Out::from(out), handle, flags) })
+}
+
+unsafe extern "C" fn close_ipc_handle(address: u64) -> Code {
+    context::device();
+    // SAFETY: as the caller of this function.
+    context::keep(unsafe { cuIpcCloseMemHandle(address) })
 }
 
 unsafe extern "C" fn host_device_pointer(
@@ -292,6 +312,9 @@ pub(crate) fn functions() -> Vec<Presented> {
         "cudaFreeHost" => free,
         "cudaHostRegister" => register_host,
         "cudaHostUnregister" => unregister_host,
+        "cudaIpcGetMemHandle" => ipc_handle,
+        "cudaIpcOpenMemHandle" => open_ipc_handle,
+        "cudaIpcCloseMemHandle" => close_ipc_handle,
         "cudaHostGetDevicePointer" => host_device_pointer,
         "cudaMemcpy" => copy,
         "cudaMemcpyAsync" => copy,

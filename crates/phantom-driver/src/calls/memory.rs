@@ -30,8 +30,9 @@ pub fn out_of_memory(why: impl std::fmt::Display) -> Refusal {
     }
 }
 
-/// New memory of a device, or of the host for a device. It holds arbitrary values at its begin,
-/// unless the machine file says otherwise.
+/// New memory of a device, or of the host for a device, in whole pages of the host. It holds
+/// arbitrary values at its begin, unless the machine file says otherwise. The bytes that are asked
+/// for count as used: how much more a driver takes is not documented.
 ///
 /// # Errors
 /// The device has not enough.
@@ -43,11 +44,12 @@ pub fn new_file(
     bytes: u64,
 ) -> Answer<MemoryFile> {
     let gpu = &driver.machine.gpus[device];
+    let whole = bytes.checked_next_multiple_of(PAGE);
     let label = Label {
         content,
         device: gpu.uuid,
         handle_types,
-        bytes,
+        bytes: whole.ok_or_else(|| out_of_memory("too many bytes"))?,
     };
     let count = &driver.contexts[device].used;
     let (used, all) = (count.load(Ordering::Acquire), gpu.memory_bytes);
@@ -59,7 +61,7 @@ pub fn new_file(
     }
     let mut file = MemoryFile::new(label).map_err(out_of_memory)?;
     if !of_host {
-        file.count(count);
+        file.count(count, bytes);
     }
     if driver.machine.setup.arbitrary {
         let filled = file.fill(ARBITRARY, bytes.min(MOST_FILLED));
@@ -75,9 +77,8 @@ entry_points! {
         driver.settle(device);
         driver.not_while_capturing()?;
         ensure(bytes > 0, INVALID, SECTION, "0 bytes cannot be allocated")?;
-        let whole = (bytes as u64).checked_next_multiple_of(PAGE);
-        let whole = whole.ok_or_else(|| out_of_memory("too many bytes"))?;
-        let file = Arc::new(new_file(driver, device, Content::Plain, 0, whole)?);
+        let file = Arc::new(new_file(driver, device, Content::Plain, 0, bytes as u64)?);
+        let whole = file.label.bytes;
         let freed = driver.space().take_freed(whole);
         let base = file.map(freed, 0, whole).map_err(out_of_memory)?;
         driver.space().add(base, bytes as u64, Kind::Device(file), device);

@@ -15,6 +15,9 @@ use crate::memory_file::Content;
 use crate::multicast::{MOST_DEVICES, Member, Team};
 use crate::space::{Physical, changed};
 
+/// The recommended granularity, bytes; the least is that of physical memory.
+const RECOMMENDED: u64 = 512 << 20;
+
 const SECTION: Section = Section::Multicast;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -59,6 +62,9 @@ fn bind(
         "only memory of a device can be bound",
     )?;
     ensure(flags == 0, INVALID, SECTION, "flags must be 0")?;
+    let private = team.file.label.handle_types != 0 && memory.file.label.handle_types == 0;
+    let rule = "an object with handles takes only memory with handles";
+    ensure(!private, INVALID, SECTION, rule)?;
     let numbers = [offset, memory_offset, bytes];
     let whole = numbers.iter().all(|it| it.is_multiple_of(GRANULARITY));
     ensure(
@@ -103,8 +109,12 @@ entry_points! {
     fn cuMulticastGetGranularity(bytes: Out<usize>, properties: In<MulticastProperties>, option: u32) {
         let driver = driver()?;
         check(driver, &properties.get(SECTION)?)?;
-        ensure(option <= 1, INVALID, SECTION, "there is no such option")?;
-        bytes.put(GRANULARITY as usize, SECTION)
+        let found = match option {
+            0 => GRANULARITY,
+            1 => RECOMMENDED,
+            _ => return refuse(INVALID, SECTION, "there is no such option"),
+        };
+        bytes.put(found as usize, SECTION)
     }
 
     /// Makes a multicast object.
@@ -157,9 +167,6 @@ entry_points! {
         };
         let mapped = memory_offset.saturating_add(bytes as u64) <= end;
         ensure(mapped, INVALID, SECTION, "the range is longer than what is mapped at the address")?;
-        let kinds = team.file.label.handle_types;
-        let shared = kinds == 0 || memory.file.label.handle_types & kinds != 0;
-        ensure(shared, INVALID, SECTION, "an object with handles takes only memory with handles")?;
         bind(driver, &team, &memory, [offset as u64, memory_offset, bytes as u64], flags)?;
         team.by_address.store(true, Ordering::Relaxed);
         Ok(())

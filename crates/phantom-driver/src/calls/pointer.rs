@@ -17,8 +17,14 @@ const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 /// What is known of an address.
 struct About {
-    base: u64,
-    bytes: u64,
+    /// The mappable addresses: an allocation, or all addresses that were reserved together.
+    range: (u64, u64),
+    /// The memory; `None`: nothing is mapped there.
+    memory: Option<Memory>,
+}
+
+/// The memory at an address.
+struct Memory {
     device: usize,
     of_host: bool,
     id: u64,
@@ -31,27 +37,29 @@ fn about(driver: &Driver, address: u64) -> Option<About> {
     let space = driver.space();
     if let Some((base, block)) = space.block(address) {
         return Some(About {
-            base,
-            bytes: block.bytes,
-            device: block.device,
-            of_host: matches!(block.kind, Kind::Host | Kind::Registered),
-            id: block.id,
-            synchronous: block.synchronous,
-            is_plain: matches!(block.kind, Kind::Device(_)),
-            handle_types: 0,
+            range: (base, block.bytes),
+            memory: Some(Memory {
+                device: block.device,
+                of_host: matches!(block.kind, Kind::Host | Kind::Registered),
+                id: block.id,
+                synchronous: block.synchronous,
+                is_plain: matches!(block.kind, Kind::Device(_)),
+                handle_types: 0,
+            }),
         });
     }
-    let (base, mapping) = space.mapping(address)?;
-    Some(About {
-        base,
-        bytes: mapping.bytes,
+    let range = space.reservation(address)?;
+    let memory = space.mapping(address).map(|(_, mapping)| Memory {
         device: mapping.physical.device,
         of_host: false,
-        id: base,
+        // The documentation promises unique numbers for memory of functions that allocate, and
+        // nothing for mappings. So here it tells neither mappings nor what was mapped before apart.
+        id: range.0,
         synchronous: false,
         is_plain: false,
         handle_types: mapping.physical.file.label.handle_types,
-    })
+    });
+    Some(About { range, memory })
 }
 
 /// Writes an attribute of 4 or 8 bytes.
@@ -76,12 +84,25 @@ fn attribute_of(
     attribute: u32,
     address: u64,
 ) -> Option<(u64, bool)> {
+    let is = |wanted: Attribute| attribute == wanted as u32;
+    match () {
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) => {
+            return Some((about.range.0, true));
+        }
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE) => {
+            return Some((about.range.1, true));
+        }
+        () if is(Attribute::CU_POINTER_ATTRIBUTE_MAPPED) => {
+            return Some((u64::from(about.memory.is_some()), false));
+        }
+        () => {}
+    }
+    let about = about.memory.as_ref()?;
     let kind = match about.of_host {
         true => MemoryType::CU_MEMORYTYPE_HOST,
         false => MemoryType::CU_MEMORYTYPE_DEVICE,
     };
     let context = driver.context_handle(about.device);
-    let is = |wanted: Attribute| attribute == wanted as u32;
     Some(match () {
         () if is(Attribute::CU_POINTER_ATTRIBUTE_CONTEXT) => (context, true),
         () if is(Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE) => (u64::from(kind as u32), false),
@@ -96,9 +117,6 @@ fn attribute_of(
         () if is(Attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) => {
             (u64::from(about.is_plain && driver.machine.setup.ipc), false)
         }
-        () if is(Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) => (about.base, true),
-        () if is(Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE) => (about.bytes, true),
-        () if is(Attribute::CU_POINTER_ATTRIBUTE_MAPPED) => (1, false),
         () if is(Attribute::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) => {
             (u64::from(about.handle_types), true)
         }

@@ -203,13 +203,36 @@ pub fn give_access(address: u64, bytes: usize, device: i32) -> u32 {
     call!(cuMemSetAccess(address, bytes, &raw const access, 1_usize))
 }
 
+/// An attribute of an address, of 8 bytes.
+pub fn attribute(of: u64, number: u32) -> u64 {
+    let mut value = 0_u64;
+    right!(cuPointerGetAttribute(&raw mut value, number, of));
+    value
+}
+
+/// The allocation or mapping that holds an address: where it begins, and its bytes.
+pub fn range_of(address: u64) -> (u64, usize) {
+    let (mut base, mut bytes) = (0_u64, 0_usize);
+    right!(cuMemGetAddressRange_v2(
+        &raw mut base,
+        &raw mut bytes,
+        address
+    ));
+    (base, bytes)
+}
+
 /// A multicast object for a number of devices.
 pub fn multicast(devices: u32, size: usize) -> u64 {
+    multicast_with(devices, size, 0)
+}
+
+/// The same with these kinds of handles.
+pub fn multicast_with(devices: u32, size: usize, handles: u64) -> u64 {
     let mut handle = 0_u64;
     let properties = MulticastProperties {
         devices,
         size,
-        handles: 0,
+        handles,
         flags: 0,
     };
     right!(cuMulticastCreate(&raw mut handle, &raw const properties));

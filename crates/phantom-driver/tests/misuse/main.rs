@@ -4,6 +4,7 @@
 mod api;
 mod contexts;
 mod execution;
+mod facts;
 mod memory;
 mod multicast;
 mod streams;
@@ -61,13 +62,14 @@ macro_rules! table {
 pub(crate) use table;
 
 fn cases() -> impl Iterator<Item = &'static Case> {
-    let tables: [&[Case]; 6] = [
+    let tables: [&[Case]; 7] = [
         contexts::CASES,
         memory::CASES,
         virtual_memory::CASES,
         multicast::CASES,
         streams::CASES,
         execution::CASES,
+        facts::CASES,
     ];
     tables.into_iter().flatten()
 }

@@ -89,17 +89,18 @@ fn merge_runs(runs: Vec<Value>, number: &[usize]) -> Vec<Value> {
 /// Drops unavailable entries: the reason does not matter.
 fn canonical_costs(costs: &mut Value) {
     drop_keys(costs, &["profile"]);
-    // These change calls that plans are not compared by: groups, averages, registered buffers.
+    // These change calls that plans are not compared by: groups, averages, small types, registered
+    // buffers.
     if let Some(pat) = costs.get_mut("pat") {
         drop_keys(pat, &["averages"]);
     }
     if let Some(job) = costs.get_mut("job") {
-        drop_keys(job, &["restricted"]);
+        drop_keys(job, &["refuses_fp8", "restricted"]);
         if let Some(calls) = job.get_mut("calls") {
             drop_keys(calls, &["channel_traffic"]);
         }
         if let Some(registered) = job.get_mut("registered") {
-            drop_keys(registered, &["direct_peers", "nvls"]);
+            drop_keys(registered, &["direct_peers", "nvls", "one_gpu_ring"]);
         }
     }
     if let Some(kernels) = costs.pointer_mut("/windows/kernels") {

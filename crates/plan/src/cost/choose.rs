@@ -22,7 +22,7 @@ const OPERATIONS_PER_TURN: u32 = 8;
 const FP8_RING_PENALTY: f32 = 1024.0;
 
 /// Compute capability × 10 from which GPUs reduce 8-bit floating-point numbers.
-const FP8_CC: i32 = 90;
+pub const FP8_CC: i32 = 90;
 
 /// The time of what is not to be taken, µs.
 const FOREVER_US: f32 = f32::MAX / 2.0;
@@ -63,7 +63,7 @@ pub struct NoChoice {
     pub collective: Collective,
     /// `NCCL_ALGO` or `NCCL_PROTO` were set.
     pub restricted: bool,
-    /// The GPUs do not reduce numbers of the type.
+    /// NCCL refuses the type on these GPUs.
     pub unfit_type: Option<DataType>,
 }
 
@@ -74,6 +74,15 @@ impl fmt::Display for NoChoice {
             return write!(
                 f,
                 "{collective} is made of point-to-point transfers; expected a collective with algorithms to choose from"
+            );
+        }
+        if let Some(unfit) = self.unfit_type
+            && matches!(collective, Collective::AllGather | Collective::Broadcast)
+        {
+            return write!(
+                f,
+                "NCCL 2.27 refuses {unfit} on GPUs before compute capability 9.0; expected another type for {collective}, or \
+                 NCCL 2.28"
             );
         }
         if let Some(unfit) = self.unfit_type {
@@ -176,13 +185,14 @@ impl CostTable {
         Some(time)
     }
 
-    /// The type of an operation, if the GPUs do not reduce it.
-    fn unfit_type(&self, operation: &TunedOperation) -> Option<DataType> {
+    /// The type of an operation, if NCCL refuses it on these GPUs.
+    pub(super) fn unfit_type(&self, operation: &TunedOperation) -> Option<DataType> {
         let TunedOperation {
             collective, calls, ..
         } = operation;
         let reduces = !matches!(collective, Collective::AllGather | Collective::Broadcast);
-        let unfit = reduces && calls.data_type.is_fp8() && self.job.min_cc < FP8_CC;
+        let refuses = reduces && self.job.min_cc < FP8_CC || self.job.refuses_fp8;
+        let unfit = refuses && calls.data_type.is_fp8();
         unfit.then_some(calls.data_type)
     }
 

@@ -19,7 +19,7 @@ pub mod table;
 pub mod threads;
 pub mod window;
 
-pub use choose::{NoChoice, OperationChoice};
+pub use choose::{FP8_CC, NoChoice, OperationChoice};
 pub use chunk::{BufferTooSmall, Chunking};
 pub use kernel::WindowKernel;
 pub use model::{Best, CostModel, Estimate, Range, doubling};

@@ -262,6 +262,10 @@ pub struct CostJob {
     pub max_local_ranks: u32,
     /// Smallest compute capability × 10.
     pub min_cc: i32,
+    /// Collectives refuse 8-bit floating-point numbers: GPUs before compute capability 9.0 with
+    /// NCCL 2.27.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refuses_fp8: bool,
     /// All processors are x86.
     pub x86: bool,
     /// Channels of collectives.
@@ -298,6 +302,10 @@ pub struct CallLimits {
 pub struct RegisteredBuffers {
     /// The job is one node, whose GPUs reach each other's memory.
     pub direct_peers: bool,
+    /// Channels of all-gathers and broadcasts in a ring of nodes of one GPU; absent where ports do
+    /// not reach the buffers directly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_gpu_ring: Option<u32>,
     /// Channels of NVLS; absent where it does not reach the buffers: a node has several hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvls: Option<RegisteredNvls>,

@@ -42,18 +42,15 @@ impl CostTable {
     ) -> u32 {
         let job = &self.job;
         let collective = operation.collective;
-        let [least, most] = job.calls.blocks;
-        let limited = |channels: u32| channels.min(most).max(least);
         if matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree) {
             let registered = job.registered.nvls;
             return registered.map_or(channels, |nvls| nvls.of(collective));
         }
-        let alone = job.nodes == job.ranks && job.nodes > 1;
-        if alone
+        if let Some(of_ring) = job.registered.one_gpu_ring
             && (algorithm, protocol) == (Algorithm::Ring, Protocol::Simple)
             && matches!(collective, Collective::AllGather | Collective::Broadcast)
         {
-            return limited(1);
+            return of_ring;
         }
         let reads_directly = match algorithm {
             Algorithm::Ring => {

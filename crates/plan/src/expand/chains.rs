@@ -89,8 +89,9 @@ impl Chains {
     }
 
     /// The port of a GPU: the first GPU of a channel has the entry port, every other the exit port.
-    fn net(&self, channel: u32, local: u32) -> Option<i64> {
-        let nets = self.nets.get(channel as usize)?.unwrap_or_default();
+    /// `inner`: the ports of channels that name none.
+    fn net(&self, channel: u32, local: u32, inner: [i64; 2]) -> Option<i64> {
+        let nets = self.nets.get(channel as usize)?.unwrap_or(inner);
         let enters = self.order(channel).first() == Some(&local);
         Some(nets[usize::from(!enters)])
     }
@@ -182,8 +183,9 @@ impl NodeParts {
     /// The port that a GPU uses for a channel of a graph that has `merged` channels after the
     /// nodes' graphs were compared; `None` if the graph names none.
     ///
-    /// In a graph without ports it is port 0: if GPUs of one node reach each other only through the
-    /// network, NCCL reads a record that was zeroed before the search.
+    /// In a graph without ports it is port 0, unless it is a fallback channel with ports of its own:
+    /// if GPUs of one node reach each other only through the network, NCCL reads a record that was
+    /// zeroed before the search.
     pub fn net(&self, kind: GraphKind, channel: u32, merged: u32, local: u32) -> Option<i64> {
         let chains = match kind {
             GraphKind::Ring => &self.ring,
@@ -196,7 +198,8 @@ impl NodeParts {
                 return own().nth(at).map(|(_, net)| *net).filter(|net| *net >= 0);
             }
         };
-        chains.net(channel.checked_rem(merged)?, local)
+        let inner = self.transports.inner(kind).unwrap_or_default();
+        chains.net(channel.checked_rem(merged)?, local, inner)
     }
 
     /// The GPUs of a node that send or receive at ports, with those ports. `base` is the searched
@@ -223,6 +226,7 @@ impl NodeParts {
                 }
             };
             let channels = merged(kind);
+            let inner = self.transports.inner(kind).unwrap_or_default();
             // NCCL takes the port by the channel's own number, also where the channel repeats one
             // with another remainder.
             let repeated = base
@@ -248,7 +252,9 @@ impl NodeParts {
                 ];
                 let ends = ends.into_iter().flatten().filter(|_| nets.is_some());
                 let all = if everyone { members } else { &[] };
-                let nets = ends.chain(all).map(|gpu| (*gpu, chains.net(channel, *gpu)));
+                let nets = ends
+                    .chain(all)
+                    .map(|gpu| (*gpu, chains.net(channel, *gpu, inner)));
                 uses.extend(nets.filter_map(|(gpu, net)| Some((gpu, net?))));
             }
         }

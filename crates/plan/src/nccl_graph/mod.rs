@@ -1,7 +1,8 @@
 //! NCCL's graph files (`NCCL_GRAPH_DUMP_FILE`, `NCCL_GRAPH_FILE`).
 //!
-//! [`write()`] writes the text that NCCL dumps, to the byte; [`write_as`] that of an older version.
-//! [`GraphFile`] reads such text like NCCL, with warnings where NCCL would silently read something
+//! [`write()`] writes the text that NCCL dumps, to the byte; [`write_as`] that of an older version;
+//! [`write_by_device`] and [`write_for_hosts`] what ranks of several nodes can read. [`GraphFile`]
+//! reads such text like NCCL, with warnings where NCCL would silently read something
 //! else, and errors where it would refuse.
 //!
 //! GPUs are named by host and device number, so both directions need to know which rank is which
@@ -31,11 +32,12 @@ use topology::{NcclId, PathType, Warning};
 use crate::error::Error;
 use crate::graph::{Graph, GraphKind, Pattern};
 use crate::layout::JobLayout;
+use crate::machine::PlannedMachine;
 use crate::plan::Plan;
 use crate::version::NcclVersion;
 
 pub use number::c_general;
-pub use write::{write, write_as, write_for_hosts};
+pub use write::{write, write_as, write_by_device, write_for_hosts};
 
 /// The GPU of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,33 +58,61 @@ impl GpuAddress {
 }
 
 impl Plan {
-    /// The graphs of the first rank, as NCCL's graph file.
-    ///
-    /// Where ranks have an order of their own, GPUs are named by device number only, as before
-    /// NCCL 2.30: newer versions believe a rank more than a device number.
+    /// The graphs of the first rank's node, as a file for `NCCL_GRAPH_FILE`: NCCL's dump, if each
+    /// rank of the job can read that. A dump from 2.30 on has the ranks of one node, which NCCL
+    /// believes more than device numbers, so in a job of several nodes GPUs have no rank.
     ///
     /// # Errors
     /// NCCL's file has no word for a type of path that a graph uses.
     pub fn graph_file(&self) -> Result<String, Error> {
         let layout = JobLayout::of(self)?;
+        if layout.nodes() == 1 {
+            return self.graph_dump();
+        }
+        let (graphs, gpus) = self.first_graphs(&layout);
+        write_by_device(graphs, &gpus)
+    }
+
+    /// The graphs of the first rank's node, as that rank of NCCL dumps them
+    /// (`NCCL_GRAPH_DUMP_FILE`), which other nodes cannot read. Where ranks have an order of their
+    /// own, GPUs are named by device number only, as before NCCL 2.30.
+    ///
+    /// # Errors
+    /// NCCL's file has no word for a type of path that a graph uses.
+    pub fn graph_dump(&self) -> Result<String, Error> {
+        let layout = JobLayout::of(self)?;
+        let (graphs, gpus) = self.first_graphs(&layout);
+        if self.rank_order.is_some() {
+            return write_by_device(graphs, &gpus);
+        }
+        let version = NcclVersion::of_profile(&self.profile).unwrap_or_default();
+        write_as(version, graphs, &gpus)
+    }
+
+    /// The graphs of the first rank's node, and the GPUs of its machine.
+    fn first_graphs(&self, layout: &JobLayout) -> (&[Graph], Vec<GpuAddress>) {
         let node = layout.rank(0).map(|first| first.node);
         let machine = node.and_then(|node| self.machines.get(node.machine as usize));
-        let gpus = machine.iter().flat_map(|machine| &machine.gpus);
-        let gpus: Vec<GpuAddress> = gpus
-            .map(|gpu| GpuAddress {
-                rank: gpu.rank as i32,
-                host: gpu.host,
-                dev: gpu.dev,
-            })
-            .collect();
         let groups = machine.map_or(&[][..], |machine| &machine.groups);
         let group = node.and_then(|node| groups.get(node.index as usize));
-        let version = NcclVersion::of_profile(&self.profile).unwrap_or_default();
-        let version = match self.rank_order {
-            Some(_) => version.min(NcclVersion::V2_29),
-            None => version,
-        };
-        write_as(version, group.map_or(&[], |group| &group.graphs), &gpus)
+        let gpus = machine.map(PlannedMachine::gpu_addresses);
+        (
+            group.map_or(&[], |group| &group.graphs),
+            gpus.unwrap_or_default(),
+        )
+    }
+}
+
+impl PlannedMachine {
+    /// The GPUs, as graph files name them.
+    pub fn gpu_addresses(&self) -> Vec<GpuAddress> {
+        let gpus = self.gpus.iter();
+        gpus.map(|gpu| GpuAddress {
+            rank: gpu.rank as i32,
+            host: gpu.host,
+            dev: gpu.dev,
+        })
+        .collect()
     }
 }
 

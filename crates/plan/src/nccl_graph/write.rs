@@ -30,27 +30,51 @@ pub fn write_as(
     graphs: &[Graph],
     gpus: &[GpuAddress],
 ) -> Result<String, Error> {
-    let ranks = version >= NcclVersion::V2_30;
-    let mut text = String::from("<graphs version=\"1\">\n");
-    for (kind, pattern) in IN_FILE_ORDER {
-        match graphs.iter().find(|graph| graph.kind == kind) {
-            Some(graph) => write_graph(&mut text, graph, gpus, ranks)?,
-            None => write_graph(&mut text, &Graph::empty(kind, pattern), gpus, ranks)?,
-        }
-    }
-    text.push_str("</graphs>\n");
-    Ok(text)
+    let named = match version >= NcclVersion::V2_30 {
+        true => Named::ByDeviceAndRank,
+        false => Named::ByDevice,
+    };
+    write_all(graphs, gpus, named)
 }
 
-/// Writes a graph file for every host of a job: only these graphs, so that NCCL searches the others
-/// as it would without a file, and GPUs by device only, because ranks differ between hosts.
+/// Writes a graph file for every node of a job: all five kinds, and GPUs by device number only.
+/// NCCL 2.30 and newer believe a `rank` more than a device number, and a rank is right on one node
+/// only: another node's ranks die of it.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_by_device(graphs: &[Graph], gpus: &[GpuAddress]) -> Result<String, Error> {
+    write_all(graphs, gpus, Named::ByDevice)
+}
+
+/// Writes a graph file for every node of a job, as [`write_by_device`], but only these graphs, so
+/// that NCCL searches the others as it would without a file.
 ///
 /// # Errors
 /// As [`write()`].
 pub fn write_for_hosts(graphs: &[Graph], gpus: &[GpuAddress]) -> Result<String, Error> {
     let mut text = String::from("<graphs version=\"1\">\n");
     for graph in graphs {
-        write_graph(&mut text, graph, gpus, false)?;
+        write_graph(&mut text, graph, gpus, Named::ByDevice)?;
+    }
+    text.push_str("</graphs>\n");
+    Ok(text)
+}
+
+/// How a file names GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    ByDevice,
+    ByDeviceAndRank,
+}
+
+fn write_all(graphs: &[Graph], gpus: &[GpuAddress], named: Named) -> Result<String, Error> {
+    let mut text = String::from("<graphs version=\"1\">\n");
+    for (kind, pattern) in IN_FILE_ORDER {
+        match graphs.iter().find(|graph| graph.kind == kind) {
+            Some(graph) => write_graph(&mut text, graph, gpus, named)?,
+            None => write_graph(&mut text, &Graph::empty(kind, pattern), gpus, named)?,
+        }
     }
     text.push_str("</graphs>\n");
     Ok(text)
@@ -60,7 +84,7 @@ fn write_graph(
     text: &mut String,
     graph: &Graph,
     gpus: &[GpuAddress],
-    with_ranks: bool,
+    named: Named,
 ) -> Result<(), Error> {
     let type_intra = type_text(graph.kind, "typeintra", graph.type_intra)?;
     let type_inter = type_text(graph.kind, "typeinter", graph.type_inter)?;
@@ -85,7 +109,7 @@ fn write_graph(
     }
     text.push_str(">\n");
     for channel in &graph.channels {
-        write_channel(text, graph.kind, channel, gpus, with_ranks)?;
+        write_channel(text, graph.kind, channel, gpus, named)?;
     }
     text.push_str("  </graph>\n");
     Ok(())
@@ -96,7 +120,7 @@ fn write_channel(
     kind: GraphKind,
     channel: &GraphChannel,
     gpus: &[GpuAddress],
-    with_ranks: bool,
+    named: Named,
 ) -> Result<(), Error> {
     let written = if kind == GraphKind::Nvls {
         1
@@ -124,7 +148,7 @@ fn write_channel(
             text,
             format_args!("      <gpu dev=\"{}\"", c_hexadecimal(gpu.id().0)),
         );
-        if with_ranks {
+        if named == Named::ByDeviceAndRank {
             push(text, format_args!(" rank=\"{rank}\""));
         }
         text.push_str("/>\n");

@@ -13,7 +13,7 @@ use crate::error::{Error, excerpt};
 use crate::expand::Expansion;
 use crate::graph::{Graph, GraphKind};
 use crate::machine::{GpuGroup, PlannedMachine};
-use crate::trail::Trail;
+use crate::trail::{SearchEnd, Trail};
 
 /// Checks a plan and returns its expansion, which is `made` if there is one. `None`: the plan does
 /// not say how its hosts are joined.
@@ -119,14 +119,23 @@ fn check_group(at: &str, group: &GpuGroup, nets: &BTreeSet<i64>) -> Result<(), E
     once(at, "trails", group.trails.iter().map(|trail| trail.kind))?;
     let ranks: BTreeSet<i32> = group.ranks.iter().copied().collect();
     for graph in &group.graphs {
-        check_graph(&format!("{at}.graphs[{}]", graph.kind), graph, &ranks, nets)?;
+        let mut trails = group.trails.iter().filter(|it| it.kind == graph.kind);
+        // NCCL 2.27 and 2.28 fall back to port 0, whether there is one or not.
+        let fallback = trails.any(|it| it.end == SearchEnd::Fallback).then_some(0);
+        let is_known = |net: &i64| nets.contains(net) || Some(*net) == fallback;
+        check_graph(
+            &format!("{at}.graphs[{}]", graph.kind),
+            graph,
+            &ranks,
+            is_known,
+        )?;
     }
     for paths in &group.paths {
         let at = format!("{at}.paths[{}]", paths.kind);
         let Some(graph) = group.graph(paths.kind) else {
             return Err(Error::inconsistent(at, "there is no such graph".to_owned()));
         };
-        check_paths(&at, paths, graph)?;
+        check_paths(&at, paths, graph, nets)?;
     }
     for trail in &group.trails {
         check_trail(&format!("{at}.trails[{}]", trail.kind), trail)?;
@@ -138,7 +147,7 @@ fn check_graph(
     at: &str,
     graph: &Graph,
     ranks: &BTreeSet<i32>,
-    nets: &BTreeSet<i64>,
+    is_known: impl Fn(&i64) -> bool,
 ) -> Result<(), Error> {
     finite(at, "bw_intra", graph.bw_intra)?;
     finite(at, "bw_inter", graph.bw_inter)?;
@@ -168,7 +177,7 @@ fn check_graph(
             .nets
             .iter()
             .flatten()
-            .find(|net| **net >= 0 && !nets.contains(net));
+            .find(|net| **net >= 0 && !is_known(net));
         if let Some(net) = named {
             return Err(Error::inconsistent(
                 at(),
@@ -179,7 +188,12 @@ fn check_graph(
     Ok(())
 }
 
-fn check_paths(at: &str, paths: &GraphPaths, graph: &Graph) -> Result<(), Error> {
+fn check_paths(
+    at: &str,
+    paths: &GraphPaths,
+    graph: &Graph,
+    nets: &BTreeSet<i64>,
+) -> Result<(), Error> {
     if paths.channels.len() != graph.channels.len() {
         return Err(Error::inconsistent(
             at.to_owned(),
@@ -196,7 +210,11 @@ fn check_paths(at: &str, paths: &GraphPaths, graph: &Graph) -> Result<(), Error>
             finite(&at, "bw", hop.bw)?;
         }
         let stated: Vec<(EndPoint, EndPoint)> = hops.iter().map(|hop| (hop.from, hop.to)).collect();
-        if stated != neighbors(graph.pattern, channel) {
+        // No path leads to a port that is not there.
+        let leads = |end: EndPoint| !matches!(end, EndPoint::Net(net) if !nets.contains(&net));
+        let mut expected = neighbors(graph.pattern, channel);
+        expected.retain(|(from, to)| leads(*from) && leads(*to));
+        if stated != expected {
             return Err(Error::inconsistent(
                 at,
                 "the paths do not follow the channel".to_owned(),

@@ -1,6 +1,8 @@
 //! The inputs of the cost model for a joined job.
 
-use plan::{GraphKind, GraphSummary};
+use std::collections::BTreeSet;
+
+use plan::{Connection, GraphKind, GraphSummary};
 use topology::{NodeType, PathType};
 
 use super::JobPlan;
@@ -44,7 +46,50 @@ fn reaches_memory(plan: &HostPlan) -> bool {
     })
 }
 
+/// Whether a node's programs can register buffers.
+fn registers(plan: &HostPlan) -> bool {
+    let settings = plan.view.routing().settings();
+    let copies = settings.p2p_use_cuda_memcpy && settings.rules.registers_without_copies;
+    settings.tuning.registers && !copies
+}
+
 impl JobPlan {
+    /// The ports with which rings of nodes of one GPU reach registered buffers; `None` if nodes
+    /// have several GPUs, or a connection of a ring lacks GPUDirect RDMA.
+    fn registered_ports(&self) -> Option<u32> {
+        let (layout, expansion) = (self.layout(), &self.expansion);
+        if layout.nodes() != layout.ranks() || layout.nodes() < 2 {
+            return None;
+        }
+        let mut seen = BTreeSet::new();
+        let reaches = |connection: &Connection, rank: u32| {
+            matches!(connection, Connection::Network { sender, receiver, .. }
+                if sender.gdr.is_direct() && receiver.gdr.is_direct() && sender.proxy == rank)
+        };
+        for rank in 0..layout.ranks() {
+            let node = layout.rank(rank)?.node;
+            let next = |rank| Some(expansion.ring_place(rank, 0)?.next);
+            let following = layout.rank(next(rank)?)?.node;
+            let kinds = [node, following].map(|node| (node.machine, node.index));
+            if !seen.insert(kinds) {
+                continue;
+            }
+            for channel in 0..expansion.channels() {
+                let next = expansion.ring_place(rank, channel)?.next;
+                let connection = expansion.connection(rank, next, GraphKind::Ring, channel);
+                connection.ok().filter(|it| reaches(it, rank))?;
+            }
+        }
+        let first = layout.node(0).map(|node| self.node_plan(node))?;
+        let counts = first
+            .view
+            .routing()
+            .settings()
+            .rules
+            .counts_registered_ports;
+        Some(if counts { self.facts.min_net_count } else { 1 })
+    }
+
     /// Returns the inputs of the cost model, as rank 0 has them. Assumes that a reducing network
     /// also gathers and reduce-scatters, and that the host drives its ports.
     pub fn cost_inputs(&self) -> Inputs {
@@ -86,6 +131,8 @@ impl JobPlan {
             spans_hosts: layout.hosts() > layout.nodes(),
             direct_peers: layout.nodes() == 1 && first.is_some_and(reaches_memory),
             min_net_bw: facts.min_net_bw,
+            registers: first.is_none_or(registers),
+            registered_ports: self.registered_ports(),
             direct_nvlink: layout.nodes() == 1 && first.is_some_and(joins_directly),
             blocks: first.map_or([1, 64], |first| {
                 first.view.routing().settings().connect.ctas().into()

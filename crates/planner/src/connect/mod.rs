@@ -95,6 +95,7 @@ impl JobPlan {
             });
         for (parts, machine) in parts.iter_mut().zip(&plan.machines) {
             for (part, host) in parts.iter_mut().zip(&machine.nodes) {
+                part.set_transports(transports::inner(host)?);
                 let mut found = transports::transports(host, part, &channels.base, merged, paired)?;
                 if rules.net_peer_channels == NetPeerChannels::Halved {
                     let own = GatheredGraphs::of(host, connect);

@@ -2,8 +2,8 @@
 //! network ports of its channels.
 
 use plan::{
-    GpuTransport, GraphKind, NodeParts, NotDirect, NotShared, P2pPorts, PortUse, Rail, RailPort,
-    Transports,
+    GpuTransport, Graph, GraphKind, InnerPorts, NodeParts, NotDirect, NotShared, P2pPorts, PortUse,
+    Rail, RailPort, SearchEnd, Transports,
 };
 use topology::{NcclId, NodeId, NodeType, PathType};
 
@@ -12,12 +12,50 @@ use crate::host_plan::HostPlan;
 use crate::routing::Routing;
 use crate::settings::MAX_CHANNELS;
 
+/// Returns the transports of a node's GPUs with nothing but the ports of fallback channels that
+/// stay in the node: the nearest ones of the first and the last GPU (2.29, source).
+///
+/// # Errors
+/// A GPU reaches no port.
+pub(super) fn inner(host: &HostPlan) -> Result<Transports, Error> {
+    let routing = host.view.routing();
+    let fell_back = |kind: GraphKind| {
+        let trail = host.trails.iter().find(|trail| trail.kind == kind);
+        trail.is_some_and(|trail| trail.end == SearchEnd::Fallback)
+    };
+    let mut found = Transports::default();
+    if host.view.inter || !routing.settings().rules.falls_back_to_near_ports {
+        return Ok(found);
+    }
+    let gpus = || routing.system().nodes(NodeType::Gpu);
+    let nearest = |gpu: NodeId| {
+        let ports = routing.local_nets(gpu)?;
+        Ok::<_, Error>(
+            ports
+                .first()
+                .map(|port| routing.system().node(*port).id.0 as i64),
+        )
+    };
+    for kind in [GraphKind::Ring, GraphKind::Tree] {
+        if fell_back(kind)
+            && let (Some(first), Some(last)) = (gpus().next(), gpus().last())
+            && let (Some(enter), Some(leave)) = (nearest(first)?, nearest(last)?)
+        {
+            found.inner.push(InnerPorts {
+                kind,
+                nets: [enter, leave],
+            });
+        }
+    }
+    Ok(found)
+}
+
 /// Returns the transports of a node's GPUs, in ascending order of rank. `base` is the searched
 /// channel that each channel of the job repeats, `merged` the number of channels of each graph
 /// after the nodes' graphs were merged, `paired` whether all nodes swap paired rings.
 ///
 /// # Errors
-/// NVLink relays through a GPU without a rank.
+/// NVLink relays through a GPU without a rank, or a ring leaves through a port that is not there.
 pub(super) fn transports(
     host: &HostPlan,
     parts: &NodeParts,
@@ -32,7 +70,7 @@ pub(super) fn transports(
         .map(|(node, gpu)| (gpu.rank as u32, node))
         .collect();
     gpus.sort_unstable();
-    let mut found = Transports::default();
+    let mut found = parts.transports().clone();
     for (_, from) in &gpus {
         let mut row = Vec::with_capacity(gpus.len());
         for (_, to) in &gpus {
@@ -55,8 +93,11 @@ pub(super) fn transports(
         .iter()
         .any(|transport| matches!(transport, GpuTransport::Network { .. }));
     let members: Vec<u32> = gpus.iter().map(|(rank, _)| *rank).collect();
-    if everyone && system.find(NodeType::Net, NcclId(0)).is_none() {
-        check_first_port(host, &found, &members)?;
+    if system.find(NodeType::Net, NcclId(0)).is_none() {
+        check_fallback(host)?;
+        if everyone {
+            check_first_port(host, &found, &members)?;
+        }
     }
     let mut uses = parts.net_uses(base, merged, everyone, paired, &members);
     for ports in &found.p2p {
@@ -77,6 +118,24 @@ pub(super) fn transports(
     Ok(found)
 }
 
+/// Checks that no ring falls back to port 0, which is not there (to 2.28). Trees may: no call takes
+/// them, as slow as they are.
+fn check_fallback(host: &HostPlan) -> Result<(), Error> {
+    let routing = host.view.routing();
+    let ring = host.graph(GraphKind::Ring);
+    let leaves = |ring: &Graph| ring.channels.iter().any(|it| it.nets == Some([0; 2]));
+    if !ring.is_some_and(leaves) {
+        return Ok(());
+    }
+    for (gpu, _) in routing.system().gpus() {
+        // Without any port this says so.
+        routing.local_nets(gpu)?;
+    }
+    Err(Error::FallbackPort {
+        version: routing.settings().rules.version(),
+    })
+}
+
 /// Checks that no neighbors need the network where their graph names no port: NCCL then takes port
 /// 0, which is not there.
 fn check_first_port(host: &HostPlan, found: &Transports, members: &[u32]) -> Result<(), Error> {
@@ -91,7 +150,9 @@ fn check_first_port(host: &HostPlan, found: &Transports, members: &[u32]) -> Res
         .into_iter()
         .filter_map(|kind| host.graph(kind))
     {
-        let channels = graph.channels.iter().filter(|it| it.nets.is_none());
+        let named = found.inner(graph.kind).is_some();
+        let channels = graph.channels.iter();
+        let channels = channels.filter(|it| it.nets.is_none() && !named);
         for ranks in channels.map(|channel| &channel.ranks) {
             let next = ranks.iter().skip(1).chain(ranks.first());
             let last = ranks.len().saturating_sub(1);
@@ -133,7 +194,9 @@ fn transport(routing: &Routing, from: NodeId, to: NodeId) -> Result<GpuTransport
         let via = p2p.relay.and_then(|relay| routing.system().gpu(relay));
         return Ok(GpuTransport::Direct {
             via: via.map(|relay| relay.rank as u32),
-            read: routing.settings().connect.p2p_read.unwrap_or(p2p.read),
+            // What the driver copies is written.
+            read: !routing.settings().p2p_use_cuda_memcpy
+                && routing.settings().connect.p2p_read.unwrap_or(p2p.read),
             path: path.kind,
             bw: path.bw,
         });

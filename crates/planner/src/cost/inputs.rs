@@ -151,6 +151,11 @@ pub struct Inputs {
     pub direct_peers: bool,
     /// Bandwidth of the slowest port, GB/s (NCCL's `minNetBw`); 0 without ports.
     pub min_net_bw: f32,
+    /// Programs can register buffers.
+    pub registers: bool,
+    /// Ports of a GPU that reach its registered buffers with GPUDirect RDMA, without another GPU;
+    /// `None` unless each node has one GPU, and all their rings' ports do.
+    pub registered_ports: Option<u32>,
     /// Fewest and most thread blocks of a kernel.
     pub blocks: [u32; 2],
     /// The machine of the first rank has an NVSwitch.

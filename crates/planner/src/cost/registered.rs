@@ -28,12 +28,21 @@ pub(super) fn of(
     entries: &[CostEntry],
 ) -> RegisteredBuffers {
     let restricted = tuning.algorithms.is_some() || tuning.protocols.is_some();
-    let nvls = inputs.nvls.filter(|_| !inputs.spans_hosts);
+    let registers = inputs.registers;
+    let nvls = inputs.nvls.filter(|_| registers && !inputs.spans_hosts);
+    let [least, most] = match rules.counts_registered_ports {
+        true => inputs.blocks,
+        false => [1, 1],
+    };
+    let ports = inputs.registered_ports.filter(|_| registers);
     RegisteredBuffers {
-        direct_peers: inputs.direct_peers,
+        direct_peers: registers && inputs.direct_peers,
+        one_gpu_ring: ports.map(|ports| ports.min(most).max(least)),
         nvls: nvls.map(|nvls| channels(nvls, inputs, rules, entries)),
-        prefers_nvls: tuning.cta_policy == CtaPolicy::Efficiency && !restricted,
-        windows: tuning.windows.enabled && (inputs.nodes == 1 || !rules.windows.needs_one_node),
+        prefers_nvls: registers && tuning.cta_policy == CtaPolicy::Efficiency && !restricted,
+        windows: registers
+            && tuning.windows.enabled
+            && (inputs.nodes == 1 || !rules.windows.needs_one_node),
     }
 }
 

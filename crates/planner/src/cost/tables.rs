@@ -3,8 +3,8 @@
 
 use plan::cost::table::{CHANNEL_TRAFFIC, NARROW_CHANNEL_TRAFFIC};
 use plan::cost::{
-    CallLimits, Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, PatCosts,
-    TreeCorrection,
+    CallLimits, Collnet, CostEntry, CostJob, CostTable, FP8_CC, LatencyFactors, NvlsCosts, Off,
+    PatCosts, TreeCorrection,
 };
 use plan::{Algorithm, NcclVersion};
 use program::{Collective, Protocol};
@@ -52,6 +52,7 @@ pub fn table(
             nodes: inputs.nodes,
             max_local_ranks: inputs.max_local_ranks,
             min_cc: inputs.min_cc,
+            refuses_fp8: !rules.moves_fp8 && inputs.min_cc < FP8_CC,
             x86: inputs.cpu_arch.is(CpuArch::X86),
             channels: inputs.channels,
             nvls: inputs.nvls.map(|nvls| NvlsCosts {

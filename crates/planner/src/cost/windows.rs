@@ -46,7 +46,8 @@ impl TableModel<'_> {
             WindowReach::DirectNvlink => inputs.direct_nvlink,
         };
         let zero = self.tuning.cta_policy == CtaPolicy::Zero && inputs.nodes == 1;
-        if !settings.enabled || !joined && !zero {
+        let enabled = settings.enabled && (inputs.registers || rules.registers_apart);
+        if !enabled || !joined && !zero {
             return None;
         }
         let blackwell = inputs.min_cc >= BLACKWELL;

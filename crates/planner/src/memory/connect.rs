@@ -218,6 +218,12 @@ impl<'a> Builder<'a> {
                     (false, true) => &[Part::Control, Part::Ll, Part::Ll128],
                     (false, false) => &[Part::Control, Part::Ll, Part::Ll128, Part::Simple],
                 };
+                if sends && self.settings.copies_by_driver {
+                    // Heads and tails are in the host's memory.
+                    self.on_device(at, &[Part::Simple], false);
+                    self.on_host(at, &[Part::Control; 3]);
+                    return;
+                }
                 self.on_device(at, parts, true);
             }
             Connection::SharedMemory { .. } => {
@@ -270,7 +276,7 @@ impl<'a> Builder<'a> {
     pub(super) fn pools_at_start(&mut self, rank: u32) {
         self.pool(Stage::Start, rank, rank, true, true);
         let layout = self.expansion.layout();
-        let peers = if layout.nodes() > 1 {
+        let peers = if layout.nodes() > 1 && self.settings.shares_on_rails {
             layout.ranks()
         } else {
             0

@@ -31,8 +31,12 @@ const POINTER_BYTES: u64 = 8;
 /// Bytes of a rank's number.
 const RANK_BYTES: u64 = 4;
 
-/// Bytes of the description of a communicator and its channels; every version's fit one page.
-const COMMUNICATOR_BYTES: u64 = 64 << 10;
+/// Bytes of the description of a communicator and its channels; equal in all versions (binary).
+const COMMUNICATOR_BYTES: u64 = 23_648;
+
+/// Granularity of multicast objects, bytes. Memory of NVLink SHARP is virtual memory also where
+/// nothing else is.
+const MULTICAST_GRANULARITY: u64 = 2 << 20;
 
 /// Bytes of host memory for a profiler's counters, and for the flag that aborts kernels. 2.31 also
 /// counts phases and kernels for windows (source), 2.32 fewer of them (binary).
@@ -132,6 +136,7 @@ pub fn of_node(
                 *multicast_objects.entry(stage).or_default() += 1;
             }
             for rank in &ranks {
+                let bytes = bytes.next_multiple_of(MULTICAST_GRANULARITY);
                 builder.allocate(*rank, stage, Purpose::Switches, bytes);
             }
         }

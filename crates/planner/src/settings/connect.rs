@@ -10,6 +10,10 @@ pub use plan::MAX_CHANNELS;
 const ARGUMENTS_HEAD: i64 = 32;
 const ARGUMENTS_PER_CHANNEL: i64 = 16;
 
+/// Fewest bytes of a chunk of NVLink SHARP: NCCL rounds down to multiples. Source: NCCL's public
+/// source, and the binaries.
+const LEAST_CHUNK: i64 = 512;
+
 /// How hosts are joined. `None` is NCCL's own choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectSettings {
@@ -151,14 +155,18 @@ impl Reader {
             "NCCL_MAX_NRINGS" => optional(&mut known.max_rings),
             "NCCL_MIN_NCHANNELS" => optional(&mut known.min_channels),
             "NCCL_MAX_NCHANNELS" => optional(&mut known.max_channels),
-            "NCCL_NVLSTREE_MAX_CHUNKSIZE" => optional(&mut known.nvls_tree_max_chunk_size),
+            "NCCL_NVLSTREE_MAX_CHUNKSIZE" => {
+                optional(&mut known.nvls_tree_max_chunk_size);
+                self.chunk(name, known.nvls_tree_max_chunk_size);
+            }
             "NCCL_P2P_READ_ENABLE" => {
                 known.p2p_read = Some(self.number(name, value, -2))
                     .filter(|n| *n != -2)
                     .map(|n| n != 0);
             }
             "NCCL_NVLS_CHUNKSIZE" => {
-                known.nvls_chunk_size = Some(self.number(name, value, 1 << 17))
+                known.nvls_chunk_size = Some(self.number(name, value, 1 << 17));
+                self.chunk(name, known.nvls_chunk_size);
             }
             "NCCL_WORK_ARGS_BYTES" => {
                 known.work_args_bytes = Some(self.number(name, value, i64::MAX))
@@ -220,10 +228,9 @@ impl Reader {
     /// A count; NCCL leaves what is not positive at its own choice.
     fn positive(&mut self, name: &str, value: &str) -> Option<i64> {
         let number = self.number(name, value, i64::MIN);
+        // The reader has noted a default.
+        super::number(self.version, value)?;
         if number <= 0 {
-            if value.is_empty() {
-                return None;
-            }
             self.note(
                 name,
                 format!("{number} is too low; NCCL decides as if it were not set"),
@@ -233,11 +240,25 @@ impl Reader {
         Some(number)
     }
 
+    /// Notes a chunk of NVLink SHARP of which NCCL makes none (it divides by their number).
+    fn chunk(&mut self, name: &str, bytes: Option<i64>) {
+        let bytes = bytes.filter(|bytes| *bytes < LEAST_CHUNK);
+        if let Some(bytes) = bytes {
+            self.fatal(
+                name,
+                format!(
+                    "{bytes} is too low: NCCL divides by 0 at the first collective with NVLink SHARP and ends with signal 8; \
+                     expected {LEAST_CHUNK} or more"
+                ),
+            );
+        }
+    }
+
     /// A number that NCCL divides by: 0 would crash it, less makes no sense.
     fn divisor(&mut self, name: &str, value: &str, default: i64) -> i64 {
         let number = self.number(name, value, default);
         if number <= 0 {
-            self.note(
+            self.fatal(
                 name,
                 format!("{number} is too low (NCCL would fail); {default} is taken"),
             );

@@ -44,6 +44,8 @@ pub struct SettingNote {
     pub name: String,
     /// NCCL's reading of it.
     pub message: String,
+    /// NCCL dies of it, at the start or at a later call.
+    pub is_fatal: bool,
 }
 
 /// Every setting that changes a decision of the planner. The defaults are NCCL's.

@@ -83,7 +83,7 @@ const JOINING: [&str; 26] = [
 ];
 
 /// Variables that change bandwidths, latencies, threads and choices, but not the search.
-const COST: [&str; 17] = [
+const COST: [&str; 18] = [
     "NCCL_ALGO",
     "NCCL_BUFFSIZE",
     "NCCL_CTA_POLICY",
@@ -91,6 +91,7 @@ const COST: [&str; 17] = [
     "NCCL_LL128_C2C",
     "NCCL_LL128_NTHREADS",
     "NCCL_LL_BUFFSIZE",
+    "NCCL_LOCAL_REGISTER",
     "NCCL_NET_OVERHEAD",
     "NCCL_NTHREADS",
     "NCCL_PAT_ENABLE",
@@ -168,7 +169,7 @@ const MEMORY: [&str; 5] = [
 
 /// Variables of NCCL that change neither the search, nor the joining of hosts, nor the cost model,
 /// nor what is allocated.
-const OTHERS: [&str; 198] = [
+const OTHERS: [&str; 197] = [
     "NCCL_ALLGATHERV_ENABLE",
     "NCCL_CE_CHUNK_SIZE",
     "NCCL_CE_COLL_AG_MULTICAST_THRESHOLD",
@@ -297,7 +298,6 @@ const OTHERS: [&str; 198] = [
     "NCCL_LAUNCH_ORDER_IMPLICIT",
     "NCCL_LAUNCH_RACE_FATAL",
     "NCCL_LEGACY_CUDA_REGISTER",
-    "NCCL_LOCAL_REGISTER",
     "NCCL_MEM_SYNC_DOMAIN",
     "NCCL_MLOPART_RDMA_ENABLE",
     "NCCL_MULTI_SEGMENT_REGISTER",

@@ -4,6 +4,7 @@ use plan::NcclVersion;
 use topology::{NameList, PathType};
 
 use super::{NetDevsPolicy, SettingEffect, SettingNote, Settings, names};
+use crate::rules::Rules;
 
 /// The old scale of path levels, 0 to 5.
 const OLD_LEVELS: [PathType; 6] = [
@@ -44,7 +45,7 @@ impl Settings {
             .in_force
             .iter()
             .find(|(name, _)| name == "NCCL_P2P_DISABLE");
-        if disabled.is_some_and(|(_, value)| integer(value).0 == 1) {
+        if disabled.is_some_and(|(_, value)| number(version, value) == Some(1)) {
             settings.p2p_level = Some(PathType::Loc);
         }
         settings.notes = reader.notes;
@@ -127,6 +128,16 @@ impl Reader {
         self.notes.push(SettingNote {
             name: name.to_owned(),
             message,
+            is_fatal: false,
+        });
+    }
+
+    /// Notes that NCCL dies of a value.
+    pub(super) fn fatal(&mut self, name: &str, message: String) {
+        self.notes.push(SettingNote {
+            name: name.to_owned(),
+            message,
+            is_fatal: true,
         });
     }
 
@@ -163,7 +174,14 @@ impl Reader {
                 );
                 default
             }
-            (number, Reading::Partial) => {
+            (_, Reading::NoDigits) if Rules::of(self.version).needs_digits => {
+                self.note(
+                    name,
+                    format!("`{value}` is no number; NCCL takes its default, {default}"),
+                );
+                default
+            }
+            (number, Reading::Partial | Reading::NoDigits) => {
                 self.note(
                     name,
                     format!("`{value}` is not a whole number; NCCL reads it as {number}"),
@@ -221,14 +239,22 @@ impl Reader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Whole,
-    /// Other text followed, or there was no digit at all (0).
+    /// Other text followed.
     Partial,
+    /// There was no digit at all (0).
+    NoDigits,
     Overflow,
 }
 
-/// A number as NCCL reads it: C's `strtoll(text, NULL, 0)`.
-pub fn number(text: &str) -> i64 {
-    integer(text).0
+/// A number as a version of NCCL reads it: C's `strtoll(text, NULL, 0)`. `None` if it takes its
+/// default.
+pub fn number(version: NcclVersion, text: &str) -> Option<i64> {
+    match integer(text) {
+        _ if text.is_empty() => None,
+        (_, Reading::Overflow) => None,
+        (_, Reading::NoDigits) if Rules::of(version).needs_digits => None,
+        (number, _) => Some(number),
+    }
 }
 
 /// Reads a number as C's `strtoll(text, NULL, 0)`.
@@ -249,7 +275,7 @@ fn integer(text: &str) -> (i64, Reading) {
         .take_while(|byte| (*byte as char).is_digit(radix))
         .count();
     if length == 0 {
-        return (0, Reading::Partial);
+        return (0, Reading::NoDigits);
     }
     let reading = if length == digits.len() {
         Reading::Whole
@@ -285,4 +311,37 @@ pub(super) fn whitespace_integers(text: &str, most: usize) -> (Vec<i64>, &str) {
         rest = rest[sign + digits..].trim_start();
     }
     (numbers, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the binaries of 2.31.2 and 2.32.3 make of a number.
+    #[test]
+    fn numbers_without_digits_are_the_default_of_new_versions() {
+        for (text, older, newer) in [
+            ("abc", Some(0), None),
+            ("true", Some(0), None),
+            ("'1'", Some(0), None),
+            ("-", Some(0), None),
+            ("3x", Some(3), Some(3)),
+            ("1.5", Some(1), Some(1)),
+            ("0x", Some(0), Some(0)),
+            ("010", Some(8), Some(8)),
+            ("99999999999999999999", None, None),
+            ("", None, None),
+        ] {
+            for (version, expected) in [(NcclVersion::V2_31, older), (NcclVersion::V2_32, newer)] {
+                assert_eq!(number(version, text), expected, "{version}: `{text}`");
+                let variables = [("NCCL_CROSS_NIC".to_owned(), text.to_owned())];
+                let settings = Settings::with_variables(version, variables);
+                assert_eq!(
+                    settings.cross_nic,
+                    expected.unwrap_or(2),
+                    "{version}: `{text}`"
+                );
+            }
+        }
+    }
 }

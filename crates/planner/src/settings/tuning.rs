@@ -1,6 +1,6 @@
 //! The settings of the cost model.
 
-use program::named;
+use program::{Protocol, named};
 
 use super::parse::{Reader, whitespace_integers};
 use crate::rules::Rules;
@@ -34,6 +34,8 @@ pub struct Tuning {
     pub windows: WindowSettings,
     /// `NCCL_CTA_POLICY`.
     pub cta_policy: CtaPolicy,
+    /// `NCCL_LOCAL_REGISTER`: programs can register buffers.
+    pub registers: bool,
     /// `NCCL_LL_BUFFSIZE`, `NCCL_LL128_BUFFSIZE`, `NCCL_BUFFSIZE`, bytes.
     pub buffer_bytes: [Option<i64>; 3],
 }
@@ -51,6 +53,7 @@ impl Default for Tuning {
             ll128_c2c: true,
             windows: WindowSettings::default(),
             cta_policy: CtaPolicy::Default,
+            registers: true,
             buffer_bytes: [None; 3],
         }
     }
@@ -126,9 +129,14 @@ impl Reader {
                 tuning.windows.engine_elements = Some(self.number(name, value, 8 << 20));
             }
             "NCCL_CTA_POLICY" => tuning.cta_policy = self.cta_policy(name, value),
-            "NCCL_LL_BUFFSIZE" => tuning.buffer_bytes[0] = self.unless_unset(name, value),
-            "NCCL_LL128_BUFFSIZE" => tuning.buffer_bytes[1] = self.unless_unset(name, value),
-            "NCCL_BUFFSIZE" => tuning.buffer_bytes[2] = self.unless_unset(name, value),
+            "NCCL_LOCAL_REGISTER" => tuning.registers = self.number(name, value, 1) != 0,
+            "NCCL_LL_BUFFSIZE" => tuning.buffer_bytes[0] = self.buffer(name, value, Protocol::Ll),
+            "NCCL_LL128_BUFFSIZE" => {
+                tuning.buffer_bytes[1] = self.buffer(name, value, Protocol::Ll128);
+            }
+            "NCCL_BUFFSIZE" => {
+                tuning.buffer_bytes[2] = self.buffer(name, value, Protocol::Simple);
+            }
             _ => return false,
         }
         true
@@ -176,6 +184,28 @@ impl Reader {
         let taken = |policy: &CtaPolicy| found.contains(policy);
         let policies = [CtaPolicy::Zero, CtaPolicy::Efficiency];
         policies.into_iter().find(taken).unwrap_or_default()
+    }
+
+    /// Bytes of a protocol's buffer. Of fewer than some, NCCL makes chunks of 0 bytes, by which it
+    /// divides: each of 8 slots must hold one grain. Source: NCCL's public source, and the binaries.
+    fn buffer(&mut self, name: &str, value: &str, protocol: Protocol) -> Option<i64> {
+        let bytes = self.unless_unset(name, value)?;
+        let least = match protocol {
+            Protocol::Ll => 256,
+            Protocol::Ll128 => 16_384,
+            Protocol::Simple => 4096,
+        };
+        if bytes < least {
+            self.fatal(
+                name,
+                format!(
+                    "{bytes} is too low: NCCL divides by 0 at the first collective with {} and ends with signal 8; \
+                     expected {least} or more",
+                    protocol.name()
+                ),
+            );
+        }
+        Some(bytes)
     }
 
     fn unless_unset(&mut self, name: &str, value: &str) -> Option<i64> {
@@ -292,5 +322,26 @@ mod tests {
             read("NCCL_BUFFSIZE", "0x100000").0.tuning.buffer_bytes[2],
             Some(1 << 20)
         );
+    }
+
+    /// Sizes of which NCCL's binaries died, and the next that they took.
+    #[test]
+    fn buffers_of_which_nccl_dies() {
+        for (name, least) in [
+            ("NCCL_LL_BUFFSIZE", 256),
+            ("NCCL_LL128_BUFFSIZE", 16_384),
+            ("NCCL_BUFFSIZE", 4096),
+            ("NCCL_NVLS_CHUNKSIZE", 512),
+            ("NCCL_NVLSTREE_MAX_CHUNKSIZE", 512),
+        ] {
+            let is_fatal = |bytes: i64| {
+                let settings = Settings::from_variables([(name.to_owned(), bytes.to_string())]);
+                settings.notes.iter().any(|note| note.is_fatal)
+            };
+            assert!(is_fatal(least - 1) && is_fatal(0), "{name}");
+            assert!(!is_fatal(least) && !is_fatal(1 << 22), "{name}");
+        }
+        let settings = Settings::from_variables([("NCCL_BUFFSIZE".to_owned(), "-2".to_owned())]);
+        assert!(settings.notes.is_empty());
     }
 }

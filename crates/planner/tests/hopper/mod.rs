@@ -45,6 +45,8 @@ pub(crate) fn hopper(nodes: u32) -> Inputs {
         spans_hosts: false,
         direct_peers: nodes == 1,
         min_net_bw: 48.0,
+        registers: true,
+        registered_ports: None,
         blocks: [1, 64],
         has_nvswitch: true,
         net_on_host: true,

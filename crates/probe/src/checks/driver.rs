@@ -1,6 +1,6 @@
 //! The driver: missing drivers and failed calls.
 
-use crate::nvml::{Answer, DeviceAnswers};
+use crate::nvml::{self, Answer, DeviceAnswers};
 use crate::probed::Probe;
 use findings::{Finding, Rule};
 
@@ -23,12 +23,15 @@ pub(super) fn check(probe: &Probe) -> Vec<Finding> {
             0 => format!("{reason}; no GPU of NVIDIA on the PCI buses"),
             count => format!("{reason}; {count} GPU functions of NVIDIA on the PCI buses"),
         };
-        findings.push(Finding::new(
-            Rule::NoDriver,
-            "this machine",
-            seen,
-            "the driver's library, libnvidia-ml.so.1",
-        ));
+        findings.push(match reason.starts_with(nvml::NO_ANSWER) {
+            true => Finding::new(Rule::NoAnswer, "the driver", seen, "answers"),
+            false => Finding::new(
+                Rule::NoDriver,
+                "this machine",
+                seen,
+                format!("the driver's library, {}", nvml::LIBRARY),
+            ),
+        });
         return findings;
     }
     if let Some(reason) = probe.answers.count.failure() {

@@ -1,6 +1,7 @@
 //! The driver's library.
 
 use std::ffi::OsStr;
+use std::mem::ManuallyDrop;
 
 use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus};
 use nvml_wrapper::enum_wrappers::nv_link::Capability;
@@ -8,15 +9,12 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml as Handle};
 
 use super::answers::{Answer, C2cLink, FabricInfo, MigMode, PciInfo, PeerStatus};
-use super::{Nvml, raw};
+use super::{LIBRARY, NO_ANSWER, Nvml, raw};
 
-/// The library's name. The name without a version is only in development packages.
-const NAME: &str = "libnvidia-ml.so.1";
-
-/// The library, initialized.
+/// The library, initialized. It stays so: its destructor panics if the library cannot be shut down.
 #[derive(Debug)]
 pub struct Library {
-    nvml: Handle,
+    nvml: ManuallyDrop<Handle>,
 }
 
 impl Library {
@@ -25,10 +23,15 @@ impl Library {
     /// # Errors
     /// Why that is impossible, in a few words.
     pub fn load() -> Result<Self, String> {
-        let loaded = Handle::builder().lib_path(OsStr::new(NAME)).init();
+        let loaded = Handle::builder().lib_path(OsStr::new(LIBRARY)).init();
         match loaded {
-            Ok(nvml) => Ok(Self { nvml }),
-            Err(NvmlError::LibloadingError(_)) => Err(format!("{NAME} cannot be loaded")),
+            Ok(nvml) => Ok(Self {
+                nvml: ManuallyDrop::new(nvml),
+            }),
+            Err(NvmlError::LibloadingError(_)) => Err(format!("{LIBRARY} cannot be loaded")),
+            Err(NvmlError::FailedToLoadSymbol(why)) => {
+                Err(format!("{NO_ANSWER}: {LIBRARY} lacks a function: {why}"))
+            }
             Err(error) => Err(name(&error)),
         }
     }

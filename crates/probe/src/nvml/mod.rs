@@ -82,16 +82,16 @@ pub const fn most_nvlinks(sm: i32) -> u32 {
     }
 }
 
-/// Asks the driver of this machine.
+/// The library's name. The name without a version is only in development packages.
+pub const LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// How the reason begins where a driver is there and does not answer.
+pub const NO_ANSWER: &str = "no answer";
+
+/// Asks the driver of this machine, in this process: its library may hang, or end the process.
 #[cfg(target_os = "linux")]
 pub fn ask_this_machine() -> Answers {
     Library::load().map_or_else(Answers::none, |library| ask(&library))
-}
-
-/// There is no driver that is asked.
-#[cfg(not(target_os = "linux"))]
-pub fn ask_this_machine() -> Answers {
-    Answers::none("the driver is asked on Linux alone")
 }
 
 /// Makes all calls.

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Mapping
 
 from toporing import _native
+from toporing._expect import expect
 
 if TYPE_CHECKING:
     from toporing.planning import Plan
@@ -42,4 +43,7 @@ def run_plan(
         return (file, _native.read(file), False) if file else None
     if isinstance(given, (str, os.PathLike)):
         return (os.fspath(given), _native.read(given), True)
+    from toporing.planning import Plan
+
+    expect("plan", given, Plan, str, os.PathLike)
     return (given.name, given.json, True)

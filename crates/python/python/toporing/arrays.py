@@ -11,6 +11,9 @@ from toporing.gpu_arrays import is_of_gpu, memory
 
 _NUMBERS = {name: number for number, name in enumerate(_native.TYPES)}
 
+#: Bytes of an element of each type.
+_WIDTHS = {name: int(name.lstrip("uibf")) // 8 for name in _native.TYPES}
+
 #: The formats of the buffer protocol that say how many bytes an integer has only on this machine.
 _INTEGERS = {"b": "i", "B": "u", "h": "i", "H": "u", "i": "i", "I": "u", "l": "i", "L": "u",
              "q": "i", "Q": "u", "?": "u", "c": "u"}
@@ -20,70 +23,86 @@ _FLOATS = {"e": "f16", "f": "f32", "d": "f64"}
 class Array(NamedTuple):
     """An array's memory."""
 
-    #: The owner of the memory.
+    #: What holds the memory as long as it lives: a view of the array, which cannot be resized
+    #: meanwhile, or the owner of memory of a GPU.
     owner: Any
     address: int
-    count: int
-    #: The number of the element type.
-    element: int
-    #: Bytes of an element.
-    width: int
+    #: Bytes of all elements.
+    bytes: int
+    #: The name of the element type.
+    type: str
     #: In memory of a GPU: the stream that its owner uses, 0 for the legacy stream.
     stream: int | None = None
 
+    @property
+    def element(self) -> int:
+        """The number of the element type."""
+        return _NUMBERS[self.type]
 
-def _element(view: memoryview, name: str | None) -> int:
-    if name is None:
-        code = view.format.lstrip("@=<") if view.format else "B"
-        width = view.itemsize * 8
-        name = f"{_INTEGERS[code]}{width}" if code in _INTEGERS else _FLOATS.get(code)
-        if name is None:
-            raise TypeError(
-                f"elements of format {view.format!r} cannot be reduced; name their type, one of "
-                f"{', '.join(_native.TYPES)}"
-            )
-    if name not in _NUMBERS:
-        raise TypeError(f"there is no element type {name!r}, only {', '.join(_native.TYPES)}")
-    return _NUMBERS[name]
-
-
-def of_gpu(given: Any, type: str | None, *, written: bool) -> Array:
-    """The memory of an array on a GPU."""
-    address, count, name, stream, owner, readonly = memory(given)
-    if written and readonly:
-        raise ValueError("the array cannot be written, and the result goes there")
-    width = int(name.lstrip("uibf")) // 8
-    if type is not None:
-        if type not in _NUMBERS:
-            raise TypeError(f"there is no element type {type!r}, only {', '.join(_native.TYPES)}")
-        total, width = count * width, int(type.lstrip("uibf")) // 8
-        count, name = total // width, type
-    if name not in _NUMBERS:
-        raise TypeError(
-            f"elements of type {name} cannot be reduced; name their type, one of "
-            f"{', '.join(_native.TYPES)}"
-        )
-    return Array(owner, address if count else 0, count, _NUMBERS[name], width, stream)
+    @property
+    def count(self) -> int:
+        """How many elements of its type the memory has."""
+        return self.bytes // _WIDTHS[self.type]
 
 
 def array(given: Any, type: str | None = None, *, written: bool) -> Array:
     """The memory of an array. A type names elements that the buffer protocol has not, such as
-    `bf16` in an array of 16-bit integers."""
+    `bf16` in an array of 16-bit integers; they are as wide as the array's own."""
     if is_of_gpu(given):
-        return of_gpu(given, type, written=written)
+        found = memory(given)
+        type = _type(found.name, f"type {found.name}", found.width, type)
+        return _of_gpu(found, type, written)
     view = memoryview(given)
+    code = view.format.lstrip("@=<") if view.format else "B"
+    own = f"{_INTEGERS[code]}{8 * view.itemsize}" if code in _INTEGERS else _FLOATS.get(code)
+    type = _type(own, f"format {view.format!r}", view.itemsize, type)
+    return _of_host(view, type, written)
+
+
+def raw(given: Any, *, written: bool) -> Array:
+    """The memory of an array as bytes, whatever its elements are."""
+    if is_of_gpu(given):
+        return _of_gpu(memory(given), "u8", written)
+    return _of_host(memoryview(given), "u8", written)
+
+
+def _type(own: str | None, shown: str, width: int, given: str | None) -> str:
+    """The type of elements of `width` bytes: the one that is given, or the array's own."""
+    names = ", ".join(_native.TYPES)
+    if given is None:
+        if own is None or _WIDTHS.get(own) != width:
+            raise TypeError(
+                f"elements of {shown} cannot be reduced; name their type, one of {names}"
+            )
+        return own
+    if given not in _WIDTHS:
+        raise TypeError(f"there is no element type {given!r}, only {names}")
+    if _WIDTHS[given] != width:
+        raise ValueError(
+            f"type: an element of {given} has {_WIDTHS[given]} bytes, and one of the array has "
+            f"{width}; give a view of the array whose elements are as wide"
+        )
+    return given
+
+
+def _of_host(view: memoryview, type: str, written: bool) -> Array:
     if not view.c_contiguous:
         raise ValueError("the array is not contiguous; copy it first")
-    if written and view.readonly:
-        raise ValueError("the array cannot be written, and the result goes there")
-    element = _element(view, type)
     if view.readonly:
-        given = bytearray(view.cast("B"))
-        count, width = view.nbytes // view.itemsize, view.itemsize
-        view = memoryview(given)
-    else:
-        count, width = view.nbytes // view.itemsize, view.itemsize
+        _refuse_written(written)
+        view = memoryview(bytearray(view))
     if view.nbytes == 0:
-        return Array(given, 0, 0, element, width)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(view.cast("B")))
-    return Array(given, address, count, element, width)
+        return Array(view, 0, 0, type)
+    return Array(view, ctypes.addressof(ctypes.c_char.from_buffer(view)), view.nbytes, type)
+
+
+def _of_gpu(found: Any, type: str, written: bool) -> Array:
+    if found.readonly:
+        _refuse_written(written)
+    address = found.address if found.bytes else 0
+    return Array(found.owner, address, found.bytes, type, found.stream)
+
+
+def _refuse_written(written: bool) -> None:
+    if written:
+        raise ValueError("the array cannot be written, and the result goes there")

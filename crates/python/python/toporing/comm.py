@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from types import TracebackType
 from typing import Any
 
 from toporing import _native
+from toporing._expect import expect
 from toporing._settings import run_plan, settings
-from toporing.arrays import Array, array
+from toporing.arrays import Array, array, raw
 from toporing.gpu_arrays import is_of_gpu
 from toporing.planning import Plan
 
@@ -21,7 +23,7 @@ class Communicator:
 
     All ranks call the same collectives in the same order. Arrays are anything with the buffer
     protocol, such as numpy's; `type` names the elements where the protocol has no name, such as
-    `bf16`.
+    `bf16`. It is as wide as they are. An array cannot be resized while a call uses it.
 
     With `gpu`, collectives also take arrays in its memory (`__cuda_array_interface__` or DLPack).
     They are enqueued on `stream`, a handle of the driver, or else on the stream that the input's
@@ -101,8 +103,8 @@ class Communicator:
         makes and PyTorch's symmetric memory is; otherwise `ValueError` says on all ranks why not."""
         if not is_of_gpu(memory):
             raise TypeError("only memory of a GPU can be registered")
-        own = array(memory, written=True)
-        return self._comm.register(own.address, own.count * own.width)
+        own = raw(memory, written=True)
+        return self._comm.register(own.address, own.bytes)
 
     def deregister(self, window: int) -> None:
         """Ends a registration, on all ranks in the same order."""
@@ -133,20 +135,21 @@ class Communicator:
         source, to = array(values, type, written=False), array(output, type, written=True)
         if source.stream is not None or to.stream is not None:
             raise ValueError("a reduction of arrays of a GPU is in place; copy the root's before")
+        self._alike("reduce", "output", to, 1, source)
         # In place on all ranks or on none: the root copies.
-        memoryview(output).cast("B")[:] = memoryview(values).cast("B")
-        self._run("Reduce", to, to, source.count, op, root)
+        ctypes.memmove(to.address, source.address, to.bytes)
+        self._run("Reduce", to, to, to.count, op, root)
 
     def broadcast(self, values: Any, root: int, *, stream: int | None = None) -> None:
         """Copies the root's values to all ranks."""
-        own = array(values, "u8", written=self.rank != root)
-        self._run("Broadcast", own, own, own.count * own.width, "sum", root, stream)
+        own = raw(values, written=self.rank != root)
+        self._run("Broadcast", own, own, own.count, "sum", root, stream)
 
     def all_gather(self, values: Any, output: Any, *, stream: int | None = None) -> None:
         """Copies the values of all ranks to `output`, in rank order."""
-        source, to = array(values, "u8", written=False), array(output, "u8", written=True)
-        self._sizes("all_gather", "output", to, self.ranks, source)
-        self._run("AllGather", source, to, source.count * source.width, stream=stream)
+        source, to = raw(values, written=False), raw(output, written=True)
+        self._alike("all_gather", "output", to, self.ranks, source)
+        self._run("AllGather", source, to, source.count, stream=stream)
 
     def reduce_scatter(
         self, values: Any, output: Any, *, op: str = "sum", type: str | None = None,
@@ -154,31 +157,32 @@ class Communicator:
     ) -> None:
         """Reduces the values of all ranks; each rank gets its part of the result."""
         source, to = array(values, type, written=False), array(output, type, written=True)
-        self._sizes("reduce_scatter", "input", source, self.ranks, to)
+        self._alike("reduce_scatter", "input", source, self.ranks, to)
         self._run("ReduceScatter", source, to, to.count, op, stream=stream)
 
     def all_to_all(self, values: Any, output: Any, *, stream: int | None = None) -> None:
         """Sends part i of the values to rank i; part i of the output is from rank i."""
-        source, to = array(values, "u8", written=False), array(output, "u8", written=True)
-        self._sizes("all_to_all", "output", to, 1, source)
-        total = source.count * source.width
-        if total % self.ranks:
-            raise ValueError(f"all_to_all: {total} bytes are no multiple of {self.ranks} ranks")
-        self._run("AllToAll", source, to, total // self.ranks, stream=stream)
+        source, to = raw(values, written=False), raw(output, written=True)
+        self._alike("all_to_all", "output", to, 1, source)
+        if source.bytes % self.ranks:
+            raise ValueError(
+                f"all_to_all: {source.bytes} bytes are no multiple of {self.ranks} ranks"
+            )
+        self._run("AllToAll", source, to, source.count // self.ranks, stream=stream)
 
     def send(self, values: Any, to: int, *, tag: int = 0, stream: int | None = None) -> None:
         """Sends values to a rank, which receives as many bytes with the same tag."""
-        self._transfer([(array(values, "u8", written=False), to, True)], tag, stream)
+        self._transfer([(raw(values, written=False), to, True)], tag, stream)
 
     def receive(self, values: Any, source: int, *, tag: int = 0, stream: int | None = None) -> None:
         """Receives values from a rank. Messages between two ranks keep their order within a tag."""
-        self._transfer([(array(values, "u8", written=True), source, False)], tag, stream)
+        self._transfer([(raw(values, written=True), source, False)], tag, stream)
 
     def receive_any(self, values: Any, *, tag: int = 0) -> int:
         """Receives the next message of any other rank with this tag, and returns that rank. All
         messages that may come are as long as `values`, of at least one byte."""
         own = self._host(values, written=True)
-        numbers = (own.address, own.count * own.width, None, False, tag)
+        numbers = (own.address, own.bytes, None, False, tag)
         work = self._comm.start_transfers([numbers], own)
         work.wait()
         return work.source()
@@ -188,7 +192,7 @@ class Communicator:
         stream: int | None = None,
     ) -> None:
         """Sends to one rank and receives from another at once, so that no order can deadlock."""
-        own, room = array(values, "u8", written=False), array(output, "u8", written=True)
+        own, room = raw(values, written=False), raw(output, written=True)
         self._transfer([(own, to, True), (room, source, False)], tag, stream)
 
     def barrier(self) -> None:
@@ -220,12 +224,12 @@ class Communicator:
         source = array(values, type, written=output is None)
         to = source if output is None else array(output, type, written=True)
         if output is not None:
-            self._sizes("all_reduce", "output", to, 1, source)
+            self._alike("all_reduce", "output", to, 1, source)
         self._run(what, source, to, source.count, op, root, stream)
 
     @staticmethod
     def _host(values: Any, *, written: bool) -> Array:
-        own = array(values, "u8", written=written)
+        own = raw(values, written=written)
         if own.stream is not None:
             raise TypeError("a receive from any rank takes no array of a GPU; name the rank")
         return own
@@ -234,9 +238,7 @@ class Communicator:
         self, transfers: list[tuple[Array, int, bool]], tag: int, stream: int | None
     ) -> None:
         """Runs transfers together: each an array, the other rank, and whether it sends."""
-        numbers = [
-            (own.address, own.count * own.width, peer, sends, tag) for own, peer, sends in transfers
-        ]
+        numbers = [(own.address, own.bytes, peer, sends, tag) for own, peer, sends in transfers]
         on_gpu = [own.stream for own, _, _ in transfers if own.stream is not None]
         if not on_gpu:
             if stream is not None:
@@ -252,6 +254,7 @@ class Communicator:
         self, what: str, source: Array, to: Array, count: int, op: str = "sum", root: int = 0,
         stream: int | None = None,
     ) -> None:
+        expect("op", op, str)
         operation = _OPERATIONS.get(op)
         if operation is None:
             raise ValueError(f"there is no operation {op!r}, only {', '.join(_OPERATIONS)}")
@@ -263,10 +266,16 @@ class Communicator:
             return self._comm.run_on(numbers, source.stream if stream is None else stream)
         if stream is not None:
             raise TypeError("a stream is for arrays in memory of a GPU")
-        self._comm.run(_COLLECTIVES[what], *addresses, count, source.element, operation, root)
+        numbers = (_COLLECTIVES[what], *addresses, count, source.element, operation, root)
+        self._comm.run(*numbers, (source, to))
 
     @staticmethod
-    def _sizes(what: str, name: str, one: Array, times: int, other: Array) -> None:
-        found, expected = one.count * one.width, times * other.count * other.width
-        if found != expected:
-            raise ValueError(f"{what}: the {name} has {found} bytes, expected {expected}")
+    def _alike(what: str, name: str, one: Array, times: int, other: Array) -> None:
+        """Refuses arrays of different types, or of another size than `times` that of the other."""
+        if one.type != other.type:
+            raise ValueError(
+                f"{what}: the {name} has elements of {one.type}, expected {other.type}"
+            )
+        expected = times * other.bytes
+        if one.bytes != expected:
+            raise ValueError(f"{what}: the {name} has {one.bytes} bytes, expected {expected}")

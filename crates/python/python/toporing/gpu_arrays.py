@@ -16,7 +16,9 @@ class Memory(NamedTuple):
     """What an array on a GPU says of itself."""
 
     address: int
-    count: int
+    #: Bytes of all elements, and of one.
+    bytes: int
+    width: int
     #: The element type, such as `f32`.
     name: str
     #: The stream that its owner uses, 0 for the legacy stream.
@@ -39,15 +41,22 @@ def memory(given: Any) -> Memory:
     interface = _interface(given)
     if interface is None:
         return _by_dlpack(given)
-    kind, width = interface["typestr"][1], int(interface["typestr"][2:])
+    try:
+        typestr = str(interface["typestr"])
+        order, kind, width = typestr[0], typestr[1], int(typestr[2:])
+        shape = tuple(map(int, interface["shape"]))
+        address, readonly = interface["data"]
+        # 1 is the legacy stream; without a stream the data is complete.
+        stream = int(interface.get("stream") or 1)
+    except (KeyError, IndexError, TypeError, ValueError) as why:
+        raise TypeError(f"__cuda_array_interface__ is not as CUDA's tools write it: {why!r}") from None
+    if order == ">":
+        raise TypeError(f"elements of type {typestr} have the byte order of another machine")
     name = {"i": "i", "u": "u", "f": "f", "b": "u"}.get(kind, kind) + str(8 * width)
-    shape = tuple(interface["shape"])
     _expect_contiguous(shape, interface.get("strides"), width)
-    address, readonly = interface["data"]
-    stream = interface.get("stream")
-    # 1 is the legacy stream; without a stream the data is complete.
-    stream = 0 if stream in (None, 1) else int(stream)
-    return Memory(address or 0, _product(shape), name, stream, given, bool(readonly))
+    size = _product(shape) * width
+    stream = 0 if stream == 1 else stream
+    return Memory(address or 0, size, width, name, stream, given, bool(readonly))
 
 
 def _interface(given: Any) -> dict[str, Any] | None:
@@ -98,7 +107,7 @@ def _by_dlpack(given: Any) -> Memory:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
-    if tensor.lanes != 1 or tensor.code not in _CODES:
+    if tensor.lanes != 1 or tensor.code not in _CODES or tensor.bits % 8:
         raise TypeError(f"elements of DLPack's type {tensor.code} cannot be reduced")
     shape = tuple(tensor.shape[: tensor.ndim])
     width = tensor.bits // 8
@@ -108,4 +117,4 @@ def _by_dlpack(given: Any) -> Memory:
     _expect_contiguous(shape, strides, width)
     address = (tensor.data or 0) + tensor.byte_offset
     name = f"{_CODES[tensor.code]}{tensor.bits}"
-    return Memory(address, _product(shape), name, 0, (given, capsule), False)
+    return Memory(address, _product(shape) * width, width, name, 0, (given, capsule), False)

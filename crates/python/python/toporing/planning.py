@@ -16,7 +16,10 @@ from os import PathLike, fspath
 from typing import Any, Mapping, Sequence, TypeVar, Union
 
 from toporing import _native
+from toporing._expect import expect, expect_all
 from toporing._native import PlanError
+
+_NONE = type(None)
 
 Topology = Union[str, bytes, "PathLike[str]"]
 Answer = TypeVar("Answer")
@@ -201,6 +204,7 @@ class Plan:
         `plan.ask("cost", collectives=["all-reduce"], sizes=[1 << 20])` has the values of
         `topo cost --collective all-reduce --sizes 1M --json`; `docs/schemas` describes them.
         """
+        expect("question", question, str)
         asked = json.dumps({"ask": question, **details})
         return json.loads(self._planned.ask(asked.encode()))
 
@@ -224,6 +228,7 @@ class Plan:
 
     def difference(self, other: Plan) -> dict[str, Any]:
         """How another job differs, as `topo diff --json` prints it."""
+        expect("other", other, Plan)
         return _ask("difference", job=self._job, other=other._job)
 
     def explain(self, source: str, to: str) -> Explanation:
@@ -261,14 +266,20 @@ def plan(
     host, all if empty; `nvlink_domain` says that all hosts form one NVLink domain; `without` names
     devices and links that are taken away, and `degrade` slower links as `LINK=SHARE`.
     """
+    expect("hosts", hosts, int)
+    expect("nvlink_domain", nvlink_domain, bool)
+    expect_all("gpus", gpus, int)
+    expect_all("without", without, str)
+    expect_all("degrade", degrade, str)
+    expect_all("others", others, str, bytes, bytearray, PathLike)
     job = _job(
         topology,
         hosts=hosts,
         others=[_file(it) for it in others],
         nvlink_domain=nvlink_domain,
         gpus=list(gpus),
-        nccl=nccl_version,
-        set=settings or {},
+        nccl_version=nccl_version,
+        settings=settings,
         without=list(without),
         degrade=list(degrade),
     )
@@ -303,7 +314,7 @@ def doctor(
     nccl_version: str | None = None,
 ) -> dict[str, Any]:
     """The faults of a topology file, as `topo doctor --json` prints them."""
-    return _ask("doctor", job=_job(topology, nccl=nccl_version, set=settings or {}))
+    return _ask("doctor", job=_job(topology, settings=settings, nccl_version=nccl_version))
 
 
 def matrix(topology: Topology) -> dict[str, Any]:
@@ -313,6 +324,8 @@ def matrix(topology: Topology) -> dict[str, Any]:
 
 def log(text: str, name: str = "log") -> dict[str, Any]:
     """The content of NCCL's log, as `topo log --json` prints it."""
+    expect("text", text, str)
+    expect("name", name, str)
     return _ask("log", file={"name": name, "text": text})
 
 
@@ -331,6 +344,7 @@ def diagnose(
     """
     if isinstance(evidence, (str, bytes, PathLike)):
         raise TypeError("expected a list of paths, or a mapping of names to contents")
+    expect("hosts", hosts, int, _NONE)
     if not isinstance(evidence, Mapping):
         evidence = {fspath(path): _native.read_bytes(path) for path in evidence}
     files = [_evidence(name, content) for name, content in evidence.items()]
@@ -343,6 +357,10 @@ def results(
 ) -> dict[str, Any]:
     """Measurements of nccl-tests beside the prediction for a job, as `topo results --json` prints
     them. With `fit`, the cost model is fitted to them."""
+    expect("text", text, str)
+    expect("measured", measured, Plan)
+    expect("name", name, str)
+    expect("fit", fit, bool)
     return _ask("results", file={"name": name, "text": text}, job=measured._job, fit=fit)
 
 
@@ -362,8 +380,18 @@ def step(
     log (`gpu_tflops` says what a GPU computes), or of a trace of PyTorch's profiler;
     `measured` has texts of measurements by name, which correct times. With `orders`, a search for
     better places of the ranks prices at most so many orders."""
+    expect("calls", calls, str)
+    expect("cluster", cluster, Plan)
+    expect("name", name, str)
+    expect("domain_hosts", domain_hosts, int, _NONE)
+    expect("gpu_memory", gpu_memory, int)
+    expect("gpu_tflops", gpu_tflops, int, float, _NONE)
+    expect("measured", measured, Mapping, _NONE)
+    expect("orders", orders, int)
 
     def files(texts: Mapping[str, str]) -> list[dict[str, str]]:
+        expect_all("measured", list(texts), str)
+        expect_all("measured", list(texts.values()), str)
         return [{"name": name, "text": text} for name, text in texts.items()]
 
     return _ask(
@@ -383,9 +411,18 @@ def explain(topology: Topology, source: str, to: str, **options: Any) -> Explana
     return plan(topology, **options).explain(source, to)
 
 
-def _job(topology: Topology, *, set: Mapping[str, str], **details: Any) -> dict[str, Any]:
-    variables = [[name, str(value)] for name, value in set.items()]
-    return {"file": _file(topology), "set": variables, **details}
+def _job(
+    topology: Topology,
+    *,
+    settings: Mapping[str, str] | None,
+    nccl_version: str | None,
+    **details: Any,
+) -> dict[str, Any]:
+    expect("settings", settings, Mapping, _NONE)
+    expect("nccl_version", nccl_version, str, _NONE)
+    variables = [[name, str(value)] for name, value in (settings or {}).items()]
+    expect_all("settings", [name for name, _ in variables], str)
+    return {"file": _file(topology), "set": variables, "nccl": nccl_version, **details}
 
 
 def _ask(question: str, **details: Any) -> dict[str, Any]:
@@ -406,6 +443,7 @@ def _file(topology: Topology) -> dict[str, str]:
 
 
 def _evidence(name: str, content: str | bytes) -> dict[str, str]:
+    expect("name", name, str)
     if isinstance(content, str):
         return {"name": name, "text": content}
     return {"name": name, "base64": b64encode(content).decode()}

@@ -270,6 +270,29 @@ def sparse_sums():
 
 
 @case
+def lists_without_a_tensor_of_each_rank():
+    one, behind = torch.zeros(2, 4)
+    own = torch.ones(4)
+    lists = ([one], [one] * (RANKS + 1))
+    for parts in lists:
+        for call in (
+            lambda: dist.all_gather(parts, own),
+            lambda: dist.gather(own, parts, dst=RANK),
+            lambda: dist.scatter(own, parts, src=RANK),
+            lambda: dist.reduce_scatter(own, parts),
+            lambda: dist.all_to_all(parts, [own] * RANKS),
+            lambda: dist.all_to_all([own] * RANKS, parts),
+        ):
+            try:
+                call()
+            except (ValueError, RuntimeError) as error:
+                assert "the list has" in str(error), error
+            else:
+                raise AssertionError(f"a list of {len(parts)} tensors was taken")
+    expect(behind, torch.zeros(4), "memory behind a short list")
+
+
+@case
 def late_barriers():
     group = dist.new_group(timeout=timedelta(seconds=1))
     if RANK == 0:

@@ -39,11 +39,11 @@ class Values:
 class Interface(Values):
     """As CuPy and Numba have them."""
 
-    strides, readonly = None, False
+    strides, readonly, order = None, False, "<"
 
     @property
     def __cuda_array_interface__(self):
-        kind = {"f": "<f4", "I": "<u4", "H": "<u2"}[self.kind]
+        kind = self.order + {"f": "f4", "I": "u4", "H": "u2"}[self.kind]
         return {"shape": (self.count,), "typestr": kind, "data": (self.address, self.readonly),
                 "strides": self.strides, "stream": self.driver.stream.value, "version": 3}
 
@@ -151,10 +151,17 @@ def work(identity, rank, ranks):
         read_only, apart = of("f", [0.0]), of("f", [0.0] * 4)
         read_only.readonly, apart.strides = True, (8,)
         odd = of("H", [1])
+        turned, unknown = of("f", [0.0]), of("f", [0.0])
+        turned.order, unknown.order = ">", ""
         for call, error, why in (
             (lambda: comm.all_reduce(read_only), ValueError, "cannot be written"),
             (lambda: comm.all_reduce(apart), ValueError, "not contiguous"),
             (lambda: comm.all_reduce(odd), TypeError, "u16 cannot be reduced"),
+            (lambda: comm.all_reduce(odd, type="f32"), ValueError, "f32 has 4 bytes"),
+            (lambda: comm.all_reduce(values, type="u8"), ValueError, "u8 has 1 bytes"),
+            (lambda: comm.all_reduce(values, out), ValueError, "elements of u32, expected f32"),
+            (lambda: comm.all_reduce(turned), TypeError, "byte order"),
+            (lambda: comm.all_reduce(unknown), TypeError, "__cuda_array_interface__"),
             (lambda: comm.all_reduce(values, array.array("f", [0] * 100)), TypeError, "copy one"),
             (lambda: comm.receive_any(values), TypeError, "name the rank"),
             (lambda: comm.exchange(values, 0, bytearray(400), 0), TypeError, "copy one"),

@@ -99,6 +99,51 @@ with tempfile.TemporaryDirectory() as folder:
     else:
         raise AssertionError("no error")
 
+# Arguments of a wrong kind.
+for call, argument in (
+    (lambda: toporing.plan(5), ""),
+    (lambda: toporing.plan(name, hosts="2"), "hosts"),
+    (lambda: toporing.plan(name, hosts=True), "hosts"),
+    (lambda: toporing.plan(name, settings=5), "settings"),
+    (lambda: toporing.plan(name, settings=[("NCCL_ALGO", "Ring")]), "settings"),
+    (lambda: toporing.plan(name, settings={5: "Ring"}), "settings"),
+    (lambda: toporing.plan(name, nccl_version=2.3), "nccl_version"),
+    (lambda: toporing.plan(name, gpus="0"), "gpus"),
+    (lambda: toporing.plan(name, gpus=["0"]), "gpus[0]"),
+    (lambda: toporing.plan(name, without="GPU0"), "without"),
+    (lambda: toporing.plan(name, degrade=5), "degrade"),
+    (lambda: toporing.plan(name, others=5), "others"),
+    (lambda: toporing.plan(name, nvlink_domain=1), "nvlink_domain"),
+    (lambda: toporing.bound(name, settings=5), "settings"),
+    (lambda: toporing.explain(name, "GPU0", "GPU1", hosts="2"), "hosts"),
+    (lambda: toporing.doctor(name, settings=5), "settings"),
+    (lambda: toporing.doctor(None), ""),
+    (lambda: toporing.matrix(5), ""),
+    (lambda: toporing.log(5), "text"),
+    (lambda: toporing.results(5, two), "text"),
+    (lambda: toporing.results("", name), "measured"),
+    (lambda: toporing.step(5, two), "calls"),
+    (lambda: toporing.step("", name), "cluster"),
+    (lambda: toporing.step("", two, measured=5), "measured"),
+    (lambda: toporing.step("", two, gpu_tflops="9"), "gpu_tflops"),
+    (lambda: toporing.diagnose({5: "text"}), "name"),
+    (lambda: toporing.diagnose({"job.log": 5}), ""),
+    (lambda: toporing.diagnose(5), ""),
+    (lambda: toporing.diagnose([], hosts="2"), "hosts"),
+    (lambda: two.difference(name), "other"),
+    (lambda: two.cost(5, 1024), ""),
+    (lambda: two.cost("all-reduce", "1K"), ""),
+    (lambda: two.ask(5), "question"),
+    (lambda: two.ask("cost", sizes="1K"), ""),
+    (lambda: two.explain(0, 1), ""),
+):
+    try:
+        call()
+    except TypeError as error:
+        assert argument in str(error), (argument, error)
+    else:
+        raise AssertionError(f"an argument of a wrong kind was taken: {argument}")
+
 # Errors have a place.
 with tempfile.TemporaryDirectory() as folder:
     wrong = pathlib.Path(folder) / "wrong.xml"

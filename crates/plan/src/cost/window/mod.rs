@@ -72,6 +72,7 @@ impl CostTable {
             || job.ranks <= 1
             || windows.most_calls.is_none() && calls > 1
             || !windows.implements(operation)
+            || self.unfit_type(operation).is_some()
         {
             return None;
         }

@@ -105,7 +105,7 @@ class Operations(Launching, MonitoredBarriers):
         ):
             at = tensor.data_ptr()
             try:
-                self._run(ALL_REDUCE, at, at, tensor.numel(), number)
+                self._run(ALL_REDUCE, at, at, tensor.numel(), number, 0, 0, tensor)
             except _ERRORS as error:
                 raise failed(error) from None
             # torch takes nothing for a call that is done.
@@ -182,6 +182,7 @@ class Operations(Launching, MonitoredBarriers):
     @recorded("reduce_scatter", 1)
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
         parts, output = inputs[0], outputs[0]
+        memory.one_of_each(parts, self._ranks, "reduce_scatter")
         if len({part.numel() for part in parts}) > 1:
             return self._reduce_each(output, parts, opts)
         memory.equal_sizes(parts, output, "reduce_scatter")
@@ -259,6 +260,7 @@ class Operations(Launching, MonitoredBarriers):
         launches, copies, keep = [], [], []
         on = memory.one_device(it.device for tensors in (inputs, *lists) for it in tensors)
         for parts, source in zip(lists, inputs):
+            memory.one_of_each(parts, self._ranks, "all_gather")
             memory.equal_sizes(parts, source, "all_gather")
             used = memory.contiguous(source)
             if memory.adjacent(parts):
@@ -279,6 +281,7 @@ class Operations(Launching, MonitoredBarriers):
             return self._move(opts, source.device, [transfer], outputs, source)
         parts = outputs[0]
         on = memory.one_device(tensor.device for tensor in (source, *parts))
+        memory.one_of_each(parts, self._ranks, "gather")
         memory.equal_sizes(parts, source, "gather")
         rooms = [memory.room(part) for part in parts]
         rooms[self._rank].copy_(source)
@@ -300,6 +303,7 @@ class Operations(Launching, MonitoredBarriers):
             return self._move(opts, made.device, [transfer], outputs, made, copy_back(copies))
         parts = inputs[0]
         on = memory.one_device(tensor.device for tensor in (output, *parts))
+        memory.one_of_each(parts, self._ranks, "scatter")
         memory.equal_sizes(parts, output, "scatter")
         used = [memory.contiguous(part) for part in parts]
         output.copy_(used[self._rank].view(output.shape))
@@ -329,6 +333,8 @@ class Operations(Launching, MonitoredBarriers):
     @recorded("all_to_all", 1)
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         on = memory.one_device(tensor.device for tensor in (*outputs, *inputs))
+        memory.one_of_each(outputs, self._ranks, "all_to_all")
+        memory.one_of_each(inputs, self._ranks, "all_to_all")
         rooms = [memory.room(output) for output in outputs]
         parts = [memory.contiguous(source) for source in inputs]
         copies = [(output, room) for output, room in zip(outputs, rooms) if output is not room]

@@ -49,7 +49,7 @@ class Launching:
 
         def run() -> None:
             for launch in launches:
-                self._comm.run(*launch)
+                self._comm.run(*launch, keep)
 
         return self._started(options, on, (enqueue, start, run), result, keep, after)
 
@@ -72,7 +72,7 @@ class Launching:
             return self._comm.start_group(transfers, keep)
 
         def run() -> None:
-            self._comm.transfer(transfers)
+            self._comm.transfer(transfers, keep)
 
         return self._started(options, on, (enqueue, start, run), result, keep, after)
 

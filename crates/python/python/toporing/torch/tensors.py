@@ -157,6 +157,14 @@ def adjacent(tensors: list[torch.Tensor]) -> bool:
     return True
 
 
+def one_of_each(tensors: list[torch.Tensor], ranks: int, what: str) -> None:
+    """Refuses lists that have not one tensor of each rank."""
+    if len(tensors) != ranks:
+        raise ValueError(
+            f"{what}: the list has {len(tensors)} tensors, expected one of each of {ranks} ranks"
+        )
+
+
 def equal_sizes(tensors: list[torch.Tensor], like: torch.Tensor, what: str) -> None:
     """Refuses lists whose tensors differ in type or size."""
     for at, tensor in enumerate(tensors):

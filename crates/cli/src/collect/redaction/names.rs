@@ -1,0 +1,206 @@
+//! Where names of hosts, users and serial numbers are in a text.
+
+use super::is_of_name;
+
+/// Words before a host's name, or a list of hosts.
+const HOST_KEYS: [&str; 16] = [
+    "host",
+    "hosts",
+    "hostname",
+    "hostlist",
+    "hostid",
+    "node",
+    "nodes",
+    "nodename",
+    "nodelist",
+    "node_list",
+    "master_addr",
+    "addr",
+    "endpoint",
+    "comm_id",
+    "server",
+    "error",
+];
+
+/// Words that name no host, and devices whose numbers follow.
+const COMMON: [&str; 38] = [
+    "localhost",
+    "node",
+    "nodes",
+    "host",
+    "hosts",
+    "none",
+    "null",
+    "unknown",
+    "cpu",
+    "gpu",
+    "nic",
+    "rank",
+    "true",
+    "false",
+    "info",
+    "warn",
+    "error",
+    "nccl",
+    "cuda",
+    "net",
+    "eth",
+    "ib",
+    "ibp",
+    "eno",
+    "ens",
+    "enp",
+    "bond",
+    "lo",
+    "docker",
+    "mlx5",
+    "mlx4",
+    "bnxt",
+    "efa",
+    "rdmap",
+    "socket",
+    "numa",
+    "pci",
+    "nvidia",
+];
+
+/// Most hosts of a list such as `n[1-100]`.
+const MOST_LISTED: u32 = 1 << 14;
+
+/// Whether a name says nothing of a host: a device or a usual word, with or without a number.
+pub(super) fn is_common(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let stem = lower.trim_end_matches(|it: char| it.is_ascii_digit());
+    let first = lower.split(['_', '-']).next().unwrap_or_default();
+    let is_device = lower.contains('_') && COMMON.contains(&first);
+    stem.is_empty() || COMMON.contains(&stem) || COMMON.contains(&lower.as_str()) || is_device
+}
+
+/// Calls `found` with hosts that words of a line name.
+pub(super) fn hosts(line: &str, found: &mut impl FnMut(&str)) {
+    keyed(line, found);
+    let mut words = line.split_whitespace();
+    if let (Some(first), Some(second)) = (words.next(), words.next())
+        && (second.starts_with("slots=") || second.starts_with("max_slots="))
+    {
+        found(first);
+    }
+    for word in line.split(|it| !is_of_name(it)) {
+        let label = word.split('.').next().unwrap_or_default();
+        if super::forms::has_dashed_address(label) {
+            found(label);
+        }
+    }
+}
+
+/// Hosts before process and thread, `host:pid:tid [device] NCCL INFO …`, whatever a launcher
+/// wrote before them.
+pub(super) fn logged(line: &str, found: &mut impl FnMut(&str)) {
+    for (at, _) in line.match_indices(':') {
+        let rest = &line[at + 1..];
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let process = digits(rest);
+        let Some(rest) = rest[process..].strip_prefix(':').filter(|_| process > 0) else {
+            continue;
+        };
+        let thread = digits(rest);
+        let after = &rest[thread..];
+        if thread == 0 || !(after.is_empty() || after.starts_with(' ')) {
+            continue;
+        }
+        let begin = line[..at]
+            .rfind(|it| !is_of_name(it))
+            .map_or(0, |it| it + 1);
+        let begin = begin + line[begin..at].find(|it: char| it.is_ascii()).unwrap_or(0);
+        found(&line[begin..at]);
+    }
+}
+
+/// Hosts after words such as `MASTER_ADDR=`, `on node`, `srun: error:`.
+fn keyed(line: &str, found: &mut impl FnMut(&str)) {
+    let lower = line.to_ascii_lowercase();
+    for key in HOST_KEYS {
+        for (at, _) in lower.match_indices(key) {
+            let before = lower[..at].chars().next_back();
+            // Words such as `ghost` do not count; `SLURM_JOB_NODELIST` does.
+            let is_begun = before.is_some_and(|it| it.is_ascii_alphanumeric()) && key != "nodelist";
+            let rest = &line[at + key.len()..];
+            let trimmed = rest.trim_start_matches([' ', '\t', ':', '=', '"', '\'']);
+            let mark = &rest[..rest.len() - trimmed.len()];
+            let is_marked = mark.contains([':', '=']);
+            // `on node n2`, `error: n2: …`: it has a digit.
+            let is_plain = key == "node" && mark == " ";
+            if is_begun || !is_marked && !is_plain {
+                continue;
+            }
+            let end = trimmed
+                .find(|it| !is_of_name(it) && !matches!(it, '[' | ']' | ','))
+                .unwrap_or(trimmed.len());
+            let value = &trimmed[..end];
+            let is_loose =
+                is_plain || matches!(key, "error" | "server" | "addr" | "nodes" | "hosts");
+            let has_digit = value.contains(|it: char| it.is_ascii_digit());
+            if (has_digit || !is_loose) && (key != "error" || trimmed[end..].starts_with(':')) {
+                listed(value, found);
+            }
+        }
+    }
+}
+
+/// Hosts of a list: `n1,n2`, `n-[01-20,31]`.
+fn listed(list: &str, found: &mut impl FnMut(&str)) {
+    let mut rest = list;
+    while !rest.is_empty() {
+        let open = rest.find('[');
+        let comma = rest.find(',').unwrap_or(rest.len());
+        let Some(open) = open.filter(|it| *it < comma) else {
+            found(&rest[..comma]);
+            rest = rest.get(comma + 1..).unwrap_or_default();
+            continue;
+        };
+        let close = rest.find(']').unwrap_or(rest.len());
+        let stem = &rest[..open];
+        for range in rest[open + 1..close.max(open + 1)].split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let width = first.len();
+            if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+                for number in first..=last.min(first.saturating_add(MOST_LISTED)) {
+                    found(&format!("{stem}{number:0width$}"));
+                }
+            }
+        }
+        rest = rest
+            .get(close + 1..)
+            .unwrap_or_default()
+            .trim_start_matches(',');
+    }
+}
+
+/// The serial number in a line.
+pub(super) fn serial(line: &str) -> Option<&str> {
+    let at = line.to_ascii_lowercase().find("serial")?;
+    let rest = &line[at + "serial".len()..];
+    let rest = rest.trim_start_matches([' ', '_', '-']);
+    let lower = rest.to_ascii_lowercase();
+    let word = ["number", "no"]
+        .into_iter()
+        .find(|it| lower.starts_with(it));
+    let rest = &rest[word.map_or(0, str::len)..];
+    let rest = rest.trim_start_matches([' ', ':', '\t', '=', '>', '"']);
+    let end = rest
+        .find(|it: char| !it.is_ascii_alphanumeric())
+        .unwrap_or(rest.len());
+    let has_digit = rest[..end].contains(|it: char| it.is_ascii_digit());
+    (end >= 6 && has_digit).then_some(&rest[..end])
+}
+
+/// Calls `found` with users whose homes a line names.
+pub(super) fn users(line: &str, found: &mut impl FnMut(&str)) {
+    for home in ["/home/", "/Users/"] {
+        for (at, _) in line.match_indices(home) {
+            let rest = &line[at + home.len()..];
+            let end = rest.find(|it| !is_of_name(it)).unwrap_or(rest.len());
+            found(&rest[..end]);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Registered buffers, types that versions refuse, and ports that versions lack.
+
+mod common;
+
+use common::equal;
+use plan::cost::{Calls, DataType, NoChoice, OperationChoice, Registration, TunedOperation};
+use plan::{GraphKind, Plan};
+use planner::{Error, Job, NcclVersion, Planned, Settings};
+use program::Collective;
+
+use NcclVersion::{V2_27, V2_28, V2_30, V2_31, V2_32};
+
+fn plan(job: &Job, version: NcclVersion, variables: &[(&str, &str)]) -> Result<Planned, Error> {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    planner::plan(
+        job,
+        &Settings::with_variables(version, variables.iter().map(owned)),
+    )
+}
+
+fn choose(
+    planned: &Planned,
+    collective: Collective,
+    calls: Calls,
+) -> Result<OperationChoice, NoChoice> {
+    planned.costs.choose_for(&TunedOperation {
+        collective,
+        bytes: 8 << 20,
+        calls,
+    })
+}
+
+/// Channels of a gather by rings with Simple on locally registered buffers.
+fn gathered(job: &Job, version: NcclVersion, variables: &[(&str, &str)]) -> u32 {
+    let forced = [("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "Simple")];
+    let planned = plan(job, version, &[&forced, variables].concat()).unwrap();
+    let calls = Calls {
+        registration: Registration::Local,
+        ..Calls::ONE
+    };
+    let choice = choose(&planned, Collective::AllGather, calls);
+    choice.unwrap().channels
+}
+
+/// One GPU in each host: a ring needs one channel where ports reach the registered buffers with
+/// GPUDirect RDMA.
+#[test]
+fn rings_of_single_gpus_need_gpudirect_rdma() {
+    let job = equal("gh200", 3);
+    for version in [V2_28, V2_30, V2_32] {
+        assert_eq!(gathered(&job, version, &[]), 1, "{version}");
+        for variable in [
+            ("NCCL_NET_GDR_LEVEL", "LOC"),
+            ("NCCL_NET_GDR_READ", "0"),
+            ("NCCL_LOCAL_REGISTER", "0"),
+        ] {
+            let channels = gathered(&job, version, &[variable]);
+            assert!(channels > 1, "{version}, {variable:?}");
+        }
+    }
+}
+
+/// `NCCL_LOCAL_REGISTER=0` registers nothing, nor does 2.28 and newer where the driver copies.
+#[test]
+fn nothing_is_registered() {
+    let channels = |version, variables: &[(&str, &str)], registration| {
+        let variables = [&[("NCCL_ALGO", "NVLS")], variables].concat();
+        let planned = plan(&equal("dgx-h100", 1), version, &variables).unwrap();
+        let calls = Calls {
+            registration,
+            ..Calls::ONE
+        };
+        let choice = choose(&planned, Collective::AllReduce, calls);
+        choice.unwrap().channels
+    };
+    for version in NcclVersion::ALL {
+        let of = |variables| channels(version, variables, Registration::Local);
+        let plain = channels(version, &[], Registration::None);
+        assert_eq!(of(&[]), 4, "{version}");
+        assert_eq!(of(&[("NCCL_LOCAL_REGISTER", "0")]), plain, "{version}");
+        let copies = of(&[("NCCL_P2P_USE_CUDA_MEMCPY", "1")]);
+        let expected = if version == V2_27 { 4 } else { plain };
+        assert_eq!(copies, expected, "{version}");
+    }
+}
+
+/// 2.27 refuses every collective of 8-bit floating-point numbers on GPUs before Hopper, newer
+/// versions only reductions.
+#[test]
+fn small_numbers_of_older_gpus() {
+    let calls = Calls {
+        data_type: DataType::F8E4M3,
+        ..Calls::ONE
+    };
+    for (machine, version, moves, reduces) in [
+        ("dgx-a100", V2_27, false, false),
+        ("dgx-a100", V2_28, true, false),
+        ("dgx-a100", V2_32, true, false),
+        ("dgx-h100", V2_27, true, true),
+    ] {
+        let planned = plan(&equal(machine, 1), version, &[]).unwrap();
+        for (collective, taken) in [
+            (Collective::AllGather, moves),
+            (Collective::Broadcast, moves),
+            (Collective::AllReduce, reduces),
+        ] {
+            let choice = choose(&planned, collective, calls);
+            assert_eq!(choice.is_ok(), taken, "{machine}, {version}: {collective}");
+        }
+    }
+}
+
+/// 2.28 falls back to port 0, also where it was merged with others. Rings do not need it here.
+#[test]
+fn trees_fall_back_to_a_port_that_was_merged() {
+    let variables = [("NCCL_NETDEVS_POLICY", "MAX:1")];
+    let planned = plan(&equal("oci-a100", 2), V2_28, &variables).unwrap();
+    let tree = planned.node(0).graph(GraphKind::Tree).unwrap();
+    assert_eq!(tree.channels[0].nets, Some([0, 0]));
+    let ring = planned.job.expansion.connection(7, 8, GraphKind::Ring, 0);
+    assert!(ring.is_ok(), "{ring:?}");
+    let text = planned.plan().to_json().unwrap();
+    assert_eq!(&Plan::from_json(&text).unwrap(), planned.plan());
+}
+
+/// A host without ports beside one with ports is refused alike by versions that fall back to port 0
+/// and by those that take near ports.
+#[test]
+fn hosts_without_ports_are_refused() {
+    let hosts = ["pcie-8gpu-nonet", "dgx-a100"].map(|machine| equal(machine, 1).hosts);
+    let job = Job::of(hosts.concat());
+    for version in [V2_27, V2_28, V2_30, V2_31] {
+        let error = plan(&job, version, &[]).err().unwrap().to_string();
+        assert!(
+            error.contains("reaches no network port"),
+            "{version}: {error}"
+        );
+    }
+}
