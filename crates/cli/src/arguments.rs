@@ -7,6 +7,7 @@ pub(crate) mod expect;
 pub(crate) mod export;
 pub(crate) mod fabric;
 pub(crate) mod join;
+pub(crate) mod layout;
 pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod measured;
@@ -119,7 +120,7 @@ Examples:
   topo show plan.json                          the GPUs and NICs that a plan holds
   topo show topology.xml --format json         devices and links, for other tools
 
-Devices: GPU0 by device number, NIC3 or NET3 by the net plug-in's number, mlx5_3 by name,
+Devices: GPU0 by device number, NIC3 or NET3 by the net plug-in's number, mlx5_3 by name, \
 CPU1 by NUMA node, or a PCI bus id; host1/GPU0 in a file of several hosts.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
@@ -135,7 +136,7 @@ Examples:
 
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
-#[command(name = "topo", bin_name = "topo", version, after_help = EXAMPLES, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "topo", bin_name = "topo", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub command: Command,

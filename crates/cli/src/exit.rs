@@ -18,6 +18,9 @@ const FAILED: u8 = 2;
 /// Plans differ, there are findings, or failures were left out.
 const DIFFERS: u8 = 1;
 
+/// What was measured cannot be judged.
+const UNKNOWN: u8 = 3;
+
 /// Most warnings that are shown; a broken file has hundreds of the same kind.
 const SHOWN_WARNINGS: usize = 10;
 
@@ -30,7 +33,13 @@ pub(crate) fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     report(&output.notes);
     match done.and_then(|()| print(&output.text, output.is_file)) {
         Ok(()) if output.differs => ExitCode::from(DIFFERS),
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => match &output.unknown {
+            Some(why) => {
+                report(&format!("UNKNOWN: {why}\n"));
+                ExitCode::from(UNKNOWN)
+            }
+            None => ExitCode::SUCCESS,
+        },
         Err(error) => {
             let hint = hints::of(&error).map_or_else(String::new, |it| format!("; {it}"));
             report(&format!("error: {error:#}{hint}\n"));

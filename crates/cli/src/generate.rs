@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, layout};
 use crate::environment::Environment;
 use crate::output::{self, Output};
 use answers::suggest;
@@ -25,7 +25,7 @@ pub(crate) fn help(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let mut command = Arguments::command();
+    let mut command = layout::command(environment.width);
     command.build();
     if let Some(name) = name {
         let names = command.get_subcommands().map(clap::Command::get_name);

@@ -79,7 +79,7 @@ mod what_if;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use arguments::{Arguments, Command};
 use environment::Environment;
@@ -115,11 +115,12 @@ fn abort_on_panic() {
 }
 
 fn work() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let environment = Environment::read();
+    let matches = arguments::layout::command(environment.width).try_get_matches();
+    let arguments = match matches.and_then(|it| Arguments::from_arg_matches(&it)) {
         Ok(arguments) => arguments,
         Err(said) => return exit::without_command(&said),
     };
-    let environment = Environment::read();
     let mut output = Output::default();
     let done = match &arguments.command {
         Command::Plan(arguments) => plan::run(arguments, &environment, &mut output),

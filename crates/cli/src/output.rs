@@ -18,6 +18,8 @@ pub(crate) struct Output {
     pub notes: String,
     /// The exit status is 1: plans differ, there are findings, or failures were left out.
     pub differs: bool,
+    /// Why what was measured can be judged neither good nor bad: the exit status is 3.
+    pub unknown: Option<String>,
 }
 
 impl Output {

@@ -1,18 +1,26 @@
 //! PyTorch, for the tests of the Python package.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use xtask::workspace::target;
 
-/// Makes a virtual environment with torch and numpy in `target/torch`.
+use crate::torch::{MODULES, lacking};
+
+/// Makes a virtual environment with torch and what its tests need in `target/torch`, or adds what
+/// the one that is there lacks.
 ///
 /// # Errors
 /// There is no Python, or pip fails.
 pub(super) fn fetch(version: Option<&str>) -> Result<ExitCode> {
     let place = target().join("torch");
-    if place.join("bin/python").exists() {
+    let python = place.join("bin/python");
+    if python.exists() {
+        if !lacking(&python, &MODULES)?.is_empty() {
+            install(&python, &MODULES)?;
+        }
         println!("torch: {} (remove it for another version)", place.display());
         return Ok(ExitCode::SUCCESS);
     }
@@ -20,11 +28,21 @@ pub(super) fn fetch(version: Option<&str>) -> Result<ExitCode> {
     let _ = fs::remove_dir_all(&beside);
     run(Command::new("python3").args(["-m", "venv"]).arg(&beside))?;
     let torch = version.map_or_else(|| "torch".to_owned(), |it| format!("torch=={it}"));
-    let mut pip = Command::new(beside.join("bin/pip"));
-    run(pip.args(["install", "--quiet", &torch, "numpy"]))?;
+    let [_, others @ ..] = MODULES;
+    install(
+        &beside.join("bin/python"),
+        &[&[torch.as_str()], &others[..]].concat(),
+    )?;
     fs::rename(&beside, &place)?;
     println!("torch: {}", place.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Installs packages of PyPI, which have the names of their modules.
+fn install(python: &Path, packages: &[&str]) -> Result<()> {
+    // The program `pip` has the path at which the environment was made.
+    let mut pip = Command::new(python);
+    run(pip.args(["-m", "pip", "install", "--quiet"]).args(packages))
 }
 
 fn run(command: &mut Command) -> Result<()> {

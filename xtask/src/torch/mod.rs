@@ -14,6 +14,9 @@ use clap::Args;
 use tempfile::TempDir;
 use xtask::workspace::{cargo, repository, target};
 
+/// The modules with which torch runs, and that with which torch's own tests compare.
+pub(crate) const MODULES: [&str; 3] = ["torch", "numpy", "expecttest"];
+
 /// The Python that has torch.
 #[derive(Args)]
 struct Python {
@@ -23,11 +26,11 @@ struct Python {
 }
 
 impl Python {
-    /// Its program.
+    /// Its program, which has modules.
     ///
     /// # Errors
-    /// It does not exist.
-    fn path(&self) -> Result<PathBuf> {
+    /// It does not exist, or lacks a module.
+    fn path(&self, modules: &[&str]) -> Result<PathBuf> {
         let named = self.python.clone();
         let named = named.or_else(|| std::env::var_os("TOPO_TORCH_PYTHON").map(PathBuf::from));
         let python = named.unwrap_or_else(|| target().join("torch/bin/python"));
@@ -36,8 +39,29 @@ impl Python {
             "{} does not exist; run cargo xtask fetch torch, or name a Python with --python",
             python.display()
         );
+        let lacking = lacking(&python, modules)?;
+        ensure!(
+            lacking.is_empty(),
+            "{} has no module {lacking}; run cargo xtask fetch torch, or install it there with pip",
+            python.display()
+        );
         Ok(python)
     }
+}
+
+/// The modules that a Python lacks, in words; nothing if it has all.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn lacking(python: &Path, modules: &[&str]) -> Result<String> {
+    // Torch takes seconds to import.
+    let script = "import importlib.util as it, sys\n\
+                  print(', '.join(name for name in sys.argv[1:] if not it.find_spec(name)))";
+    let mut command = Command::new(python);
+    let said = command.args(["-c", script]).args(modules).output();
+    let said = said.with_context(|| format!("cannot start {}", python.display()))?;
+    ensure!(said.status.success(), "{} does not run", python.display());
+    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
 }
 
 /// A folder with the package, whose library it builds in a profile of cargo.
@@ -94,4 +118,17 @@ fn fill(folder: &Path, library: &Path) -> Result<()> {
     }
     symlink(library.canonicalize()?, package.join("_native.abi3.so"))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_module_is_named() {
+        match lacking(Path::new("python3"), &["json", "no_such_module"]) {
+            Ok(named) => assert_eq!(named, "no_such_module"),
+            Err(why) => println!("not run: {why:#}"),
+        }
+    }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use xtask::workspace::exit;
 
-use super::{Package, Python};
+use super::{MODULES, Package, Python};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 /// # Errors
 /// There is no torch, or a rank fails.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let python = arguments.python.path()?;
+    let python = arguments.python.path(&MODULES[..2])?;
     let package = Package::build("library")?;
     let mut passed = true;
     for ranks in &arguments.ranks {

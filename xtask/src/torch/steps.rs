@@ -19,7 +19,7 @@ use serde_json::Value;
 use workload::{Workload, kineto};
 use xtask::workspace::{cargo, exit, repository, target};
 
-use super::{Package, Python};
+use super::{MODULES, Package, Python};
 use table::{Tables, Times};
 
 /// The exit status of `rehearse-hosts` where something is missing.
@@ -105,7 +105,7 @@ struct Bench<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let bench = Bench {
         arguments,
-        python: arguments.python.path()?,
+        python: arguments.python.path(&MODULES[..2])?,
         package: match arguments.built {
             true => Package::built(&arguments.profile)?,
             false => Package::build(&arguments.profile)?,

@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::Value;
 use xtask::workspace::{exit, target};
 
-use super::{Package, Python};
+use super::{MODULES, Package, Python};
 
 /// Tests that topo cannot pass, and why (docs/pytorch.md).
 const KNOWN: [(&str, &str); 1] = [(
@@ -47,7 +47,7 @@ type Tests = BTreeMap<String, TestEnd>;
 /// # Errors
 /// There is no torch, the package does not build, or a run ends with an error.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let python = arguments.python.path()?;
+    let python = arguments.python.path(&MODULES)?;
     let package = Package::build("dev")?;
     println!("| ranks | backend | run | passed | failed | skipped |");
     println!("|---|---|---|---|---|---|");

@@ -1,4 +1,5 @@
-//! Expectations as files that operators use.
+//! Expectations as files that operators use. What cannot be measured is none of their failures: each
+//! file tells UNKNOWN apart from FAIL, in the way of the program that reads it.
 
 use std::fmt::Write;
 
@@ -11,7 +12,7 @@ use super::{Expectations, SizeExpectation};
 pub enum AcceptanceFile {
     /// The part of a recipe of NVIDIA's aicr.
     Aicr,
-    /// Lines of Azure's Node Health Check.
+    /// A check of Node Health Check.
     Nhc,
     /// A prolog of Slurm.
     Slurm,
@@ -70,8 +71,8 @@ impl AcceptanceFile {
         }
         match self {
             Self::Aicr => aicr(answer),
-            Self::Nhc => nhc(answer),
-            Self::Slurm => slurm(answer),
+            Self::Nhc => script(include_str!("gates/check.nhc"), answer),
+            Self::Slurm => script(include_str!("gates/prolog.sh"), answer),
             Self::Pytest => Ok(pytest(answer)),
         }
     }
@@ -96,33 +97,43 @@ fn aicr(answer: &Expectations) -> Result<String, FileError> {
     ))
 }
 
-fn nhc(answer: &Expectations) -> Result<String, FileError> {
+/// A script that measures the largest size on the GPUs of one host.
+fn script(template: &str, answer: &Expectations) -> Result<String, FileError> {
     let (bytes, gbps) = largest(answer)?;
-    Ok(format!(
-        "{}# check_nccl_allreduce: floor, tries, topology file, size. Set the file to your own.\n \
-         * || check_nccl_allreduce {gbps:.0} 1 /etc/nccl/topology.xml {bytes}\n",
-        head(answer)
-    ))
+    let values = [
+        // The first one brings others.
+        ("@MEASURE@", include_str!("gates/measure.sh").to_owned()),
+        ("@HEAD@", head(answer)),
+        ("@VISIBLE@", visible(answer)),
+        ("@BYTES@", bytes.to_string()),
+        ("@GPUS@", answer.job.plan.rank_count().to_string()),
+        ("@FLOOR@", format!("{gbps:.0}")),
+    ];
+    Ok(filled(template, &values))
 }
 
-fn slurm(answer: &Expectations) -> Result<String, FileError> {
-    let (bytes, gbps) = largest(answer)?;
-    let gpus = answer.job.plan.rank_count();
-    Ok(format!(
-        r##"#!/bin/sh
-{head}# A prolog for jobs that take the whole host: it drains a host whose all-reduce is below the floor.
-# ALL_REDUCE_PERF names nccl-tests' program.
-floor={gbps:.0}
-out=$(timeout 120 "${{ALL_REDUCE_PERF:-all_reduce_perf}}" -b {bytes} -e {bytes} -g {gpus} -c 0 2>&1)
-measured=$(printf '%s\n' "$out" | awk '/Avg bus bandwidth/ {{ print $NF }}')
-if [ -z "$measured" ] || awk "BEGIN {{ exit !($measured < $floor) }}"; then
-    scontrol update NodeName="$(hostname -s)" State=DRAIN \
-        Reason="all-reduce of {bytes} bytes: ${{measured:-no result}} GB/s, floor $floor"
-    exit 1
-fi
-"##,
-        head = head(answer)
-    ))
+/// A template with values in place of their names.
+fn filled(template: &str, values: &[(&str, String)]) -> String {
+    let fill = |text: String, (name, value): &(&str, String)| text.replace(name, value);
+    values.iter().fold(template.to_owned(), fill)
+}
+
+/// The line that lets CUDA see only the job's GPUs; nothing where they are the first ones.
+fn visible(answer: &Expectations) -> String {
+    let machine = answer.job.plan.machines.first();
+    let gpus = machine.iter().flat_map(|it| &it.gpus);
+    let mut devices: Vec<i32> = gpus.map(|it| it.dev).collect();
+    devices.sort_unstable();
+    match devices.iter().zip(0..).all(|(device, at)| *device == at) {
+        true => String::new(),
+        false => {
+            let devices: Vec<String> = devices.iter().map(i32::to_string).collect();
+            format!(
+                "    export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={}\n",
+                devices.join(",")
+            )
+        }
+    }
 }
 
 fn pytest(answer: &Expectations) -> String {
@@ -134,30 +145,10 @@ fn pytest(answer: &Expectations) -> String {
             let _ = writeln!(floors, "    (\"{name}\", {bytes}): {gbps:.1},");
         }
     }
-    format!(
-        r##"{head}"""Reads what nccl-tests printed: NCCL_TESTS_OUTPUT names a folder with all_reduce.log and so on."""
-
-import os
-import pathlib
-
-import pytest
-
-FLOORS = {{
-{floors}}}
-
-
-def measured(collective, size):
-    folder = pathlib.Path(os.environ.get("NCCL_TESTS_OUTPUT", "."))
-    rows = [line.split() for line in (folder / f"{{collective}}.log").read_text().splitlines()]
-    rows = [row for row in rows if len(row) >= 9 and row[0] == str(size)]
-    assert rows, f"{{collective}}.log has no row of {{size}} bytes"
-    return max(float(rows[-1][column]) for column in (7, 11) if column < len(rows[-1]))
-
-
-@pytest.mark.parametrize(("collective", "size"), FLOORS)
-def test_bus_bandwidth(collective, size):
-    assert measured(collective, size) >= FLOORS[collective, size]
-"##,
-        head = head(answer)
-    )
+    let values = [
+        ("@HEAD@", head(answer)),
+        ("@RANKS@", answer.job.plan.rank_count().to_string()),
+        ("@FLOORS@", floors),
+    ];
+    filled(include_str!("gates/judge.py"), &values)
 }

@@ -35,6 +35,10 @@ pub struct Crossovers {
     pub gpus: String,
     /// Ranks.
     pub ranks: u32,
+    /// The GPUs have no NVLinks: the sizes hold only where the driver grants them access to each
+    /// other's memory, which no topology file shows (`nvidia-smi topo -p2p r`). Absent otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub needs_peer_access: bool,
     /// One step is fastest below this, bytes.
     pub one_shot_below: u64,
     /// Two steps are fastest from there to below this, bytes; NCCL from here on.
@@ -42,8 +46,9 @@ pub struct Crossovers {
     /// Arguments of vLLM's `CustomAllreduce`; absent for 3, 5 and 7 GPUs, which it does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vllm: Option<Vllm>,
-    /// Fields of SGLang's `Heuristic` (`custom_all_reduce_v2`).
-    pub sglang: Sglang,
+    /// Fields of SGLang's `Heuristic` (`custom_all_reduce_v2`), which serves GPUs with NVLinks alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sglang: Option<Sglang>,
 }
 
 /// Arguments of vLLM's `CustomAllreduce`, which takes smaller messages than these.
@@ -90,24 +95,42 @@ fn first_without(holds: impl Fn(u64) -> bool) -> u64 {
     least * GRAIN
 }
 
-/// The crossovers of a set; `None` if such kernels do not serve it: several nodes, more than eight
-/// GPUs, or GPUs that NVLink does not join.
-pub(super) fn of(set: &PlannedSet, calls: Calls) -> Option<Crossovers> {
-    let plan: &Plan = &set.plan;
-    let costs = plan.costs.as_ref()?;
-    let ring = plan.common.as_ref()?.graph(GraphKind::Ring)?;
+/// Whether these kernels serve a set through NVLinks, or why they do not serve it. More than two
+/// GPUs need NVLink between every two of them; for two, vLLM asks only the driver for peer access.
+fn has_nvlinks(set: &PlannedSet) -> Result<bool, &'static str> {
+    let counts = "kernels of vLLM and SGLang are for 2 to 8 GPUs of one node";
+    let costs = set.plan.costs.as_ref().ok_or(counts)?;
     let (ranks, job) = (costs.job.ranks, &costs.job);
-    let joined = ranks == 2 || ring.type_intra <= PathType::Nvl;
-    if !(2..=MOST_RANKS).contains(&ranks)
-        || job.nodes != 1
-        || !job.registered.direct_peers
-        || !joined
-    {
-        return None;
+    if !(2..=MOST_RANKS).contains(&ranks) || job.nodes != 1 {
+        return Err(counts);
     }
+    let common = set.plan.common.as_ref();
+    let ring = common.and_then(|it| it.graph(GraphKind::Ring));
+    let by_nvlink = ring.is_some_and(|it| it.type_intra <= PathType::Nvl);
+    match (by_nvlink && job.registered.direct_peers, ranks) {
+        (true, _) => Ok(true),
+        (false, 2) => Ok(false),
+        (false, _) => {
+            Err("vLLM and SGLang leave more than two GPUs to NCCL unless NVLink joins every pair")
+        }
+    }
+}
+
+/// The crossovers of a set.
+///
+/// # Errors
+/// These kernels do not serve the set, and why.
+pub(super) fn of(set: &PlannedSet, calls: Calls) -> Result<Crossovers, &'static str> {
+    let by_nvlink = has_nvlinks(set)?;
+    let plan: &Plan = &set.plan;
+    let no_costs = "the plan has no costs of rings";
+    let costs = plan.costs.as_ref().ok_or(no_costs)?;
+    let common = plan.common.as_ref();
+    let ring = common.and_then(|it| it.graph(GraphKind::Ring));
+    let (ring, ranks, job) = (ring.ok_or(no_costs)?, costs.job.ranks, &costs.job);
     let version = NcclVersion::of_profile(&plan.profile).unwrap_or_default();
     let profile = CostProfile::of(version);
-    let model = AlphaBeta::of_ring(ranks, job.nodes, &ring.into(), &profile)?;
+    let model = AlphaBeta::of_ring(ranks, job.nodes, &ring.into(), &profile).ok_or(no_costs)?;
     let (alpha, beta) = (model.alpha_us(), 1.0 / (1000.0 * model.bandwidth()));
     let others = f64::from(ranks - 1);
     let once = |bytes: u64| alpha + others * bytes as f64 * beta;
@@ -124,18 +147,19 @@ pub(super) fn of(set: &PlannedSet, calls: Calls) -> Option<Crossovers> {
     let two_shot_below = first_without(|bytes| once(bytes).min(twice(bytes)) < of_nccl(bytes));
     let one_shot_below = first_without(|bytes| once(bytes) <= twice(bytes)).min(two_shot_below);
     let largest = |below: u64| below.saturating_sub(GRAIN);
-    Some(Crossovers {
+    Ok(Crossovers {
         gpus: set.gpus.clone(),
         ranks,
+        needs_peer_access: !by_nvlink,
         one_shot_below,
         two_shot_below,
         vllm: ranks.is_multiple_of(2).then_some(Vllm {
             max_size: two_shot_below,
         }),
-        sglang: Sglang {
+        sglang: by_nvlink.then(|| Sglang {
             one_shot_push_threshold: largest(one_shot_below),
             one_shot_pull_threshold: largest(one_shot_below),
             two_shot_pull_threshold: largest(two_shot_below),
-        },
+        }),
     })
 }

@@ -42,7 +42,7 @@ pub(super) fn text(set: &PlannedSet, folder: &Path, files: &[ExportFile]) -> Str
     }
     if has(Kind::Crossovers) {
         text.push_str(
-            "| `custom_all_reduce.json` | `max_size` of vLLM's `CustomAllreduce`, and fields of SGLang's `Heuristic` |\n",
+            "| `custom_all_reduce.json` | `max_size` of vLLM's `CustomAllreduce`, and fields of SGLang's `Heuristic`; with `needs_peer_access` only if the driver grants it |\n",
         );
     }
     if has(Kind::Execution) {

@@ -261,16 +261,21 @@ impl Export {
         self.add_csv("nccl_tuner.csv", Kind::Csv, csv::csv(&table));
         self.add_csv(ncclx::FILE, Kind::Ncclx, ncclx::csv(&table));
         self.add_configs(sets, &table);
-        let sets = sets.iter().filter_map(|set| crossovers::of(set, calls));
-        let report = CrossoversReport {
-            sets: sets.collect(),
-        };
-        if report.sets.is_empty() {
-            let why =
-                "kernels of vLLM and SGLang are for 2 to 8 GPUs of one node that NVLink joins";
+        self.add_crossovers(sets, calls);
+    }
+
+    /// Adds the sizes at which kernels of inference servers hand over.
+    fn add_crossovers(&mut self, sets: &[PlannedSet], calls: Calls) {
+        let all: Vec<_> = sets.iter().map(|set| crossovers::of(set, calls)).collect();
+        if let [Err(why), ..] = all[..]
+            && all.iter().all(Result::is_err)
+        {
             self.leave_out(crossovers::FILE.to_owned(), why.to_owned());
             return;
         }
+        let report = CrossoversReport {
+            sets: all.into_iter().flatten().collect(),
+        };
         match report::json(&report) {
             Ok(text) => self.add(crossovers::FILE, Kind::Crossovers, text),
             Err(error) => self.leave_out(crossovers::FILE.to_owned(), error.to_string()),

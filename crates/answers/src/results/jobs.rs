@@ -163,6 +163,19 @@ impl Jobs {
             None if !spec.edits.is_empty() => Gpus::All,
             None => {
                 let (document, _) = assume::completed(&machine.document, &spec.assume)?;
+                let gpus_of_host = planner::gpu_devices(&document).len() as u32;
+                let all = hosts.saturating_mul(gpus_of_host);
+                let measured = table.rank_count().filter(|it| *it < all);
+                if let (true, Some(measured)) = (question.accepts, measured) {
+                    // A machine must not be accepted by a part of it that nobody named.
+                    return Err(ResultsError::OtherRanks {
+                        file: table.file.clone(),
+                        line: table.line,
+                        measured,
+                        machine: machine.name.clone(),
+                        ranks: all,
+                    });
+                }
                 gpus(table, hosts, &document, notes)
             }
         };

@@ -26,7 +26,7 @@ Examples:
   topo bound --check proof.json                check proofs by arithmetic alone
   topo bound topology.xml --check proof.json   also that they are about this machine
 
-The bound is about NCCL's model of the machine: the links and bandwidths that topo show prints; with
+The bound is about NCCL's model of the machine: the links and bandwidths that topo show prints; with \
 --measured about those that were measured.
 Exit status: 0 when there are bounds, or the proofs hold; 2 when something is wrong.";
 

@@ -24,7 +24,8 @@ Examples:
   topo cost plan.json --collective all         a plan from topo plan -o, all collectives
   topo cost topology.xml --hosts 16 --sizes 64K..1G --factor 4
   topo cost topology.xml --sizes 1M,10M,100M --algorithm ring --protocol ll128,simple
-  topo cost topology.xml --set NCCL_ALGO=^NVLS what NCCL takes under this setting
+  topo cost topology.xml --set NCCL_ALGO=^NVLS
+                                               what NCCL takes under this setting
   topo cost topology.xml --table               bandwidth and latency of every algorithm and protocol
   topo cost topology.xml --profile mine.toml   constants that were measured here
   topo cost --built-in-profile > mine.toml     a file to start from
@@ -37,7 +38,7 @@ Examples:
   topo cost topology.xml --hosts 2 --memory --groups 8,2:8 --peers
                                                tensor and data parallelism, with transfers
 
-Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at
+Sizes are those of the whole message in bytes; K, M, G and T are powers of 1024. ▸ marks a size at \
 which the choice changes. Time and bandwidths are predictions of NCCL's own model, not measurements.";
 
 pub(crate) const WHAT_IF_EXAMPLES: &str = "\
@@ -50,7 +51,7 @@ Examples:
   topo what-if topology.xml --time-limit 10    the failures that fit into 10 s
 
 Each row compares two whole plans; topo plan with the options in the row shows the second one.
-Exit status: 0 when every failure was examined, 1 when --time-limit left some out (the report and
+Exit status: 0 when every failure was examined, 1 when --time-limit left some out (the report and \
 standard error say how many), 2 when something is wrong.";
 
 pub(crate) const DIFF_EXAMPLES: &str = "\
@@ -63,10 +64,11 @@ Examples:
   topo diff a.xml b.xml --format json
   topo diff nodes/*.xml                        which of many machines is odd, and in what
 
-topo diff compares what a job would notice. With three or more files it groups equal machines, takes
-the largest group as the reference, and names the files of the others with what differs. Bus ids, names, numbers of devices and NUMA nodes, and
+topo diff compares what a job would notice. With three or more files it groups equal machines, takes \
+the largest group as the reference, and names the files of the others with what differs. Bus ids, \
+names, numbers of devices and NUMA nodes, and \
 settings that change nothing do not count.
-Exit status: 0 when the plans mean the same, 1 when they differ, 2 when something is wrong. Equal
+Exit status: 0 when the plans mean the same, 1 when they differ, 2 when something is wrong. Equal \
 files print nothing.";
 
 /// Losses of a machine before it is planned.

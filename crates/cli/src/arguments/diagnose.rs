@@ -11,15 +11,16 @@ pub(crate) const DIAGNOSE_EXAMPLES: &str = "\
 Examples:
   topo diagnose job.log                        a log with NCCL's lines, PyTorch's, the kernel's
   topo diagnose /tmp/nccl_trace_rank_*         flight recorders of all ranks
-  topo diagnose collected/ more.tar.gz ras.zip folders and archives, in any mix
+  topo diagnose collected/ more.tar.gz ras.zip
+                                               folders and archives, in any mix
   dmesg | topo diagnose -
   topo diagnose job.log --topology dgx-h100    how long the call takes on that machine
   topo diagnose collected.tar.gz --json
   topo diagnose --list                         the causes that are known
 
-Reads logs (also compressed with gzip), PyTorch's flight recorders (pickle and JSON; nothing in them
-is executed), reports of ncclras (text and JSON), lines of NCCL's Inspector, topology files, listings
-(nvidia-smi topo, -q, -q -x, nvlink -s; lspci -vv, ibstat, rdma link, dmesg) and matrices of nvbandwidth
+Reads logs (also compressed with gzip), PyTorch's flight recorders (pickle and JSON; nothing in them \
+is executed), reports of ncclras (text and JSON), lines of NCCL's Inspector, topology files, listings \
+(nvidia-smi topo, -q, -q -x, nvlink -s; lspci -vv, ibstat, rdma link, dmesg) and matrices of nvbandwidth \
 (text and JSON) and p2pBandwidthLatencyTest.
 Exit status: 0 when nothing is found, 1 when there is a verdict, 2 when an input cannot be read.";
 
@@ -32,9 +33,9 @@ Examples:
   topo collect --redact WORD                   without host names, addresses, guids, serial numbers
   topo diagnose topo-*.tar.gz                  what the archives say together
 
-Packs the topology, NCCL's and PyTorch's variables, nccl.conf, NCCL's log (NCCL_DEBUG_FILE), flight
-recorders, the kernel's lines about GPUs, links and memory, and what nvidia-smi, lspci, lscpu,
-numactl, ibstat, ibv_devinfo, rdma and ncclras print. Each program has 10 s. Read the archive before
+Packs the topology, NCCL's and PyTorch's variables, nccl.conf, NCCL's log (NCCL_DEBUG_FILE), flight \
+recorders, the kernel's lines about GPUs, links and memory, and what nvidia-smi, lspci, lscpu, \
+numactl, ibstat, ibv_devinfo, rdma and ncclras print. Each program has 10 s. Read the archive before \
 you give it away: recorders and logs name files and hosts.
 Exit status: 0 when the archive is written, 2 when it cannot be.";
 

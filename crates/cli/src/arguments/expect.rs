@@ -10,14 +10,16 @@ Examples:
   topo expect dgx-h100                         what nccl-tests should measure on a healthy host
   topo expect dgx-h100 --hosts 8 --collective all --sizes 64M..8G
   topo expect topology.xml --format json       for other tools, with the matrix of pairs
-  topo expect topology.xml --format nhc        a line for Azure's Node Health Check
+  topo expect topology.xml --format nhc        a check for Node Health Check
   topo expect topology.xml --format slurm > /etc/slurm/prolog.d/all-reduce.sh
   topo expect topology.xml --format pytest > test_all_reduce.py
   topo expect gb200.xml --hosts 18 --nvlink-domain --format aicr
   topo results job.log --topology topology.xml --expect
                                                does this run pass?
 
-Bandwidths are NCCL's predictions, scaled by what published healthy runs reached of theirs.";
+Bandwidths are NCCL's predictions, scaled by what published healthy runs reached of theirs. \
+Files that measure (nhc, slurm) or read measurements (pytest) tell UNKNOWN, which is what cannot be \
+measured, apart from what is below its floor; docs/acceptance.md has their statuses.";
 
 /// The forms of expectations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -28,7 +30,7 @@ pub(crate) enum ExpectFormat {
     Json,
     /// Checks and constraints for a recipe of NVIDIA's aicr
     Aicr,
-    /// A line for Azure's Node Health Check
+    /// A check for Node Health Check
     Nhc,
     /// A prolog for Slurm that drains a slow host
     Slurm,

@@ -21,7 +21,7 @@ Examples:
   topo fabric fabric.toml --hosts 8            leaf switches of a fabric file
   topo fabric ring.toml                        cables without a switch: which trees cannot be connected
 
-Exit status: 0 when rings cross switches as seldom as possible and all links can be connected, 1 when
+Exit status: 0 when rings cross switches as seldom as possible and all links can be connected, 1 when \
 another order is better or a link cannot be connected, 2 when something is wrong.";
 
 #[derive(Debug, Args)]

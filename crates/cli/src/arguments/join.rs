@@ -94,5 +94,5 @@ Examples:
   topo run all-reduce --rank 0 --world 2 --id @job.id   on the host that has 10.0.0.1
   topo run all-reduce --rank 1 --world 2 --id @job.id   on another, with a copy of the file (scp -p)
 
-The id holds a random token. A process that knows it can join the job, so treat it as a password.
+The id holds a random token. A process that knows it can join the job, so treat it as a password. \
 The variable TOPO_ID can hold the id instead of --id.";

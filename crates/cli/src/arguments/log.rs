@@ -20,7 +20,7 @@ Examples:
   topo log job.log --json
 
 More of NCCL's decisions are in the log with NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,TUNING,NET,P2P,SHM.
-Exit status: 0 when all is well, 1 when NCCL warns, a host or rank is odd or not ready, or the plan
+Exit status: 0 when all is well, 1 when NCCL warns, a host or rank is odd or not ready, or the plan \
 differs, 2 when the log or a ring, tree or channel in it cannot be read.";
 
 #[derive(Debug, Args)]

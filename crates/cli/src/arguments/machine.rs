@@ -18,8 +18,8 @@ Examples:
   topo probe --from machine/                   the recorded machine, anywhere else
   topo probe | topo plan -                     what NCCL would do here
 
-topo probe respects CUDA_VISIBLE_DEVICES, NCCL_TOPO_FILE, NCCL_IB_HCA, NCCL_IB_DISABLE and
-NCCL_SOCKET_IFNAME, and the file in /var/run/nvidia-topologyd that clouds give their guests.
+topo probe respects CUDA_VISIBLE_DEVICES, NCCL_TOPO_FILE, NCCL_IB_HCA, NCCL_IB_DISABLE and \
+NCCL_SOCKET_IFNAME, and the file in /var/run/nvidia-topologyd that clouds give their guests. \
 Standard error says what was not found or looks wrong.
 Exit status: 0 when there is a topology, 2 when the command line or a recording is wrong.";
 
@@ -31,7 +31,7 @@ Examples:
   topo doctor nodes/*.xml                      check many machines, and name those that differ
   topo doctor --format json                    for a node health check
 
-Exit status: 0 when there is nothing to say, 1 when there are findings or machines that differ, 2
+Exit status: 0 when there is nothing to say, 1 when there are findings or machines that differ, 2 \
 when something is wrong.";
 
 pub(crate) const MATRIX_EXAMPLES: &str = "\
@@ -49,8 +49,8 @@ Examples:
   topo complete ndv2-topo.xml --assume v100-cube-mesh
   topo complete workstation.xml --assume-nvlinks GPU0:GPU1=4,GPU2:GPU3=4
 
-Files of cloud vendors hold only the PCI tree, since NCCL adds GPUs, NICs and NVLinks on the
-machine. NVLinks are added to each GPU that has none. Without --assume, topo complete says what is
+Files of cloud vendors hold only the PCI tree, since NCCL adds GPUs, NICs and NVLinks on the \
+machine. NVLinks are added to each GPU that has none. Without --assume, topo complete says what is \
 missing.";
 
 pub(crate) const VM_EXAMPLES: &str = "\
@@ -61,7 +61,7 @@ Examples:
 The map has a line for each device of the guest: its bus id on the host, then that in the guest.
   0000:1b:00.0 0000:05:00.0
   0000:18:00.0 0000:06:00.0
-Put the file at /var/run/nvidia-topologyd/virtualTopology.xml in the guest, or name it in
+Put the file at /var/run/nvidia-topologyd/virtualTopology.xml in the guest, or name it in \
 NCCL_TOPO_FILE. topo writes it only if NCCL plans the guest as it plans those devices of the host.";
 
 /// Which machine is read.

@@ -20,10 +20,10 @@ Examples:
   topo nccl-check topology.xml --nccl libnccl.so.2 --json
   topo nccl-check topology.xml --nccl 2.30.7 --yes   fetch it from PyPI first
 
-topo starts this NCCL, unmodified, on stand-ins for the GPUs and network ports of the file: a process
-per host, without a GPU, without root, over the loopback interface only. NCCL's variables of the
+topo starts this NCCL, unmodified, on stand-ins for the GPUs and network ports of the file: a process \
+per host, without a GPU, without root, over the loopback interface only. NCCL's variables of the \
 environment and nccl.conf are not read; --set gives variables to both sides.
-Exit status: 0 when NCCL decides as planned in everything that this version can say, 1 when something
+Exit status: 0 when NCCL decides as planned in everything that this version can say, 1 when something \
 differs or is lacking, 2 when NCCL cannot be asked.";
 
 /// The network that NCCL finds.

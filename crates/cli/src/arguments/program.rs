@@ -17,7 +17,7 @@ Examples:
   topo program plan.json --collective send-recv --root 2 --to 5 --rank 5
   topo program plan.json --collective all-reduce --format json
 
-Steps have NCCL's names: recvReduceSend receives from a FIFO, reduces with local
+Steps have NCCL's names: recvReduceSend receives from a FIFO, reduces with local \
 data, and sends the result.
 Exit status: 0 when there is a program, 2 when there is none or the command line is wrong.";
 

@@ -25,9 +25,11 @@ Examples:
   topo cost topology.xml --profile mine.toml     predict with the fitted constants
   topo run all-reduce --json | topo results -
 
-A log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING says which algorithm ran; otherwise
-it is the one that NCCL takes by the plan. Exit status: 0 when all is as predicted, 1 when something
-falls short or results are wrong, 2 when there are no measurements or a file cannot be read.";
+A log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING says which algorithm ran; otherwise \
+it is the one that NCCL takes by the plan.
+Exit status: 0 when all is as predicted, 1 when something \
+falls short or results are wrong, 2 when there are no measurements or a file cannot be read; with \
+--expect 3, UNKNOWN, when there is no table, a row is cut or other GPUs were measured.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ResultsArguments {

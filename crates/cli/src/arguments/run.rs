@@ -34,12 +34,12 @@ Examples:
   topo run all-reduce --rank 0 --world 2 --rendezvous file:/shared/job
                                                one of two ranks, started by hand
 
-Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter
-  send-recv
-Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh leader
-  bruck recursive-doubling recursive-halving forest nvls
-Sizes and bandwidths are defined as in nccl-tests: a size is that of the larger side where a
-collective gathers or scatters. Rows are printed when they are measured. Options that only
+Collectives: all-reduce all-gather reduce-scatter broadcast reduce all-to-all gather scatter \
+send-recv
+Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh leader \
+bruck recursive-doubling recursive-halving forest nvls.
+Sizes and bandwidths are defined as in nccl-tests: a size is that of the larger side where a \
+collective gathers or scatters. Rows are printed when they are measured. Options that only \
 nccl-tests has are refused with what to use instead.
 Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
 
@@ -54,7 +54,7 @@ Examples:
   topo gpu-test --only one-gpu --nccl-library libnccl.so.2
                                                ranks on one GPU, beside those of NCCL
 
-Parts are processes with deadlines: one that fails or hangs is named, and does not end
+Parts are processes with deadlines: one that fails or hangs is named, and does not end \
 the others. What was not run is named with the reason.
 Exit status: 0 when nothing failed, 1 when something did, 2 when there is no GPU.";
 

@@ -27,8 +27,8 @@ Examples:
   topo simulate dgx-h100 --hosts 8 --tokens 4096 --experts 256 --top-k 8 --token-bytes 14336
                                                tokens to experts and back, by two schedules
 
-The programs are those that topo run runs. A fabric file (TOML) says what is assumed of the network:
-rates, leaf and spine switches, latencies, late ranks and failed links. docs/simulation.md
+The programs are those that topo run runs. A fabric file (TOML) says what is assumed of the network: \
+rates, leaf and spine switches, latencies, late ranks and failed links. docs/simulation.md \
 explains its keys and the rules of the clock. The same job always gives the same numbers.
 Exit status: 0 when the job was simulated, 2 when it cannot be or the command line is wrong.";
 

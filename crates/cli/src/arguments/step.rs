@@ -37,8 +37,8 @@ Examples:
   topo step calls.csv --cluster dgx-h100 --hosts 16 --format trace > step.json
                                                for https://ui.perfetto.dev
 
-A list of calls is CSV: group,collective,bytes and any of type, op, count, name, compute_us,
-overlap_us, start_us, after, blocks, micro_batch; docs/step.md explains them. A group is tp=8 (8 ranks
+A list of calls is CSV: group,collective,bytes and any of type, op, count, name, compute_us, \
+overlap_us, start_us, after, blocks, micro_batch; docs/step.md explains them. A group is tp=8 (8 ranks \
 in a row), dp=16:8 (16 ranks, 8 apart), x={0-3}{4-7} or x=all; later rows name it.
 Exit status: 0 when the step was priced, 2 when it cannot be or the command line is wrong.";
 

@@ -23,9 +23,9 @@ Examples:
   topo tune topology.xml --format html > tune.html
                                                a page to share, with pictures
 
-Gains are predictions of NCCL's cost model, with the bandwidth that the rings carry. Nothing is
+Gains are predictions of NCCL's cost model, with the bandwidth that the rings carry. Nothing is \
 proposed that slows any collective between 1 KiB (--from) and 8 GiB in this model.
-Exit status: 0 when there is an answer, also where nothing can be gained; 1 when a library decides
+Exit status: 0 when there is an answer, also where nothing can be gained; 1 when a library decides \
 otherwise; 2 when something is wrong.";
 
 /// The forms of the answer.

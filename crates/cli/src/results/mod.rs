@@ -9,6 +9,7 @@ use std::path::Path;
 use answers::results::{Against, Notes, ResultsError, ResultsQuestion, ResultsReport, results};
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow, bail};
+use nccl_results::compare::ComparedTable;
 use nccl_results::fit::Fit;
 
 use crate::arguments::compare::TextOrJson;
@@ -37,7 +38,12 @@ pub(crate) fn run(
     let read = input::read(&arguments.files, environment, output)?;
     if read.is_empty() {
         let names = arguments.files.iter().map(|it| it.display().to_string());
-        bail!("no measurement in {}", names.collect::<Vec<_>>().join(", "));
+        let why = format!("no measurement in {}", names.collect::<Vec<_>>().join(", "));
+        if !arguments.expect {
+            bail!(why);
+        }
+        output.unknown = Some(why);
+        return Ok(());
     }
     let question = ResultsQuestion {
         against: against(arguments, output)?,
@@ -60,6 +66,10 @@ pub(crate) fn run(
     let results = results(read, &question, &mut notes);
     options.warn(&notes.of_jobs, output);
     output.warnings.extend(notes.of_plans);
+    if let (true, Err(error @ ResultsError::OtherRanks { .. })) = (arguments.expect, &results) {
+        output.unknown = Some(format!("{error} (--hosts, --gpus)"));
+        return Ok(());
+    }
     let results = results.map_err(|error| in_words(error, &options))?;
     let mut rows = results.tables.iter().flat_map(|it| &it.rows);
     if arguments.expect && rows.all(|row| row.expected.is_none()) {
@@ -72,6 +82,13 @@ pub(crate) fn run(
         write(fit, path)?;
     }
     output.differs = results.tables.iter().any(|it| !it.shortfalls.is_empty());
+    let cut = results.tables.iter().find(|it| it.table.damaged > 0);
+    if let (true, Some(ComparedTable { table, .. })) = (arguments.expect, cut) {
+        output.unknown = Some(format!(
+            "{}: line {}: a row is cut or contradicts itself; expected a whole table",
+            table.file, table.first_damaged
+        ));
+    }
     output.text = match arguments.form.format() {
         TextOrJson::Text => page::page(&results, environment.look()),
         TextOrJson::Json => report::json(&ResultsReport::of(&results))?,

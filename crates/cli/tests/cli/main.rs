@@ -3,6 +3,7 @@
 mod artifacts;
 mod compare;
 mod crowded;
+mod help;
 mod machines;
 mod pages;
 mod renumber;

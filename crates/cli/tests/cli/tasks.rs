@@ -21,7 +21,7 @@ fn commands(page: &str) -> Vec<Vec<String>> {
 }
 
 /// The commands that the help lists.
-fn listed() -> Vec<String> {
+pub(super) fn listed() -> Vec<String> {
     let help = ok(&["help"]).out;
     let rows = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let rows = rows.take_while(|line| !line.is_empty());

@@ -1,0 +1,116 @@
+//! The text after a command's options, laid out for the width of the terminal.
+//!
+//! In the constants, a line that begins with two spaces is an example: a command, then spaces and
+//! what it is for, which may also be the line below. Every other line is a paragraph.
+
+use clap::CommandFactory;
+
+use super::Arguments;
+use crate::render::wrap;
+
+/// Most columns of help: longer lines are hard to read.
+const MOST_COLUMNS: usize = 100;
+
+/// Fewest columns for what examples are for, beside them.
+const LEAST_BESIDE: usize = 40;
+
+/// How far examples are indented, and the lines that continue them.
+const EXAMPLE: &str = "  ";
+const CONTINUED: &str = "      ";
+
+/// Where examples are described below themselves.
+const BELOW: usize = 10;
+
+/// Fewest spaces before a line that describes the example above.
+const DEEP: usize = 20;
+
+/// All commands, whose help has at most so many columns.
+pub(crate) fn command(width: usize) -> clap::Command {
+    let width = width.min(MOST_COLUMNS);
+    let lay_out = |command: clap::Command| match command.get_after_help().map(ToString::to_string) {
+        Some(text) => command.after_help(laid_out(&text, width)),
+        None => command,
+    };
+    let all = lay_out(Arguments::command().term_width(width));
+    all.mut_subcommands(lay_out)
+}
+
+/// An example.
+struct Example {
+    command: String,
+    /// What it is for; empty without one.
+    purpose: String,
+}
+
+fn laid_out(text: &str, width: usize) -> String {
+    let column = text.lines().filter_map(column).max().unwrap_or(0);
+    let column = match width.saturating_sub(column) >= LEAST_BESIDE {
+        true => Some(column),
+        false => None,
+    };
+    let mut page = String::new();
+    let mut examples: Vec<Example> = Vec::new();
+    for line in text.lines() {
+        let words = line.trim_start();
+        match (line.len() - words.len(), examples.last_mut()) {
+            (DEEP.., Some(last)) => append(&mut last.purpose, words),
+            (3.., Some(last)) => append(&mut last.command, words),
+            (2.., _) => {
+                let (command, purpose) = words.split_once("  ").unwrap_or((words, ""));
+                examples.push(Example {
+                    command: command.to_owned(),
+                    purpose: purpose.trim_start().to_owned(),
+                });
+            }
+            _ => {
+                examples
+                    .drain(..)
+                    .for_each(|it| page.push_str(&it.laid_out(column, width)));
+                page.push_str(&wrap(words, "", "", width));
+            }
+        }
+    }
+    examples
+        .iter()
+        .for_each(|it| page.push_str(&it.laid_out(column, width)));
+    page.trim_end().to_owned()
+}
+
+/// The column in which a line describes an example.
+fn column(line: &str) -> Option<usize> {
+    let words = line.trim_start();
+    let indent = line.len() - words.len();
+    match indent {
+        DEEP.. => Some(indent),
+        2 => {
+            let gap = words.find("  ")?;
+            let purpose = words[gap..].trim_start();
+            Some(line.chars().count() - purpose.chars().count())
+        }
+        _ => None,
+    }
+}
+
+fn append(text: &mut String, more: &str) {
+    if !text.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(more);
+}
+
+impl Example {
+    /// Its lines, with what it is for in a column beside it, or below it.
+    fn laid_out(&self, column: Option<usize>, width: usize) -> String {
+        let command = wrap(&self.command, EXAMPLE, CONTINUED, width);
+        if self.purpose.is_empty() {
+            return command;
+        }
+        let indent = " ".repeat(column.unwrap_or(BELOW));
+        let is_beside = command.chars().count() < column.unwrap_or(0);
+        if is_beside {
+            let first = format!("{:1$}", command.trim_end(), indent.len());
+            return wrap(&self.purpose, &first, &indent, width);
+        }
+        command + &wrap(&self.purpose, &indent, &indent, width)
+    }
+}
