@@ -9,7 +9,7 @@
 //! for tests.
 //!
 //! In reading order: [`source`], [`entry`], [`layout`], [`flat`], [`driver`], [`process_ranks`],
-//! `connect`, [`gang`], `remote`, `launch`, [`backend`], `deposit`, `regions`,
+//! `connect`, [`gang`], `remote`, `launch`, [`backend`], `capabilities`, `deposit`, `regions`,
 //! `callers_windows`, `in_order`, [`addresses`], [`default_choice`].
 //!
 //! ```
@@ -24,6 +24,7 @@
 pub mod addresses;
 pub mod backend;
 mod callers_windows;
+mod capabilities;
 mod connect;
 pub mod default_choice;
 mod deposit;
