@@ -11,7 +11,7 @@ use crate::error::Error;
 const LIBRARY: &str = "libcuda.so.1";
 
 /// Functions that this crate calls; drivers since 11.6 have them.
-pub const SYMBOLS: [&str; 68] = [
+pub const SYMBOLS: [&str; 69] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -34,15 +34,16 @@ pub const SYMBOLS: [&str; 68] = [
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
     "cuStreamIsCapturing",
+    "cuThreadExchangeStreamCaptureMode",
     "cuEventCreate",
     "cuEventDestroy_v2",
     "cuEventRecord",
     "cuEventQuery",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
-    "cuMemsetD8_v2",
-    "cuMemcpyHtoD_v2",
-    "cuMemcpyDtoH_v2",
+    "cuMemsetD8Async",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
     "cuMemcpyDtoDAsync_v2",
     "cuMemHostAlloc",
     "cuMemFreeHost",

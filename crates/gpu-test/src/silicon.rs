@@ -10,7 +10,7 @@ use program::Protocol;
 
 use crate::page::Page;
 use crate::report::{Fact, Verdict};
-use crate::{Part, TestOptions, test};
+use crate::{Part, TestOptions, captures, test};
 
 /// Longest time of one part, s.
 const DEADLINE_S: u64 = 60;
@@ -41,10 +41,11 @@ const THREADS: [u32; 2] = [64, 448];
 const MUST_RETURN: [&str; 2] = ["cuEventQuery", "cuLaunchKernelEx on another stream"];
 
 /// The parts, in order.
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part::Launch,
     Part::Queue,
     Part::Overlap,
+    Part::Captures,
     Part::Lines,
     Part::Messages,
     Part::Clock,
@@ -87,6 +88,7 @@ impl Asked<'_> {
             Part::Launch => self.launch(),
             Part::Queue => self.queue(),
             Part::Overlap => self.overlap(),
+            Part::Captures => captures::facts(&self.litmus),
             Part::Lines => self.lines(),
             Part::Messages => self.messages(),
             _ => self.clock(),
