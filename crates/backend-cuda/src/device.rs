@@ -13,6 +13,10 @@ use device_runtime::Kernel;
 use crate::error::{Driver, Error};
 use crate::handles::{digits, lock};
 use crate::module::{Module, Origin};
+use crate::prebuilt::MULTICAST_PTX;
+
+/// The least compute capability × 10 of code that has multicasts.
+const MULTICAST_CAPABILITY: u32 = 90;
 
 /// Properties of a GPU.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +88,7 @@ pub struct Device {
     // Dropped in this order.
     pub(crate) module: Module,
     stream: Stream,
+    copies: Stream,
     context: PrimaryContext,
     /// Whether it has several memory synchronization domains.
     pub(crate) has_domains: bool,
@@ -149,7 +154,7 @@ impl Device {
         let context = PrimaryContext { device, context };
         // SAFETY: the context is retained until this device is dropped.
         unsafe { result::ctx::set_current(context.context) }.to(what)?;
-        let stream = Stream::new().to(what)?;
+        let (stream, copies) = (Stream::new().to(what)?, Stream::new().to(what)?);
         let attribute = |attribute| {
             // SAFETY: as above.
             unsafe { result::device::get_attribute(device, attribute) }.to(what)
@@ -186,6 +191,7 @@ impl Device {
             device,
             module,
             stream,
+            copies,
             context,
             has_domains: domains.is_ok_and(|domains| domains > 1),
             stuck: stuck(device),
@@ -197,6 +203,31 @@ impl Device {
     /// The stream of its kernels.
     pub(crate) const fn stream(&self) -> sys::CUstream {
         self.stream.handle()
+    }
+
+    /// The stream of copies to and from memory of this backend, on which nothing waits for kernels.
+    /// The legacy stream would wait for streams of the program, and break their captures.
+    pub(crate) const fn copies(&self) -> sys::CUstream {
+        self.copies.handle()
+    }
+
+    /// Checks that the loaded kernels have the instructions of multicasts, whatever the GPU has.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(crate) fn expect_multicast_code(&self) -> Result<(), String> {
+        let (number, capability) = (self.number, self.module.capability);
+        if capability >= MULTICAST_CAPABILITY {
+            return Ok(());
+        }
+        Err(format!(
+            "the kernels that GPU {number} loaded ({}) are for compute capability {}.{} and have no multicast (NVLS), which \
+             needs those for 9.0; install a driver of 535 or newer, which loads {}",
+            self.properties.kernels,
+            capability / 10,
+            capability % 10,
+            MULTICAST_PTX.file()
+        ))
     }
 
     /// The GPU's number, from 0.

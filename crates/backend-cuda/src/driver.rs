@@ -250,11 +250,11 @@ impl DeviceDriver for Cuda {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: callers write into blocks that they hold. The call may return before the copy has
-        // ended, and the launch streams do not wait for the default stream, so it is awaited.
+        // SAFETY: callers write into blocks that they hold. The copy is awaited, because the launch
+        // streams do not wait for it.
         unsafe {
-            result::memcpy_htod_sync(address, bytes).map_err(failed)?;
-            result::stream::synchronize(result::stream::null()).map_err(failed)
+            result::memcpy_htod_async(address, bytes, device.copies()).map_err(failed)?;
+            result::stream::synchronize(device.copies()).map_err(failed)
         }
     }
 
@@ -263,9 +263,12 @@ impl DeviceDriver for Cuda {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: callers read blocks that they hold.
-        unsafe { result::memcpy_dtoh_sync(bytes, address) }
-            .map_err(|error| format!("reading from GPU {}: {}", device.number, words(error)))
+        let failed = |error| format!("reading from GPU {}: {}", device.number, words(error));
+        // SAFETY: callers read blocks that they hold. The bytes are there until the copy has ended.
+        unsafe {
+            result::memcpy_dtoh_async(bytes, address, device.copies()).map_err(failed)?;
+            result::stream::synchronize(device.copies()).map_err(failed)
+        }
     }
 
     fn allocate_for_peers(&self, place: u32, bytes: u64) -> Result<(Block, u64), String> {
@@ -326,7 +329,9 @@ impl DeviceDriver for Cuda {
     }
 
     fn multicast_kinds(&self, place: u32) -> Result<Vec<String>, String> {
-        self.sharing.multicast_kinds(self.device(place)?)
+        let device = self.device(place)?;
+        let kinds = self.sharing.multicast_kinds(device)?;
+        device.expect_multicast_code().map(|()| kinds)
     }
 
     fn multicasts_within_devices(&self) -> bool {

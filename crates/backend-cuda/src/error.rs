@@ -90,6 +90,18 @@ pub(crate) fn words(error: DriverError) -> String {
     }
 }
 
+/// Whether the answer to a question about work is "not yet": the work has not ended, or a capture
+/// of the program forbids the question.
+pub(crate) const fn is_pending(error: DriverError) -> bool {
+    matches!(
+        error.0,
+        CUresult::CUDA_ERROR_NOT_READY
+            | CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+            | CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+            | CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+    )
+}
+
 impl From<Error> for String {
     fn from(error: Error) -> Self {
         error.to_string()

@@ -19,9 +19,10 @@ use device_runtime::layout::Launch;
 use device_runtime::{DeviceCopy, Repeats};
 
 use crate::device::Device;
-use crate::error::words;
+use crate::error::{is_pending, words};
 use crate::graph::Graph;
 use crate::handles::caller;
+use crate::in_order::CallersContext;
 
 /// Events between launches, *marks*, that tell how far a GPU is.
 pub(crate) const MARKS: usize = 4;
@@ -245,7 +246,7 @@ impl Ready {
             // SAFETY: the event was recorded, and lives as long as the launch.
             match unsafe { result::event::query(event) } {
                 Ok(()) => return Ok(true),
-                Err(error) if error.0 != sys::CUresult::CUDA_ERROR_NOT_READY => return Err(error),
+                Err(error) if !is_pending(error) => return Err(error),
                 Err(_) if gate.is_stopped() => return Ok(false),
                 Err(_) if looks < SPINS => std::thread::yield_now(),
                 Err(_) => std::thread::sleep(NAP),
@@ -319,6 +320,7 @@ impl Feeders {
             let gate = Arc::clone(&feeders.gate);
             let thread = std::thread::Builder::new().name("feeder".to_owned());
             let started = thread.spawn(move || {
+                let _context = CallersContext::keep();
                 gate.wait();
                 let fed = ready.feed(repeats, &gate);
                 (ready, fed)

@@ -16,20 +16,26 @@ use crate::memory::Block;
 /// `CU_STREAM_PER_THREAD`
 const PER_THREAD: u64 = 2;
 
-/// The calling thread's context, which is current again when this is dropped.
+/// The calling thread's context and capture mode, which are as before when this is dropped. Until
+/// then calls of the driver by this thread disturb no capture of a CUDA graph by the program, and
+/// no capture forbids them: in CUDA's default mode, a question about an event makes captures of
+/// other threads invalid.
 #[derive(Debug)]
 pub struct CallersContext {
     context: sys::CUcontext,
+    /// `None`: the driver was not initialized, so nobody captures.
+    mode: Option<sys::CUstreamCaptureMode>,
     /// It is for this thread.
     of_thread: PhantomData<*const ()>,
 }
 
 impl CallersContext {
-    /// Notes the context that is current. The driver was opened before ([`Cuda::open`]).
+    /// Notes the context that is current. The driver's library was found before ([`Cuda::open`]).
     pub fn keep() -> Self {
         let current = result::ctx::get_current();
         Self {
             context: current.ok().flatten().unwrap_or(std::ptr::null_mut()),
+            mode: exchange_mode(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED),
             of_thread: PhantomData,
         }
     }
@@ -40,7 +46,15 @@ impl Drop for CallersContext {
         // A context that has ended meanwhile stays as it is.
         // SAFETY: the driver gave it, or it is null, which means none.
         let _ = unsafe { sys::cuCtxSetCurrent(self.context) };
+        self.mode.and_then(exchange_mode);
     }
+}
+
+/// Sets the thread's capture mode. Returns the mode before.
+fn exchange_mode(mut mode: sys::CUstreamCaptureMode) -> Option<sys::CUstreamCaptureMode> {
+    // SAFETY: the driver reads a mode, and writes one.
+    let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+    exchanged.result().ok().map(|()| mode)
 }
 
 impl Cuda {
@@ -65,12 +79,17 @@ impl Cuda {
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the caller gives a stream; the driver writes a number.
         let asked = unsafe { sys::cuStreamIsCapturing(caller(stream), &raw mut status) };
-        asked.result().map_err(|error| {
-            format!(
+        asked.result().map_err(|error| match error.0 {
+            sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT => format!(
+                "the legacy stream of GPU {} cannot be used while a stream that waits for it captures a CUDA graph; end the \
+                 capture before, or call the collective on another stream",
+                device.number
+            ),
+            _ => format!(
                 "{stream:#x} is no stream of GPU {}: {}",
                 device.number,
                 words(error)
-            )
+            ),
         })?;
         if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
             return Err(format!(

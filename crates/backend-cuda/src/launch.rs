@@ -7,7 +7,7 @@ use cudarc::driver::{result, sys};
 use device_runtime::Running;
 
 use crate::device::Device;
-use crate::error::{Driver, Error, words};
+use crate::error::{Driver, Error, is_pending, words};
 use crate::feeder::{Feeders, MARKS, Ready};
 use crate::handles::lock;
 use crate::memory::Plain;
@@ -149,7 +149,7 @@ impl Running for RunningLaunch {
             // SAFETY: the event was recorded, and lives until this is dropped.
             match unsafe { result::event::query(*end) } {
                 Ok(()) => {}
-                Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => ended = false,
+                Err(error) if is_pending(error) => ended = false,
                 Err(error) => {
                     let why = format!("GPU {}: a kernel failed: {}", device.number, words(error));
                     // Kernels of other GPUs wait for this one.
@@ -168,7 +168,7 @@ impl Running for RunningLaunch {
                 .enter()
                 .map(|()| unsafe { result::event::query(*begin) });
             // A GPU that reports an error runs nothing any more.
-            !matches!(asked, Ok(Err(error)) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY)
+            !matches!(asked, Ok(Err(error)) if is_pending(error))
         };
         !self.in_order || self.timed.iter().all(begun)
     }
@@ -227,9 +227,7 @@ impl RunningLaunch {
                 }
             };
             // A GPU that reports an error runs nothing any more.
-            asked
-                .err()
-                .is_none_or(|it| it.0 != sys::CUresult::CUDA_ERROR_NOT_READY)
+            !asked.is_err_and(is_pending)
         };
         submitted && self.timed.iter().all(ended)
     }

@@ -105,17 +105,17 @@ impl Plain {
             address,
             bytes: size as u64,
         };
-        clear(address, size).map_err(failed)?;
+        clear(device, address, size).map_err(failed)?;
         Ok(block)
     }
 }
 
-/// Zeroes memory. Launch streams do not wait for the default stream, so it is awaited.
-fn clear(address: u64, bytes: usize) -> Result<(), cudarc::driver::DriverError> {
+/// Zeroes memory, and waits for it.
+fn clear(device: &Device, address: u64, bytes: usize) -> Result<(), cudarc::driver::DriverError> {
     // SAFETY: the caller has just allocated so many bytes there.
     unsafe {
-        result::memset_d8_sync(address, 0, bytes)?;
-        result::stream::synchronize(result::stream::null())
+        result::memset_d8_async(address, 0, bytes, device.copies())?;
+        result::stream::synchronize(device.copies())
     }
 }
 
@@ -251,7 +251,7 @@ impl Virtual {
         let mut made = Self::unmapped(device, kind);
         made.add(handle, bytes);
         made.map()?;
-        clear(made.address, bytes as usize)
+        clear(device, made.address, bytes as usize)
             .map_err(|error| format!("{}: {}", what(), words(error)))?;
         if kind == MemoryKind::Descriptor {
             made.descriptor = Some(Offer::new(export_descriptor(handle, what)?)?);

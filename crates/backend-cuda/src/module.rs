@@ -43,6 +43,8 @@ impl fmt::Display for Origin {
 #[derive(Debug)]
 pub struct Module<K = Kernel> {
     module: sys::CUmodule,
+    /// Compute capability × 10 that the code is for.
+    pub(crate) capability: u32,
     functions: Vec<(K, sys::CUfunction)>,
 }
 
@@ -66,7 +68,7 @@ impl Module {
         let mut tried = Vec::new();
         if !options.compile {
             for (target, image) in prebuilt::images(Source::Programs, major, minor).map_err(none)? {
-                match Self::of_image(&image, programs()) {
+                match Self::of_image(&image, target.capability, programs()) {
                     Ok(module) => return Ok((module, Origin::Prebuilt(target.file()))),
                     Err(why) => tried.push(format!("{}: {why}", target.file())),
                 }
@@ -86,6 +88,7 @@ impl Module {
             }
         };
         let version = format!("{}.{}", compiler.version.0, compiler.version.1);
+        let capability = u32::try_from(10 * major + minor).unwrap_or_default();
         let text = source::text();
         let mut flags = vec![format!("--gpu-architecture=sm_{major}{minor}")];
         flags.extend(OPTIONS.map(str::to_owned));
@@ -95,7 +98,7 @@ impl Module {
         let kept =
             cache.and_then(|folder| Folder::open(folder).ok()?.read(&name, MOST_KEPT).ok()?);
         if let Some(image) = kept
-            && let Ok(module) = Self::of_image(&image, programs())
+            && let Ok(module) = Self::of_image(&image, capability, programs())
         {
             return Ok((module, Origin::Kept(version)));
         }
@@ -104,7 +107,7 @@ impl Module {
             tried.push(why);
             none(tried.join("; "))
         })?;
-        let module = Self::of_image(&compiled.cubin, programs());
+        let module = Self::of_image(&compiled.cubin, capability, programs());
         let module = module.map_err(|why| {
             tried.push(format!("what NVRTC {version} compiled: {why}"));
             none(tried.join("; "))
@@ -133,7 +136,7 @@ impl Module<LitmusKernel> {
         for (target, image) in prebuilt::images(Source::Litmus, major, minor)? {
             let all = LitmusKernel::ALL.into_iter();
             let all = all.map(|kernel| (kernel, kernel.entry().to_owned()));
-            match Self::of_image(&image, all.collect()) {
+            match Self::of_image(&image, target.capability, all.collect()) {
                 Ok(module) => return Ok(module),
                 Err(why) => tried.push(format!("{}: {why}", target.file())),
             }
@@ -146,12 +149,14 @@ impl Module<LitmusKernel> {
 }
 
 impl<K: Copy + PartialEq> Module<K> {
-    /// Loads an image and looks up its kernels by the names of their entries.
-    fn of_image(image: &[u8], all: Vec<(K, String)>) -> Result<Self, String> {
+    /// Loads an image for a compute capability (× 10), and looks up its kernels by the names of
+    /// their entries.
+    fn of_image(image: &[u8], capability: u32, all: Vec<(K, String)>) -> Result<Self, String> {
         // SAFETY: the image was unpacked or compiled without error; PTX ends with a 0.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(words)?;
         let mut loaded = Self {
             module,
+            capability,
             functions: Vec::new(),
         };
         for (kernel, entry) in all {

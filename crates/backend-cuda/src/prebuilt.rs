@@ -89,6 +89,14 @@ const PTX: Target = Target {
     ..cubin(75)
 };
 
+/// NVRTC 12.2 writes PTX 8.2, the first that has all instructions of multicasts. Drivers from 535 on
+/// compile it.
+pub(crate) const MULTICAST_PTX: Target = Target {
+    capability: 90,
+    compiler: "12.2.140",
+    ..PTX
+};
+
 const fn litmus(target: Target) -> Target {
     Target {
         source: Source::Litmus,
@@ -97,7 +105,7 @@ const fn litmus(target: Target) -> Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     cubin(70),
     cubin(75),
     cubin(80),
@@ -107,6 +115,7 @@ pub const TARGETS: [Target; 18] = [
     cubin(100),
     cubin(120),
     PTX,
+    MULTICAST_PTX,
     litmus(cubin(70)),
     litmus(cubin(75)),
     litmus(cubin(80)),
@@ -151,7 +160,7 @@ impl Target {
 }
 
 /// The compressed images, in the order of [`TARGETS`].
-const IMAGES: [&[u8]; 18] = [
+const IMAGES: [&[u8]; 19] = [
     include_bytes!("../../../kernels/prebuilt/sm_70.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/sm_75.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/sm_80.cubin.zst"),
@@ -161,6 +170,7 @@ const IMAGES: [&[u8]; 18] = [
     include_bytes!("../../../kernels/prebuilt/sm_100.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/sm_120.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/compute_75.ptx.zst"),
+    include_bytes!("../../../kernels/prebuilt/compute_90.ptx.zst"),
     include_bytes!("../../../kernels/prebuilt/litmus_sm_70.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/litmus_sm_75.cubin.zst"),
     include_bytes!("../../../kernels/prebuilt/litmus_sm_80.cubin.zst"),
@@ -233,12 +243,13 @@ mod tests {
                 .map(|(target, _)| target.file())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(fit(9, 0), ["sm_90.cubin.zst", "compute_75.ptx.zst"]);
+        let ptx = ["compute_90.ptx.zst", "compute_75.ptx.zst"];
+        assert_eq!(fit(9, 0), ["sm_90.cubin.zst", ptx[0], ptx[1]]);
         assert_eq!(
             fit(8, 7),
             ["sm_86.cubin.zst", "sm_80.cubin.zst", "compute_75.ptx.zst"]
         );
-        assert_eq!(fit(11, 0), ["compute_75.ptx.zst"]);
+        assert_eq!(fit(11, 0), ptx);
         assert_eq!(fit(7, 0), ["sm_70.cubin.zst"]);
         assert_eq!(fit(6, 1), [] as [&str; 0]);
         let litmus = images(Source::Litmus, 9, 0).unwrap();
@@ -255,6 +266,18 @@ mod tests {
             }
             let elf = bytes.starts_with(b"\x7fELF");
             assert_eq!(elf, target.form == Form::Cubin, "{}", target.file());
+        }
+    }
+
+    #[test]
+    fn newer_code_has_multicasts() {
+        for (target, image) in TARGETS.iter().zip(IMAGES) {
+            let is_of_programs = target.source == Source::Programs;
+            if is_of_programs && target.form == Form::Ptx {
+                let text = String::from_utf8(unpack(image).unwrap()).unwrap();
+                let has = text.contains("multimem.ld_reduce");
+                assert_eq!(has, target.capability >= 90, "{}", target.file());
+            }
         }
     }
 

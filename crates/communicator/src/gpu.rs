@@ -85,6 +85,8 @@ impl State {
 impl Watched {
     /// Looks after what was enqueued, until the communicator ends.
     fn watch(&self) {
+        // The program may capture graphs meanwhile.
+        let _context = CallersContext::keep();
         let mut state = lock(&self.state);
         while !state.ends {
             if state.in_flight.launches == 0 {
@@ -389,6 +391,10 @@ impl Gpu {
             return Err(Fault::invalid("the communicator has ended"));
         };
         let called = call(communicator, in_flight).map_err(Fault::from);
+        let ranks = self.ranks.as_ref().filter(|_| communicator.rank() == 0);
+        if let Some(why) = ranks.and_then(|it| it.take_without_multicast()) {
+            eprintln!("topo: fallback: no NVLS: {why}");
+        }
         if let Err(why) = &called {
             // Errors of arguments leave it usable.
             if communicator.look_after().is_err() {

@@ -11,13 +11,12 @@ use executor::backend::{
 use executor::bootstrap::Bootstrap;
 use executor::connections::SlotBytes;
 use executor::{Choice, Error, Memory, Request, Waiting};
-use program::{BoundProgram, Schedule, Transfer};
-use program::{Protocol, Reduction};
+use program::{BoundProgram, Reduction};
 
 use crate::connect::{
     CallersWindows, Connector, RankConnections, Regions, VECTOR_BYTES, peers, shows_buffers,
 };
-use crate::default_choice::{self, Capabilities};
+use crate::default_choice;
 use crate::driver::{DeviceDriver, LaunchMemory};
 use crate::entry::Kernel;
 use crate::flat::Flat;
@@ -30,13 +29,6 @@ const MOST_STEP_BYTES: u64 = 32 << 30;
 
 /// Bytes of a block's begin and end times.
 const SPAN_BYTES: u64 = 16;
-
-/// Bytes from which a communicator with registered memory takes NVLS, if no plan says it: longer
-/// than what LL128 moves.
-const REGISTERED_NVLS: u64 = (1 << 20) + 1;
-
-/// Most channels to choose, NCCL's limit.
-const MOST_CHANNELS: u16 = 64;
 
 /// One rank on a device.
 pub struct Kernels<M: DeviceDriver> {
@@ -182,22 +174,6 @@ impl<M: DeviceDriver> Kernels<M> {
         };
         Ok((memory, part))
     }
-
-    /// The capabilities of the transports between the ranks.
-    pub fn capabilities(&self) -> Capabilities {
-        let peers = &self.connected.peers;
-        Capabilities {
-            direct: peers.all_p2p,
-            ll128: peers.splits_lines.is_none()
-                && (!peers.any_shm || self.shared.driver.keeps_lines()),
-            blocks: u16::try_from(self.shared.usual_blocks(peers.blocks))
-                .unwrap_or(u16::MAX)
-                .min(MOST_CHANNELS),
-            nvls_from: (self.shared.options.nvls_from)
-                .or_else(|| self.registers().then_some(REGISTERED_NVLS))
-                .filter(|_| peers.all_p2p && peers.multicast.is_ok()),
-        }
-    }
 }
 
 /// Ranks that a program exchanges data or signals with; a rank may occur several times.
@@ -220,11 +196,18 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
     }
 
     fn choose(&self, request: &Request, place: &CommunicatorShape) -> Option<Choice> {
-        Some(default_choice::choose(request, place, &self.capabilities()))
+        Some(default_choice::choose(
+            request,
+            place,
+            &self.capabilities(request),
+        ))
     }
 
     fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
         self.connected.peers = peers::meet(&self.shared, bootstrap, longest)?;
+        if self.shared.options.nvls_from.is_some() {
+            self.note_no_multicast();
+        }
         if self.shared.options.stages_in_window {
             self.make_table()?;
         }
@@ -245,64 +228,8 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         Ok(())
     }
 
-    fn refuses(&self, choice: &Choice) -> Option<String> {
-        let Capabilities { direct, ll128, .. } = self.capabilities();
-        let peers = &self.connected.peers;
-        let why = || match &peers.apart {
-            Some((one, other, why)) => format!(" (ranks {one} and {other}: {why})"),
-            None => String::new(),
-        };
-        if choice.schedule == Schedule::Nvls {
-            if !direct {
-                return Some(format!(
-                    "NVLS needs P2P between all ranks{}; take another algorithm",
-                    why()
-                ));
-            }
-            if let Err(why) = &peers.multicast {
-                return Some(format!("{why}; take another algorithm"));
-            }
-        }
-        if choice.transfer == Transfer::Hierarchical {
-            return Some(
-                "hierarchical algorithms do not run on GPUs; take the transfer `fifo` or `direct`"
-                    .to_owned(),
-            );
-        }
-        if choice.transfer == Transfer::Staged {
-            return Some(
-                "staged transfers are for memory of callers on processors; take the transfer `fifo` or `direct`"
-                    .to_owned(),
-            );
-        }
-        if choice.transfer == Transfer::Direct && !direct {
-            return Some(format!(
-                "a direct transfer accesses the buffers of other ranks, and not all ranks reach each other by P2P{}; take the \
-                 transfer `fifo`",
-                why()
-            ));
-        }
-        if u32::from(choice.channels) > peers.blocks {
-            return Some(format!(
-                "{} channels need as many blocks of each rank at a time, and on the GPU with the fewest each rank has {}, because \
-                 ranks of all processes on a GPU share it; take fewer channels or fewer ranks on a GPU",
-                choice.channels, peers.blocks
-            ));
-        }
-        let lines = choice.transfer == Transfer::Fifo && choice.protocol == Protocol::Ll128;
-        if let (true, Some((one, other))) = (lines, peers.splits_lines) {
-            return Some(format!(
-                "LL128 needs lines of 128 bytes that arrive whole, and between ranks {one} and {other} PCIe may split them; take \
-                 the protocol LL or Simple"
-            ));
-        }
-        (lines && !ll128).then(|| {
-            format!(
-                "LL128 needs lines of 128 bytes that arrive whole, and some ranks of a host lack P2P{}; take the protocol LL \
-                 or Simple",
-                why()
-            )
-        })
+    fn refuses(&self, request: &Request, choice: &Choice) -> Option<String> {
+        self.why_refused(request, choice)
     }
 
     fn accesses_all(&self) -> bool {
@@ -340,8 +267,25 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             own,
             known: &mut self.connected,
         };
-        connector.connect()?;
-        self.meet_staging_window(own)
+        let connected = connector.connect();
+        let wired = connected.and_then(|()| self.meet_staging_window(own));
+        let Err(Error::Unsupported {
+            collective,
+            ranks,
+            why,
+        }) = wired
+        else {
+            return wired;
+        };
+        // Only multicasts are not supported. All ranks heard why, and none chooses one again.
+        let advised = format!("{why}; take another algorithm");
+        self.connected.peers.multicast = Err(why);
+        self.note_no_multicast();
+        Err(Error::Unsupported {
+            collective,
+            ranks,
+            why: advised,
+        })
     }
 
     fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<DeviceProgram<M>, Error> {
@@ -400,10 +344,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             remote: self.connected.ranks(peers_of(bound), false),
             uses_network: peers_of(bound).any(by_network),
             part,
-            kernel: match request.reduction {
-                Some(_) => Kernel::Reduce(request.element),
-                None => Kernel::Move,
-            },
+            kernel: Kernel::of(request.reduction.map(|_| request.element)),
             peers: self.connected.ranks(peers_of(bound), true),
             direct,
             registered,

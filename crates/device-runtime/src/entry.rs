@@ -18,6 +18,11 @@ impl Kernel {
         std::iter::once(Self::Move).chain(reduce).collect()
     }
 
+    /// The kernel for the type that a program reduces; `None`: it only moves bytes.
+    pub fn of(reduces: Option<ElementType>) -> Self {
+        reduces.map_or(Self::Move, Self::Reduce)
+    }
+
     /// The end of the entry's name, after `topo_run_`.
     pub fn suffix(self) -> &'static str {
         match self {

@@ -119,7 +119,11 @@ impl<M: DeviceDriver> Kernels<M> {
             part.lane_count * part.shares
         };
         let needed: u32 = parts.iter().map(blocks).sum();
-        let most = self.connected.peers.blocks;
+        let of_part = |it: &Part<'_, DeviceProgram<M>>| {
+            let kernel = it.program.kernel;
+            self.connected.peers.blocks.of(kernel)
+        };
+        let most = parts.iter().map(of_part).min().unwrap_or(u32::MAX);
         if needed <= most {
             return Ok(());
         }

@@ -8,8 +8,9 @@
 //! A [`DeviceDriver`] runs the kernels: `backend-cuda` on GPUs, `kernel-emulator` on the processor
 //! for tests.
 //!
-//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], `allocation`, [`driver`], [`process_ranks`],
-//! `connect`, [`gang`], `remote`, `launch`, [`backend`], `deposit`, `regions`,
+//! In reading order: [`source`], [`entry`], [`layout`], [`flat`], `allocation`, [`driver`],
+//! [`process_ranks`], `connect`, [`gang`], `remote`, `launch`, [`backend`], `capabilities`, `deposit`,
+//! `regions`,
 //! `callers_windows`, `in_order`, [`addresses`], [`default_choice`].
 //!
 //! ```
@@ -25,6 +26,7 @@ pub mod addresses;
 mod allocation;
 pub mod backend;
 mod callers_windows;
+mod capabilities;
 mod connect;
 pub mod default_choice;
 mod deposit;

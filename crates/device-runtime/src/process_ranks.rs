@@ -134,6 +134,7 @@ pub struct ProcessRanks<M: DeviceDriver> {
     repeat: AtomicU32,
     graph: AtomicU32,
     without_graph: Mutex<Option<String>>,
+    without_multicast: Mutex<Option<String>>,
     reached: Mutex<Vec<PeerTransport>>,
     time_ns: AtomicU64,
     copies_ns: AtomicU64,
@@ -158,6 +159,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
             repeat: AtomicU32::new(1),
             graph: AtomicU32::new(0),
             without_graph: Mutex::default(),
+            without_multicast: Mutex::default(),
             reached: Mutex::default(),
             time_ns: AtomicU64::new(0),
             copies_ns: AtomicU64::new(0),
@@ -236,6 +238,16 @@ impl<M: DeviceDriver> ProcessRanks<M> {
 
     pub(crate) fn note_without_graph(&self, why: Option<String>) {
         let mut known = lock(&self.without_graph);
+        *known = known.take().or(why);
+    }
+
+    /// Takes the reason why switches reduce nothing (NVLS) although they were to. It is told once.
+    pub fn take_without_multicast(&self) -> Option<String> {
+        lock(&self.without_multicast).take()
+    }
+
+    pub(crate) fn note_without_multicast(&self, why: Option<String>) {
+        let mut known = lock(&self.without_multicast);
         *known = known.take().or(why);
     }
 

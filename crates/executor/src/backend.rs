@@ -50,10 +50,10 @@ pub trait Backend: Send + 'static {
         Ok(())
     }
 
-    /// Why a choice is not possible between these ranks; `None` if it is. All ranks return the
-    /// same.
-    fn refuses(&self, choice: &Choice) -> Option<String> {
-        let _ = choice;
+    /// Why a choice for a request is not possible between these ranks; `None` if it is. All ranks
+    /// return the same.
+    fn refuses(&self, request: &Request, choice: &Choice) -> Option<String> {
+        let _ = (request, choice);
         None
     }
 
@@ -77,7 +77,8 @@ pub trait Backend: Send + 'static {
     /// Makes the connections of a program in the backend's own memory.
     ///
     /// # Errors
-    /// The ranks cannot be connected.
+    /// The ranks cannot be connected. After [`Error::Unsupported`], which all ranks return alike,
+    /// [`Self::choose`] may choose another program.
     fn wire(&mut self, own: &mut OwnWiring<'_>) -> Result<(), Error> {
         let _ = own;
         Ok(())
@@ -239,6 +240,8 @@ pub struct CommunicatorShape {
 pub struct OwnWiring<'a> {
     /// The collective.
     pub collective: Collective,
+    /// The type that it reduces; `None` if it does not reduce.
+    pub reduces: Option<ElementType>,
     /// The program.
     pub bound: &'a BoundProgram,
     /// The protocol of its FIFOs.

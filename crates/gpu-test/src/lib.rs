@@ -2,8 +2,9 @@
 //! a deadline, so that a fault or a hang ends that part alone.
 //!
 //! In reading order: [`report`], `test`, `page`, [`parts`], `correctness`, `transports`,
-//! `several_gpus`, `torch`, `one_gpu`, `nccl`, `silicon`, `sanitizer`.
+//! `several_gpus`, `torch`, `one_gpu`, `nccl`, `silicon`, `captures`, `sanitizer`.
 
+mod captures;
 mod correctness;
 mod nccl;
 mod one_gpu;

@@ -35,6 +35,8 @@ pub enum Part {
     Queue,
     /// Lets two kernels wait for each other.
     Overlap,
+    /// Captures graphs while another thread asks for events.
+    Captures,
     /// Stores and polls lines of LL and LL128.
     Lines,
     /// Stores data, and a counter behind it.
@@ -59,6 +61,7 @@ impl Part {
             Self::Launch => "launch",
             Self::Queue => "queue",
             Self::Overlap => "overlap",
+            Self::Captures => "captures",
             Self::Lines => "lines",
             Self::Messages => "messages",
             Self::Clock => "clock",
@@ -111,6 +114,7 @@ pub fn run(part: Part, options: &TestOptions) -> Result<String> {
         Part::Launch
         | Part::Queue
         | Part::Overlap
+        | Part::Captures
         | Part::Lines
         | Part::Messages
         | Part::Clock

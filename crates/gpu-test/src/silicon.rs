@@ -10,7 +10,7 @@ use program::Protocol;
 
 use crate::page::Page;
 use crate::report::{Fact, Verdict};
-use crate::{Part, TestOptions, test};
+use crate::{Part, TestOptions, captures, test};
 
 /// Longest time of one part, s.
 const DEADLINE_S: u64 = 60;
@@ -45,6 +45,7 @@ const PARTS: [Part; 7] = [
     Part::Launch,
     Part::Queue,
     Part::Overlap,
+    Part::Captures,
     Part::Lines,
     Part::Messages,
     Part::Clock,
@@ -88,6 +89,7 @@ impl Asked<'_> {
             Part::Launch => self.launch(),
             Part::Queue => self.queue(),
             Part::Overlap => self.overlap(),
+            Part::Captures => captures::facts(&self.litmus),
             Part::Lines => self.lines(),
             Part::Messages => self.messages(),
             Part::Mappings => self.mappings(),

@@ -46,6 +46,17 @@ impl<T> Out<T> {
         }
     }
 
+    /// Reads the input that the result replaces.
+    ///
+    /// # Errors
+    /// The pointer is null.
+    pub fn get(self, section: Section) -> Answer<T>
+    where
+        T: Copy,
+    {
+        In(self.0.cast_const()).get(section)
+    }
+
     /// Writes the result unless the pointer is null.
     pub fn put_if_wanted(self, value: T) {
         if !self.0.is_null() {

@@ -43,6 +43,8 @@ pub struct Function {
     pub name: std::ffi::CString,
     /// Registers of a thread.
     pub registers: u32,
+    /// Compute capability × 10 that its code is for.
+    pub capability: u32,
     /// Bytes of its argument.
     pub parameters: usize,
 }

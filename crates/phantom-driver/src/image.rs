@@ -38,6 +38,8 @@ pub struct Function {
 /// The kernels of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Image {
+    /// Compute capability × 10 that its code is for.
+    pub capability: u32,
     /// The kernels.
     pub functions: Vec<Function>,
 }
@@ -139,6 +141,7 @@ fn cubin(image: &[u8], sm: u32, driver: u32) -> Answer<Image> {
         })
     });
     Ok(Image {
+        capability: target,
         functions: functions.collect(),
     })
 }
@@ -208,7 +211,8 @@ fn ptx(image: &[u8], sm: u32, driver: u32) -> Answer<Image> {
     }
     let target = word(".target").and_then(|it| it.strip_prefix("sm_"));
     let digits = target.map(|it| it.trim_end_matches(|it: char| !it.is_ascii_digit()));
-    if digits.and_then(|it| it.parse().ok()).unwrap_or(u32::MAX) > sm {
+    let capability = digits.and_then(|it| it.parse().ok()).unwrap_or(u32::MAX);
+    if capability > sm {
         return refuse(
             CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
             Section::Module,
@@ -226,6 +230,7 @@ fn ptx(image: &[u8], sm: u32, driver: u32) -> Answer<Image> {
         })
     });
     Ok(Image {
+        capability,
         functions: functions.collect(),
     })
 }
@@ -270,7 +275,7 @@ mod tests {
     #[test]
     fn ptx_is_for_newer_gpus_and_drivers() {
         let image = load(PTX.as_bytes(), 90, 12_090).unwrap();
-        assert_eq!(image.functions.len(), 1);
+        assert_eq!((image.functions.len(), image.capability), (1, 75));
         assert_eq!(image.functions[0].name, "topo_run_move");
         let old = load(PTX.as_bytes(), 90, 12_080).unwrap_err();
         assert_eq!(

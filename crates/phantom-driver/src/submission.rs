@@ -1,5 +1,6 @@
 //! Work of streams: how it is submitted, what waits for it, and what a capture forbids.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -8,11 +9,25 @@ use cudarc::driver::sys::CUresult;
 use crate::answer::{Answer, Refusal, Section, ensure, refuse};
 use crate::driver::Driver;
 use crate::report;
-use crate::stream::{Item, Limits, Stream, Work};
+use crate::stream::{Capture, Item, Limits, Stream, Work};
 use crate::table::Found;
 
 /// The legacy stream's other name, `CU_STREAM_LEGACY`.
 const LEGACY: u64 = 1;
+
+/// The modes of captures and of threads, `CUstreamCaptureMode`.
+const GLOBAL: u32 = 0;
+pub const RELAXED: u32 = 2;
+
+thread_local! {
+    /// This thread's mode.
+    static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
+}
+
+/// Sets this thread's mode. Returns the mode before.
+pub fn exchange_mode(mode: u32) -> u32 {
+    MODE.replace(mode)
+}
 
 impl Driver {
     /// Blocks while a launch that waits for room holds the context's lock.
@@ -134,21 +149,26 @@ impl Driver {
         })
     }
 
-    /// Fails if a capture forbids a call that may wait or use the legacy stream implicitly, and
-    /// makes that capture invalid.
+    /// Fails if a capture forbids a call that is not safe beside it, and makes that capture
+    /// invalid. Such calls wait, ask whether work has ended, allocate, or use the legacy stream
+    /// implicitly.
     ///
     /// # Errors
-    /// A capture with mode `GLOBAL` is under way, or this thread's with mode `THREAD_LOCAL`.
+    /// This thread's mode is not `RELAXED`, and a capture forbids the call: this thread's, unless
+    /// its mode is `RELAXED`; or another thread's, if both modes are `GLOBAL`.
     pub fn not_while_capturing(&self) -> Answer {
-        const GLOBAL: u32 = 0;
-        const THREAD_LOCAL: u32 = 1;
-        let own = std::thread::current().id();
+        let (own, mode) = (std::thread::current().id(), MODE.get());
+        if mode == RELAXED {
+            return Ok(());
+        }
         let objects = self.objects();
         let mut broken = false;
         for (_, stream) in objects.streams.all() {
             stream.with_capture(|capture| {
-                let forbids =
-                    capture.mode == GLOBAL || capture.mode == THREAD_LOCAL && capture.thread == own;
+                let forbids = match capture.thread == own {
+                    true => capture.mode != RELAXED,
+                    false => capture.mode == GLOBAL && mode == GLOBAL,
+                };
                 capture.invalid |= forbids;
                 broken |= forbids;
             });
@@ -157,23 +177,33 @@ impl Driver {
             !broken,
             CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
             Section::Stream,
-            "the call may wait for a stream, and a capture of this thread forbids that",
+            "a capture forbids this thread calls that are not safe beside it",
         )
     }
 
     /// Fails if a blocking stream of a device captures, because work of the legacy stream would
-    /// have to wait for it.
+    /// have to wait for it, and makes that capture invalid.
     ///
     /// # Errors
     /// One does.
     pub fn no_blocking_capture(&self, device: usize) -> Answer {
+        self.without_blocking_capture(device, |capture| capture.invalid = true)
+    }
+
+    /// Fails as [`Self::no_blocking_capture`], and leaves the capture as it is.
+    ///
+    /// # Errors
+    /// A blocking stream of the device captures.
+    pub fn can_ask_legacy(&self, device: usize) -> Answer {
+        self.without_blocking_capture(device, |_| ())
+    }
+
+    fn without_blocking_capture(&self, device: usize, found: impl Fn(&mut Capture)) -> Answer {
         let objects = self.objects();
         let mut broken = false;
         for (_, stream) in objects.streams.all() {
             if stream.device == device && stream.blocking {
-                broken |= stream
-                    .with_capture(|capture| capture.invalid = true)
-                    .is_some();
+                broken |= stream.with_capture(&found).is_some();
             }
         }
         ensure(

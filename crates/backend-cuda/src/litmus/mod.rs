@@ -1,9 +1,10 @@
 //! Asks what a GPU and its driver do: litmus kernels (`kernels/litmus.cu`), and calls of the driver
 //! while a kernel holds a stream. Collectives rely on the answers.
 //!
-//! `queue` has the launch queue, `pairs` the memory model, `mappings` virtual memory; the rest is
-//! here.
+//! `queue` has the launch queue, `pairs` the memory model, `mappings` virtual memory, `captures` what
+//! disturbs captures of graphs; the rest is here.
 
+mod captures;
 mod mappings;
 mod pairs;
 mod queue;
@@ -25,6 +26,7 @@ use crate::memory::Plain;
 use crate::module::Module;
 use crate::presence;
 
+pub use captures::Captures;
 pub use mappings::Mappings;
 pub use pairs::{Observed, Place};
 pub use queue::{CallTime, Queue, QueueStage};

@@ -34,6 +34,8 @@ enum Program {
     Transfers,
     /// `programs/gpu_windows.c`
     Windows,
+    /// `programs/gpu_captures.c`
+    Captures,
 }
 
 impl Case {
@@ -59,15 +61,18 @@ const fn on(
     }
 }
 
-/// A stream that is none; and what two ranks try before they take another way to reach each other.
-const REFUSED: [&str; 3] = [
+/// A stream that is none; what a machine file plants; whether the legacy stream captures; and what
+/// two ranks try before they take another way to reach each other.
+const REFUSED: [&str; 5] = [
+    "the machine file:",
+    "the legacy stream is used while a blocking stream captures",
     "the handle is no stream",
     "CUDA IPC does not work",
     "the device cannot access the memory's device",
 ];
 
 /// All runs.
-pub(crate) const CASES: [Case; 31] = [
+pub(crate) const CASES: [Case; 36] = [
     on("gpu_processes", ("processes", 2, 2), "dgx-h100", &[]),
     on(
         "gpu_processes_by_descriptors",
@@ -213,6 +218,35 @@ pub(crate) const CASES: [Case; 31] = [
     )
     .of(Program::Windows),
     on("gpu_windows_of_one", ("without", 1, 1), "dgx-h100", &[]).of(Program::Windows),
+    on(
+        "gpu_windows_without_an_object",
+        ("fall_back", 2, 2),
+        "dgx-h100",
+        &["fail cuMulticastCreate 2 2"],
+    )
+    .of(Program::Windows),
+    on(
+        "gpu_windows_without_memory_of_a_thread",
+        ("fall_back_together", 3, 3),
+        "dgx-h100",
+        &["fail cuMulticastBindMem 2 2"],
+    )
+    .of(Program::Windows),
+    on("gpu_captures", ("processes", 2, 2), "dgx-h100", &[]).of(Program::Captures),
+    on(
+        "gpu_captures_of_threads",
+        ("threads", 3, 3),
+        "dgx-h100",
+        &[],
+    )
+    .of(Program::Captures),
+    on(
+        "gpu_captures_of_threads_of_processes",
+        ("both", 4, 4),
+        "dgx-h100",
+        &["calls-wait yes"],
+    )
+    .of(Program::Captures),
     Case {
         name: "gpu_no_driver",
         program: Program::Gpu,
@@ -231,6 +265,7 @@ static GPU: Compiled = LazyLock::new(|| compiled("gpu"));
 static BUFFERS: Compiled = LazyLock::new(|| compiled("gpu_buffers"));
 static TRANSFERS: Compiled = LazyLock::new(|| compiled("gpu_transfers"));
 static WINDOWS: Compiled = LazyLock::new(|| compiled("gpu_windows"));
+static CAPTURES: Compiled = LazyLock::new(|| compiled("gpu_captures"));
 
 fn compiled(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -249,6 +284,7 @@ pub(crate) fn run(case: &Case) {
         Program::Buffers => &BUFFERS,
         Program::Transfers => &TRANSFERS,
         Program::Windows => &WINDOWS,
+        Program::Captures => &CAPTURES,
     };
     let mut command = Command::new(&program.1);
     command.args([case.case, &case.ranks.to_string(), &case.gpus.to_string()]);
@@ -261,6 +297,10 @@ pub(crate) fn run(case: &Case) {
     let ended = finish(&mut command);
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{}: {said}", case.name);
+    // The fallback is told once by all ranks.
+    let told = said.matches("fallback: no NVLS").count();
+    let falls_back = case.case.starts_with("fall_back");
+    assert_eq!(told, usize::from(falls_back), "{}: {said}", case.name);
     let found = phantom.map_or_else(Vec::new, |it| it.problems());
     let kept = |it: &str| it.starts_with("kept ") && END_EARLY.contains(&case.name);
     let unexpected = |it: &&String| !kept(it) && !REFUSED.iter().any(|rule| it.contains(rule));

@@ -212,6 +212,11 @@ static void misuse(void) {
     EXPECT(strstr(topo_last_error(), "capture the rest as another graph"));
     RIGHT(cuStreamEndCapture(stream, &graph));
     RIGHT(cuGraphDestroy(graph));
+    RIGHT(cuStreamBeginCapture_v2(own.streams[2], 2));
+    REFUSED(there, there, NULL, "the legacy stream of GPU");
+    EXPECT(strstr(topo_last_error(), "captures a CUDA graph"));
+    RIGHT(cuStreamEndCapture(own.streams[2], &graph));
+    RIGHT(cuGraphDestroy(graph));
     EXPECT(topo_run_on(own.comm, TOPO_ALL_REDUCE, there, there, 64, TOPO_U32, TOPO_BIT_AND, 0, stream) ==
            TOPO_INVALID);
     /* Also on the legacy stream, and on memory of the host by the other calls. */

@@ -191,9 +191,23 @@ static void without(void) {
     end(&own);
 }
 
+/* The multicast of scratch memory cannot be made on a rank: all ranks do without, also later. */
+static void fall_back(void) {
+    struct own own = begin(0);
+    struct memory memory = allocate(&own, VIRTUAL, 4 * (size_t)COUNT * (MOST_RANKS + 1) + 4096);
+    uint32_t window = register_(&own, memory.base, memory.bytes, NULL);
+    for (int i = 0; i < 2; i++)
+        for (int kind = 0; kind < 3; kind++) EXPECT(!run(&own, collectives[kind], memory.base, COUNT));
+    CHECK(topo_comm_deregister(own.comm, window));
+    CHECK(ended(&own));
+    any(&own, 0);
+    release(&memory);
+    end(&own);
+}
+
 int main(int count, char **arguments) {
     static const struct named_case cases[] = {
         {"processes", windows, 1}, {"threads", windows, 0}, {"both", windows, 2}, {"without", without, 1},
-        {"mappings", mappings, 1}};
+        {"mappings", mappings, 1}, {"fall_back", fall_back, 1}, {"fall_back_together", fall_back, 0}};
     return run_case(cases, sizeof cases / sizeof *cases, count, arguments);
 }

@@ -135,6 +135,8 @@ pub(crate) enum GpuTestPart {
     Queue,
     /// Lets two kernels wait for each other
     Overlap,
+    /// Captures graphs while another thread asks for events
+    Captures,
     /// Stores and polls lines of LL and LL128
     Lines,
     /// Stores data, and a counter behind it

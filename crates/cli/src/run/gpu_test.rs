@@ -92,6 +92,7 @@ const fn part(part: GpuTestPart) -> Part {
         GpuTestPart::Overlap => Part::Overlap,
         GpuTestPart::Lines => Part::Lines,
         GpuTestPart::Messages => Part::Messages,
+        GpuTestPart::Captures => Part::Captures,
         GpuTestPart::Clock => Part::Clock,
         GpuTestPart::Mappings => Part::Mappings,
     }

@@ -68,6 +68,65 @@ fn nvls() {
     }
 }
 
+/// NVLS needs code with its instructions, which PTX for 7.5 has not, whatever the GPU has.
+#[test]
+fn nvls_by_ptx() {
+    let by_name = "--ranks 2 all-reduce --algorithm nvls";
+    let refused = ["fail cuModuleLoadData 1 209", "fail cuModuleLoadData 3 209"];
+    let phantom = Phantom::new("dgx-h100", &refused);
+    let page = success(&phantom.run(by_name));
+    assert!(page.contains("compute_90.ptx.zst"), "{page}");
+    assert!(page.contains("every element is right"), "{page}");
+    // A driver that does not know the PTX for 9.0 yet.
+    let refused = ["fail cuModuleLoadData 1 209", "fail cuModuleLoadData 4 209"];
+    let phantom = Phantom::with_driver("dgx-h100", 12_010, &refused);
+    let page = success(&phantom.run("--ranks 2 all-reduce"));
+    assert!(page.contains("compute_75.ptx.zst"), "{page}");
+    let why = failure(&phantom.run(by_name));
+    assert!(why.contains("have no multicast (NVLS)"), "{why}");
+    let problems = phantom.report().problems;
+    let is_fault = |it: &String| it.starts_with("fault");
+    assert!(!problems.iter().any(is_fault), "{problems:?}");
+}
+
+/// A multicast object that cannot be made is an error only of who asked for NVLS by name.
+#[test]
+fn nvls_without_an_object() {
+    let phantom = Phantom::new("dgx-h100", &["fail cuMulticastCreate 1 2"]);
+    let why = failure(&phantom.run("--ranks 2 all-reduce --algorithm nvls"));
+    let said = "rank 0 cannot join a multicast (NVLS)";
+    assert!(why.contains(said), "{why}");
+    assert!(why.contains("take another algorithm"), "{why}");
+}
+
+/// The page of a run that succeeds.
+fn success(output: &std::process::Output) -> String {
+    let page = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{page}\n{errors}");
+    page.into_owned()
+}
+
+/// The errors of a run that is refused.
+fn failure(output: &std::process::Output) -> String {
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Kernels of types differ in registers, so a GPU holds fewer blocks of some: all that it holds are
+/// chosen and run.
+#[test]
+fn all_blocks_of_a_kernel() {
+    for element in ["f32", "bf16", "i8"] {
+        let phantom = Phantom::new("pcie-8gpu-turin", &["multiprocessors 2"]);
+        let run = format!(
+            "run --ranks 2 all-reduce --backend cuda --type {element} --blocks 0 -b 32K -e 32K -n 2 --warm 0"
+        );
+        let page = success(&phantom.topo().args(run.split(' ')).output().unwrap());
+        assert!(page.contains("every element is right"), "{page}");
+    }
+}
+
 /// The matrices are what `--measured` reads.
 #[test]
 fn pairs() {

@@ -45,6 +45,7 @@ use self::multicast::ScratchWindows;
 pub(crate) use self::multicast::{Meeting, NotMade};
 use self::peers::Peers;
 use crate::driver::DeviceDriver;
+use crate::entry::Kernel;
 use crate::flat::Places;
 use crate::layout::{DeviceEnd, DevicePeer};
 use crate::process_ranks::ProcessRanks;
@@ -173,7 +174,8 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
     pub fn connect(&mut self) -> Result<(), Error> {
         self.known.protocol = Some(self.own.protocol);
         let bound = self.own.bound;
-        self.known.shares = self.shared.shares(self.known.peers.blocks, bound);
+        let blocks = self.known.peers.blocks.of(Kernel::of(self.own.reduces));
+        self.known.shares = self.shared.shares(blocks, bound);
         let slots = Kind::Slots(self.own.protocol);
         let signals = Kind::Signals(self.known.shares);
         let key = |kind, incoming| {

@@ -135,7 +135,7 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             collective,
             ranks,
             why: format!(
-                "rank {rank} cannot join a multicast (NVLS) of {bytes} bytes per rank: {why}; take another algorithm"
+                "rank {rank} cannot join a multicast (NVLS) of {bytes} bytes per rank: {why}"
             ),
         };
         let (part, window) = made.map_err(|why| why.error(refused))?;

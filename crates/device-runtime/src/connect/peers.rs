@@ -10,10 +10,9 @@ use executor::Transport;
 use executor::bootstrap::{Bootstrap, exchange};
 use executor::error::Error;
 
-use super::device_info::{DeviceInfo, resident_blocks};
+use super::device_info::{DeviceInfo, ResidentBlocks, resident_blocks};
 use super::multicast::{Candidate, MulticastSupport, common};
 use crate::driver::DeviceDriver;
-use crate::entry::Kernel;
 use crate::process_ranks::ProcessRanks;
 
 /// Prefix of a problem between ranks on different hosts, where lack of P2P is normal.
@@ -47,7 +46,7 @@ pub(crate) struct Peers {
     /// Ranks of other processes on the own device.
     beside: Vec<u32>,
     /// Resident blocks per rank, the minimum of all ranks.
-    pub blocks: u32,
+    pub blocks: ResidentBlocks,
     /// The first two ranks without P2P, and why; equal on all ranks.
     pub apart: Option<(u32, u32, String)>,
     /// How all ranks can join a multicast, or why they cannot; equal on all ranks.
@@ -66,7 +65,7 @@ impl Default for Peers {
             rdma: Vec::new(),
             no_rdma: None,
             beside: Vec::new(),
-            blocks: 0,
+            blocks: ResidentBlocks::default(),
             apart: None,
             multicast: Ok(None),
         }
@@ -155,10 +154,7 @@ pub(crate) fn meet<M: DeviceDriver>(
     let (rank, device) = (bootstrap.rank(), shared.device(bootstrap.rank()));
     let failed = |why: String| Error::Device { rank, why };
     let threads = shared.options.threads;
-    let resident = shared
-        .driver
-        .resident_blocks(device, Kernel::Move, threads)
-        .map_err(failed)?;
+    let resident = ResidentBlocks::on(&shared.driver, device, threads).map_err(failed)?;
     if local.iter().all(|local| *local) {
         let mut peers = in_one_process(shared, rank, bootstrap.ranks()).map_err(failed)?;
         peers.blocks = resident_in_one_process(shared, bootstrap.ranks()).map_err(failed)?;
@@ -341,17 +337,14 @@ fn check_shm<M: DeviceDriver>(
 fn resident_in_one_process<M: DeviceDriver>(
     shared: &ProcessRanks<M>,
     ranks: u32,
-) -> Result<u32, String> {
+) -> Result<ResidentBlocks, String> {
     let threads = shared.options.threads;
     let share = |rank: u32| {
-        let device = shared.device(rank);
-        let resident = shared
-            .driver
-            .resident_blocks(device, Kernel::Move, threads)?;
-        Ok(resident / shared.ranks_beside(rank).max(1))
+        let resident = ResidentBlocks::on(&shared.driver, shared.device(rank), threads)?;
+        Ok(resident.shared_by(shared.ranks_beside(rank)))
     };
-    let shares: Result<Vec<u32>, String> = (0..ranks).map(share).collect();
-    Ok(shares?.into_iter().min().unwrap_or(1))
+    let shares: Result<Vec<ResidentBlocks>, String> = (0..ranks).map(share).collect();
+    Ok(ResidentBlocks::fewest(shares?.into_iter()))
 }
 
 /// The peers if all ranks are in this process, found without communication.

@@ -2,7 +2,7 @@
 
 use program::{Reduction, Transfer};
 
-use super::Engine;
+use super::{Engine, Prepared};
 use crate::backend::{Backend, CommunicatorShape};
 use crate::callers_memory::BufferAccess;
 use crate::error::Error;
@@ -50,7 +50,7 @@ impl<B: Backend> Engine<B> {
                 self.own.backend.name()
             ))
         })?;
-        if let Some(why) = self.own.backend.refuses(&choice) {
+        if let Some(why) = self.own.backend.refuses(request, &choice) {
             return Err(unsupported(why));
         }
         let reaches = self.shape().hosts == 1 || self.own.backend.accesses_all();
@@ -91,5 +91,19 @@ impl<B: Backend> Engine<B> {
             ));
         }
         Ok(choice)
+    }
+
+    /// Prepares the program of a request. If all ranks find that they cannot be connected for the
+    /// backend's choice, it chooses once more.
+    pub(super) fn prepare(&mut self, request: &Request) -> Result<Prepared<B::Program>, Error> {
+        let choice = self.choice(request)?;
+        let prepared = self.prepare_choice(request, &choice);
+        if let Err(Error::Unsupported { .. }) = prepared
+            && let Ok(other) = self.choice(request)
+            && other != choice
+        {
+            return self.prepare_choice(request, &other);
+        }
+        prepared
     }
 }

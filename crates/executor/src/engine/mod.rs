@@ -357,15 +357,19 @@ impl<B: Backend> Engine<B> {
         Ok((replaced.unwrap_or(bound), message))
     }
 
-    fn prepare(&mut self, request: &Request) -> Result<Prepared<B::Program>, Error> {
-        let choice = self.choice(request)?;
-        let (bound, message) = self.bind(request, &choice)?;
-        let registered = self.bind_registered(request, &choice)?;
+    fn prepare_choice(
+        &mut self,
+        request: &Request,
+        choice: &Choice,
+    ) -> Result<Prepared<B::Program>, Error> {
+        let (bound, message) = self.bind(request, choice)?;
+        let registered = self.bind_registered(request, choice)?;
         let own = &mut self.own;
         let (rank, ranks) = (own.bootstrap.rank(), own.bootstrap.ranks());
         let wiring = if own.backend.wires() {
             own.backend.wire(&mut OwnWiring {
                 collective: request.collective,
+                reduces: request.collective.reduces().then_some(request.element),
                 bound: &bound,
                 protocol: choice.protocol,
                 buffer_bytes: request.bytes(ranks),
@@ -398,7 +402,7 @@ impl<B: Backend> Engine<B> {
             program,
             direct: choice.transfer != Transfer::Fifo,
             collective: request.collective,
-            request: hash(request, &choice),
+            request: hash(request, choice),
             lengths: request.lengths(rank, ranks),
             has_run: false,
             age: 0,

@@ -18,7 +18,7 @@ use backend_cuda::Cuda;
 use device_runtime::{DeviceDriver, Kernels, PeerTransport, ProcessRanks};
 use executor::bootstrap::Bootstrap;
 use executor::check::{self, ForType, Sample};
-use executor::{Communicator, Failure, Transport};
+use executor::{Communicator, Error, Failure, Transport};
 
 use self::bench::Bench;
 pub use self::bench::{TimingLimits, repeat, time};
@@ -249,6 +249,9 @@ fn finish<M: DeviceDriver>(
     if let Some(why) = process_ranks.take_without_graph() {
         text.push_str(&format!("launches are no graph: {why}\n"));
     }
+    if let Some(why) = process_ranks.take_without_multicast() {
+        text.push_str(&format!("fallback: no NVLS: {why}\n"));
+    }
     let devices = &spec.devices;
     if devices.trace.is_none() && !devices.timeline {
         return Ok(text);
@@ -272,6 +275,11 @@ fn trace_file(file: &Path, rank: Option<u32>) -> PathBuf {
         name.push(format!(".{rank}"));
     }
     PathBuf::from(name)
+}
+
+/// Whether all ranks lack what a choice needs.
+fn is_unsupported(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Unsupported { .. }))
 }
 
 /// Runs all sizes on one rank. Of ranks that are processes, all get the same rows.
@@ -313,7 +321,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
         for bytes in &spec.sizes {
             let check = spec.check::<T>(*bytes);
             let mut request = request::<T>(&check);
-            let choice = choose(communicator, &wanted, &request)?;
+            let mut choice = choose(communicator, &wanted, &request)?;
             observer(Event::Size(*bytes));
             let mut bench = Bench {
                 communicator: &mut *communicator,
@@ -322,7 +330,16 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
                 check,
                 warm: std::mem::take(&mut warm),
             };
-            let separate = bench.measure::<T>(choice, false)?;
+            let mut separate = bench.measure::<T>(choice, false);
+            // All ranks may have found that what was chosen cannot be had.
+            if separate.as_ref().is_err_and(is_unsupported)
+                && let Ok(other) = choose(bench.communicator, &wanted, &request)
+                && other != choice
+            {
+                choice = other;
+                separate = bench.measure::<T>(choice, false);
+            }
+            let separate = separate?;
             let (mut choice_in_place, mut in_place) = (None, None);
             if spec.in_place {
                 request.in_place = true;

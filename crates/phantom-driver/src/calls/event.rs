@@ -124,6 +124,7 @@ entry_points! {
         let driver = driver()?;
         let event = event(driver, handle)?;
         not_captured(&event)?;
+        driver.not_while_capturing()?;
         driver.pass(event.device);
         driver.sound(event.device)?;
         let reached = event.query();
@@ -139,6 +140,7 @@ entry_points! {
         let driver = driver()?;
         let event = event(driver, handle)?;
         not_captured(&event)?;
+        driver.not_while_capturing()?;
         driver.pass(event.device);
         event.wait_for(event.last());
         driver.waited(event.device)

@@ -28,6 +28,9 @@ const IGNORE: u32 = 0;
 const COOPERATIVE: u32 = 2;
 const MEM_SYNC_DOMAIN: u32 = 10;
 
+/// The least compute capability × 10 of code with multimem instructions (PTX ISA, `multimem`).
+const MULTICAST: u32 = 90;
+
 /// Between two looks whether a launch that hangs has been cancelled.
 const HANGING: Duration = Duration::from_millis(20);
 
@@ -83,6 +86,14 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
     };
     let members = |address| {
         let team = driver.space().team(device, address);
+        if team.is_some() && found.capability < MULTICAST {
+            let why = format!(
+                "code for sm_{} has no multimem instructions",
+                found.capability
+            );
+            driver.fail(device, CUresult::CUDA_ERROR_LAUNCH_FAILED, &why);
+            return Vec::new();
+        }
         team.map_or_else(Vec::new, |(team, offset)| {
             if team.by_address.load(Ordering::Relaxed) {
                 report::multicast();

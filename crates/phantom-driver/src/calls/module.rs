@@ -70,6 +70,7 @@ entry_points! {
             return refuse(error, SECTION, "the handle is no loaded module");
         };
         ensure(loaded.device == device, error, SECTION, "the module is of another context")?;
+        let capability = loaded.image.capability;
         let found = loaded.image.functions.iter().find(|it| it.name == name);
         let error = CUresult::CUDA_ERROR_NOT_FOUND;
         let Some(found) = found.cloned() else {
@@ -79,8 +80,7 @@ entry_points! {
         let Some(parameters) = emulator.parameters(&name) else {
             return refuse(error, Section::Machine, format!("the emulator has no kernel {name:?}"));
         };
-        let registers = found.registers;
-        let function = Function { device, module, name, registers, parameters };
+        let function = Function { device, module, name, registers: found.registers, capability, parameters };
         let number = objects.functions.insert(function);
         result.put(number, SECTION)
     }

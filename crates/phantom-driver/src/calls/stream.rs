@@ -8,8 +8,9 @@ use super::event::{self, EVENT_BYTES};
 use crate::answer::{Section, ensure, refuse};
 use crate::arguments::Out;
 use crate::call::entry_points;
-use crate::driver::{Graph, current};
+use crate::driver::{Graph, current, driver};
 use crate::stream::{Stream, Work};
+use crate::submission::{RELAXED, exchange_mode};
 use crate::table::Found;
 
 const SECTION: Section = Section::Stream;
@@ -21,9 +22,6 @@ const WAIT_EXTERNAL: u32 = 1;
 
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
-
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`
-const RELAXED: u32 = 2;
 
 entry_points! {
     /// Makes a stream.
@@ -56,8 +54,8 @@ entry_points! {
         if stream.with_capture(|capture| capture.invalid = true).is_some() {
             return refuse(CAPTURES, SECTION, "the stream captures");
         }
+        driver.not_while_capturing()?;
         if driver.is_legacy(&stream) {
-            driver.not_while_capturing()?;
             driver.no_blocking_capture(device)?;
         }
         stream.wait_for(stream.submitted());
@@ -89,6 +87,7 @@ entry_points! {
         if stream.with_capture(|capture| capture.invalid = true).is_some() {
             return refuse(CAPTURES, SECTION, "the stream captures");
         }
+        driver.not_while_capturing()?;
         let not_ready = CUresult::CUDA_ERROR_NOT_READY;
         ensure(stream.is_idle(), not_ready, SECTION, "")
     }
@@ -128,10 +127,21 @@ entry_points! {
         graph.put(number, SECTION)
     }
 
+    /// Sets this thread's mode, and writes the mode before in its place.
+    fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
+        driver()?;
+        let new = mode.get(SECTION)?;
+        ensure(new <= RELAXED, INVALID, SECTION, "there is no such mode")?;
+        mode.put(exchange_mode(new), SECTION)
+    }
+
     /// Whether a stream captures.
     fn cuStreamIsCapturing(stream: u64, status: Out<u32>) {
         let (driver, device) = current()?;
         let stream = driver.stream(device, stream)?;
+        if driver.is_legacy(&stream) {
+            driver.can_ask_legacy(device)?;
+        }
         // None, active, invalidated.
         let state = stream.with_capture(|it| if it.invalid { 2 } else { 1 });
         status.put(state.unwrap_or(0), SECTION)

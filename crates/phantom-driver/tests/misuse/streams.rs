@@ -29,6 +29,38 @@ fn capturing(mode: u32) -> u64 {
     stream
 }
 
+/// The error of the end of a capture after calls beside it.
+fn broken(mode: u32, beside: impl FnOnce(u64)) -> u32 {
+    let stream = capturing(mode);
+    beside(stream);
+    end_capture(stream).1
+}
+
+/// Sets this thread's capture mode. Returns the mode before.
+fn exchange(mut mode: u32) -> u32 {
+    right!(cuThreadExchangeStreamCaptureMode(&raw mut mode));
+    mode
+}
+
+/// Asks on a thread of this mode for an event, which was not recorded in a capture.
+fn asked(mode: u32) -> u32 {
+    let event = event(0);
+    elsewhere(move || {
+        begin(0);
+        assert_eq!(exchange(mode), GLOBAL);
+        call!(cuEventQuery(event))
+    })
+}
+
+/// Calls a function on another thread with a stream or an event.
+fn elsewhere_with(call: fn(u64, u64) -> u32) -> u32 {
+    let (stream, event) = (stream(1), event(0));
+    elsewhere(move || {
+        begin(0);
+        call(stream, event)
+    })
+}
+
 fn elapsed(one: u64, other: u64) -> u32 {
     call!(cuEventElapsedTime(out::<f32>(), one, other))
 }
@@ -119,6 +151,52 @@ crate::table! {
         => cuMemAlloc_v2 { allocated_elsewhere() } = 900 STREAM;
     "an allocation during another thread's capture" { capturing(THREAD_LOCAL); }
         => cuMemAlloc_v2 { allocated_elsewhere() } = 0 "";
+    "an event asked for during another thread's global capture" { capturing(GLOBAL); }
+        => cuEventQuery { elsewhere_with(|_, event| call!(cuEventQuery(event))) } = 900 STREAM;
+    "an event waited for during another thread's global capture" { capturing(GLOBAL); }
+        => cuEventSynchronize { elsewhere_with(|_, event| call!(cuEventSynchronize(event))) } = 900 STREAM;
+    "a stream asked during another thread's global capture" { capturing(GLOBAL); }
+        => cuStreamQuery { elsewhere_with(|stream, _| call!(cuStreamQuery(stream))) } = 900 STREAM;
+    "a stream waited for during another thread's global capture" { capturing(GLOBAL); }
+        => cuStreamSynchronize { elsewhere_with(|stream, _| call!(cuStreamSynchronize(stream))) } = 900 STREAM;
+    "a global capture that another thread's question made invalid"
+        => cuStreamEndCapture { broken(GLOBAL, |_| assert_eq!(asked(GLOBAL), 900)) } = 901 STREAM;
+    "a global capture beside a question of a thread-local thread"
+        => cuStreamEndCapture { broken(GLOBAL, |_| assert_eq!(asked(THREAD_LOCAL), 0)) } = 0 "";
+    "a global capture beside a question of a relaxed thread"
+        => cuStreamEndCapture { broken(GLOBAL, |_| assert_eq!(asked(RELAXED), 0)) } = 0 "";
+    "a thread-local capture beside a question of another thread"
+        => cuStreamEndCapture { broken(THREAD_LOCAL, |_| assert_eq!(asked(GLOBAL), 0)) } = 0 "";
+    "a relaxed capture beside a question"
+        => cuStreamEndCapture { broken(RELAXED, |_| assert_eq!(asked(GLOBAL), 0)) } = 0 "";
+    "a question of the thread that captures" { let event = event(0); capturing(THREAD_LOCAL); }
+        => cuEventQuery(event) = 900 STREAM;
+    "a question of a thread-local thread that captures" {
+        let event = event(0);
+        capturing(GLOBAL);
+        exchange(THREAD_LOCAL);
+    } => cuEventQuery(event) = 900 STREAM;
+    "a question of a relaxed thread that captures" {
+        let event = event(0);
+        capturing(GLOBAL);
+        exchange(RELAXED);
+    } => cuEventQuery(event) = 0 "";
+    "a relaxed thread that asks a capturing stream" { let stream = capturing(GLOBAL); exchange(RELAXED); }
+        => cuStreamQuery(stream) = 900 STREAM;
+    "a thread's mode that is not there" { let mut mode = 3_u32; }
+        => cuThreadExchangeStreamCaptureMode(&raw mut mode) = 1 STREAM;
+    "a thread's mode is what it was set to" { assert_eq!((exchange(RELAXED), exchange(GLOBAL)), (GLOBAL, RELAXED)); }
+        => cuEventQuery(event(0)) = 0 "";
+    "whether the legacy stream captures, during a capture" {
+        assert_eq!(begin_capture(stream(0), RELAXED), 0);
+    } => cuStreamIsCapturing(0_u64, out::<u32>()) = 906 STREAM;
+    "a capture that the legacy stream was asked beside" {
+        let blocking = stream(0);
+        assert_eq!(begin_capture(blocking, RELAXED), 0);
+        assert_eq!(call!(cuStreamIsCapturing(0_u64, out::<u32>())), 906);
+    } => cuStreamEndCapture(blocking, out::<u64>()) = 0 "";
+    "whether the legacy stream captures, beside a capture" { capturing(RELAXED); }
+        => cuStreamIsCapturing(0_u64, out::<u32>()) = 0 "";
     "the legacy stream during a capture" {
         let (address, blocking) = (allocate(64), stream(0));
         assert_eq!(begin_capture(blocking, RELAXED), 0);

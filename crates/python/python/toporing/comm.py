@@ -11,7 +11,7 @@ from toporing import _native
 from toporing._expect import expect
 from toporing._settings import run_plan, settings
 from toporing.arrays import Array, array, raw
-from toporing.gpu_arrays import is_of_gpu
+from toporing.gpu_arrays import is_of_gpu, ordered
 from toporing.planning import Plan
 
 _COLLECTIVES = {name: number for number, name in enumerate(_native.COLLECTIVES)}
@@ -26,9 +26,10 @@ class Communicator:
     `bf16`. It is as wide as they are. An array cannot be resized while a call uses it.
 
     With `gpu`, collectives also take arrays in its memory (`__cuda_array_interface__` or DLPack).
-    They are enqueued on `stream`, a handle of the driver, or else on the stream that the input's
-    owner names, and the call returns. Keep the arrays until the stream has passed; `query` says
-    whether all has ended, and why it failed.
+    They are enqueued on `stream`, a handle of the driver, or else on the stream that the arrays'
+    owners name, and the call returns: PyTorch's current stream, or the one in version 3 of the
+    interface. An array whose owner names none takes `stream`. Keep the arrays until the stream has
+    passed; `query` says whether all has ended, and why it failed.
 
     `CommError` says that a rank failed or left; then only closing is left. Ctrl-C ends a
     call within a second, and the communicator with it.
@@ -246,9 +247,7 @@ class Communicator:
             return self._comm.start_group(numbers, transfers).wait()
         if len(on_gpu) < len(transfers):
             raise TypeError("one array is in memory of a GPU and the other is not; copy one of them")
-        if stream is None and len(set(on_gpu)) > 1:
-            raise ValueError("the arrays' owners name different streams; give one")
-        return self._comm.transfer_on(numbers, on_gpu[0] if stream is None else stream)
+        return self._comm.transfer_on(numbers, ordered(set(on_gpu), stream))
 
     def _run(
         self, what: str, source: Array, to: Array, count: int, op: str = "sum", root: int = 0,
@@ -261,9 +260,9 @@ class Communicator:
         addresses = (source.address, to.address)
         if (source.stream is None) != (to.stream is None):
             raise TypeError("one array is in memory of a GPU and the other is not; copy one of them")
-        if source.stream is not None:
+        if source.stream is not None and to.stream is not None:
             numbers = (_COLLECTIVES[what], *addresses, count, source.element, operation, root)
-            return self._comm.run_on(numbers, source.stream if stream is None else stream)
+            return self._comm.run_on(numbers, ordered({source.stream, to.stream}, stream))
         if stream is not None:
             raise TypeError("a stream is for arrays in memory of a GPU")
         numbers = (_COLLECTIVES[what], *addresses, count, source.element, operation, root)

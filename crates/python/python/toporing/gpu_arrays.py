@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any, NamedTuple
 
 #: DLPack's number of CUDA memory, and of memory that CUDA manages.
 _CUDA, _MANAGED = 2, 13
+
+#: Stands for a stream where an array's owner names none, so that nothing orders what uses it.
+UNORDERED = -1
+
+#: DLPack's number for a producer that is to order nothing.
+_NOT_ORDERED = -1
+
+#: The first version of the interface that has a stream.
+_WITH_STREAM = 3
 
 #: DLPack's codes of types: signed and unsigned integers, floats, bfloats, Boolean values.
 _CODES = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "u"}
@@ -21,7 +31,7 @@ class Memory(NamedTuple):
     width: int
     #: The element type, such as `f32`.
     name: str
-    #: The stream that its owner uses, 0 for the legacy stream.
+    #: The stream that its owner uses, 0 for the legacy stream; `UNORDERED` if it names none.
     stream: int
     #: What keeps the memory.
     owner: Any
@@ -36,18 +46,46 @@ def is_of_gpu(given: Any) -> bool:
     return device is not None and device()[0] in (_CUDA, _MANAGED)
 
 
+def ordered(streams: set[int], given: int | None) -> int:
+    """The stream of a call on arrays whose owners use these streams. `given` is the caller's."""
+    if given is not None:
+        return given
+    if UNORDERED in streams:
+        raise ValueError(
+            "an array's owner does not say on which stream it works (`__cuda_array_interface__` "
+            "before version 3, or DLPack); give `stream=`, the handle of the stream that wrote the "
+            "array and that uses the result"
+        )
+    if len(streams) > 1:
+        raise ValueError("the arrays' owners name different streams; give one by `stream=`")
+    return next(iter(streams))
+
+
 def memory(given: Any) -> Memory:
     """The memory of an array on a GPU."""
+    own = _by_interface(given) or _by_dlpack(given)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.Tensor):
+        # Neither protocol tells the stream that torch works on.
+        return own._replace(stream=torch.cuda.current_stream(given.device).cuda_stream)
+    return own
+
+
+def _by_interface(given: Any) -> Memory | None:
     interface = _interface(given)
     if interface is None:
-        return _by_dlpack(given)
+        return None
     try:
         typestr = str(interface["typestr"])
         order, kind, width = typestr[0], typestr[1], int(typestr[2:])
         shape = tuple(map(int, interface["shape"]))
         address, readonly = interface["data"]
-        # 1 is the legacy stream; without a stream the data is complete.
-        stream = int(interface.get("stream") or 1)
+        version, stream = int(interface.get("version", 0)), interface.get("stream")
+        if stream is None and version < _WITH_STREAM:
+            stream = UNORDERED
+        # 1 is the legacy stream. Without a stream the data is complete, as Numba's is that works on
+        # the legacy stream.
+        stream = 0 if stream in (None, 1) else int(stream)
     except (KeyError, IndexError, TypeError, ValueError) as why:
         raise TypeError(f"__cuda_array_interface__ is not as CUDA's tools write it: {why!r}") from None
     if order == ">":
@@ -55,7 +93,6 @@ def memory(given: Any) -> Memory:
     name = {"i": "i", "u": "u", "f": "f", "b": "u"}.get(kind, kind) + str(8 * width)
     _expect_contiguous(shape, interface.get("strides"), width)
     size = _product(shape) * width
-    stream = 0 if stream == 1 else stream
     return Memory(address or 0, size, width, name, stream, given, bool(readonly))
 
 
@@ -102,8 +139,8 @@ class _Tensor(ctypes.Structure):
 
 
 def _by_dlpack(given: Any) -> Memory:
-    # The owner makes the legacy stream wait for the data. The capsule frees what it holds.
-    capsule = given.__dlpack__(stream=1)
+    # The caller's stream orders the call and what follows it. The capsule frees what it holds.
+    capsule = given.__dlpack__(stream=_NOT_ORDERED)
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
@@ -117,4 +154,4 @@ def _by_dlpack(given: Any) -> Memory:
     _expect_contiguous(shape, strides, width)
     address = (tensor.data or 0) + tensor.byte_offset
     name = f"{_CODES[tensor.code]}{tensor.bits}"
-    return Memory(address, _product(shape) * width, width, name, 0, (given, capsule), False)
+    return Memory(address, _product(shape) * width, width, name, UNORDERED, (given, capsule), False)

@@ -48,6 +48,23 @@ class Interface(Values):
                 "strides": self.strides, "stream": self.driver.stream.value, "version": 3}
 
 
+class Unnamed(Interface):
+    """As PyTorch has them: version 2 has no stream."""
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**{key: value for key, value in super().__cuda_array_interface__.items()
+                   if key != "stream"}, "version": 2}
+
+
+class Elsewhere(Interface):
+    """Of an owner that works on another stream."""
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**super().__cuda_array_interface__, "stream": None}
+
+
 class Reserved(Interface):
     """In virtual memory."""
 
@@ -76,9 +93,8 @@ class Packed(Values):
         return 2, self.driver.gpu
 
     def __dlpack__(self, *, stream=None):
-        # The legacy stream waits for the data.
-        assert stream == 1
-        self.driver.call("cuStreamSynchronize", self.driver.stream)
+        # The caller names the stream that orders.
+        assert stream == -1
         self.shape = (ctypes.c_int64 * 2)(1, self.count)
         code = {"H": 4, "f": 2}[self.kind]
         self.tensor = Tensor(self.address - 8, 2, self.driver.gpu, 2, code, 8 * self.width, 1,
@@ -124,11 +140,18 @@ def work(identity, rank, ranks):
             comm.receive(came, 0, stream=driver.stream.value)
             came.expect([ranks - 1] * 5)
         comm.reduce(values, 0)
-        # In the legacy stream, which the other one does not wait for.
-        halves = of("H", [0x3F80] * 3, Packed)
-        comm.all_reduce(halves)
-        driver.call("cuCtxSynchronize")
+        # Their owners name no stream, so nothing would order the call.
+        halves, ones = of("H", [0x3F80] * 3, Packed), of("f", [1.0] * 8, Unnamed)
+        for unordered in (halves, ones):
+            refused(lambda: comm.all_reduce(unordered), ValueError, "give `stream=`")
+            refused(lambda: comm.send(unordered, 0), ValueError, "give `stream=`")
+        refused(lambda: comm.all_reduce(out, ones), ValueError, "give `stream=`")
+        refused(lambda: comm.all_reduce(of("f", [1.0] * 8, Elsewhere), of("f", [0.0] * 8)), ValueError,
+                "name different streams")
+        comm.all_reduce(halves, stream=driver.stream.value)
         halves.expect([{2: 0x4000, 4: 0x4080}[ranks]] * 3)
+        comm.all_reduce(ones, stream=driver.stream.value)
+        ones.expect([ranks] * 8)
         while not comm.query():
             pass
 

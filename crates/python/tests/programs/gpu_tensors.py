@@ -10,11 +10,13 @@ import ctypes
 import gc
 import os
 import time
+import weakref
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
+import toporing
 import toporing.torch
 from gpu_driver import Driver, refused
 
@@ -185,6 +187,53 @@ def collectives():
     expect(mine, 5 * RANK)
 
 
+def kept():
+    """A call beside the caller's stream keeps its tensors until somebody waits for it."""
+    came = of(*[0] * RANKS)
+    mine = of(RANK)
+    there = weakref.ref(mine)
+    work = dist.all_gather_into_tensor(came, mine, async_op=True)
+    del mine
+    gc.collect()
+    assert there() is not None
+    work.wait()
+    gc.collect()
+    assert there() is None
+    expect(came, *range(RANKS))
+
+
+def captures():
+    """A program captures its own work while calls are in flight, and asks for them."""
+    x, work = of(1.0), []
+    for mode in range(3):
+        stream, graph = Stream(), ctypes.c_void_p()
+        dist.barrier()
+        CALL("cuStreamBeginCapture_v2", stream.handle, ctypes.c_int(mode))
+        for _ in range(4):
+            work.append(dist.all_reduce(x, async_op=True))
+            work[-1].is_completed()
+        CALL("cuStreamEndCapture", stream.handle, ctypes.byref(graph))
+        CALL("cuGraphDestroy", graph)
+        dist.barrier()
+    for each in work:
+        each.wait()
+    expect(x, RANKS ** len(work))
+
+
+def arrays():
+    """A tensor is an array on torch's current stream, which its protocols do not name."""
+    identity = [toporing.unique_id() if RANK == 0 else None]
+    dist.broadcast_object_list(identity)
+    with toporing.Communicator(identity[0], RANK, RANKS, gpu=RANK) as comm:
+        with STREAMS.stream(Stream()):
+            x = of(*range(100))
+            y = of(*[0] * 100)
+            y.copy_(x)
+            comm.all_reduce(y)
+            expect(y, *(RANKS * at for at in range(100)))
+        CALL("cuCtxSynchronize")
+
+
 def messages():
     after, before = (RANK + 1) % RANKS, (RANK - 1) % RANKS
     # Everybody sends first, more than FIFOs hold; only a batch may.
@@ -265,6 +314,9 @@ else:
     torch.cuda.get_device_capability = lambda device: (9, 0)
     dist.init_process_group("topo")
     collectives()
+    kept()
+    captures()
+    arrays()
     messages()
     objects_and_groups()
     refusals()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import deque
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, Iterator, Protocol
 
 import torch
 
@@ -12,6 +14,43 @@ from toporing import _native
 from toporing.torch.work import Call, failed
 
 _ERRORS = (_native.CommError, ValueError)
+
+
+#: `CU_STREAM_CAPTURE_MODE_RELAXED`
+_RELAXED = 2
+
+
+@contextmanager
+def _beside_captures() -> Iterator[None]:
+    """Lets this thread ask for events without making another thread's capture of a graph invalid."""
+    exchange = ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
+    mode = ctypes.c_int(_RELAXED)
+    exchange(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        exchange(ctypes.byref(mode))
+
+
+def _has_passed(event: Any) -> bool:
+    with _beside_captures():
+        return event.query()
+
+
+class Kept:
+    """What a call beside the caller's stream uses, until that stream waits for the call or its
+    event has passed."""
+
+    def __init__(self, passed: Any, what: Any) -> None:
+        self._passed, self._what = passed, what
+
+    def drop(self) -> None:
+        """Drops it."""
+        self._what = None
+
+    def is_over(self) -> bool:
+        """Whether it was dropped, or may be."""
+        return self._what is None or _has_passed(self._passed)
 
 
 class Join(Protocol):
@@ -27,8 +66,8 @@ class Lane:
         self.comm = comm
         self.device = device
         self._beside = torch.cuda.Stream(device)
-        #: What calls use that run beside the caller's stream, until their events have passed.
-        self._kept: deque[tuple[Any, Any]] = deque()
+        #: For calls for which nobody has waited.
+        self._kept: deque[Kept] = deque()
 
     def run(
         self,
@@ -53,11 +92,12 @@ class Lane:
                 after()
             passed = torch.cuda.Event()
             passed.record(stream)
-        while self._kept and self._kept[0][0].query():
+        while self._kept and self._kept[0].is_over():
             self._kept.popleft()
+        kept = Kept(passed, keep if beside else None)
         if beside:
-            self._kept.append((passed, keep))
-        return Enqueued(self, stream, passed, result)
+            self._kept.append(kept)
+        return Enqueued(self, stream, passed, result, kept)
 
     def finish(self) -> None:
         """Waits on the host for the current stream; says whether a call has failed."""
@@ -118,16 +158,19 @@ class Lanes:
 class Enqueued(Call):
     """A call on a stream of a GPU. Waiting for it lets the current stream wait, not the host."""
 
-    def __init__(self, lane: Lane, stream: Any, passed: Any, result: Any) -> None:
+    def __init__(self, lane: Lane, stream: Any, passed: Any, result: Any, kept: Kept) -> None:
         super().__init__()
         self._lane = lane
         self._stream = stream
         self._passed = passed
         self._result = result
+        self._kept = kept
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         self._lane.check()
         torch.cuda.current_stream(self._lane.device).wait_event(self._passed)
+        # What the stream gets from now on runs behind the call, also where it reuses the memory.
+        self._kept.drop()
         self._release()
         return True
 
@@ -135,7 +178,7 @@ class Enqueued(Call):
         self.wait()
 
     def is_completed(self) -> bool:
-        return self._passed.query()
+        return _has_passed(self._passed)
 
     def is_success(self) -> bool:
         return self.is_completed() and self.exception() is None
