@@ -61,9 +61,12 @@ fn head(it: &ComparedTable, results: &Results, look: Look) -> String {
         .collective
         .map_or("unknown collective", |it| it.name());
     let row = table.rows.first();
-    let mut what = vec![row.map_or(String::new(), |row| row.element.clone())];
-    what.extend(row.and_then(|row| row.reduction.clone()));
-    let mut text = look.title(&format!("{collective} of {}", what.join(", ")), &place);
+    let what = row.map_or(String::new(), |row| {
+        let mut what = format!(" of {}", row.element);
+        what.extend(row.reduction.iter().flat_map(|it| [", ", it]));
+        what
+    });
+    let mut text = look.title(&format!("{collective}{what}"), &place);
     let mut job = vec![table.tool.name().to_owned()];
     job.extend(
         table
@@ -134,8 +137,8 @@ fn notes(it: &ComparedTable) -> Vec<String> {
     if table.damaged > 0 {
         let rows = count(table.damaged as usize, "row");
         notes.push(format!(
-            "{rows} cut by other output, with other columns than the header, or whose bandwidth is \
-             not size by time: left out (line {})",
+            "{rows} cut by other output, with other columns than the header, whose bandwidth is not \
+             size by time, or whose bus bandwidth is not that of the collective: left out (line {})",
             table.first_damaged
         ));
     }
