@@ -131,11 +131,14 @@ pub(crate) fn checked(
     bounds: &[&Bound],
     about: Option<&str>,
 ) -> String {
-    let proofs = count(bounds.len(), "proof");
+    let proofs = match bounds.len() {
+        1 => "1 proof holds".to_owned(),
+        proofs => format!("{proofs} proofs hold"),
+    };
     let mut text = match about {
-        Some(about) => format!("{name}: {proofs} hold, for the links of {about}\n"),
+        Some(about) => format!("{name}: {proofs}, for the links of {about}\n"),
         None => format!(
-            "{name}: {proofs} hold, for the links that the file states (name the topology file to compare them)\n"
+            "{name}: {proofs}, for the links that the file states (name the topology file to compare them)\n"
         ),
     };
     text.push_str(&format!("  links counted: {}\n", links(counted)));
