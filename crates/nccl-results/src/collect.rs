@@ -11,9 +11,10 @@ use crate::program_name;
 use crate::results::{Damage, Device, Results, Row, Table, Tool, UnreadHeader};
 use crate::row::{Header, Layout, OpenRow, header};
 
-/// Most tables, rows and GPUs of ranks that are kept.
+/// Most tables, rows and GPUs of ranks that are kept. A row and what is predicted for it take about
+/// 500 bytes.
 const MOST_TABLES: usize = 10_000;
-const MOST_ROWS: usize = 200_000;
+const MOST_ROWS: usize = 1 << 17;
 const MOST_DEVICES: usize = 1 << 18;
 
 /// Most headers of a file that are reported as not understood.

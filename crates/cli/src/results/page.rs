@@ -14,6 +14,9 @@ use crate::render::table::Columns;
 use crate::render::{Look, count, microseconds, or_dash, trim_lines, version, wrap};
 use crate::sizes::short;
 
+/// Most sizes of a table that are shown.
+const MOST_ROWS: usize = 1 << 12;
+
 /// Most constants that are not determined and that are shown one by one.
 const SHOWN: usize = 12;
 
@@ -188,7 +191,7 @@ fn rows(it: &ComparedTable, look: Look) -> String {
         headers.extend(["ran", "channels"]);
     }
     let mut table = Columns::new(look, &headers).right(&right);
-    for row in &it.rows {
+    for row in it.rows.iter().take(MOST_ROWS) {
         let mut cells = vec![short(row.bytes), microseconds(row.measured_us)];
         if predicts {
             cells.push(or_dash(row.predicted_us.map(microseconds)));
@@ -212,6 +215,10 @@ fn rows(it: &ComparedTable, look: Look) -> String {
         table.row(cells);
     }
     let mut text = table.finish();
+    if it.rows.len() > MOST_ROWS {
+        let more = count(it.rows.len() - MOST_ROWS, "more size");
+        text.push_str(&look.faint(&format!("  {more} (--json has them)\n")));
+    }
     if it.rows.iter().any(|row| row.choice.is_some()) {
         let from = match it
             .rows

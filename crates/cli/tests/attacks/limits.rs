@@ -47,15 +47,21 @@ fn cut_run() -> String {
     header.to_owned() + &gpus.collect::<String>() + table
 }
 
-/// Memory is that of the tables: a run that was cut leaves no GPUs to those behind it.
+/// Memory is that of the tables: a run that was cut leaves no GPUs to those behind it, and a page
+/// shows so many rows.
 pub(crate) fn many_runs_in_one_file_take_memory_for_their_rows() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runs.log");
-    std::fs::write(&file, cut_run().repeat(10_000_000 / cut_run().len())).unwrap();
-    let mut command = topo();
-    command.arg("results").arg(&file);
-    command.args(["--topology", "dgx-h100", "--expect"]);
-    let (said, most) = watched(Running::start(&mut command));
-    assert_eq!(said.status, Some(0), "{}", said.err);
-    assert!((1..=100).contains(&most), "{most} MiB");
+    let row = "  1073741824  268435456  float  sum  -1  4100  261.89  458.30  0\n";
+    let runs = cut_run().repeat(10_000_000 / cut_run().len());
+    let rows = cut_run() + &row.repeat(10_000_000 / row.len());
+    for (text, most_mib) in [(runs, 100), (rows, 100)] {
+        std::fs::write(&file, text).unwrap();
+        let mut command = topo();
+        command.arg("results").arg(&file);
+        command.args(["--topology", "dgx-h100", "--expect"]);
+        let (said, mib) = watched(Running::start(&mut command));
+        assert_eq!(said.status, Some(0), "{}", said.err);
+        assert!((1..=most_mib).contains(&mib), "{mib} MiB");
+    }
 }
