@@ -91,9 +91,10 @@ fn run_check(
             Links::name(asked.into())
         );
     }
+    let mut bounds = certificate.bounds.iter().collect::<Vec<_>>();
     if let Some(asked) = arguments.collective {
-        let mut bounds = certificate.bounds.iter();
-        if !bounds.any(|bound| reach::collective(bound.operation) == asked) {
+        bounds.retain(|bound| reach::collective(bound.operation) == asked);
+        if bounds.is_empty() {
             bail!(
                 "{name}: the proofs hold, but none is about {}, which --collective names",
                 asked.command_name()
@@ -125,6 +126,11 @@ fn run_check(
             Some(planned.name())
         }
     };
-    output.text = page::checked(&name.to_string(), &certificate, about.as_deref());
+    output.text = page::checked(
+        &name.to_string(),
+        certificate.links,
+        &bounds,
+        about.as_deref(),
+    );
     Ok(())
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use causes::Certainty::{Likely, Possible};
-use causes::table::{gpu, network, nvlink, pcie, speed};
+use causes::table::{gpu, network, nvlink, pcie};
 use causes::{Cause, Certainty};
 use findings::Rule;
 use listings::adapter::Adapter;
-use listings::bandwidth::Direction;
 use listings::condition::Condition;
 use listings::links::Links;
 use listings::matrix::{Matrix, Nearness};
@@ -16,6 +15,7 @@ use listings::peers::Peers;
 use listings::{Bandwidths, Listings, Machine};
 use memchr::memmem;
 
+use crate::bandwidths;
 use crate::verdict::{Line, Missing};
 
 /// The rules of `topo doctor` whose findings are in the listing itself. Those of others depend on
@@ -52,13 +52,7 @@ const MOST_PLACES: usize = 1 << 12;
 const MOST_CELLS: usize = 1 << 21;
 
 /// Most pairs of GPUs that are named.
-const MOST_PAIRS: usize = 8;
-
-/// A bandwidth below this share of what is usual is slow.
-const SLOW: f32 = 0.7;
-
-/// Bandwidths of one kind that are compared with each other; fewer are compared with the way back.
-const ENOUGH: usize = 6;
+pub(crate) const MOST_PAIRS: usize = 8;
 
 /// A cause that a listing shows. None is known to slow or stop the job.
 #[derive(Debug)]
@@ -70,7 +64,12 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    fn new(cause: &'static Cause, certainty: Certainty, devices: Vec<String>, text: &str) -> Self {
+    pub(crate) fn new(
+        cause: &'static Cause,
+        certainty: Certainty,
+        devices: Vec<String>,
+        text: &str,
+    ) -> Self {
         let text = format!("{}: {text}", devices.join(", "));
         Self {
             cause,
@@ -360,8 +359,11 @@ impl Places {
                 all.extend(refused(peers, matrix).map(|it| (input, it)));
             }
             let is_one = place.bandwidths.windows(2).all(|it| it[0].0 == it[1].0);
-            for (input, bandwidths) in &place.bandwidths {
-                all.extend(slow(bandwidths, matrix.filter(|_| is_one)).map(|it| (input, it)));
+            for (input, measured) in &place.bandwidths {
+                all.extend(bandwidths::dead(measured).map(|it| (input, it)));
+                all.extend(
+                    bandwidths::slow(measured, matrix.filter(|_| is_one)).map(|it| (input, it)),
+                );
             }
         }
         let all = all.into_iter().map(|(input, it)| {
@@ -373,7 +375,7 @@ impl Places {
 }
 
 /// How near two GPUs are, by their places among GPUs.
-fn nearness(matrix: &Matrix, [one, other]: [usize; 2]) -> Option<Nearness> {
+pub(crate) fn nearness(matrix: &Matrix, [one, other]: [usize; 2]) -> Option<Nearness> {
     let place = |number: usize| {
         let mut devices = matrix.devices.iter();
         devices.position(|it| it.gpu.is_some_and(|gpu| gpu as usize == number))
@@ -422,62 +424,4 @@ fn refused(peers: &Peers, matrix: Option<&Matrix>) -> Option<Shown> {
     let names = names.map(|it| format!("{} and {}", name(it.0), name(it.1)));
     let text = format!("{} pairs: {why}", pairs.len());
     Some(Shown::new(cause, certainty, names.collect(), &text))
-}
-
-/// Pairs that are slower than others which are joined alike.
-fn slow(bandwidths: &Bandwidths, matrix: Option<&Matrix>) -> Option<Shown> {
-    // All pairs at once share links, which slows some of them on any machine.
-    if !bandwidths.method.by_peer_access || bandwidths.direction == Direction::All {
-        return None;
-    }
-    let mut kinds: BTreeMap<Option<Nearness>, Vec<(usize, usize, f32)>> = BTreeMap::new();
-    for (from, to, value) in bandwidths.pairs() {
-        let kind = matrix.and_then(|it| nearness(it, [from, to]));
-        kinds.entry(kind).or_default().push((from, to, value));
-    }
-    let back = |from: usize, to: usize| bandwidths.values.get(to)?.get(from).copied().flatten();
-    let mut found: Vec<(usize, usize, f32, f32)> = Vec::new();
-    let mut is_known = true;
-    for (kind, pairs) in &kinds {
-        let mut sorted: Vec<f32> = pairs.iter().map(|it| it.2).collect();
-        sorted.sort_unstable_by(f32::total_cmp);
-        let usual = sorted[sorted.len() / 2];
-        let alike = sorted.iter().filter(|it| (*it / usual - 1.0).abs() <= 0.15);
-        // Without a kind, most pairs must be alike, or the machine has pairs of several kinds.
-        let is_alike = alike.count() * 4 >= sorted.len() * 3;
-        let slow = pairs.iter().filter_map(|(from, to, value)| {
-            let usual = match pairs.len() < ENOUGH {
-                true => back(*from, *to)?,
-                false => usual,
-            };
-            (*value < SLOW * usual).then_some((*from, *to, *value, usual))
-        });
-        if is_alike || pairs.len() < ENOUGH {
-            let before = found.len();
-            found.extend(slow);
-            is_known &= kind.is_some() || found.len() == before;
-        }
-    }
-    let (_, _, least, usual) = *found
-        .iter()
-        .min_by(|a, b| (a.2 / a.3).total_cmp(&(b.2 / b.3)))?;
-    let pairs = found.iter().take(MOST_PAIRS);
-    let shared = (0..bandwidths.values.len())
-        .find(|gpu| found.len() > 1 && found.iter().all(|it| it.0 == *gpu || it.1 == *gpu));
-    let devices = match shared {
-        // Each direction of one pair shares both.
-        Some(gpu) if found.len() > 2 => vec![format!("GPU {gpu}")],
-        _ => pairs
-            .map(|it| format!("GPU {} to GPU {}", it.0, it.1))
-            .collect(),
-    };
-    let text = format!(
-        "{} of {} bandwidths are slow, the slowest {least:.1} GB/s where {usual:.1} GB/s are usual ({} of {})",
-        found.len(),
-        bandwidths.pairs().count(),
-        bandwidths.method.test,
-        bandwidths.method.program
-    );
-    let certainty = if is_known { Likely } else { Possible };
-    Some(Shown::new(&speed::SLOW_PAIR, certainty, devices, &text))
 }

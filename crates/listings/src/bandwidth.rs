@@ -1,6 +1,8 @@
 //! Bandwidths between GPUs as nvbandwidth (text and JSON) and p2pBandwidthLatencyTest measured
 //! them.
 
+use std::fmt;
+
 use serde::Deserialize;
 
 /// Largest JSON of nvbandwidth that is read, bytes.
@@ -43,7 +45,8 @@ pub struct Bandwidths {
     /// Which transfers ran at once.
     pub direction: Direction,
     /// GB/s from the GPU that holds the data (row) to the one that gets it (column), as the program
-    /// numbers them. `None` where nothing was measured: a GPU and itself, GPUs without access.
+    /// numbers them. `None` where nothing was measured: a GPU and itself, GPUs without access. 0 is
+    /// what was measured.
     pub values: Vec<Vec<Option<f32>>>,
 }
 
@@ -60,6 +63,13 @@ impl Bandwidths {
     pub(crate) fn of(title: &Title, rows: Vec<Vec<Option<f32>>>) -> Option<Self> {
         let count = rows.len();
         let mut values = rows;
+        let mut own = (0..count).map(|own| values[own].get(own).copied().flatten());
+        // Older versions of nvbandwidth print 0.00 where nothing was measured, and so for each GPU
+        // and itself.
+        if own.all(|it| it == Some(0.0)) {
+            let all = values.iter_mut().flatten();
+            all.for_each(|it| *it = it.filter(|gbps| *gbps > 0.0));
+        }
         if title.is_reversed {
             let printed = std::mem::take(&mut values);
             let printed = &printed;
@@ -154,11 +164,13 @@ pub(crate) struct BandwidthReader {
     title: Option<Title>,
     columns: usize,
     rows: Vec<Vec<Option<f32>>>,
+    /// The first cell that cannot be read.
+    pub(crate) unread: Option<UnreadCell>,
 }
 
 impl BandwidthReader {
-    /// Whether a line belongs to a matrix.
-    pub(crate) fn line(&mut self, line: &str) -> bool {
+    /// Whether a line, whose number counts from 1, belongs to a matrix.
+    pub(crate) fn line(&mut self, number: u32, line: &str) -> bool {
         if let Some(name) = line.strip_prefix("Running ") {
             let name = name.trim_end().trim_end_matches('.');
             self.test = name.chars().take(80).collect();
@@ -176,7 +188,15 @@ impl BandwidthReader {
         if self.columns == 0 {
             self.columns = columns(line);
         } else if let Some(row) = row(line, self.rows.len(), self.columns) {
-            self.rows.push(row);
+            let title = self.title.as_ref().map_or("", |it| &it.method.test);
+            match row {
+                Ok(row) => self.rows.push(row),
+                Err(cell) => {
+                    self.unread.get_or_insert(cell.of(number, title));
+                    self.title = None;
+                    return true;
+                }
+            }
             if self.rows.len() < self.columns {
                 return true;
             }
@@ -210,14 +230,77 @@ pub(crate) fn columns(line: &str) -> usize {
     count
 }
 
+/// A cell of a row that is neither a number nor what stands where there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnreadCell {
+    /// Its line, from 1; 0 in JSON.
+    pub line: u32,
+    /// The test, in the program's words.
+    pub test: String,
+    /// The GPU of its row.
+    pub row: usize,
+    /// The GPU of its column.
+    pub column: usize,
+    /// It, cut.
+    pub text: String,
+}
+
+impl UnreadCell {
+    pub(crate) fn new(row: usize, column: usize, text: &str) -> Self {
+        Self {
+            row,
+            column,
+            text: text.chars().take(40).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The cell of a test in a line.
+    pub(crate) fn of(self, line: u32, test: &str) -> Self {
+        Self {
+            line,
+            test: test.to_owned(),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for UnreadCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.test.is_empty() {
+            write!(f, "{}, ", self.test)?;
+        }
+        let Self {
+            row, column, text, ..
+        } = self;
+        write!(f, "row GPU{row}, column GPU{column}: `{text}`")
+    }
+}
+
 /// The values of a row.
-pub(crate) fn row(line: &str, number: usize, columns: usize) -> Option<Vec<Option<f32>>> {
-    let mut cells = line.split_whitespace();
-    if cells.next()?.parse() != Ok(number) {
+pub(crate) type Row = Result<Vec<Option<f32>>, UnreadCell>;
+
+/// The values of the row of a number; `None` if the line is another one.
+pub(crate) fn row(line: &str, number: usize, columns: usize) -> Option<Row> {
+    let mut words = line.split_whitespace();
+    if words.next()?.parse() != Ok(number) {
         return None;
     }
-    let values: Option<Vec<Option<f32>>> = cells.map(value).collect();
-    values.filter(|it| it.len() == columns)
+    let cells: Vec<&str> = words.collect();
+    (cells.len() == columns).then(|| values(&cells, (number, 0), value))
+}
+
+/// The values of cells. The first one is of these GPUs, by its row and column.
+pub(crate) fn values<C: AsRef<str>>(
+    cells: &[C],
+    (row, first): (usize, usize),
+    value: impl Fn(&str) -> Option<Option<f32>>,
+) -> Row {
+    let cells = cells.iter().map(|cell| cell.as_ref().trim());
+    let values = cells
+        .enumerate()
+        .map(|(at, cell)| value(cell).ok_or_else(|| UnreadCell::new(row, first + at, cell)));
+    values.collect()
 }
 
 /// A bandwidth, or what stands where there is none.
@@ -226,10 +309,7 @@ pub(crate) fn value(cell: &str) -> Option<Option<f32>> {
         return Some(None);
     }
     let value: f32 = cell.parse().ok()?;
-    // Older versions print 0.00 where nothing was measured.
-    (0.0..1e6)
-        .contains(&value)
-        .then_some((value > 0.0).then_some(value))
+    (0.0..1e6).contains(&value).then_some(Some(value))
 }
 
 /// nvbandwidth's JSON.
@@ -258,11 +338,11 @@ pub(crate) struct Case {
 /// # Errors
 /// Bytes that are no such JSON.
 pub fn json(bytes: &[u8]) -> serde_json::Result<Vec<Bandwidths>> {
-    Ok(of_file(&serde_json::from_slice(bytes)?))
+    Ok(of_file(&serde_json::from_slice(bytes)?, &mut None))
 }
 
-/// The matrices of a file.
-pub(crate) fn of_file(file: &File) -> Vec<Bandwidths> {
+/// The matrices of a file, and the first cell that cannot be read.
+pub(crate) fn of_file(file: &File, unread: &mut Option<UnreadCell>) -> Vec<Bandwidths> {
     let mut found = Vec::new();
     for case in file.nvbandwidth.testcases.iter().take(MOST_MATRICES) {
         let Some(title) = Title::of_nvbandwidth(&case.name, &case.bandwidth_description) else {
@@ -271,18 +351,19 @@ pub(crate) fn of_file(file: &File) -> Vec<Bandwidths> {
         // The sum is below its parts.
         let columns = case.bandwidth_matrix.first().map_or(0, Vec::len);
         let skipped = case.bandwidth_matrix.len().saturating_sub(columns);
-        let rows = case.bandwidth_matrix[skipped..].iter();
-        let rows = rows.map(|row| row.iter().map(|cell| value(cell.trim())).collect());
-        let rows: Option<Vec<Vec<Option<f32>>>> = rows.collect();
-        let fits = |rows: &Vec<Vec<_>>| {
-            rows.len() == columns
-                && columns <= MOST_GPUS
-                && rows.iter().all(|it| it.len() == columns)
-        };
-        found.extend(
-            rows.filter(fits)
-                .and_then(|rows| Bandwidths::of(&title, rows)),
-        );
+        let rows = &case.bandwidth_matrix[skipped..];
+        let fits = columns <= MOST_GPUS && rows.iter().all(|it| it.len() == columns);
+        if rows.len() != columns || !fits {
+            continue;
+        }
+        let rows = rows.iter().enumerate();
+        let rows = rows.map(|(at, row)| values(row, (at, 0), value));
+        match rows.collect::<Result<Vec<_>, UnreadCell>>() {
+            Ok(rows) => found.extend(Bandwidths::of(&title, rows)),
+            Err(cell) => {
+                unread.get_or_insert(cell.of(0, &case.name));
+            }
+        }
     }
     found
 }

@@ -1,7 +1,7 @@
 //! Latencies between GPUs as p2pBandwidthLatencyTest measured them: how long small writes to a
 //! peer's memory take.
 
-use crate::bandwidth::{columns, row};
+use crate::bandwidth::{UnreadCell, columns, row};
 
 /// Latencies between GPUs.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,11 +28,13 @@ pub(crate) struct LatencyReader {
     title: Option<String>,
     columns: usize,
     rows: Vec<Vec<Option<f32>>>,
+    /// The first cell that cannot be read.
+    pub(crate) unread: Option<UnreadCell>,
 }
 
 impl LatencyReader {
-    /// Whether a line belongs to a matrix.
-    pub(crate) fn line(&mut self, line: &str) -> bool {
+    /// Whether a line, whose number counts from 1, belongs to a matrix.
+    pub(crate) fn line(&mut self, number: u32, line: &str) -> bool {
         let trimmed = line.trim().trim_start_matches(['#', '*']).trim();
         if trimmed.contains("Latency") {
             let is_time = ["(us)", "(µs)"].iter().any(|it| trimmed.contains(it));
@@ -48,7 +50,14 @@ impl LatencyReader {
         if self.columns == 0 {
             self.columns = trimmed.strip_prefix("GPU").map_or(0, columns);
         } else if let Some(row) = row(trimmed, self.rows.len(), self.columns) {
-            self.rows.push(row);
+            match row {
+                Ok(row) => self.rows.push(row),
+                Err(cell) => {
+                    self.unread.get_or_insert(cell.of(number, title));
+                    self.title = None;
+                    return true;
+                }
+            }
         } else {
             self.columns = 0;
         }
@@ -60,6 +69,9 @@ impl LatencyReader {
             let mut values = std::mem::take(&mut self.rows);
             for (own, row) in values.iter_mut().enumerate() {
                 row[own] = None;
+                // No write takes no time.
+                row.iter_mut()
+                    .for_each(|it| *it = it.filter(|us| *us > 0.0));
             }
             self.found = Some(Latencies {
                 test: title.clone(),

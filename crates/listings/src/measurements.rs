@@ -6,7 +6,7 @@ use topology::Error;
 use topology::error::{Place, Position};
 
 pub use crate::bandwidth::MOST_GPUS;
-use crate::bandwidth::{self, BandwidthReader, Bandwidths, File, MOST_BYTES};
+use crate::bandwidth::{self, BandwidthReader, Bandwidths, File, MOST_BYTES, UnreadCell};
 use crate::latency::{Latencies, LatencyReader};
 use crate::page::PageReader;
 use crate::totals::{self, Total, TotalReader};
@@ -23,6 +23,8 @@ pub struct Measurements {
     pub totals: Vec<Total>,
     /// Latencies of writes, if the file has them.
     pub latencies: Option<Latencies>,
+    /// The first cell of each kind that cannot be read: what it belongs to is left out.
+    pub unread: Vec<UnreadCell>,
 }
 
 impl Measurements {
@@ -38,6 +40,9 @@ impl Measurements {
             _ => Self::of_text(name, bytes),
         };
         if read.matrices.is_empty() && read.totals.is_empty() {
+            if let Some(cell) = read.unread.first() {
+                return Err(unreadable(name, cell));
+            }
             return Err(error(
                 name,
                 1,
@@ -70,14 +75,16 @@ impl Measurements {
             )
         })?;
         let cases = file.nvbandwidth.testcases.iter();
+        let [mut of_matrix, mut of_total] = [None, None];
         Ok(Self {
             name: name.to_owned(),
-            matrices: bandwidth::of_file(&file),
+            matrices: bandwidth::of_file(&file, &mut of_matrix),
             totals: cases
-                .flat_map(totals::of_case)
+                .flat_map(|it| totals::of_case(it, &mut of_total))
                 .take(totals::MOST_TOTALS)
                 .collect(),
             latencies: None,
+            unread: [of_matrix, of_total].into_iter().flatten().collect(),
         })
     }
 
@@ -86,21 +93,39 @@ impl Measurements {
         let mut totals = TotalReader::default();
         let mut page = PageReader::default();
         let mut latencies = LatencyReader::default();
-        for (_, line) in text::lines(bytes) {
-            let is_total = totals.line(&line);
-            let is_latency = latencies.line(&line);
-            if !matrices.line(&line) && !is_total && !is_latency {
-                page.line(&line);
+        for (number, line) in text::lines(bytes) {
+            let is_total = totals.line(number, &line);
+            let is_latency = latencies.line(number, &line);
+            if !matrices.line(number, &line) && !is_total && !is_latency {
+                page.line(number, &line);
             }
         }
+        let unread = [
+            matrices.unread,
+            totals.unread,
+            page.unread,
+            latencies.unread,
+        ];
         let mut read = Self {
             name: name.to_owned(),
             matrices: matrices.found,
             totals: totals.found,
             latencies: latencies.found,
+            unread: unread.into_iter().flatten().collect(),
         };
         read.matrices.append(&mut page.matrices);
         read.totals.append(&mut page.totals);
         read
     }
+}
+
+/// The error about a file of which no matrix is left.
+pub(crate) fn unreadable(name: &str, cell: &UnreadCell) -> Error {
+    error(
+        name,
+        cell.line,
+        "a bandwidth that cannot be read",
+        cell.to_string(),
+        "a number of GB/s from 0, or N/A where nothing was measured",
+    )
 }

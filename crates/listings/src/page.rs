@@ -3,12 +3,16 @@
 //! `GPU0→GPU4 + GPU1→GPU5`, with their total.
 
 use crate::bandwidth::{
-    Bandwidths, Direction, MOST_GPUS, MOST_MATRICES, Method, Title, value as bandwidth,
+    Bandwidths, Direction, MOST_GPUS, MOST_MATRICES, Method, Row, Title, UnreadCell,
+    value as bandwidth, values as read_cells,
 };
 use crate::totals::{MOST_TOTALS, Total};
 
 /// What measured, where the page does not say it in a form that is read.
 const PROGRAM: &str = "a page";
+
+/// Most cells of all matrices. A matrix of the last GPUs has cells of all before them.
+const MOST_CELLS: usize = 1 << 22;
 
 /// Most transfers of a row.
 const MOST_TRANSFERS: usize = 4096;
@@ -20,8 +24,12 @@ pub(crate) struct PageReader {
     pub(crate) totals: Vec<Total>,
     heading: String,
     matrix: Option<Matrix>,
+    /// Cells of all matrices.
+    cells: usize,
     /// The cells of the first row of the table that is read.
     columns: Option<Vec<String>>,
+    /// The first cell that cannot be read.
+    pub(crate) unread: Option<UnreadCell>,
 }
 
 /// A matrix that is read.
@@ -34,8 +42,8 @@ struct Matrix {
 }
 
 impl PageReader {
-    /// Reads a line.
-    pub(crate) fn line(&mut self, line: &str) {
+    /// Reads a line, whose number counts from 1.
+    pub(crate) fn line(&mut self, number: u32, line: &str) {
         let line = line.trim();
         if line.starts_with('|') {
             self.matrix = None;
@@ -67,25 +75,34 @@ impl PageReader {
             });
             return;
         }
-        self.row(line);
+        self.row(number, line);
     }
 
-    fn row(&mut self, line: &str) {
+    fn row(&mut self, number: u32, line: &str) {
         let Some(matrix) = &mut self.matrix else {
             return;
         };
         let label = matrix.first + matrix.rows.len();
-        let Some(values) = values(line, label, matrix.columns) else {
-            self.matrix = None;
-            return;
+        let values = match values(line, (label, matrix.first), matrix.columns) {
+            Some(Ok(values)) => values,
+            found => {
+                if let Some(Err(cell)) = found {
+                    let test = &matrix.title.method.test;
+                    self.unread.get_or_insert(cell.of(number, test));
+                }
+                self.matrix = None;
+                return;
+            }
         };
         matrix.rows.push(values);
         if matrix.rows.len() < matrix.columns {
             return;
         }
-        let made = self.matrix.take().and_then(Matrix::finish);
-        if self.matrices.len() < MOST_MATRICES {
-            self.matrices.extend(made);
+        let cells = self.cells + (matrix.first + matrix.columns).pow(2);
+        let has_room = cells <= MOST_CELLS && self.matrices.len() < MOST_MATRICES;
+        if let Some(matrix) = self.matrix.take().filter(|_| has_room) {
+            self.cells = cells;
+            self.matrices.extend(matrix.finish());
         }
     }
 
@@ -211,18 +228,18 @@ fn header(line: &str) -> Option<(usize, usize)> {
         .then_some((first, numbers.len()))
 }
 
-/// The values of the row of a GPU.
-fn values(line: &str, label: usize, columns: usize) -> Option<Vec<Option<f32>>> {
+/// The values of the row of a GPU, from that to the first GPU; `None` if the line is another one.
+fn values(line: &str, (label, first): (usize, usize), columns: usize) -> Option<Row> {
     let words = words(line);
     let (own, cells) = words.split_first()?;
     if number(own)? != label || cells.len() != columns {
         return None;
     }
-    let value = |cell: &String| match cell.as_str() {
+    let value = |cell: &str| match cell {
         "-" | "–" | "—" | "X" => Some(None),
         cell => bandwidth(cell),
     };
-    cells.iter().map(value).collect()
+    Some(read_cells(cells, (label, first), value))
 }
 
 /// All transfers that a cell names as `GPU0→GPU4` or `GPU0→4`; `None` if it names none, or some in

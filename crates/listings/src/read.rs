@@ -11,6 +11,7 @@ use crate::gpu::NamedGpu;
 use crate::kernel::Kernel;
 use crate::links::{Links, LinksReader};
 use crate::matrix::{Matrix, MatrixReader};
+use crate::measurements::unreadable;
 use crate::pci::{Function, PciReader};
 use crate::pci_tree::TreeReader;
 use crate::peers::{Peers, PeersReader};
@@ -54,6 +55,7 @@ pub struct Reader<'f> {
     links: LinksReader,
     conditions: ConditionReader,
     bandwidths: BandwidthReader,
+    file: &'f str,
     pci: PciReader,
     tree: TreeReader,
     processor: ProcessorReader,
@@ -70,6 +72,7 @@ impl<'f> Reader<'f> {
             links: LinksReader::default(),
             conditions: ConditionReader::default(),
             bandwidths: BandwidthReader::default(),
+            file,
             pci: PciReader::default(),
             tree: TreeReader::default(),
             processor: ProcessorReader::default(),
@@ -86,7 +89,7 @@ impl<'f> Reader<'f> {
             self.matrix.forget_header();
             return Ok(());
         }
-        if self.matrix.line(number, line)? || self.bandwidths.line(line) {
+        if self.matrix.line(number, line)? || self.bandwidths.line(number, line) {
             return Ok(());
         }
         if self.tree.line(line) {
@@ -107,8 +110,10 @@ impl<'f> Reader<'f> {
     /// What was read; `None` if no line was of a listing.
     ///
     /// # Errors
-    /// A matrix that is incomplete or contradicts itself.
+    /// A matrix that is incomplete or contradicts itself, or bandwidths that cannot be read and
+    /// nothing else.
     pub fn finish(self) -> Result<Option<Listings>, Error> {
+        let unread = self.bandwidths.unread;
         let mut facts = Listings {
             matrix: self.matrix.finish()?,
             peers: self.peers.finish(),
@@ -126,7 +131,11 @@ impl<'f> Reader<'f> {
         if !tree.is_empty() {
             facts.join_tree(tree);
         }
-        Ok((facts != Listings::default()).then_some(facts))
+        match (facts == Listings::default(), unread) {
+            (true, Some(cell)) => Err(unreadable(self.file, &cell)),
+            (true, None) => Ok(None),
+            (false, _) => Ok(Some(facts)),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Bandwidths of several transfers at once, of which only the total is known: nvbandwidth's tests
 //! between one GPU and all others.
 
-use crate::bandwidth::{Case, Method, columns, row, value};
+use crate::bandwidth::{Case, Method, UnreadCell, columns, row, value, values};
 
 /// Most totals that are kept of one input.
 pub(crate) const MOST_TOTALS: usize = 4096;
@@ -76,11 +76,13 @@ pub(crate) struct TotalReader {
     test: String,
     title: Option<Title>,
     columns: usize,
+    /// The first cell that cannot be read.
+    pub(crate) unread: Option<UnreadCell>,
 }
 
 impl TotalReader {
-    /// Whether a line belongs to a row of totals.
-    pub(crate) fn line(&mut self, line: &str) -> bool {
+    /// Whether a line, whose number counts from 1, belongs to a row of totals.
+    pub(crate) fn line(&mut self, number: u32, line: &str) -> bool {
         if let Some(name) = line.strip_prefix("Running ") {
             let name = name.trim_end().trim_end_matches('.');
             self.test = name.chars().take(80).collect();
@@ -101,25 +103,37 @@ impl TotalReader {
             return self.columns > 0;
         }
         let found = row(line, 0, self.columns);
-        let totals = found.map(|values| title.totals(&values));
+        let is_row = found.is_some();
+        match found {
+            Some(Ok(values)) => {
+                let room = MOST_TOTALS.saturating_sub(self.found.len());
+                self.found
+                    .extend(title.totals(&values).into_iter().take(room));
+            }
+            Some(Err(cell)) => {
+                self.unread
+                    .get_or_insert(cell.of(number, &title.method.test));
+            }
+            None => {}
+        }
         self.title = None;
-        let is_row = totals.is_some();
-        let room = MOST_TOTALS.saturating_sub(self.found.len());
-        self.found
-            .extend(totals.unwrap_or_default().into_iter().take(room));
         is_row
     }
 }
 
-/// The totals of a test in nvbandwidth's JSON.
-pub(crate) fn of_case(case: &Case) -> Vec<Total> {
+/// The totals of a test in nvbandwidth's JSON, and the first cell that cannot be read.
+pub(crate) fn of_case(case: &Case, unread: &mut Option<UnreadCell>) -> Vec<Total> {
     let Some(title) = Title::of(&case.name, &case.bandwidth_description) else {
         return Vec::new();
     };
-    let Some(row) = case.bandwidth_matrix.last() else {
-        return Vec::new();
-    };
-    let values: Option<Vec<Option<f32>>> = row.iter().map(|cell| value(cell.trim())).collect();
-    let values = values.filter(|it| it.len() <= crate::bandwidth::MOST_GPUS);
-    values.map_or_else(Vec::new, |values| title.totals(&values))
+    let row = case.bandwidth_matrix.last();
+    let row = row.filter(|it| it.len() <= crate::bandwidth::MOST_GPUS);
+    match row.map(|row| values(row, (0, 0), value)) {
+        Some(Ok(values)) => title.totals(&values),
+        Some(Err(cell)) => {
+            unread.get_or_insert(cell.of(0, &case.name));
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
 }

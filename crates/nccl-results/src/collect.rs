@@ -1,16 +1,20 @@
 //! Collects tables from lines, in bounded memory.
 
+use std::sync::Arc;
+
 use program::Collective;
 
+use crate::facts::{MOST_NAME, after, device, setting, value, version_of_code};
 use crate::markdown::{self, Headings};
-use crate::named::{self, Damaged, NamedColumns};
+use crate::named::{self, NamedColumns};
 use crate::program_name;
-use crate::results::{Device, Results, Row, Table, Tool, UnreadHeader};
+use crate::results::{Damage, Device, Results, Row, Table, Tool, UnreadHeader};
 use crate::row::{Header, Layout, OpenRow, header};
 
-/// Most tables, rows and GPUs of ranks that are kept.
+/// Most tables, rows and GPUs of ranks that are kept. A row and what is predicted for it take about
+/// 500 bytes.
 const MOST_TABLES: usize = 10_000;
-const MOST_ROWS: usize = 200_000;
+const MOST_ROWS: usize = 1 << 17;
 const MOST_DEVICES: usize = 1 << 18;
 
 /// Most headers of a file that are reported as not understood.
@@ -19,8 +23,19 @@ const MOST_UNREAD: usize = 4;
 /// Most characters of such a header that are kept.
 const MOST_HEADER: usize = 120;
 
-/// Most characters of a name that is kept.
-const MOST_NAME: usize = 200;
+/// What was last read of a job, in the order in which programs print it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// Its command, or nothing.
+    #[default]
+    Command,
+    /// The line with `# nThread`.
+    Header,
+    /// The list of GPUs.
+    Devices,
+    /// Rows of a table.
+    Rows,
+}
 
 /// Collects what lines say.
 #[derive(Debug, Default)]
@@ -40,6 +55,10 @@ pub struct Collector {
     open: Option<OpenRow>,
     /// The line at which the row that is being read begins, from 1.
     open_line: u64,
+    part: Part,
+    /// A command came after the job's header, perhaps that of the next job: the settings before
+    /// it.
+    renamed: Option<usize>,
     /// The line, from 1.
     line: u64,
     rows: usize,
@@ -60,6 +79,7 @@ impl Collector {
         self.headings = Headings::default();
         self.unread = 0;
         self.only_in_place = false;
+        (self.part, self.renamed) = (Part::Command, None);
         self.line = 0;
         self.results.files.push(file.to_owned());
     }
@@ -87,12 +107,8 @@ impl Collector {
             return;
         }
         if let Some(open) = OpenRow::begin(line, self.layout) {
-            self.close_row();
-            if self.table.rows.is_empty() {
-                self.table.line = self.line;
-            }
+            self.begin_row();
             self.open = Some(open);
-            self.open_line = self.line;
             return;
         }
         if let Some(open) = &mut self.open
@@ -108,16 +124,19 @@ impl Collector {
     }
 
     /// A row of columns with names.
-    fn named_row(&mut self, found: Result<Row, Damaged>) {
+    fn named_row(&mut self, found: Result<Row, Damage>) {
+        self.begin_row();
+        self.end_row(found);
+    }
+
+    /// Begins a row in this line.
+    fn begin_row(&mut self) {
         self.close_row();
         if self.table.rows.is_empty() {
             self.table.line = self.line;
         }
         self.open_line = self.line;
-        match found {
-            Ok(row) => self.keep(row),
-            Err(Damaged) => self.damaged(),
-        }
+        (self.part, self.renamed) = (Part::Rows, None);
     }
 
     /// Takes a table of another source.
@@ -157,23 +176,18 @@ impl Collector {
             self.table.program = Some(program.to_owned());
             self.table.collective = collective;
         } else if let Some(device) = device(line) {
-            // The list of GPUs stands before the table.
-            self.next_table();
-            if self.devices < MOST_DEVICES {
-                self.devices += 1;
-                self.table.devices.push(device);
-            } else {
-                self.results.is_full = true;
-            }
+            self.device(device);
         } else if self.headings.take(line) {
             self.next_job();
             self.of_headings();
         } else if line.contains("# nThread ") {
-            self.next_job();
+            self.begin_part(Part::Header);
+        } else if line.contains("# Using devices") {
+            self.begin_part(Part::Devices);
         } else if let Some(rest) = after(line, "NCCL version ") {
             self.version(rest.split_whitespace().next().unwrap_or(""));
         } else if let Some(code) = after(line, "nccl-library=") {
-            self.next_job();
+            self.begin_part(Part::Command);
             if let Some(version) = version_of_code(code) {
                 self.version(&version);
             }
@@ -191,6 +205,22 @@ impl Collector {
         {
             self.next_job();
             self.table.ranks = Some(ranks);
+        }
+    }
+
+    /// A GPU of the list before the table.
+    fn device(&mut self, device: Device) {
+        let first = self.table.devices.first();
+        let again = |first: &Device| (first.rank, first.group) == (device.rank, device.group);
+        if self.part == Part::Rows || first.is_some_and(again) {
+            self.new_job();
+        }
+        self.part = Part::Devices;
+        if self.devices < MOST_DEVICES {
+            self.devices += 1;
+            Arc::make_mut(&mut self.table.devices).push(device);
+        } else {
+            self.results.is_full = true;
         }
     }
 
@@ -248,13 +278,19 @@ impl Collector {
             }
             return;
         }
-        self.next_job();
+        match line.contains("test starting") {
+            true => self.begin_part(Part::Command),
+            false => self.next_job(),
+        }
+        if self.part > Part::Command {
+            self.renamed = Some(self.table.settings.len());
+        }
         self.table.program = Some(program);
         self.table.collective = collective;
-        for word in line.split_whitespace() {
-            if let Some((name, value)) = setting(word) {
-                self.table.settings.push((name, value));
-            }
+        let settings = line.split_whitespace().filter_map(setting);
+        let settings: Vec<(String, String)> = settings.collect();
+        if !settings.is_empty() {
+            Arc::make_mut(&mut self.table.settings).extend(settings);
         }
     }
 
@@ -273,56 +309,85 @@ impl Collector {
         if self.table.rows.is_empty() {
             return;
         }
-        let kept = Table {
-            file: self.table.file.clone(),
-            tool: self.table.tool,
-            nccl: self.table.nccl.clone(),
-            ..Table::default()
-        };
-        let (program, collective) = (self.table.program.clone(), self.table.collective);
-        let is_repeated = self.table.average_bus_gbps.is_none();
-        let (devices, settings) = (self.table.devices.clone(), self.table.settings.clone());
-        self.close_table();
-        self.table = kept;
-        if is_repeated {
-            // The program has not ended: it prints its header once more.
-            self.table.program = program;
-            self.table.collective = collective;
-            self.table.devices = devices;
-            self.table.settings = settings;
+        if self.table.average_bus_gbps.is_some() {
+            return self.new_job();
         }
+        // The program has not ended: it prints its header once more.
+        let next = Table {
+            program: self.table.program.clone(),
+            collective: self.table.collective,
+            devices: Arc::clone(&self.table.devices),
+            settings: Arc::clone(&self.table.settings),
+            ..self.of_same_file()
+        };
+        self.close_table();
+        self.table = next;
+    }
+
+    /// A part of a job's output begins: of the next job, if this one has this part or a later one.
+    fn begin_part(&mut self, part: Part) {
+        match self.part >= part.max(Part::Header) {
+            true => self.new_job(),
+            false => self.forget_columns(),
+        }
+        self.part = part;
     }
 
     /// Another job begins, if this one has rows.
     fn next_job(&mut self) {
-        self.next_table();
-        if self.open.is_none() && self.table.rows.is_empty() {
-            self.layout = Layout::default();
-            self.named = None;
+        match self.part {
+            Part::Rows => self.new_job(),
+            _ => self.forget_columns(),
         }
+    }
+
+    /// Begins a job, which has nothing of the one before but a command that came after its header.
+    fn new_job(&mut self) {
+        self.close_row();
+        let mut next = self.of_same_file();
+        if let Some(before) = self.renamed.take() {
+            next.program = self.table.program.take();
+            next.collective = self.table.collective.take();
+            let settings = self.table.settings.get(before..);
+            next.settings = Arc::new(settings.unwrap_or_default().to_vec());
+        }
+        self.close_table();
+        self.table = next;
+        self.part = Part::Command;
+        self.forget_columns();
+    }
+
+    /// An empty table of this file.
+    fn of_same_file(&self) -> Table {
+        Table {
+            file: self.table.file.clone(),
+            tool: self.table.tool,
+            nccl: self.table.nccl.clone(),
+            ..Table::default()
+        }
+    }
+
+    fn forget_columns(&mut self) {
+        self.layout = Layout::default();
+        self.named = None;
     }
 
     fn close_row(&mut self) {
-        match self.open.take().map(OpenRow::close) {
-            Some(Some(row)) => self.keep(row),
-            Some(None) => self.damaged(),
-            None => {}
+        if let Some(open) = self.open.take() {
+            self.end_row(open.close());
         }
     }
 
-    fn keep(&mut self, row: Row) {
-        if self.rows >= MOST_ROWS {
-            self.results.is_full = true;
-            return;
-        }
-        self.rows += 1;
-        self.table.rows.push(row);
-    }
-
-    fn damaged(&mut self) {
-        self.table.damaged += 1;
-        if self.table.first_damaged == 0 {
-            self.table.first_damaged = self.open_line.max(1);
+    /// Keeps a row, or counts it.
+    fn end_row(&mut self, found: Result<Row, Damage>) {
+        match found {
+            Ok(_) if self.rows >= MOST_ROWS => self.results.is_full = true,
+            Ok(row) => {
+                self.rows += 1;
+                let line = self.open_line;
+                self.table.rows.push(Row { line, ..row });
+            }
+            Err(damage) => self.table.leave_out(damage, self.open_line.max(1)),
         }
     }
 
@@ -354,134 +419,7 @@ impl Collector {
         if table.tool == Tool::Osu {
             named::whole_messages(&mut table);
         }
+        table.leave_out_contradictions();
         self.results.tables.push(table);
-    }
-}
-
-/// The text after some words.
-fn after<'a>(line: &'a str, words: &str) -> Option<&'a str> {
-    line.split_once(words).map(|(_, rest)| rest)
-}
-
-/// The value in ` : 28.2632 OK`.
-fn value<T: std::str::FromStr>(text: &str) -> Option<T> {
-    let text = text.trim_start().strip_prefix(':')?;
-    text.split_whitespace().next()?.parse().ok()
-}
-
-/// `23007` is 2.30.7. Before 2.9 the middle number has one digit: `2804` is 2.8.4.
-pub(crate) fn version_of_code(text: &str) -> Option<String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let code: u32 = text[..digits].parse().ok()?;
-    let minor = match code {
-        1000..10_000 => 100,
-        10_000.. => 10_000,
-        _ => return None,
-    };
-    Some(match minor {
-        100 => format!("{}.{}.{}", code / 1000, code / 100 % 10, code % 100),
-        _ => format!("{}.{}.{}", code / 10_000, code / 100 % 100, code % 100),
-    })
-}
-
-/// `NCCL_ALGO=Ring` in a command.
-pub(crate) fn setting(word: &str) -> Option<(String, String)> {
-    let (name, value) = word.split_once('=')?;
-    let is_name = |it: char| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_';
-    let value = value.trim_matches(['"', '\'']);
-    (name.starts_with("NCCL_") && name.chars().all(is_name) && value.len() < MOST_NAME)
-        .then(|| (name.to_owned(), value.to_owned()))
-}
-
-/// `#  Rank  0 Group  0 Pid  27 on  node1 device  0 [0000:1b:00] NVIDIA H100`.
-fn device(line: &str) -> Option<Device> {
-    let rest = after(line, " Rank ")?;
-    let mut words = rest.split_whitespace();
-    let rank = words.next()?.parse().ok()?;
-    let mut device = Device {
-        rank,
-        ..Device::default()
-    };
-    while let Some(word) = words.next() {
-        match word {
-            "Group" => device.group = words.next()?.parse().ok()?,
-            "Pid" => {
-                words.next()?.parse::<u32>().ok()?;
-            }
-            "on" => device.host = words.next()?.chars().take(MOST_NAME).collect(),
-            "device" => {
-                device.number = words.next()?.parse().ok()?;
-                let bus = words.next()?;
-                device.bus = bus.strip_prefix('[')?.strip_suffix(']')?.to_owned();
-                let model: Vec<&str> = words.collect();
-                device.model = model.join(" ").chars().take(MOST_NAME).collect();
-                return (!device.host.is_empty()).then_some(device);
-            }
-            _ => return None,
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const JOB: &str = "\
-NCCL version 2.27.7+cuda12.9
-# nThread 1 nGpus 2 minBytes 1048576 maxBytes 2097152 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0
-#
-# Using devices
-#  Rank  0 Group  0 Pid  65704 on       mew0 device  0 [0000:17:00] NVIDIA A100-PCIE-40GB
-#  Rank  1 Group  0 Pid  65704 on       mew1 device  0 [0x65] NVIDIA A100-PCIE-40GB
-#
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-     1048576        262144     float     sum      -1    52.40   20.01   20.01      0    52.40   20.01   20.01      0
-     2097152        524288     float     sum      -1    84.00   24.97   24.97      0    84.00   24.97   24.97      1
-# Out of bounds values : 0 OK
-# Avg bus bandwidth    : 22.49
-#
-";
-
-    fn read(text: &str) -> Results {
-        let mut collector = Collector::default();
-        collector.begin("job");
-        text.lines().for_each(|line| collector.line(line));
-        collector.finish()
-    }
-
-    #[test]
-    fn jobs_of_one_file_are_parted() {
-        let command = "+ NCCL_ALGO=Ring ./build/all_gather_perf -g 2\n";
-        let results = read(&format!("{JOB}{command}{JOB}"));
-        let [first, second] = &results.tables[..] else {
-            panic!("{results:?}");
-        };
-        assert_eq!((first.rows.len(), first.line), (2, 9));
-        assert_eq!(first.nccl.as_deref(), Some("2.27.7"));
-        assert_eq!((first.rank_count(), first.host_count()), (Some(2), Some(2)));
-        assert_eq!(first.collective, Some(Collective::AllReduce));
-        assert!(first.is_guessed);
-        assert_eq!((first.average_bus_gbps, first.wrong()), (Some(22.49), 1));
-        assert_eq!(second.collective, Some(Collective::AllGather));
-        assert!(!second.is_guessed);
-        assert_eq!(
-            second.settings,
-            [("NCCL_ALGO".to_owned(), "Ring".to_owned())]
-        );
-        assert_eq!(second.devices.len(), 2);
-        assert_eq!(second.devices[1].bus, "0x65");
-    }
-
-    #[test]
-    fn versions_have_codes() {
-        for (code, version) in [
-            ("23007 x", "2.30.7"),
-            ("2804", "2.8.4"),
-            ("21005", "2.10.5"),
-        ] {
-            assert_eq!(version_of_code(code).as_deref(), Some(version));
-        }
-        assert_eq!(version_of_code("x"), None);
     }
 }

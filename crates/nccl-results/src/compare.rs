@@ -73,10 +73,13 @@ pub fn compare(
     let priced = priced.as_ref();
     let bound = priced.and_then(|it| it.bound.as_ref());
     let bound_gbps = bound.map(|it| it.gbps);
+    let ranks = table
+        .rank_count()
+        .or(priced.map(|it| it.choosing.job.ranks));
     let rows: Vec<ComparedRow> = table
         .rows
         .iter()
-        .filter_map(|row| compared_row(row, &table, logged, priced, bound_gbps))
+        .filter_map(|row| compared_row(row, (&table, ranks), logged, priced, bound_gbps))
         .collect();
     let steps = steps(&rows);
     let shortfalls = match priced {
@@ -98,13 +101,12 @@ pub fn compare(
 
 fn compared_row(
     row: &Row,
-    table: &Table,
+    (table, ranks): (&Table, Option<u32>),
     logged: &LoggedChoices,
     job: Option<&Prediction<'_>>,
     bound_gbps: Option<f64>,
 ) -> Option<ComparedRow> {
     let measured = row.measured()?;
-    let ranks = table.rank_count().or(job.map(|it| it.choosing.job.ranks));
     let bus_gbps = match table.collective.zip(ranks).filter(|_| table.lacks_bus) {
         Some((collective, ranks)) => measured.algorithm_gbps * collective.bus_factor(ranks),
         None => measured.bus_gbps,

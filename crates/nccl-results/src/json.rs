@@ -1,11 +1,13 @@
 //! JSON of nccl-tests (`-J`) and of `topo run --json`.
 
+use std::sync::Arc;
+
 use program::{Collective, Protocol};
 use serde_json::Value;
 
-use crate::collect::{setting, version_of_code};
+use crate::facts::{setting, version_of_code};
 use crate::program_name;
-use crate::results::{Device, Figures, Ran, Row, Table, Tool};
+use crate::results::{Damage, Device, Figures, Ran, Row, Table, Tool, agrees};
 
 /// Most rows and GPUs of a file.
 const MOST: usize = 1 << 18;
@@ -102,16 +104,20 @@ impl Reader<'_> {
             program,
             collective,
             nccl: code.and_then(|code| version_of_code(&code)),
-            devices: devices
-                .into_iter()
-                .flatten()
-                .take(MOST)
-                .filter_map(device)
-                .collect(),
-            settings: texts("env")
-                .chain(texts("args"))
-                .filter_map(setting)
-                .collect(),
+            devices: Arc::new(
+                devices
+                    .into_iter()
+                    .flatten()
+                    .take(MOST)
+                    .filter_map(device)
+                    .collect(),
+            ),
+            settings: Arc::new(
+                texts("env")
+                    .chain(texts("args"))
+                    .filter_map(setting)
+                    .collect(),
+            ),
             average_bus_gbps: value
                 .pointer("/average_bus_bandwidth/bandwidth")
                 .and_then(number),
@@ -134,15 +140,13 @@ impl Reader<'_> {
                 in_place: self.placement(row, &path, "in_place", NCCL_TESTS)?,
                 ..Row::default()
             };
-            match read.measured() {
-                Some(_) => table.rows.push(read),
-                None => table.damaged += 1,
-            }
+            keep(&mut table, read);
         }
         if table.program.is_none() {
             table.collective = program_name::guess(&table.rows, table.rank_count());
             table.is_guessed = table.collective.is_some();
         }
+        table.leave_out_contradictions();
         Ok(table)
     }
 
@@ -167,6 +171,7 @@ impl Reader<'_> {
         for (at, row) in rows.iter().enumerate() {
             let path = format!("rows[{at}]");
             let read = Row {
+                line: 0,
                 bytes: self.whole(row, &path, "bytes")?,
                 count: self.whole(row, &path, "count")?,
                 element: text("type").unwrap_or_default(),
@@ -177,11 +182,9 @@ impl Reader<'_> {
                 ran: row.get("out_of_place").and_then(ran),
                 predicted_us: row.get("predicted_us").and_then(number),
             };
-            match read.measured() {
-                Some(_) => table.rows.push(read),
-                None => table.damaged += 1,
-            }
+            keep(&mut table, read);
         }
+        table.leave_out_contradictions();
         Ok(table)
     }
 
@@ -221,6 +224,19 @@ impl Reader<'_> {
                 .filter(|it| *it >= 0.0)
                 .map(|it| it as u64),
         }))
+    }
+}
+
+/// Keeps a row, unless it has no time, or a bandwidth that is not its size by its time.
+fn keep(table: &mut Table, row: Row) {
+    let expected = |it: &Figures| row.bytes as f64 / it.time_us / 1e3;
+    let is_it = |it: &Figures| agrees(it.algorithm_gbps, expected(it));
+    if row.measured().is_none() {
+        table.leave_out(Damage::Cut, 0);
+    } else if !row.placements().all(is_it) {
+        table.leave_out(Damage::Contradiction(row.bytes), 0);
+    } else {
+        table.rows.push(row);
     }
 }
 
@@ -296,10 +312,8 @@ mod tests {
         assert_eq!(table.collective, Some(Collective::AllGather));
         assert_eq!(table.nccl.as_deref(), Some("2.30.7"));
         assert_eq!((table.rank_count(), table.host_count()), (Some(2), Some(1)));
-        assert_eq!(
-            table.settings,
-            [("NCCL_ALGO".to_owned(), "Ring".to_owned())]
-        );
+        let algorithm = ("NCCL_ALGO".to_owned(), "Ring".to_owned());
+        assert_eq!(*table.settings, [algorithm]);
         let row = &table.rows[0];
         assert_eq!((row.reduction.as_deref(), row.root), (None, None));
         assert_eq!(

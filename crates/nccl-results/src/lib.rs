@@ -20,7 +20,8 @@
 //!
 //! In reading order: [`results`] (what was measured, as values), [`program_name`] (which collective
 //! a program runs), [`row`](mod@row) (rows and headers of tables), `named` (tables with other
-//! columns, and those of the OSU micro-benchmarks), `markdown` (tables of pages), [`collect`]
+//! columns, and those of the OSU micro-benchmarks), `markdown` (tables of pages), `facts` (of jobs, in
+//! single lines), [`collect`]
 //! (tables from lines), [`json`] (JSON of nccl-tests and of `topo run`), [`size`] (sizes as people
 //! write them), [`ladder`], [`published`] (what healthy machines reach), [`starts`],
 //! [`shortfall`],
@@ -29,6 +30,7 @@
 
 pub mod collect;
 pub mod compare;
+mod facts;
 pub mod fit;
 pub mod json;
 pub mod ladder;

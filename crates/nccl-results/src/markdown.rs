@@ -3,9 +3,9 @@
 
 use program::Collective;
 
-use crate::named::{Damaged, NamedColumns};
+use crate::named::NamedColumns;
 use crate::program_name;
-use crate::results::{Row, Table};
+use crate::results::{Damage, Row, Table};
 use crate::size;
 
 /// Most ranks that a heading may name.
@@ -22,7 +22,7 @@ pub(crate) enum Line {
     /// The line of dashes below them, or a row of other columns.
     Other,
     /// A row of the columns above it.
-    Row(Result<Row, Damaged>),
+    Row(Result<Row, Damage>),
 }
 
 /// Reads a line; `None` if it is no row of a Markdown table. `columns` are those above it.

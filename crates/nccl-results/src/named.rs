@@ -3,7 +3,7 @@
 
 use program::Collective;
 
-use crate::results::{Figures, Row, Table};
+use crate::results::{Damage, Figures, Row, Table, agrees};
 use crate::row::{REDUCTIONS, after_prefix, is_whole_number, number};
 
 /// Most columns of a table.
@@ -67,10 +67,6 @@ pub(crate) struct NamedColumns {
     has_timestamp: bool,
     pub(crate) only_in_place: bool,
 }
-
-/// A row whose numbers contradict each other, or that has other columns than its header.
-#[derive(Debug)]
-pub(crate) struct Damaged;
 
 /// The names of columns in a line that could be a header.
 fn names(line: &str) -> Vec<&str> {
@@ -156,7 +152,7 @@ impl NamedColumns {
     }
 
     /// Reads a line; `None` if it is no row.
-    pub(crate) fn row(&self, line: &str) -> Option<Result<Row, Damaged>> {
+    pub(crate) fn row(&self, line: &str) -> Option<Result<Row, Damage>> {
         if line.contains('#') || line.contains("NCCL ") {
             return None;
         }
@@ -176,13 +172,13 @@ impl NamedColumns {
         if !whole {
             let numbers = cells.iter().filter(|it| number(it).is_some()).count();
             let is_near = cells.len() + 2 >= count && cells.len() <= count + 2;
-            return (is_near && numbers >= 3.max(count / 2)).then_some(Err(Damaged));
+            return (is_near && numbers >= 3.max(count / 2)).then_some(Err(Damage::Cut));
         }
         self.row_of(&cells)
     }
 
     /// Reads the cells of a row; `None` if they are none.
-    pub(crate) fn row_of(&self, cells: &[&str]) -> Option<Result<Row, Damaged>> {
+    pub(crate) fn row_of(&self, cells: &[&str]) -> Option<Result<Row, Damage>> {
         let cell = |wanted: Column| {
             let at = self.columns.iter().position(|it| *it == wanted)?;
             cells.get(at).copied()
@@ -205,11 +201,11 @@ impl NamedColumns {
             .groups
             .iter()
             .map(|it| self.figures(it, cells, row.bytes));
-        let (first, second) = (read.next()?, read.next());
-        let (Some(first), None | Some(Some(_))) = (first, &second) else {
-            return Some(Err(Damaged));
+        let (first, second) = match (read.next()?, read.next().transpose()) {
+            (Ok(first), Ok(second)) => (first, second),
+            (Err(damage), _) | (_, Err(damage)) => return Some(Err(damage)),
         };
-        match (second.flatten(), self.only_in_place) {
+        match (second, self.only_in_place) {
             (None, true) => row.in_place = Some(first),
             (second, _) => {
                 row.out_of_place = Some(first);
@@ -219,38 +215,43 @@ impl NamedColumns {
         Some(Ok(row))
     }
 
-    /// Reads a measurement; `None` if its bandwidth is not its size by its time. A bus bandwidth
-    /// that no column has is the algorithm's.
-    fn figures(&self, group: &Group, cells: &[&str], bytes: u64) -> Option<Figures> {
-        let at = |place: Option<usize>| number(cells.get(place?)?).filter(|it| *it >= 0.0);
+    /// Reads a measurement. A bus bandwidth that no column has is the algorithm's.
+    fn figures(&self, group: &Group, cells: &[&str], bytes: u64) -> Result<Figures, Damage> {
+        let number = |place: Option<usize>| number(cells.get(place?)?);
+        let at = |place| number(place).filter(|it| *it >= 0.0).ok_or(Damage::Cut);
+        let wrong = at(group.wrong).ok().map(|it| it as u64);
         let time_us = match (group.time, group.algorithm) {
             (Some(time), _) => at(Some(time))? * self.unit,
             (None, Some(_)) => bytes as f64 / at(group.algorithm)? / 1e3,
             // The collective and the number of ranks tell it later.
             (None, None) => {
-                return Some(Figures {
+                return Ok(Figures {
                     time_us: 0.0,
                     algorithm_gbps: 0.0,
-                    bus_gbps: at(group.bus).filter(|it| *it > 0.0)?,
-                    wrong: at(group.wrong).map(|it| it as u64),
+                    bus_gbps: Some(at(group.bus)?)
+                        .filter(|it| *it > 0.0)
+                        .ok_or(Damage::Cut)?,
+                    wrong,
                 });
             }
         };
         if !time_us.is_finite() || time_us <= 0.0 {
-            return None;
+            return Err(Damage::Contradiction(bytes));
         }
         let expected = bytes as f64 / time_us / 1e3;
-        let algorithm = match group.algorithm {
+        let algorithm_gbps = match group.algorithm {
             Some(place) => at(Some(place))?,
             None => expected,
         };
-        let is_it = (algorithm - expected).abs() <= 0.03 * expected + 0.006;
-        is_it.then(|| Figures {
-            time_us,
-            algorithm_gbps: algorithm,
-            bus_gbps: at(group.bus).unwrap_or(algorithm),
-            wrong: at(group.wrong).map(|it| it as u64),
-        })
+        match agrees(algorithm_gbps, expected) {
+            true => Ok(Figures {
+                time_us,
+                algorithm_gbps,
+                bus_gbps: at(group.bus).unwrap_or(algorithm_gbps),
+                wrong,
+            }),
+            false => Err(Damage::Contradiction(bytes)),
+        }
     }
 
     /// Whether rows have a bus bandwidth.

@@ -20,6 +20,9 @@ const PROGRAMS: [(&str, Option<Collective>); 12] = [
     ("all_to_all", Some(Collective::AllToAll)),
 ];
 
+/// The least ratio of bus bandwidth to algorithm bandwidth: an all-gather of two ranks has 0.5.
+const LEAST_RATIO: f64 = 0.49;
+
 /// The end of a program's name.
 const END: &str = "_perf";
 
@@ -60,6 +63,9 @@ pub fn guess(rows: &[Row], ranks: Option<u32>) -> Option<Collective> {
         return None;
     }
     let ratio = largest.bus_gbps / largest.algorithm_gbps;
+    if ratio < LEAST_RATIO {
+        return None;
+    }
     let is_whole = (ratio - 1.0).abs() < 0.01;
     let two_ranks = ranks == Some(2);
     Some(match (row.reduction.is_some(), row.root.is_some()) {

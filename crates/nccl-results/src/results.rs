@@ -1,6 +1,7 @@
 //! Measurements, as values.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use program::{Collective, Protocol};
 
@@ -74,24 +75,47 @@ pub struct Table {
     /// NCCL's version, such as `2.27.7`.
     pub nccl: Option<String>,
     /// The ranks' GPUs, by rank.
-    pub devices: Vec<Device>,
+    pub devices: Arc<Vec<Device>>,
     /// Number of ranks, if the file says it otherwise than by GPUs.
     pub ranks: Option<u32>,
     /// NCCL's variables of the job, by name.
-    pub settings: Vec<(String, String)>,
+    pub settings: Arc<Vec<(String, String)>>,
     /// The rows in order.
     pub rows: Vec<Row>,
-    /// Rows whose bandwidth is not their size by their time, and rows without a whole placement or
-    /// with other columns than the header.
+    /// Rows that are left out: without a whole placement, with other columns than the header, or
+    /// whose columns contradict each other.
     pub damaged: u64,
     /// The line of the first of them, from 1; 0 without any.
     pub first_damaged: u64,
+    /// Those whose columns contradict each other.
+    pub contradictions: Option<Contradictions>,
     /// No column has the bus bandwidth: that of rows is the algorithm's.
     pub lacks_bus: bool,
     /// The average bus bandwidth that the program prints, GB/s.
     pub average_bus_gbps: Option<f64>,
     /// Wrong elements that the program counts at its end.
     pub out_of_bounds: Option<u64>,
+}
+
+/// Why a row is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Damage {
+    /// It has no whole placement, or other columns than the header.
+    Cut,
+    /// The columns of a message of so many bytes contradict each other.
+    Contradiction(u64),
+}
+
+/// Rows whose columns contradict each other: the bandwidth is not the size by the time, or the bus
+/// bandwidth is not that of the collective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contradictions {
+    /// Their number.
+    pub rows: u64,
+    /// The line of the first one, from 1; 0 in JSON.
+    pub line: u64,
+    /// The least and the greatest of their sizes, bytes.
+    pub bytes: (u64, u64),
 }
 
 /// The GPU of a rank.
@@ -114,6 +138,8 @@ pub struct Device {
 /// One message size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Row {
+    /// Its line, from 1; 0 in JSON.
+    pub line: u64,
     /// Bytes of the whole message; all ranks' pieces together for collectives that gather or
     /// scatter.
     pub bytes: u64,
@@ -144,6 +170,15 @@ pub struct Ran {
     pub protocol: Option<Protocol>,
     /// Channels.
     pub channels: Option<u32>,
+}
+
+/// How much a bandwidth may differ from what the other columns give: a share, and GB/s, because
+/// columns are rounded to two decimals.
+const ROUNDED: (f64, f64) = (0.03, 0.006);
+
+/// Whether a bandwidth is what the other columns give, both in GB/s.
+pub(crate) fn agrees(bandwidth: f64, expected: f64) -> bool {
+    (bandwidth - expected).abs() <= ROUNDED.0 * expected + ROUNDED.1
 }
 
 /// A measurement.
@@ -183,6 +218,46 @@ impl Table {
     pub fn host_count(&self) -> Option<u32> {
         let hosts: BTreeSet<&str> = self.devices.iter().map(|it| it.host.as_str()).collect();
         (!hosts.is_empty()).then_some(hosts.len() as u32)
+    }
+
+    /// Counts a row that is left out.
+    pub(crate) fn leave_out(&mut self, damage: Damage, line: u64) {
+        self.damaged += 1;
+        self.first_damaged = match self.first_damaged {
+            0 => line,
+            first => first.min(line),
+        };
+        let Damage::Contradiction(bytes) = damage else {
+            return;
+        };
+        let all = self.contradictions.get_or_insert(Contradictions {
+            rows: 0,
+            line,
+            bytes: (bytes, bytes),
+        });
+        all.rows += 1;
+        all.line = all.line.min(line);
+        all.bytes = (all.bytes.0.min(bytes), all.bytes.1.max(bytes));
+    }
+
+    /// Leaves out the rows whose bus bandwidth is not that of the collective among these ranks.
+    pub fn leave_out_contradictions(&mut self) {
+        let (Some(collective), Some(ranks), false) =
+            (self.collective, self.rank_count(), self.lacks_bus)
+        else {
+            return;
+        };
+        let factor = collective.bus_factor(ranks);
+        let agrees = |row: &Row| {
+            let expected = |it: &Figures| factor * row.bytes as f64 / it.time_us / 1e3;
+            row.placements().all(|it| agrees(it.bus_gbps, expected(it)))
+        };
+        let (kept, left): (Vec<Row>, Vec<Row>) =
+            std::mem::take(&mut self.rows).into_iter().partition(agrees);
+        self.rows = kept;
+        for row in left {
+            self.leave_out(Damage::Contradiction(row.bytes), row.line);
+        }
     }
 
     /// Wrong elements of all rows.

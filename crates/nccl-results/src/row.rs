@@ -5,7 +5,7 @@
 //! columns that a collective has; before 2019 times are in ms. Other programs' output can cut a
 //! row; its groups are then in lines of their own.
 
-use crate::results::{Figures, Row};
+use crate::results::{Damage, Figures, Row, agrees};
 
 /// Types of elements that nccl-tests and rccl-tests print.
 const TYPES: [&str; 17] = [
@@ -27,10 +27,6 @@ const MOST_PREFIX: usize = 12;
 
 /// Fewest numbers of a line that continues a row.
 const LEAST_CONTINUED: usize = 3;
-
-/// How much a bandwidth may differ from size by time: a share, and GB/s, because both are rounded
-/// to two decimals.
-const ROUNDED: (f64, f64) = (0.03, 0.006);
 
 /// The columns of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,8 +215,11 @@ impl OpenRow {
         true
     }
 
-    /// Ends the row. Returns `None` if it contradicts itself, or has no whole placement.
-    pub fn close(mut self) -> Option<Row> {
+    /// Ends the row.
+    ///
+    /// # Errors
+    /// It contradicts itself, or has no whole placement.
+    pub(crate) fn close(mut self) -> Result<Row, Damage> {
         let group = self.layout.group;
         let has_root = match self.layout.has_root {
             Some(has_root) => has_root,
@@ -234,39 +233,35 @@ impl OpenRow {
             numbers = rest;
         }
         let mut groups = numbers.chunks_exact(group);
-        let first = groups.next().map(|it| self.measured(it));
-        let second = groups.next().map(|it| self.measured(it));
-        if matches!(first, Some(None)) || matches!(second, Some(None)) {
-            return None;
-        }
-        let (first, second) = (first.flatten(), second.flatten());
+        let mut measured = || groups.next().map(|it| self.measured(it)).transpose();
+        let (first, second) = (measured()?, measured()?);
         match (first, second, self.layout.only_in_place) {
-            (None, None, _) => return None,
+            (None, None, _) => return Err(Damage::Cut),
             (only, None, true) => self.row.in_place = only,
             (first, second, _) => {
                 self.row.out_of_place = first;
                 self.row.in_place = second;
             }
         }
-        Some(self.row)
+        Ok(self.row)
     }
 
-    /// Reads a group; `None` if its bandwidth is not its size by its time.
-    fn measured(&self, group: &[Option<f64>]) -> Option<Figures> {
-        let [time, algorithm_gbps, bus_gbps] = self.layout.figures.map(|at| *group.get(at)?);
+    /// Reads a group.
+    fn measured(&self, group: &[Option<f64>]) -> Result<Figures, Damage> {
+        let [time, algorithm_gbps, bus_gbps] = self
+            .layout
+            .figures
+            .map(|at| group.get(at).copied().flatten().ok_or(Damage::Cut));
         let (time, algorithm_gbps, bus_gbps) = (time?, algorithm_gbps?, bus_gbps?);
-        if time <= 0.0 || algorithm_gbps < 0.0 || bus_gbps < 0.0 {
-            return None;
-        }
         let bytes = self.row.bytes as f64;
         // Times of µs, and those of ms before 2019.
-        let time_us = [time, 1000.0 * time].into_iter().find(|time| {
-            let expected = bytes / time / 1000.0;
-            (algorithm_gbps - expected).abs() <= ROUNDED.0 * expected + ROUNDED.1
-        })?;
+        let mut times = [time, 1000.0 * time].into_iter();
+        let time_us = times.find(|time| agrees(algorithm_gbps, bytes / time / 1000.0));
+        let is_it = time > 0.0 && algorithm_gbps >= 0.0 && bus_gbps >= 0.0;
+        let time_us = time_us.filter(|_| is_it);
         let wrong = self.layout.wrong.and_then(|at| *group.get(at)?);
-        Some(Figures {
-            time_us,
+        Ok(Figures {
+            time_us: time_us.ok_or(Damage::Contradiction(self.row.bytes))?,
             algorithm_gbps,
             bus_gbps,
             wrong: wrong.filter(|it| *it >= 0.0).map(|it| it as u64),
@@ -319,7 +314,7 @@ mod tests {
 
     fn whole(line: &str, layout: Layout) -> Row {
         let open = OpenRow::begin(line, layout);
-        open.and_then(OpenRow::close).expect(line)
+        open.and_then(|it| it.close().ok()).expect(line)
     }
 
     fn times(row: &Row) -> Vec<f64> {
@@ -396,9 +391,9 @@ mod tests {
     fn contradictions_are_damage() {
         let line = "8388608 2097152 float sum -1 84.55 9.22 173.63 0 85.00 98.69 172.71 0";
         let open = OpenRow::begin(line, Layout::default()).unwrap();
-        assert_eq!(open.close(), None);
+        assert_eq!(open.close(), Err(Damage::Contradiction(8_388_608)));
         let open = OpenRow::begin("8 2 float sum -1", Layout::default()).unwrap();
-        assert_eq!(open.close(), None);
+        assert_eq!(open.close(), Err(Damage::Cut));
         assert!(OpenRow::begin("8 two float sum", Layout::default()).is_none());
         assert!(OpenRow::begin("size float", Layout::default()).is_none());
     }

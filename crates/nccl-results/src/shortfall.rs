@@ -34,6 +34,8 @@ pub enum Kind {
     AboveBound,
     /// The bus bandwidth is below what healthy machines reach.
     BelowFloor,
+    /// Columns of rows contradict each other, so that they cannot be judged.
+    Contradiction,
 }
 
 /// Where measurements fall short.
@@ -69,7 +71,7 @@ pub fn find(table: &Table, rows: &[ComparedRow], steps: &[Step]) -> Vec<Shortfal
 }
 
 /// The shortfalls of a table that is to be accepted: sizes next to each other below their floors,
-/// wrong elements, and bandwidths that are none of this machine.
+/// wrong elements, rows that cannot be judged, and bandwidths that are none of this machine.
 pub fn below_floors(table: &Table, rows: &[ComparedRow]) -> Vec<Shortfall> {
     let is_below = |row: &ComparedRow| {
         let floor = row.expected.map(|it| it.floor_gbps());
@@ -80,7 +82,31 @@ pub fn below_floors(table: &Table, rows: &[ComparedRow]) -> Vec<Shortfall> {
         found.extend(below_floor(low).filter(|_| low.iter().any(is_below)));
     }
     found.extend(above_bound(rows));
+    found.extend(contradictions(table));
     found
+}
+
+/// The rows whose columns contradict each other.
+fn contradictions(table: &Table) -> Option<Shortfall> {
+    let all = table.contradictions?;
+    let rows = match all.rows {
+        1 => "1 row is".to_owned(),
+        rows => format!("{rows} rows are"),
+    };
+    let line = match all.line {
+        0 => String::new(),
+        line => format!(", the first in line {line}"),
+    };
+    Some(Shortfall {
+        kind: Kind::Contradiction,
+        from_bytes: all.bytes.0,
+        to_bytes: all.bytes.1,
+        text: format!(
+            "{}: {rows} not judged{line}: the bandwidth is not the size by the time, or the bus \
+             bandwidth is not that of the collective",
+            range(all.bytes.0, all.bytes.1)
+        ),
+    })
 }
 
 fn below_floor(rows: &[ComparedRow]) -> Option<Shortfall> {

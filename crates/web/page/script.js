@@ -2,8 +2,19 @@ const VIEWS = { Machine: machineView, Search: searchView, Cost: costView, Bound:
 // Views that read a file, also of a machine that cannot be planned.
 const WITHOUT_PLAN = ["Doctor", "Results", "Log", "Diagnose", "Step"];
 const state = { view: "Machine", file: { name: "dgx-h100" }, others: [], machine: 0, highlight: null, other: null, log: null, results: null, step: null, domainHosts: null, tflops: null, placed: false, trees: false, fit: false, evidence: [], chosen: [], unit: "time", beside: null, small: false };
-// What the address holds besides the form.
-const KEPT = ["view", "file", "others", "machine", "trees", "fit", "highlight", "other", "chosen", "unit", "beside", "domainHosts", "tflops", "placed"];
+// What the address holds: fields of the form, and besides them parts of the state, each with a check,
+// because anybody can write an address.
+const FIELDS = ["hosts", "gpus", "nccl", "set", "without"];
+const isText = (it) => typeof it === "string" && it.length <= 4096;
+const isTruth = (it) => typeof it === "boolean";
+const isCount = (it) => Number.isInteger(it) && it >= 0 && it <= 1e6;
+const isFile = (it) => typeof it === "object" && it !== null && isText(it.name) && it.name.length < 256 && (it.text === undefined || typeof it.text === "string");
+const orNone = (is) => (it) => it === null || is(it);
+const listOf = (most, is) => (it) => Array.isArray(it) && it.length <= most && it.every(is);
+const KEPT = { view: (it) => Object.hasOwn(VIEWS, it), file: isFile, others: listOf(64, isFile), machine: isCount, trees: isTruth, fit: isTruth, highlight: orNone(isText), other: orNone(isFile), chosen: listOf(2, (it) => isText(it) && !it.startsWith("-")), unit: isText, beside: orNone(isText), domainHosts: orNone(isCount), tflops: orNone(Number.isFinite), placed: isTruth };
+// Most characters that an address may unpack to.
+const MOST_UNPACKED = 1 << 24;
+const MOST_HOSTS = 4096;
 let plan = null;
 
 // The worker with the planner; `Stop` ends it and starts another one.
@@ -32,18 +43,22 @@ $("stop").addEventListener("click", () => {
 const words = (text) => text.split(/[\s,;]+/).filter((it) => it !== "");
 function gpus(text) {
   return words(text).flatMap((word) => {
-    const [first, last] = word.split("-").map(Number);
-    if (!Number.isInteger(first)) throw new Error(`GPUs: expected numbers such as 0-3,6, not ${word}`);
-    return last === undefined ? [first] : Array.from({ length: last - first + 1 }, (_, it) => first + it);
+    const [first, last = first] = word.split("-").map(Number);
+    if (!/^\d{1,3}(-\d{1,3})?$/.test(word) || last < first) throw new Error(`GPUs: expected numbers such as 0-3,6, not ${word}`);
+    return Array.from({ length: last - first + 1 }, (_, it) => first + it);
   });
 }
+// Hosts of the job, whatever the field holds.
+const hosts = () => Math.min(MOST_HOSTS, Math.max(1, Math.trunc(Number($("hosts").value)) || 1));
 // An answer about the planned job.
 function question(it) {
   return ask({ do: "ask", job: job(), question: it });
 }
 function job(file = state.file, others = state.others) {
+  const given = $("hosts").value;
+  if (given && Number(given) !== hosts()) throw new Error(`Hosts: expected a number from 1 to ${MOST_HOSTS}, not ${given}`);
   const set = words($("set").value).map((it) => it.split(/=(.*)/s).slice(0, 2)).filter((it) => it.length === 2);
-  return { file, others, hosts: Math.max(1, Number($("hosts").value) || 1), nvlink_domain: $("domain").checked, gpus: gpus($("gpus").value),
+  return { file, others, hosts: hosts(), nvlink_domain: $("domain").checked, gpus: gpus($("gpus").value),
     nccl: $("nccl").value, set, without: words($("without").value) };
 }
 function status(text, isError = false) {
@@ -57,26 +72,50 @@ async function pack(text) {
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   return btoa(Array.from(bytes, (it) => String.fromCharCode(it)).join("")).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
+// The text of a stream that gzip compressed, in pieces.
+async function* inflated(stream) {
+  const reader = stream.pipeThrough(new DecompressionStream("gzip")).pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (let it = await reader.read(); !it.done; it = await reader.read()) yield it.value;
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (it) => it.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  let all = "";
+  for await (const it of inflated(new Blob([bytes]).stream())) {
+    all += it;
+    if (all.length > MOST_UNPACKED) throw new Error(`more than ${MOST_UNPACKED} characters`);
+  }
+  return all;
 }
 async function remember() {
-  const fields = Object.fromEntries(["hosts", "gpus", "nccl", "set", "without"].map((id) => [id, $(id).value]));
-  const kept = { ...fields, domain: $("domain").checked, ...Object.fromEntries(KEPT.map((key) => [key, state[key]])) };
+  const fields = Object.fromEntries(FIELDS.map((id) => [id, $(id).value]));
+  const kept = { ...fields, domain: $("domain").checked, ...Object.fromEntries(Object.keys(KEPT).map((key) => [key, state[key]])) };
   history.replaceState(null, "", `#${await pack(JSON.stringify(kept))}`);
 }
+// Takes what the address holds: everything, or nothing. Returns what is wrong with it.
 async function recall() {
-  if (location.hash.length < 2) return;
+  if (location.hash.length < 2) return null;
   try {
     const kept = JSON.parse(await unpack(location.hash.slice(1)));
-    for (const id of ["hosts", "gpus", "nccl", "set", "without"]) if (kept[id] !== undefined) $(id).value = kept[id];
+    const wrong = [...FIELDS.map((id) => [id, isText]), ["domain", isTruth], ...Object.entries(KEPT)].find(([key, is]) => kept[key] !== undefined && !is(kept[key]));
+    if (wrong) throw new Error(`no such ${wrong[0]}: ${JSON.stringify(kept[wrong[0]]).slice(0, 80)}`);
+    for (const id of FIELDS) if (kept[id] !== undefined) $(id).value = kept[id];
     $("domain").checked = Boolean(kept.domain);
-    for (const key of KEPT) if (kept[key] !== undefined) state[key] = kept[key];
+    for (const key of Object.keys(KEPT)) if (kept[key] !== undefined) state[key] = kept[key];
     if (!state.file.text) $("machine").value = state.file.name;
-  } catch {
-    status("The address holds no view of this page.", true);
+    return null;
+  } catch (why) {
+    return `The address holds no view of this page: ${why.message}`;
   }
+}
+// Shows what the address holds.
+async function revisit() {
+  const wrong = await recall();
+  await update();
+  if (wrong) status(wrong, true);
 }
 
 // What is left of a job, each file as text, or in base64 if it is none.
@@ -144,10 +183,9 @@ async function beginning(file) {
   const first = file.slice(0, 1 << 20);
   const [one, two] = new Uint8Array(await first.slice(0, 2).arrayBuffer());
   if (one !== 0x1f || two !== 0x8b) return first.text();
-  const reader = first.stream().pipeThrough(new DecompressionStream("gzip")).pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   try {
-    for (let it = await reader.read(); !it.done && text.length < 1 << 16; it = await reader.read()) text += it.value;
+    for await (const it of inflated(first.stream())) if ((text += it).length >= 1 << 16) break;
   } catch {
     // The stream ends in the middle of the file.
   }
@@ -201,7 +239,7 @@ $("job").addEventListener("change", ({ target }) => {
 addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });
 addEventListener("dragleave", () => document.body.classList.remove("over"));
 addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("over"); take([...event.dataTransfer.files]); });
-addEventListener("hashchange", async () => { await recall(); await update(); });
+addEventListener("hashchange", revisit);
 (async () => {
   listen();
   const { machines, versions } = await ask({ do: "machines" });
@@ -210,8 +248,8 @@ addEventListener("hashchange", async () => { await recall(); await update(); });
   $("machine").value = state.file.name;
   const given = document.getElementById("given");
   if (given) { const { name, text } = JSON.parse(given.textContent); state.file = { name, text }; $("machine").value = ""; }
-  await recall();
   const linked = new URLSearchParams(location.search).get("file");
-  if (linked) return follow(linked);
-  return update();
+  if (!linked) return revisit();
+  await recall();
+  return follow(linked);
 })();

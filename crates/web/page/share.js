@@ -1,10 +1,18 @@
 // What a reader takes along: the command, the picture, the text.
 
-const quoted = (text) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+// An argument as a shell takes it. Characters that control a terminal are written as numbers.
+function quoted(text) {
+  if (/^[\w./:=,+-]+$/.test(text)) return text;
+  if (!/\p{C}/u.test(text)) return `'${text.replaceAll("'", "'\\''")}'`;
+  const code = (it) => `\\U${it.codePointAt(0).toString(16).padStart(8, "0")}`;
+  return `$'${text.replaceAll(/[\\'\p{C}]/gu, code)}'`;
+}
+// A file's name, which is no option.
+const path = (name) => (name.startsWith("-") ? `./${name}` : name);
 // The options of the job, as the program takes them.
 function options() {
   const flags = [];
-  if (Number($("hosts").value) > 1 && !state.others.length) flags.push("--hosts", $("hosts").value);
+  if (hosts() > 1 && !state.others.length) flags.push("--hosts", String(hosts()));
   if ($("domain").checked && !(state.view === "Step" && state.domainHosts)) flags.push("--nvlink-domain");
   if ($("gpus").value) flags.push("--gpus", words($("gpus").value).join(","));
   if ($("nccl").value !== $("nccl").options[0].value) flags.push("--nccl", $("nccl").value);
@@ -14,14 +22,14 @@ function options() {
 }
 // The command whose page says the same as the view.
 function command() {
-  const { name } = state.file;
+  const name = path(state.file.name);
   // Each host of a job whose hosts differ.
-  const machines = state.others.length ? [...Array(Math.max(1, Number($("hosts").value))).fill(name), ...state.others.map((it) => it.name)] : [name];
+  const machines = state.others.length ? [...Array(hosts()).fill(name), ...state.others.map((it) => path(it.name))] : [name];
   const [from, to] = state.chosen;
   const parts = {
     Machine: to && from !== to ? ["show", name, "--path", from, to] : ["plan", ...machines], Search: ["plan", ...machines, "--explain"], Cost: ["cost", ...machines], Bound: state.trees ? ["plan", ...machines, "--strategy", "forest"] : ["bound", ...machines], Expect: ["expect", ...machines], Tune: ["tune", ...machines],
-    Compare: ["diff", name, state.other?.name ?? "OTHER"], Doctor: ["doctor", name], Results: ["results", state.results?.name ?? "FILE", "--topology", name, ...(state.fit ? ["--fit", "profile.toml"] : [])], Step: ["step", ...(state.step?.map((it) => it.name) ?? ["WORKLOAD"]), "--cluster", ...machines, ...(state.domainHosts ? ["--domain-hosts", String(state.domainHosts)] : []), ...(state.tflops ? ["--gpu-tflops", String(state.tflops)] : []), ...(state.placed ? ["--placement", "search"] : [])], Log: ["log", state.log?.name ?? "FILE"],
-    Diagnose: ["diagnose", ...(state.evidence.length ? state.evidence.map((it) => it.name) : ["FILE"])], Files: ["plan", ...machines, "-o", "plan.json"],
+    Compare: ["diff", name, path(state.other?.name ?? "OTHER")], Doctor: ["doctor", name], Results: ["results", path(state.results?.name ?? "FILE"), "--topology", name, ...(state.fit ? ["--fit", "profile.toml"] : [])], Step: ["step", ...(state.step?.map((it) => path(it.name)) ?? ["WORKLOAD"]), "--cluster", ...machines, ...(state.domainHosts ? ["--domain-hosts", String(state.domainHosts)] : []), ...(state.tflops ? ["--gpu-tflops", String(state.tflops)] : []), ...(state.placed ? ["--placement", "search"] : [])], Log: ["log", path(state.log?.name ?? "FILE")],
+    Diagnose: ["diagnose", ...(state.evidence.length ? state.evidence.map((it) => path(it.name)) : ["FILE"])], Files: ["plan", ...machines, "-o", "plan.json"],
   }[state.view];
   const ofJob = !["Log", "Diagnose"].includes(state.view);
   return ["topo", ...parts, ...(ofJob ? options() : [])].map(quoted).join(" ");

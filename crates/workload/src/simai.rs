@@ -19,6 +19,7 @@ use program::Collective;
 use crate::call::{Call, MOST_CALLS, MOST_US, Pipeline, Workload};
 use crate::error::WorkloadError;
 use crate::groups::Members;
+use crate::list::from_one;
 use crate::parallelism::{GroupKind, Parallelism};
 
 /// The policy of transformers.
@@ -102,8 +103,9 @@ impl Header {
                 .map_err(|_| format!("{name}: `{text}`; expected a whole number in 32 bits"))?;
             Ok(Some(number))
         };
-        let size = |name| Ok::<u32, String>(value(name)?.unwrap_or(1).max(1));
-        let stated = value("all_gpus")?.filter(|it| *it > 0);
+        let counted = |name| value(name)?.map(|it| from_one(name, it)).transpose();
+        let size = |name| Ok::<u32, String>(counted(name)?.unwrap_or(1));
+        let stated = counted("all_gpus")?;
         let tensor = size("model_parallel_NPU_group")?;
         let parallelism = Parallelism {
             ranks: stated.unwrap_or(ranks),

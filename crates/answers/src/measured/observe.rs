@@ -1,6 +1,6 @@
 //! Measurements as transfers over the links of a machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use listings::bandwidth::Direction;
 use listings::{Bandwidths, Measurements};
@@ -13,8 +13,11 @@ use super::fit::{Fit, Observation, Observed};
 /// Most GPUs of a machine whose links are inferred.
 const MOST_GPUS: usize = 256;
 
-/// Most remarks about transfers that nothing explains.
-const MOST_UNEXPLAINED: usize = 4;
+/// Most remarks about transfers that nothing explains, and about pairs over which no data went.
+const MOST_REMARKS: usize = 4;
+
+/// What a value of 0 is taken for, GB/s: tools print 0.00 for less.
+const PRINTED_AS_ZERO: f32 = 0.005;
 
 /// The measurements of a machine's GPUs.
 #[derive(Debug)]
@@ -25,8 +28,10 @@ pub struct Observations {
     names: Vec<String>,
     /// All values with what measured them, for comparison.
     compared: Vec<Compared>,
-    /// What was not used.
+    /// What was not used, and what is odd.
     pub notes: Vec<String>,
+    /// Pairs that were measured, each with whether no data went over it.
+    measured: BTreeMap<(usize, usize), bool>,
 }
 
 /// The values of one matrix, or all totals.
@@ -93,7 +98,16 @@ impl Observations {
             names: Vec::new(),
             compared: Vec::new(),
             notes: Vec::new(),
+            measured: BTreeMap::new(),
         };
+        let unread = measurements.unread.iter();
+        own.notes.extend(unread.map(|cell| {
+            let line = match cell.line {
+                0 => String::new(),
+                line => format!("line {line}: "),
+            };
+            format!("{line}{cell} is no number: what it belongs to is left out")
+        }));
         let Some(paths) = Paths::new(view) else {
             return own;
         };
@@ -124,6 +138,8 @@ impl Observations {
         }
         own.use_sums(&known[0]);
         own.totals(&paths, measurements, &mut left_out);
+        own.notes.extend(own.other_gpus(&paths));
+        own.notes.extend(own.dead());
         if left_out > 0 {
             own.notes.push(format!(
                 "{left_out} values left out: of GPUs that the machine lacks, or that no path joins"
@@ -145,7 +161,12 @@ impl Observations {
         known: &mut BTreeSet<(usize, usize)>,
         left_out: &mut usize,
     ) {
-        let pairs: Vec<(usize, usize, f32)> = matrix.pairs().collect();
+        let mut pairs: Vec<(usize, usize, f32)> = matrix.pairs().collect();
+        for (from, to, value) in &mut pairs {
+            let dead = self.measured.entry((*from, *to)).or_default();
+            *dead |= *value == 0.0;
+            *value = at_least(*value);
+        }
         let mut observations = Vec::new();
         let before = self.fitted.len();
         if matrix.direction == Direction::All {
@@ -234,6 +255,9 @@ impl Observations {
     fn totals(&mut self, paths: &Paths<'_>, measurements: &Measurements, left_out: &mut usize) {
         let mut observations = Vec::new();
         for total in &measurements.totals {
+            for pair in &total.transfers {
+                self.measured.entry(*pair).or_default();
+            }
             let links = total.transfers.iter();
             let links: Option<Vec<Vec<u32>>> =
                 links.map(|(from, to)| paths.between(*from, *to)).collect();
@@ -243,7 +267,7 @@ impl Observations {
             };
             let observation = Observation {
                 transfers,
-                value: Observed::Total(f64::from(total.gbps)),
+                value: Observed::Total(f64::from(at_least(total.gbps))),
             };
             let names = total.transfers.iter().take(3);
             let names = names.map(|(from, to)| format!("GPU{from}→GPU{to}"));
@@ -261,6 +285,62 @@ impl Observations {
                 observations,
             });
         }
+    }
+
+    /// A remark if other GPUs were measured than those of the machine.
+    fn other_gpus(&self, paths: &Paths<'_>) -> Option<String> {
+        let measured = self.measured.keys().flat_map(|(from, to)| [*from, *to]);
+        let measured: BTreeSet<usize> = measured.collect();
+        let known = paths.gpus.iter().enumerate().filter(|it| it.1.is_some());
+        let known: BTreeSet<usize> = known.map(|it| it.0).collect();
+        let ranges = |gpus: &BTreeSet<usize>| {
+            let gpus: Vec<i32> = gpus.iter().map(|it| *it as i32).collect();
+            planner::explain::ranges(&gpus, ",")
+        };
+        (!measured.is_empty() && measured != known).then(|| {
+            format!(
+                "bandwidths of {} GPUs ({}), and the job has {} on this machine ({}): expected the \
+                 machine that was measured",
+                measured.len(),
+                ranges(&measured),
+                known.len(),
+                ranges(&known)
+            )
+        })
+    }
+
+    /// Remarks about GPUs and pairs over which no data went.
+    fn dead(&self) -> Vec<String> {
+        let mut by_gpu: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+        for ((from, to), dead) in &self.measured {
+            for gpu in [from, to] {
+                let (all, none) = by_gpu.entry(*gpu).or_default();
+                *all += 1;
+                *none += usize::from(*dead);
+            }
+        }
+        // With one peer, nobody knows which of both it is.
+        let is_dead = |gpu: usize| by_gpu.get(&gpu).is_some_and(|it| it.0 > 2 && it.0 == it.1);
+        let gpus = by_gpu.keys().filter(|gpu| is_dead(**gpu));
+        let gpus = gpus.map(|gpu| {
+            format!("GPU{gpu}: 0.00 GB/s to and from every other GPU: it or all its links are dead")
+        });
+        let pairs = self.measured.iter().filter(|it| *it.1).map(|it| *it.0);
+        let pairs = pairs.filter(|(from, to)| !is_dead(*from) && !is_dead(*to));
+        let pairs = pairs.map(|(from, to)| format!("GPU{from}→GPU{to}: 0.00 GB/s: no data went"));
+        let all: Vec<String> = gpus.chain(pairs).collect();
+        let mut remarks: Vec<String> = all.iter().take(MOST_REMARKS).cloned().collect();
+        if all.len() > MOST_REMARKS {
+            let more = all.len() - MOST_REMARKS;
+            remarks.push(format!("{more} more are dead"));
+        }
+        if !all.is_empty() {
+            remarks.push(format!(
+                "NCCL does not know it and waits on these links, which count as {PRINTED_AS_ZERO} \
+                 GB/s: repair them, or leave such GPUs out of the job"
+            ));
+        }
+        remarks
     }
 
     /// What the capacities give beside what was measured.
@@ -298,7 +378,7 @@ impl Observations {
         let mut slow = fit.unexplained.clone();
         slow.sort_by(|one, other| (one.2 / one.1).total_cmp(&(other.2 / other.1)));
         let mut notes: Vec<String> = Vec::new();
-        for (at, carried, measured) in slow.iter().take(MOST_UNEXPLAINED) {
+        for (at, carried, measured) in slow.iter().take(MOST_REMARKS) {
             let name = self.names.get(*at).map_or("", String::as_str);
             notes.push(format!(
                 "{name}: {measured:.1} GB/s where its links carry {carried:.1} elsewhere: no capacity \
@@ -311,8 +391,8 @@ impl Observations {
                 .is_some_and(|it| it.transfers.len() == 1)
         };
         let pairs = slow.iter().filter(|it| alone(it.0)).count();
-        if slow.len() > MOST_UNEXPLAINED {
-            let more = slow.len() - MOST_UNEXPLAINED;
+        if slow.len() > MOST_REMARKS {
+            let more = slow.len() - MOST_REMARKS;
             notes.push(format!(
                 "{more} more transfers are slower than their links explain"
             ));
@@ -325,6 +405,14 @@ impl Observations {
             ));
         }
         notes
+    }
+}
+
+/// A bandwidth that was measured, GB/s.
+fn at_least(gbps: f32) -> f32 {
+    match gbps {
+        0.0 => PRINTED_AS_ZERO,
+        gbps => gbps,
     }
 }
 

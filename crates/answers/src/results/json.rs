@@ -62,7 +62,7 @@ struct TableJson {
     planned_share: Option<f64>,
     /// The average bus bandwidth that the program prints, GB/s.
     average_bus_bandwidth_gbps: Option<f64>,
-    /// Rows that contradict themselves, which are left out.
+    /// Rows that are cut, or whose columns contradict each other, which are left out.
     damaged_rows: u64,
     rows: Vec<RowJson>,
     /// Sizes that follow each other with the same algorithm and protocol.

@@ -159,6 +159,7 @@ fn compare_all(
         if let (Some(collective), true) = (question.collective, is_unsure) {
             read.table.collective = Some(collective);
             read.table.is_guessed = false;
+            read.table.leave_out_contradictions();
         }
         let mut notes = Vec::new();
         let at = match jobs.of(&read, question, &mut notes) {

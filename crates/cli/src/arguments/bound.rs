@@ -58,8 +58,23 @@ impl From<Links> for LinkSet {
     }
 }
 
+/// The options that mean something beside --check without a file; the others are about its job.
+const OF_PROOFS: [&str; 7] = [
+    "files",
+    "collective",
+    "links",
+    "check",
+    "certificate",
+    "format",
+    "json",
+];
+
 #[derive(Debug, Args)]
-#[command(mut_arg("files", |files| files.required(false).required_unless_present("check")))]
+#[command(mut_args(|it| match it.get_id().as_str() {
+    "files" => it.required(false).required_unless_present("check"),
+    id if OF_PROOFS.contains(&id) => it,
+    _ => it.requires("files"),
+}))]
 pub(crate) struct BoundArguments {
     #[command(flatten)]
     pub job: JobArguments,

@@ -1,7 +1,7 @@
 //! The page of `topo bound`.
 
 use answers::bound::{BoundAnswer, BoundRow};
-use plan::certificate::{Certificate, LinkSet, Operation, UNITS};
+use plan::certificate::{Bound, LinkSet, Operation, UNITS};
 
 use super::table::Columns;
 use super::{Look, count, measured, or_dash, trim_lines, version, wrap};
@@ -124,18 +124,25 @@ fn share(row: &BoundRow) -> Option<String> {
     Some(format!("{:.0} %", 100.0 * nccl / row.bound))
 }
 
-/// The page of a certificate that holds.
-pub(crate) fn checked(name: &str, certificate: &Certificate, about: Option<&str>) -> String {
-    let bounds = count(certificate.bounds.len(), "proof");
+/// The page of bounds whose proofs hold.
+pub(crate) fn checked(
+    name: &str,
+    counted: LinkSet,
+    bounds: &[&Bound],
+    about: Option<&str>,
+) -> String {
+    let proofs = match bounds.len() {
+        1 => "1 proof holds".to_owned(),
+        proofs => format!("{proofs} proofs hold"),
+    };
     let mut text = match about {
-        Some(about) => format!("{name}: {bounds} hold, for the links of {about}\n"),
+        Some(about) => format!("{name}: {proofs}, for the links of {about}\n"),
         None => format!(
-            "{name}: {bounds} hold, for the links that the file states (name the topology file to compare them)\n"
+            "{name}: {proofs}, for the links that the file states (name the topology file to compare them)\n"
         ),
     };
-    let counted = links(certificate.links);
-    text.push_str(&format!("  links counted: {counted}\n"));
-    for bound in &certificate.bounds {
+    text.push_str(&format!("  links counted: {}\n", links(counted)));
+    for bound in bounds {
         let value = bound.bandwidth.per(f64::from(UNITS));
         text.push_str(&format!(
             "  {:22} {value:8.1} GB/s\n",

@@ -14,6 +14,9 @@ use crate::render::table::Columns;
 use crate::render::{Look, count, microseconds, or_dash, trim_lines, version, wrap};
 use crate::sizes::short;
 
+/// Most sizes of a table that are shown.
+const MOST_ROWS: usize = 1 << 12;
+
 /// Most constants that are not determined and that are shown one by one.
 const SHOWN: usize = 12;
 
@@ -61,9 +64,12 @@ fn head(it: &ComparedTable, results: &Results, look: Look) -> String {
         .collective
         .map_or("unknown collective", |it| it.name());
     let row = table.rows.first();
-    let mut what = vec![row.map_or(String::new(), |row| row.element.clone())];
-    what.extend(row.and_then(|row| row.reduction.clone()));
-    let mut text = look.title(&format!("{collective} of {}", what.join(", ")), &place);
+    let what = row.map_or(String::new(), |row| {
+        let mut what = format!(" of {}", row.element);
+        what.extend(row.reduction.iter().flat_map(|it| [", ", it]));
+        what
+    });
+    let mut text = look.title(&format!("{collective}{what}"), &place);
     let mut job = vec![table.tool.name().to_owned()];
     job.extend(
         table
@@ -134,8 +140,8 @@ fn notes(it: &ComparedTable) -> Vec<String> {
     if table.damaged > 0 {
         let rows = count(table.damaged as usize, "row");
         notes.push(format!(
-            "{rows} cut by other output, with other columns than the header, or whose bandwidth is \
-             not size by time: left out (line {})",
+            "{rows} cut by other output, with other columns than the header, whose bandwidth is not \
+             size by time, or whose bus bandwidth is not that of the collective: left out (line {})",
             table.first_damaged
         ));
     }
@@ -185,7 +191,7 @@ fn rows(it: &ComparedTable, look: Look) -> String {
         headers.extend(["ran", "channels"]);
     }
     let mut table = Columns::new(look, &headers).right(&right);
-    for row in &it.rows {
+    for row in it.rows.iter().take(MOST_ROWS) {
         let mut cells = vec![short(row.bytes), microseconds(row.measured_us)];
         if predicts {
             cells.push(or_dash(row.predicted_us.map(microseconds)));
@@ -209,6 +215,10 @@ fn rows(it: &ComparedTable, look: Look) -> String {
         table.row(cells);
     }
     let mut text = table.finish();
+    if it.rows.len() > MOST_ROWS {
+        let more = count(it.rows.len() - MOST_ROWS, "more size");
+        text.push_str(&look.faint(&format!("  {more} (--json has them)\n")));
+    }
     if it.rows.iter().any(|row| row.choice.is_some()) {
         let from = match it
             .rows

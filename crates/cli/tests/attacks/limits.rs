@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::program::{Running, clean};
+use super::program::{Running, Said, clean, topo};
 
 /// The peak memory of a process, MiB.
 fn peak(process: u32) -> u64 {
@@ -20,12 +20,48 @@ pub(crate) fn many_ranks_take_memory_for_what_they_send() {
         .args(["run", "--ranks", "64", "all-reduce", "-b", "8", "-e", "8"])
         .args(["-n", "1", "-w", "0", "--no-in-place", "--algorithm", "mesh"])
         .args(["--transfer", "fifo", "--protocol", "ll128"]);
-    let mut job = Running::start(&mut command);
+    let (said, most) = watched(Running::start(&mut command));
+    assert_eq!(said.status, Some(0));
+    assert!((1..600).contains(&most), "{most} MiB");
+}
+
+/// What a process says, and its peak memory, MiB.
+fn watched(mut job: Running) -> (Said, u64) {
     let mut most = 0;
     while !job.is_over() {
         most = most.max(peak(job.id()));
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert_eq!(job.end().status, Some(0));
-    assert!((1..600).contains(&most), "{most} MiB");
+    (job.end(), most)
+}
+
+/// The output of `all_reduce_perf` on eight GPUs, up to its only row.
+fn cut_run() -> String {
+    let gpus = (0..8).map(|gpu| {
+        format!("#  Rank  {gpu} Group  0 Pid    100 on      node1 device  {gpu} [0000:0{gpu}:00] NVIDIA H100\n")
+    });
+    let header =
+        "# nThread 1 nGpus 8 minBytes 8 maxBytes 8589934592 step: 2(factor)\n#\n# Using devices\n";
+    let table = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n  \
+                 1073741824     268435456     float     sum      -1     4100  261.89  458.30      0\n";
+    header.to_owned() + &gpus.collect::<String>() + table
+}
+
+/// Memory is that of the tables: a run that was cut leaves no GPUs to those behind it, and a page
+/// shows so many rows.
+pub(crate) fn many_runs_in_one_file_take_memory_for_their_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("runs.log");
+    let row = "  1073741824  268435456  float  sum  -1  4100  261.89  458.30  0\n";
+    let runs = cut_run().repeat(10_000_000 / cut_run().len());
+    let rows = cut_run() + &row.repeat(10_000_000 / row.len());
+    for (text, most_mib) in [(runs, 100), (rows, 100)] {
+        std::fs::write(&file, text).unwrap();
+        let mut command = topo();
+        command.arg("results").arg(&file);
+        command.args(["--topology", "dgx-h100", "--expect"]);
+        let (said, mib) = watched(Running::start(&mut command));
+        assert_eq!(said.status, Some(0), "{}", said.err);
+        assert!((1..=most_mib).contains(&mib), "{mib} MiB");
+    }
 }

@@ -69,6 +69,7 @@ fn main() -> std::process::ExitCode {
         inputs::a_socket_can_be_standard_input,
         inputs::a_net_plugin_that_is_no_file_is_refused,
         limits::many_ranks_take_memory_for_what_they_send,
+        limits::many_runs_in_one_file_take_memory_for_their_rows,
         meeting::a_rank_does_not_join_the_job_of_another_user,
         meeting::a_file_that_others_can_write_is_not_believed,
         meeting::what_is_no_file_is_given_up_in_time,

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         }),
         Trial::ignorable_test("plans_in_the_browser", plans_in_the_browser),
         Trial::ignorable_test("as_people_use_it", as_people_use_it),
+        Trial::ignorable_test("no_other_script_runs", no_other_script_runs),
         Trial::ignorable_test("times", times),
         Trial::ignorable_test("ten_tasks", ten_tasks),
         Trial::test("looks_are_compared", || Ok(looks_are_compared()?)),
@@ -182,6 +183,24 @@ fn as_people_use_it() -> Result<Completion, Failed> {
     match errors.is_empty() {
         true => Ok(Completion::Completed),
         false => Err(errors.join("\n").into()),
+    }
+}
+
+/// The page's policy lets no script run that is written into the page, nor one of an attribute.
+fn no_other_script_runs() -> Result<Completion, Failed> {
+    let (mut browser, page) = match open() {
+        Ok(opened) => opened,
+        Err(absent) => return Ok(absent),
+    };
+    browser.open(&page, "")?;
+    let script = "const script = document.createElement('script'); script.textContent = 'window.ran = 1'; \
+                  document.body.append(script); const button = document.createElement('button'); \
+                  button.setAttribute('onclick', 'window.ran = 2'); button.click(); \
+                  setTimeout(arguments[0], 50, String(window.ran));";
+    let ran = browser.run(script, &json!([]))?;
+    match ran.as_str() {
+        Some("undefined") => Ok(Completion::Completed),
+        _ => Err(format!("{ran}: a script ran").into()),
     }
 }
 

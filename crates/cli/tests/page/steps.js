@@ -137,7 +137,28 @@ async function a_shared_address() {
   const shared = location.hash;
   await change("hosts", "2");
   need("two hosts", text().includes("14 ranks"));
-  await act(() => { location.hash = shared; });
+  const visit = (kept) => act(async () => { location.hash = typeof kept === "string" ? kept : await pack(JSON.stringify(kept)); });
+  // Anybody can write an address: what is wrong is refused as a whole, and said.
+  const refused = { file: null, others: {}, machine: -1, view: "constructor", chosen: [1], highlight: 5, tflops: "x", domain: 1, hosts: 2, gpus: "1".repeat(5000), trees: [], other: { name: 7 } };
+  for (const [key, value] of Object.entries(refused)) {
+    await visit({ hosts: "3", [key]: value });
+    need(`refusal of ${key}`, status_text().includes(`no such ${key}: `) && text().includes("14 ranks") && document.getElementById("hosts").value === "2");
+  }
+  for (const wrong of ["null", "7"]) { await visit(await pack(wrong)); need("page as it was", text().includes("14 ranks")); }
+  await visit(await pack("1".repeat(20e6)));
+  need("refusal of a long address", status_text().includes("more than 16777216 characters"));
+  const file = { name: "dgx-h100" };
+  for (const [kept, words] of [[{ gpus: "0-4000000000" }, "GPUs: expected"], [{ gpus: "3-1" }, "GPUs: expected"], [{ hosts: "1e9", others: [file] }, "Hosts: expected a number from 1 to 4096, not 1e9"]]) {
+    await visit({ file, gpus: "", hosts: "1", ...kept });
+    need(`refusal of ${JSON.stringify(kept)}`, status_text().startsWith(words));
+    need("command of bounded length", document.getElementById("command").textContent.length < 100000);
+  }
+  // Names of files are no options, and nothing that a shell runs.
+  for (const [name, words] of [["-oX", "topo plan ./-oX"], ["a b;$(id)", "topo plan 'a b;$(id)'"], ["it's", "topo plan 'it'\\''s'"], ["a\x1b[201~\nb", "topo plan $'a\\U0000001b[201~\\U0000000ab'"]]) {
+    await visit({ file: { name, text: "<system/>" }, others: [], gpus: "", hosts: "1", set: "", without: "", chosen: [] });
+    need(`command for ${words}`, document.getElementById("command").textContent.startsWith(words));
+  }
+  await visit(shared);
   need("one host again", text().includes("7 ranks") && text().includes("mine"));
 }
 async function a_link_taken_away() {

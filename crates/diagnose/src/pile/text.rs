@@ -130,9 +130,13 @@ impl Pile {
         if let Some(report) = ras.finish() {
             kinds.push(self.keep(name, report));
         }
-        if let Some(Ok(Some(facts))) = listing.map(Reader::finish) {
-            kinds.push("listing of a machine");
-            self.listing(name, &facts);
+        match listing.map(Reader::finish) {
+            Some(Ok(Some(facts))) => {
+                kinds.push("listing of a machine");
+                self.listing(name, &facts);
+            }
+            Some(Err(why)) if kinds.is_empty() => return Ok((why.to_string(), false)),
+            _ => {}
         }
         Ok((kind_of_text(&kinds, number), true))
     }

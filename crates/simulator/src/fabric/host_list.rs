@@ -1,5 +1,7 @@
 //! Lists of hosts as Slurm writes them: `node[1-4,07],login`, `r[1-2]n[1-8]`.
 
+use std::collections::HashSet;
+
 /// Most names of a list.
 pub const MOST_NAMES: usize = 1 << 20;
 
@@ -12,12 +14,28 @@ pub fn names(list: &str) -> Result<Vec<String>, String> {
     for word in words(list)? {
         expand(word, &mut all)?;
     }
-    match all.is_empty() {
-        true => Err(format!(
+    if all.is_empty() {
+        return Err(format!(
             "`{list}` names no host; expected a list such as node[1-4],node7"
-        )),
-        false => Ok(all),
+        ));
     }
+    if let Some(wrong) = all.iter().find(|name| !is_host(name)) {
+        return Err(format!(
+            "`{wrong}` is no name of a host; expected letters, digits, `.`, `_` and `-`, which does \
+             not begin it"
+        ));
+    }
+    let mut known = HashSet::new();
+    match all.iter().find(|name| !known.insert(name.as_str())) {
+        Some(twice) => Err(format!("`{twice}` is named twice; expected each host once")),
+        None => Ok(all),
+    }
+}
+
+/// Whether files of launchers and shells can have a name as it is.
+fn is_host(name: &str) -> bool {
+    let is_letter = |it: u8| it.is_ascii_alphanumeric() || b"._-".contains(&it);
+    !name.starts_with('-') && name.bytes().all(is_letter)
 }
 
 /// The parts of a list between commas outside of brackets.
@@ -178,7 +196,10 @@ mod tests {
         ];
         assert_eq!(all, expected);
         assert_eq!(short(&all), "a[08-10,2],login,r1n[1-2],r2n[1-2]");
-        for wrong in ["", "a[1", "a]1", "a[x]", "a[3-1]", "a[1-99999999]", "a[]"] {
+        let wrong = ["", "a[1", "a]1", "a[x]", "a[3-1]", "a[1-99999999]", "a[]"];
+        let names_of_none = ["a b,c", "a\nb", "a;b", "$(id)", "-x", "../x", "<x>", "ä"];
+        let twice = ["a,a", "n[1-3],n2"];
+        for wrong in wrong.iter().chain(&names_of_none).chain(&twice) {
             assert!(names(wrong).is_err(), "{wrong}");
         }
         assert!(names("a[1-1000]b[1-1000]c[1-1000]").is_err());

@@ -157,11 +157,22 @@ fn node_type<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     })
 }
 
-/// Whether the beginning of a file is binary, so that it can only be a trace of this form.
+/// Whether a file begins as a trace of this form does: with the length of its metadata, which has
+/// a version such as `0.0.4`, or attributes only, or nothing.
 pub fn is_binary(begin: &[u8]) -> bool {
-    let is_text = |byte: &u8| *byte >= b' ' || matches!(*byte, b'\n' | b'\r' | b'\t' | 0x0c);
-    !begin.iter().all(is_text)
+    let more = begin.iter().take_while(|byte| **byte >= 0x80).count();
+    let inside = begin.get(more + 1..).unwrap_or_default();
+    match inside {
+        _ if begin.first() == Some(&0) => true,
+        [VERSION, length, first, ..] => *length < b' ' && first.is_ascii_digit(),
+        [ATTRIBUTE, ..] => true,
+        _ => false,
+    }
 }
+
+/// Field numbers 1 and 2 of the metadata, each with the type of bytes.
+const VERSION: u8 = 1 << 3 | 2;
+const ATTRIBUTE: u8 = 2 << 3 | 2;
 
 /// Reads a trace. `file` is its name in errors, which count messages as lines.
 ///

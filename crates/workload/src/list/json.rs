@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Builder, Entry, time};
+use super::{Builder, Entry, from_one, time};
 use crate::call::{Pipeline, Workload};
 use crate::error::WorkloadError;
 use crate::groups::Members;
@@ -78,14 +78,22 @@ pub fn read(file: &str, text: &str) -> Result<Workload, WorkloadError> {
         let added = builder.add(entry);
         added.map_err(|why| wrong(format!("calls[{at}]: {why}")))?;
     }
+    let pipeline = list.pipeline.map(Stages::pipeline).transpose();
+    let ranks = list.ranks.map(|it| from_one("ranks", it)).transpose();
     Ok(Workload {
-        ranks: list.ranks,
+        ranks: ranks.map_err(wrong)?,
         compute_after_us: time("compute_after_us", list.compute_after_us).map_err(wrong)?,
-        pipeline: list.pipeline.map(|it| Pipeline {
-            stages: it.stages,
-            chunks: it.chunks,
-            micro_batches: it.micro_batches,
-        }),
+        pipeline: pipeline.map_err(wrong)?,
         ..builder.finish()
     })
+}
+
+impl Stages {
+    fn pipeline(self) -> Result<Pipeline, String> {
+        Ok(Pipeline {
+            stages: from_one("pipeline.stages", self.stages)?,
+            chunks: from_one("pipeline.chunks", self.chunks)?,
+            micro_batches: from_one("pipeline.micro_batches", self.micro_batches)?,
+        })
+    }
 }

@@ -266,6 +266,14 @@ pub(crate) fn time(what: &str, given: Option<f64>) -> Result<f64, String> {
     }
 }
 
+/// A number that counts something.
+pub(crate) fn from_one(what: &str, number: u32) -> Result<u32, String> {
+    match number {
+        0 => Err(format!("{what} 0; expected a number from 1")),
+        _ => Ok(number),
+    }
+}
+
 /// Reads `all-reduce`, `AllReduce` or `all_reduce`.
 fn collective(text: &str) -> Result<Collective, String> {
     let plain = text.trim().replace(['-', '_'], "");

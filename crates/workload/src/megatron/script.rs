@@ -13,6 +13,9 @@ const MOST_RANKS: u64 = 1 << 24;
 /// Variables that a value may be made of, one in another.
 const MOST_DEPTH: usize = 16;
 
+/// Most characters of a value that an error shows.
+const MOST_SHOWN: usize = 80;
+
 /// The arguments with a number.
 const NUMBERS: [&str; 21] = [
     "context-parallel-size",
@@ -167,7 +170,7 @@ impl Found {
     /// The arguments that a script gives, with its variables.
     fn of_script(text: &str) -> Result<Self, Wrong> {
         let words = words(text);
-        let mut variables: BTreeMap<&str, String> = BTreeMap::new();
+        let mut variables: BTreeMap<&str, Variable<'_>> = BTreeMap::new();
         let mut found = Self::default();
         let mut at = 0;
         while let Some((line, word)) = words.get(at) {
@@ -188,20 +191,29 @@ impl Found {
                     None if is_number => {
                         return Err((*line, format!("{name} has no value; expected a number")));
                     }
-                    Some(value) if NOT_MODELLED.contains(&name) => value.to_owned(),
-                    _ => "True".to_owned(),
+                    Some(value) if NOT_MODELLED.contains(&name) => value,
+                    _ => "True",
                 };
-                found.add(name, &value, *line)?;
+                found.add(name, value, *line)?;
             } else if let Some((name, value)) = word.split_once('=') {
                 let value = if value.is_empty() {
                     next()
                 } else {
                     Some(value)
                 };
-                let value = value.map(|it| resolved(it, &variables, 0));
                 match value {
-                    Some(Ok(value)) => variables.insert(name, value),
-                    _ => variables.remove(name),
+                    Some(written) => {
+                        let value = resolved(written, &variables, 0).ok();
+                        variables.insert(
+                            name,
+                            Variable {
+                                value,
+                                written,
+                                line: *line,
+                            },
+                        )
+                    }
+                    None => variables.remove(name),
                 };
             }
         }
@@ -323,16 +335,25 @@ fn words(text: &str) -> Vec<(u64, &str)> {
     words
 }
 
+/// A variable of a script.
+struct Variable<'t> {
+    /// Its value; `None` if it is not known.
+    value: Option<&'t str>,
+    /// What is written in place of the value.
+    written: &'t str,
+    line: u64,
+}
+
 /// A value in place of a variable: `$NAME`, `${NAME}`, `${NAME:-value}`.
-fn resolved(
-    value: &str,
-    variables: &BTreeMap<&str, String>,
+fn resolved<'t>(
+    value: &'t str,
+    variables: &BTreeMap<&str, Variable<'t>>,
     depth: usize,
-) -> Result<String, String> {
+) -> Result<&'t str, String> {
     let Some(variable) = value.strip_prefix('$') else {
-        return Ok(value.to_owned());
+        return Ok(value);
     };
-    if depth > MOST_DEPTH || variable.is_empty() {
+    if variable.is_empty() {
         return Err("which is computed; expected a number".to_owned());
     }
     let inner = variable
@@ -342,10 +363,22 @@ fn resolved(
         Some((name, value)) => (name, Some(value)),
         None => (inner.unwrap_or(variable), None),
     };
-    match (variables.get(name), otherwise) {
-        (Some(value), _) => Ok(value.clone()),
-        (None, Some(value)) => resolved(value, variables, depth + 1),
-        (None, None) => Err(format!(
+    let set = variables.get(name);
+    match (set.and_then(|it| it.value), otherwise, set) {
+        (Some(value), _, _) => Ok(value),
+        (None, Some(_), _) if depth == MOST_DEPTH => Err(format!(
+            "which refers to more than {MOST_DEPTH} variables, one in another; expected a number"
+        )),
+        (None, Some(value), _) => resolved(value, variables, depth + 1),
+        (None, None, Some(set)) => {
+            let written: String = set.written.chars().take(MOST_SHOWN).collect();
+            Err(format!(
+                "which line {} sets to {written}, whose value is not known there; expected a \
+                 number: write {name}=… into a copy of it",
+                set.line
+            ))
+        }
+        (None, None, None) => Err(format!(
             "which the script does not set; expected a number: write {name}=… into a copy of it"
         )),
     }

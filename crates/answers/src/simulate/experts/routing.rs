@@ -6,6 +6,9 @@ pub const MOST_RANKS: u32 = 512;
 /// Most tokens of a rank, experts, and experts of a token.
 pub const MOST_COUNT: u32 = 1 << 24;
 
+/// Shares of tokens below this are none.
+const NEGLIGIBLE: f64 = 1e-18;
+
 /// Which ranks the tokens of each rank need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routing {
@@ -17,8 +20,9 @@ pub struct Routing {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Counts {
-    /// All experts are alike: the tokens of a rank, and experts of all ranks.
-    Uniform { tokens: u32, experts: u32 },
+    /// All experts are alike: the tokens of a rank, and by number of ranks the share of tokens that
+    /// need no expert of them.
+    Uniform { tokens: u32, none: Vec<f64> },
     /// For each rank the copies of its tokens that go to each rank.
     Matrix(Vec<Vec<f64>>),
 }
@@ -49,7 +53,12 @@ impl Routing {
         Ok(Self {
             ranks,
             top_k,
-            counts: Counts::Uniform { tokens, experts },
+            counts: Counts::Uniform {
+                tokens,
+                none: (0..=ranks)
+                    .map(|some| none_of(experts, experts / ranks * some, top_k))
+                    .collect(),
+            },
         })
     }
 
@@ -155,14 +164,7 @@ impl Routing {
     pub fn needing(&self, from: u32, ranks: &[u32]) -> f64 {
         let tokens = self.tokens(from);
         let none = match &self.counts {
-            Counts::Uniform { experts, .. } => {
-                let there = experts / self.ranks * ranks.len() as u32;
-                let left = |drawn: u32| {
-                    let others = (experts - there).saturating_sub(drawn);
-                    f64::from(others) / f64::from(experts - drawn)
-                };
-                (0..self.top_k).map(left).product()
-            }
+            Counts::Uniform { none, .. } => none.get(ranks.len()).copied().unwrap_or(0.0),
             Counts::Matrix(_) => {
                 let all = tokens * f64::from(self.top_k);
                 let there: f64 = ranks.iter().map(|to| self.copies(from, *to)).sum();
@@ -174,6 +176,20 @@ impl Routing {
         };
         tokens * (1.0 - none)
     }
+}
+
+/// The share of tokens that need none of some experts, if each needs `top_k` different ones.
+fn none_of(experts: u32, some: u32, top_k: u32) -> f64 {
+    let mut share = 1.0;
+    for drawn in 0..top_k {
+        let others = (experts - some).saturating_sub(drawn);
+        share *= f64::from(others) / f64::from(experts - drawn);
+        // Less than the last digit of 1.
+        if share < NEGLIGIBLE {
+            return 0.0;
+        }
+    }
+    share
 }
 
 fn check_ranks(ranks: u32) -> Result<(), String> {
