@@ -41,7 +41,7 @@ const THREADS: [u32; 2] = [64, 448];
 const MUST_RETURN: [&str; 2] = ["cuEventQuery", "cuLaunchKernelEx on another stream"];
 
 /// The parts, in order.
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part::Launch,
     Part::Queue,
     Part::Overlap,
