@@ -13,6 +13,7 @@ mod probing;
 mod replay;
 mod scale;
 mod site;
+mod test;
 mod timing;
 mod torch;
 mod web;
@@ -69,6 +70,8 @@ enum Chore {
     Scale(scale::Arguments),
     /// Build the site in target/site: the page that plans, docs with a search, schemas, machines
     Site,
+    /// Run all tests, several test programs at a time
+    Test(test::Arguments),
     /// Run the tests of memory that ranks share under ThreadSanitizer
     ThreadSanitizer,
     /// Check the repository's rules: dependencies between crates, unsafe code, length of files,
@@ -121,6 +124,7 @@ fn main() -> ExitCode {
         Chore::Replay(arguments) => replay::run(&arguments),
         Chore::Sanitize(arguments) => sanitize::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
+        Chore::Test(arguments) => test::run(&arguments),
         Chore::ThreadSanitizer => sanitize::run_shared(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
