@@ -11,7 +11,7 @@ use crate::error::Error;
 const LIBRARY: &str = "libcuda.so.1";
 
 /// Functions that this crate calls; drivers since 11.6 have them.
-pub const SYMBOLS: [&str; 69] = [
+pub const SYMBOLS: [&str; 70] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
