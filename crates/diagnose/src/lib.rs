@@ -16,11 +16,10 @@
 //! is made), `timings` (how long that took), `settings` (what NCCL's log says), `beside` (causes
 //! whose words count only beside other evidence), `paths` (paths that carry nothing), `cliques`
 //! (NVLink fabrics), `runs` (runs of nccl-tests that differ in one setting), `late` (a rank that is
-//! late again and again, by NCCL's Inspector), `listing` (what `nvidia-smi`, `lspci` and others
-//! show), `bandwidths` (what measured ones show), `machine_files` (topology files and graph files by themselves).
+//! late again and again, by NCCL's Inspector), `listing` (what `nvidia-smi`, `lspci` and measured
+//! bandwidths show), `machine_files` (topology files and graph files by themselves).
 
 pub mod archive;
-mod bandwidths;
 mod beside;
 mod cliques;
 mod late;

@@ -1,5 +1,7 @@
 //! Listings of a machine: `nvidia-smi`, `lspci`, `ibstat` and others.
 
+mod bandwidths;
+
 use std::collections::BTreeMap;
 
 use causes::Certainty::{Likely, Possible};
@@ -15,7 +17,6 @@ use listings::peers::Peers;
 use listings::{Bandwidths, Listings, Machine};
 use memchr::memmem;
 
-use crate::bandwidths;
 use crate::verdict::{Line, Missing};
 
 /// The rules of `topo doctor` whose findings are in the listing itself. Those of others depend on
@@ -52,7 +53,7 @@ const MOST_PLACES: usize = 1 << 12;
 const MOST_CELLS: usize = 1 << 21;
 
 /// Most pairs of GPUs that are named.
-pub(crate) const MOST_PAIRS: usize = 8;
+const MOST_PAIRS: usize = 8;
 
 /// A cause that a listing shows. None is known to slow or stop the job.
 #[derive(Debug)]
@@ -375,7 +376,7 @@ impl Places {
 }
 
 /// How near two GPUs are, by their places among GPUs.
-pub(crate) fn nearness(matrix: &Matrix, [one, other]: [usize; 2]) -> Option<Nearness> {
+fn nearness(matrix: &Matrix, [one, other]: [usize; 2]) -> Option<Nearness> {
     let place = |number: usize| {
         let mut devices = matrix.devices.iter();
         devices.position(|it| it.gpu.is_some_and(|gpu| gpu as usize == number))

@@ -20,13 +20,11 @@
 //!
 //! In reading order: [`results`] (what was measured, as values), [`program_name`] (which collective
 //! a program runs), [`row`](mod@row) (rows and headers of tables), `named` (tables with other
-//! columns, and those of the OSU micro-benchmarks), `markdown` (tables of pages), `facts` (of jobs, in
-//! single lines), [`collect`]
-//! (tables from lines), [`json`] (JSON of nccl-tests and of `topo run`), [`size`] (sizes as people
-//! write them), [`ladder`], [`published`] (what healthy machines reach), [`starts`],
-//! [`shortfall`],
-//! [`compare`](mod@compare) (measured beside predicted times), [`fit`] (constants from
-//! measurements).
+//! columns, and those of the OSU micro-benchmarks), `markdown` (tables of pages), `facts` (of jobs,
+//! in single lines), [`collect`] (tables from lines), [`json`] (JSON of nccl-tests and of
+//! `topo run`), [`size`] (sizes as people write them), [`ladder`], [`published`] (what healthy
+//! machines reach), [`starts`], [`shortfall`], [`compare`](mod@compare) (measured beside predicted
+//! times), [`fit`] (constants from measurements).
 
 pub mod collect;
 pub mod compare;

@@ -102,7 +102,7 @@ pub struct Table {
 pub(crate) enum Damage {
     /// It has no whole placement, or other columns than the header.
     Cut,
-    /// The columns of a message of so many bytes contradict each other.
+    /// Its columns contradict each other. Bytes of the message.
     Contradiction(u64),
 }
 

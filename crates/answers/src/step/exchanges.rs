@@ -77,5 +77,6 @@ fn simulated(planned: &Planned, bytes: u64, tokens: Tokens) -> Result<f64, Strin
         schedule: ExchangeSchedule::TwoStage,
     };
     let found = exchange(planned.plan(), &question, &Fabric::default());
-    found.map(|it| it.time_us).map_err(|why| why.to_string())
+    let time = found.map(|it| it.time_us);
+    time.map_err(|why| format!("bytes {bytes}: {why}"))
 }

@@ -24,6 +24,9 @@ pub use routing::Routing;
 use super::choice::SimulatedChoice;
 use super::{LinkLoad, SimulateError, SimulateQuestion, loads};
 
+/// Most bytes of a rank's tokens, each counted once, 64 GiB: every slot is simulated.
+const MOST_BYTES: f64 = (1_u64 << 36) as f64;
+
 /// The direction of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exchange {
@@ -128,6 +131,13 @@ pub fn exchange(
         return Err(SimulateError::Routing(format!(
             "the routing is of {} ranks and the job has {ranks}; expected the same",
             routing.ranks()
+        )));
+    }
+    let tokens = (0..ranks).map(|rank| routing.tokens(rank));
+    let bytes = tokens.fold(0.0, f64::max) * f64::from(question.token_bytes);
+    if bytes > MOST_BYTES {
+        return Err(SimulateError::Routing(format!(
+            "the tokens of a rank have {bytes:.0} bytes; expected at most {MOST_BYTES:.0}"
         )));
     }
     let size = routing.tokens(0) * f64::from(question.token_bytes) * f64::from(routing.top_k());

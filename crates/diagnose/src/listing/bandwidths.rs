@@ -1,4 +1,4 @@
-//! What measured bandwidths between GPUs show: pairs that are slower than their like, or dead.
+//! Measured bandwidths between GPUs: pairs that are slower than their like, or dead.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use listings::Bandwidths;
 use listings::bandwidth::Direction;
 use listings::matrix::{Matrix, Nearness};
 
-use crate::listing::{MOST_PAIRS, Shown, nearness};
+use super::{MOST_PAIRS, Shown, nearness};
 
 /// A bandwidth below this share of what is usual is slow.
 const SLOW: f32 = 0.7;
@@ -17,7 +17,7 @@ const SLOW: f32 = 0.7;
 const ENOUGH: usize = 6;
 
 /// Pairs over which no data went.
-pub(crate) fn dead(bandwidths: &Bandwidths) -> Option<Shown> {
+pub(super) fn dead(bandwidths: &Bandwidths) -> Option<Shown> {
     let pairs = || {
         bandwidths
             .pairs()
@@ -57,7 +57,7 @@ fn names(bandwidths: &Bandwidths, pairs: &[(usize, usize)]) -> Vec<String> {
 }
 
 /// Pairs that are slower than others which are joined alike.
-pub(crate) fn slow(bandwidths: &Bandwidths, matrix: Option<&Matrix>) -> Option<Shown> {
+pub(super) fn slow(bandwidths: &Bandwidths, matrix: Option<&Matrix>) -> Option<Shown> {
     // All pairs at once share links, which slows some of them on any machine.
     if !bandwidths.method.by_peer_access || bandwidths.direction == Direction::All {
         return None;
