@@ -202,7 +202,7 @@ pub(crate) fn check(
         notes.push(format!("planned as NCCL {version} decides"));
     }
     notes.extend(of_ports.then(|| chance(version)));
-    let registers = arguments.calls.registration == Registration::Local;
+    let registers = asked.calls.registration == Registration::Local;
     if registers && version == NcclVersion::V2_27 {
         notes.push(NO_SWITCHED_BUFFERS.to_owned());
     }

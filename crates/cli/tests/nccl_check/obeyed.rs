@@ -12,7 +12,7 @@ use nccl_binary::job::{HostAnswer, Job, JobHost};
 use nccl_binary::log;
 use nccl_binary::message::{Network, Request};
 use nccl_compare::Answer;
-use plan::cost::{Calls, TunedOperation};
+use plan::cost::TunedOperation;
 use plan::{Algorithm, CostTable};
 use planner::{EqualHosts, NcclVersion, Settings};
 use program::{Collective, Protocol};
