@@ -145,7 +145,7 @@ def work(identity, rank, ranks):
         for unordered in (halves, ones):
             refused(lambda: comm.all_reduce(unordered), ValueError, "give `stream=`")
             refused(lambda: comm.send(unordered, 0), ValueError, "give `stream=`")
-        refused(lambda: comm.all_reduce(out, ones), ValueError, "give `stream=`")
+        refused(lambda: comm.all_reduce(of("f", [0.0] * 8), ones), ValueError, "give `stream=`")
         refused(lambda: comm.all_reduce(of("f", [1.0] * 8, Elsewhere), of("f", [0.0] * 8)), ValueError,
                 "name different streams")
         comm.all_reduce(halves, stream=driver.stream.value)
