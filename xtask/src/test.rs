@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::Value;
 use xtask::workspace::{cargo, exit, repository, target, write_beside};
@@ -96,7 +96,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let all = began.elapsed().as_secs();
     println!("compiled in {compiled} s, run in {} s", all - compiled);
     let word = if failed.is_empty() { "ok" } else { "FAILED" };
-    let Counts { passed, failed: wrong, ignored } = counts;
+    let Counts {
+        passed,
+        failed: wrong,
+        ignored,
+    } = counts;
     println!("{RESULT}{word}. {passed} passed; {wrong} failed; {ignored} ignored");
     Ok(exit(failed.is_empty()))
 }
@@ -128,7 +132,9 @@ fn test_program(message: &str) -> Option<TestProgram> {
         return None;
     }
     let executable = PathBuf::from(message.get("executable")?.as_str()?);
-    let folder = Path::new(message.get("manifest_path")?.as_str()?).parent()?.to_owned();
+    let folder = Path::new(message.get("manifest_path")?.as_str()?)
+        .parent()?
+        .to_owned();
     let of = message.pointer("/target/name")?.as_str()?;
     let package = folder.file_name()?.to_str()?;
     let kind = message.pointer("/target/kind/0")?.as_str()?;
@@ -169,9 +175,13 @@ fn run_all(
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
         let ended = workers.into_iter().map(|worker| worker.join());
-        ended.map(|it| it.unwrap_or_else(|_| Ok(()))).collect::<Result<Vec<()>>>()
+        ended
+            .map(|it| it.unwrap_or_else(|_| bail!("a thread that runs test programs panicked")))
+            .collect::<Result<Vec<()>>>()
     })?;
-    let (counts, failed, _) = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (counts, failed, _) = done
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     Ok((counts, failed))
 }
 
@@ -194,14 +204,26 @@ fn run_one(program: &TestProgram) -> Result<Outcome> {
     let counts = Counts::of(&printed);
     let took = began.elapsed().as_secs();
     let mut out = io::stdout().lock();
-    let Counts { passed, failed, ignored } = counts;
-    writeln!(out, "{}: {passed} passed; {failed} failed; {ignored} ignored, {took} s", program.name)?;
+    let Counts {
+        passed,
+        failed,
+        ignored,
+    } = counts;
+    writeln!(
+        out,
+        "{}: {passed} passed; {failed} failed; {ignored} ignored, {took} s",
+        program.name
+    )?;
     let said = |line: &&str| !status.success() || line.contains("not run: ");
     for line in printed.lines().filter(said) {
         writeln!(out, "  {line}")?;
     }
     if !status.success() {
-        writeln!(out, "  {} ended with {status}", program.executable.display())?;
+        writeln!(
+            out,
+            "  {} ended with {status}",
+            program.executable.display()
+        )?;
     }
     Ok(Outcome {
         passed: status.success(),
@@ -214,7 +236,10 @@ fn run_examples() -> Result<Outcome> {
     let mut command = cargo();
     command.arg("test").args(WHOLE).args(["--doc", "--quiet"]);
     command.current_dir(repository());
-    let output = command.stdin(Stdio::null()).output().context("starting cargo")?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context("starting cargo")?;
     let printed = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
@@ -238,7 +263,10 @@ impl Counts {
         for line in printed.lines().filter_map(|line| line.strip_prefix(RESULT)) {
             let number = |name: &str| {
                 let before = line.split(name).next().unwrap_or_default();
-                before.rsplit([' ', ';']).find_map(|word| word.parse().ok()).unwrap_or(0)
+                before
+                    .rsplit([' ', ';'])
+                    .find_map(|word| word.parse().ok())
+                    .unwrap_or(0)
             };
             counts.add(Self {
                 passed: number(" passed"),

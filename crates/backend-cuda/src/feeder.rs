@@ -18,11 +18,11 @@ use device_runtime::driver::Start;
 use device_runtime::layout::Launch;
 use device_runtime::{DeviceCopy, Repeats};
 
+use crate::callers_context::CallersContext;
 use crate::device::Device;
 use crate::error::{is_pending, words};
 use crate::graph::Graph;
 use crate::handles::caller;
-use crate::in_order::CallersContext;
 
 /// Events between launches, *marks*, that tell how far a GPU is.
 pub(crate) const MARKS: usize = 4;

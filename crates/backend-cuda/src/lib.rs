@@ -9,8 +9,9 @@
 //! the code for one rank.
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
-//! `handles`, `descriptors`, [`memory`], `callers_memory`, `sharing`, `rdma`, `graph`, `feeder`,
-//! `in_order`, [`launch`], [`multicast`], [`driver`], [`pairs`], `start`, [`litmus`], [`nccl`].
+//! `handles`, `descriptors`, [`memory`], `callers_memory`, `sharing`, `rdma`, `graph`,
+//! `callers_context`, `feeder`, `in_order`, [`launch`], [`multicast`], [`driver`], [`pairs`], `start`,
+//! [`litmus`], [`nccl`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -29,6 +30,7 @@
 //! ```
 
 mod bindable;
+mod callers_context;
 mod callers_memory;
 pub mod compiler;
 mod descriptors;
@@ -63,8 +65,8 @@ pub const OPTIONAL_SYMBOLS: [&str; 7] = [
     rdma::EXPORT,
 ];
 
+pub use callers_context::CallersContext;
 pub use device::Device;
 pub use driver::{Cuda, Options};
 pub use error::Error;
-pub use in_order::CallersContext;
 pub use memory::MemoryKind;

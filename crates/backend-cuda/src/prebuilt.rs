@@ -89,8 +89,8 @@ const PTX: Target = Target {
     ..cubin(75)
 };
 
-/// NVRTC 12.2 writes PTX 8.2, the first that has all instructions of multicasts. Drivers from 535 on
-/// compile it.
+/// NVRTC 12.2 writes PTX 8.2, the first that has all instructions of multicasts. Drivers from 535
+/// on compile it.
 pub(crate) const MULTICAST_PTX: Target = Target {
     capability: 90,
     compiler: "12.2.140",

@@ -1,4 +1,4 @@
-//! What the transports between the ranks of a communicator can do, and which choices they refuse.
+//! Capabilities of the transports between the ranks of a communicator, and the choices they refuse.
 //! Equal on all ranks.
 
 use executor::backend::Backend;

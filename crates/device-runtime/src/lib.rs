@@ -9,9 +9,8 @@
 //! for tests.
 //!
 //! In reading order: [`source`], [`entry`], [`layout`], [`flat`], `allocation`, [`driver`],
-//! [`process_ranks`], `connect`, [`gang`], `remote`, `launch`, [`backend`], `capabilities`, `deposit`,
-//! `regions`,
-//! `callers_windows`, `in_order`, [`addresses`], [`default_choice`].
+//! [`process_ranks`], `connect`, [`gang`], `remote`, `launch`, [`backend`], `capabilities`,
+//! `deposit`, `regions`, `callers_windows`, `in_order`, [`addresses`], [`default_choice`].
 //!
 //! ```
 //! use device_runtime::{Kernel, source};

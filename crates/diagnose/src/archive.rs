@@ -107,7 +107,7 @@ pub fn tar(
         } else if kind.is_gnu_sparse() {
             pile.skip(
                 &name,
-                "a sparse file, so it was not read; pack it without --sparse",
+                "a sparse file, so it was not read; pack it again as a plain file",
             );
             // More of its map is between its header and the next one, and takes memory.
             if header.as_gnu().is_some_and(tar::GnuHeader::is_extended) {

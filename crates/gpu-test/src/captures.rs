@@ -1,4 +1,4 @@
-//! Whether a communicator's threads leave captures of CUDA graphs alone.
+//! Captures of CUDA graphs beside a communicator's threads, which must not disturb them.
 
 use backend_cuda::litmus::Litmus;
 

@@ -50,7 +50,7 @@ pub const RESERVED: [&str; 16] = [
     "NCCL_TUNER_PLUGIN",
 ];
 
-/// The variable by which NCCL connects an algorithm when a collective first takes it. It is 0
+/// The variable that lets NCCL connect an algorithm when a collective first takes it. It is 0
 /// here, unless a job says otherwise.
 pub const CONNECTS_LATE: &str = "NCCL_RUNTIME_CONNECT";
 

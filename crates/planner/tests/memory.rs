@@ -257,10 +257,10 @@ fn settings_change_buffers() {
     assert_eq!(simple(&[("NCCL_MAX_NCHANNELS", "8")]), 8 * 4 * MIB);
 }
 
-/// `NCCL_PXN_DISABLE=2`: paths lead through other GPUs, as they do unless it is 1, but shared buffers
-/// on the rails of others are made only if it is 0. NCCL 2.30.7 allocated so much.
+/// `NCCL_PXN_DISABLE=2`: paths lead through other GPUs, as they do unless it is 1, but shared
+/// buffers on the rails of others are made only if it is 0. NCCL 2.30.7 allocated so much.
 #[test]
-fn a_variable_that_is_read_in_two_ways() {
+fn paths_and_buffers_read_one_variable_differently() {
     let first = |value: &str| {
         let case = Case {
             hosts: 2,

@@ -1,5 +1,5 @@
-//! Expectations as files that operators use. What cannot be measured is none of their failures: each
-//! file tells UNKNOWN apart from FAIL, in the way of the program that reads it.
+//! Expectations as files that operators use. Each file tells UNKNOWN, what cannot be measured,
+//! apart from FAIL, in the way of the program that reads it.
 
 use std::fmt::Write;
 

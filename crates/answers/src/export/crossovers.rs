@@ -46,7 +46,7 @@ pub struct Crossovers {
     /// Arguments of vLLM's `CustomAllreduce`; absent for 3, 5 and 7 GPUs, which it does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vllm: Option<Vllm>,
-    /// Fields of SGLang's `Heuristic` (`custom_all_reduce_v2`), which serves GPUs with NVLinks alone.
+    /// Fields of SGLang's `Heuristic` (`custom_all_reduce_v2`), which serves NVLink GPUs alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sglang: Option<Sglang>,
 }

@@ -5,8 +5,8 @@ use std::thread;
 use cudarc::driver::{DriverError, result, sys};
 
 use super::Litmus;
+use crate::callers_context::CallersContext;
 use crate::error::words;
-use crate::in_order::CallersContext;
 
 use sys::CUstreamCaptureMode_enum as Mode;
 

@@ -1,4 +1,4 @@
-//! What the driver says of memory that is mapped at reserved addresses, and of multicasts.
+//! The driver's answers about memory that is mapped at reserved addresses, and about multicasts.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -136,7 +136,7 @@ impl Reserved {
         })
     }
 
-    /// Maps new memory of so many granules from one of them on. Returns its address.
+    /// Maps new memory of `count` granules from one of them on. Returns its address.
     fn map(&mut self, first: u64, granules: u64) -> Result<u64, String> {
         let (address, bytes) = (self.base + first * self.granule, granules * self.granule);
         let what = || format!("mapping {bytes} bytes for GPU {}", self.device.number);

@@ -1,8 +1,8 @@
 //! Asks what a GPU and its driver do: litmus kernels (`kernels/litmus.cu`), and calls of the driver
 //! while a kernel holds a stream. Collectives rely on the answers.
 //!
-//! `queue` has the launch queue, `pairs` the memory model, `mappings` virtual memory, `captures` what
-//! disturbs captures of graphs; the rest is here.
+//! `queue` has the launch queue, `pairs` the memory model, `mappings` virtual memory, `captures`
+//! captures of graphs; the rest is here.
 
 mod captures;
 mod mappings;

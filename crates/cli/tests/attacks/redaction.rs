@@ -1,4 +1,4 @@
-//! What `topo collect --redact` leaves in its archive of names, addresses and secrets.
+//! Names, addresses and secrets in the archive of `topo collect --redact`: none may be left.
 
 use std::fs;
 use std::io::Write;

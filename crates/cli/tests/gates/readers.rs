@@ -41,7 +41,7 @@ pub(crate) const READERS: &[Reader] = &[
         verdict: of_slurm,
         lacks: "",
     },
-    // Node Health Check's own functions, as far as checks call them.
+    // Node Health Check's own functions, those that checks call.
     Reader {
         name: "nhc",
         format: "nhc",

@@ -14,7 +14,7 @@ pub(crate) struct Run {
     pub(crate) says: &'static [&'static str],
 }
 
-/// The head of a table with a line for each of so many GPUs.
+/// The head of a table with a line for each GPU.
 macro_rules! ranks {
     (4) => {
         concat!(
@@ -43,7 +43,7 @@ macro_rules! columns {
     };
 }
 
-/// A table of so many GPUs with a bus bandwidth.
+/// A table of a number of GPUs with a bus bandwidth.
 macro_rules! table {
     ($ranks:tt, $gbps:literal) => {
         concat!(

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use outputs::{Case, Door};
+use outputs::{Case, Writer};
 
 /// Versions that are asked about the same machines, all in the cache of `cargo xtask fetch nccl`.
 const VERSIONS: [&str; 6] = ["2.27.7", "2.28.9", "2.29.7", "2.30.7", "2.31.2", "2.32.3"];
@@ -87,16 +87,16 @@ fn main() -> ExitCode {
 /// The files that each command writes for each job.
 fn outputs_of(version: &'static str, is_newest: bool) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for door in Door::ALL {
+    for writer in Writer::ALL {
         for machine in outputs::MACHINES {
             for hosts in outputs::HOSTS {
                 let case = Case {
                     version,
-                    door,
+                    writer,
                     machine,
                     hosts,
                 };
-                let name = format!("outputs::{}_{machine}_{hosts}_{version}", door.name());
+                let name = format!("outputs::{}_{machine}_{hosts}_{version}", writer.name());
                 let in_every_run = is_newest && outputs::IN_EVERY_RUN.contains(&(machine, hosts));
                 let trial = Trial::ignorable_test(name, move || outputs::are_followed(case));
                 trials.push(trial.with_ignored_flag(!in_every_run));

@@ -56,14 +56,14 @@ const LOADED: &str = "channels loaded from XML graph";
 
 /// A command that writes files for NCCL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Writer {
     Plan,
     Rings,
     Export,
     Tune,
 }
 
-impl Door {
+impl Writer {
     pub(crate) const ALL: [Self; 4] = [Self::Plan, Self::Rings, Self::Export, Self::Tune];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -80,7 +80,7 @@ impl Door {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
     pub version: &'static str,
-    pub door: Door,
+    pub writer: Writer,
     pub machine: &'static str,
     pub hosts: u32,
 }
@@ -143,17 +143,17 @@ impl Case {
                 file,
             }]
         };
-        match self.door {
-            Door::Plan => {
+        match self.writer {
+            Writer::Plan => {
                 let written: Result<_, Failed> = graph(&mut self.command("plan"));
                 written?.map(of_first).map_err(Failed::from).map(Ok)
             }
-            Door::Rings => {
+            Writer::Rings => {
                 let written: Result<_, Failed> =
                     graph(self.command("plan").args(["--strategy", "ring"]));
                 Ok(written?.map(of_first))
             }
-            Door::Export => {
+            Writer::Export => {
                 let mut command = self.command("export");
                 let said = command.arg("--json").arg("--dir").arg(folder).output()?;
                 check(said.status.success(), || err(&said))?;
@@ -170,7 +170,7 @@ impl Case {
                     .collect();
                 Ok(Ok(written?))
             }
-            Door::Tune => Err("topo tune asks the library itself".into()),
+            Writer::Tune => Err("topo tune asks the library itself".into()),
         }
     }
 
@@ -219,7 +219,7 @@ pub(crate) fn are_followed(case: Case) -> Result<Completion, Failed> {
         return not_fetched(case.version);
     };
     let folder = tempfile::tempdir()?;
-    if case.door == Door::Tune {
+    if case.writer == Writer::Tune {
         return tuned(&case, &library, folder.path());
     }
     let written = match case.write(folder.path())? {
@@ -247,7 +247,7 @@ pub(crate) fn are_followed(case: Case) -> Result<Completion, Failed> {
     let mut job = case.by_node(whole, &complete, planned.plan(), &written);
     job.request.sizes = vec![1 << 10, 1 << 20, 1 << 26];
     job.request.graphs = true;
-    if case.door == Door::Export {
+    if case.writer == Writer::Export {
         job.request.tuner = Some(folder.path().join(LIBRARY_FILE));
     }
     agree(&job, &job.run()?, &planned)

@@ -1,4 +1,4 @@
-//! What legal calls say of memory: the answers that the documentation gives. (`silicon` of
+//! Answers of legal calls about memory, as the documentation gives them. (`silicon` of
 //! `topo gpu-test` asks a GPU the same.)
 
 use crate::api::{

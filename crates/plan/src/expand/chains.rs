@@ -183,8 +183,8 @@ impl NodeParts {
     /// The port that a GPU uses for a channel of a graph that has `merged` channels after the
     /// nodes' graphs were compared; `None` if the graph names none.
     ///
-    /// In a graph without ports it is port 0, unless it is a fallback channel with ports of its own:
-    /// if GPUs of one node reach each other only through the network, NCCL reads a record that was
+    /// In a graph without ports it is port 0, unless a fallback channel has ports of its own. If
+    /// GPUs of one node reach each other only through the network, NCCL reads a record that was
     /// zeroed before the search.
     pub fn net(&self, kind: GraphKind, channel: u32, merged: u32, local: u32) -> Option<i64> {
         let chains = match kind {

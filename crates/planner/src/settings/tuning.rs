@@ -186,8 +186,8 @@ impl Reader {
         policies.into_iter().find(taken).unwrap_or_default()
     }
 
-    /// Bytes of a protocol's buffer. Of fewer than some, NCCL makes chunks of 0 bytes, by which it
-    /// divides: each of 8 slots must hold one grain. Source: NCCL's public source, and the binaries.
+    /// Bytes of a protocol's buffer. Each of its 8 slots must hold one grain: of less, NCCL makes
+    /// chunks of 0 bytes and divides by them. Source: NCCL's public source, and the binaries.
     fn buffer(&mut self, name: &str, value: &str, protocol: Protocol) -> Option<i64> {
         let bytes = self.unless_unset(name, value)?;
         let least = match protocol {

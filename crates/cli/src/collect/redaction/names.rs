@@ -1,4 +1,4 @@
-//! Where names of hosts, users and serial numbers are in a text.
+//! Finds names of hosts, users and serial numbers in a text.
 
 use super::is_of_name;
 
