@@ -10,8 +10,8 @@
 //!
 //! In reading order: [`error`], [`presence`], [`prebuilt`], [`compiler`], [`module`], [`device`],
 //! `handles`, `descriptors`, [`memory`], `callers_memory`, `sharing`, `rdma`, `graph`,
-//! `callers_context`, `feeder`, `in_order`, [`launch`], [`multicast`], [`driver`], [`pairs`], `start`,
-//! [`litmus`], [`nccl`].
+//! `callers_context`, `feeder`, `in_order`, [`launch`], [`multicast`], [`driver`], [`pairs`],
+//! `start`, [`litmus`], [`nccl`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
