@@ -52,9 +52,11 @@ fn asked(mode: u32) -> u32 {
     })
 }
 
-/// Calls a function on another thread with a stream or an event.
-fn elsewhere_with(call: fn(u64, u64) -> u32) -> u32 {
+/// Calls a function with a stream or an event, while another thread captures in mode `GLOBAL`.
+fn beside_global(call: fn(u64, u64) -> u32) -> u32 {
+    begin(0);
     let (stream, event) = (stream(1), event(0));
+    capturing(GLOBAL);
     elsewhere(move || {
         begin(0);
         call(stream, event)
@@ -151,14 +153,14 @@ crate::table! {
         => cuMemAlloc_v2 { allocated_elsewhere() } = 900 STREAM;
     "an allocation during another thread's capture" { capturing(THREAD_LOCAL); }
         => cuMemAlloc_v2 { allocated_elsewhere() } = 0 "";
-    "an event asked for during another thread's global capture" { capturing(GLOBAL); }
-        => cuEventQuery { elsewhere_with(|_, event| call!(cuEventQuery(event))) } = 900 STREAM;
-    "an event waited for during another thread's global capture" { capturing(GLOBAL); }
-        => cuEventSynchronize { elsewhere_with(|_, event| call!(cuEventSynchronize(event))) } = 900 STREAM;
-    "a stream asked during another thread's global capture" { capturing(GLOBAL); }
-        => cuStreamQuery { elsewhere_with(|stream, _| call!(cuStreamQuery(stream))) } = 900 STREAM;
-    "a stream waited for during another thread's global capture" { capturing(GLOBAL); }
-        => cuStreamSynchronize { elsewhere_with(|stream, _| call!(cuStreamSynchronize(stream))) } = 900 STREAM;
+    "an event asked for during another thread's global capture"
+        => cuEventQuery { beside_global(|_, event| call!(cuEventQuery(event))) } = 900 STREAM;
+    "an event waited for during another thread's global capture"
+        => cuEventSynchronize { beside_global(|_, event| call!(cuEventSynchronize(event))) } = 900 STREAM;
+    "a stream asked during another thread's global capture"
+        => cuStreamQuery { beside_global(|stream, _| call!(cuStreamQuery(stream))) } = 900 STREAM;
+    "a stream waited for during another thread's global capture"
+        => cuStreamSynchronize { beside_global(|stream, _| call!(cuStreamSynchronize(stream))) } = 900 STREAM;
     "a global capture that another thread's question made invalid"
         => cuStreamEndCapture { broken(GLOBAL, |_| assert_eq!(asked(GLOBAL), 900)) } = 901 STREAM;
     "a global capture beside a question of a thread-local thread"
