@@ -45,7 +45,9 @@ pub fn run(bytes: &[u8]) -> Depth {
         let collnet = flag(&mut choices);
         let planned = match jobs::planned(machine, hosts, collnet, &settings) {
             Ok(planned) => planned,
-            Err(planner::Error::Plan(error)) => panic!("{error}"),
+            Err(error @ (planner::Error::Plan(_) | planner::Error::Contradiction { .. })) => {
+                panic!("{error}")
+            }
             Err(_) => return Depth::Inside,
         };
         for note in &planned.notes {

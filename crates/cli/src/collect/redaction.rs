@@ -21,11 +21,14 @@ const MOST_PIECES: usize = 16;
 const LEAST_DIGITS: usize = 14;
 const LEAST_OF_GUID: usize = 5;
 
+/// Most names that are kept.
+const MOST_NAMES: usize = 1 << 18;
+
 /// Most addresses of ports that are looked for within words.
 const MOST_PORTS: usize = 1 << 12;
 
 /// Ends of domains. What else has a full stop may be a file's name or a version.
-const DOMAINS: [&str; 24] = [
+const DOMAINS: [&str; 38] = [
     "com",
     "org",
     "net",
@@ -50,6 +53,20 @@ const DOMAINS: [&str; 24] = [
     "svc",
     "ac",
     "de",
+    "au",
+    "ca",
+    "ch",
+    "cn",
+    "dk",
+    "eu",
+    "fr",
+    "jp",
+    "kr",
+    "nl",
+    "se",
+    "sg",
+    "tw",
+    "uk",
 ];
 
 /// Domains that are no secret.
@@ -89,7 +106,8 @@ impl Redaction {
         let (label, _) = name.split_once('.').unwrap_or((name, ""));
         let label = label.trim_end_matches(['-', '_']).to_ascii_lowercase();
         let has_letter = label.contains(|it: char| it.is_ascii_alphabetic());
-        if !has_letter || label == "localhost" || name.parse::<IpAddr>().is_ok() {
+        let is_full = self.names.len() >= MOST_NAMES;
+        if is_full || !has_letter || label == "localhost" || name.parse::<IpAddr>().is_ok() {
             return;
         }
         let stem = label.trim_end_matches(|it: char| it.is_ascii_digit());

@@ -9,7 +9,13 @@ use std::process::Command;
 use super::program::{LONG, Running, topo};
 
 /// Lines with identifiers, and the identifier of each that must not stay.
-const PLANTED: [(&str, &str); 38] = [
+const PLANTED: [(&str, &str); 44] = [
+    ("██gpu-node-31:1:2 [0] NCCL INFO", "gpu-node-31"),
+    ("SLURM_JOB_NODELIST=node[07-09]", "node08"),
+    ("reached node08 at last", "node08"),
+    ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "dXNlcjpwYXNz"),
+    ("peer fe80::b8ce:f6ff:fe3d:3a72:29500", "b8ce:f6ff"),
+    ("Serial Number : ABC-123-456789", "ABC-123-456789"),
     ("0: gpu-node-08:100:200 [0] NCCL INFO comm", "gpu-node-08"),
     (
         "[1,0]<stdout>:dgx-a-10:100:200 [0] NCCL INFO comm",
@@ -72,7 +78,9 @@ const PLANTED: [(&str, &str); 38] = [
 ];
 
 /// What diagnoses need.
-const KEPT: [&str; 12] = [
+const KEPT: [&str; 14] = [
+    "[12] NCCL INFO Channel 00 : 0[0]",
+    "2026-11-28T10:00:00 cancelled",
     "NCCL version 2.28.3+cuda12.9",
     "busid=\"0000:3b:00.0\"",
     "00000000:1B:00.0",

@@ -38,7 +38,7 @@ pub(super) fn inner(host: &HostPlan) -> Result<Transports, Error> {
     };
     for kind in [GraphKind::Ring, GraphKind::Tree] {
         if fell_back(kind)
-            && let (Some(first), Some(last)) = (gpus().next(), gpus().last())
+            && let (Some(first), Some(last)) = (gpus().next(), gpus().next_back())
             && let (Some(enter), Some(leave)) = (nearest(first)?, nearest(last)?)
         {
             found.inner.push(InnerPorts {

@@ -96,7 +96,13 @@ pub(super) fn version6(run: &str) -> Option<(usize, usize)> {
     while bare[begin..].matches(':').count() >= 2 {
         let text = &bare[begin..];
         let without_colon = text.strip_suffix(':').filter(|it| !it.ends_with(':'));
-        for it in [Some(text), without_colon].into_iter().flatten() {
+        let without_port = text.rsplit_once(':').map(|it| it.0);
+        let without_port =
+            without_port.filter(|it| it.contains("::") || it.matches(':').count() == 7);
+        for it in [Some(text), without_colon, without_port]
+            .into_iter()
+            .flatten()
+        {
             let Ok(address) = it.parse::<Ipv6Addr>() else {
                 continue;
             };

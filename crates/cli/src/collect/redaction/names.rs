@@ -67,13 +67,22 @@ const COMMON: [&str; 38] = [
 /// Most hosts of a list such as `n[1-100]`.
 const MOST_LISTED: u32 = 1 << 14;
 
+/// Most digits of a number in such a list.
+const MOST_DIGITS: usize = 10;
+
 /// Whether a name says nothing of a host: a device or a usual word, with or without a number.
 pub(super) fn is_common(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let stem = lower.trim_end_matches(|it: char| it.is_ascii_digit());
     let first = lower.split(['_', '-']).next().unwrap_or_default();
     let is_device = lower.contains('_') && COMMON.contains(&first);
-    stem.is_empty() || COMMON.contains(&stem) || COMMON.contains(&lower.as_str()) || is_device
+    let number = &lower[stem.len()..];
+    // Devices have no leading zeros: `node01` is a host.
+    let is_padded = number.len() > 1 && number.starts_with('0');
+    stem.is_empty()
+        || !is_padded && COMMON.contains(&stem)
+        || COMMON.contains(&lower.as_str())
+        || is_device
 }
 
 /// Calls `found` with hosts that words of a line name.
@@ -108,12 +117,20 @@ pub(super) fn logged(line: &str, found: &mut impl FnMut(&str)) {
         if thread == 0 || !(after.is_empty() || after.starts_with(' ')) {
             continue;
         }
-        let begin = line[..at]
-            .rfind(|it| !is_of_name(it))
-            .map_or(0, |it| it + 1);
-        let begin = begin + line[begin..at].find(|it: char| it.is_ascii()).unwrap_or(0);
-        found(&line[begin..at]);
+        let before = line[..at].trim_end_matches(is_of_name);
+        let name = &line[before.len()..at];
+        if !is_hour(name) {
+            found(name);
+        }
     }
+}
+
+/// Whether a name is the begin of a time, such as `2026-11-28T10`.
+fn is_hour(name: &str) -> bool {
+    let form = name
+        .bytes()
+        .map(|it| if it.is_ascii_digit() { b'0' } else { it });
+    form.eq(*b"0000-00-00T00")
 }
 
 /// Hosts after words such as `MASTER_ADDR=`, `on node`, `srun: error:`.
@@ -163,7 +180,9 @@ fn listed(list: &str, found: &mut impl FnMut(&str)) {
         for range in rest[open + 1..close.max(open + 1)].split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             let width = first.len();
-            if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+            if let (Ok(first), Ok(last), 0..=MOST_DIGITS) =
+                (first.parse::<u32>(), last.parse::<u32>(), width)
+            {
                 for number in first..=last.min(first.saturating_add(MOST_LISTED)) {
                     found(&format!("{stem}{number:0width$}"));
                 }
@@ -188,7 +207,7 @@ pub(super) fn serial(line: &str) -> Option<&str> {
     let rest = &rest[word.map_or(0, str::len)..];
     let rest = rest.trim_start_matches([' ', ':', '\t', '=', '>', '"']);
     let end = rest
-        .find(|it: char| !it.is_ascii_alphanumeric())
+        .find(|it: char| !it.is_ascii_alphanumeric() && it != '-')
         .unwrap_or(rest.len());
     let has_digit = rest[..end].contains(|it: char| it.is_ascii_digit());
     (end >= 6 && has_digit).then_some(&rest[..end])

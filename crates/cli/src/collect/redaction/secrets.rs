@@ -50,7 +50,9 @@ fn without_field(line: &str, replace: &impl Fn(&str, &str) -> String) -> String 
     let lower = trimmed.to_ascii_lowercase();
     let end = line.trim_end().len();
     let value = |mark: char| line.find(mark).map(|it| it + 1);
-    let is_vital = trimmed.starts_with('[') && trimmed.get(3..4) == Some("]");
+    let is_vital = trimmed.starts_with('[')
+        && trimmed.get(3..4) == Some("]")
+        && trimmed.as_bytes()[1].is_ascii_uppercase();
     let is_kept = ["[PN]", "[EC]", "[RV]"]
         .iter()
         .any(|it| trimmed.starts_with(it));
@@ -109,7 +111,9 @@ fn without_values(line: &str, replace: &impl Fn(&str, &str) -> String) -> String
             let is_option = line[word..].starts_with("--") || *key == "bearer";
             let end = value
                 .find(|it: char| {
-                    it.is_whitespace() || matches!(it, '"' | '\'' | '&' | ',' | ';' | '<')
+                    // `Authorization: Basic dXNlcg==` has two words.
+                    it.is_whitespace() && (*key != "authorization" || it != ' ')
+                        || matches!(it, '"' | '\'' | '&' | ',' | ';' | '<')
                 })
                 .unwrap_or(value.len());
             let is_value = mark.contains([':', '=']) || is_option && !mark.is_empty();
