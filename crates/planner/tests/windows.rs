@@ -101,6 +101,7 @@ fn windows_between_nodes() {
     let mut inputs = hopper(2);
     inputs.ranks = 2;
     (inputs.min_local_ranks, inputs.max_local_ranks) = (1, 1);
+    inputs.registered_ports = Some(1);
     for version in NcclVersion::ALL {
         let table = under(
             version,
