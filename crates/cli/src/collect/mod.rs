@@ -118,34 +118,8 @@ pub(crate) fn run(
         Err(why) => collection.missing.push(format!("topology.xml: {why:#}")),
     }
     collection.programs(programs, moment);
-    let redaction = arguments.redact.as_deref().map(|word| {
-        let mut redaction = Redaction::new(word);
-        redaction.add(&host);
-        for user in ["USER", "LOGNAME"]
-            .iter()
-            .filter_map(|it| environment.launcher.get(*it))
-        {
-            redaction.add_user(user);
-        }
-        for name in [
-            "HOSTNAME",
-            "MASTER_ADDR",
-            "SLURM_JOB_NODELIST",
-            "NCCL_COMM_ID",
-        ] {
-            let value = environment.launcher.get(name);
-            redaction.add_of(&format!("{name}={}", value.map_or("", String::as_str)));
-        }
-        // A name is known by any file, and hidden in all.
-        for content in collection
-            .files
-            .iter()
-            .filter_map(|it| Content::of(&it.bytes))
-        {
-            redaction.add_of(&content.text);
-        }
-        redaction
-    });
+    let redaction = arguments.redact.as_deref();
+    let redaction = redaction.map(|word| known(word, &host, environment, &collection.files));
     let label = redaction.as_ref().map_or(host.clone(), |it| it.name(&host));
     let path = arguments.output.clone();
     let path = path.unwrap_or_else(|| PathBuf::from(format!("topo-{label}.tar.gz")));
@@ -266,6 +240,32 @@ impl Collection {
     fn lacks(&mut self, name: &str, program: &str, why: &dyn Display) {
         self.missing.push(format!("{name}: {program}: {why}"));
     }
+}
+
+/// The names that this host, its environment and the files tell.
+fn known(word: &str, host: &str, environment: &Environment, files: &[CollectedFile]) -> Redaction {
+    let mut redaction = Redaction::new(word);
+    redaction.add(host);
+    for user in ["USER", "LOGNAME"]
+        .iter()
+        .filter_map(|it| environment.launcher.get(*it))
+    {
+        redaction.add_user(user);
+    }
+    for name in [
+        "HOSTNAME",
+        "MASTER_ADDR",
+        "SLURM_JOB_NODELIST",
+        "NCCL_COMM_ID",
+    ] {
+        let value = environment.launcher.get(name);
+        redaction.add_of(&format!("{name}={}", value.map_or("", String::as_str)));
+    }
+    // A name is known by any file, and hidden in all.
+    for content in files.iter().filter_map(|it| Content::of(&it.bytes)) {
+        redaction.add_of(&content.text);
+    }
+    redaction
 }
 
 /// Programs that run at once.
