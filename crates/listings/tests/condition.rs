@@ -226,7 +226,8 @@ fn bandwidths_go_from_the_row_to_the_column() {
         (0, 1, 11.0),
         (0, 2, 12.0),
         (1, 0, 21.0),
-        (1, 2, 22.5),
+        (1, 2, 22.5), (2, 0, 0.0),
+        (2, 0, 0.0),
         (2, 1, 32.0),
     ];
     assert_eq!(pairs, written);
