@@ -242,12 +242,15 @@ fn bandwidths_go_from_the_row_to_the_column() {
     let none = [
         write.replace("<- GPU(column)", "<-> GPU(column) Write1"),
         write.replace("GPU(row)", "CPU(row)"),
-        write.replace(" 1     21.00", " 1     2one"),
         write.replace(" 2      0.00     32.00       N/A\n", ""),
     ];
     for text in none {
         assert_eq!(read(&text).bandwidths, [], "{text}");
     }
+    let odd = write.replace(" 1     21.00", " 1     2one");
+    let refused = Listings::read("test", odd.as_bytes()).expect_err("a cell is no number");
+    let refused = refused.to_string();
+    assert!(refused.contains("row GPU1, column GPU0"), "{refused}");
 }
 
 #[test]
