@@ -60,6 +60,8 @@ pub enum Note {
         /// Most channels.
         most: u32,
     },
+    /// Trees leave a host through port 0, which is not there (NCCL to 2.28).
+    TreePort,
     /// Two GPUs of a host that decide their transport differently.
     Transports {
         /// The first, counted in its node.
@@ -72,6 +74,10 @@ pub enum Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::TreePort => f.write_str(
+                "the search finds no tree that leaves the host, for which this version takes port 0, and there is none: NCCL \
+                 fails at the first call that takes a tree; exclude them (NCCL_ALGO=^Tree), or plan NCCL 2.29 or newer",
+            ),
             Self::NoNvlinkDomain => f.write_str(
                 "the settings forbid one NVLink domain (NCCL_MNNVL_ENABLE=0, or P2P switched off without \
                  NCCL_MNNVL_ENABLE=1), so the network joins the hosts",

@@ -5,7 +5,7 @@ mod common;
 use common::equal;
 use plan::cost::{Calls, DataType, NoChoice, OperationChoice, Registration, TunedOperation};
 use plan::{GraphKind, Plan};
-use planner::{Error, Job, NcclVersion, Planned, Settings};
+use planner::{Error, Job, NcclVersion, Note, Planned, Settings};
 use program::Collective;
 
 use NcclVersion::{V2_27, V2_28, V2_30, V2_31, V2_32};
@@ -117,6 +117,7 @@ fn trees_fall_back_to_a_port_that_was_merged() {
     let planned = plan(&equal("oci-a100", 2), V2_28, &variables).unwrap();
     let tree = planned.node(0).graph(GraphKind::Tree).unwrap();
     assert_eq!(tree.channels[0].nets, Some([0, 0]));
+    assert!(planned.notes.contains(&Note::TreePort));
     let ring = planned.job.expansion.connection(7, 8, GraphKind::Ring, 0);
     assert!(ring.is_ok(), "{ring:?}");
     let text = planned.plan().to_json().unwrap();

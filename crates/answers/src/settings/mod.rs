@@ -202,7 +202,7 @@ impl Checker<'_> {
             return Ok((Vec::new(), None));
         }
         let whole = self.plan(version, &self.settings.in_force);
-        let mut findings = self.of_notes();
+        let mut findings = self.of_notes(whole.as_ref().ok());
         let given = self.settings.in_force.iter();
         findings.extend(given.filter_map(|(name, _)| self.danger(name)));
         let given = self.settings.in_force.iter();
@@ -229,8 +229,11 @@ impl Checker<'_> {
         Ok((findings, Some(whole)))
     }
 
-    /// Notes of the reader of settings, and variables that are no part of a plan.
-    fn of_notes(&self) -> Vec<SettingFinding> {
+    /// Notes of the reader of settings, and variables that are no part of a plan. A value of which
+    /// NVLink SHARP dies does nothing in a plan without it.
+    fn of_notes(&self, plan: Option<&Plan>) -> Vec<SettingFinding> {
+        let costs = plan.and_then(|it| it.costs.as_ref());
+        let lacks_nvls = costs.is_some_and(|it| it.job.nvls.is_none());
         let version = self.settings.rules.version();
         let mut findings = Vec::new();
         for (name, _) in &self.settings.in_force {
@@ -248,6 +251,7 @@ impl Checker<'_> {
                 Some(_) if since(name).is_some_and(|since| version < since) => {
                     (Verdict::Unknown, texts.join("; "))
                 }
+                Some(_) if is_fatal && lacks_nvls && name.starts_with("NCCL_NVLS") => continue,
                 Some(_) if is_fatal => (Verdict::Refused, texts.join("; ")),
                 Some(_) if !texts.is_empty() => (Verdict::Misread, texts.join("; ")),
                 Some(_) => continue,

@@ -120,6 +120,16 @@ fn check_transports(
             || "a GPU is not in the group, or the machine has no such port".to_owned(),
         )?;
     }
+    for (index, inner) in transports.inner.iter().enumerate() {
+        let is_first = transports.inner[..index]
+            .iter()
+            .all(|it| it.kind != inner.kind);
+        require(
+            is_first && inner.nets.into_iter().all(is_net),
+            &format!("{at}.inner[{index}]"),
+            || "the graph occurs twice, or the machine has no such port".to_owned(),
+        )?;
+    }
     require(
         transports.per_peer.is_none_or(u32::is_power_of_two),
         &format!("{at}.per_peer"),

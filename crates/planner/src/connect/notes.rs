@@ -1,10 +1,12 @@
-//! Differences between the hosts of a job.
+//! Differences between the hosts of a job, and ports that they lack.
 
-use super::JobPlan;
+use plan::GraphKind;
+
+use super::{JobPlan, transports};
 use crate::note::Note;
 
 impl JobPlan {
-    /// How hosts differ in ways that NCCL accepts.
+    /// What is odd about hosts, and NCCL accepts.
     pub(crate) fn notes(&self) -> Vec<Note> {
         let facts = &self.facts;
         let ports = || self.hosts.machines.iter().map(|machine| machine.ports);
@@ -24,6 +26,13 @@ impl JobPlan {
         }
         if facts.cpu_arch.is_none() || facts.cpu_vendor.is_none() {
             notes.push(Note::Processors);
+        }
+        let hosts = self.hosts.machines.iter().flat_map(|it| &it.nodes);
+        if hosts
+            .clone()
+            .any(|it| transports::lacks_port(it, GraphKind::Tree))
+        {
+            notes.push(Note::TreePort);
         }
         let nodes = self.expansion.machines().iter().flatten();
         let common = self.common().p2p.per_peer;

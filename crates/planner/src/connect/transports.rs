@@ -93,11 +93,9 @@ pub(super) fn transports(
         .iter()
         .any(|transport| matches!(transport, GpuTransport::Network { .. }));
     let members: Vec<u32> = gpus.iter().map(|(rank, _)| *rank).collect();
-    if system.find(NodeType::Net, NcclId(0)).is_none() {
-        check_fallback(host)?;
-        if everyone {
-            check_first_port(host, &found, &members)?;
-        }
+    check_fallback(host)?;
+    if everyone && system.find(NodeType::Net, NcclId(0)).is_none() {
+        check_first_port(host, &found, &members)?;
     }
     let mut uses = parts.net_uses(base, merged, everyone, paired, &members);
     for ports in &found.p2p {
@@ -118,15 +116,20 @@ pub(super) fn transports(
     Ok(found)
 }
 
-/// Checks that no ring falls back to port 0, which is not there (to 2.28). Trees may: no call takes
-/// them, as slow as they are.
+/// Whether a graph falls back to port 0, which is not there (to 2.28).
+pub(super) fn lacks_port(host: &HostPlan, kind: GraphKind) -> bool {
+    let system = host.view.routing().system();
+    let leaves = |graph: &Graph| graph.channels.iter().any(|it| it.nets == Some([0; 2]));
+    system.find(NodeType::Net, NcclId(0)).is_none() && host.graph(kind).is_some_and(leaves)
+}
+
+/// Checks that no ring falls back to a port that is not there. Trees may: NCCL makes a
+/// communicator, and fails only where a call takes a tree.
 fn check_fallback(host: &HostPlan) -> Result<(), Error> {
-    let routing = host.view.routing();
-    let ring = host.graph(GraphKind::Ring);
-    let leaves = |ring: &Graph| ring.channels.iter().any(|it| it.nets == Some([0; 2]));
-    if !ring.is_some_and(leaves) {
+    if !lacks_port(host, GraphKind::Ring) {
         return Ok(());
     }
+    let routing = host.view.routing();
     for (gpu, _) in routing.system().gpus() {
         // Without any port this says so.
         routing.local_nets(gpu)?;
