@@ -120,6 +120,9 @@ pub(crate) fn run(
     collection.programs(programs, moment);
     let redaction = arguments.redact.as_deref();
     let redaction = redaction.map(|word| known(word, &host, environment, &collection.files));
+    if let Some(redaction) = &redaction {
+        redaction.check().map_err(anyhow::Error::msg)?;
+    }
     let label = redaction.as_ref().map_or(host.clone(), |it| it.name(&host));
     let path = arguments.output.clone();
     let path = path.unwrap_or_else(|| PathBuf::from(format!("topo-{label}.tar.gz")));

@@ -21,8 +21,11 @@ const MOST_PIECES: usize = 16;
 const LEAST_DIGITS: usize = 14;
 const LEAST_OF_GUID: usize = 5;
 
-/// Most names that are kept.
+/// Most names that are known.
 const MOST_NAMES: usize = 1 << 18;
+
+/// Most characters of a domain.
+const MOST_OF_DOMAIN: usize = 255;
 
 /// Most addresses of ports that are looked for within words.
 const MOST_PORTS: usize = 1 << 12;
@@ -89,6 +92,8 @@ pub(super) struct Redaction {
     stems: BTreeSet<String>,
     /// Digits of ports' addresses, which longer words may contain.
     ports: BTreeSet<String>,
+    /// There are more names than are known.
+    overflows: bool,
 }
 
 impl Redaction {
@@ -98,6 +103,20 @@ impl Redaction {
             names: BTreeMap::new(),
             stems: BTreeSet::new(),
             ports: BTreeSet::new(),
+            overflows: false,
+        }
+    }
+
+    /// Checks that all names are known.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self.overflows {
+            true => Err(format!(
+                "the files name more than {MOST_NAMES} hosts and users, which cannot be redacted; give fewer files"
+            )),
+            false => Ok(()),
         }
     }
 
@@ -106,8 +125,11 @@ impl Redaction {
         let (label, _) = name.split_once('.').unwrap_or((name, ""));
         let label = label.trim_end_matches(['-', '_']).to_ascii_lowercase();
         let has_letter = label.contains(|it: char| it.is_ascii_alphabetic());
-        let is_full = self.names.len() >= MOST_NAMES;
-        if is_full || !has_letter || label == "localhost" || name.parse::<IpAddr>().is_ok() {
+        if !has_letter || label == "localhost" || name.parse::<IpAddr>().is_ok() {
+            return;
+        }
+        if self.names.len() >= MOST_NAMES {
+            self.overflows = true;
             return;
         }
         let stem = label.trim_end_matches(|it: char| it.is_ascii_digit());
@@ -201,14 +223,19 @@ impl Redaction {
 
     /// Characters of names and addresses: addresses and words with marks between them.
     fn run(&self, run: &str, least: usize, hidden: &mut String) {
-        if let Some((begin, end)) = forms::version6(run) {
-            let [a, b, c, d, ..] = self.digest(&run[begin..end]);
-            self.run(&run[..begin], least, hidden);
+        let mut rest = run;
+        while let Some((begin, end)) = forms::version6(rest) {
+            let [a, b, c, d, ..] = self.digest(&rest[begin..end]);
+            self.words(&rest[..begin], least, hidden);
             // The range for examples.
             hidden.push_str(&format!("2001:db8::{a:02x}{b:02x}:{c:02x}{d:02x}"));
-            hidden.push_str(&run[end..]);
-            return;
+            rest = &rest[end..];
         }
+        self.words(rest, least, hidden);
+    }
+
+    /// The same, without addresses of version 6.
+    fn words(&self, run: &str, least: usize, hidden: &mut String) {
         let mut done = 0;
         while done < run.len() {
             let rest = &run[done..];
@@ -323,9 +350,9 @@ fn least(before: &str) -> usize {
 
 /// The length of a domain that follows a host's name. A suffix of a file's name has one full stop.
 fn domain(rest: &str) -> usize {
-    let end = rest
-        .find(|it: char| !it.is_ascii_alphanumeric() && !matches!(it, '.' | '-'))
-        .unwrap_or(rest.len());
+    let of_labels = |it: &u8| it.is_ascii_alphanumeric() || matches!(it, b'.' | b'-');
+    let most = rest.bytes().take(MOST_OF_DOMAIN);
+    let end = most.take_while(of_labels).count();
     let labels = rest[..end].trim_end_matches(['.', '-']);
     let fits = labels.starts_with('.') && (labels.matches('.').count() > 1 || is_domain(labels));
     if fits { labels.len() } else { 0 }

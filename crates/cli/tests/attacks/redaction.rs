@@ -9,11 +9,13 @@ use std::process::Command;
 use super::program::{LONG, Running, topo};
 
 /// Lines with identifiers, and the identifier of each that must not stay.
-const PLANTED: [(&str, &str); 44] = [
+const PLANTED: [(&str, &str); 46] = [
     ("██gpu-node-31:1:2 [0] NCCL INFO", "gpu-node-31"),
     ("SLURM_JOB_NODELIST=node[07-09]", "node08"),
     ("reached node08 at last", "node08"),
     ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "dXNlcjpwYXNz"),
+    ("fe80::1:2-fe80::9a03:9bff", "9a03:9bff"),
+    ("peer_fe80::b859:9fff", "b859:9fff"),
     ("peer fe80::b8ce:f6ff:fe3d:3a72:29500", "b8ce:f6ff"),
     ("Serial Number : ABC-123-456789", "ABC-123-456789"),
     ("0: gpu-node-08:100:200 [0] NCCL INFO comm", "gpu-node-08"),

@@ -89,12 +89,29 @@ pub(super) fn version4(text: &str) -> Option<usize> {
     (!is_plain && ends(text, bare.len())).then_some(bare.len())
 }
 
-/// The address of version 6 in a run of characters: its begin and end. An interface may precede it.
+/// Most characters of an address of version 6, with a port behind it.
+const MOST_OF_VERSION6: usize = 56;
+
+/// The first address of version 6 in a run of characters: its begin and end. A word may precede
+/// it, such as `eth0:`, and a port follow it.
 pub(super) fn version6(run: &str) -> Option<(usize, usize)> {
-    let bare = run.trim_end_matches('.');
-    let mut begin = 0;
-    while bare[begin..].matches(':').count() >= 2 {
-        let text = &bare[begin..];
+    let bytes = run.as_bytes();
+    let is_part = |it: &u8| it.is_ascii_hexdigit() || matches!(it, b':' | b'.');
+    for begin in 0..bytes.len() {
+        let before = begin.checked_sub(1).map(|at| bytes[at]);
+        let follows_word = before.is_some_and(|it| it.is_ascii_alphanumeric() || it == b'.');
+        if follows_word || run[begin..].starts_with(':') && before == Some(b':') {
+            continue;
+        }
+        let most = bytes[begin..].iter().take(MOST_OF_VERSION6);
+        let text = &run[begin..begin + most.take_while(|it| is_part(it)).count()];
+        let ends_there = !bytes
+            .get(begin + text.len())
+            .is_some_and(u8::is_ascii_alphanumeric);
+        let text = text.trim_end_matches('.');
+        if !ends_there || text.matches(':').count() < 2 {
+            continue;
+        }
         let without_colon = text.strip_suffix(':').filter(|it| !it.ends_with(':'));
         let without_port = text.rsplit_once(':').map(|it| it.0);
         let without_port =
@@ -108,12 +125,9 @@ pub(super) fn version6(run: &str) -> Option<(usize, usize)> {
             };
             // `c10::` and `c10d::` are PyTorch's names.
             let is_plain = address.is_loopback() || address.is_unspecified();
-            let is_plain = is_plain || it.starts_with("c10::") || it.starts_with("c10d::");
-            return (!is_plain).then_some((begin, begin + it.len()));
-        }
-        begin += text.find(':')? + 1;
-        if bare[begin..].starts_with(':') {
-            return None;
+            if !is_plain && !it.starts_with("c10::") && !it.starts_with("c10d::") {
+                return Some((begin, begin + it.len()));
+            }
         }
     }
     None

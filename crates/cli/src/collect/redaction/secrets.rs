@@ -18,6 +18,9 @@ const KEYS: [&str; 14] = [
     "credentials",
 ];
 
+/// Most characters of an option's name.
+const MOST_OF_OPTION: usize = 256;
+
 /// Begins of tokens that services give out, and how many characters follow at least.
 const TOKENS: [(&str, usize); 13] = [
     ("hf_", 6),
@@ -107,8 +110,9 @@ fn without_values(line: &str, replace: &impl Fn(&str, &str) -> String) -> String
             let rest = &line[at + key.len()..];
             let value = rest.trim_start_matches([' ', '\t', ':', '=', '"', '\'']);
             let mark = &rest[..rest.len() - value.len()];
-            let word = line[..at].rfind(char::is_whitespace).map_or(0, |it| it + 1);
-            let is_option = line[word..].starts_with("--") || *key == "bearer";
+            let before = line.as_bytes()[..at].iter().rev().take(MOST_OF_OPTION);
+            let word = before.take_while(|it| !it.is_ascii_whitespace()).count();
+            let is_option = line.as_bytes()[at - word..].starts_with(b"--") || *key == "bearer";
             let end = value
                 .find(|it: char| {
                     // `Authorization: Basic dXNlcg==` has two words.
