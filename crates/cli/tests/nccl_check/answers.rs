@@ -182,7 +182,11 @@ pub(crate) const SAMPLES: [Sample; 29] = [
     Sample {
         name: "hosts_that_differ",
         machine: "dgx-a100",
-        arguments: &["topologies/dgx-1v", "topologies/workstation-2gpu", "--peers"],
+        arguments: &[
+            "topologies/dgx-1v",
+            "topologies/workstation-2gpu",
+            "--peers",
+        ],
     },
 ];
 
