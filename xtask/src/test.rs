@@ -201,7 +201,9 @@ fn run_one(program: &TestProgram) -> Result<Outcome> {
         .status()?;
     let printed = fs::read(&file)?;
     let printed = String::from_utf8_lossy(&printed);
-    let counts = Counts::of(&printed);
+    // Programs that a failed test started may have printed results before.
+    let result = printed.lines().rfind(|line| line.starts_with(RESULT));
+    let counts = Counts::of(result.unwrap_or_default());
     let took = began.elapsed().as_secs();
     let mut out = io::stdout().lock();
     let Counts {
