@@ -94,9 +94,9 @@ fn commands() -> Result<()> {
         .collect();
     let (tests, lints): (Vec<&str>, Vec<&str>) = commands
         .into_iter()
-        .partition(|line| line.starts_with("cargo test"));
+        .partition(|line| line.starts_with("cargo xtask test"));
     ensure!(
-        tests.len() == 1 && lints.len() >= 3,
+        tests.len() == 1 && lints.len() >= 4,
         ".ci/run has {} commands that test and {} that lint",
         tests.len(),
         lints.len()

@@ -2,17 +2,56 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use golden::expectation;
 use machines::{Expectation, Machine};
 use similar::TextDiff;
 
-use crate::workspace::write_beside;
+use crate::workspace::{exit, write_beside};
 
 /// How to accept a difference.
 pub const HOW_TO_BLESS: &str =
     "if this is what was meant: `cargo xtask bless`, then read the diff before you commit it";
+
+/// Arguments of `cargo xtask bless`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Only these machines
+    names: Vec<String>,
+    /// Write nothing, and fail if something would change
+    #[arg(long)]
+    check: bool,
+}
+
+/// Records what changed, or prints it.
+///
+/// # Errors
+/// A machine is unknown or has no plan, or a file cannot be written.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let machines = machines(&arguments.names)?;
+    let mut changed = 0;
+    for machine in &machines {
+        for stale in stale(machine)? {
+            changed += 1;
+            if arguments.check {
+                print!("{}", stale.diff());
+            } else {
+                stale.write()?;
+                println!("{}", stale.name);
+            }
+        }
+    }
+    let done = if arguments.check { "differ" } else { "written" };
+    println!("{} machines, {changed} files {done}", machines.len());
+    let passed = !arguments.check || changed == 0;
+    if !passed {
+        println!("{HOW_TO_BLESS}");
+    }
+    Ok(exit(passed))
+}
 
 /// A recorded file of a machine that differs from the planner's present output.
 #[derive(Debug)]

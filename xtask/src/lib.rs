@@ -2,9 +2,12 @@
 //! [`sass`] reads their machine code, [`sanitize`] runs tests under a sanitizer, [`tidy`] checks
 //! the repository's rules.
 
+#[cfg(feature = "whole")]
 pub mod bless;
+#[cfg(feature = "whole")]
 pub mod kernels;
 pub mod sanitize;
+#[cfg(feature = "whole")]
 pub mod sass;
 pub mod tidy;
 pub mod workspace;

@@ -1,29 +1,44 @@
 //! Chores of the project's developers: `cargo xtask …`.
 
-mod dist;
-mod fetch;
 mod fuzz;
 mod laptops;
 mod loom;
 mod matrix;
-mod measure;
-mod peers;
-mod probe_gpu;
-mod probing;
-mod replay;
-mod scale;
-mod site;
 mod test;
-mod timing;
-mod torch;
-mod web;
+mod times;
+
+#[cfg(feature = "whole")]
+mod whole {
+    pub(crate) mod dist;
+    pub(crate) mod fetch;
+    pub(crate) mod measure;
+    pub(crate) mod peers;
+    pub(crate) mod probe_gpu;
+    pub(crate) mod probing;
+    pub(crate) mod replay;
+    pub(crate) mod scale;
+    pub(crate) mod site;
+    pub(crate) mod timing;
+    pub(crate) mod torch;
+    pub(crate) mod web;
+    pub(crate) use xtask::{bless, kernels};
+}
+#[cfg(not(feature = "whole"))]
+mod forwarded;
+#[cfg(not(feature = "whole"))]
+use forwarded as whole;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use xtask::workspace::{exit, repository};
-use xtask::{bless, kernels, sanitize, tidy};
+use xtask::{sanitize, tidy};
+
+use whole::{
+    bless, dist, fetch, kernels, measure, peers, probe_gpu, probing, replay, scale, site, timing,
+    torch, web,
+};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Chores of the project")]
@@ -35,7 +50,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Chore {
     /// Record the planner's output for machines without answers of NCCL
-    Bless(BlessArguments),
+    Bless(bless::Arguments),
     /// Run a command and print its seconds and its peak memory in MB
     Measure(measure::Arguments),
     /// Build all files of a release in target/dist, and check them; publish nothing
@@ -70,8 +85,10 @@ enum Chore {
     Scale(scale::Arguments),
     /// Build the site in target/site: the page that plans, docs with a search, schemas, machines
     Site,
-    /// Run all tests, several test programs at a time
+    /// Run all quick tests, several test programs at a time
     Test(test::Arguments),
+    /// Run the deep tests: planted faults in all variants, sanitizers, many draws
+    Deep(test::Arguments),
     /// Run the tests of memory that ranks share under ThreadSanitizer
     ThreadSanitizer,
     /// Check the repository's rules: dependencies between crates, unsafe code, length of files,
@@ -81,21 +98,14 @@ enum Chore {
     Timing(timing::Arguments),
     /// Time collectives of PyTorch beside Gloo
     TorchPeers(torch::peers::Arguments),
+    /// Time what one waits for, from a fresh clone: the first plan, tests, continuous integration
+    Times(times::Arguments),
     /// Train with PyTorch on hosts with limited networks, and compare with `topo step`
     TorchSteps(torch::steps::Arguments),
     /// Run torch's own tests of backends on topo and on Gloo; fails where only Gloo passes
     TorchSuite(torch::suite::Arguments),
     /// Build the page that plans in the browser: target/web/topo.html
     Web,
-}
-
-#[derive(Args)]
-struct BlessArguments {
-    /// Only these machines
-    names: Vec<String>,
-    /// Write nothing, and fail if something would change
-    #[arg(long)]
-    check: bool,
 }
 
 fn main() -> ExitCode {
@@ -108,7 +118,7 @@ fn main() -> ExitCode {
         Err(help) => help.exit(),
     };
     let done = match arguments.chore {
-        Chore::Bless(arguments) => run_bless(&arguments),
+        Chore::Bless(arguments) => bless::run(&arguments),
         Chore::Measure(arguments) => measure::run(&arguments),
         Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Fetch(arguments) => fetch::run(&arguments),
@@ -125,9 +135,11 @@ fn main() -> ExitCode {
         Chore::Sanitize(arguments) => sanitize::run(&arguments),
         Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Test(arguments) => test::run(&arguments),
+        Chore::Deep(arguments) => test::deep(&arguments),
         Chore::ThreadSanitizer => sanitize::run_shared(),
         Chore::Tidy => run_tidy(),
         Chore::Timing(arguments) => timing::run(&arguments),
+        Chore::Times(arguments) => times::run(&arguments),
         Chore::TorchPeers(arguments) => torch::peers::run(&arguments),
         Chore::TorchSteps(arguments) => torch::steps::run(&arguments),
         Chore::TorchSuite(arguments) => torch::suite::run(&arguments),
@@ -141,29 +153,6 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-fn run_bless(arguments: &BlessArguments) -> Result<ExitCode> {
-    let machines = bless::machines(&arguments.names)?;
-    let mut changed = 0;
-    for machine in &machines {
-        for stale in bless::stale(machine)? {
-            changed += 1;
-            if arguments.check {
-                print!("{}", stale.diff());
-            } else {
-                stale.write()?;
-                println!("{}", stale.name);
-            }
-        }
-    }
-    let done = if arguments.check { "differ" } else { "written" };
-    println!("{} machines, {changed} files {done}", machines.len());
-    let passed = !arguments.check || changed == 0;
-    if !passed {
-        println!("{}", bless::HOW_TO_BLESS);
-    }
-    Ok(exit(passed))
 }
 
 fn run_tidy() -> Result<ExitCode> {

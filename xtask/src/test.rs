@@ -1,7 +1,10 @@
-//! `cargo xtask test`: all tests, several test programs at a time, the longest first.
+//! `cargo xtask test`: all tests, several test programs at a time, the longest first; `cargo xtask
+//! deep`: the deep tests, which take more time than one waits for while one works.
 //!
 //! Cargo runs one test program after the other. Many of ours wait for deadlines of ranks, hosts and
 //! drivers; others keep all cores busy. Beside each other they take less time.
+//!
+//! A deep test is an ignored one with [`DEEP`] in its name.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,7 +21,15 @@ use serde_json::Value;
 use xtask::workspace::{cargo, exit, repository, target, write_beside};
 
 /// What all tests are compiled with.
-const WHOLE: [&str; 4] = ["--workspace", "--features", "emulator", "--locked"];
+const WHOLE: [&str; 4] = [
+    "--workspace",
+    "--features",
+    "emulator,schema,whole",
+    "--locked",
+];
+
+/// What the names of deep tests contain.
+const DEEP: &str = "deep";
 
 /// Begins the last line of a test program, with its counts.
 const RESULT: &str = "test result: ";
@@ -30,9 +41,13 @@ pub(crate) struct Arguments {
     /// Test programs that run at a time; one more than there are cores if left out
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     jobs: Option<u32>,
-    /// Run the examples of the documentation comments as well, as cargo does
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
-    examples: bool,
+}
+
+/// Which tests run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Quick,
+    Deep,
 }
 
 /// A program that cargo compiled of tests.
@@ -59,12 +74,24 @@ struct Counts {
     ignored: u64,
 }
 
-/// Compiles all tests, runs them, and prints a line for each test program and all that a failed one
-/// printed.
+/// Compiles all tests, runs the quick ones, and prints a line for each test program and all that a
+/// failed one printed.
 ///
 /// # Errors
 /// The tests do not compile, or cargo or a test program cannot be started.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    run_tests(arguments, Depth::Quick)
+}
+
+/// Compiles all tests, runs the deep ones, and names each.
+///
+/// # Errors
+/// The tests do not compile, or cargo or a test program cannot be started.
+pub(crate) fn deep(arguments: &Arguments) -> Result<ExitCode> {
+    run_tests(arguments, Depth::Deep)
+}
+
+fn run_tests(arguments: &Arguments, depth: Depth) -> Result<ExitCode> {
     let began = Instant::now();
     let mut programs = compile()?;
     let compiled = began.elapsed().as_secs();
@@ -74,15 +101,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     programs.retain(wanted);
     ensure!(!programs.is_empty(), "no test program has such a name");
-    let file = target().join("test-seconds.json");
+    let file = target().join(match depth {
+        Depth::Quick => "test-seconds.json",
+        Depth::Deep => "deep-test-seconds.json",
+    });
     let mut seconds = read_seconds(&file);
     // Programs whose time is unknown come first: a long one among them would end last.
     let time = |program: &TestProgram| seconds.get(&program.name).copied().unwrap_or(u64::MAX);
     programs.sort_by_key(|program| std::cmp::Reverse(time(program)));
     let cores = thread::available_parallelism().map_or(2, usize::from);
     let jobs = arguments.jobs.map_or(cores + 1, |jobs| jobs as usize);
-    let (mut counts, mut failed) = run_all(&programs, jobs, &mut seconds)?;
-    if arguments.examples && arguments.programs.is_empty() {
+    let (mut counts, mut failed) = run_all(&programs, jobs, depth, &mut seconds)?;
+    if depth == Depth::Quick && arguments.programs.is_empty() {
         let examples = run_examples()?;
         counts.add(examples.counts);
         if !examples.passed {
@@ -153,6 +183,7 @@ fn test_program(message: &str) -> Option<TestProgram> {
 fn run_all(
     programs: &[TestProgram],
     jobs: usize,
+    depth: Depth,
     seconds: &mut BTreeMap<String, u64>,
 ) -> Result<(Counts, Vec<String>)> {
     let waiting = Mutex::new(programs.iter());
@@ -161,7 +192,7 @@ fn run_all(
     let work = || -> Result<()> {
         while let Some(program) = next() {
             let began = Instant::now();
-            let outcome = run_one(program).with_context(|| program.name.clone())?;
+            let outcome = run_one(program, depth).with_context(|| program.name.clone())?;
             let took = began.elapsed().as_secs();
             let Ok(mut done) = done.lock() else { break };
             done.0.add(outcome.counts);
@@ -186,13 +217,18 @@ fn run_all(
 }
 
 /// Runs one program, and prints one line of it, or all if it fails.
-fn run_one(program: &TestProgram) -> Result<Outcome> {
+fn run_one(program: &TestProgram, depth: Depth) -> Result<Outcome> {
     let began = Instant::now();
     let folder = target().join("test-output");
     fs::create_dir_all(&folder)?;
-    let file = folder.join(program.name.replace("::", "-") + ".txt");
+    let (ending, arguments): (_, &[&str]) = match depth {
+        Depth::Quick => (".txt", &[]),
+        Depth::Deep => (".deep.txt", &["--ignored", DEEP]),
+    };
+    let file = folder.join(program.name.replace("::", "-") + ending);
     let output = File::create(&file).with_context(|| file.display().to_string())?;
     let status = Command::new(&program.executable)
+        .args(arguments)
         .current_dir(&program.folder)
         .env("CARGO_MANIFEST_DIR", &program.folder)
         .stdin(Stdio::null())
@@ -205,6 +241,12 @@ fn run_one(program: &TestProgram) -> Result<Outcome> {
     let result = printed.lines().rfind(|line| line.starts_with(RESULT));
     let counts = Counts::of(result.unwrap_or_default());
     let took = began.elapsed().as_secs();
+    if depth == Depth::Deep && counts.ran() == 0 && status.success() {
+        return Ok(Outcome {
+            passed: true,
+            counts,
+        });
+    }
     let mut out = io::stdout().lock();
     let Counts {
         passed,
@@ -216,7 +258,8 @@ fn run_one(program: &TestProgram) -> Result<Outcome> {
         "{}: {passed} passed; {failed} failed; {ignored} ignored, {took} s",
         program.name
     )?;
-    let said = |line: &&str| !status.success() || line.contains("not run: ");
+    let is_test = |line: &str| depth == Depth::Deep && line.starts_with("test ");
+    let said = |line: &&str| !status.success() || line.contains("not run: ") || is_test(line);
     for line in printed.lines().filter(said) {
         writeln!(out, "  {line}")?;
     }
@@ -277,6 +320,10 @@ impl Counts {
             });
         }
         counts
+    }
+
+    const fn ran(self) -> u64 {
+        self.passed + self.failed + self.ignored
     }
 
     fn add(&mut self, other: Self) {

@@ -1,6 +1,6 @@
 //! Machines that programs hold.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use crate::report::Report;

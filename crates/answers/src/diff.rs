@@ -1,7 +1,7 @@
 //! The differences of two jobs that a job would notice.
 
+use crate::JsonSchema;
 use plan::{ChoiceDifference, Comparison, Plan, PlanDifference, compare};
-use schemars::JsonSchema;
 use serde::Serialize;
 use topology::differences::MachineDifference;
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::JsonSchema;
 use bounds::optimum::{self, Optimum};
 use findings::Finding;
 use plan::certificate::Operation;
 use planner::rings::{self, Cost};
 use planner::{Job, Settings};
-use schemars::JsonSchema;
 use serde::Serialize;
 use topology::xml::Document;
 

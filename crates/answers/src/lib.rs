@@ -52,6 +52,11 @@ pub mod suggest;
 pub mod tune;
 pub mod what_if;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub use assume::Incomplete;
 pub use gpus::Gpus;
 pub use job::{JobError, JobNote, JobSpec, Machine, MachineJob};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::JsonSchema;
 use planner::Settings;
 use planner::explain::{self, ExplainedPath, NodeNames, PathAnswer};
-use schemars::JsonSchema;
 use serde::Serialize;
 use topology::{NodeId, NodeType, System};
 

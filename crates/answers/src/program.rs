@@ -1,8 +1,8 @@
 //! A rank's program.
 
+use crate::JsonSchema;
 use program::verify::VerifiedProgram;
 use program::{BufferKind, Collective, ConnectionEnd, Lane, Operand, Step, Transfer};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::report::Report;

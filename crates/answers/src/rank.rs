@@ -1,7 +1,7 @@
 //! The part of one rank in a planned job.
 
+use crate::JsonSchema;
 use plan::{RankView, SlowHosts};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::report::Report;

@@ -1,14 +1,19 @@
 //! Answers as JSON: each kind has a name, a version and a schema.
 
-use std::borrow::Cow;
-
-use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
-use serde_json::Value;
+
+#[cfg(feature = "schema")]
+pub use schema::{Described, schema};
+
+/// What has a schema, in builds that make schemas.
+#[cfg(not(feature = "schema"))]
+pub trait Described {}
+
+#[cfg(not(feature = "schema"))]
+impl<T: ?Sized> Described for T {}
 
 /// An answer as JSON.
-pub trait Report: Serialize + JsonSchema {
+pub trait Report: Serialize + Described {
     /// Its name, as in `"format": "topo-matrix"`.
     const FORMAT: &'static str;
     /// Its version. It rises when a field disappears or changes its meaning.
@@ -22,38 +27,6 @@ struct ReportWithHead<'a, R> {
     version: u32,
     #[serde(flatten)]
     body: &'a R,
-}
-
-impl<R: Report> JsonSchema for ReportWithHead<'_, R> {
-    fn schema_name() -> Cow<'static, str> {
-        R::FORMAT.into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = R::json_schema(generator);
-        let head = [
-            ("format", json_schema!({ "const": R::FORMAT })),
-            ("version", json_schema!({ "const": R::VERSION })),
-        ];
-        let object = schema.ensure_object();
-        for (name, value) in head {
-            let mut add =
-                |to: &str, value: Value, empty: Value| match object.entry(to).or_insert(empty) {
-                    Value::Object(properties) => {
-                        properties.insert(name.to_owned(), value);
-                    }
-                    Value::Array(names) => names.push(value),
-                    _ => {}
-                };
-            add(
-                "properties",
-                value.to_value(),
-                Value::Object(serde_json::Map::new()),
-            );
-            add("required", name.into(), Value::Array(Vec::new()));
-        }
-        schema
-    }
 }
 
 impl<'a, R: Report> ReportWithHead<'a, R> {
@@ -82,14 +55,60 @@ pub fn line<R: Report>(report: &R) -> serde_json::Result<String> {
     serde_json::to_string(&ReportWithHead::of(report))
 }
 
-/// The schema of a kind of JSON.
-pub fn schema<R: Report>() -> String {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    let schema = settings
-        .into_generator()
-        .into_root_schema_for::<ReportWithHead<'_, R>>();
-    let mut schema = schema.to_value();
-    // The order must not depend on the features of serde_json that other crates enable.
-    schema.sort_all_objects();
-    format!("{schema:#}\n")
+#[cfg(feature = "schema")]
+mod schema {
+    use std::borrow::Cow;
+
+    pub use schemars::JsonSchema as Described;
+    use schemars::generate::SchemaSettings;
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+    use serde_json::Value;
+
+    use super::{Report, ReportWithHead};
+
+    impl<R: Report> JsonSchema for ReportWithHead<'_, R> {
+        fn schema_name() -> Cow<'static, str> {
+            R::FORMAT.into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            let mut schema = R::json_schema(generator);
+            let head = [
+                ("format", json_schema!({ "const": R::FORMAT })),
+                ("version", json_schema!({ "const": R::VERSION })),
+            ];
+            let object = schema.ensure_object();
+            for (name, value) in head {
+                let mut add = |to: &str, value: Value, empty: Value| match object
+                    .entry(to)
+                    .or_insert(empty)
+                {
+                    Value::Object(properties) => {
+                        properties.insert(name.to_owned(), value);
+                    }
+                    Value::Array(names) => names.push(value),
+                    _ => {}
+                };
+                add(
+                    "properties",
+                    value.to_value(),
+                    Value::Object(serde_json::Map::new()),
+                );
+                add("required", name.into(), Value::Array(Vec::new()));
+            }
+            schema
+        }
+    }
+
+    /// The schema of a kind of JSON.
+    pub fn schema<R: Report>() -> String {
+        let settings = SchemaSettings::draft2020_12().for_serialize();
+        let schema = settings
+            .into_generator()
+            .into_root_schema_for::<ReportWithHead<'_, R>>();
+        let mut schema = schema.to_value();
+        // The order must not depend on the features of serde_json that other crates enable.
+        schema.sort_all_objects();
+        format!("{schema:#}\n")
+    }
 }

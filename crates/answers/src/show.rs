@@ -1,8 +1,8 @@
 //! Machines as NCCL sees them.
 
+use crate::JsonSchema;
 use plan::{Plan, PlannedMachine};
 use planner::explain::{self, NodeNames};
-use schemars::JsonSchema;
 use serde::Serialize;
 use topology::edit::names::{Device, DeviceKind, Devices};
 use topology::xml::{Document, c_int};

@@ -9,12 +9,6 @@ pub(crate) use crate::run::gpu_test::run as gpu_test;
 pub(crate) use crate::run::run;
 pub(crate) use crate::tune::check::tune_check;
 
-use crate::nccl_check::json::NcclCheckReport;
-use answers::report;
-use gpu_test::report::GpuTestReport;
-use measurement::cuda::pairs::PairsJson;
-use measurement::json::RunJson;
-
 /// Smallest stack on which commands work, bytes.
 const LEAST_STACK: u64 = 1 << 20;
 
@@ -22,20 +16,4 @@ const LEAST_STACK: u64 = 1 << 20;
 pub(crate) fn has_small_stack() -> bool {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
     limit.is_some_and(|bytes| bytes < LEAST_STACK)
-}
-
-pub(crate) fn gpu_test_schema() -> String {
-    report::schema::<GpuTestReport>()
-}
-
-pub(crate) fn nccl_check_schema() -> String {
-    report::schema::<NcclCheckReport>()
-}
-
-pub(crate) fn run_schema() -> String {
-    report::schema::<RunJson>()
-}
-
-pub(crate) fn pairs_schema() -> String {
-    report::schema::<PairsJson>()
 }

@@ -77,6 +77,11 @@ mod view;
 mod vm;
 mod what_if;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 use std::process::ExitCode;
 
 use clap::FromArgMatches;

@@ -63,19 +63,3 @@ pub fn tune_check(
 pub fn nccl_host() -> Result<()> {
     require("topo nccl-host", Need::Nccl)
 }
-
-pub fn gpu_test_schema() -> String {
-    include_str!("../../../docs/schemas/gpu-test.schema.json").to_owned()
-}
-
-pub fn nccl_check_schema() -> String {
-    include_str!("../../../docs/schemas/nccl-check.schema.json").to_owned()
-}
-
-pub fn run_schema() -> String {
-    include_str!("../../../docs/schemas/run.schema.json").to_owned()
-}
-
-pub fn pairs_schema() -> String {
-    include_str!("../../../docs/schemas/pairs.schema.json").to_owned()
-}

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::JsonSchema;
 use answers::doctor::{FindingReport, FindingRow, priced};
 use answers::report::{self, Report};
 use anyhow::Result;
 use planner::Settings;
 use probe::{Machine, Probe, ProbedGpu, ProbedNet};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::arguments::machine::{ProbeArguments, ProbeFormat};

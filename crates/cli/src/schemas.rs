@@ -3,72 +3,52 @@
 use anyhow::{Result, bail};
 
 use crate::output::Output;
-use crate::probing::ProbeReport;
-use answers::bound::BoundReport;
-use answers::built_in::MachinesReport;
-use answers::communicators::MemoryReport;
-use answers::cost::CostReport;
-use answers::diagnose::{CausesReport, DiagnoseReport};
-use answers::diff::DiffReport;
-use answers::doctor::DoctorReport;
-use answers::expect::ExpectReport;
-use answers::export::{CollConfigs, CrossoversReport, ExportReport};
-use answers::fabric::FabricReport;
-use answers::log::LogReport;
-use answers::matrix::MatrixReport;
-use answers::path::PathReport;
-use answers::program::ProgramReport;
-use answers::rank::RankReport;
-use answers::results::ResultsReport;
-use answers::settings::SettingsReport;
-use answers::show::ShowReport;
-use answers::simulate::SimulateReport;
-use answers::simulate::experts::ExpertsReport;
-use answers::step::StepReport;
-use answers::tune::TuneReport;
-use answers::what_if::WhatIfReport;
-use answers::{report, suggest};
-
-use crate::linux;
+use answers::suggest;
 
 /// The name of a kind of JSON without `topo-`, and its schema.
-type Kind = (&'static str, fn() -> String);
+type Kind = (&'static str, &'static str);
 
-const SCHEMAS: &[Kind] = &[
-    ("bound", report::schema::<BoundReport>),
-    ("causes", report::schema::<CausesReport>),
-    ("certificate", plan::certificate::certificate_schema),
-    ("coll-config", report::schema::<CollConfigs>),
-    ("cost", report::schema::<CostReport>),
-    ("custom-all-reduce", report::schema::<CrossoversReport>),
-    ("diagnose", report::schema::<DiagnoseReport<'static>>),
-    ("diff", report::schema::<DiffReport>),
-    ("doctor", report::schema::<DoctorReport>),
-    ("expect", report::schema::<ExpectReport>),
-    ("experts", report::schema::<ExpertsReport>),
-    ("export", report::schema::<ExportReport>),
-    ("fabric", report::schema::<FabricReport>),
-    ("gpu-test", linux::gpu_test_schema),
-    ("log", report::schema::<LogReport>),
-    ("machines", report::schema::<MachinesReport>),
-    ("matrix", report::schema::<MatrixReport>),
-    ("memory", report::schema::<MemoryReport>),
-    ("nccl-check", linux::nccl_check_schema),
-    ("pairs", linux::pairs_schema),
-    ("path", report::schema::<PathReport>),
-    ("plan", plan::schema),
-    ("probe", report::schema::<ProbeReport<'static>>),
-    ("program", report::schema::<ProgramReport>),
-    ("rank", report::schema::<RankReport>),
-    ("results", report::schema::<ResultsReport>),
-    ("run", linux::run_schema),
-    ("settings", report::schema::<SettingsReport>),
-    ("show", report::schema::<ShowReport>),
-    ("simulate", report::schema::<SimulateReport>),
-    ("step", report::schema::<StepReport>),
-    ("tune", report::schema::<TuneReport>),
-    ("what-if", report::schema::<WhatIfReport>),
-];
+macro_rules! schemas {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../docs/schemas/", $name, ".schema.json")))),*]
+    };
+}
+
+const SCHEMAS: &[Kind] = schemas! {
+    "bound"
+    "causes"
+    "certificate"
+    "coll-config"
+    "cost"
+    "custom-all-reduce"
+    "diagnose"
+    "diff"
+    "doctor"
+    "expect"
+    "experts"
+    "export"
+    "fabric"
+    "gpu-test"
+    "log"
+    "machines"
+    "matrix"
+    "memory"
+    "nccl-check"
+    "pairs"
+    "path"
+    "plan"
+    "probe"
+    "program"
+    "rank"
+    "results"
+    "run"
+    "settings"
+    "show"
+    "simulate"
+    "step"
+    "tune"
+    "what-if"
+};
 
 /// Prints the schema of a kind, or the names of all.
 pub(crate) fn run(name: Option<&str>, output: &mut Output) -> Result<()> {
@@ -86,6 +66,104 @@ pub(crate) fn run(name: Option<&str>, output: &mut Output) -> Result<()> {
             names.join(", ")
         );
     };
-    output.text = schema();
+    (*schema).clone_into(&mut output.text);
     Ok(())
+}
+
+/// The published schemas are those of the types.
+#[cfg(all(test, feature = "schema", target_os = "linux"))]
+mod tests {
+    use answers::bound::BoundReport;
+    use answers::built_in::MachinesReport;
+    use answers::communicators::MemoryReport;
+    use answers::cost::CostReport;
+    use answers::diagnose::{CausesReport, DiagnoseReport};
+    use answers::diff::DiffReport;
+    use answers::doctor::DoctorReport;
+    use answers::expect::ExpectReport;
+    use answers::export::{CollConfigs, CrossoversReport, ExportReport};
+    use answers::fabric::FabricReport;
+    use answers::log::LogReport;
+    use answers::matrix::MatrixReport;
+    use answers::path::PathReport;
+    use answers::program::ProgramReport;
+    use answers::rank::RankReport;
+    use answers::report;
+    use answers::results::ResultsReport;
+    use answers::settings::SettingsReport;
+    use answers::show::ShowReport;
+    use answers::simulate::SimulateReport;
+    use answers::simulate::experts::ExpertsReport;
+    use answers::step::StepReport;
+    use answers::tune::TuneReport;
+    use answers::what_if::WhatIfReport;
+
+    use gpu_test::report::GpuTestReport;
+    use measurement::cuda::pairs::PairsJson;
+    use measurement::json::RunJson;
+
+    use super::SCHEMAS;
+    use crate::nccl_check::json::NcclCheckReport;
+    use crate::probing::ProbeReport;
+
+    const MADE: &[(&str, fn() -> String)] = &[
+        ("bound", report::schema::<BoundReport>),
+        ("causes", report::schema::<CausesReport>),
+        ("certificate", plan::certificate::certificate_schema),
+        ("coll-config", report::schema::<CollConfigs>),
+        ("cost", report::schema::<CostReport>),
+        ("custom-all-reduce", report::schema::<CrossoversReport>),
+        ("diagnose", report::schema::<DiagnoseReport<'static>>),
+        ("diff", report::schema::<DiffReport>),
+        ("doctor", report::schema::<DoctorReport>),
+        ("expect", report::schema::<ExpectReport>),
+        ("experts", report::schema::<ExpertsReport>),
+        ("export", report::schema::<ExportReport>),
+        ("fabric", report::schema::<FabricReport>),
+        ("gpu-test", report::schema::<GpuTestReport>),
+        ("log", report::schema::<LogReport>),
+        ("machines", report::schema::<MachinesReport>),
+        ("matrix", report::schema::<MatrixReport>),
+        ("memory", report::schema::<MemoryReport>),
+        ("nccl-check", report::schema::<NcclCheckReport>),
+        ("pairs", report::schema::<PairsJson>),
+        ("path", report::schema::<PathReport>),
+        ("plan", plan::schema),
+        ("probe", report::schema::<ProbeReport<'static>>),
+        ("program", report::schema::<ProgramReport>),
+        ("rank", report::schema::<RankReport>),
+        ("results", report::schema::<ResultsReport>),
+        ("run", report::schema::<RunJson>),
+        ("settings", report::schema::<SettingsReport>),
+        ("show", report::schema::<ShowReport>),
+        ("simulate", report::schema::<SimulateReport>),
+        ("step", report::schema::<StepReport>),
+        ("tune", report::schema::<TuneReport>),
+        ("what-if", report::schema::<WhatIfReport>),
+    ];
+
+    #[test]
+    fn published_schemas_are_up_to_date() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas");
+        for (name, schema) in MADE {
+            let path = format!("{folder}/{name}.schema.json");
+            let schema = schema();
+            if std::env::var_os("TOPO_BLESS").is_some() {
+                std::fs::write(&path, &schema).unwrap();
+            }
+            assert!(
+                std::fs::read_to_string(&path).unwrap_or_default() == schema,
+                "{path} differs from the code; rewrite it with `TOPO_BLESS=1 cargo test -p topo --features schema schemas` and look at the diff"
+            );
+        }
+        let made: Vec<&str> = MADE.iter().map(|(name, _)| *name).collect();
+        let published: Vec<&str> = SCHEMAS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(made, published);
+        let files = std::fs::read_dir(folder).unwrap().count();
+        assert_eq!(
+            files,
+            made.len(),
+            "a file of {folder} is no schema of the program"
+        );
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tuner_plugin::names::{COLLECTIVES, name};
 use tuner_plugin::table::{Choice, Table};

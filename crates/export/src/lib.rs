@@ -12,3 +12,8 @@ pub mod csv;
 pub mod graphs;
 pub mod mscclpp;
 pub mod ncclx;
+
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;

@@ -18,6 +18,11 @@ mod test;
 mod torch;
 mod transports;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use crate::JsonSchema;
 use answers::report::Report;
 use measurement::figures::{gbps, micros};
 use nccl_results::size::short;
 use program::Collective;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// From here on a table shows bandwidth instead of time, bytes.

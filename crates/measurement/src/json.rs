@@ -1,10 +1,10 @@
 //! The JSON of `topo run`.
 
+use crate::JsonSchema;
 use backend_cpu::choose::ExplainedChoice;
 use executor::Choice;
 use net::Reachability;
 use program::Transfer;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::figures::{algorithm, average_bandwidth, bus};

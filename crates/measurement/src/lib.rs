@@ -32,6 +32,11 @@ mod survey;
 pub mod threads;
 pub mod threads_of_process;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub use event::{Event, Observer};
 pub use load::CoreTime;
 pub use network::NetworkOptions;

@@ -1,8 +1,8 @@
 //! The measurement of one size.
 
+use crate::JsonSchema;
 use backend_cpu::choose::ExplainedChoice;
 use executor::Choice;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::load::CoreTime;

@@ -42,6 +42,11 @@ pub mod shortfall;
 pub mod size;
 pub mod starts;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub use collect::Collector;
 pub use json::JsonError;
 pub use results::{Figures, Results, Row, Table};

@@ -1,6 +1,6 @@
 //! Measurements that fall short of what is predicted, and of each other.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use crate::ladder::{Choice, ComparedRow, Step};

@@ -1,7 +1,7 @@
 //! NCCL's algorithms.
 
+use crate::JsonSchema;
 use program::{Collective, named};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An algorithm of NCCL.

@@ -1,6 +1,6 @@
 //! The hops of a channel: the pairs of neighbors that its pattern connects.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::connection::{EndPoint, NeighborPath};

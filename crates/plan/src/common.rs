@@ -1,6 +1,6 @@
 //! The common part of all ranks of a job after its hosts are joined.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::PathType;
 

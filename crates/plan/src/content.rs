@@ -1,6 +1,6 @@
 //! The content of a plan.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::Common;

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
@@ -80,7 +79,8 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-impl JsonSchema for Digest {
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Digest {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Sha256".into()
     }

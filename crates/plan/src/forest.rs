@@ -1,7 +1,7 @@
 //! Forests of a plan: trees over the job's ranks, each with its share of the message.
 
+use crate::JsonSchema;
 use program::{ChannelsError, Collective, Forest, ForestChannel, ForestTree};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::Fraction;

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::PathType;
 

@@ -1,6 +1,6 @@
 //! Plans as JSON: a head (format, version, checksum) and the plan itself.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Deserialize;
 use serde_json::error::Category;
 
@@ -100,6 +100,7 @@ impl Plan {
 }
 
 /// The schema of a plan file, as pretty-printed JSON with a newline at the end.
+#[cfg(feature = "schema")]
 pub fn schema() -> String {
     let mut schema = schemars::schema_for!(PlanFile).to_value();
     // The order must not depend on the features of serde_json that other crates enable.

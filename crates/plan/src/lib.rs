@@ -67,6 +67,11 @@ mod schema;
 mod plan;
 mod validate;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub use algorithm::Algorithm;
 pub use channel::{GraphPaths, neighbors};
 pub use common::{
@@ -83,6 +88,7 @@ pub use expand::{Expansion, NodeParts, RankView};
 pub use fingerprint::Fingerprint;
 pub use forest::{PlannedForest, PlannedTree, PlannedTrees};
 pub use graph::{Graph, GraphChannel, GraphKind, Pattern};
+#[cfg(feature = "schema")]
 pub use json::schema;
 pub use layout::{DomainShape, JobLayout, NodePlace, RankPlace};
 pub use machine::{GpuGroup, MachineCpu, MachineGpu, MachineNic, PlannedMachine};

@@ -1,6 +1,6 @@
 //! Machines of a plan: enough to read the channels without the topology file.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{CpuArch, CpuModel, CpuVendor};
 

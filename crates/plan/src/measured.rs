@@ -1,6 +1,6 @@
 //! Links of a machine as they were measured, on which rings or trees of a plan were found.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! Rank orders: which rank runs on which GPU, if ranks do not count host after host.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most ranks of a job with an order of its own; the order takes memory for each.

@@ -1,6 +1,6 @@
 //! The producer of a plan, and the job and settings that it was made for.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The program that made a plan.

@@ -1,31 +1,36 @@
 //! The format of plan files: its version, and the names of values of the crate `topology`.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use topology::PathType;
-
 /// The version of the format that is written and read.
 pub(crate) const VERSION: u32 = 2;
 
-/// The names of [`PathType`].
-pub(crate) struct PathTypeName;
+#[cfg(feature = "schema")]
+pub(crate) use names::{CpuArchName, CpuModelName, CpuVendorName, PathTypeName};
 
-impl JsonSchema for PathTypeName {
-    fn schema_name() -> Cow<'static, str> {
-        "PathType".into()
+#[cfg(feature = "schema")]
+mod names {
+    use std::borrow::Cow;
+
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+    use topology::PathType;
+
+    /// The names of [`PathType`].
+    pub(crate) struct PathTypeName;
+
+    impl JsonSchema for PathTypeName {
+        fn schema_name() -> Cow<'static, str> {
+            "PathType".into()
+        }
+
+        fn json_schema(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({
+                "description": "How a path crosses the machine, best first.",
+                "type": "string",
+                "enum": PathType::ALL.map(PathType::name),
+            })
+        }
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "How a path crosses the machine, best first.",
-            "type": "string",
-            "enum": PathType::ALL.map(PathType::name),
-        })
-    }
-}
-
-macro_rules! names {
+    macro_rules! names {
     ($(#[doc = $text:literal] $name:ident = $schema:literal [$($value:literal),*];)*) => {$(
         pub(crate) struct $name;
 
@@ -41,11 +46,12 @@ macro_rules! names {
     )*};
 }
 
-names! {
-    /// Architecture of a CPU.
-    CpuArchName = "CpuArch" ["x86", "power", "arm", "unknown"];
-    /// Vendor of a CPU.
-    CpuVendorName = "CpuVendor" ["intel", "amd", "zhaoxin", "unknown"];
-    /// Generation of a CPU.
-    CpuModelName = "CpuModel" ["intel-broadwell", "intel-skylake", "intel-sapphire-rapids", "intel-emerald-rapids", "zhaoxin-yongfeng", "other"];
+    names! {
+        /// Architecture of a CPU.
+        CpuArchName = "CpuArch" ["x86", "power", "arm", "unknown"];
+        /// Vendor of a CPU.
+        CpuVendorName = "CpuVendor" ["intel", "amd", "zhaoxin", "unknown"];
+        /// Generation of a CPU.
+        CpuModelName = "CpuModel" ["intel-broadwell", "intel-skylake", "intel-sapphire-rapids", "intel-emerald-rapids", "zhaoxin-yongfeng", "other"];
+    }
 }

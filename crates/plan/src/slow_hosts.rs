@@ -3,7 +3,7 @@
 //! NCCL gives every host the fewest channels and the least bandwidth that any host has found, so
 //! one slow host slows the job.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use crate::graph::GraphKind;

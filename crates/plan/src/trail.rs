@@ -1,6 +1,6 @@
 //! Trails of searches: every attempt, its result, and what was tried next.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::PathType;
 

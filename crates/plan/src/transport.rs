@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::PathType;
 

@@ -47,6 +47,11 @@ mod subset;
 pub mod view;
 pub mod what_if;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub use cluster::{ClusterPlan, MachinePlan};
 pub use connect::JobPlan;
 pub use domain::nvlink_domain;

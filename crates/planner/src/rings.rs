@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::JsonSchema;
 use plan::GraphKind;
-use schemars::JsonSchema;
 use serde::Serialize;
 use topology::xml::Document;
 

@@ -34,6 +34,11 @@ mod addresses;
 mod probe;
 mod probed;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub use addresses::Addresses;
 pub use findings::{Finding, Rule};
 pub use gpu::ProbedGpu;

@@ -1,6 +1,6 @@
 //! The network devices that NCCL's own transports would list, in their order.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 use topology::NameList;
 

@@ -6,10 +6,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::folder::{Dir, File, Metadata, open_file, open_root};
+use crate::folder::Folder;
 use crate::privacy::Privacy;
 
 /// Limit on the size of a file, bytes. Attributes of sysfs and config spaces have at most 4096.
@@ -25,7 +26,7 @@ const FOLDER_LIMIT: usize = 1 << 14;
 pub struct Sysfs {
     root: PathBuf,
     /// Everything is opened below it. `None` if the root cannot be opened.
-    folder: Option<Dir>,
+    folder: Option<Folder>,
     log: Option<RefCell<Log>>,
 }
 
@@ -52,7 +53,7 @@ impl Sysfs {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         Self {
-            folder: open_root(&root).ok(),
+            folder: Folder::new(&root),
             root,
             log: None,
         }
@@ -117,7 +118,7 @@ impl Sysfs {
     /// Returns the sorted names in a folder.
     pub fn names(&self, path: &str) -> Vec<String> {
         let folder = self.folder.as_ref();
-        let Some(Ok(entries)) = folder.map(|it| it.read_dir(self.full(path))) else {
+        let Some(Ok(entries)) = folder.map(|it| it.entries(&self.full(path))) else {
             return Vec::new();
         };
         let mut names: Vec<String> = entries
@@ -176,7 +177,7 @@ impl Sysfs {
         };
         let full = self.full(path);
         let file = match folder.metadata(&full) {
-            Ok(found) if found.is_file() => open_file(folder, &full)?,
+            Ok(found) if found.is_file() => folder.open(&full)?,
             Ok(_) => return Ok(None),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -186,13 +187,13 @@ impl Sysfs {
     }
 
     fn metadata(&self, path: &str) -> Option<Metadata> {
-        self.folder.as_ref()?.metadata(self.full(path)).ok()
+        self.folder.as_ref()?.metadata(&self.full(path)).ok()
     }
 
     /// The target of a symbolic link as a path below the root.
     pub fn link(&self, path: &str) -> Option<String> {
         let folder = self.folder.as_ref()?;
-        let mut target = folder.read_link_contents(self.full(path)).ok()?;
+        let mut target = folder.link(&self.full(path)).ok()?;
         if let Some(log) = &self.log {
             target = log.borrow_mut().privacy.path(target.to_str()?).into();
         }

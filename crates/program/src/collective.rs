@@ -1,7 +1,7 @@
 //! Collectives and protocols, under NCCL's names.
 
+use crate::JsonSchema;
 use crate::named;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A collective operation.

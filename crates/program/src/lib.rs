@@ -31,6 +31,11 @@ mod step;
 mod tree;
 pub mod verify;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub use bind::{ALIGNMENT_BYTES, BindError};
 pub use bound::{BoundLane, BoundOperand, BoundProgram, BoundStep, MessageSize};
 pub use channels::Channels;

@@ -1,8 +1,8 @@
 //! Bounds as JSON.
 
+use crate::JsonSchema;
 use bounds::Shortfall;
 use plan::certificate::{LinkSet, Operation};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BoundAnswer, BoundRow};

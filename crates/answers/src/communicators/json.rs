@@ -1,7 +1,7 @@
 //! The costs of communicators, as JSON.
 
+use crate::JsonSchema;
 use plan::Algorithm;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Limit, MemoryAnswer};

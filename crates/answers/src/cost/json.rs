@@ -1,9 +1,9 @@
 //! Costs as JSON.
 
+use crate::JsonSchema;
 use plan::cost::{Calls, WindowChoice, WindowMethod};
 use plan::{Algorithm, CostTable, Setting, SlowHosts};
 use program::{Collective, Protocol};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::transfers::{PairTransfer, Transfers};

@@ -3,9 +3,9 @@
 
 mod price;
 
+use crate::JsonSchema;
 use causes::Cause;
 use diagnose::{Diagnosis, Line, Verdict, Wait};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::report::Report;

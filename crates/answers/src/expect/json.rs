@@ -1,8 +1,8 @@
 //! Expectations as JSON.
 
+use crate::JsonSchema;
 use plan::{Algorithm, Setting};
 use program::{Collective, Protocol};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Expectations, Pairs, SizeExpectation};

@@ -5,11 +5,11 @@
 //! α + (p - 1) n β in one step, and 2 α + 2 (p - 1) / p · n β in two. α and β are those of
 //! [`AlphaBeta`]. NCCL's own time is that of its model.
 
+use crate::JsonSchema;
 use plan::cost::TunedOperation;
 use plan::{GraphKind, NcclVersion, Plan};
 use planner::cost::{AlphaBeta, Calls, CostProfile};
 use program::Collective;
-use schemars::JsonSchema;
 use serde::Serialize;
 use topology::PathType;
 

@@ -1,7 +1,7 @@
 //! Exported files, as JSON.
 
+use crate::JsonSchema;
 use export::coll_config::CollConfigs;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Export;

@@ -1,6 +1,6 @@
 //! The JSON of `topo fabric`.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use super::{FabricView, Network, Order};

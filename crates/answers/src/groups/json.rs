@@ -1,7 +1,7 @@
 //! Groups of equal machines as JSON.
 
+use crate::JsonSchema;
 use planner::rings::Cost;
-use schemars::JsonSchema;
 use serde::Serialize;
 use topology::differences::MachineDifference;
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::JsonSchema;
 use nccl_log::log::{Graph, HostFacts, Oddity, RankFacts};
 use nccl_log::statement::Stage;
 use nccl_log::{Communicator, Log};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Comparison, is_odd, pattern, rebuilt};

@@ -2,7 +2,7 @@
 
 mod wiring;
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use crate::names::processors;

@@ -1,6 +1,6 @@
 //! Measured links as JSON, as a part of answers.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use super::fit::Capacity;

@@ -1,5 +1,6 @@
 //! The JSON of `topo results`.
 
+use crate::JsonSchema;
 use nccl_results::compare::ComparedTable;
 use nccl_results::fit::trust::Summary;
 use nccl_results::fit::{Fit, UndeterminedConstant};
@@ -7,7 +8,6 @@ use nccl_results::ladder::{ComparedRow, Step};
 use nccl_results::shortfall::Shortfall;
 use plan::Algorithm;
 use program::{Collective, Protocol};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Results;

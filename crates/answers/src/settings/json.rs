@@ -1,7 +1,7 @@
 //! Effects of settings, as JSON.
 
+use crate::JsonSchema;
 use plan::Setting;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SettingsAnswer;

@@ -1,6 +1,6 @@
 //! A simulated job as JSON.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 use simulator::Cause;
 

@@ -1,8 +1,8 @@
 //! The communication of a step, as JSON.
 
+use crate::JsonSchema;
 use plan::Algorithm;
 use program::{Collective, Protocol};
-use schemars::JsonSchema;
 use serde::Serialize;
 use workload::{Tokens, Workload};
 

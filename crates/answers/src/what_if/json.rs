@@ -1,9 +1,9 @@
 //! The answer as JSON.
 
+use crate::JsonSchema;
 use plan::PlanDifference;
 use plan::certificate::Operation;
 use planner::what_if::{EqualFailures, JobFigures};
-use schemars::JsonSchema;
 use serde::Serialize;
 use topology::edit::Edit;
 

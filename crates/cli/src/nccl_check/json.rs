@@ -1,6 +1,6 @@
 //! The comparison as JSON.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use super::{Check, page};

@@ -8,7 +8,6 @@ mod machines;
 mod pages;
 mod renumber;
 mod run;
-mod schemas;
 mod tasks;
 
 use std::path::{Path, PathBuf};

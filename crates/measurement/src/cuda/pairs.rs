@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::JsonSchema;
 use answers::report::Report;
 use anyhow::{Result, anyhow, bail};
 use backend_cuda::pairs::{CopyPlan, PairBandwidths, TimedPairs};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::open::{describe, open_all};

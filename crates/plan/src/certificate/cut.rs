@@ -1,6 +1,6 @@
 //! Sets of vertices, and the bandwidth of the links that leave and enter them.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::graph::CapacityGraph;

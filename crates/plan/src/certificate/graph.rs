@@ -1,6 +1,6 @@
 //! The capacity graph of a job: equal hosts once, and the network that joins them.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bounded::{MOST, bounded_list};

@@ -1,6 +1,6 @@
 //! Certificates as JSON: a head (format, version) and the certificate.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Certificate;
@@ -72,6 +72,7 @@ impl Certificate {
 }
 
 /// The schema of a certificate file, as pretty-printed JSON with a newline at the end.
+#[cfg(feature = "schema")]
 pub fn certificate_schema() -> String {
     let mut schema = schemars::schema_for!(CertificateFile).to_value();
     // The order must not depend on the features of serde_json that other crates enable.

@@ -5,7 +5,7 @@
 //! their lengths. Any lengths prove a bound. Switches copy nothing here: only ranks send data on to
 //! several others.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Operation;

@@ -20,7 +20,7 @@ pub mod json;
 pub mod lengths;
 pub mod value;
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
@@ -30,6 +30,7 @@ pub use cut::{Crossing, Cut, Direction, Part, Side};
 pub use error::CertificateError;
 pub use forest::{Edge, Forest, Route, Tree};
 pub use graph::{CapacityGraph, DirectedLink, HostClass, LinkSet, UNITS, Vertex, WrittenOut};
+#[cfg(feature = "schema")]
 pub use json::certificate_schema;
 pub use lengths::Lengths;
 pub use value::Fraction;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A fraction of whole numbers; the denominator is not 0.

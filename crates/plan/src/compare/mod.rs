@@ -11,7 +11,7 @@
 mod canonical;
 mod tree;
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! The kernels for symmetric windows.
 
+use crate::JsonSchema;
 use program::{Collective, named};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A kernel, under NCCL's name.

@@ -1,7 +1,7 @@
 //! Networks that reduce (CollNet, SHARP): chains towards the network, and heads that collect for
 //! it.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use super::Expansion;

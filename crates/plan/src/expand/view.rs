@@ -1,6 +1,6 @@
 //! The view of one rank: its part of the plan.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use super::Expansion;

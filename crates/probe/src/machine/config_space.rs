@@ -1,6 +1,6 @@
 //! Access Control Services of a PCI Express port, from its config space.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use crate::privacy::extended_capability;

@@ -1,6 +1,6 @@
 //! The processor and the NUMA nodes.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 use topology::node::nccl_family;
 

@@ -1,6 +1,6 @@
 //! The kernel's support for GPUDirect RDMA.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use crate::sysfs::Sysfs;

@@ -1,6 +1,6 @@
 //! Network interfaces.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use super::bus_id::is_bus_id;

@@ -10,7 +10,7 @@ pub mod infiniband;
 pub mod interface;
 pub mod pci;
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 pub use cpu::{NumaNode, Processor};

@@ -15,6 +15,7 @@ mod node;
 mod numbers;
 mod protobuf;
 mod pytorch;
+mod wire;
 
 use std::collections::HashMap;
 

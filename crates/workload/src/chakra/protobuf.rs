@@ -7,13 +7,13 @@ use std::io::{BufRead, Read};
 
 use plan::cost::DataType;
 use program::Collective;
-use prost::Message;
 use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::graph::{Graph, Kind};
 use super::node::{Communication, MOST_NODES, Trace, join};
 use super::pytorch;
+use super::wire::{Value, fields};
 use crate::call::MOST_US;
 use crate::error::WorkloadError;
 
@@ -24,75 +24,56 @@ const MOST_BYTES: u64 = 4 << 20;
 const LENGTH_BYTES: u32 = 5;
 
 /// What stands before the nodes.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Debug, Default)]
 struct Metadata {
-    #[prost(string, tag = "1")]
     version: String,
-    #[prost(message, repeated, tag = "2")]
     attr: Vec<Attribute>,
 }
 
 /// A node.
-#[derive(Clone, PartialEq, Message, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Node {
-    #[prost(uint64, tag = "1")]
     #[serde(deserialize_with = "super::numbers::number")]
     id: u64,
-    #[prost(string, tag = "2")]
     name: String,
-    #[prost(enumeration = "NodeType", tag = "3")]
     #[serde(rename = "type", deserialize_with = "node_type")]
     kind: i32,
-    #[prost(uint64, repeated, tag = "4")]
     #[serde(deserialize_with = "super::numbers::numbers")]
     ctrl_deps: Vec<u64>,
-    #[prost(uint64, repeated, tag = "5")]
     #[serde(deserialize_with = "super::numbers::numbers")]
     data_deps: Vec<u64>,
-    #[prost(uint64, tag = "7")]
     #[serde(deserialize_with = "super::numbers::number")]
     duration_micros: u64,
-    #[prost(message, optional, tag = "8")]
     inputs: Option<Values>,
-    #[prost(message, repeated, tag = "10")]
     attr: Vec<Attribute>,
 }
 
 /// Inputs or outputs.
-#[derive(Clone, PartialEq, Message, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Values {
-    #[prost(string, tag = "1")]
     values: String,
-    #[prost(string, tag = "3")]
     types: String,
 }
 
 /// An attribute; the types of a value that nothing here needs are left out.
-#[derive(Clone, PartialEq, Message, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Attribute {
-    #[prost(string, tag = "1")]
     name: String,
-    #[prost(int32, optional, tag = "7")]
     int32_val: Option<i32>,
-    #[prost(int64, optional, tag = "9")]
     #[serde(deserialize_with = "super::numbers::signed")]
     int64_val: Option<i64>,
-    #[prost(uint32, optional, tag = "11")]
     uint32_val: Option<u32>,
-    #[prost(uint64, optional, tag = "13")]
     #[serde(deserialize_with = "super::numbers::unsigned")]
     uint64_val: Option<u64>,
-    #[prost(bool, optional, tag = "27")]
     bool_val: Option<bool>,
-    #[prost(string, optional, tag = "29")]
     string_val: Option<String>,
 }
 
 /// What a node is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(super) enum NodeType {
     /// Not set.
@@ -113,7 +94,72 @@ pub(super) enum NodeType {
     CommColl = 7,
 }
 
+impl Metadata {
+    fn read(message: &[u8]) -> Result<Self, String> {
+        let mut read = Self::default();
+        fields(message, |field, value| {
+            match field {
+                1 => read.version = value.text()?,
+                2 => read.attr.push(Attribute::read(value.bytes()?)?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(read)
+    }
+}
+
+impl Node {
+    fn read(message: &[u8]) -> Result<Self, String> {
+        let mut read = Self::default();
+        fields(message, |field, value| {
+            match field {
+                1 => read.id = value.number()?,
+                2 => read.name = value.text()?,
+                3 => read.kind = value.number()? as i32,
+                4 => value.numbers(&mut read.ctrl_deps)?,
+                5 => value.numbers(&mut read.data_deps)?,
+                7 => read.duration_micros = value.number()?,
+                8 => read.inputs.get_or_insert_default().add(value)?,
+                10 => read.attr.push(Attribute::read(value.bytes()?)?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(read)
+    }
+}
+
+impl Values {
+    /// A message that comes in pieces is the pieces together.
+    fn add(&mut self, message: Value<'_>) -> Result<(), String> {
+        fields(message.bytes()?, |field, value| {
+            match field {
+                1 => self.values = value.text()?,
+                3 => self.types = value.text()?,
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+}
+
 impl NodeType {
+    /// The type of this number; `Invalid` for those that nothing here needs.
+    fn numbered(number: i32) -> Self {
+        let known = [
+            Self::Metadata,
+            Self::MemLoad,
+            Self::MemStore,
+            Self::Comp,
+            Self::CommSend,
+            Self::CommRecv,
+            Self::CommColl,
+        ];
+        let found = known.into_iter().find(|it| *it as i32 == number);
+        found.unwrap_or(Self::Invalid)
+    }
+
     /// The type of this name; `Invalid` for names that nothing here needs.
     fn of(name: &str) -> Self {
         match name {
@@ -130,6 +176,24 @@ impl NodeType {
 }
 
 impl Attribute {
+    fn read(message: &[u8]) -> Result<Self, String> {
+        let mut read = Self::default();
+        fields(message, |field, value| {
+            match field {
+                1 => read.name = value.text()?,
+                7 => read.int32_val = Some(value.number()? as i32),
+                9 => read.int64_val = Some(value.number()?.cast_signed()),
+                11 => read.uint32_val = Some(value.number()? as u32),
+                13 => read.uint64_val = Some(value.number()?),
+                27 => read.bool_val = Some(value.number()? != 0),
+                29 => read.string_val = Some(value.text()?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(read)
+    }
+
     /// The version of the schema, if it is that.
     pub(super) fn schema(self) -> Option<String> {
         self.string_val.filter(|_| self.name == "schema")
@@ -187,15 +251,15 @@ pub fn read(file: &str, mut input: impl BufRead) -> Result<Trace, WorkloadError>
         if !message(&mut input, &mut bytes).map_err(wrong)? {
             break;
         }
-        let of_prost = |error: prost::DecodeError| {
+        let of_message = |error: String| {
             wrong(format!(
                 "{error}; expected a message of Chakra's execution traces (protobuf)"
             ))
         };
         match number {
-            0 => nodes.metadata(Metadata::decode(&bytes[..]).map_err(of_prost)?),
+            0 => nodes.metadata(Metadata::read(&bytes).map_err(of_message)?),
             _ => {
-                let node = Node::decode(&bytes[..]).map_err(of_prost)?;
+                let node = Node::read(&bytes).map_err(of_message)?;
                 nodes.add(node).map_err(wrong)?;
             }
         }
@@ -283,22 +347,22 @@ impl Nodes {
         let is_host = attribute("is_cpu_op")
             .and_then(|it| it.bool_val)
             .unwrap_or(false);
-        let kind = match NodeType::try_from(node.kind) {
-            Ok(NodeType::Metadata) => {
+        let kind = match NodeType::numbered(node.kind) {
+            NodeType::Metadata => {
                 if node.name.contains("process_group:init") {
                     let values = node.inputs.as_ref().map_or("", |it| it.values.as_str());
                     join(&mut self.trace.groups, pytorch::groups(values));
                 }
                 Kind::None
             }
-            Ok(NodeType::Comp) if node.duration_micros > 0 => {
+            NodeType::Comp if node.duration_micros > 0 => {
                 self.has_kernels |= !is_host;
                 match is_host {
                     true => Kind::HostCompute(time_us),
                     false => Kind::Compute(time_us),
                 }
             }
-            Ok(NodeType::CommColl | NodeType::CommSend | NodeType::CommRecv) => {
+            NodeType::CommColl | NodeType::CommSend | NodeType::CommRecv => {
                 match communication(&node) {
                     Some(call) => Kind::Call(Box::new(call)),
                     None => {

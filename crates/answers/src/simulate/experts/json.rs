@@ -1,6 +1,6 @@
 //! Simulated exchanges of tokens as JSON.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use super::SimulatedExchange;

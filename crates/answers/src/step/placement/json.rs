@@ -1,6 +1,6 @@
 //! A placement as JSON.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::Serialize;
 
 use super::{MovedGroup, Placement};

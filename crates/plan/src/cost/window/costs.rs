@@ -1,6 +1,6 @@
 //! The costs of kernels for symmetric windows, as the planner writes them.
 
-use schemars::JsonSchema;
+use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::kernel::WindowKernel;

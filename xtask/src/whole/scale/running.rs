@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::Arguments;
-use crate::measure::{self, Table, cell};
+use crate::whole::measure::{self, Table, cell};
 
 /// The sizes of the all-reduces, as options of `topo run`: 16 bytes, 8 KiB and 4 MiB.
 const SIZES: [&str; 6] = ["-b", "16", "-e", "4M", "-f", "512"];

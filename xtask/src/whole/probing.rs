@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use machines::{FakeMachine, Machine};
 
-use crate::measure::{self, Table, cell, command};
+use crate::whole::measure::{self, Table, cell, command};
 
 /// Machines to probe, most with eight GPUs and eight NICs.
 const MACHINES: [&str; 6] = [

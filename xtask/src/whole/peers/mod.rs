@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::measure;
+use crate::whole::measure;
 use busy::Busy;
 use install::Peer;
 use own::run_topo;

@@ -171,7 +171,7 @@ fn picture(
     browser.resize([SIZE[0], 1000])?;
     browser.visit("about:blank")?;
     browser.open(page, "")?;
-    let steps = include_str!("../../../crates/cli/tests/page/steps.js");
+    let steps = include_str!("../../../../crates/cli/tests/page/steps.js");
     let script = format!(
         "{steps}\nconst done = arguments[0];\n(async () => {{ await until('first plan', () => document.body.dataset.ready); \
          {actions} const empty = document.getElementById('example'); if (empty && !document.querySelector('.verdict')) \

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::measure::{self, Table, cell};
+use crate::whole::measure::{self, Table, cell};
 
 /// A peer that is faster by more than this factor at one size misses the target.
 const TOLERANCE: f64 = 1.15;

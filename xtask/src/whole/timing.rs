@@ -11,7 +11,7 @@ use golden::Case;
 use planner::{HostPlan, Job, Settings, View};
 use topology::NodeType;
 
-use crate::measure::{self, Table, cell};
+use crate::whole::measure::{self, Table, cell};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::Arguments;
-use crate::measure::{self, Table, cell};
+use crate::whole::measure::{self, Table, cell};
 
 /// Algorithm and size of each pair of columns.
 const CASES: [(&str, &str); 4] = [

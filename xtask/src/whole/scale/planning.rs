@@ -14,7 +14,7 @@ use planner::{Job, Settings};
 use topology::xml::Document;
 
 use super::Arguments;
-use crate::measure::{self, ProcessCosts, Table, cell};
+use crate::whole::measure::{self, ProcessCosts, Table, cell};
 
 /// Number of views that are made to time one.
 const SAMPLE: u32 = 1000;

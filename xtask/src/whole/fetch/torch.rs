@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use xtask::workspace::target;
 
-use crate::torch::{MODULES, lacking};
+use crate::whole::torch::{MODULES, lacking};
 
 /// Makes a virtual environment with torch and what its tests need in `target/torch`, or adds what
 /// the one that is there lacks.

@@ -1,0 +1,14 @@
+//! The derive macro `JsonSchema` of builds that need no schemas: it derives nothing.
+//!
+//! The schemas of all kinds of JSON are in `docs/schemas`, and `topo schema` prints those. Only the
+//! test that compares them to the types needs schemars, which takes a tenth of the time of a
+//! build. So crates with such types have a feature `schema`, and take `JsonSchema` from schemars
+//! with it, from here without it.
+
+use proc_macro::TokenStream;
+
+/// Derives nothing. Takes the attributes of schemars.
+#[proc_macro_derive(JsonSchema, attributes(schemars))]
+pub fn json_schema(_: TokenStream) -> TokenStream {
+    TokenStream::new()
+}
