@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
-/// Files of other people.
+/// Files of other people. Those of two hosts are deep tests: some take seconds.
 fn of_others() -> Vec<Trial> {
     let corpus = match elsewhere::corpus() {
         Ok(corpus) => corpus,
@@ -58,8 +58,11 @@ fn of_others() -> Vec<Trial> {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             for hosts in [1, 2] {
                 let file = file.clone();
-                let name = format!("corpus::{folder}/{name}::{hosts}");
-                tests.push(Trial::test(name, move || nothing_gets_slower(&file, hosts)));
+                let is_deep = hosts > 1;
+                let prefix = if is_deep { "deep::" } else { "" };
+                let name = format!("{prefix}corpus::{folder}/{name}::{hosts}");
+                let test = Trial::test(name, move || nothing_gets_slower(&file, hosts));
+                tests.push(test.with_ignored_flag(is_deep));
             }
         }
     }

@@ -1,8 +1,28 @@
-//! Runs every committed input, and those made of the repository's files, through its target.
+//! Runs every committed input, and those made of the repository's files, through its target: two
+//! tests of each target.
 
 use std::fs;
+use std::process::ExitCode;
 
 use fuzz_targets::{Depth, TARGETS, Target, input};
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let committed = TARGETS.iter().map(|target| {
+        Trial::test(format!("committed::{}", target.name), || {
+            committed_inputs_are_handled(target);
+            Ok(())
+        })
+    });
+    let seeds = TARGETS.iter().map(|target| {
+        Trial::test(format!("seeds::{}", target.name), || {
+            seeds_reach_what_is_behind_the_header(target);
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&arguments, committed.chain(seeds).collect()).exit_code()
+}
 
 /// Committed inputs by file name.
 fn committed(target: &Target) -> Vec<(String, Vec<u8>)> {
@@ -20,26 +40,20 @@ fn committed(target: &Target) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-#[test]
-fn committed_inputs_are_handled() {
-    for target in &TARGETS {
-        for (name, bytes) in committed(target) {
-            // A panic alone does not name the input.
-            println!("{name}");
-            (target.run)(&bytes);
-        }
+fn committed_inputs_are_handled(target: &Target) {
+    for (name, bytes) in committed(target) {
+        // A panic alone does not name the input.
+        println!("{name}");
+        (target.run)(&bytes);
     }
 }
 
-#[test]
-fn seeds_reach_what_is_behind_the_header() {
-    for target in &TARGETS {
-        let seeds = (target.seeds)();
-        assert!(!seeds.is_empty(), "{}", target.name);
-        let accepted = seeds
-            .iter()
-            .filter(|seed| (target.run)(seed) == Depth::Accepted)
-            .count();
-        assert!(accepted > 0, "no seed of {} is accepted", target.name);
-    }
+fn seeds_reach_what_is_behind_the_header(target: &Target) {
+    let seeds = (target.seeds)();
+    assert!(!seeds.is_empty(), "{}", target.name);
+    let accepted = seeds
+        .iter()
+        .filter(|seed| (target.run)(seed) == Depth::Accepted)
+        .count();
+    assert!(accepted > 0, "no seed of {} is accepted", target.name);
 }

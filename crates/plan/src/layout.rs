@@ -362,6 +362,22 @@ impl JobLayout {
         members.map(|gpus| gpus.len() as u32)
     }
 
+    /// Nodes, ascending, that represent all: for each pair of nodes in a row, these contain the
+    /// first node of an equal pair. Their number does not grow with the number of equal domains,
+    /// unless the job has a rank order of its own.
+    pub fn representatives(&self) -> impl Iterator<Item = u32> + '_ {
+        let ordered = self.ordered.iter().flat_map(|_| 0..self.nodes);
+        let runs = self.runs.iter().filter(|_| self.ordered.is_none());
+        let plain = runs.flat_map(|run| {
+            let per_domain = self.shapes[run.machine as usize].members.len() as u32;
+            // After the run's last node comes another machine.
+            let last = run.first_node + (run.domains * per_domain).saturating_sub(1);
+            let first_domain = run.first_node..run.first_node + per_domain;
+            first_domain.chain((run.domains > 1).then_some(last))
+        });
+        ordered.chain(plain)
+    }
+
     /// Runs of equal domains: (machine, number of the first node if nodes are counted domain after
     /// domain).
     pub fn runs(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
@@ -462,6 +478,40 @@ mod tests {
             .map(|node| layout.ranks_before(node))
             .collect();
         assert_eq!(before, [0, 2, 3, 5, 6]);
+    }
+
+    #[test]
+    fn representatives_show_every_pair_first() {
+        let split = || DomainShape::new(vec![vec![0], vec![1]], vec![0; 2]);
+        let whole = || DomainShape::new(vec![vec![0]], vec![0]);
+        let machine_and_index = |node: NodePlace| (node.machine, node.index);
+        for runs in [
+            &[(0, 5), (1, 4), (0, 1), (1, 1)][..],
+            &[(1, 1), (1, 3), (0, 2)],
+            &[(0, 1)],
+            &[(1, 1)],
+        ] {
+            for order in [None, Some(3)] {
+                let ranks = runs.iter().map(|(machine, n)| (2 - *machine as u32) * n);
+                let ranks: u32 = ranks.sum();
+                let order = order.map(|by| RankOrder::new((0..ranks).map(|it| (it + by) % ranks)));
+                let layout = JobLayout::new(vec![split(), whole()], runs, order.as_ref());
+                let layout = layout.expect("an order that fits");
+                let pair = |node: u32| {
+                    let following = (node + 1) % layout.nodes();
+                    [node, following].map(|it| layout.node(it).map(machine_and_index))
+                };
+                let found: Vec<u32> = layout.representatives().collect();
+                assert!(found.is_sorted_by(|one, other| one < other), "{found:?}");
+                for node in 0..layout.nodes() {
+                    let first = (0..=node).find(|it| pair(*it) == pair(node));
+                    assert!(
+                        first.is_some_and(|it| found.contains(&it)),
+                        "{runs:?}, {node}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use shared_memory::{Interrupted, Item, Patience, Segment, Waiter};
+use shared_memory::{Item, Patience, Segment, Waiter};
 
 /// Binds the calling thread, and those that it starts from now on, to one core.
 fn bind_to_one_core() {
@@ -42,16 +42,16 @@ fn a_waiting_rank_sleeps_where_another_program_wants_the_core() {
                 }
             });
             let before = sleeps();
-            let deadline = Instant::now() + Duration::from_secs(1);
-            let end = waiter.wait_until(|| false, Some(deadline));
-            assert_eq!(end, Err(Interrupted::Deadline));
-            let slept = sleeps() - before;
+            // A busy machine may give the core to others for long.
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let end = waiter.wait_until(|| sleeps() - before >= 3, Some(deadline));
             over.store(true, Ordering::Relaxed);
-            slept
+            end.map_err(|_| sleeps() - before)
         });
-        assert!(
-            slept >= 3,
-            "{patience:?}: it slept {slept} times in a second"
+        assert_eq!(
+            slept,
+            Ok(()),
+            "{patience:?}: how often it slept in a minute"
         );
     }
 }

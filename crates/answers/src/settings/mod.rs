@@ -150,9 +150,11 @@ impl<'a> Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Other settings of the job.
+    /// Other settings of the job. Leaves unknown variables out: they decide nothing, and a search
+    /// for names like theirs in each plan would take longer than the plans.
     fn settings(&self, version: NcclVersion, variables: &[Variable]) -> Settings {
-        let mut other = Settings::with_variables(version, variables.iter().cloned());
+        let known = variables.iter().filter(|(name, _)| effect(name).is_some());
+        let mut other = Settings::with_variables(version, known.cloned());
         if other.graph_file.is_some() {
             other.graphs.clone_from(&self.settings.graphs);
         }

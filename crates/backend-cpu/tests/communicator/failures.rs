@@ -168,7 +168,8 @@ fn a_rank_that_is_done_may_leave() {
         buffer.fill(number);
         if number == 0 {
             let _ = left.lock().expect("no panic").recv();
-            // Long enough for rank 2 to look whether rank 1 is still there.
+            // Long enough for rank 2 to look whether rank 1 is still there: for a look, there is
+            // no event. One that comes later finds the same.
             std::thread::sleep(Duration::from_millis(300));
         }
         rank.reduce(&mut buffer, Reduction::Sum, 0)?;

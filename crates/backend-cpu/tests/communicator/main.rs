@@ -181,7 +181,8 @@ fn what_all_refuse_is_compared_with_nothing() {
         let refused = rank.all_gather((&[1_u8; 3], &mut [0; 6]));
         assert!(refused.is_err(), "trees gather nothing");
         if rank.rank() == 1 {
-            // Rank 0 waits meanwhile, and looks at what this one has published.
+            // Rank 0 waits meanwhile, and looks at what this one has published: for a look, there
+            // is no event. A look that comes later finds the same.
             std::thread::sleep(Duration::from_millis(300));
         }
         rank.all_reduce(&mut [1_u64; 24], Reduction::Sum)
@@ -287,26 +288,40 @@ fn another_thread_ends_the_wait_for_a_peer_that_is_not_ready() {
     let receive = (executor::End::From(1), 7);
     let added = rank.add_transfer(&mut group, 0, receive, memory, LONG);
     added.expect("there is a rank 1");
-    let rung = Mutex::new(None);
+    let rung = Mutex::new(None::<Instant>);
+    let since = || {
+        let rung = rung.lock().expect("no panic");
+        rung.map(|it| it.elapsed()).expect("the bell has rung")
+    };
     let mut late = Vec::new();
+    // How late a thread is that waits for another one's message: the machine may be busy.
+    let mut usual = Vec::new();
     for turn in 0..TURNS {
+        let (wake, woken) = std::sync::mpsc::channel();
+        *rung.lock().expect("no panic") = None;
         std::thread::scope(|scope| {
+            let beside = scope.spawn(move || {
+                woken.recv().expect("no panic");
+                since()
+            });
             scope.spawn(|| {
                 // Long enough that the rank looks seldom, and at any time between two looks.
                 std::thread::sleep(Duration::from_micros(40_000 + 700 * turn as u64));
                 *rung.lock().expect("no panic") = Some(Instant::now());
                 bell.ring();
+                wake.send(()).expect("no panic");
             });
             let mut stop = || rung.lock().expect("no panic").is_some();
             let ended = rank.advance(&mut group, &mut stop);
+            late.push(since());
             assert!(ended.expect("nothing failed").is_empty());
+            usual.push(beside.join().expect("no panic"));
         });
-        let began = rung.lock().expect("no panic").take();
-        late.extend(began.map(|it| it.elapsed()));
     }
     late.sort();
-    assert_eq!(late.len(), TURNS);
-    assert!(late[TURNS / 2] < Duration::from_millis(1), "{late:?}");
+    usual.sort();
+    let most = Duration::from_millis(1) + 2 * usual[TURNS / 2];
+    assert!(late[TURNS / 2] < most, "{late:?}, beside it {usual:?}");
 }
 
 #[test]

@@ -83,6 +83,7 @@ pub(crate) fn a_data_connection_that_is_cut_is_named_at_once() {
             descriptor = data_connection(&all.0[0].child, &all.0[1].child);
             descriptor.is_some()
         });
+        // Time to send some data. A connection that is cut before is named as well.
         thread::sleep(Duration::from_millis(500));
         let process = pidfd_open(Pid::from_child(&all.0[0].child), PidfdFlags::empty()).unwrap();
         let socket = pidfd_getfd(process, descriptor.unwrap(), PidfdGetfdFlags::empty());

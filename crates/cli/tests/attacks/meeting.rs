@@ -250,6 +250,8 @@ pub(crate) fn a_file_of_an_earlier_job_is_waited_out() {
     let left = format!("topo1-{}@{address}\n", "ab".repeat(32));
     put(&file, &left, 0o600, None);
     let second = Running::start(&mut by_file(1, 40, &file));
+    // Time to ask the other job. The attempt leaves no trace to wait for; if it comes later, the
+    // ranks meet as well.
     std::thread::sleep(Duration::from_millis(1500));
     let first = Running::start(&mut by_file(0, 40, &file));
     well(&[first.within(LONG), second.within(LONG)]);
@@ -295,14 +297,14 @@ pub(crate) fn a_port_of_another_program_is_waited_out() {
     let folder = tempfile::tempdir().unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let file = folder.path().join("meeting");
-    let left = format!(
-        "topo1-{}@{}\n",
-        "ab".repeat(32),
-        silent.local_addr().unwrap()
-    );
+    let address = silent.local_addr().unwrap();
+    let left = format!("topo1-{}@{address}\n", "ab".repeat(32));
     put(&file, &left, 0o600, None);
     let second = Running::start(&mut by_file(1, 40, &file));
-    std::thread::sleep(Duration::from_millis(500));
+    ranks::until("rank 1 is connected to the other program", || {
+        let sockets = ranks::sockets(second.id());
+        sockets.iter().any(|it| it.remote == address)
+    });
     let first = Running::start(&mut by_file(0, 40, &file));
     well(&[first.within(LONG), second.within(LONG)]);
 }

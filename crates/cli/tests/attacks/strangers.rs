@@ -101,7 +101,8 @@ pub(crate) fn strangers_use_up_neither_the_descriptors_nor_the_processor() {
         };
         prlimit(Some(Pid::from_child(&rank.child)), Resource::Nofile, few).unwrap();
         let held = hold(&listens(rank.id()));
-        // The rank is idle, so it must not use the processor.
+        // The rank is idle, so it must not use the processor. There is no event for that; a busy
+        // machine only gives it less of the processor.
         thread::sleep(Duration::from_millis(1500));
         let before = processor_time(rank.id());
         thread::sleep(Duration::from_secs(1));

@@ -28,14 +28,26 @@ fn fits(width: usize, arguments: &[&str]) {
     }
 }
 
-#[test]
-fn every_machine_can_be_shown_and_fits_the_page() {
-    for machine in Machine::all().unwrap() {
+fn machines_fit_the_page(one_of: usize) {
+    for machine in Machine::all().unwrap().iter().step_by(one_of) {
         let folder = machine.folder.display().to_string();
         fits(80, &["show", &folder]);
         fits(80, &["plan", &folder]);
         fits(120, &["plan", &folder, "--explain"]);
         fits(80, &["plan", &folder, "--hosts", "2", "--connections"]);
+    }
+}
+
+#[test]
+fn every_fourth_machine_can_be_shown_and_fits_the_page() {
+    machines_fit_the_page(4);
+}
+
+mod deep {
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn every_machine_can_be_shown_and_fits_the_page() {
+        super::machines_fit_the_page(1);
     }
 }
 

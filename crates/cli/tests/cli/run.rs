@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::{FAILED, ok, refused, run, said, topo};
 
@@ -31,8 +32,8 @@ const ALGORITHMS: [(&str, &[&str]); 9] = [
     ("send-recv", &["mesh"]),
 ];
 
-#[test]
-fn a_sampled_matrix_of_processes_is_right() {
+/// Draws this number of runs, the collectives in turn.
+fn sampled_runs_are_right(runs: usize) {
     const TYPES: [&str; 10] = [
         "i8", "u8", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64",
     ];
@@ -45,8 +46,7 @@ fn a_sampled_matrix_of_processes_is_right() {
             .wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as usize % choices
     };
-    // Each collective four times.
-    for turn in 0..36 {
+    for turn in 0..runs {
         let (collective, algorithms) = ALGORITHMS[turn % ALGORITHMS.len()];
         let algorithm = algorithms[one_of(algorithms.len())];
         let ranks = ["1", "2", "3", "4", "5", "7"][one_of(6)];
@@ -80,6 +80,20 @@ fn a_sampled_matrix_of_processes_is_right() {
         let said = ok(&arguments);
         let right = said.out.contains("every element is right");
         assert!(right, "{}:\n{}", arguments.join(" "), said.out);
+    }
+}
+
+#[test]
+fn a_sampled_run_of_each_collective_is_right() {
+    sampled_runs_are_right(ALGORITHMS.len());
+}
+
+mod deep {
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn a_sampled_matrix_of_processes_is_right() {
+        // Each collective four times.
+        super::sampled_runs_are_right(36);
     }
 }
 
@@ -166,7 +180,13 @@ fn a_killed_run_leaves_no_part_of_its_json() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    // It works as soon as it has threads of its ranks.
+    let tasks = format!("/proc/{}/task", child.id());
+    let until = Instant::now() + Duration::from_secs(600);
+    while std::fs::read_dir(&tasks).unwrap().count() < 3 {
+        assert!(Instant::now() < until, "no ranks are started");
+        std::thread::sleep(Duration::from_millis(2));
+    }
     child.kill().unwrap();
     assert_eq!(said(child.wait_with_output().unwrap()).out, "");
 }

@@ -57,6 +57,7 @@ pub(crate) fn a_killed_one_is_named() -> Result<Completion, Failed> {
         let (folder, place) = folder()?;
         let plan = plan(folder.path())?;
         let ranks = busy_with(4, &place, &[&plan, "all-to-all"], "3000", &[])?;
+        // The loss is to meet another moment of the work; each is right.
         std::thread::sleep(std::time::Duration::from_millis(after));
         signal(&ranks.0[victim], "-KILL")?;
         let said = ranks.finish()?;

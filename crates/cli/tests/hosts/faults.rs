@@ -57,6 +57,7 @@ pub(crate) fn a_killed_rank_is_named() -> Result<Completion, Failed> {
     for (victim, after) in [(0, 0), (3, 0), (1, 20), (2, 60), (1, 200), (3, 700)] {
         let (_folder, place) = folder()?;
         let ranks = busy(4, &place, "2000", &[])?;
+        // The loss is to meet another moment of the work; each is right.
         std::thread::sleep(Duration::from_millis(after));
         signal(&ranks.0[victim], "-KILL")?;
         let said = ranks.finish()?;

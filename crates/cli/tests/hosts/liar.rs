@@ -345,8 +345,27 @@ pub(crate) fn a_connection_that_stalls() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// The addresses at which a process listens, as the kernel lists them.
+/// A TCP socket of a process.
+pub(crate) struct Socket {
+    local: SocketAddr,
+    /// The kernel's number.
+    pub(crate) state: u8,
+}
+
+impl Socket {
+    pub(crate) const ESTABLISHED: u8 = 0x01;
+    const LISTEN: u8 = 0x0a;
+}
+
+/// The addresses at which a process listens.
 fn listens(child: &Child) -> Result<Vec<SocketAddr>, Failed> {
+    let mut all = sockets(child)?;
+    all.retain(|it| it.state == Socket::LISTEN);
+    Ok(all.into_iter().map(|it| it.local).collect())
+}
+
+/// The sockets of a process, as the kernel lists them.
+pub(crate) fn sockets(child: &Child) -> Result<Vec<Socket>, Failed> {
     let process = format!("/proc/{}", child.id());
     let mut sockets = Vec::new();
     for entry in std::fs::read_dir(format!("{process}/fd"))? {
@@ -364,11 +383,14 @@ fn listens(child: &Child) -> Result<Vec<SocketAddr>, Failed> {
         let [_, local, _, state, _, _, _, _, _, inode, ..] = words[..] else {
             continue;
         };
-        // TCP_LISTEN.
-        if state == "0A" && sockets.iter().any(|it| it == inode) {
+        // The first line has titles.
+        if sockets.iter().any(|it| it == inode) {
             let (address, port) = local.split_once(':').unwrap_or_default();
             let address = u32::from_str_radix(address, 16)?.to_ne_bytes();
-            all.push(SocketAddr::from((address, u16::from_str_radix(port, 16)?)));
+            all.push(Socket {
+                local: SocketAddr::from((address, u16::from_str_radix(port, 16)?)),
+                state: u8::from_str_radix(state, 16)?,
+            });
         }
     }
     Ok(all)

@@ -1,11 +1,12 @@
 //! `--survive`: which ranks finish the job when others are lost.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Completion, Failed};
 
 use super::faults::{busy, signal};
-use super::{Ranks, Said, all_say, check, folder};
+use super::liar::{Socket, sockets};
+use super::{LONG, Ranks, Said, all_say, check, folder};
 
 /// Checks that the survivors finish with right results, and that the first of them prints a table
 /// that names the lost ranks.
@@ -44,6 +45,7 @@ fn two_losses(time: &str, losses: &[(usize, usize, u64)]) -> Result<Completion, 
         let (_folder, place) = folder()?;
         let ranks = busy(5, &place, time, &["--survive"])?;
         signal(&ranks.0[first], "-KILL")?;
+        // The second loss is to meet another moment of what follows the first; each is right.
         std::thread::sleep(Duration::from_millis(after));
         signal(&ranks.0[second], "-KILL")?;
         let said = ranks.finish()?;
@@ -67,6 +69,10 @@ fn two_losses(time: &str, losses: &[(usize, usize, u64)]) -> Result<Completion, 
     Ok(Completion::Completed)
 }
 
+pub(crate) fn two_losses_at_once() -> Result<Completion, Failed> {
+    two_losses("400", &[(1, 3, 0)])
+}
+
 /// The second loss comes at once, and while the survivors of the first one gather. Ranks that lead
 /// are among the lost.
 pub(crate) fn losses_one_after_the_other() -> Result<Completion, Failed> {
@@ -77,13 +83,21 @@ pub(crate) fn a_loss_when_survivors_work_again() -> Result<Completion, Failed> {
     two_losses("2000", &[(3, 2, 5000)])
 }
 
-/// The others abandon a stopped rank after 15 s. It continues after 22 s, while they still work.
+/// The others abandon a stopped rank after 15 s and close their connections with it. It continues
+/// then, while they still work.
 pub(crate) fn a_rank_that_was_stopped_while_the_others_work() -> Result<Completion, Failed> {
     const VICTIM: usize = 2;
     let (_folder, place) = folder()?;
     let ranks = busy(4, &place, "2500", &["--survive"])?;
     signal(&ranks.0[VICTIM], "-STOP")?;
-    std::thread::sleep(Duration::from_secs(22));
+    let until = Instant::now() + LONG;
+    let is_connected = |it: &Socket| it.state == Socket::ESTABLISHED;
+    while sockets(&ranks.0[VICTIM])?.iter().any(is_connected) {
+        check(Instant::now() < until, || {
+            "the others keep their connections with it".to_owned()
+        })?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
     signal(&ranks.0[VICTIM], "-CONT")?;
     let said = ranks.finish()?;
     finish_right(&said, &[VICTIM])?;

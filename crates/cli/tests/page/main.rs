@@ -42,8 +42,12 @@ fn main() -> ExitCode {
     let trials = vec![
         Trial::test("plans_of_the_program", || Ok(plans_of_the_program()?)),
         Trial::test("answers_of_the_program", || {
-            Ok(questions::answers_of_the_program()?)
+            Ok(questions::answers_of_the_program(40)?)
         }),
+        Trial::test("deep::answers_of_the_program", || {
+            Ok(questions::answers_of_the_program(200)?)
+        })
+        .with_ignored_flag(true),
         Trial::ignorable_test("plans_in_the_browser", plans_in_the_browser),
         Trial::ignorable_test("as_people_use_it", as_people_use_it),
         Trial::ignorable_test("no_other_script_runs", no_other_script_runs),

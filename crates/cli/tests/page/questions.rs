@@ -9,9 +9,6 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-/// Jobs that are drawn.
-const JOBS: usize = 200;
-
 /// Some answers take long: every sixteenth job is asked for them.
 const LONG: usize = 16;
 
@@ -70,7 +67,7 @@ struct Drawn {
     collectives: Vec<&'static str>,
 }
 
-fn jobs() -> impl Strategy<Value = Drawn> {
+fn drawn_jobs() -> impl Strategy<Value = Drawn> {
     let versions: Vec<String> = planner::NcclVersion::ALL
         .iter()
         .map(ToString::to_string)
@@ -301,14 +298,14 @@ fn of_files(
     Ok(all)
 }
 
-/// Draws jobs and asks about them.
-pub(crate) fn answers_of_the_program() -> Result<(), String> {
+/// Draws this number of jobs and asks about them.
+pub(crate) fn answers_of_the_program(jobs: usize) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|why| why.to_string())?;
     let machines = super::topologies();
     let mut runner = TestRunner::deterministic();
-    let strategy = (select(machines), jobs());
+    let strategy = (select(machines), drawn_jobs());
     let (mut answered, mut refused) = (0, 0);
-    for number in 0..JOBS {
+    for number in 0..jobs {
         let drawn = strategy
             .new_tree(&mut runner)
             .map_err(|why| why.to_string())?;
@@ -337,7 +334,7 @@ pub(crate) fn answers_of_the_program() -> Result<(), String> {
             }
         }
     }
-    if answered < JOBS {
+    if answered < jobs {
         return Err(format!(
             "{answered} answers and {refused} refusals: too few answers"
         ));

@@ -233,22 +233,28 @@ mod tests {
         let (_folder, path) = fifo();
         let error = read(&path, 100, SHORT).unwrap_err();
         assert!(matches!(error, ReadError::NoWriter(_)), "{error}");
-        // A writer that is there but writes nothing has more time.
-        let opened = path.clone();
-        let writer = thread::spawn(move || {
-            let file = std::fs::OpenOptions::new().write(true).open(opened);
-            thread::sleep(Duration::from_millis(1500));
-            drop(file);
-        });
+        // A writer that is there but writes nothing has more time. It opens the FIFO for reading,
+        // too, so that it need not wait for a reader.
+        let writer = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path);
         let before = Instant::now();
         let error = read(&path, 100, SHORT).unwrap_err();
         assert!(matches!(error, ReadError::Silent(_)), "{error}");
         assert!(before.elapsed() >= SHORT.byte);
-        writer.join().unwrap();
+        drop(writer);
     }
 
     #[test]
     fn a_slow_writer_is_waited_for() {
+        // All bytes together take longer than one may, which is 2 s more than one takes.
+        const PAUSE: Duration = Duration::from_millis(1500);
+        let patience = Patience {
+            // Longer than another thread needs to open it, even on a busy machine.
+            writer: Duration::from_secs(60),
+            byte: Duration::from_millis(3500),
+        };
         let (_folder, path) = fifo();
         let opened = path.clone();
         let writer = thread::spawn(move || {
@@ -257,11 +263,11 @@ mod tests {
                 .open(opened)
                 .unwrap();
             for byte in b"slow" {
-                thread::sleep(Duration::from_millis(400));
+                thread::sleep(PAUSE);
                 file.write_all(&[*byte]).unwrap();
             }
         });
-        assert_eq!(read(&path, 4, SHORT).unwrap(), b"slow");
+        assert_eq!(read(&path, 4, patience).unwrap(), b"slow");
         writer.join().unwrap();
     }
 

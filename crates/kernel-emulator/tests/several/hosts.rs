@@ -82,7 +82,7 @@ fn choices_between(places: &[Place], (from, one_of): (usize, usize), wanted: &[T
         }
         let all = every_choice(ranks, false).into_iter();
         let cases: Vec<Case> = all.skip(from).step_by(one_of).collect();
-        assert!(cases.len() > 20);
+        assert!(cases.len() * one_of > 80, "{}", cases.len());
         run(&mut communicator, &cases)
     });
     for result in results {
@@ -95,15 +95,20 @@ fn two_hosts() {
     choices_between(&[on("a"), on("b")], (0, 2), &[Transport::Net]);
 }
 
+/// `from` and `one_of` as in [`choices_between`].
+fn on_two_hosts(from: usize, one_of: usize) {
+    let wanted = [Transport::P2p, Transport::Net, Transport::Net];
+    let places = [on("a"), on("a"), on("b"), on("b")];
+    choices_between(&places, (from, one_of), &wanted);
+}
+
 #[test]
 fn two_hosts_with_two_ranks_each() {
-    let wanted = [Transport::P2p, Transport::Net, Transport::Net];
-    choices_between(&[on("a"), on("a"), on("b"), on("b")], (1, 4), &wanted);
+    on_two_hosts(1, 12);
 }
 
 /// On one host P2P between two ranks, SHM to one without P2P, and the network to another host.
-#[test]
-fn all_transports_in_one_job() {
+fn by_all_transports(from: usize, one_of: usize) {
     let places = [
         on("a"),
         on("a"),
@@ -114,7 +119,28 @@ fn all_transports_in_one_job() {
         on("b"),
     ];
     let wanted = [Transport::P2p, Transport::Shm, Transport::Net];
-    choices_between(&places, (3, 4), &wanted);
+    choices_between(&places, (from, one_of), &wanted);
+}
+
+#[test]
+fn all_transports_in_one_job() {
+    by_all_transports(3, 12);
+}
+
+mod deep {
+    use super::*;
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn two_hosts_with_two_ranks_each() {
+        on_two_hosts(1, 4);
+    }
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn all_transports_in_one_job() {
+        by_all_transports(3, 4);
+    }
 }
 
 /// On one host without P2P and shared memory, the network is used.

@@ -62,59 +62,88 @@ fn cases(ranks: u32, allowed: impl Fn(ElementType) -> bool) -> Vec<Case> {
     cases
 }
 
-/// Runs all cases on ranks that are processes, on plain or weak memory, copied or in a window.
-fn by_processes(test: &str, ranks: u32, weak: bool, stages_in_window: bool) {
-    let options = || LaunchOptions {
+/// Runs every `one_of`-th case on ranks that are processes, copied or in a window.
+fn some_by_processes(test: &str, ranks: u32, stages_in_window: bool, one_of: usize) {
+    let Some(hosts) = rank() else {
+        return all_do_well(test, ranks);
+    };
+    let options = LaunchOptions {
         stages_in_window,
         ..small()
     };
-    let Some(hosts) = rank() else {
-        let children = Children::start(test, ranks);
-        for (well, text) in children.end() {
-            assert!(well, "{text}");
-        }
-        return;
-    };
-    if weak {
-        let number = executor::bootstrap::Bootstrap::rank(&*hosts);
-        let emulator = Emulator::new(71 + u64::from(number), Bug::None).with_weak_memory();
-        let (_, mut communicator) = join_on(emulator, hosts, options()).unwrap();
-        let compiled = |it| matches!(it, ElementType::I32 | ElementType::U8);
-        let cases = cases(ranks, compiled);
-        assert!(cases.len() >= 9);
-        run(&mut communicator, &cases).unwrap();
-    } else {
-        let (_, mut communicator) = join(hosts, options(), 31).unwrap();
-        let cases = cases(ranks, |_| true);
-        assert!(cases.len() > 30);
-        run(&mut communicator, &cases).unwrap();
+    let (_, mut communicator) = join(hosts, options, 31).unwrap();
+    let cases = cases(ranks, |_| true);
+    assert!(cases.len() > 30);
+    let cases: Vec<Case> = cases.into_iter().step_by(one_of).collect();
+    run(&mut communicator, &cases).unwrap();
+}
+
+/// Starts this test again for each rank.
+fn all_do_well(test: &str, ranks: u32) {
+    for (well, text) in Children::start(test, ranks).end() {
+        assert!(well, "{text}");
     }
+}
+
+/// Runs all cases on ranks that are processes on weak memory, copied or in a window.
+fn on_weak_memory(test: &str, ranks: u32, stages_in_window: bool) {
+    let Some(hosts) = rank() else {
+        return all_do_well(test, ranks);
+    };
+    let options = LaunchOptions {
+        stages_in_window,
+        ..small()
+    };
+    let number = executor::bootstrap::Bootstrap::rank(&*hosts);
+    let emulator = Emulator::new(71 + u64::from(number), Bug::None).with_weak_memory();
+    let (_, mut communicator) = join_on(emulator, hosts, options).unwrap();
+    let compiled = |it| matches!(it, ElementType::I32 | ElementType::U8);
+    let cases = cases(ranks, compiled);
+    assert!(cases.len() >= 9);
+    run(&mut communicator, &cases).unwrap();
 }
 
 #[test]
 fn two_processes() {
-    by_processes("multicast::two_processes", 2, false, false);
+    some_by_processes("multicast::two_processes", 2, false, 1);
 }
 
 #[test]
 fn three_processes() {
-    by_processes("multicast::three_processes", 3, false, false);
+    some_by_processes("multicast::three_processes", 3, false, 4);
 }
 
 #[test]
 fn three_processes_with_windows() {
-    by_processes("multicast::three_processes_with_windows", 3, false, true);
+    some_by_processes("multicast::three_processes_with_windows", 3, true, 4);
+}
+
+mod deep {
+    use super::*;
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn three_processes() {
+        some_by_processes("multicast::deep::three_processes", 3, false, 1);
+    }
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn three_processes_with_windows() {
+        let test = "multicast::deep::three_processes_with_windows";
+        some_by_processes(test, 3, true, 1);
+    }
 }
 
 #[test]
 fn three_processes_with_windows_on_weak_memory() {
     let test = "multicast::three_processes_with_windows_on_weak_memory";
-    by_processes(test, 3, true, true);
+    on_weak_memory(test, 3, true);
 }
 
 #[test]
 fn three_processes_on_weak_memory() {
-    by_processes("multicast::three_processes_on_weak_memory", 3, true, false);
+    on_weak_memory("multicast::three_processes_on_weak_memory", 3, false);
 }
 
 #[test]

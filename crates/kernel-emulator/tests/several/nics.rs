@@ -73,14 +73,54 @@ fn by(plugin: &PluginChoice) -> impl Fn(net::Options) -> net::Options + Sync {
 #[test]
 fn a_plugin_copies_slots_of_kernels() {
     let (_folder, plugin) = plugin(12, "");
-    choices_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(4));
+    choices_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(8));
+}
+
+fn slots_in_place(one_of: usize) {
+    for (version, settings) in [(8, "MEMORY=3"), (12, "MEMORY=5")] {
+        let (_folder, plugin) = plugin(version, settings);
+        let wanted = every(one_of);
+        choices_by(&[on("a"), on("b")], &small(), &by(&plugin), true, wanted);
+    }
 }
 
 #[test]
 fn nics_read_and_write_slots_in_place() {
-    for (version, settings) in [(8, "MEMORY=3"), (12, "MEMORY=5")] {
-        let (_folder, plugin) = plugin(version, settings);
-        choices_by(&[on("a"), on("b")], &small(), &by(&plugin), true, every(4));
+    slots_in_place(8);
+}
+
+mod deep {
+    use super::*;
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn a_plugin_copies_slots_of_kernels() {
+        let (_folder, plugin) = plugin(12, "");
+        choices_by(&[on("a"), on("b")], &small(), &by(&plugin), false, every(4));
+    }
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn nics_read_and_write_slots_in_place() {
+        slots_in_place(4);
+    }
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn ranks_carry_fifos_of_kernels_for_each_other() {
+        forwarded(8);
+    }
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn ranks_carry_fifos_of_kernels_by_a_plugin() {
+        forwarded_by_a_plugin(&[("", false), ("MEMORY=5", true)], 12);
+    }
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn step_numbers_come_round_in_place() {
+        round_in_place(1);
     }
 }
 
@@ -108,8 +148,7 @@ fn settings_keep_nics_out_of_the_memory_of_devices() {
 }
 
 /// Slots in place while the low halves of step numbers wrap around.
-#[test]
-fn step_numbers_come_round_in_place() {
+fn round_in_place(one_of: usize) {
     let (_folder, plugin) = plugin(12, "MEMORY=5");
     for (first_step, stale_flag) in [(0x7fff_ffec, 0x8000_0002), (0xffff_ffec, 0x0000_0003)] {
         let options = LaunchOptions {
@@ -117,9 +156,16 @@ fn step_numbers_come_round_in_place() {
             stale_flag,
             ..small()
         };
-        let long = |case: &Case| case.choice.protocol == Protocol::Ll && case.count > 400;
+        let turn = every(one_of);
+        let long =
+            |case: &Case| case.choice.protocol == Protocol::Ll && case.count > 400 && turn(case);
         choices_by(&[on("a"), on("b")], &options, &by(&plugin), true, long);
     }
+}
+
+#[test]
+fn step_numbers_come_round_in_place() {
+    round_in_place(2);
 }
 
 /// Device memory is registered by a DMA-BUF if the NIC supports it; a failure is reported.
@@ -162,26 +208,34 @@ impl Ports for Neighbors {
 
 const TWO_HOSTS: fn() -> [Place; 4] = || [on("a"), on("a"), on("b"), on("b")];
 
-#[test]
-fn ranks_carry_fifos_of_kernels_for_each_other() {
+fn forwarded(one_of: usize) {
     let with = |options| net::Options {
         ports: Some(Arc::new(Neighbors)),
         ..options
     };
-    choices_by(&TWO_HOSTS(), &small(), &with, false, every(8));
+    choices_by(&TWO_HOSTS(), &small(), &with, false, every(one_of));
 }
 
 #[test]
-fn ranks_carry_fifos_of_kernels_by_a_plugin() {
-    for (settings, rdma) in [("", false), ("MEMORY=5", true)] {
+fn ranks_carry_fifos_of_kernels_for_each_other() {
+    forwarded(12);
+}
+
+fn forwarded_by_a_plugin(plugins: &[(&str, bool)], one_of: usize) {
+    for (settings, rdma) in plugins.iter().copied() {
         let (_folder, plugin) = plugin(12, settings);
         let with = |options| net::Options {
             ports: Some(Arc::new(Neighbors)),
             net_plugin: plugin.clone(),
             ..options
         };
-        choices_by(&TWO_HOSTS(), &small(), &with, rdma, every(12));
+        choices_by(&TWO_HOSTS(), &small(), &with, rdma, every(one_of));
     }
+}
+
+#[test]
+fn ranks_carry_fifos_of_kernels_by_a_plugin() {
+    forwarded_by_a_plugin(&[("MEMORY=5", true)], 12);
 }
 
 /// Large messages with slots of NCCL's sizes.

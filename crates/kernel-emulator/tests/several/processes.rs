@@ -36,6 +36,8 @@ impl Children {
         let children = (0..ranks).map(|rank| {
             Command::new(std::env::current_exe().unwrap())
                 .args([test, "--exact", "--nocapture", "--test-threads=1"])
+                // Also where the test is a deep one.
+                .arg("--include-ignored")
                 .env(RANK, rank.to_string())
                 .env(RANKS, ranks.to_string())
                 .env(ID, id.to_string())
@@ -78,8 +80,9 @@ pub(super) fn rank() -> Option<Box<Hosts>> {
     Some(Box::new(Hosts::join(options).unwrap()))
 }
 
-/// Runs every choice on ranks that are processes. `transport`: how all of them reach each other.
-fn every_choice_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport) {
+/// Runs every `one_of`-th choice on ranks that are processes. `transport`: how all of them reach
+/// each other.
+fn choices_by(test: &str, ranks: u32, options: LaunchOptions, transport: Transport, one_of: usize) {
     let Some(hosts) = rank() else {
         let children = Children::start(test, ranks);
         for (well, text) in children.end() {
@@ -91,14 +94,16 @@ fn every_choice_by(test: &str, ranks: u32, options: LaunchOptions, transport: Tr
     let (found, why) = transports(&process_ranks);
     assert!(found.iter().all(|it| *it == transport), "{found:?} {why:?}");
     assert_eq!(why.is_empty(), transport == Transport::P2p, "{why:?}");
-    let cases = every_choice(ranks, transport == Transport::P2p);
+    let all = every_choice(ranks, transport == Transport::P2p).into_iter();
+    let cases: Vec<_> = all.step_by(one_of).collect();
+    assert!(cases.len() > 10, "{}", cases.len());
     run(&mut communicator, &cases).unwrap();
 }
 
 #[test]
 fn processes_access_each_others_memory() {
     let test = "processes::processes_access_each_others_memory";
-    every_choice_by(test, 3, small(), Transport::P2p);
+    choices_by(test, 3, small(), Transport::P2p, 8);
 }
 
 #[test]
@@ -118,14 +123,35 @@ fn two_processes_with_slots_of_nccls_size() {
     run(&mut communicator, &cases).unwrap();
 }
 
-#[test]
-fn processes_share_memory_of_the_host_without_p2p() {
-    let options = LaunchOptions {
+fn without_p2p() -> LaunchOptions {
+    LaunchOptions {
         p2p: false,
         ..small()
-    };
+    }
+}
+
+#[test]
+fn processes_share_memory_of_the_host_without_p2p() {
     let test = "processes::processes_share_memory_of_the_host_without_p2p";
-    every_choice_by(test, 3, options, Transport::Shm);
+    choices_by(test, 3, without_p2p(), Transport::Shm, 8);
+}
+
+mod deep {
+    use super::*;
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn processes_access_each_others_memory() {
+        let test = "processes::deep::processes_access_each_others_memory";
+        choices_by(test, 3, small(), Transport::P2p, 1);
+    }
+
+    #[test]
+    #[ignore = "deep: cargo xtask deep"]
+    fn processes_share_memory_of_the_host_without_p2p() {
+        let test = "processes::deep::processes_share_memory_of_the_host_without_p2p";
+        choices_by(test, 3, without_p2p(), Transport::Shm, 1);
+    }
 }
 
 /// Direct transfers are refused without P2P, on all ranks alike, and the communicator stays usable.

@@ -66,7 +66,8 @@ impl JobPlan {
             matches!(connection, Connection::Network { sender, receiver, .. }
                 if sender.gdr.is_direct() && receiver.gdr.is_direct() && sender.proxy == rank)
         };
-        for rank in 0..layout.ranks() {
+        // Each node has one rank, so that both have the same number.
+        for rank in layout.representatives() {
             let node = layout.rank(rank)?.node;
             let next = |rank| Some(expansion.ring_place(rank, 0)?.next);
             let following = layout.rank(next(rank)?)?.node;
