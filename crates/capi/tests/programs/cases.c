@@ -14,8 +14,8 @@
 static uint32_t rank, ranks;
 static topo_id id;
 static pid_t children[64];
-/* Rank 0 writes, the others read. */
-static int gate[2];
+/* Rank 0 writes to one and reads from the other. */
+static int gate[2], joined[2];
 
 #include "check.h"
 
@@ -27,7 +27,7 @@ static double now(void) {
 
 static void start_ranks(void) {
     int tube[2];
-    EXPECT(pipe(tube) == 0 && pipe(gate) == 0);
+    EXPECT(pipe(tube) == 0 && pipe(gate) == 0 && pipe(joined) == 0);
     for (uint32_t child = 1; child < ranks; child++) {
         pid_t pid = fork();
         if (pid == 0) {
@@ -52,6 +52,13 @@ static void open_gate(void) {
 static void wait_at_gate(void) {
     char byte;
     EXPECT(read(gate[0], &byte, 1) == 1);
+}
+
+/* Rank 0 waits until all have joined. */
+static void all_have_joined(void) {
+    char byte;
+    if (rank > 0) EXPECT(write(joined[1], "", 1) == 1);
+    for (uint32_t other = 1; rank == 0 && other < ranks; other++) EXPECT(read(joined[0], &byte, 1) == 1);
 }
 
 /* Waits until another thread is in a call: before, there is no group to end. */
@@ -202,6 +209,7 @@ static void *abort_soon(void *comm) {
 static void aborts(void) {
     topo_comm *comm = join(0);
     float value = 1;
+    all_have_joined();
     double began = now();
     if (rank == 0) {
         pthread_t thread;
