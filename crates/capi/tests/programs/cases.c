@@ -32,6 +32,8 @@ static void start_ranks(void) {
         pid_t pid = fork();
         if (pid == 0) {
             rank = child;
+            /* The end of rank 0 ends a wait for it. */
+            close(gate[1]);
             break;
         }
         children[child] = pid;
@@ -201,6 +203,8 @@ static void transfers(void) {
 
 static void *abort_soon(void *comm) {
     until_busy(comm);
+    /* The call has begun, and has still to look for an abort before it waits. */
+    usleep(200000);
     topo_comm_abort(comm);
     return NULL;
 }
