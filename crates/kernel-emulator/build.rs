@@ -257,7 +257,9 @@ fn main() {
     compiler()
         .files(&variants.others)
         .compile("topo_kernels_with_bugs");
+    // Tests spend most of their time in it.
     let mut scheduler = compiler();
+    scheduler.opt_level(2);
     scheduler.files(files(HOST).filter(|path| path.extension().is_some_and(|it| it == "cpp")));
     let mut kernels = compiler();
     kernels.files(&variants.sanitized);

@@ -107,7 +107,9 @@ fn address_library() -> Option<String> {
 /// # Errors
 /// They cannot be built or started.
 pub fn check(sanitizer: Sanitizer) -> Result<Vec<Finding>> {
-    let mut wanted = vec!["--skip", "planted", "--skip", "deadlock"];
+    // Deep tests, too.
+    let mut wanted = vec!["--include-ignored", "--skip", "a_weak_fence"];
+    wanted.extend(["--skip", "planted", "--skip", "deadlock"]);
     if sanitizer == Sanitizer::Thread {
         // Weak memory hides stores from the sanitizer, and the other bugs are not races.
         wanted.extend([

@@ -116,7 +116,7 @@ pub fn disassemble(disassembler: &Path, target: &Target, image: &[u8]) -> Result
             .for_each(|it| *it = 75);
     }
     let folder = crate::workspace::target().join("nvdisasm");
-    let file = folder.join(format!("{}.{}", target.capability, std::process::id()));
+    let file = folder.join(format!("{}.{}", target.file(), std::process::id()));
     fs::write(&file, image).with_context(|| format!("writing {}", file.display()))?;
     let output = Command::new(disassembler)
         .arg("--print-code")

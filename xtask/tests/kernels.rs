@@ -1,6 +1,6 @@
 //! Compiles the kernels for every GPU with NVRTC and compares resources and images with the
-//! committed ones; disassembles those; runs the kernels on the emulator with a sanitizer. A test
-//! that cannot run here says why.
+//! committed ones; disassembles those; runs the kernels on the emulator with a sanitizer
+//! (`cargo xtask deep`). A test that cannot run here says why.
 //!
 //! An image whose sources are recorded by `cargo xtask kernels` is compiled again only if
 //! `TOPO_KERNELS` is set.
@@ -18,6 +18,9 @@ use xtask::sass;
 /// Set this to run ThreadSanitizer too, which compiles the standard library first.
 const THREADS: &str = "TOPO_THREAD_SANITIZER";
 
+/// The compute capability whose machine code every test run disassembles.
+const OFTEN: u32 = 90;
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let compiled = TARGETS.into_iter().map(|target| {
@@ -26,17 +29,20 @@ fn main() -> ExitCode {
     });
     let machine_code = TARGETS.into_iter().filter(|it| it.form == Form::Cubin);
     let disassembled = machine_code.map(|target| {
-        let name = format!("disassembled::{}", name(&target));
+        let is_deep = target.capability != OFTEN;
+        let deep = if is_deep { "deep::" } else { "" };
+        let name = format!("{deep}disassembled::{}", name(&target));
         Trial::ignorable_test(name, move || has_the_instructions(&target))
+            .with_ignored_flag(is_deep)
     });
     let compiled = compiled.chain(disassembled);
     let watched = [
-        ("sanitizers::address", Sanitizer::Address),
-        ("sanitizers::thread", Sanitizer::Thread),
+        ("deep::sanitizers::address", Sanitizer::Address),
+        ("deep::sanitizers::thread", Sanitizer::Thread),
     ];
-    let watched = watched
-        .into_iter()
-        .map(|(name, sanitizer)| Trial::ignorable_test(name, move || is_clean(sanitizer)));
+    let watched = watched.into_iter().map(|(name, sanitizer)| {
+        Trial::ignorable_test(name, move || is_clean(sanitizer)).with_ignored_flag(true)
+    });
     // The longest tests begin first.
     libtest_mimic::run(&arguments, watched.chain(compiled).collect()).exit_code()
 }

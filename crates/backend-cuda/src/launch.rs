@@ -16,6 +16,9 @@ use crate::presence;
 /// How long kernels may take to end after they were told to.
 const ABORTING: Duration = Duration::from_secs(5);
 
+/// Sleep between two questions whether they have.
+const NAP: Duration = Duration::from_micros(50);
+
 /// Abort words and events for reuse, because creating them takes longer than a launch.
 #[derive(Default)]
 pub(crate) struct Spare {
@@ -257,7 +260,7 @@ impl Drop for RunningLaunch {
                 if began.elapsed() > ABORTING {
                     return self.give_up();
                 }
-                std::thread::yield_now();
+                std::thread::sleep(NAP);
             }
         }
         if !self.aborted {

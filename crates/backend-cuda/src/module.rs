@@ -67,7 +67,8 @@ impl Module {
         };
         let mut tried = Vec::new();
         if !options.compile {
-            for (target, image) in prebuilt::images(Source::Programs, major, minor).map_err(none)? {
+            for image in prebuilt::images(Source::Programs, major, minor) {
+                let (target, image) = image.map_err(none)?;
                 match Self::of_image(&image, target.capability, programs()) {
                     Ok(module) => return Ok((module, Origin::Prebuilt(target.file()))),
                     Err(why) => tried.push(format!("{}: {why}", target.file())),
@@ -133,7 +134,8 @@ impl Module<LitmusKernel> {
     /// The driver refuses all prebuilt ones, or none fits.
     pub(crate) fn litmus(major: i32, minor: i32) -> Result<Self, String> {
         let mut tried = Vec::new();
-        for (target, image) in prebuilt::images(Source::Litmus, major, minor)? {
+        for image in prebuilt::images(Source::Litmus, major, minor) {
+            let (target, image) = image?;
             let all = LitmusKernel::ALL.into_iter();
             let all = all.map(|kernel| (kernel, kernel.entry().to_owned()));
             match Self::of_image(&image, target.capability, all.collect()) {

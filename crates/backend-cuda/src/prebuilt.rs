@@ -191,11 +191,13 @@ pub fn fingerprint() -> String {
     digits(&digest.finalize())
 }
 
-/// Images of a source that a GPU can load, best first. PTX ends with a 0.
-///
-/// # Errors
-/// An image is damaged.
-pub fn images(source: Source, major: i32, minor: i32) -> Result<Vec<(Target, Vec<u8>)>, String> {
+/// Images of a source that a GPU can load, best first. PTX ends with a 0. Each is unpacked when it
+/// is asked for, because mostly only the first is. An error: the image is damaged.
+pub fn images(
+    source: Source,
+    major: i32,
+    minor: i32,
+) -> impl Iterator<Item = Result<(Target, Vec<u8>), String>> {
     let mut fitting: Vec<(Target, &[u8])> = TARGETS
         .into_iter()
         .zip(IMAGES)
@@ -203,14 +205,13 @@ pub fn images(source: Source, major: i32, minor: i32) -> Result<Vec<(Target, Vec
         .filter(|(target, image)| target.fits(major, minor) && !image.is_empty())
         .collect();
     fitting.sort_by_key(|(target, _)| (target.form == Form::Ptx, u32::MAX - target.capability));
-    let unpacked = fitting.into_iter().map(|(target, image)| {
+    fitting.into_iter().map(|(target, image)| {
         let mut bytes = unpack(image).map_err(|why| format!("{}: {why}", target.file()))?;
         if target.form == Form::Ptx {
             bytes.push(0);
         }
         Ok((target, bytes))
-    });
-    unpacked.collect()
+    })
 }
 
 /// Decompresses an image.
@@ -237,10 +238,8 @@ mod tests {
     #[test]
     fn the_newest_machine_code_comes_first() {
         let fit = |major, minor| {
-            let images = images(Source::Programs, major, minor).unwrap();
-            images
-                .iter()
-                .map(|(target, _)| target.file())
+            images(Source::Programs, major, minor)
+                .map(|it| it.unwrap().0.file())
                 .collect::<Vec<_>>()
         };
         let ptx = ["compute_90.ptx.zst", "compute_75.ptx.zst"];
@@ -252,8 +251,8 @@ mod tests {
         assert_eq!(fit(11, 0), ptx);
         assert_eq!(fit(7, 0), ["sm_70.cubin.zst"]);
         assert_eq!(fit(6, 1), [] as [&str; 0]);
-        let litmus = images(Source::Litmus, 9, 0).unwrap();
-        assert_eq!(litmus[0].0.file(), "litmus_sm_90.cubin.zst");
+        let litmus = images(Source::Litmus, 9, 0).next().unwrap().unwrap();
+        assert_eq!(litmus.0.file(), "litmus_sm_90.cubin.zst");
     }
 
     #[test]

@@ -48,7 +48,13 @@ fn main() -> ExitCode {
         Trial::ignorable_test("the_mpi_example_runs", || Ok(the_mpi_example_runs())),
     ];
     trials.extend(CASES.map(|name| trial(name, move || case(name))));
-    trials.extend(gpu::CASES.map(|case| trial(case.name, move || gpu::run(&case))));
+    trials.extend(gpu::CASES.map(|case| {
+        let name = match case.is_deep {
+            true => format!("deep::{}", case.name),
+            false => case.name.to_owned(),
+        };
+        trial(&name, move || gpu::run(&case)).with_ignored_flag(case.is_deep)
+    }));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -18,13 +18,16 @@ use crate::remote::RemoteRanks;
 
 /// How long the host polls a launch without sleeping. Later a sleep adds its length to the measured
 /// end, which does not matter for long launches.
-const WATCHING: Duration = Duration::from_secs(2);
+const WATCHING: Duration = Duration::from_millis(50);
+
+/// A sleep between two polls of a long launch is this part of its time so far.
+const PART: u32 = 1000;
 
 /// Sleep between two polls of kernels that wait for other processes, if a busy program needs the
 /// core.
 pub(crate) const NAP: Duration = Duration::from_micros(50);
 
-/// Sleep between two polls of a long launch of one process.
+/// Longest sleep between two polls of a long launch.
 const LONG_NAP: Duration = Duration::from_millis(1);
 
 /// Polls of a launch between two reads of the clock.
@@ -158,6 +161,8 @@ impl<M: DeviceDriver> Launcher<'_, M> {
         let uses_network = deposits.iter().any(|deposit| deposit.uses_network);
         let mut running = self.start(deposits, remote.waits(), shared.repeats())?;
         remote.restart();
+        // This thread moves network data only as fast as it polls.
+        let may_sleep = !uses_network && self.proxy_bells.is_empty();
         let began = Instant::now();
         let mut looks = 0_u32;
         let (mut told, mut long, mut progress) = (false, false, 0);
@@ -167,7 +172,11 @@ impl<M: DeviceDriver> Launcher<'_, M> {
                 told = true;
             }
             looks += 1;
-            if remote.waits() {
+            long = long || looks.is_multiple_of(LOOKS) && began.elapsed() > WATCHING;
+            if long && may_sleep {
+                let part = began.elapsed() / PART;
+                std::thread::sleep(part.clamp(NAP, LONG_NAP));
+            } else if remote.waits() {
                 // Kernels cannot wake proxies, so this thread does, or runs their work inline.
                 if uses_network && !context.supervisor.make_progress() {
                     context.connections.ring_proxies();
@@ -178,10 +187,8 @@ impl<M: DeviceDriver> Launcher<'_, M> {
                     // Nothing wakes this thread when kernels end.
                     std::thread::sleep(NAP);
                 }
-            } else if long {
-                std::thread::sleep(LONG_NAP);
             } else if looks.is_multiple_of(LOOKS) {
-                long = began.elapsed() > WATCHING;
+                std::thread::yield_now();
             } else {
                 continue;
             }

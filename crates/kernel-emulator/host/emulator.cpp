@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -99,8 +100,9 @@ struct Run {
   const void* refused = nullptr;
 };
 
-thread_local Run* run = nullptr;
-thread_local Context* current = nullptr;
+// Every access of a kernel that is compiled with checks reads these.
+__attribute__((tls_model("initial-exec"))) thread_local Run* run = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local Context* current = nullptr;
 
 uint64_t next_random() {
   // xorshift64*
@@ -161,8 +163,9 @@ void wait(Barrier& barrier, uint64_t generation, int number) {
 #endif
 }
 
-// Runs every fiber that can run once.
-void pass() {
+// Runs every fiber that can run once. Returns whether one was starved instead.
+bool pass() {
+  bool starves = false;
   const size_t count = run->fibers.size();
   const size_t first = run->fuzzes ? next_random() % count : 0;
   const bool backwards = run->fuzzes && next_random() % 2 == 0;
@@ -174,28 +177,33 @@ void pass() {
     if (run->fuzzes) {
       if (fiber.starved > 0) {
         fiber.starved--;
+        starves = true;
         continue;
       }
       if (next_random() % 64 == 0) {
         fiber.starved = 1 + next_random() % LONGEST_STARVING;
+        starves = true;
         continue;
       }
     }
     resume(fiber);
-    if (run->refused != nullptr) return;
+    if (run->refused != nullptr) return starves;
   }
   for (Block& block : run->blocks)
     if (block.memory && block.memory->drain_some()) run->progress++;
+  return starves;
 }
 
-// Lets kernels of other processes run, because all fibers here wait for them.
+// Lets kernels of other processes run, because all fibers here wait for them. Naps become longer,
+// so that a long wait leaves them the processor.
 void let_others_run(uint32_t passes) {
-  constexpr uint32_t EAGER_PASSES = 20000;
+  constexpr uint32_t EAGER_PASSES = 50;
   constexpr long NAP_NS = 20000;
+  constexpr long LONGEST_NAP_NS = 500000;
   if (passes < EAGER_PASSES) {
     sched_yield();
   } else {
-    const timespec nap{0, NAP_NS};
+    const timespec nap{0, std::min(NAP_NS * (passes / EAGER_PASSES), LONGEST_NAP_NS)};
     nanosleep(&nap, nullptr);
   }
 }
@@ -266,6 +274,12 @@ void count_end(bool kept) {
 
 void touch(const void* place, size_t bytes, bool store) {
   if (run == nullptr || run->checks == nullptr || current->through_switch) return;
+  const Fiber& fiber = *current->fiber;
+  // Most accesses are to these two.
+  if (on_stack(fiber.execution, place)) return;
+  const char* shared = fiber.block->shared.get();
+  const char* own = static_cast<const char*>(place);
+  if (shared != nullptr && own >= shared && own < shared + MOST_SHARED) return;
   const Checks& asked = *run->checks;
   const uint64_t changes = __atomic_load_n(asked.changes, __ATOMIC_ACQUIRE);
   if (changes != run->changes) {
@@ -275,11 +289,6 @@ void touch(const void* place, size_t bytes, bool store) {
   const uint64_t at = reinterpret_cast<uint64_t>(place);
   for (const Range& range : run->ranges[store])
     if (at >= range.begin && at + bytes <= range.end) return;
-  const Fiber& fiber = *current->fiber;
-  if (on_stack(fiber.execution, place)) return;
-  const char* shared = fiber.block->shared.get();
-  const char* own = static_cast<const char*>(place);
-  if (shared != nullptr && own >= shared && own < shared + MOST_SHARED) return;
   // Where a thread reads its own number, and notes that it accesses memory through a switch.
   const char* fibers = reinterpret_cast<const char*>(run->fibers.data());
   if (own >= fibers && own < fibers + run->fibers.size() * sizeof(Fiber)) return;
@@ -430,7 +439,7 @@ int execute(Run& own, uint32_t blocks, uint32_t threads, const Ends& ends) {
   uint32_t stuck = 0;
   uint64_t progress = 0;
   while (result == ENDED && own.live > 0) {
-    pass();
+    const bool starves = pass();
     stuck = own.progress == progress ? stuck + 1 : 0;
     progress = own.progress;
     if (own.refused != nullptr) {
@@ -439,7 +448,7 @@ int execute(Run& own, uint32_t blocks, uint32_t threads, const Ends& ends) {
     } else if (own.checks != nullptr && __atomic_load_n(own.checks->cancelled, __ATOMIC_RELAXED) != 0) {
       result = CANCELLED;
     } else if (ends.remote != nullptr) {
-      if (stuck > 0 && __atomic_load_n(ends.remote, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
+      if (stuck > 0 && !starves && __atomic_load_n(ends.remote, __ATOMIC_RELAXED) == 0) let_others_run(stuck);
     } else if (stuck > STUCK_PASSES) {
       const std::string text = dump();
       snprintf(ends.report, ends.report_bytes, "%s", text.c_str());

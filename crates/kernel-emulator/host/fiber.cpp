@@ -19,8 +19,6 @@ void* __tsan_get_current_fiber();
 namespace emulator {
 namespace {
 
-constexpr size_t STACK_BYTES = 64 << 10;
-
 // Stacks of this thread, kept for the next launch.
 struct Stacks {
   std::vector<char*> all;
@@ -75,11 +73,6 @@ Execution this_execution() {
   execution.tsan = __tsan_get_current_fiber();
 #endif
   return execution;
-}
-
-bool on_stack(const Execution& execution, const void* address) {
-  const char* at = static_cast<const char*>(address);
-  return execution.stack != nullptr && at >= execution.stack && at < execution.stack + STACK_BYTES;
 }
 
 bool begin(Execution& execution, size_t number, void (*function)()) {

@@ -10,6 +10,8 @@
 
 namespace emulator {
 
+constexpr size_t STACK_BYTES = 64 << 10;
+
 // Where an execution continues.
 struct Execution {
 #if defined(__x86_64__)
@@ -25,7 +27,10 @@ struct Execution {
 };
 
 // Whether an address is on the stack of an execution.
-bool on_stack(const Execution& execution, const void* address);
+inline bool on_stack(const Execution& execution, const void* address) {
+  const char* at = static_cast<const char*>(address);
+  return execution.stack != nullptr && at >= execution.stack && at < execution.stack + STACK_BYTES;
+}
 
 // The execution of the calling thread.
 Execution this_execution();

@@ -21,6 +21,9 @@ pub(crate) struct Case {
     machine: Option<&'static str>,
     /// Lines of the machine file.
     lines: &'static [&'static str],
+    /// Whether it is a deep test: another one runs in every test run and shows the same of fewer
+    /// kinds of ranks or memory.
+    pub is_deep: bool,
 }
 
 /// The programs.
@@ -42,6 +45,13 @@ impl Case {
     const fn of(self, program: Program) -> Self {
         Self { program, ..self }
     }
+
+    const fn deep(self) -> Self {
+        Self {
+            is_deep: true,
+            ..self
+        }
+    }
 }
 
 const fn on(
@@ -58,6 +68,7 @@ const fn on(
         gpus,
         machine: Some(machine),
         lines,
+        is_deep: false,
     }
 }
 
@@ -129,14 +140,16 @@ pub(crate) const CASES: [Case; 36] = [
         "dgx-h100",
         &["reuse yes", "ipc no", "fabric whole", "multicast no"],
     )
-    .of(Program::Buffers),
+    .of(Program::Buffers)
+    .deep(),
     on(
         "gpu_buffers_of_virtual_memory",
         ("virtual", 3, 3),
         "dgx-h100",
         &[],
     )
-    .of(Program::Buffers),
+    .of(Program::Buffers)
+    .deep(),
     on(
         "gpu_buffers_of_private_memory",
         ("private", 3, 3),
@@ -150,14 +163,16 @@ pub(crate) const CASES: [Case; 36] = [
         "dgx-h100",
         &["fabric whole", "multicast no"],
     )
-    .of(Program::Buffers),
+    .of(Program::Buffers)
+    .deep(),
     on(
         "gpu_buffers_copied_as_asked",
         ("copied", 3, 3),
         "dgx-h100",
         &["reuse yes"],
     )
-    .of(Program::Buffers),
+    .of(Program::Buffers)
+    .deep(),
     on(
         "gpu_buffers_in_mappings",
         ("mappings", 3, 3),
@@ -171,7 +186,8 @@ pub(crate) const CASES: [Case; 36] = [
         "gb200-nvl72-tray",
         &["fabric whole", "multicast no"],
     )
-    .of(Program::Buffers),
+    .of(Program::Buffers)
+    .deep(),
     on("gpu_transfers", ("processes", 3, 3), "dgx-h100", &[]).of(Program::Transfers),
     on(
         "gpu_transfers_of_threads",
@@ -179,14 +195,16 @@ pub(crate) const CASES: [Case; 36] = [
         "dgx-a100",
         &[],
     )
-    .of(Program::Transfers),
+    .of(Program::Transfers)
+    .deep(),
     on(
         "gpu_transfers_of_threads_of_processes",
         ("both", 4, 4),
         "dgx-h100",
         &["calls-wait yes"],
     )
-    .of(Program::Transfers),
+    .of(Program::Transfers)
+    .deep(),
     on(
         "gpu_transfers_without_p2p",
         ("processes", 2, 2),
@@ -202,7 +220,8 @@ pub(crate) const CASES: [Case; 36] = [
         "dgx-h100",
         &["calls-wait yes"],
     )
-    .of(Program::Windows),
+    .of(Program::Windows)
+    .deep(),
     on(
         "gpu_windows_without_multicast",
         ("without", 2, 2),
@@ -255,6 +274,7 @@ pub(crate) const CASES: [Case; 36] = [
         gpus: 2,
         machine: None,
         lines: &[],
+        is_deep: false,
     },
 ];
 

@@ -14,6 +14,8 @@
 static uint32_t rank, ranks;
 static topo_id id;
 static pid_t children[64];
+/* Rank 0 writes to one and reads from the other. */
+static int gate[2], joined[2];
 
 #include "check.h"
 
@@ -25,11 +27,13 @@ static double now(void) {
 
 static void start_ranks(void) {
     int tube[2];
-    EXPECT(pipe(tube) == 0);
+    EXPECT(pipe(tube) == 0 && pipe(gate) == 0 && pipe(joined) == 0);
     for (uint32_t child = 1; child < ranks; child++) {
         pid_t pid = fork();
         if (pid == 0) {
             rank = child;
+            /* The end of rank 0 ends a wait for it. */
+            close(gate[1]);
             break;
         }
         children[child] = pid;
@@ -40,6 +44,39 @@ static void start_ranks(void) {
     } else {
         EXPECT(read(tube[0], &id, sizeof id) == sizeof id);
     }
+}
+
+/* Rank 0 lets the others continue, each of which waits for it. */
+static void open_gate(void) {
+    for (uint32_t to = 1; to < ranks; to++) EXPECT(write(gate[1], "", 1) == 1);
+}
+
+static void wait_at_gate(void) {
+    char byte;
+    EXPECT(read(gate[0], &byte, 1) == 1);
+}
+
+/* Rank 0 waits until all have joined. */
+static void all_have_joined(void) {
+    char byte;
+    if (rank > 0) EXPECT(write(joined[1], "", 1) == 1);
+    for (uint32_t other = 1; rank == 0 && other < ranks; other++) EXPECT(read(joined[0], &byte, 1) == 1);
+}
+
+/* Waits until another thread is in a call: before, there is no group to end. */
+static void until_busy(topo_comm *comm) {
+    int found;
+    while ((found = topo_group_end(comm)) == TOPO_INVALID) usleep(1000);
+    EXPECT(found == TOPO_BUSY);
+}
+
+/* An all-reduce of a number, beside a thread that asks until this one is in it. */
+static int run_beside(topo_comm *comm, float *value) {
+    int ended;
+    do
+        ended = topo_run(comm, TOPO_ALL_REDUCE, value, value, 1, TOPO_F32, TOPO_SUM, 0);
+    while (ended == TOPO_BUSY);
+    return ended;
 }
 
 static topo_comm *join(uint32_t flags) {
@@ -165,6 +202,8 @@ static void transfers(void) {
 }
 
 static void *abort_soon(void *comm) {
+    until_busy(comm);
+    /* The call has begun, and has still to look for an abort before it waits. */
     usleep(200000);
     topo_comm_abort(comm);
     return NULL;
@@ -174,15 +213,17 @@ static void *abort_soon(void *comm) {
 static void aborts(void) {
     topo_comm *comm = join(0);
     float value = 1;
+    all_have_joined();
     double began = now();
     if (rank == 0) {
         pthread_t thread;
         pthread_create(&thread, NULL, abort_soon, comm);
-        int ended = topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0);
+        int ended = run_beside(comm, &value);
         EXPECT(ended == TOPO_FAILED && strstr(topo_last_error(), "topo_comm_abort"));
         pthread_join(thread, NULL);
+        open_gate();
     } else {
-        usleep(300000);
+        wait_at_gate();
         int ended = topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0);
         EXPECT(ended == TOPO_FAILED);
     }
@@ -240,7 +281,7 @@ static void forks(void) {
 
 static void *run_one(void *comm) {
     static float value;
-    return (void *)(intptr_t)topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0);
+    return (void *)(intptr_t)run_beside(comm, &value);
 }
 
 /* A second thread while the first one waits for rank 1. */
@@ -250,14 +291,15 @@ static void busy(void) {
         pthread_t thread;
         void *ended;
         pthread_create(&thread, NULL, run_one, comm);
-        usleep(100000);
+        until_busy(comm);
         float value = 1;
         EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_BUSY);
         EXPECT(topo_comm_destroy(comm) == TOPO_BUSY);
+        open_gate();
         pthread_join(thread, &ended);
         EXPECT((intptr_t)ended == TOPO_OK);
     } else {
-        usleep(400000);
+        wait_at_gate();
         EXPECT((intptr_t)run_one(comm) == TOPO_OK);
     }
     CHECK(topo_comm_destroy(comm));
@@ -441,8 +483,9 @@ static void timeouts(void) {
     double began = now();
     if (rank == 0) {
         EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_TIMEOUT);
+        open_gate();
     } else {
-        usleep(1200000);
+        wait_at_gate();
         /* What rank 0 sent before its wait was over may be enough for this one. */
         topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0);
         EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_FAILED);
@@ -592,13 +635,15 @@ static void unneeded(void) {
     if (rank == 0) {
         CHECK(topo_start_receive(comm, &first, 1, TOPO_F32, 1, &works[0]));
         CHECK(topo_start_receive_any(comm, &second, 1, TOPO_F32, NULL, &works[1]));
-        usleep(600000);
-        CHECK(topo_comm_timeout(comm, 500));
+        /* Both are older than the time-out of the send. */
+        usleep(2100000);
+        CHECK(topo_comm_timeout(comm, 2000));
         CHECK(topo_start_send(comm, &value, 1, TOPO_F32, 1, &works[2]));
+        open_gate();
         for (int i = 0; i < 3; i++) CHECK(topo_wait(comm, works[i]));
         EXPECT(first == 1 && second == 2);
     } else if (rank == 1) {
-        usleep(700000);
+        wait_at_gate();
         CHECK(topo_receive(comm, &first, 1, TOPO_F32, 0));
         for (value = 1; value < 3; value++) CHECK(topo_send(comm, &value, 1, TOPO_F32, 0));
     }

@@ -70,11 +70,26 @@ fn problem(machine: &str, arguments: &str, function: &str, error: u32) -> Option
     Some(format!("{wrong}: {}: {errors}", output.status))
 }
 
-fn each_call_fails(machine: &str, arguments: &str) {
+/// A machine, and the arguments of a run.
+type Job = (&'static str, &'static str);
+
+const OF_THREADS: Job = ("dgx-h100", "--ranks 2 all-reduce --graph 2 -n 4");
+const OF_PROCESSES: Job = ("dgx-h100", "--ranks 2 all-reduce --processes");
+const OF_NVLS: Job = (
+    "dgx-h100",
+    "--ranks 2 all-reduce --algorithm nvls --processes",
+);
+
+/// Runs that each test run does: one of so many functions fails.
+const FEW: usize = 5;
+
+/// Lets the functions fail whose number, divided by `every`, leaves `rest`.
+fn calls_fail((machine, arguments): Job, every: usize, rest: usize) {
     let clean = Phantom::new(machine, &[]);
     clean.right(arguments);
     let functions = clean.report().calls;
-    let functions: Vec<&str> = functions.keys().map(String::as_str).collect();
+    let functions = functions.keys().skip(rest).step_by(every);
+    let functions: Vec<&str> = functions.map(String::as_str).collect();
     let (functions, problems) = (Mutex::new(functions), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -98,18 +113,33 @@ fn each_call_fails(machine: &str, arguments: &str) {
 
 #[test]
 fn of_threads() {
-    each_call_fails("dgx-h100", "--ranks 2 all-reduce --graph 2 -n 4");
+    calls_fail(OF_THREADS, FEW, 0);
 }
 
 #[test]
 fn of_processes() {
-    each_call_fails("dgx-h100", "--ranks 2 all-reduce --processes");
+    calls_fail(OF_PROCESSES, FEW, 1);
 }
 
 #[test]
 fn of_nvls() {
-    each_call_fails(
-        "dgx-h100",
-        "--ranks 2 all-reduce --algorithm nvls --processes",
-    );
+    calls_fail(OF_NVLS, FEW, 2);
+}
+
+#[test]
+#[ignore = "deep: cargo xtask deep"]
+fn deep_of_threads() {
+    calls_fail(OF_THREADS, 1, 0);
+}
+
+#[test]
+#[ignore = "deep: cargo xtask deep"]
+fn deep_of_processes() {
+    calls_fail(OF_PROCESSES, 1, 0);
+}
+
+#[test]
+#[ignore = "deep: cargo xtask deep"]
+fn deep_of_nvls() {
+    calls_fail(OF_NVLS, 1, 0);
 }

@@ -18,9 +18,27 @@ fn run(phantom: &Phantom, arguments: &[&str]) -> Output {
 /// Parts that ask for facts.
 const PARTS_OF_SILICON: usize = 8;
 
+/// A section, as page and as JSON.
+#[test]
+fn a_section() {
+    let phantom = Phantom::new("gb200-nvl72-tray", &["fabric whole"]);
+    let folder = phantom.path("results").display().to_string();
+    let arguments = "--cases 1 --end 1K --ranks 2 --only correctness --json -o";
+    let arguments: Vec<&str> = arguments.split(' ').chain([&*folder]).collect();
+    let output = run(&phantom, &arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let page = fs::read_to_string(phantom.path("results/gpu-test.md")).unwrap();
+    assert!(output.status.success(), "{page}\n{errors}");
+    let kept = fs::read_to_string(phantom.path("results/gpu-test.json")).unwrap();
+    assert_eq!(kept, String::from_utf8_lossy(&output.stdout));
+    assert!(page.contains("| 2 GPUs | right |"), "{page}");
+    assert_eq!(phantom.report().problems, [] as [&str; 0]);
+}
+
 /// The whole of `topo gpu-test`, on small sizes.
 #[test]
-fn on_small_sizes() {
+#[ignore = "deep: cargo xtask deep"]
+fn deep_on_small_sizes() {
     let phantom = Phantom::new("gb200-nvl72-tray", &["fabric whole"]);
     let folder = phantom.path("results").display().to_string();
     let arguments = "--cases 1 --end 1K --ranks 2,5 --json -o";
@@ -256,15 +274,22 @@ fn problem(part: (&str, &str, &str), fault: (&str, &[&str])) -> Option<String> {
     ))
 }
 
-/// Each part is red for faults, with their causes: for each kind with `TOPO_ALL_FAULTS`, which
-/// takes minutes, else for a fourth of them, so that each part and each kind has its turn.
+/// Each part is red for faults, with their causes: for so many kinds that each part and each kind
+/// has its turn.
 #[test]
 fn faults_are_found() {
-    let every = if std::env::var_os("TOPO_ALL_FAULTS").is_some() {
-        1
-    } else {
-        4
-    };
+    faults(FAULTS.len());
+}
+
+/// Each part is red for each kind of fault.
+#[test]
+#[ignore = "deep: cargo xtask deep"]
+fn deep_faults_are_found() {
+    faults(1);
+}
+
+/// Plants one of `every` faults.
+fn faults(every: usize) {
     let all = PARTS.iter().enumerate().flat_map(|(number, part)| {
         let kinds = FAULTS.iter().enumerate();
         let kinds = kinds.filter(move |(kind, _)| (number + kind) % every == 0);

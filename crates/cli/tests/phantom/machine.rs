@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::Mutex;
 
 /// A machine on which programs find a phantom driver.
 pub(crate) struct Phantom {
@@ -20,6 +21,9 @@ fn built(name: &str) -> PathBuf {
 
 /// Entry points and the versions that have them first.
 const ENTRY_POINTS: &str = include_str!("../../../phantom-driver/entry_points.txt");
+
+/// The libraries of older drivers, by version, for all tests.
+static OLDER: Mutex<BTreeMap<u32, Vec<u8>>> = Mutex::new(BTreeMap::new());
 
 /// A library without the functions of newer versions: their names in its table are changed, so that
 /// the loader does not find them.
@@ -64,9 +68,12 @@ impl Phantom {
             .collect();
         let phantom = Self::new(topology, &lines);
         let library = phantom.path("libcuda.so.1");
-        let bytes = std::fs::read(&library).unwrap();
+        let mut known = OLDER.lock().unwrap();
+        let older = known
+            .entry(version)
+            .or_insert_with(|| without(std::fs::read(&library).unwrap(), version));
         std::fs::remove_file(&library).unwrap();
-        std::fs::write(&library, without(bytes, version)).unwrap();
+        std::fs::write(&library, older).unwrap();
         phantom
     }
 

@@ -11,10 +11,13 @@ use program::{Collective, Schedule, Transfer};
 
 use crate::machine::Phantom;
 
-/// Runs that are drawn without the variable [`CASES`].
-const FEW: usize = 100;
+/// Runs that each test run draws.
+const FEW: usize = 16;
 
-/// How many runs are drawn.
+/// Runs that the deep test draws without the variable [`CASES`].
+const MANY: usize = 100;
+
+/// How many runs the deep test draws.
 const CASES: &str = "TOPO_PHANTOM_CASES";
 
 /// Elements of a block.
@@ -222,7 +225,16 @@ fn run(run: &Run) -> Ended {
 
 #[test]
 fn drawn_runs() {
-    let wanted = std::env::var(CASES).map_or(FEW, |text| text.parse().expect(CASES));
+    draw_and_run(FEW);
+}
+
+#[test]
+#[ignore = "deep: cargo xtask deep"]
+fn deep_drawn_runs() {
+    draw_and_run(std::env::var(CASES).map_or(MANY, |text| text.parse().expect(CASES)));
+}
+
+fn draw_and_run(wanted: usize) {
     let mut cases = suite::cases(&RANKS, &COUNTS);
     // Transfers name their own two ranks; no choice of the command line shortens pieces.
     cases.retain(|case| case.collective != Collective::SendRecv && case.choice.piece_bytes == 0);

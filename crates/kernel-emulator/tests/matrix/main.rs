@@ -119,11 +119,11 @@ fn sampled_matrix_on_weak_memory() {
     run_on(emulator, &sample, seed, &small(2));
 }
 
-/// Every direct choice, with 2 to 4 blocks per lane, on messages that they do not divide.
-fn several_blocks(emulator: impl Fn(u64) -> Emulator) {
+/// Every direct choice, with these numbers of blocks per lane, on messages that they do not divide.
+fn several_blocks(shares: impl IntoIterator<Item = u32>, emulator: impl Fn(u64) -> Emulator) {
     let seed = from_environment("TOPO_MATRIX_SEED", 7);
     let mut number = 0;
-    for most_shares in 2..=4 {
+    for most_shares in shares {
         let mut cases = Vec::new();
         for collective in Collective::ALL {
             let choices = suite::choices(collective).into_iter();
@@ -155,12 +155,28 @@ fn several_blocks(emulator: impl Fn(u64) -> Emulator) {
 
 #[test]
 fn several_blocks_per_lane() {
-    several_blocks(|seed| Emulator::new(seed, Bug::None));
+    several_blocks([3], |seed| Emulator::new(seed, Bug::None));
 }
 
 #[test]
 fn several_blocks_per_lane_on_weak_memory() {
-    several_blocks(|seed| Emulator::new(seed, Bug::None).with_weak_memory());
+    several_blocks([3], |seed| {
+        Emulator::new(seed, Bug::None).with_weak_memory()
+    });
+}
+
+#[test]
+#[ignore = "deep: cargo xtask deep"]
+fn deep_several_blocks_per_lane() {
+    several_blocks(2..=4, |seed| Emulator::new(seed, Bug::None));
+}
+
+#[test]
+#[ignore = "deep: cargo xtask deep"]
+fn deep_several_blocks_per_lane_on_weak_memory() {
+    several_blocks(2..=4, |seed| {
+        Emulator::new(seed, Bug::None).with_weak_memory()
+    });
 }
 
 /// NCCL's sizes of slots and blocks, in the simplest order of threads.

@@ -67,6 +67,15 @@ def fails(call, *texts, within=SOON):
     assert took < within, f"took {took} s"
 
 
+def tell(event):
+    """Lets the other rank continue, which waits for this event."""
+    dist.distributed_c10d._get_default_store().set(event, "")
+
+
+def wait_for(event):
+    dist.distributed_c10d._get_default_store().wait([event], timedelta(seconds=60))
+
+
 def total_again():
     """Calls until one fails: the first may have all the data of the rank that failed."""
     while True:
@@ -77,7 +86,7 @@ def interrupt(call):
     """Rank 0 is interrupted in a call that rank 1 never makes."""
     join()
     if RANK == 1:
-        time.sleep(1.5)
+        wait_for("interrupted")
         fails(total_again)
         return rejoin()
     sent = []
@@ -86,12 +95,13 @@ def interrupt(call):
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Timer(0.7, send).start()
     try:
+        threading.Timer(0.7, send).start()
         call()
     except KeyboardInterrupt:
         took = time.monotonic() - sent[0]
         assert took < SOON, f"took {took} s"
+        tell("interrupted")
     else:
         raise AssertionError("not interrupted")
     rejoin()
@@ -116,9 +126,11 @@ def interrupt_of_a_wait():
 def killed():
     join()
     if RANK == 1:
+        wait_for("calls")
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
     began = time.monotonic()
+    tell("calls")
     fails(lambda: total(1), "rank 1", within=SOON + 0.7)
     assert time.monotonic() - began > 0.1
     dist.destroy_process_group()
@@ -173,10 +185,11 @@ def mismatched_without_debug_mode():
 def late():
     join(timeout=timedelta(seconds=2))
     if RANK == 1:
-        time.sleep(4)
+        wait_for("timed out")
         fails(total_again)
         return rejoin()
     fails(lambda: total(1), within=2 + SOON)
+    tell("timed out")
     rejoin()
 
 
