@@ -80,7 +80,7 @@ const OF_NVLS: Job = (
     "--ranks 2 all-reduce --algorithm nvls --processes",
 );
 
-/// Runs that each test run does: one of so many functions fails.
+/// Each test run lets one in this many functions fail.
 const FEW: usize = 5;
 
 /// Lets the functions fail whose number, divided by `every`, leaves `rest`.

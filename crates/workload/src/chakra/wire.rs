@@ -1,4 +1,4 @@
-//! Protocol Buffers' wire format, as far as traces of Chakra use it: fields with numbers and bytes.
+//! Protocol Buffers' wire format: the part that traces of Chakra use, numbers and bytes.
 //!
 //! After <https://protobuf.dev/programming-guides/encoding/>.
 
