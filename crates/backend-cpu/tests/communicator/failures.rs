@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use executor::{Choice, Collective, Error, Memory, OpenGroup, Reduction, Request};
@@ -12,6 +13,8 @@ use super::{DIRECT, LONG, local, on_all};
 /// Otherwise peers would copy from and to buffers that a panic has freed.
 #[test]
 fn a_panic_ends_the_communicator() {
+    // Rank 1 could be done before rank 0 panics.
+    let panicked = AtomicBool::new(false);
     let results = on_all(local(2, Duration::from_secs(60)), |mut rank| {
         rank.set_choice(Some(DIRECT));
         let own = rank.rank();
@@ -31,6 +34,9 @@ fn a_panic_ends_the_communicator() {
             };
             let memory = Memory::of_one(&mut buffer, 0..24, 0..24);
             rank.add_collective(&mut group, 0, (&request, 0), memory, LONG)?;
+            while own == 1 && !panicked.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
             while !group.is_empty() {
                 let mut stop = || match own {
                     0 => panic!("planted"),
@@ -41,6 +47,7 @@ fn a_panic_ends_the_communicator() {
             Ok::<_, Error>(())
         });
         let ended = catch_unwind(call);
+        panicked.store(true, Ordering::Release);
         let later = rank.all_reduce(&mut [1_u64; 2], Reduction::Sum);
         (ended.ok(), later.map_err(|error| error.to_string()))
     });
