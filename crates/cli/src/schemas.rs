@@ -106,7 +106,10 @@ mod tests {
     use crate::nccl_check::json::NcclCheckReport;
     use crate::probing::ProbeReport;
 
-    const MADE: &[(&str, fn() -> String)] = &[
+    /// The name of a kind of JSON, and what makes its schema.
+    type Maker = (&'static str, fn() -> String);
+
+    const MADE: &[Maker] = &[
         ("bound", report::schema::<BoundReport>),
         ("causes", report::schema::<CausesReport>),
         ("certificate", plan::certificate::certificate_schema),

@@ -76,8 +76,11 @@ fn deep_every_algorithm_is_right_between_hosts() {
     every_algorithm_is_right(&[(2, |rank| rank.to_string()), (3, |rank| rank.to_string())]);
 }
 
+/// The number of ranks, and the host of each.
+type Placement = (u32, fn(u32) -> String);
+
 /// Runs every algorithm with these numbers of ranks, on the hosts that the function names.
-fn every_algorithm_is_right(jobs: &[(u32, fn(u32) -> String)]) {
+fn every_algorithm_is_right(jobs: &[Placement]) {
     for &(ranks, host) in jobs {
         let launched = each(options(ranks, host), |rank, hosts| {
             let hosts = hosts.unwrap();
