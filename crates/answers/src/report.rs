@@ -1,5 +1,8 @@
 //! Answers as JSON: each kind has a name, a version and a schema.
 
+#[cfg(feature = "schema")]
+mod schema;
+
 use serde::Serialize;
 
 #[cfg(feature = "schema")]
@@ -53,62 +56,4 @@ pub fn json<R: Report>(report: &R) -> serde_json::Result<String> {
 /// A value has no JSON.
 pub fn line<R: Report>(report: &R) -> serde_json::Result<String> {
     serde_json::to_string(&ReportWithHead::of(report))
-}
-
-#[cfg(feature = "schema")]
-mod schema {
-    use std::borrow::Cow;
-
-    pub use schemars::JsonSchema as Described;
-    use schemars::generate::SchemaSettings;
-    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-    use serde_json::Value;
-
-    use super::{Report, ReportWithHead};
-
-    impl<R: Report> JsonSchema for ReportWithHead<'_, R> {
-        fn schema_name() -> Cow<'static, str> {
-            R::FORMAT.into()
-        }
-
-        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-            let mut schema = R::json_schema(generator);
-            let head = [
-                ("format", json_schema!({ "const": R::FORMAT })),
-                ("version", json_schema!({ "const": R::VERSION })),
-            ];
-            let object = schema.ensure_object();
-            for (name, value) in head {
-                let mut add = |to: &str, value: Value, empty: Value| match object
-                    .entry(to)
-                    .or_insert(empty)
-                {
-                    Value::Object(properties) => {
-                        properties.insert(name.to_owned(), value);
-                    }
-                    Value::Array(names) => names.push(value),
-                    _ => {}
-                };
-                add(
-                    "properties",
-                    value.to_value(),
-                    Value::Object(serde_json::Map::new()),
-                );
-                add("required", name.into(), Value::Array(Vec::new()));
-            }
-            schema
-        }
-    }
-
-    /// The schema of a kind of JSON.
-    pub fn schema<R: Report>() -> String {
-        let settings = SchemaSettings::draft2020_12().for_serialize();
-        let schema = settings
-            .into_generator()
-            .into_root_schema_for::<ReportWithHead<'_, R>>();
-        let mut schema = schema.to_value();
-        // The order must not depend on the features of serde_json that other crates enable.
-        schema.sort_all_objects();
-        format!("{schema:#}\n")
-    }
 }

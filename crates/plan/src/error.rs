@@ -3,8 +3,8 @@
 use topology::PathType;
 
 use crate::digest::Digest;
+use crate::format::VERSION;
 use crate::graph::GraphKind;
-use crate::schema::VERSION;
 
 /// A file that is refused, or content that cannot be written, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -60,8 +60,10 @@ pub mod version;
 
 mod certified_forest;
 mod content;
+mod format;
 mod json;
 mod programs;
+#[cfg(feature = "schema")]
 mod schema;
 // Private, because `use plan::*` would otherwise make the name `plan` ambiguous.
 mod plan;

@@ -8,7 +8,6 @@ use crate::error::Error;
 use crate::expand::Expansion;
 use crate::forest::PlannedForest;
 use crate::measured::PlannedLinks;
-use crate::schema::VERSION;
 use crate::validate::check;
 
 /// A plan whose parts fit together, and what it expands to. It does not change; copies share it.
@@ -25,7 +24,7 @@ impl Plan {
     /// The value of `format` in a plan file.
     pub const FORMAT: &'static str = "topo-plan";
     /// The version of the format that is written and read.
-    pub const VERSION: u32 = VERSION;
+    pub const VERSION: u32 = crate::format::VERSION;
     /// The largest file that is read, bytes.
     pub const MAX_BYTES: usize = 256 << 20;
 

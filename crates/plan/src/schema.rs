@@ -1,36 +1,28 @@
-//! The format of plan files: its version, and the names of values of the crate `topology`.
+//! The schemas of values of the crate `topology` in plan files.
 
-/// The version of the format that is written and read.
-pub(crate) const VERSION: u32 = 2;
+use std::borrow::Cow;
 
-#[cfg(feature = "schema")]
-pub(crate) use names::{CpuArchName, CpuModelName, CpuVendorName, PathTypeName};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use topology::PathType;
 
-#[cfg(feature = "schema")]
-mod names {
-    use std::borrow::Cow;
+/// The names of [`PathType`].
+pub(crate) struct PathTypeName;
 
-    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-    use topology::PathType;
-
-    /// The names of [`PathType`].
-    pub(crate) struct PathTypeName;
-
-    impl JsonSchema for PathTypeName {
-        fn schema_name() -> Cow<'static, str> {
-            "PathType".into()
-        }
-
-        fn json_schema(_: &mut SchemaGenerator) -> Schema {
-            json_schema!({
-                "description": "How a path crosses the machine, best first.",
-                "type": "string",
-                "enum": PathType::ALL.map(PathType::name),
-            })
-        }
+impl JsonSchema for PathTypeName {
+    fn schema_name() -> Cow<'static, str> {
+        "PathType".into()
     }
 
-    macro_rules! names {
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "How a path crosses the machine, best first.",
+            "type": "string",
+            "enum": PathType::ALL.map(PathType::name),
+        })
+    }
+}
+
+macro_rules! names {
     ($(#[doc = $text:literal] $name:ident = $schema:literal [$($value:literal),*];)*) => {$(
         pub(crate) struct $name;
 
@@ -46,12 +38,11 @@ mod names {
     )*};
 }
 
-    names! {
-        /// Architecture of a CPU.
-        CpuArchName = "CpuArch" ["x86", "power", "arm", "unknown"];
-        /// Vendor of a CPU.
-        CpuVendorName = "CpuVendor" ["intel", "amd", "zhaoxin", "unknown"];
-        /// Generation of a CPU.
-        CpuModelName = "CpuModel" ["intel-broadwell", "intel-skylake", "intel-sapphire-rapids", "intel-emerald-rapids", "zhaoxin-yongfeng", "other"];
-    }
+names! {
+    /// Architecture of a CPU.
+    CpuArchName = "CpuArch" ["x86", "power", "arm", "unknown"];
+    /// Vendor of a CPU.
+    CpuVendorName = "CpuVendor" ["intel", "amd", "zhaoxin", "unknown"];
+    /// Generation of a CPU.
+    CpuModelName = "CpuModel" ["intel-broadwell", "intel-skylake", "intel-sapphire-rapids", "intel-emerald-rapids", "zhaoxin-yongfeng", "other"];
 }

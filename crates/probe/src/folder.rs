@@ -31,7 +31,7 @@ impl Folder {
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true);
-        no_wait(&mut options);
+        no_wait(&mut options, !self.is_whole);
         options.open(self.real(path, true)?)
     }
 
@@ -102,16 +102,19 @@ fn leaves() -> io::Error {
     )
 }
 
+/// Opens without waiting, and, if links have been followed before, no other link.
 #[cfg(unix)]
-fn no_wait(options: &mut OpenOptions) {
+fn no_wait(options: &mut OpenOptions, is_real: bool) {
+    use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt;
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let mut flags = OFlags::NONBLOCK;
+    flags.set(OFlags::NOFOLLOW, is_real);
     options.custom_flags(flags.bits() as i32);
 }
 
 /// Folders of Windows have no FIFOs.
 #[cfg(not(unix))]
-fn no_wait(_: &mut OpenOptions) {}
+fn no_wait(_: &mut OpenOptions, _: bool) {}
 
 #[cfg(all(test, unix))]
 mod tests {
@@ -169,6 +172,10 @@ mod tests {
                 "{path}"
             );
         }
+        let whole = Folder::new(Path::new("/")).unwrap();
+        let near = root.join("a/b/near");
+        let opened = whole.open(near.strip_prefix("/").unwrap()).unwrap();
+        assert_eq!(io::read_to_string(opened).unwrap(), "inside");
         assert_eq!(folder.link(Path::new("out")).unwrap(), Path::new("../file"));
         assert!(folder.link(Path::new("a/b/through/x")).is_err());
         assert_eq!(folder.entries(Path::new("a/up")).unwrap().count(), 3);

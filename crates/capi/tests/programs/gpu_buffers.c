@@ -2,7 +2,7 @@
 #include "gpu_memory.h"
 
 /* `COUNT` numbers are moved directly, and so are `FEW`. */
-enum { COUNT = 64 << 10, FEW = 20 << 10, MANY = 70, RUNS = 10, MOST_TRIES = 100, CLOSED_TRIES = 20 };
+enum { COUNT = 64 << 10, FEW = 20 << 10, MANY = 70, RUNS = 10, MOST_TRIES = 100 };
 /* Other memory at the same addresses. */
 static void replace(const struct own *own, struct memory *it) {
     uint64_t before = it->base;
@@ -60,7 +60,7 @@ static int any(const struct own *own, uint32_t says) {
 /* Runs until no rank copies, if others open the memory; otherwise every run copies. Returns 0 if
  * it is not so. */
 static int settles(struct own *own, int collective, uint64_t address, uint32_t count, int opens) {
-    for (int tries = 0; tries < (opens ? MOST_TRIES : CLOSED_TRIES); tries++) {
+    for (int tries = 0; tries < MOST_TRIES; tries++) {
         if (!any(own, run(own, collective, address, count) > 0)) return opens;
         usleep(2000);
     }

@@ -15,15 +15,10 @@ fn run(phantom: &Phantom, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Parts that ask for facts.
-const PARTS_OF_SILICON: usize = 8;
-
-/// A section, as page and as JSON.
-#[test]
-fn a_section() {
+/// Runs the test on a tray, which must be right, as page and as JSON. Returns the page.
+fn right_page(arguments: &str) -> (Phantom, String) {
     let phantom = Phantom::new("gb200-nvl72-tray", &["fabric whole"]);
     let folder = phantom.path("results").display().to_string();
-    let arguments = "--cases 1 --end 1K --ranks 2 --only correctness --json -o";
     let arguments: Vec<&str> = arguments.split(' ').chain([&*folder]).collect();
     let output = run(&phantom, &arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -31,6 +26,16 @@ fn a_section() {
     assert!(output.status.success(), "{page}\n{errors}");
     let kept = fs::read_to_string(phantom.path("results/gpu-test.json")).unwrap();
     assert_eq!(kept, String::from_utf8_lossy(&output.stdout));
+    (phantom, page)
+}
+
+/// Parts that ask for facts.
+const PARTS_OF_SILICON: usize = 8;
+
+/// A section, as page and as JSON.
+#[test]
+fn a_section() {
+    let (phantom, page) = right_page("--cases 1 --end 1K --ranks 2 --only correctness --json -o");
     assert!(page.contains("| 2 GPUs | right |"), "{page}");
     assert_eq!(phantom.report().problems, [] as [&str; 0]);
 }
@@ -39,16 +44,7 @@ fn a_section() {
 #[test]
 #[ignore = "deep: cargo xtask deep"]
 fn deep_on_small_sizes() {
-    let phantom = Phantom::new("gb200-nvl72-tray", &["fabric whole"]);
-    let folder = phantom.path("results").display().to_string();
-    let arguments = "--cases 1 --end 1K --ranks 2,5 --json -o";
-    let arguments: Vec<&str> = arguments.split(' ').chain([&*folder]).collect();
-    let output = run(&phantom, &arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let page = fs::read_to_string(phantom.path("results/gpu-test.md")).unwrap();
-    assert!(output.status.success(), "{page}\n{errors}");
-    let kept = fs::read_to_string(phantom.path("results/gpu-test.json")).unwrap();
-    assert_eq!(kept, String::from_utf8_lossy(&output.stdout));
+    let (phantom, page) = right_page("--cases 1 --end 1K --ranks 2,5 --json -o");
     let rows = |outcome: &str| {
         let outcome = format!("| {outcome} |");
         page.lines().filter(|line| line.contains(&outcome)).count()
