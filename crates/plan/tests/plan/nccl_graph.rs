@@ -1,8 +1,6 @@
 //! Graph files: what is written, and what is made of what was written by others.
 
-mod common;
-
-use common::gpus;
+use crate::common::gpus;
 use plan::nccl_graph::{self, GpuAddress, GraphFile};
 use plan::{Error, Graph, GraphChannel, GraphKind, Pattern};
 use proptest::prelude::*;
@@ -422,7 +420,7 @@ fn graphs_that_fit_no_machine_are_refused_with_the_place() {
 
 fn all_graphs(count: i32) -> impl Strategy<Value = Vec<Graph>> {
     GraphKind::IN_SEARCH_ORDER
-        .map(|kind| common::graph(kind, count))
+        .map(|kind| crate::common::graph(kind, count))
         .prop_map(Vec::from)
 }
 

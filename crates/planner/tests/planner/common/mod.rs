@@ -1,7 +1,5 @@
 //! Machines and jobs to test with.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use std::path::PathBuf;
 
 use planner::{Error, Job, Planned, Settings};

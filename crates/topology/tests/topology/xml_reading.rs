@@ -24,7 +24,7 @@ fn check(text: &str, warnings: &[&str]) -> Document {
 
 #[test]
 fn a_whole_machine_without_a_warning() {
-    let text = include_str!("data/dgx-h100.xml");
+    let text = include_str!("../data/dgx-h100.xml");
     let document = check(text, &[]);
     assert_eq!(document.version, 1);
     assert_eq!(document.root.children(Tag::Cpu).count(), 2);

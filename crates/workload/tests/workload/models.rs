@@ -170,7 +170,7 @@ fn sent(workload: &Workload, group: &str) -> f64 {
 
 #[test]
 fn volumes_of_five_published_models() {
-    let models: Vec<Model> = serde_json::from_str(include_str!("models.json")).expect("models");
+    let models: Vec<Model> = serde_json::from_str(include_str!("../models.json")).expect("models");
     assert_eq!(models.len(), 5);
     for model in &models {
         assert!(!model.source.is_empty());

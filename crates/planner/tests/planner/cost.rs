@@ -1,8 +1,6 @@
 //! The cost model on machines whose numbers can be computed by hand.
 
-mod hopper;
-
-use hopper::{graph, hopper};
+use crate::hopper::{graph, hopper};
 use plan::Algorithm;
 use planner::cost::{
     self, AlphaBeta, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs, Off,

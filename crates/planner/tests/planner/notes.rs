@@ -1,8 +1,6 @@
 //! Oddities of planned jobs.
 
-mod common;
-
-use common::{equal, plan};
+use crate::common::{equal, plan};
 use plan::Connection;
 use planner::Note;
 

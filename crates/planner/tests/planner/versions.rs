@@ -1,8 +1,6 @@
 //! Small machines on which versions of NCCL decide differently. The published binaries answered the
 //! same (`crates/cli/tests/nccl_check/answers.rs` asks them).
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 

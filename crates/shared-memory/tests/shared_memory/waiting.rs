@@ -1,7 +1,5 @@
 //! Waits on a core that others want: ranks, or a program that computes.
 
-#![cfg(not(loom))]
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,12 +1,10 @@
 //! Plans with a contradiction in any part are refused.
 
-mod common;
-
-use common::equal;
+use crate::common::equal;
 use plan::{Error, GpuTransport, Plan, PlanContent, RankOrder};
 
 fn sound() -> PlanContent {
-    let planned = common::plan(&equal("dgx-h100", 4), &[]);
+    let planned = crate::common::plan(&equal("dgx-h100", 4), &[]);
     PlanContent::clone(planned.expect("NCCL plans it").plan())
 }
 

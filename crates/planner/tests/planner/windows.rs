@@ -1,8 +1,6 @@
 //! Kernels for symmetric windows on a machine whose numbers can be computed by hand.
 
-mod hopper;
-
-use hopper::hopper;
+use crate::hopper::hopper;
 use plan::Algorithm;
 use planner::cost::{
     self, Calls, CostProfile, CostTable, Inputs, Registration, TunedOperation, WindowMethod,

@@ -1,7 +1,5 @@
 //! The FIFOs in one thread and between two: messages arrive once and in order.
 
-#![cfg(not(loom))]
-
 use program::Protocol;
 use proptest::prelude::*;
 use shared_memory::fifo::{

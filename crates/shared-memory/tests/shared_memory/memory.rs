@@ -1,7 +1,5 @@
 //! Results of mappings and arenas, and what they refuse.
 
-#![cfg(not(loom))]
-
 use proptest::prelude::*;
 use shared_memory::{Arena, Error, Handle, Mapping};
 

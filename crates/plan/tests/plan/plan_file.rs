@@ -1,8 +1,6 @@
 //! Plan files: the same bytes for the same plan, and nothing but plans is read.
 
-mod common;
-
-use common::{content_of, plan_of};
+use crate::common::{content_of, plan_of};
 use plan::{
     Error, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, HostRun, JobLayout, Pattern,
     Plan, PlanContent, PlannedLink, PlannedLinks, RankOrder, RequestSummary, Setting, neighbors,
@@ -436,9 +434,9 @@ proptest! {
 
     #[test]
     fn plans_read_back(
-        numbers in prop::array::uniform4(common::any_finite()),
-        ring in common::graph(GraphKind::Ring, 2),
-        tree in common::graph(GraphKind::Tree, 2),
+        numbers in prop::array::uniform4(crate::common::any_finite()),
+        ring in crate::common::graph(GraphKind::Ring, 2),
+        tree in crate::common::graph(GraphKind::Tree, 2),
         name in any::<String>(),
     ) {
         let mut plan = content_of(3);
@@ -449,7 +447,7 @@ proptest! {
         group.total_bw = numbers[2];
         group.trails[0].attempts[0].best.bw_intra = numbers[3];
         group.graphs = vec![at_port_0(ring), at_port_0(tree)];
-        group.paths = group.graphs.iter().map(common::paths_of).collect();
+        group.paths = group.graphs.iter().map(crate::common::paths_of).collect();
         let plan = Plan::new(plan).unwrap();
         let text = plan.to_json().unwrap();
         prop_assert_eq!(Plan::from_json(&text).unwrap(), plan);

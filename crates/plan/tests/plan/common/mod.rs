@@ -1,7 +1,5 @@
 //! Plans and graphs to test with.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use plan::nccl_graph::GpuAddress;
 use plan::{
     Attempt, Duplication, Fingerprint, GpuGroup, Graph, GraphChannel, GraphKind, GraphPaths,

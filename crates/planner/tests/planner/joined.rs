@@ -1,8 +1,6 @@
 //! Properties of every job: rings visit every rank, trees span all ranks, schedules match.
 
-mod common;
-
-use common::{equal, machines, plan};
+use crate::common::{equal, machines, plan};
 use plan::expand::double_tree;
 use plan::{Connection, Expansion, GraphKind, NotDirect, NotShared, Plan, RankOrder, RankView};
 use planner::{EqualHosts, Error, Job, JobPlan, Planned, RankPlacement};

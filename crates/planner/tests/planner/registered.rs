@@ -1,8 +1,6 @@
 //! Registered buffers, types that versions refuse, and ports that versions lack.
 
-mod common;
-
-use common::equal;
+use crate::common::equal;
 use plan::cost::{Calls, DataType, NoChoice, OperationChoice, Registration, TunedOperation};
 use plan::{GraphKind, Plan};
 use planner::{Error, Job, NcclVersion, Note, Planned, Settings};

@@ -1,7 +1,5 @@
 //! The models of the memory order, which are compiled separately.
 
-#![cfg(not(loom))]
-
 use std::process::Command;
 
 #[test]

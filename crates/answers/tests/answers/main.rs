@@ -1,0 +1,11 @@
+//! The integration tests of this crate, in one program.
+
+mod expect;
+mod job;
+mod likely;
+mod listings;
+mod measured;
+mod placement;
+mod questions;
+mod recorded;
+mod settings;

@@ -1,0 +1,8 @@
+//! The integration tests of this crate, in one program.
+
+#![cfg(not(loom))]
+
+mod fifo;
+mod memory;
+mod model;
+mod waiting;
