@@ -1,8 +1,8 @@
 //! Causes whose words count only beside other evidence.
 
-use causes::Certainty::{Likely, Possible};
-use causes::table::{hang, memory, nvlink, speed, start};
-use causes::{Cause, Certainty};
+use findings::causes::Certainty::{Likely, Possible};
+use findings::causes::table::{hang, memory, nvlink, speed, start};
+use findings::causes::{Cause, Certainty};
 use nccl_log::Log;
 use nccl_log::statement::{self, Stage, Statement};
 use topology::xml::{Document, Element};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use causes::Certainty::Possible;
-use causes::table::nvlink;
+use findings::causes::Certainty::Possible;
+use findings::causes::table::nvlink;
 use listings::condition::Condition;
 use nccl_log::Log;
 

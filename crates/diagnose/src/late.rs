@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use causes::Certainty::Likely;
-use causes::table::speed;
+use findings::causes::Certainty::Likely;
+use findings::causes::table::speed;
 use evidence::inspector::Ended;
 
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict};

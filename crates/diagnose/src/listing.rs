@@ -4,9 +4,9 @@ mod bandwidths;
 
 use std::collections::BTreeMap;
 
-use causes::Certainty::{Likely, Possible};
-use causes::table::{gpu, network, nvlink, pcie};
-use causes::{Cause, Certainty};
+use findings::causes::Certainty::{Likely, Possible};
+use findings::causes::table::{gpu, network, nvlink, pcie};
+use findings::causes::{Cause, Certainty};
 use findings::Rule;
 use listings::adapter::Adapter;
 use listings::condition::Condition;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use causes::Certainty::{Likely, Possible};
-use causes::table::{pcie, start};
+use findings::causes::Certainty::{Likely, Possible};
+use findings::causes::table::{pcie, start};
 use plan::GraphKind;
 use plan::nccl_graph::{GpuAddress, GraphFile};
 use topology::xml::{Document, Element, Tag};

@@ -1,7 +1,7 @@
 //! Paths that NCCL takes and that carry nothing, by its log.
 
-use causes::Certainty::{Likely, Possible};
-use causes::table::{network, pcie};
+use findings::causes::Certainty::{Likely, Possible};
+use findings::causes::table::{network, pcie};
 use nccl_log::Log;
 use nccl_log::log::{Communicator, RankFacts};
 

@@ -4,7 +4,7 @@ mod text;
 
 use std::io::{BufRead, Read, Result};
 
-use causes::Certainty;
+use findings::causes::Certainty;
 use evidence::{Recorders, ras, recorder};
 use listings::{Listings, Machine, bandwidth};
 use memchr::memmem;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use causes::Certainty::{Likely, Possible, Proved};
-use causes::table::{consequence, hang};
+use findings::causes::Certainty::{Likely, Possible, Proved};
+use findings::causes::table::{consequence, hang};
 use evidence::ras::{Finding, Rank, Report, Trouble};
 use nccl_log::Log;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use causes::Cause;
-use causes::Certainty::Likely;
-use causes::table::{network, speed};
+use findings::causes::Cause;
+use findings::causes::Certainty::Likely;
+use findings::causes::table::{network, speed};
 
 use crate::verdict::{Line, Verdict};
 

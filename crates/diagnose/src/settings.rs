@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use causes::Certainty::{Likely, Possible};
-use causes::table::{network, nvlink, settings};
+use findings::causes::Certainty::{Likely, Possible};
+use findings::causes::table::{network, nvlink, settings};
 use nccl_log::Log;
 use nccl_log::log::{Communicator, HostFacts};
 

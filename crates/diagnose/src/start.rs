@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use causes::Certainty::{Likely, Possible};
-use causes::table::hang;
+use findings::causes::Certainty::{Likely, Possible};
+use findings::causes::table::hang;
 use nccl_log::Log;
 use nccl_log::log::{Communicator, RankFacts};
 use nccl_log::statement::Stage;

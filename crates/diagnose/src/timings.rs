@@ -1,8 +1,8 @@
 //! The time of a communicator's start, by NCCL's line about it (`Init timings`, since 2.22).
 
-use causes::Certainty::Likely;
-use causes::table::start;
-use causes::{Cause, Certainty};
+use findings::causes::Certainty::Likely;
+use findings::causes::table::start;
+use findings::causes::{Cause, Certainty};
 
 /// The beginning of the line.
 pub(crate) const WORD: &str = "Init timings - ";

@@ -1,6 +1,6 @@
 //! Verdicts.
 
-use causes::{Cause, Certainty, Subject};
+use findings::causes::{Cause, Certainty, Subject};
 
 /// Most lines of evidence of a verdict.
 pub(crate) const MOST_LINES: usize = 6;

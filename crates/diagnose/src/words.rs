@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use causes::{Cause, Certainty, Scope, Subject};
+use findings::causes::{Cause, Certainty, Scope, Subject};
 use evidence::{inspector, ras, watchdog};
 
 use crate::parts::Parts;
@@ -78,7 +78,7 @@ impl Words {
             words.push(word);
             seekers.push(Seeker::Run);
         }
-        for cause in causes::all() {
+        for cause in findings::causes::all() {
             for (place, sign) in cause.signs.iter().enumerate() {
                 words.extend(sign.words.iter().max_by_key(|it| it.len()));
                 seekers.push(Seeker::Sign(cause, place));
@@ -235,7 +235,7 @@ mod tests {
         words.extend(runs::WORDS);
         words.extend([watchdog::FRAME, inspector::WORD, timings::WORD]);
         words.extend(
-            causes::all()
+            findings::causes::all()
                 .flat_map(|it| it.signs)
                 .flat_map(|it| it.words),
         );

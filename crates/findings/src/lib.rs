@@ -3,9 +3,12 @@
 //! [`of_document`] checks a file. [`complete`] adds devices to files of cloud vendors; [`guest`]
 //! makes files for virtual machines.
 //!
+//! [`causes`] has what makes jobs hang, fail or slow.
+//!
 //! In reading order: [`finding`], `document`, `flat`, `places`, `twins`, `virtual_functions`,
 //! `merging`, [`complete`], [`guest`].
 
+pub mod causes;
 pub mod complete;
 mod document;
 pub mod finding;

@@ -4,7 +4,7 @@
 mod price;
 
 use crate::JsonSchema;
-use causes::Cause;
+use findings::causes::Cause;
 use diagnose::{Diagnosis, Line, Verdict, Wait};
 use serde::Serialize;
 
@@ -233,7 +233,7 @@ impl CausesReport {
             sources: it.sources,
         };
         Self {
-            causes: causes::all().map(row).collect(),
+            causes: findings::causes::all().map(row).collect(),
         }
     }
 }

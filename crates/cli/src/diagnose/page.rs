@@ -1,6 +1,6 @@
 //! The page of `topo diagnose`.
 
-use causes::{Certainty, Subject};
+use findings::causes::{Certainty, Subject};
 use diagnose::verdict::ranks;
 use diagnose::{Diagnosis, Verdict};
 
@@ -112,7 +112,7 @@ pub(super) fn causes(look: Look) -> String {
     let mut text = String::new();
     for subject in Subject::ALL {
         text.push_str(&format!("{}\n", look.heading(subject.name())));
-        for cause in causes::all().filter(|it| it.subject == subject) {
+        for cause in findings::causes::all().filter(|it| it.subject == subject) {
             let head = format!("{}  {}", cause.id, cause.title);
             text.push_str(&wrap(&head, "  ", "    ", look.width));
             let lines = [

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use causes::Certainty::{Likely, Possible};
-use causes::table::speed;
+use findings::causes::Certainty::{Likely, Possible};
+use findings::causes::table::speed;
 use listings::Bandwidths;
 use listings::bandwidth::Direction;
 use listings::matrix::{Matrix, Nearness};

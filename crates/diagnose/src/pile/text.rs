@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Result};
 
-use causes::{Cause, Certainty};
+use findings::causes::{Cause, Certainty};
 use evidence::watchdog::{self, Event};
 use evidence::{inspector, ras};
 use listings::Reader;

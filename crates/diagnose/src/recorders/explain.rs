@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use causes::Certainty::{Likely, Possible, Proved};
-use causes::table::hang;
-use causes::{Cause, Certainty};
+use findings::causes::Certainty::{Likely, Possible, Proved};
+use findings::causes::table::hang;
+use findings::causes::{Cause, Certainty};
 
 use super::Found;
 use super::compare::Mismatch;

@@ -1,7 +1,7 @@
 //! Verdicts about ranks that disagree: calls that are not equal, and who is in a group.
 
-use causes::Certainty::Proved;
-use causes::table::hang;
+use findings::causes::Certainty::Proved;
+use findings::causes::table::hang;
 
 use super::compare::{Differs, Mismatch};
 use super::job::Job;

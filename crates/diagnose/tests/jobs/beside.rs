@@ -1,7 +1,7 @@
 //! Causes whose words count only beside other evidence: each named where that is there, and not
 //! where it is not.
 
-use causes::Certainty::{self, Likely, Possible};
+use findings::causes::Certainty::{self, Likely, Possible};
 
 use crate::few::diagnosed;
 

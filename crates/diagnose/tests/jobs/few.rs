@@ -222,7 +222,7 @@ fn ranks_whose_recorder_is_not_given_are_not_blamed() {
     };
     assert_eq!(
         (only.cause.id, only.certainty),
-        ("rank-silent", causes::Certainty::Possible)
+        ("rank-silent", findings::causes::Certainty::Possible)
     );
     assert_nobody(&found);
     let absent = found
@@ -460,7 +460,7 @@ fn in_a_group_of_two_nobody_is_blamed_for_not_coming() {
         let found = diagnosed(&all, log);
         let first = &found.verdicts[0];
         assert_eq!(first.cause.id, "rank-missing", "{}", shown(&found.verdicts));
-        assert_eq!(first.certainty, causes::Certainty::Possible);
+        assert_eq!(first.certainty, findings::causes::Certainty::Possible);
         assert_nobody(&found);
         let all = [
             ("rank_0", recorder(ALL, &waits)),

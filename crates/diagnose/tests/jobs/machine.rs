@@ -1,6 +1,6 @@
 //! Verdicts by the condition of GPUs and links, measured bandwidths and times of Inspector.
 
-use causes::Certainty::{self, Likely, Possible};
+use findings::causes::Certainty::{self, Likely, Possible};
 use diagnose::Diagnosis;
 
 use crate::few::diagnosed;

@@ -231,7 +231,7 @@ fn nobody_is_blamed_in_healthy_jobs() {
             .any(|it| !it.ranks.is_empty() || !it.hosts.is_empty());
         let is_sure = found
             .iter()
-            .any(|it| it.certainty < causes::Certainty::Possible);
+            .any(|it| it.certainty < findings::causes::Certainty::Possible);
         assert!(!blamed && !is_sure, "job {number}: {}", shown(&found));
     }
 }

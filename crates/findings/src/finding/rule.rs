@@ -1,7 +1,7 @@
 //! The rules and their ids. An id is never reused.
 
-use causes::Cause;
-use causes::table::{gpu, network, nvlink, pcie};
+use crate::causes::Cause;
+use crate::causes::table::{gpu, network, nvlink, pcie};
 use serde::Serializer;
 
 /// A rule.

@@ -8,7 +8,7 @@ mod take;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Result};
 
-use causes::Cause;
+use findings::causes::Cause;
 use rustc_hash::FxHashMap;
 
 use crate::batch::{self, LineReader};
@@ -280,7 +280,7 @@ impl Collector {
         let warning = self.warnings.entry(kind).or_insert_with(|| Warning {
             text: message.text.trim().chars().take(400).collect(),
             place: message.place.map(str::to_owned),
-            cause: causes::of_warning(message.text),
+            cause: findings::causes::of_warning(message.text),
             count: 0,
             first: (file.clone(), line),
             sources: Vec::new(),

@@ -1,7 +1,7 @@
 //! The faults that can be planted in a job, the more usual ones first.
 
-use causes::Cause;
-use causes::table::{network, nvlink, pcie, settings};
+use findings::causes::Cause;
+use findings::causes::table::{network, nvlink, pcie, settings};
 use plan::{CostTable, GraphKind};
 use planner::cost::{self, CostProfile, Inputs};
 use planner::{Job, Planned, Settings};

@@ -6,8 +6,8 @@
 mod detours;
 mod faults;
 
-use causes::Cause;
-use causes::table::{network, settings};
+use findings::causes::Cause;
+use findings::causes::table::{network, settings};
 use nccl_results::compare::ComparedTable;
 use nccl_results::ladder::ComparedRow;
 use nccl_results::shortfall::{Kind, Shortfall};

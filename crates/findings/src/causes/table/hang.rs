@@ -1,7 +1,7 @@
 //! Ranks that wait for each other.
 
-use crate::Certainty::Likely;
-use crate::cause::{nccl, proves, suggests};
+use crate::causes::Certainty::Likely;
+use crate::causes::cause::{nccl, proves, suggests};
 
 causes! { Hang;
     RANK_MISSING {

@@ -1,7 +1,7 @@
 //! NVLinks and NVSwitches.
 
-use crate::Certainty::{Likely, Possible};
-use crate::cause::{Scope, Sign, nccl, proves, suggests};
+use crate::causes::Certainty::{Likely, Possible};
+use crate::causes::cause::{Scope, Sign, nccl, proves, suggests};
 
 causes! { NvLink;
     NVLS_SLOTS {

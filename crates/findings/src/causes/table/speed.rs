@@ -1,6 +1,6 @@
 //! The speed of collectives.
 
-use crate::cause::{fits, logged};
+use crate::causes::cause::{fits, logged};
 
 causes! { Speed;
     AMD_LINK_SPEEDS {

@@ -1,7 +1,7 @@
 //! Memory of GPUs and hosts.
 
-use crate::Certainty::{Likely, Proved};
-use crate::cause::{logged, nccl, proves};
+use crate::causes::Certainty::{Likely, Proved};
+use crate::causes::cause::{logged, nccl, proves};
 
 causes! { Memory;
     KILLED {

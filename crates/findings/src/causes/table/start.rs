@@ -1,7 +1,7 @@
 //! The start of a job.
 
-use crate::Certainty::{Likely, Possible, Proved};
-use crate::cause::{logged, nccl, proves};
+use crate::causes::Certainty::{Likely, Possible, Proved};
+use crate::causes::cause::{logged, nccl, proves};
 
 causes! { Start;
     RINGS_DIFFER {

@@ -1,7 +1,7 @@
 //! GPUs and their driver.
 
-use crate::Certainty::{Possible, Proved};
-use crate::cause::{nccl, proves, suggests};
+use crate::causes::Certainty::{Possible, Proved};
+use crate::causes::cause::{nccl, proves, suggests};
 
 causes! { Gpu;
     MIG {

@@ -1,7 +1,7 @@
 //! NICs, ports and the network.
 
-use crate::Certainty::{Likely, Proved};
-use crate::cause::{nccl, proves, suggests};
+use crate::causes::Certainty::{Likely, Proved};
+use crate::causes::cause::{nccl, proves, suggests};
 
 causes! { Network;
     SHARP_REFUSED {

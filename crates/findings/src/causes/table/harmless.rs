@@ -1,7 +1,7 @@
 //! Messages that need no action.
 
-use crate::Certainty::Proved;
-use crate::cause::nccl;
+use crate::causes::Certainty::Proved;
+use crate::causes::cause::nccl;
 
 causes! { Harmless;
     NO_COLLNET {

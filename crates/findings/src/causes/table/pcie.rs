@@ -1,6 +1,6 @@
 //! PCIe, NUMA and virtual machines.
 
-use crate::cause::{logged, proves, suggests};
+use crate::causes::cause::{logged, proves, suggests};
 
 causes! { Pcie;
     NO_PEER_ACCESS {

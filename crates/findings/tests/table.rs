@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use causes::{Subject, all, of_warning};
+use findings::causes::{Subject, all, of_warning};
 
 #[test]
 fn ids_are_unique_words() {

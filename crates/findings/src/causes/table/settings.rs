@@ -1,7 +1,7 @@
 //! Variables of NCCL.
 
-use crate::Certainty::Likely;
-use crate::cause::{logged, nccl, proves};
+use crate::causes::Certainty::Likely;
+use crate::causes::cause::{logged, nccl, proves};
 
 causes! { Settings;
     NO_ALGORITHM {

@@ -6,16 +6,16 @@ macro_rules! causes {
         $(
             #[doc = $title]
             #[allow(clippy::needless_update, reason = "some causes have all fields")]
-            pub static $name: $crate::Cause = $crate::Cause {
+            pub static $name: $crate::causes::Cause = $crate::causes::Cause {
                 id: $id,
-                subject: $crate::Subject::$subject,
+                subject: $crate::causes::Subject::$subject,
                 title: $title,
                 $($field: $value,)*
-                ..$crate::Cause::USUAL
+                ..$crate::causes::Cause::USUAL
             };
         )*
         /// The causes of this subject, the narrow ones first.
-        pub(super) static ALL: &[&$crate::Cause] = &[$(&$name),*];
+        pub(super) static ALL: &[&$crate::causes::Cause] = &[$(&$name),*];
     };
 }
 
@@ -31,9 +31,9 @@ pub mod settings;
 pub mod speed;
 pub mod start;
 
-use crate::Cause;
+use crate::causes::Cause;
 
-/// The tables in the order of [`Subject::ALL`](crate::Subject::ALL).
+/// The tables in the order of [`Subject::ALL`](crate::causes::Subject::ALL).
 pub(crate) static TABLES: [&[&Cause]; 11] = [
     hang::ALL,
     network::ALL,

@@ -1,7 +1,7 @@
 //! Failures that follow others, and failures of which a line says no more.
 
-use crate::Certainty::Possible;
-use crate::cause::nccl;
+use crate::causes::Certainty::Possible;
+use crate::causes::cause::nccl;
 
 causes! { Consequence;
     CUDA_FAILURE {
