@@ -107,7 +107,7 @@ impl File {
     ///
     /// # Errors
     /// There is no such machine, or the file describes none.
-    pub fn machine(&self) -> Result<listings::Machine, String> {
+    pub fn machine(&self) -> Result<records::Machine, String> {
         let text = match &self.text {
             Some(text) => text.as_str(),
             None => {
@@ -115,12 +115,12 @@ impl File {
                 built_in::find(&self.name).ok_or_else(none)?.text
             }
         };
-        listings::machine(&self.name, text.as_bytes()).map_err(|why| why.to_string())
+        records::machine(&self.name, text.as_bytes()).map_err(|why| why.to_string())
     }
 
     /// The machine by its name; `notes` get what is odd about the file.
     fn described(&self, notes: &mut Vec<String>) -> Result<Machine, String> {
-        let listings::Machine {
+        let records::Machine {
             document, assumed, ..
         } = self.machine()?;
         notes.extend(document.warnings.iter().map(ToString::to_string));

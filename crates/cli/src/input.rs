@@ -34,7 +34,7 @@ pub(crate) fn machine(file: &Path, output: &mut Output) -> Result<Machine> {
     read(file, output).map(|(name, it)| named_machine(name, it))
 }
 
-fn named_machine(name: String, machine: listings::Machine) -> Machine {
+fn named_machine(name: String, machine: records::Machine) -> Machine {
     Machine {
         name,
         document: Arc::new(machine.document),
@@ -42,7 +42,7 @@ fn named_machine(name: String, machine: listings::Machine) -> Machine {
 }
 
 /// A machine with its name.
-fn read(file: &Path, output: &mut Output) -> Result<(String, listings::Machine)> {
+fn read(file: &Path, output: &mut Output) -> Result<(String, records::Machine)> {
     let read = Bytes::read(file, Limits::default().bytes)?;
     if read.is_json() {
         bail!(
@@ -54,8 +54,8 @@ fn read(file: &Path, output: &mut Output) -> Result<(String, listings::Machine)>
     parse(read, output)
 }
 
-fn parse(read: Bytes, output: &mut Output) -> Result<(String, listings::Machine)> {
-    let machine = listings::machine(&read.label, &read.bytes)?;
+fn parse(read: Bytes, output: &mut Output) -> Result<(String, records::Machine)> {
+    let machine = records::machine(&read.label, &read.bytes)?;
     let warnings = machine.document.warnings.iter().map(ToString::to_string);
     output.warnings.extend(warnings);
     output.warnings.extend(machine.assumed.iter().cloned());

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use answers::measured::{MeasuredLinks, OnMeasured};
 use anyhow::{Context, Result, anyhow};
-use listings::Measurements;
 use planner::Planned;
 use planner::cost::CostProfile;
+use records::Measurements;
 
 use crate::arguments::measured::MeasuredArguments;
 use crate::output::Output;
 
 /// Largest file that is read, bytes.
-const LIMIT: u64 = listings::bandwidth::MOST_BYTES as u64;
+const LIMIT: u64 = records::bandwidth::MOST_BYTES as u64;
 
 /// The measured links of a job's machine; `None` without the option.
 pub(crate) fn links(

@@ -18,7 +18,6 @@ const SCHEMAS: &[Kind] = schemas! {
     "bound"
     "causes"
     "certificate"
-    "coll-config"
     "cost"
     "custom-all-reduce"
     "diagnose"
@@ -81,7 +80,7 @@ mod tests {
     use answers::diff::DiffReport;
     use answers::doctor::DoctorReport;
     use answers::expect::ExpectReport;
-    use answers::export::{CollConfigs, CrossoversReport, ExportReport};
+    use answers::export::{CrossoversReport, ExportReport};
     use answers::fabric::FabricReport;
     use answers::log::LogReport;
     use answers::matrix::MatrixReport;
@@ -113,7 +112,6 @@ mod tests {
         ("bound", report::schema::<BoundReport>),
         ("causes", report::schema::<CausesReport>),
         ("certificate", plan::certificate::certificate_schema),
-        ("coll-config", report::schema::<CollConfigs>),
         ("cost", report::schema::<CostReport>),
         ("custom-all-reduce", report::schema::<CrossoversReport>),
         ("diagnose", report::schema::<DiagnoseReport<'static>>),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use findings::causes::Certainty::Likely;
 use findings::causes::table::speed;
-use evidence::inspector::Ended;
+use records::evidence::inspector::Ended;
 
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict};
 

@@ -4,18 +4,18 @@ mod bandwidths;
 
 use std::collections::BTreeMap;
 
+use findings::Rule;
 use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::{gpu, network, nvlink, pcie};
 use findings::causes::{Cause, Certainty};
-use findings::Rule;
-use listings::adapter::Adapter;
-use listings::condition::Condition;
-use listings::links::Links;
-use listings::matrix::{Matrix, Nearness};
-use listings::pci::Function;
-use listings::peers::Peers;
-use listings::{Bandwidths, Listings, Machine};
 use memchr::memmem;
+use records::adapter::Adapter;
+use records::condition::Condition;
+use records::links::Links;
+use records::matrix::{Matrix, Nearness};
+use records::pci::Function;
+use records::peers::Peers;
+use records::{Bandwidths, Listings, Machine};
 
 use crate::verdict::{Line, Missing};
 

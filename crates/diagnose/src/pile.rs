@@ -5,10 +5,10 @@ mod text;
 use std::io::{BufRead, Read, Result};
 
 use findings::causes::Certainty;
-use evidence::{Recorders, ras, recorder};
-use listings::{Listings, Machine, bandwidth};
 use memchr::memmem;
 use nccl_log::{Collector, Log};
+use records::evidence::{Recorders, ras, recorder};
+use records::{Listings, Machine, bandwidth};
 use topology::xml::{Document, Limits};
 
 use crate::beside::{self, Beside};
@@ -171,7 +171,7 @@ impl Pile {
         let Some(bytes) = whole(stream, most)? else {
             return Ok((too_large(most), false));
         };
-        Ok(match listings::machine(name, &bytes) {
+        Ok(match records::machine(name, &bytes) {
             Ok(machine) => {
                 self.files.topology(name, &machine.document);
                 if self.machine.as_ref().is_none_or(|it| !it.0) {

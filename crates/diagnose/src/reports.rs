@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use findings::causes::Certainty::{Likely, Possible, Proved};
 use findings::causes::table::{consequence, hang};
-use evidence::ras::{Finding, Rank, Report, Trouble};
 use nccl_log::Log;
+use records::evidence::ras::{Finding, Rank, Report, Trouble};
 
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict, ranks};
 

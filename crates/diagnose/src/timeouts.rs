@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use findings::causes::Certainty::{Likely, Possible, Proved};
 use findings::causes::table::hang;
 use findings::causes::{Cause, Certainty};
-use evidence::ras::Report;
-use evidence::watchdog::{Event, Timeout, is_own};
 use nccl_log::Log;
+use records::evidence::ras::Report;
+use records::evidence::watchdog::{Event, Timeout, is_own};
 
 use crate::predict::{Call, Predict};
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict, ranks, sentence};

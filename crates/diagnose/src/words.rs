@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use findings::causes::{Cause, Certainty, Scope, Subject};
-use evidence::{inspector, ras, watchdog};
+use records::evidence::{inspector, ras, watchdog};
 
 use crate::parts::Parts;
 use crate::verdict::{Line, MOST_LINES, Verdict, sentence};

@@ -1,7 +1,7 @@
 //! Output of nvidia-smi, lspci and others, and bandwidths that were measured. An accepted listing
 //! gives a topology that reads back.
 
-use listings::{Bandwidths, Listings, Measurements, bandwidth};
+use records::{Bandwidths, Listings, Measurements, bandwidth};
 use topology::xml::{parse, write};
 
 use crate::input::{Depth, checked};
@@ -72,7 +72,7 @@ pub fn run(bytes: &[u8]) -> Depth {
     for (from, to, value) in measured.iter().flat_map(Bandwidths::pairs) {
         assert!(from != to && value >= 0.0 && value.is_finite(), "{value}");
     }
-    let Some(machine) = checked(listings::machine("listing", bytes)) else {
+    let Some(machine) = checked(records::machine("listing", bytes)) else {
         return Depth::accepted_if(!measured.is_empty(), Depth::Outside);
     };
     let _ = machine.findings();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nccl_compare::answer::{Answer, Failure};
+use nccl_log::compare::answer::{Answer, Failure};
 use nccl_log::message::{Level, Message, NoHosts, messages};
 use nccl_log::statement::{self, Connection, End, Statement, Transport};
 use plan::Algorithm;

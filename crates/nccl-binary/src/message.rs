@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nccl_compare::answer::NvlinkDomains;
+use nccl_log::compare::answer::NvlinkDomains;
 use plan::cost::Calls;
 use serde::{Deserialize, Serialize};
 

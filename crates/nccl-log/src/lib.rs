@@ -21,6 +21,7 @@
 
 pub mod batch;
 pub mod collect;
+pub mod compare;
 mod cursor;
 pub mod decisions;
 mod join;

@@ -12,7 +12,7 @@ use clap::Args;
 use xtask::workspace::{cargo, exit, target};
 
 /// Crates without a system: they compute.
-const PURE: [&str; 13] = [
+const PURE: [&str; 11] = [
     "toporing-topology",
     "toporing-program",
     "toporing-plan",
@@ -22,9 +22,7 @@ const PURE: [&str; 13] = [
     "findings",
     "simulator",
     "nccl-log",
-    "nccl-compare",
     "nccl-results",
-    "export",
     "tuner-plugin",
 ];
 

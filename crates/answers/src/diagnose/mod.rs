@@ -4,8 +4,8 @@
 mod price;
 
 use crate::JsonSchema;
-use findings::causes::Cause;
 use diagnose::{Diagnosis, Line, Verdict, Wait};
+use findings::causes::Cause;
 use serde::Serialize;
 
 use crate::report::Report;

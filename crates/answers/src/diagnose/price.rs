@@ -125,7 +125,7 @@ mod tests {
 
     fn diagnosed(name: &str, log: &str) -> String {
         let text = built_in::find(name).unwrap().text;
-        let document = listings::machine(name, text.as_bytes()).unwrap().document;
+        let document = records::machine(name, text.as_bytes()).unwrap().document;
         let machine = Machine {
             name: name.to_owned(),
             document: Arc::new(document),

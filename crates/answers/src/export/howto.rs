@@ -31,23 +31,11 @@ pub(super) fn text(set: &PlannedSet, folder: &Path, files: &[ExportFile]) -> Str
     }
     text.push_str(&format!(
         "| `{TABLE_FILE}` | what the plug-in reads: the file beside it, or that of `{VARIABLE}` |\n\
-         | `nccl_tuner.csv` | `NCCL_TUNER_CONFIG_FILE`, for NVIDIA's example plug-in |\n\
-         | `ncclx_tuner.csv` | `NCCLX_TUNER_CONFIG_FILE={path}/ncclx_tuner.csv`, for NCCLX instead of a plug-in |\n"
+         | `nccl_tuner.csv` | `NCCL_TUNER_CONFIG_FILE`, for NVIDIA's example plug-in |\n"
     ));
-    if has(Kind::ConfigTable) {
-        text.push_str(
-            "| `nccl_coll_config.h` | a table in C for `ncclAllReduceConfig` and its like: `topoCollConfig` makes the configuration of a call |\n\
-             | `nccl_coll_config.json` | the same, for programs in other languages |\n",
-        );
-    }
     if has(Kind::Crossovers) {
         text.push_str(
             "| `custom_all_reduce.json` | `max_size` of vLLM's `CustomAllreduce`, and fields of SGLang's `Heuristic`; with `needs_peer_access` only if the driver grants it |\n",
-        );
-    }
-    if has(Kind::Execution) {
-        text.push_str(
-            "| `mscclpp-COLLECTIVE.json` | execution plans for the executor of MSCCL++, with the job's ranks |\n",
         );
     }
     text.push_str(

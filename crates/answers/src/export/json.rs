@@ -1,7 +1,6 @@
 //! Exported files, as JSON.
 
 use crate::JsonSchema;
-use export::coll_config::CollConfigs;
 use serde::Serialize;
 
 use super::Export;
@@ -55,16 +54,8 @@ pub enum Kind {
     Plugin,
     /// Choices for NVIDIA's example of a tuner plug-in (`NCCL_TUNER_CONFIG_FILE`).
     Csv,
-    /// Choices for NCCLX (`NCCLX_TUNER_CONFIG_FILE`).
-    Ncclx,
-    /// Configurations of calls, in C (`ncclCollConfig_t`).
-    ConfigTable,
-    /// The same as JSON.
-    Configs,
     /// Sizes at which all-reduces of vLLM and SGLang hand over.
     Crossovers,
-    /// An execution plan of MSCCL++.
-    Execution,
     /// NCCL's variables (`NCCL_CONF_FILE`).
     Configuration,
     /// How to use the files.
@@ -79,11 +70,7 @@ impl Kind {
             Self::Choices => "choices by collective and size, for the plug-in",
             Self::Plugin => "the tuner plug-in, for NCCL_TUNER_PLUGIN",
             Self::Csv => "the choices for NVIDIA's example plug-in",
-            Self::Ncclx => "the choices for NCCLX, Meta's NCCL",
-            Self::ConfigTable => "the choices for ncclCollConfig_t, in C",
-            Self::Configs => "the choices for ncclCollConfig_t, as JSON",
             Self::Crossovers => "sizes for the all-reduces of vLLM and SGLang",
-            Self::Execution => "execution plans of MSCCL++",
             Self::Configuration => "NCCL's variables, for NCCL_CONF_FILE",
             Self::Readme => "how to use each file",
         }
@@ -118,11 +105,6 @@ impl ExportReport {
             measured: None,
         }
     }
-}
-
-impl Report for CollConfigs {
-    const FORMAT: &'static str = "topo-coll-config";
-    const VERSION: u32 = 1;
 }
 
 impl Report for ExportReport {

@@ -1,26 +1,25 @@
-//! A plan as files that NCCL and MSCCL++ obey.
+//! A plan as files that NCCL obeys.
 //!
-//! In reading order: this file, `configuration`, `crossovers`, `execution`, `howto`, [`json`].
+//! In reading order: this file, `graphs` (NCCL's graph files), `choices` (the choice for each
+//! size), `csv` (the same for NVIDIA's example of a tuner plug-in), `configuration`, `crossovers`,
+//! `howto`, [`json`].
 
+mod choices;
 mod configuration;
 mod crossovers;
-mod execution;
+mod csv;
+mod graphs;
 mod howto;
 pub mod json;
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use export::coll_config;
-pub use export::coll_config::CollConfigs;
-use export::{choices, csv, graphs, ncclx};
 use plan::cost::Calls;
-use plan::{CostTable, NcclVersion, Plan};
+use plan::{CostTable, Plan};
 use planner::explain::ranges;
-use program::ChannelsError;
-use program::verify::VerifyError;
 use topology::xml::Document;
-use tuner_plugin::table::{Communicator, Table};
+use tuner_plugin::table::Communicator;
 use tuner_plugin::{LIBRARY, LIBRARY_FILE, TABLE_FILE};
 
 use crate::gpus::Gpus;
@@ -77,18 +76,6 @@ pub enum ExportError {
     /// There is no set of GPUs.
     #[error("there is no set of GPUs to export; expected at least two GPUs")]
     NoSet,
-    /// The plan does not say how its hosts are joined, or a channel is broken.
-    #[error(transparent)]
-    Plan(#[from] plan::Error),
-    /// The rings and trees of the plan do not join its ranks.
-    #[error(transparent)]
-    Channels(#[from] ChannelsError),
-    /// A proof refuses a program.
-    #[error("the programs are wrong, which is a bug in topo")]
-    Programs(#[from] Box<VerifyError>),
-    /// A file has no JSON.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
 }
 
 /// A machine has too many sets of GPUs.
@@ -124,7 +111,7 @@ pub fn subsets(document: &Document) -> Result<Vec<Gpus>, TooManySets> {
 /// choices are for.
 ///
 /// # Errors
-/// There is no set, or the plan of the first one cannot be expanded.
+/// There is no set.
 pub fn export(
     sets: &[PlannedSet],
     folder: &Path,
@@ -139,7 +126,6 @@ pub fn export(
         _ => None,
     };
     made.add_choices(sets, channels, calls);
-    execution::add(&first.plan, &mut made)?;
     for name in configuration::left_out(&first.plan) {
         let why = "topo knows no decision of a plan that it changes";
         made.leave_out(format!("{name} in nccl.conf"), why.to_owned());
@@ -258,9 +244,7 @@ impl Export {
                 readers: None,
             }),
         }
-        self.add_csv("nccl_tuner.csv", Kind::Csv, csv::csv(&table));
-        self.add_csv(ncclx::FILE, Kind::Ncclx, ncclx::csv(&table));
-        self.add_configs(sets, &table);
+        self.add_csv("nccl_tuner.csv", csv::csv(&table));
         self.add_crossovers(sets, calls);
     }
 
@@ -283,8 +267,8 @@ impl Export {
     }
 
     /// Adds a file that knows communicators by their size.
-    fn add_csv(&mut self, name: &str, kind: Kind, csv: csv::Csv) {
-        self.add(name, kind, csv.text);
+    fn add_csv(&mut self, name: &str, csv: csv::Csv) {
+        self.add(name, Kind::Csv, csv.text);
         if let [first, rest @ ..] = csv.left_out.as_slice() {
             let what = match rest.len() {
                 0 => format!("GPUs {first} in {name}"),
@@ -292,26 +276,6 @@ impl Export {
             };
             let why = "this format cannot tell GPU sets of one size apart; the first is in it";
             self.leave_out(what, why.to_owned());
-        }
-    }
-
-    /// Adds the choices as configurations of calls.
-    fn add_configs(&mut self, sets: &[PlannedSet], table: &Table) {
-        let version = sets.first().map(|it| it.plan.profile.as_str());
-        let version = version.and_then(NcclVersion::of_profile);
-        if version.is_none_or(|version| version < NcclVersion::V2_31) {
-            let why = "calls have a configuration from NCCL 2.31 on";
-            self.leave_out(coll_config::HEADER_FILE.to_owned(), why.to_owned());
-            return;
-        }
-        let configs = CollConfigs::of(table);
-        if configs.communicators.is_empty() {
-            return;
-        }
-        self.add(coll_config::HEADER_FILE, Kind::ConfigTable, configs.to_c());
-        match report::json(&configs) {
-            Ok(text) => self.add(coll_config::JSON_FILE, Kind::Configs, text),
-            Err(error) => self.leave_out(coll_config::JSON_FILE.to_owned(), error.to_string()),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use findings::complete::Assumptions;
-use nccl_compare::answer::Answer;
-use nccl_compare::{Field, FieldComparison, PlannerOutcome, compare_partly};
+use nccl_log::compare::answer::Answer;
+use nccl_log::compare::{Field, FieldComparison, PlannerOutcome, compare_partly};
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
 use planner::{NcclVersion, Settings};

@@ -14,10 +14,10 @@ pub mod steps;
 
 use std::collections::BTreeMap;
 
-use listings::Measurements;
-use listings::latency::Latencies;
 use plan::{PlannedLink, PlannedLinks};
 use planner::{Planned, View};
+use records::Measurements;
+use records::latency::Latencies;
 use topology::{BusId, LinkId, LinkType, NodeId, NodeType, System};
 
 use fit::{Capacity, Class, Fit};

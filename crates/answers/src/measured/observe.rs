@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use listings::bandwidth::Direction;
-use listings::{Bandwidths, Measurements};
 use planner::View;
+use records::bandwidth::Direction;
+use records::{Bandwidths, Measurements};
 use topology::{LinkId, LinkType, NodeId, PathTable};
 
 use super::Check;
@@ -61,7 +61,7 @@ impl<'a> Paths<'a> {
             let Ok(number) = usize::try_from(gpu.dev) else {
                 continue;
             };
-            if number < listings::measurements::MOST_GPUS {
+            if number < records::measurements::MOST_GPUS {
                 if number >= gpus.len() {
                     gpus.resize(number + 1, None);
                 }

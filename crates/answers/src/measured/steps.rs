@@ -5,11 +5,11 @@
 //! the other. NCCL has one constant for all machines whose GPUs PCI Express joins: 5.7 µs for a
 //! step of a ring.
 
-use listings::latency::Latencies;
 use plan::GraphKind;
 use planner::Planned;
 use planner::cost::CostProfile;
 use program::Protocol;
+use records::latency::Latencies;
 use topology::PathType;
 
 /// What a message with Simple takes where nothing lies between its ends, µs: barriers of its

@@ -53,7 +53,7 @@ fn a_matrix_gives_a_machine_with_this_matrix() {
             continue;
         }
         let text = printed(&wiring);
-        let made = listings::machine(machine.name, text.as_bytes()).expect(&text);
+        let made = records::machine(machine.name, text.as_bytes()).expect(&text);
         let made = Wiring::new(&made.document);
         assert_eq!(matrix(&wiring), matrix(&made), "{}:\n{text}", machine.name);
         compared += 1;

@@ -26,7 +26,7 @@ fn job(machine: &str, hosts: u32) -> Job {
     let text = built_in::find(machine)
         .expect("the machine is built in")
         .text;
-    let read = listings::machine(machine, text.as_bytes()).expect("its file is right");
+    let read = records::machine(machine, text.as_bytes()).expect("its file is right");
     let spec = answers::JobSpec {
         hosts,
         ..answers::JobSpec::of(answers::Machine {

@@ -1,8 +1,8 @@
 //! The page of `topo diagnose`.
 
-use findings::causes::{Certainty, Subject};
 use diagnose::verdict::ranks;
 use diagnose::{Diagnosis, Verdict};
+use findings::causes::{Certainty, Subject};
 
 use crate::render::{Look, count, wrap};
 

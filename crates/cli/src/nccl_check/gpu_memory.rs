@@ -1,6 +1,6 @@
 //! The memory that NCCL allocated on each GPU, beside what is planned.
 
-use nccl_compare::{Answer, Field, FieldComparison, Tally};
+use nccl_log::compare::{Answer, Field, FieldComparison, Tally};
 use plan::{Error, Plan, PlannedMachine};
 use planner::Settings;
 use planner::memory::{MemorySettings, MemoryUse, Stage, of_node};

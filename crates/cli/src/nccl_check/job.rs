@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use nccl_binary::job::JobHost;
 use nccl_binary::machine;
-use nccl_compare::Answer;
+use nccl_log::compare::Answer;
 use plan::RankOrder;
 use planner::{EqualHosts, Job, RankPlacement, Settings};
 use topology::System;

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nccl_binary::job::{CONNECTS_LATE, Job, JobHost, NoAnswer, RESERVED};
 use nccl_binary::message::{Network, Request};
 use nccl_binary::{host, log};
-use nccl_compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
+use nccl_log::compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
 use plan::cost::{Calls, Registration};
 use plan::{CostTable, Plan};
 use planner::memory::MemorySettings;

@@ -1,6 +1,6 @@
 //! The comparison as text.
 
-use nccl_compare::FieldComparison;
+use nccl_log::compare::FieldComparison;
 
 use super::Check;
 use crate::render::table::Columns;

@@ -7,7 +7,7 @@ use answers::tune::Proposal;
 use answers::tune::json::LibraryCheck;
 use anyhow::{Result, bail};
 use nccl_binary::job::RESERVED;
-use nccl_compare::{Difference, Field, FieldComparison};
+use nccl_log::compare::{Difference, Field, FieldComparison};
 use plan::Algorithm;
 use plan::cost::{Calls, doubling};
 use planner::Job;

@@ -11,7 +11,7 @@ use libtest_mimic::{Completion, Failed};
 use nccl_binary::job::{HostAnswer, Job, JobHost};
 use nccl_binary::log;
 use nccl_binary::message::{Network, Request};
-use nccl_compare::Answer;
+use nccl_log::compare::Answer;
 use plan::cost::TunedOperation;
 use plan::{Algorithm, CostTable};
 use planner::{EqualHosts, NcclVersion, Settings};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use libtest_mimic::{Completion, Failed};
 use nccl_binary::job::{HostAnswer, Job, JobHost};
 use nccl_binary::log;
-use nccl_compare::{Field, PlannerOutcome, compare};
+use nccl_log::compare::{Field, PlannerOutcome, compare};
 use plan::Plan;
 use plan::nccl_graph::GraphFile;
 use planner::{EqualHosts, NcclVersion, Planned, Settings};

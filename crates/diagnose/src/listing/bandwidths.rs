@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::speed;
-use listings::Bandwidths;
-use listings::bandwidth::Direction;
-use listings::matrix::{Matrix, Nearness};
+use records::Bandwidths;
+use records::bandwidth::Direction;
+use records::matrix::{Matrix, Nearness};
 
 use super::{MOST_PAIRS, Shown, nearness};
 

@@ -3,13 +3,13 @@
 use std::io::{BufRead, Result};
 
 use findings::causes::{Cause, Certainty};
-use evidence::watchdog::{self, Event};
-use evidence::{inspector, ras};
-use listings::Reader;
 use nccl_log::ParsedLine;
 use nccl_log::batch::{self, LineReader};
 use nccl_log::line::Lines;
 use nccl_log::message::{NoHosts, messages};
+use records::Reader;
+use records::evidence::watchdog::{self, Event};
+use records::evidence::{inspector, ras};
 
 use super::Pile;
 use crate::runs::{self, Run};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use evidence::recorder::Entry;
-use evidence::symbols::Symbol;
+use records::evidence::recorder::Entry;
+use records::evidence::symbols::Symbol;
 
 use super::job::Job;
 use super::stuck::{Stuck, What};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evidence::Recorders;
-use evidence::recorder::{Dump, Entry, Group, State};
+use records::evidence::Recorders;
+use records::evidence::recorder::{Dump, Entry, Group, State};
 use rustc_hash::FxHashMap;
 
 use crate::verdict::{Line, Missing, ranges};
@@ -134,7 +134,7 @@ impl<'a> Job<'a> {
         missing
     }
 
-    pub(super) fn text(&self, symbol: evidence::symbols::Symbol) -> &str {
+    pub(super) fn text(&self, symbol: records::evidence::symbols::Symbol) -> &str {
         self.recorders.symbols.text(symbol)
     }
 

@@ -12,7 +12,7 @@ mod stuck;
 
 use std::collections::BTreeMap;
 
-use evidence::Recorders;
+use records::evidence::Recorders;
 
 use crate::verdict::{Missing, Verdict, Wait};
 

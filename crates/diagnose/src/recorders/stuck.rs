@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evidence::recorder::{Entry, State};
+use records::evidence::recorder::{Entry, State};
 
 use super::job::Job;
 use crate::verdict::{Missing, ranks};

@@ -1,7 +1,7 @@
 //! Verdicts by the condition of GPUs and links, measured bandwidths and times of Inspector.
 
-use findings::causes::Certainty::{self, Likely, Possible};
 use diagnose::Diagnosis;
+use findings::causes::Certainty::{self, Likely, Possible};
 
 use crate::few::diagnosed;
 

@@ -75,7 +75,8 @@ fn listings_show_what_is_possible() {
     let found = |text: &str| {
         let found = diagnosed(&[("listing.txt", text.to_owned())], "");
         assert_nobody(&found);
-        let is_possible = |it: &diagnose::Verdict| it.certainty == findings::causes::Certainty::Possible;
+        let is_possible =
+            |it: &diagnose::Verdict| it.certainty == findings::causes::Certainty::Possible;
         assert!(
             found.verdicts.iter().all(is_possible),
             "{}",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nccl_compare::answer::NvlinkDomains;
+use nccl_log::compare::answer::NvlinkDomains;
 use tuner_plugin::abi::{self, Code, Context, Logger, SUCCESS, TunerV4, TunerV5};
 
 use crate::message::TunerCall;

@@ -1,4 +1,0 @@
-//! The integration tests of this crate, in one program.
-
-mod choices;
-mod mscclpp;

@@ -1,0 +1,85 @@
+//! Lines of NCCL's profiler plug-in Inspector: a JSON object for each collective that ended.
+
+use serde::Deserialize;
+
+use crate::evidence::bounded::Short;
+
+/// The word that every line that [`read`] reads has.
+pub const WORD: &str = "\"coll_perf\"";
+
+/// Longest line that is read, bytes: one with the events of all channels.
+const MOST_BYTES: usize = 64 << 10;
+
+/// A collective that ended on a rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The communicator's id, equal on all its ranks.
+    pub communicator: String,
+    /// The rank in the communicator.
+    pub rank: u32,
+    /// Ranks of the communicator.
+    pub ranks: u32,
+    /// The rank's host.
+    pub host: String,
+    /// The function, such as `AllReduce`.
+    pub function: String,
+    /// The number of the collective in its communicator, from the first one.
+    pub sequence: u64,
+    /// Size, bytes.
+    pub bytes: u64,
+    /// How long it ran, µs.
+    pub time: u64,
+    /// The GPU's clock gave the time. The processor's clock includes how long the launch took.
+    pub is_gpu_time: bool,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    header: Header,
+    #[serde(default)]
+    metadata: Metadata,
+    coll_perf: Performance,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    id: Short,
+    rank: u32,
+    n_ranks: u32,
+}
+
+#[derive(Deserialize, Default)]
+struct Metadata {
+    #[serde(default)]
+    hostname: Short,
+}
+
+#[derive(Deserialize)]
+struct Performance {
+    coll: Short,
+    coll_sn: u64,
+    #[serde(default)]
+    coll_msg_size_bytes: u64,
+    coll_exec_time_us: u64,
+    coll_timing_source: Option<Short>,
+}
+
+/// Reads a line; `None` if it is none of Inspector's, or has a rank that its communicator has not.
+pub fn read(line: &str) -> Option<Ended> {
+    if line.len() > MOST_BYTES {
+        return None;
+    }
+    let row: Row = serde_json::from_str(line.trim()).ok()?;
+    let source = row.coll_perf.coll_timing_source;
+    (row.header.rank < row.header.n_ranks).then_some(Ended {
+        communicator: row.header.id.0,
+        rank: row.header.rank,
+        ranks: row.header.n_ranks,
+        host: row.metadata.hostname.0,
+        function: row.coll_perf.coll.0,
+        sequence: row.coll_perf.coll_sn,
+        bytes: row.coll_perf.coll_msg_size_bytes,
+        time: row.coll_perf.coll_exec_time_us,
+        is_gpu_time: source.is_none_or(|it| it.0 == "kernel_gpu"),
+    })
+}

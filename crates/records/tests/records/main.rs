@@ -1,0 +1,6 @@
+//! The integration tests of this crate, in one program.
+
+mod condition;
+mod evidence;
+mod machines;
+mod measurements;
