@@ -10,7 +10,8 @@
 //! both sides first prove that they know the token ([`link`]); until then nothing else is read.
 //!
 //! In reading order: [`id`], [`secret`], [`link`], [`message`], [`info`], [`machine`], [`root`],
-//! [`member`], [`failure`], [`socket`], [`interface`].
+//! [`member`], [`failure`], [`socket`], [`interface`], [`rendezvous`] (which rank a process is, and
+//! where it meets the others).
 
 pub mod failure;
 pub mod id;
@@ -20,6 +21,7 @@ pub mod link;
 pub mod machine;
 pub mod member;
 pub mod message;
+pub mod rendezvous;
 pub mod root;
 pub mod secret;
 pub mod socket;
@@ -32,3 +34,6 @@ pub use machine::{Action, Ending, Timing};
 pub use member::{Member, Place};
 pub use message::{Conn, Message};
 pub use root::Root;
+
+/// Most ranks of a communicator whose ranks are processes.
+pub const MOST_RANKS: u32 = 65_536;

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use bootstrap::id::MOST_ROOTS;
+use bootstrap::rendezvous::id_file;
 use bootstrap::{Key, UniqueId};
-use rendezvous::id_file;
 
 use crate::arguments::join::IdArguments;
 use crate::output::Output;

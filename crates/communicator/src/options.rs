@@ -9,7 +9,7 @@ use bootstrap::interface::{self, Wanted};
 use bootstrap::member::Meeting;
 use bootstrap::{Key, Timing, UniqueId};
 use net::Host;
-use runner::PlannedRun;
+use net::run::PlannedRun;
 
 use crate::error::{Code, Fault};
 

@@ -8,10 +8,10 @@ use backend_cpu::{Cpu, Profile};
 use bootstrap::Timing;
 use bootstrap::interface::Wanted;
 use bootstrap::member::Meeting;
+use bootstrap::rendezvous::{FoundJob, LaunchedRank};
 use executor::bootstrap::Bootstrap;
 use executor::{Communicator, Failure, Settings};
 use net::{Host, Hosts, Options, Ports, Survivor};
-use rendezvous::{FoundJob, LaunchedRank};
 use sha2::{Digest, Sha256};
 
 use crate::event::Observer;

@@ -1,10 +1,10 @@
 //! The parts of a plan that ranks take.
 
 use anyhow::{Result, bail};
+use net::run::PlannedRun;
+use net::run::planned::nvls_from;
 use plan::{NcclVersion, Plan};
 use program::Schedule;
-use runner::PlannedRun;
-use runner::planned::nvls_from;
 
 use crate::report::RunPlan;
 use crate::spec::Spec;

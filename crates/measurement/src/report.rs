@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::Reachability;
-use runner::PlanPorts;
+use net::run::PlanPorts;
 
 use crate::load::CoreTime;
 use crate::row::RunRow;

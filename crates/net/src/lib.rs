@@ -9,6 +9,7 @@
 //! In reading order: [`host`], [`hosts`] (joining), `reach`, [`ports`] (which NIC and proxy),
 //! [`nic`] (what a NIC is), [`framing`] (FIFOs as frames), [`tcp`] and [`plugin`] (the two kinds of
 //! NIC), `proxy` (the threads), `forwarding` (PXN), `ended` (connections that ended), `home`,
+//! [`run`] (what a plan gives to the ranks),
 //! [`regroup`] and `late_joins` (survivors), `errors`.
 
 mod accept_thread;
@@ -26,6 +27,7 @@ pub mod ports;
 mod proxy;
 mod reach;
 pub mod regroup;
+pub mod run;
 pub mod tcp;
 
 pub use host::Host;

@@ -4,11 +4,11 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bootstrap::rendezvous::{JobOptions, launcher, meeting};
 use communicator::{
     Arguments, Code, Collective, Fault, Options, Transfer, Transport, UniqueId, hold_root,
 };
 use executor::{Element, End, Reduction};
-use rendezvous::{JobOptions, launcher, meeting};
 
 use crate::calls::{Call, CheckedCall, calls};
 

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use backend_cpu::Profile;
 use bootstrap::interface::Wanted;
+use bootstrap::rendezvous::{
+    JobOptions, JobUnknown, LaunchedRank, Launcher, Launchers, launcher, meeting,
+};
 use executor::bootstrap::Bootstrap;
 use measurement::launched::{self as member, JoinOptions};
 use measurement::{Event, LaunchReport, RunReport, Spec, threads_of_process};
 use net::{Hosts, Ports};
-use rendezvous::{JobOptions, JobUnknown, LaunchedRank, Launcher, Launchers, launcher, meeting};
 
 use super::live::Live;
 use super::{job, network};
@@ -97,7 +99,7 @@ pub(super) fn run(
     )?;
     let took = began.elapsed();
     let first = joined.first().context("this process has no rank")?;
-    runner::planned::check_hosts(&spec.nodes, first)?;
+    net::run::planned::check_hosts(&spec.nodes, first)?;
     let launch = |hosts: &Hosts, lost: &[(Vec<u32>, String)]| LaunchReport {
         by: launched.by,
         reached: hosts.reached().clone(),

@@ -1,8 +1,8 @@
 //! The network between hosts, from the command line and NCCL's variables.
 
 use anyhow::{Result, bail};
+use bootstrap::rendezvous::launcher;
 use measurement::NetworkOptions;
-use rendezvous::launcher;
 
 use crate::arguments::run::RunArguments;
 use crate::environment::Environment;

@@ -33,9 +33,10 @@ use crate::reach::{Reachability, agree};
 use crate::tcp::connect::MOST_SOCKETS;
 use crate::tcp::{self, TcpNic};
 
+pub use bootstrap::MOST_RANKS;
 use crowd::{most_crowded, sharing};
 use met::MetRanks;
-pub use options::{MOST_RANKS, Options, loopback_id};
+pub use options::{Options, loopback_id};
 
 /// The bootstrap of a rank among ranks of several hosts.
 pub struct Hosts {

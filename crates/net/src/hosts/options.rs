@@ -13,9 +13,6 @@ use net_plugin::PluginChoice;
 use crate::host::Host;
 use crate::ports::Ports;
 
-/// Most ranks of a communicator whose ranks are processes.
-pub const MOST_RANKS: u32 = 65_536;
-
 /// How a rank joins.
 #[derive(Debug)]
 pub struct Options {

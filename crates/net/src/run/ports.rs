@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use net::{Ports, ReceiverPort, SenderPort};
+use crate::{Ports, ReceiverPort, SenderPort};
 use plan::{Connection, Expansion, GraphKind, NetEnd, Plan};
 
 /// The ends of a plan's connections between hosts.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use crate::UniqueId;
 use anyhow::{Context, Result};
-use bootstrap::UniqueId;
 use files::Folder;
 
-use crate::split;
+use crate::rendezvous::split;
 
 /// Largest file that is read, bytes. An id has at most 64 addresses.
 const FILE_LIMIT: u64 = 16 << 10;

@@ -1,6 +1,6 @@
 //! The facts of its job that a process lacks.
 
-use crate::launcher::Launcher;
+use crate::rendezvous::launcher::Launcher;
 
 /// A fact that neither a launcher nor a person gives.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

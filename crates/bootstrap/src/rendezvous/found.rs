@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use bootstrap::UniqueId;
+use crate::UniqueId;
 use files::private::CreatedFile;
 
 /// Where the ranks of a job meet.

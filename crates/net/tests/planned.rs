@@ -2,8 +2,8 @@
 
 use answers::built_in;
 use answers::request::JobRequest;
+use net::run::{PlannedRun, RunnerError};
 use plan::{Plan, PlanContent};
-use runner::{PlannedRun, RunnerError};
 
 fn plan(machine: &str, hosts: u32, gpus: i64) -> Option<Plan> {
     let job = JobRequest {

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use net::Hosts;
+use crate::Hosts;
 use plan::{Algorithm, Connection, Plan, PlannedForest};
 use program::{Channels, ChannelsError, Collective, Tree};
 use sha2::{Digest, Sha256};
 
-use crate::ports::PlanPorts;
+use crate::run::ports::PlanPorts;
 
 /// A plan as its ranks run it.
 #[derive(Debug, Clone)]

@@ -9,19 +9,19 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::id::PREFIX;
+use crate::interface::{self, Wanted};
+use crate::link::{Kind, LinkError};
+use crate::machine::Ending;
+use crate::socket::blocking::Connection;
+use crate::socket::listen;
+use crate::{Key, UniqueId};
 use anyhow::{Context, Result, anyhow, bail};
-use bootstrap::id::PREFIX;
-use bootstrap::interface::{self, Wanted};
-use bootstrap::link::{Kind, LinkError};
-use bootstrap::machine::Ending;
-use bootstrap::socket::blocking::Connection;
-use bootstrap::socket::listen;
-use bootstrap::{Key, UniqueId};
 use files::{Folder, Replaces};
 
-use crate::found::FoundJob;
-use crate::launcher::LaunchedRank;
-use crate::{Variables, split};
+use crate::rendezvous::found::FoundJob;
+use crate::rendezvous::launcher::LaunchedRank;
+use crate::rendezvous::{Variables, split};
 
 /// Largest rendezvous file that is read, bytes.
 const FILE_LIMIT: u64 = 16 << 10;

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use net::MOST_RANKS;
+use crate::MOST_RANKS;
 
-use crate::{JobOptions, JobUnknown, Variables};
+use crate::rendezvous::{JobOptions, JobUnknown, Variables};
 
 /// A program that starts ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

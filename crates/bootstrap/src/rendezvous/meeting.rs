@@ -4,17 +4,17 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::interface::Wanted;
+use crate::machine::group;
+use crate::socket::listen;
+use crate::{Key, UniqueId};
 use anyhow::{Context, Result, anyhow, bail};
-use bootstrap::interface::Wanted;
-use bootstrap::machine::group;
-use bootstrap::socket::listen;
-use bootstrap::{Key, UniqueId};
 
-use crate::found::FoundJob;
-use crate::id_file;
-use crate::launcher::LaunchedRank;
-use crate::meeting_file::{self, RendezvousFile};
-use crate::{JobOptions, JobUnknown, Variables};
+use crate::rendezvous::found::FoundJob;
+use crate::rendezvous::id_file;
+use crate::rendezvous::launcher::LaunchedRank;
+use crate::rendezvous::meeting_file::{self, RendezvousFile};
+use crate::rendezvous::{JobOptions, JobUnknown, Variables};
 
 /// Pause between two lookups of an address.
 const LOOK: Duration = Duration::from_millis(20);
@@ -152,7 +152,7 @@ fn by_address(
     };
     let secret = variables.get("TOPO_SECRET").filter(|it| !it.is_empty());
     let key = match secret {
-        Some(secret) => bootstrap::secret::stretched(secret, &launched.job)?,
+        Some(secret) => crate::secret::stretched(secret, &launched.job)?,
         None => Key::of_secret(launched.job.as_bytes()),
     };
     let mut roots = Vec::new();
