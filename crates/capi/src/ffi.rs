@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use communicator::{Arguments, Code, Comm, Fault, Launch, Reduction, Transport, free_id};
+use toporing::communicator::{Arguments, Code, Comm, Fault, Launch, Reduction, Transport, free_id};
 
-use communicator::call_site;
+use toporing::communicator::call_site;
 
 use crate::handles::{forget, keep, of};
 use crate::last::call;

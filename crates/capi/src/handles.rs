@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use communicator::{Code, Comm, Fault, forks};
 use rustc_hash::FxHashMap;
+use toporing::communicator::{Code, Comm, Fault, forks};
 
 use crate::pointers::null;
 

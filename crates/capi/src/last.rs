@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use communicator::{Code, Fault};
+use toporing::communicator::{Code, Fault};
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();

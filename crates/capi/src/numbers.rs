@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use communicator::{Collective, ElementType, Fault, Reduction};
+use toporing::communicator::{Collective, ElementType, Fault, Reduction};
 
 /// The collectives by their numbers in `topo.h`.
 const COLLECTIVES: [Collective; 8] = [

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use communicator::{Code, Comm, End};
+use toporing::communicator::{Code, Comm, End};
 
 use crate::ffi::RunArguments;
 use crate::handles::of;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use communicator::{Code, Fault, Options, PlannedRun, UniqueId};
+use toporing::communicator::{Code, Fault, Options, PlannedRun, UniqueId};
 
 /// Most buffers are from `topo_alloc`.
 pub const ALLOCATED: u32 = 2;

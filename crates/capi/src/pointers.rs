@@ -1,6 +1,6 @@
 //! Pointers of the caller: read and written where they are not null.
 
-use communicator::{Code, Fault};
+use toporing::communicator::{Code, Fault};
 
 /// The fault of a null pointer.
 pub fn null(what: &str) -> Fault {

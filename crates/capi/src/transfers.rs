@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use communicator::{Code, Comm, End, Exchange, Fault, Transfer, bytes};
+use toporing::communicator::{Code, Comm, End, Exchange, Fault, Transfer, bytes};
 
 use crate::handles::of;
 use crate::last::call;

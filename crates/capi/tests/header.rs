@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use cbindgen::{Builder, Config, ExportConfig, Language, Style};
-use communicator::{ElementType, Reduction};
+use toporing::communicator::{ElementType, Reduction};
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

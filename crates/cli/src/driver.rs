@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use child_process::{ProgramEnd, RunningProgram};
+use bench::child_process::{ProgramEnd, RunningProgram};
 use probe::nvml::{self, Answers};
 use rustix::process::{Signal, set_parent_process_death_signal};
 

@@ -97,9 +97,9 @@ mod tests {
     use answers::tune::TuneReport;
     use answers::what_if::WhatIfReport;
 
-    use gpu_test::report::GpuTestReport;
-    use measurement::cuda::pairs::PairsJson;
-    use measurement::json::RunJson;
+    use bench::cuda::pairs::PairsJson;
+    use bench::gpu_test::report::GpuTestReport;
+    use bench::json::RunJson;
 
     use super::SCHEMAS;
     use crate::nccl_check::json::NcclCheckReport;

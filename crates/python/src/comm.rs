@@ -6,9 +6,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use communicator::{Code, Fault, Launch, Options, PlannedRun, Transfer, UniqueId, interrupt};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use toporing::communicator::{
+    Code, Fault, Launch, Options, PlannedRun, Transfer, UniqueId, interrupt,
+};
 
 use crate::error::{CommError, exception};
 use crate::held::HeldComm;
@@ -41,13 +43,15 @@ pub fn unique_id(interfaces: Option<String>) -> PyResult<String> {
 pub fn free_unique_id(id: &str) -> PyResult<()> {
     let id = id.parse::<UniqueId>();
     let id = id.map_err(|error| PyValueError::new_err(error.to_string()))?;
-    communicator::free_id(&id).map(|_| ()).map_err(exception)
+    toporing::communicator::free_id(&id)
+        .map(|_| ())
+        .map_err(exception)
 }
 
 /// Says where the next call of this thread is, for errors in debug mode.
 #[pyfunction]
 pub fn call_site(file: &str, line: u32) {
-    communicator::call_site::set(file, line);
+    toporing::communicator::call_site::set(file, line);
 }
 
 /// The state that a communicator's calls share.
@@ -81,7 +85,7 @@ impl Inner {
     fn call<R: Send>(
         &self,
         py: Python<'_>,
-        call: impl Fn(&communicator::Comm) -> Result<R, Fault> + Send,
+        call: impl Fn(&toporing::communicator::Comm) -> Result<R, Fault> + Send,
     ) -> PyResult<R> {
         let called =
             py.detach(move || when_free(|| call(&self.comm), || self.comm.wait_for_callers()));
@@ -315,7 +319,7 @@ impl Comm {
     /// input, output, count, element, operation, root, and the stream's handle.
     fn run_on(&self, py: Python<'_>, numbers: Numbers, stream: u64) -> PyResult<()> {
         let launch = launch(numbers, self.rank, self.ranks).map_err(exception)?;
-        let run = move |comm: &communicator::Comm| comm.run_on(&launch, stream).map(drop);
+        let run = move |comm: &toporing::communicator::Comm| comm.run_on(&launch, stream).map(drop);
         self.open()?.call(py, run)
     }
 
@@ -328,7 +332,9 @@ impl Comm {
         stream: u64,
     ) -> PyResult<()> {
         let (transfers, _) = numbers::transfers(transfers)?;
-        let run = move |comm: &communicator::Comm| comm.run_group_on(&transfers, stream).map(drop);
+        let run = move |comm: &toporing::communicator::Comm| {
+            comm.run_group_on(&transfers, stream).map(drop)
+        };
         self.open()?.call(py, run)
     }
 
@@ -448,7 +454,7 @@ impl Comm {
 }
 
 impl Comm {
-    fn of(comm: communicator::Comm) -> Self {
+    fn of(comm: toporing::communicator::Comm) -> Self {
         let (rank, ranks) = (comm.shared.rank, comm.shared.ranks);
         let inner = Inner {
             comm: Arc::new(HeldComm::new(comm)),
@@ -465,13 +471,20 @@ impl Comm {
 }
 
 /// Joins in another thread, so that signals end the wait.
-fn join(id: UniqueId, rank: u32, ranks: u32, options: Options) -> PyResult<communicator::Comm> {
+fn join(
+    id: UniqueId,
+    rank: u32,
+    ranks: u32,
+    options: Options,
+) -> PyResult<toporing::communicator::Comm> {
     Fault::check_unwinding(BUILD).map_err(exception)?;
     let (sender, joined) = channel();
     let thread = std::thread::Builder::new().name("topo join".to_owned());
     let started = thread.spawn(move || {
         // Nobody takes it if a signal ended the wait.
-        let _ = sender.send(communicator::Comm::join(&id, rank, ranks, &options));
+        let _ = sender.send(toporing::communicator::Comm::join(
+            &id, rank, ranks, &options,
+        ));
     });
     started.map_err(|error| CommError::new_err(format!("no thread can start: {error}")))?;
     loop {

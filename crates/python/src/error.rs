@@ -1,8 +1,8 @@
 //! Errors of communicators as exceptions.
 
-use communicator::{Code, Fault};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::{PyErr, create_exception};
+use toporing::communicator::{Code, Fault};
 
 create_exception!(
     toporing,

@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
-use communicator::Comm;
+use toporing::communicator::Comm;
 
 /// A communicator that is left when nobody holds it any more, unless this is a forked child: there
 /// its threads and connections are the parent's.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use communicator::{Arguments, Collective, ElementType, Fault, Launch, Reduction};
-use communicator::{End, Transfer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use toporing::communicator::{Arguments, Collective, ElementType, Fault, Launch, Reduction};
+use toporing::communicator::{End, Transfer};
 
 /// A collective as numbers: collective, input, output, count, element, operation, root.
 pub type Numbers = (usize, usize, usize, usize, usize, usize, u32);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use communicator::{Code, Fault};
+use toporing::communicator::{Code, Fault};
 
 use crate::held::HeldComm;
 use crate::signals;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use communicator::{Code, Fault};
 use pyo3::prelude::*;
+use toporing::communicator::{Code, Fault};
 
 use crate::error::exception;
 use crate::held::HeldComm;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ptr;
 
-use communicator::{Arguments, Collective, Exchange, Fault, Launch, Transfer};
+use crate::communicator::{Arguments, Collective, Exchange, Fault, Launch, Transfer};
 use executor::{Element, End, Reduction};
 
 /// A call, with memory that is lent for `'a`.

@@ -4,10 +4,10 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bootstrap::rendezvous::{JobOptions, launcher, meeting};
-use communicator::{
+use crate::communicator::{
     Arguments, Code, Collective, Fault, Options, Transfer, Transport, UniqueId, hold_root,
 };
+use bootstrap::rendezvous::{JobOptions, launcher, meeting};
 use executor::{Element, End, Reduction};
 
 use crate::calls::{Call, CheckedCall, calls};
@@ -18,7 +18,7 @@ use crate::calls::{Call, CheckedCall, calls};
 pub struct Comm(pub(crate) Arc<Member>);
 
 /// A membership that ends with its last holder.
-pub(crate) struct Member(pub(crate) ManuallyDrop<communicator::Comm>);
+pub(crate) struct Member(pub(crate) ManuallyDrop<crate::communicator::Comm>);
 
 impl Drop for Member {
     fn drop(&mut self) {
@@ -60,7 +60,7 @@ impl Comm {
     /// # Errors
     /// The ranks do not meet within the time of the options, or differ in options.
     pub fn join(id: &UniqueId, rank: u32, ranks: u32, options: &Options) -> Result<Self, Fault> {
-        let joined = communicator::Comm::join(id, rank, ranks, options)?;
+        let joined = crate::communicator::Comm::join(id, rank, ranks, options)?;
         Ok(Self(Arc::new(Member(ManuallyDrop::new(joined)))))
     }
 

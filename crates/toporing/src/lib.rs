@@ -40,14 +40,15 @@
 
 pub mod calls;
 pub mod comm;
+pub mod communicator;
 pub mod scope;
 pub mod started;
 
-pub use comm::Comm;
-pub use communicator::{
+pub use crate::communicator::{
     Arguments, Code, Collective, ElementType, End, Exchange, Fault as Error, Options, PlannedRun,
     Transfer, Transport, UniqueId,
 };
+pub use comm::Comm;
 pub use executor::{Element, Reduction};
 pub use scope::Scope;
 pub use started::StartedCall;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::{Mutex, PoisonError};
 
-use communicator::{Collective, Fault};
+use crate::communicator::{Collective, Fault};
 use executor::{Element, End, Reduction};
 
 use crate::calls::{Call, CheckedCall, calls};

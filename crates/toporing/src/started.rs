@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use communicator::{Code, Collective, Fault};
+use crate::communicator::{Code, Collective, Fault};
 use executor::{Element, End, Reduction};
 
 use crate::calls::Call;

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use child_process::{ProgramEnd, RunningProgram, end_all};
+use bench::child_process::{ProgramEnd, RunningProgram, end_all};
 
 use self::archive::CollectedFile;
 use self::redaction::{Content, Redaction};

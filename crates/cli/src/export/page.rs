@@ -18,7 +18,7 @@ const KINDS: [Kind; 7] = [
     Kind::Plugin,
     Kind::Choices,
     Kind::Csv,
-    Kind::Execution,
+    Kind::Crossovers,
     Kind::Readme,
 ];
 

@@ -1,7 +1,7 @@
 //! `topo calibrate`: measures every algorithm here and writes a cost profile.
 
 use anyhow::Result;
-use measurement::calibrate::Calibration;
+use bench::calibrate::Calibration;
 
 use super::network;
 use crate::arguments::run::{BufferOwner, CalibrateArguments};

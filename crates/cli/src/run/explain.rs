@@ -1,7 +1,7 @@
 //! The reasons for a choice: the expected times of the fastest algorithms at each size.
 
-use measurement::figures::micros;
-use measurement::{RunReport, RunRow};
+use bench::figures::micros;
+use bench::{RunReport, RunRow};
 
 use super::table::in_words;
 use crate::render::table::Columns;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use answers::report;
 use anyhow::Result;
-use gpu_test::{Part, Subject, TestOptions, TestOutput, parts};
+use bench::gpu_test::{Part, Subject, TestOptions, TestOutput, parts};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::run::{GpuTestArguments, GpuTestPart, GpuTestSection};
@@ -58,7 +58,7 @@ pub(crate) fn run(
             drop(progress.replace(what.map(|what| Progress::new(environment, what))));
         },
     };
-    let report = gpu_test::run(&options, shown)?;
+    let report = bench::gpu_test::run(&options, shown)?;
     printed?;
     if form == TextOrJson::Json {
         output.text = report::json(&report)?;

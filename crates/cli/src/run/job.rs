@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use answers::JobSpec;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
-use measurement::{Devices, RunPlan, Spec, planned};
+use bench::{Devices, RunPlan, Spec, planned};
 use plan::Plan;
 use program::{Collective, Schedule};
 use topology::edit::Edit;

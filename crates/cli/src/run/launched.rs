@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use backend_cpu::Profile;
+use bench::launched::{self as member, JoinOptions};
+use bench::{Event, LaunchReport, RunReport, Spec, threads_of_process};
 use bootstrap::interface::Wanted;
 use bootstrap::rendezvous::{
     JobOptions, JobUnknown, LaunchedRank, Launcher, Launchers, launcher, meeting,
 };
 use executor::bootstrap::Bootstrap;
-use measurement::launched::{self as member, JoinOptions};
-use measurement::{Event, LaunchReport, RunReport, Spec, threads_of_process};
 use net::{Hosts, Ports};
 
 use super::live::Live;

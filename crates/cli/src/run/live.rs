@@ -3,8 +3,8 @@
 use std::mem;
 
 use anyhow::Result;
-use measurement::json::RunJson;
-use measurement::{Event, RunReport, RunRow};
+use bench::json::RunJson;
+use bench::{Event, RunReport, RunRow};
 
 use super::table::Table;
 use super::{explain, page};

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use measurement::{Event, RunReport, RunsOn, choose, cuda, processes, threads};
+use bench::{Event, RunReport, RunsOn, choose, cuda, processes, threads};
 
 use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;

@@ -1,8 +1,8 @@
 //! The network between hosts, from the command line and NCCL's variables.
 
 use anyhow::{Result, bail};
+use bench::NetworkOptions;
 use bootstrap::rendezvous::launcher;
-use measurement::NetworkOptions;
 
 use crate::arguments::run::RunArguments;
 use crate::environment::Environment;

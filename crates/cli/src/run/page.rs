@@ -1,7 +1,7 @@
 //! The page of `topo run` above and below its table.
 
-use measurement::figures::{average, average_bandwidth, bandwidths, bus};
-use measurement::{LaunchReport, Launches, NetworkOptions, RunReport, RunRow, RunsOn};
+use bench::figures::{average, average_bandwidth, bandwidths, bus};
+use bench::{LaunchReport, Launches, NetworkOptions, RunReport, RunRow, RunsOn};
 
 use crate::render::{Look, count};
 

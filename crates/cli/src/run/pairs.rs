@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use answers::report;
 use anyhow::{Result, bail};
-use measurement::cuda::pairs::time_pairs;
+use bench::cuda::pairs::time_pairs;
 
 use super::launched;
 use crate::arguments::compare::TextOrJson;

@@ -3,9 +3,9 @@
 
 use std::mem;
 
+use bench::figures::{algorithm, bus, gbps, micros};
+use bench::{FigureTiming, Latency, RunReport, RunRow};
 use executor::Choice;
-use measurement::figures::{algorithm, bus, gbps, micros};
-use measurement::{FigureTiming, Latency, RunReport, RunRow};
 use program::Transfer;
 
 use crate::render::{Look, or_dash};
