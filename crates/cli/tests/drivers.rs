@@ -11,7 +11,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 const DRIVERS: [(&str, u32); 2] = [("535", 12_020), ("550", 12_040)];
 
 /// Entry points, each with the version that has it first.
-const ENTRY_POINTS: &str = include_str!("../../phantom-driver/entry_points.txt");
+const ENTRY_POINTS: &str = include_str!("../../phantom/entry_points.txt");
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

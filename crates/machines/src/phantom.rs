@@ -39,7 +39,7 @@ impl Phantom {
             lines.join("\n")
         );
         std::fs::write(own.path("machine"), text)?;
-        let driver = libraries.join("libphantom_driver.so").canonicalize()?;
+        let driver = libraries.join("libphantom.so").canonicalize()?;
         symlink(driver, own.path("libcuda.so.1"))?;
         Ok(own)
     }

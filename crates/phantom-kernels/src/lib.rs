@@ -1,11 +1,11 @@
 //! Runs the kernels of a phantom driver on the emulator: the library that a machine file names
-//! (`emulator PATH`), with the interface of [`phantom_machine::emulation`].
+//! (`emulator PATH`), with the interface of [`phantom::machine::emulation`].
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use device_runtime::layout::{Launch, LaunchPart};
 use kernel_emulator::checked::{self, ARGUMENT_BYTES, Checks, RunEnd};
-use phantom_machine::emulation::{Outcome, Range, Run};
+use phantom::machine::emulation::{Outcome, Range, Run};
 
 /// A kernel of a caller, for tests of what runs beside collectives: each number is multiplied and
 /// something is added.

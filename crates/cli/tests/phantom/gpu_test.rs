@@ -315,7 +315,7 @@ fn faults(every: usize) {
 fn nccl_beside_ranks_on_one_gpu() {
     let phantom = Phantom::new("dgx-h100", &[]);
     let own = std::env::current_exe().unwrap();
-    let driver = own.with_file_name("libphantom_driver.so");
+    let driver = own.with_file_name("libphantom.so");
     let rows = [
         (
             None,

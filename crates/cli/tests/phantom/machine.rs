@@ -20,7 +20,7 @@ fn built(name: &str) -> PathBuf {
 }
 
 /// Entry points and the versions that have them first.
-const ENTRY_POINTS: &str = include_str!("../../../phantom-driver/entry_points.txt");
+const ENTRY_POINTS: &str = include_str!("../../../phantom/entry_points.txt");
 
 /// The libraries of older drivers, by version, for all tests.
 static OLDER: Mutex<BTreeMap<u32, Vec<u8>>> = Mutex::new(BTreeMap::new());
@@ -48,12 +48,12 @@ impl Phantom {
     /// A machine of `topologies/` with these lines in its machine file. GPUs have 8
     /// multiprocessors, so that launches are small.
     pub(crate) fn new(topology: &str, lines: &[&str]) -> Self {
-        let driver = built("libphantom_driver.so");
+        let driver = built("libphantom.so");
         let libraries = driver.parent().unwrap();
         let phantom = Self {
             machine: machines::phantom::Phantom::new(libraries, topology, lines).unwrap(),
         };
-        let nvml = built("libphantom_nvml.so");
+        let nvml = built("libphantom.so");
         symlink(nvml, phantom.path("libnvidia-ml.so.1")).unwrap();
         phantom
     }

@@ -1,7 +1,7 @@
 //! The driver's answers.
 
 use anyhow::{Context, Result, ensure};
-use phantom_machine::attachment::{self, Attachment};
+use phantom::machine::attachment::{self, Attachment};
 use serde_json::{Value, json};
 use topology::xml::{Document, Element, Tag, c_int};
 

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use phantom_driver::arguments::Out;
-use phantom_driver::calls::context::{
+use phantom::arguments::Out;
+use phantom::calls::context::{
     cuCtxGetCurrent, cuCtxGetDevice, cuCtxSetCurrent, cuDevicePrimaryCtxRetain,
 };
 

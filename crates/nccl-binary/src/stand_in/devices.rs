@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use phantom_driver::calls::device::cuInit;
-use phantom_machine::setup::Sizes;
-use phantom_machine::{Fabric, Gpu, Machine, Setup};
+use phantom::calls::device::cuInit;
+use phantom::machine::setup::Sizes;
+use phantom::machine::{Fabric, Gpu, Machine, Setup};
 use topology::xml;
 
 use super::ports::{self, Port, UsedPorts};
@@ -56,8 +56,8 @@ impl Devices {
         let document = xml::parse("topology.xml", request.topology.as_bytes());
         let document = document.map_err(|it| it.to_string())?;
         let machine = Machine::new(&document, setup(request))?;
-        phantom_driver::present(machine.clone())?;
-        phantom_nvml::library::present(machine.clone())?;
+        phantom::present(machine.clone())?;
+        phantom::nvml::library::present(machine.clone())?;
         // SAFETY: the call takes a number.
         unsafe { cuInit(0) };
         let variables = &request.variables;

@@ -6,21 +6,19 @@
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use phantom_driver::arguments::{AllocationProperties, In, Location, MulticastProperties, Out};
-use phantom_driver::calls::context::{
+use phantom::arguments::{AllocationProperties, In, Location, MulticastProperties, Out};
+use phantom::calls::context::{
     cuCtxGetCurrent, cuCtxGetDevice, cuCtxSetCurrent, cuDevicePrimaryCtxRetain,
 };
-use phantom_driver::calls::device::{
+use phantom::calls::device::{
     cuDeviceCanAccessPeer, cuDeviceGet, cuDeviceGetAttribute, cuDeviceGetByPCIBusId,
     cuDeviceGetCount, cuDeviceGetName, cuDeviceGetP2PAttribute, cuDeviceGetPCIBusId,
     cuDeviceGetUuid_v2, cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuInit,
 };
-use phantom_driver::calls::memory::cuMemGetAddressRange_v2;
-use phantom_driver::calls::pointer::cuPointerGetAttribute;
-use phantom_driver::calls::sharing::{
-    cuMemExportToShareableHandle, cuMemImportFromShareableHandle,
-};
-use phantom_driver::calls::virtual_memory::{
+use phantom::calls::memory::cuMemGetAddressRange_v2;
+use phantom::calls::pointer::cuPointerGetAttribute;
+use phantom::calls::sharing::{cuMemExportToShareableHandle, cuMemImportFromShareableHandle};
+use phantom::calls::virtual_memory::{
     GRANULARITY, OF_HOST_NUMA, PINNED, cuMemAddressFree, cuMemAddressReserve, cuMemCreate,
     cuMemGetAllocationGranularity, cuMemGetAllocationPropertiesFromHandle, cuMemMap, cuMemRelease,
     cuMemRetainAllocationHandle, cuMemUnmap,

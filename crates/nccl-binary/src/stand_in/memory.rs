@@ -4,9 +4,9 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use phantom_driver::arguments::Out;
-use phantom_driver::calls::host::{cuMemFreeHost, cuMemHostAlloc};
-use phantom_driver::calls::memory::{cuMemAlloc_v2, cuMemFree_v2};
+use phantom::arguments::Out;
+use phantom::calls::host::{cuMemFreeHost, cuMemHostAlloc};
+use phantom::calls::memory::{cuMemAlloc_v2, cuMemFree_v2};
 
 use super::context::{Code, SUCCESS, device, put};
 

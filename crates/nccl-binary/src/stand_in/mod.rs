@@ -62,7 +62,7 @@ pub(crate) fn new_memory(bytes: usize) -> Result<*mut c_void, String> {
 /// The memory that is allocated now.
 pub(crate) fn taken() -> Taken {
     Taken {
-        devices: phantom_driver::used(),
+        devices: phantom::used(),
         multicast_objects: driver::MULTICAST_OBJECTS.load(Ordering::Relaxed),
     }
 }

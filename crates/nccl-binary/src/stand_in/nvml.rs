@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_uint};
 
-use phantom_nvml::{device, library, links};
+use phantom::nvml::{device, library, links};
 
 use super::driver::put_text;
 use super::{Presented, presented};

@@ -5,14 +5,14 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 
-use phantom_driver::arguments::{Handle64, Out};
-use phantom_driver::calls::device::{
+use phantom::arguments::{Handle64, Out};
+use phantom::calls::device::{
     cuDeviceCanAccessPeer, cuDeviceGetByPCIBusId, cuDeviceGetCount, cuDeviceGetPCIBusId,
     cuDriverGetVersion,
 };
-use phantom_driver::calls::host::{cuMemHostRegister_v2, cuMemHostUnregister};
-use phantom_driver::calls::ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle_v2};
-use phantom_driver::calls::pointer::cuPointerGetAttribute;
+use phantom::calls::host::{cuMemHostRegister_v2, cuMemHostUnregister};
+use phantom::calls::ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle_v2};
+use phantom::calls::pointer::cuPointerGetAttribute;
 
 use super::context::{self, Code, INVALID_DEVICE, INVALID_VALUE, SUCCESS, put};
 use super::devices::{self, DRIVER_VERSION};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use topology::xml;
 
-use crate::machine::Machine;
-use crate::setup::Setup;
+use crate::machine::machine::Machine;
+use crate::machine::setup::Setup;
 
 /// The variable that names the machine file. Without it a phantom driver presents no GPU.
 pub const VARIABLE: &str = "TOPO_PHANTOM_MACHINE";

@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use crate::machine::Fabric;
 use cudarc::driver::sys::CUresult;
-use phantom_machine::Fabric;
 
 use super::memory::out_of_memory;
 use super::virtual_memory::{DESCRIPTOR, FABRIC, physical};

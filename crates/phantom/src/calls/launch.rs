@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use crate::machine::FaultKind;
 use cudarc::driver::sys::CUresult;
-use phantom_machine::FaultKind;
 
 use super::module::{MOST_THREADS, function};
 use crate::answer::{Answer, Section, ensure, refuse};

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use phantom_machine::Machine;
+use crate::machine::Machine;
 
 use crate::report;
 
@@ -13,7 +13,7 @@ static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 fn open() -> Result<Machine, String> {
-    let machine = phantom_machine::open()?;
+    let machine = crate::machine::open()?;
     if machine.setup.report.is_some() {
         // SAFETY: the function is of this library, which stays loaded.
         unsafe { libc::atexit(write_report) };

@@ -2,8 +2,8 @@
 
 use topology::BusId;
 
-use crate::attachment::Attachment;
-use crate::setup::Sizes;
+use crate::machine::attachment::Attachment;
+use crate::machine::setup::Sizes;
 
 /// A GPU that a phantom driver presents.
 #[derive(Debug, Clone, PartialEq, Eq)]

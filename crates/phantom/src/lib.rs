@@ -2,7 +2,7 @@
 //! CUDA driver API, refuses what the API's documentation forbids, and runs kernels by a library
 //! that tests name.
 //!
-//! The file `libphantom_driver.so`, laid out as `libcuda.so.1`, serves any program that loads the
+//! The file `libphantom.so`, laid out as `libcuda.so.1`, serves any program that loads the
 //! driver by name, if the variable `TOPO_PHANTOM_MACHINE` names a machine file. A Rust program that
 //! presents a machine to a library in its own process calls [`present`] instead. It shows agreement
 //! with the documentation; it shows nothing of a GPU's speed or memory model, and not that NVIDIA's
@@ -21,8 +21,10 @@ mod errors;
 mod event;
 mod execution;
 mod image;
+pub mod machine;
 mod memory_file;
 mod multicast;
+pub mod nvml;
 mod report;
 mod seccomp;
 mod space;

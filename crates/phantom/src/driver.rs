@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::machine::{Gpu, Machine};
 use cudarc::driver::sys::CUresult;
-use phantom_machine::{Gpu, Machine};
 
 use crate::answer::{Answer, Refusal, Section, ensure, refuse};
 use crate::event::Event;

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
+use crate::machine::{Fabric, Gpu};
 use nvml_wrapper_sys::bindings::{
     field_id, nvmlDevice_t, nvmlEnableState_t, nvmlFieldValue_t, nvmlGpuFabricInfo_t,
     nvmlGpuFabricInfo_v2_t, nvmlGpuP2PCapsIndex_enum_NVML_P2P_CAPS_INDEX_NVLINK as BY_NVLINK,
@@ -13,10 +14,9 @@ use nvml_wrapper_sys::bindings::{
     nvmlReturn_enum_NVML_SUCCESS as SUCCESS, nvmlValue_t,
     nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT as UNSIGNED_INT,
 };
-use phantom_machine::{Fabric, Gpu};
 
-use crate::device::letters;
-use crate::library::{Answer, Out, functions, gpu, machine, place};
+use crate::nvml::device::letters;
+use crate::nvml::library::{Answer, Out, functions, gpu, machine, place};
 
 /// Most NVLinks of a GPU (`NVML_NVLINK_MAX_LINKS`).
 const MOST_LINKS: c_uint = 18;

@@ -3,9 +3,9 @@
 use topology::xml::{Document, c_int};
 use topology::{NodeId, PathTable, PathType, System};
 
-use crate::attachment::{self, Attachment};
-use crate::gpu::Gpu;
-use crate::setup::{Fabric, PeerRule, Setup};
+use crate::machine::attachment::{self, Attachment};
+use crate::machine::gpu::Gpu;
+use crate::machine::setup::{Fabric, PeerRule, Setup};
 
 /// Compute capability × 10 from which GPUs support multicast.
 const MULTICAST: u32 = 90;

@@ -9,7 +9,7 @@ pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         // SAFETY: the library was made for this.
-        unsafe { Library::new(super::built("libphantom_driver.so")) }.unwrap()
+        unsafe { Library::new(super::built("libphantom.so")) }.unwrap()
     })
 }
 

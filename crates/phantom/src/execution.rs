@@ -3,10 +3,10 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
+use crate::machine::Gpu;
+use crate::machine::emulation::{self, Outcome, ParametersFn, Range, Run, RunFn};
 use cudarc::driver::sys::CUresult;
 use libloading::Library;
-use phantom_machine::Gpu;
-use phantom_machine::emulation::{self, Outcome, ParametersFn, Range, Run, RunFn};
 
 use crate::answer::{Answer, Section, refusal};
 use crate::space;

@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::machine::{Gpu, Machine};
 use cudarc::driver::sys::{
     CUdevice_P2PAttribute as P2p, CUdevice_attribute_enum as Attribute, CUresult,
 };
-use phantom_machine::{Gpu, Machine};
 
 use crate::answer::{Answer, Section, ensure, refuse};
 use crate::arguments::{Out, text};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::machine::Fabric;
 use cudarc::driver::sys::CUresult;
-use phantom_machine::Fabric;
 
 use super::memory::{new_file, out_of_memory};
 use crate::answer::{Answer, Section, ensure, refuse};

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_uint};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::machine::{Gpu, Machine};
 use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED as DRIVER_NOT_LOADED,
     nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE as INSUFFICIENT_SIZE,
@@ -13,7 +14,6 @@ use nvml_wrapper_sys::bindings::{
     nvmlReturn_enum_NVML_ERROR_UNINITIALIZED as UNINITIALIZED,
     nvmlReturn_enum_NVML_SUCCESS as SUCCESS, nvmlReturn_t, nvmlSystemConfComputeSettings_t,
 };
-use phantom_machine::{Gpu, Machine};
 
 /// An answer, or NVML's number of an error.
 pub(crate) type Answer<T = ()> = Result<T, nvmlReturn_t>;
@@ -160,8 +160,8 @@ macro_rules! functions {
         pub unsafe extern "C" fn $name(
             $($argument: $type),*
         ) -> nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = || -> $crate::library::Answer { $body };
-            $crate::library::finish(answer())
+            let answer = || -> $crate::nvml::library::Answer { $body };
+            $crate::nvml::library::finish(answer())
         }
     )*};
 }
@@ -186,7 +186,7 @@ functions! {
     /// Initializes the library.
     fn nvmlInit_v2() {
         let opened = MACHINE.get_or_init(|| {
-            let opened = phantom_machine::open();
+            let opened = crate::machine::open();
             if let Err(why) = &opened {
                 eprintln!("topo phantom: {why}");
             }

@@ -8,7 +8,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED as NOT_SUPPORTED,
 };
 
-use crate::library::{Answer, Out, functions, gpu, machine, place};
+use crate::nvml::library::{Answer, Out, functions, gpu, machine, place};
 
 /// The letters of a text and zeros.
 pub(crate) fn letters<const N: usize>(text: &str) -> [c_char; N] {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use phantom_machine::setup::PeerRule;
-use phantom_machine::{Machine, Setup};
+use phantom::machine::setup::PeerRule;
+use phantom::machine::{Machine, Setup};
 use topology::xml;
 
 fn machine(name: &str, change: impl FnOnce(&mut Setup)) -> Machine {
