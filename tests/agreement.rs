@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use golden::Case;
 use libtest_mimic::Trial;
-use machines::elsewhere;
+use testkit::elsewhere;
 
 use crate::{not_run, test};
 

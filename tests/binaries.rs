@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use golden::binary::Answer;
 use libtest_mimic::Trial;
-use machines::{Machine, elsewhere};
 use planner::NcclVersion;
+use testkit::{Machine, elsewhere};
 
 use crate::{not_run, test};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use libtest_mimic::Trial;
-use machines::elsewhere::{self, files};
+use testkit::elsewhere::{self, files};
 use topology::System;
 use topology::xml::{Document, parse, write};
 

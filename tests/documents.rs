@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail, ensure};
 use golden::Case;
 use libtest_mimic::Trial;
 
-use machines::{Expectation, Machine, elsewhere};
 use planner::Settings;
 use planner::memory::MemorySettings;
 use planner::settings::{SettingEffect, variables};
+use testkit::{Expectation, Machine, elsewhere};
 
 use crate::{not_run, root, test};
 
@@ -308,7 +308,7 @@ fn machines() -> Result<()> {
     }
     for machine in Machine::all()? {
         let expected = match (machine.origin.kind, machine.origin.expectation) {
-            (machines::Kind::Generated, _) => "Generated, with answers of NCCL",
+            (testkit::Kind::Generated, _) => "Generated, with answers of NCCL",
             (_, Expectation::Nccl) => "Models with answers of NCCL",
             (_, Expectation::Blessed) => "Models with blessed answers",
         };

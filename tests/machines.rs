@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use golden::binary::Answer;
 use golden::{Case, Section};
 use libtest_mimic::Trial;
-use machines::{Expectation, Machine};
+use testkit::{Expectation, Machine};
 use xtask::bless;
 
 use crate::test;

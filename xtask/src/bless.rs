@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use golden::expectation;
-use machines::{Expectation, Machine};
 use similar::TextDiff;
+use testkit::{Expectation, Machine};
 
 use crate::workspace::{exit, write_beside};
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use answers::tune::{TuneAnswer, TuneQuestion, Verdict, tune};
 use answers::{JobSpec, Machine, request::JobRequest};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use machines::elsewhere::{self, files};
 use planner::{NcclVersion, Settings};
 use program::Collective;
+use testkit::elsewhere::{self, files};
 
 /// A share of the time that counts as equal.
 const EQUAL: f64 = 0.999;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             Ok(())
         }),
     ];
-    for machine in machines::Machine::all().unwrap_or_default() {
+    for machine in testkit::Machine::all().unwrap_or_default() {
         let file = machine.folder.join("topology.xml");
         tests.push(Trial::test(
             format!("machine::{}", machine.name),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bounds::rings::{replan, search};
-use machines::Machine;
 use plan::GraphKind;
 use planner::{Job, Settings, with_gpus};
+use testkit::Machine;
 
 fn main() {
     let document = Machine::named("dgx-1v").unwrap().document().unwrap();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bounds::{CertificateRequest, capacity_graph, certify};
-use machines::Machine;
 use plan::certificate::{CapacityGraph, LinkSet, Operation, check};
 use planner::{Job, Settings};
+use testkit::Machine;
 
 fn timed(name: &str, graph: &CapacityGraph, fingerprint: plan::Digest) {
     for operation in [

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bounds::{CertificateRequest, capacity_graph, certify};
-use machines::Machine;
 use plan::certificate::{LinkSet, UNITS, check};
 use planner::{Job, Settings};
+use testkit::Machine;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);

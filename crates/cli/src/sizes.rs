@@ -1,8 +1,8 @@
 //! Message sizes and collectives as people write them.
 
 pub(crate) use answers::names::{algorithms, collective};
-pub(crate) use nccl_results::size::{parse as size, short};
 use program::Collective;
+pub(crate) use records::results::size::{parse as size, short};
 
 /// Most sizes of a command.
 pub(crate) const MOST: usize = 10_000;

@@ -15,9 +15,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use machines::{FakeMachine, Machine};
 use serde::Deserialize;
 use similar::TextDiff;
+use testkit::{FakeMachine, Machine};
 use toml::Spanned;
 
 /// Seconds after which a script is stopped. All of them need far less, even on a busy machine.

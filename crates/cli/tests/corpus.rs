@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use machines::elsewhere::{self, files};
+use testkit::elsewhere::{self, files};
 use topology::xml::Element;
 
 /// The exit status of every error.

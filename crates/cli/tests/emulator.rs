@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use test_network::loopback;
+use testkit::network::loopback;
 
 /// Small messages, because the threads of a block run one after the other.
 const SHORT: [&str; 10] = [

@@ -7,12 +7,12 @@ use std::time::Duration;
 use backend_cpu::Cpu;
 use executor::suite::{self, Case};
 use executor::{Choice, Communicator, Settings as RunSettings};
-use machines::Machine;
 use plan::PlannedForest;
 use planner::{Job, Planned, Settings};
 use program::lower::{ProgramRequest, lower};
 use program::verify::verify;
 use program::{Channels, ElementType, Protocol, Reduction, Schedule, Transfer};
+use testkit::Machine;
 
 /// Elements of a block: more than one turn on some channels, fewer than a cache line on none.
 const COUNT: usize = 3001;

@@ -8,7 +8,7 @@ use findings::causes::{Cause, Certainty};
 pub(crate) const WORD: &str = "Init timings - ";
 
 /// Loading kernels takes less on healthy machines, seconds: the starts in
-/// `nccl_results::starts` have 0.27 to 0.74.
+/// `records::results::starts` have 0.27 to 0.74.
 const LONG_LOAD: f64 = 5.0;
 
 /// A start without the load of kernels takes less, seconds.

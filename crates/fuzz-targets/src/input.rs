@@ -89,7 +89,7 @@ pub fn files(names: &[&str]) -> Vec<Vec<u8>> {
 /// # Panics
 /// One cannot be read.
 pub fn topologies(most: usize) -> Vec<Vec<u8>> {
-    let machines = machines::Machine::all().expect("the machines of the repository");
+    let machines = testkit::Machine::all().expect("the machines of the repository");
     let bytes = machines
         .iter()
         .map(|machine| machine.bytes().expect("a machine has a topology file"));

@@ -1,7 +1,7 @@
 //! Measurements of nccl-tests, rccl-tests, the OSU micro-benchmarks and `topo run`. Any bytes are
 //! read to their end, as a table and as JSON, and every row that is kept agrees with itself.
 
-use nccl_results::{Collector, Table, json};
+use records::results::{Collector, Table, json};
 
 use crate::input::Depth;
 

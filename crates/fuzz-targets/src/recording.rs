@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
 use arbitrary::{Result, Unstructured};
-use machines::{FakeMachine, Machine};
 use probe::record::{Recording, save};
 use probe::{Probe, Sysfs};
 use tempfile::TempDir;
+use testkit::{FakeMachine, Machine};
 use topology::xml::{parse, write};
 
 use crate::input::{self, Depth, checked};

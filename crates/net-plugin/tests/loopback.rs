@@ -8,7 +8,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use net_plugin::{CallerMemory, Error, Owner, Plugin, PluginChoice, ReceiveComm, SendComm, Shape};
 use tempfile::TempDir;
-use test_network::loopback;
+use testkit::network::loopback;
 
 type Test = fn() -> Result<(), Failed>;
 

@@ -73,7 +73,7 @@ mod tests {
             },
         });
         let kept = listen(Arc::clone(&home), vec![0, 1], 1).unwrap();
-        let held = test_network::strangers::hold(&[address], 5000).unwrap();
+        let held = testkit::network::strangers::hold(&[address], 5000).unwrap();
         let (began, long) = (Instant::now(), Duration::from_secs(60));
         let key = home.gather_key();
         let mut late = Connection::open(address, &key, Kind::Regroup, long).unwrap();

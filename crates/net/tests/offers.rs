@@ -25,7 +25,7 @@ struct Altered<F> {
 }
 
 impl<F: Fn(&str, Vec<u8>) -> Vec<u8> + Send> Bootstrap for Altered<F> {
-    test_network::ask_hosts!();
+    testkit::ask_hosts!();
 
     fn fetch(&mut self, from: u32, name: &str, longest: Duration) -> Result<Offer, Error> {
         let offer = self.hosts.fetch(from, name, longest)?;

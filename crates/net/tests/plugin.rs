@@ -15,7 +15,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use net::{Host, Hosts, Options, PluginChoice, Ports, ReceiverPort, SenderPort};
 use support::{Counting, Neighbours, sweep};
-use test_network::loopback;
+use testkit::network::loopback;
 
 /// Elements of the messages.
 const COUNTS: [usize; 3] = [0, 1023, 100_000];

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use divan::{Bencher, black_box};
-use machines::Machine;
 use planner::{HostPlan, View};
+use testkit::Machine;
 use topology::{NodeType, System, xml};
 
 const MACHINES: [&str; 4] = [

@@ -2,9 +2,9 @@
 //!
 //! `lstopo-no-graphics` on the same computer is a yardstick for the first.
 
-use machines::{FakeMachine, Machine};
 use probe::record::Recording;
 use probe::{Probe, ProbeOptions};
+use testkit::{FakeMachine, Machine};
 
 fn main() {
     divan::main();

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Arguments, Completion, Trial};
-use machines::FakeMachine;
-use machines::elsewhere::{self, files};
 use probe::machine::{Detail, PciFunction};
 use probe::nvml::Answers;
 use probe::record::Recording;
 use probe::{Machine, Probe, ProbeOptions, Sysfs};
+use testkit::FakeMachine;
+use testkit::elsewhere::{self, files};
 use topology::xml::{Document, Element, c_unsigned_hexadecimal};
 
 /// The folder with `sys` in an unpacked archive.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use toporing::communicator::{
-    Code, Fault, Launch, Options, PlannedRun, Transfer, UniqueId, interrupt,
+    self, Code, Fault, Launch, Options, PlannedRun, Transfer, UniqueId, interrupt,
 };
 
 use crate::error::{CommError, exception};
@@ -43,15 +43,13 @@ pub fn unique_id(interfaces: Option<String>) -> PyResult<String> {
 pub fn free_unique_id(id: &str) -> PyResult<()> {
     let id = id.parse::<UniqueId>();
     let id = id.map_err(|error| PyValueError::new_err(error.to_string()))?;
-    toporing::communicator::free_id(&id)
-        .map(|_| ())
-        .map_err(exception)
+    communicator::free_id(&id).map(|_| ()).map_err(exception)
 }
 
 /// Says where the next call of this thread is, for errors in debug mode.
 #[pyfunction]
 pub fn call_site(file: &str, line: u32) {
-    toporing::communicator::call_site::set(file, line);
+    communicator::call_site::set(file, line);
 }
 
 /// The state that a communicator's calls share.
@@ -85,7 +83,7 @@ impl Inner {
     fn call<R: Send>(
         &self,
         py: Python<'_>,
-        call: impl Fn(&toporing::communicator::Comm) -> Result<R, Fault> + Send,
+        call: impl Fn(&communicator::Comm) -> Result<R, Fault> + Send,
     ) -> PyResult<R> {
         let called =
             py.detach(move || when_free(|| call(&self.comm), || self.comm.wait_for_callers()));
@@ -319,7 +317,7 @@ impl Comm {
     /// input, output, count, element, operation, root, and the stream's handle.
     fn run_on(&self, py: Python<'_>, numbers: Numbers, stream: u64) -> PyResult<()> {
         let launch = launch(numbers, self.rank, self.ranks).map_err(exception)?;
-        let run = move |comm: &toporing::communicator::Comm| comm.run_on(&launch, stream).map(drop);
+        let run = move |comm: &communicator::Comm| comm.run_on(&launch, stream).map(drop);
         self.open()?.call(py, run)
     }
 
@@ -332,9 +330,7 @@ impl Comm {
         stream: u64,
     ) -> PyResult<()> {
         let (transfers, _) = numbers::transfers(transfers)?;
-        let run = move |comm: &toporing::communicator::Comm| {
-            comm.run_group_on(&transfers, stream).map(drop)
-        };
+        let run = move |comm: &communicator::Comm| comm.run_group_on(&transfers, stream).map(drop);
         self.open()?.call(py, run)
     }
 
@@ -454,7 +450,7 @@ impl Comm {
 }
 
 impl Comm {
-    fn of(comm: toporing::communicator::Comm) -> Self {
+    fn of(comm: communicator::Comm) -> Self {
         let (rank, ranks) = (comm.shared.rank, comm.shared.ranks);
         let inner = Inner {
             comm: Arc::new(HeldComm::new(comm)),
@@ -471,20 +467,13 @@ impl Comm {
 }
 
 /// Joins in another thread, so that signals end the wait.
-fn join(
-    id: UniqueId,
-    rank: u32,
-    ranks: u32,
-    options: Options,
-) -> PyResult<toporing::communicator::Comm> {
+fn join(id: UniqueId, rank: u32, ranks: u32, options: Options) -> PyResult<communicator::Comm> {
     Fault::check_unwinding(BUILD).map_err(exception)?;
     let (sender, joined) = channel();
     let thread = std::thread::Builder::new().name("topo join".to_owned());
     let started = thread.spawn(move || {
         // Nobody takes it if a signal ended the wait.
-        let _ = sender.send(toporing::communicator::Comm::join(
-            &id, rank, ranks, &options,
-        ));
+        let _ = sender.send(communicator::Comm::join(&id, rank, ranks, &options));
     });
     started.map_err(|error| CommError::new_err(format!("no thread can start: {error}")))?;
     loop {

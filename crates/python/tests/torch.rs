@@ -9,9 +9,9 @@ use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use machines::phantom::Phantom;
 use support::answered::answered;
 use support::{Package, here, plain_python, torch_python};
+use testkit::phantom::Phantom;
 
 /// Cases of `failures.py`, and whether rank 1 ends by a signal.
 const FAILURES: [(&str, bool); 13] = [

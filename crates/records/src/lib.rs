@@ -30,9 +30,15 @@ mod pci_tree;
 pub mod peers;
 pub mod processor;
 pub mod read;
+pub mod results;
 mod text;
 pub mod totals;
 mod tree;
+
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
-use machines::phantom::Phantom;
+use testkit::phantom::Phantom;
 use toporing::{
     Arguments, Code, Collective, Comm, ElementType, End, Error, Options, Reduction, Transfer,
 };

@@ -22,12 +22,12 @@ const PURE: [&str; 11] = [
     "findings",
     "simulator",
     "nccl-log",
-    "nccl-results",
+    "records",
     "tuner-plugin",
 ];
 
 /// Crates that read and write files, besides `topo`.
-const WITH_FILES: [&str; 4] = ["files", "probe", "machines", "nccl-binary"];
+const WITH_FILES: [&str; 4] = ["files", "probe", "testkit", "nccl-binary"];
 
 /// The work for a target.
 #[derive(Clone, Copy, PartialEq, Eq)]

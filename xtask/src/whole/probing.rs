@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use machines::{FakeMachine, Machine};
+use testkit::{FakeMachine, Machine};
 
 use crate::whole::measure::{self, Table, cell, command};
 

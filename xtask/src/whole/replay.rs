@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use golden::binary::{Answer, Field};
 use golden::{Case, Section};
-use machines::Machine;
 use planner::NcclVersion;
+use testkit::Machine;
 use xtask::workspace::exit;
 
 #[derive(clap::Args)]

@@ -6,12 +6,12 @@
 pub mod files;
 pub mod json;
 
-use nccl_results::published::{Expected, RUNS};
-use nccl_results::starts::ExpectedStart;
 use plan::cost::OperationChoice;
 use planner::Planned;
 use planner::explain::NodeNames;
 use program::Collective;
+use records::results::published::{Expected, RUNS};
+use records::results::starts::ExpectedStart;
 use topology::NodeId;
 
 use crate::cost::{CostAnswer, CostError, CostQuestion, PricedJob};

@@ -298,7 +298,7 @@ impl FabricView {
         }
         self.simulated = Some(format!(
             "{collective} of {}, leaf switches {oversubscription}:1 oversubscribed",
-            nccl_results::size::short(size),
+            records::results::size::short(size),
         ));
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! The cost model fitted to tables.
 
-use nccl_results::Row;
-use nccl_results::compare::ComparedTable;
-use nccl_results::fit::{Fit, FitError, FitJob, Measurement, fit as fit_constants};
+use super::fit::{Fit, FitError, FitJob, Measurement, fit as fit_constants};
 use planner::NcclVersion;
 use planner::cost::CostProfile;
+use records::results::Row;
+use records::results::compare::ComparedTable;
 
 use super::jobs::Jobs;
 

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bounds::optimum::{self, Optimum};
-use nccl_results::Table;
-use nccl_results::compare::{Bound, ComparedTable, Prediction};
-use nccl_results::shortfall::Kind;
 use plan::{CostTable, Plan};
 use planner::cost;
 use planner::{Job, NcclVersion, Planned, Settings};
 use program::Collective;
+use records::results::Table;
+use records::results::compare::{Bound, ComparedTable, Prediction};
+use records::results::shortfall::Kind;
 use topology::xml::Document;
 
 use super::likely::{Miss, PlantedFaults};

@@ -1,13 +1,13 @@
 //! The JSON of `topo results`.
 
+use super::fit::trust::Summary;
+use super::fit::{Fit, UndeterminedConstant};
 use crate::JsonSchema;
-use nccl_results::compare::ComparedTable;
-use nccl_results::fit::trust::Summary;
-use nccl_results::fit::{Fit, UndeterminedConstant};
-use nccl_results::ladder::{ComparedRow, Step};
-use nccl_results::shortfall::Shortfall;
 use plan::Algorithm;
 use program::{Collective, Protocol};
+use records::results::compare::ComparedTable;
+use records::results::ladder::{ComparedRow, Step};
+use records::results::shortfall::Shortfall;
 use serde::Serialize;
 
 use super::Results;

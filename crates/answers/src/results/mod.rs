@@ -1,17 +1,18 @@
 //! Measurements beside the prediction and the bound.
 
+pub mod fit;
 mod fitting;
 mod jobs;
 pub mod json;
 pub mod likely;
 pub mod read;
 
-use nccl_results::compare::{ComparedTable, compare};
-use nccl_results::fit::{Fit, FitError};
+use fit::{Fit, FitError};
 use plan::Plan;
 use planner::NcclVersion;
 use planner::cost::{CostProfile, RestrictError};
 use program::Collective;
+use records::results::compare::{ComparedTable, compare};
 
 use crate::assume::AssumeError;
 use crate::gpus::Gpus;

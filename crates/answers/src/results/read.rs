@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use nccl_log::ParsedLine;
 use nccl_log::line::Lines;
-use nccl_results::compare::LoggedChoices;
-use nccl_results::json::JsonError;
-use nccl_results::results::UnreadHeader;
-use nccl_results::{Collector, Table, json};
+use records::results::compare::LoggedChoices;
+use records::results::json::JsonError;
+use records::results::values::UnreadHeader;
+use records::results::{Collector, Table, json};
 
 /// The part of NCCL's log in the file of a table.
 #[derive(Debug, Default)]

@@ -9,9 +9,9 @@
 
 use std::io::Read;
 
-use nccl_results::Table;
 use planner::cost::CostProfile;
 use program::Collective;
+use records::results::Table;
 use workload::{Files, Workload};
 
 use crate::results;

@@ -1,7 +1,7 @@
 //! The step of a rank as a picture: computation, and the calls of each group, over time.
 
 use draw::timeline::{Bar, Row, timeline};
-use nccl_results::size::short;
+use records::results::size::short;
 use workload::{Call, Workload};
 
 use super::StepAnswer;

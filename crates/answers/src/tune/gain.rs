@@ -5,8 +5,8 @@
 //! ([`SharesAtSize`]): the lesser gain if the job reached the greatest share before and reaches the
 //! least after, and the greater gain the other way round.
 
-use nccl_results::published::SharesAtSize;
 use program::Collective;
+use records::results::published::SharesAtSize;
 
 use super::priced::{ChosenStep, Priced};
 

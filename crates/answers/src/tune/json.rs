@@ -2,10 +2,10 @@
 
 use crate::JsonSchema;
 use bounds::rings::{Outcome, RingSearch};
-use nccl_results::published::all_shares;
 use plan::certificate::{Operation, UNITS};
 use plan::{Algorithm, Setting};
 use program::{Collective, Protocol};
+use records::results::published::all_shares;
 use serde::Serialize;
 
 use super::{ChosenStep, CollectiveGains, Extreme, Gain, Proposal, Trial, TuneAnswer, Verdict};

@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one program.
 
 mod expect;
+mod fit;
 mod job;
 mod likely;
 mod listings;

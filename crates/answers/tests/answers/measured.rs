@@ -5,12 +5,12 @@ use std::sync::Arc;
 use answers::measured::fit::{Capacity, Fit};
 use answers::measured::observe::Observations;
 use answers::measured::share::shared;
-use machines::random;
 use planner::{Settings, View};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use records::bandwidth::{Direction, Method};
 use records::{Bandwidths, Measurements, Total};
+use testkit::random;
 use topology::{LinkId, LinkType, NodeId, PathTable, System};
 
 /// Machines with at least three GPUs.

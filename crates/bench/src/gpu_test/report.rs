@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use crate::figures::{gbps, micros};
 use crate::gpu_test::JsonSchema;
 use answers::report::Report;
-use nccl_results::size::short;
 use program::Collective;
+use records::results::size::short;
 use serde::{Deserialize, Serialize};
 
 /// From here on a table shows bandwidth instead of time, bytes.

@@ -320,7 +320,7 @@ fn strangers_of_one_address_do_not_push_out_a_rank_of_another() {
         link.sent(link.outgoing().len());
         let mut challenge = vec![0; link.wanted()];
         stream.read_exact(&mut challenge).unwrap();
-        let strangers = test_network::strangers::hold(&[address], 3000).unwrap();
+        let strangers = testkit::network::strangers::hold(&[address], 3000).unwrap();
         // Far longer than a connection may keep a place that others want. Nothing is to happen, so
         // there is no event; a busy machine cannot make it fail.
         thread::sleep(Duration::from_secs(1));

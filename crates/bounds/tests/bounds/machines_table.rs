@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bounds::{CertificateRequest, Shortfall, capacity_graph, certify};
-use machines::Machine;
 use plan::GraphKind;
 use plan::certificate::{LinkSet, Operation, UNITS, check};
 use planner::{Job, Planned, Settings};
+use testkit::Machine;
 
 /// How far NCCL's 32-bit sums may be above an exact bound.
 const NOISE: f64 = 1.0001;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bounds::rings::{NoRings, Outcome, RingSearch, replan, search};
-use machines::Machine;
 use plan::certificate::Fraction;
 use plan::{GraphKind, nccl_graph::GraphFile};
 use planner::search::hops::{Hops, PARTS};
 use planner::{Job, Planned, Settings, with_gpus};
+use testkit::Machine;
 
 /// By number of GPUs of a DGX-1V: sets with better rings than NCCL's, sets for which NCCL's are
 /// proved to be the best, and sets whose GPUs NCCL joins by the network.

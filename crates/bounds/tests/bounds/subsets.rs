@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bounds::{capacity_graph, certify};
-use machines::Machine;
 use plan::GraphKind;
 use plan::certificate::{LinkSet, Operation, UNITS, check};
 use planner::{Job, Settings, with_gpus};
+use testkit::Machine;
 
 use crate::common::everything;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use machines::phantom::Phantom;
 use tempfile::TempDir;
+use testkit::phantom::Phantom;
 
 use crate::support::{compile, finish, libraries};
 

@@ -6,11 +6,11 @@ mod page;
 
 use std::path::Path;
 
+use answers::results::fit::Fit;
 use answers::results::{Against, Notes, ResultsError, ResultsQuestion, ResultsReport, results};
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow, bail};
-use nccl_results::compare::ComparedTable;
-use nccl_results::fit::Fit;
+use records::results::compare::ComparedTable;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::results::ResultsArguments;

@@ -1,13 +1,13 @@
 //! The page of `topo results`.
 
 use answers::results::Results;
-use nccl_results::compare::ComparedTable;
-use nccl_results::fit::trust::Summary;
-use nccl_results::fit::{Fit, UndeterminedConstant};
-use nccl_results::ladder::ComparedRow;
-use nccl_results::results::Tool;
-use nccl_results::shortfall::{range, words};
+use answers::results::fit::trust::Summary;
+use answers::results::fit::{Fit, UndeterminedConstant};
 use planner::NcclVersion;
+use records::results::compare::ComparedTable;
+use records::results::ladder::ComparedRow;
+use records::results::shortfall::{range, words};
+use records::results::values::Tool;
 
 use super::likely;
 use crate::render::table::Columns;

@@ -7,9 +7,9 @@ use answers::tune::{
     WORTH_TREES,
 };
 use bounds::rings::Outcome;
-use nccl_results::published::all_shares;
 use plan::GraphKind;
 use plan::certificate::{Operation, UNITS};
+use records::results::published::all_shares;
 
 use super::tried::{self, times};
 use crate::render::table::Columns;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Completion, Failed};
-use machines::{FakeMachine, Machine};
+use testkit::{FakeMachine, Machine};
 
 use crate::program::{LONG, Running, Said, is_root, memory_folder, not_run, shell, topo};
 

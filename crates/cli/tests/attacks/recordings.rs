@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use machines::{FakeMachine, Machine};
+use testkit::{FakeMachine, Machine};
 
 use crate::program::{memory_folder, run};
 

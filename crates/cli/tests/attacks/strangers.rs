@@ -26,7 +26,7 @@ const SLACK: Duration = Duration::from_secs(2);
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn hold(ports: &[SocketAddr]) -> Vec<OwnedFd> {
-    test_network::strangers::hold(ports, STRANGERS).unwrap()
+    testkit::network::strangers::hold(ports, STRANGERS).unwrap()
 }
 
 fn all_right(said: &[Said]) {

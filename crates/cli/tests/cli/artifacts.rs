@@ -1,7 +1,7 @@
 //! Plan files.
 
-use machines::Machine;
 use plan::Plan;
+use testkit::Machine;
 
 use crate::{FAILED, ok, said, topo};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use machines::{FakeMachine, Machine};
+use testkit::{FakeMachine, Machine};
 
 use super::{file, ok, run};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use machines::Machine;
+use testkit::Machine;
 
 use crate::{FAILED, ok, root, said, topo};
 

@@ -248,8 +248,8 @@ impl Network for Liar {
 }
 
 impl Bootstrap for Liar {
-    test_network::ask_hosts!();
-    test_network::ask_hosts!(offers);
+    testkit::ask_hosts!();
+    testkit::ask_hosts!(offers);
 
     fn network(&mut self) -> Option<&mut dyn Network> {
         Some(self)

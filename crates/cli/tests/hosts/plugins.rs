@@ -6,7 +6,7 @@ use std::process::Command;
 
 use libtest_mimic::{Completion, Failed};
 use tempfile::TempDir;
-use test_network::loopback;
+use testkit::network::loopback;
 
 use super::{Ranks, SHORT, Said, all_right, all_say, check, meet, not_run};
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use browser::Browser;
+use testkit::browser::Browser;
 
 /// The share of squares that may have no like.
 const TOLERANCE: f64 = 0.09;

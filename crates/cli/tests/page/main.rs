@@ -7,9 +7,9 @@ mod questions;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use browser::Browser;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
+use testkit::browser::Browser;
 
 /// The steps of a reader, one after the other; each is a function of the script.
 const STEPS: [&str; 22] = [

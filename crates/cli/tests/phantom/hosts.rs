@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use test_network::loopback;
+use testkit::network::loopback;
 
 use crate::machine::Phantom;
 

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 /// A machine on which programs find a phantom driver.
 pub(crate) struct Phantom {
-    machine: machines::phantom::Phantom,
+    machine: testkit::phantom::Phantom,
 }
 
 /// A library that Cargo built for this test, beside its executable.
@@ -51,7 +51,7 @@ impl Phantom {
         let driver = built("libphantom.so");
         let libraries = driver.parent().unwrap();
         let phantom = Self {
-            machine: machines::phantom::Phantom::new(libraries, topology, lines).unwrap(),
+            machine: testkit::phantom::Phantom::new(libraries, topology, lines).unwrap(),
         };
         let nvml = built("libphantom.so");
         symlink(nvml, phantom.path("libnvidia-ml.so.1")).unwrap();

@@ -150,7 +150,7 @@ fn pairs() {
         let file = phantom.path("pairs.txt");
         bound
             .arg("bound")
-            .arg(machines::Machine::home().join(machine));
+            .arg(testkit::Machine::home().join(machine));
         let bound = bound.arg("--measured").arg(file).output().unwrap();
         let [text, errors] = [bound.stdout, bound.stderr].map(|it| String::from_utf8(it).unwrap());
         assert!(bound.status.success(), "{page}\n{errors}");

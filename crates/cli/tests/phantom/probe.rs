@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use machines::{FakeMachine, Machine, comparable};
+use testkit::{FakeMachine, Machine, comparable};
 
 use crate::machine::Phantom;
 

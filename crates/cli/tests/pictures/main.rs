@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use browser::Browser;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use quick_xml::Reader;
 use quick_xml::events::Event;
+use testkit::browser::Browser;
 
 /// Most bytes of a picture.
 const MOST_BYTES: usize = 300 << 10;

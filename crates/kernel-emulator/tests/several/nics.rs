@@ -11,7 +11,7 @@ use net::{PluginChoice, Ports, ReceiverPort, SenderPort};
 use program::Protocol;
 use program::{Schedule, Transfer};
 use tempfile::TempDir;
-use test_network::loopback;
+use testkit::network::loopback;
 
 use super::hosts::{Place, each_by, on};
 use super::{every_choice, join, run, small};

@@ -164,7 +164,7 @@ mod tests {
         let (listener, key) = (loopback_listener().unwrap(), Key::of_secret(b"a test"));
         let take = Box::new(|_: &Request, _: HandedOverFifo| Err(Refusal::Done));
         let socket = HandoverSocket::open(listener, &key, vec![1], 3, take).unwrap();
-        let held = test_network::strangers::hold(&[socket.address()], 5000).unwrap();
+        let held = testkit::network::strangers::hold(&[socket.address()], 5000).unwrap();
         let route = Route {
             from: 1,
             to: 2,

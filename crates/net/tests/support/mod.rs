@@ -64,8 +64,8 @@ impl Counting {
 }
 
 impl Bootstrap for Counting {
-    test_network::ask_hosts!();
-    test_network::ask_hosts!(offers);
+    testkit::ask_hosts!();
+    testkit::ask_hosts!(offers);
 
     fn sharing_cores(&self) -> u32 {
         self.hosts.sharing_cores()

@@ -5,18 +5,18 @@
 //! say (the driver's version, fabric handles, refusals). [`Machine`] joins both. Everything but
 //! [`open`](fn@open) is a pure function of its input.
 //!
-//! In reading order: [`setup`], [`attachment`], [`gpu`], [`machine`], [`open`](mod@open),
+//! In reading order: [`setup`], [`attachment`], [`gpu`], [`presented`], [`open`](mod@open),
 //! [`emulation`].
 
 pub mod attachment;
 pub mod emulation;
 pub mod gpu;
-pub mod machine;
 pub mod open;
+pub mod presented;
 pub mod setup;
 
 pub use attachment::Attachment;
 pub use gpu::Gpu;
-pub use machine::Machine;
 pub use open::{VARIABLE, open};
+pub use presented::Machine;
 pub use setup::{Fabric, FaultKind, Setup};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use topology::xml;
 
-use crate::machine::machine::Machine;
+use crate::machine::presented::Machine;
 use crate::machine::setup::Setup;
 
 /// The variable that names the machine file. Without it a phantom driver presents no GPU.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use machines::Machine;
 use plan::Pattern;
+use testkit::Machine;
 use topology::{NodeType, PathType};
 
 use super::attempt::{FEW_WORDS, MANY_WORDS};

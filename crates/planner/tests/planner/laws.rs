@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use machines::{Machine, random};
 use plan::nccl_graph::{self, GraphFile};
 use plan::{EndPoint, Graph, GraphKind, Pattern, Plan, neighbors};
 use planner::{Error, HostPlan, Job, Planned, Settings, View};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
+use testkit::{Machine, random};
 use topology::xml::Document;
 use topology::{LinkId, NcclId, NodeType, PathType, System};
 

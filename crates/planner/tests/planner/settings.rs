@@ -1,9 +1,9 @@
 //! Every variable that is documented to change a decision changes one.
 
-use machines::Machine;
 use plan::GraphKind;
 use planner::settings::{SettingEffect, effect, variables};
 use planner::{NcclVersion, Settings, nvlink_domain};
+use testkit::Machine;
 use topology::xml::{Document, Element, Tag};
 
 /// A job on which a variable is tried.

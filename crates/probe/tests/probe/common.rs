@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use machines::FakeMachine;
 use probe::nvml::Answers;
 use probe::{Probe, ProbeOptions};
 use tempfile::TempDir;
+use testkit::FakeMachine;
 
 /// A fake machine in a folder that vanishes with it.
 pub struct OnDisk {
@@ -15,7 +15,7 @@ pub struct OnDisk {
 
 impl OnDisk {
     pub fn new(machine: &FakeMachine) -> Self {
-        let folder = machines::fake::temporary().unwrap();
+        let folder = testkit::fake::temporary().unwrap();
         machine.write(folder.path()).unwrap();
         let options = ProbeOptions {
             gpus: Some(machine.ranks.clone()),
@@ -42,7 +42,7 @@ pub fn probe_folder(folder: &Path, options: &ProbeOptions) -> Probe {
 
 /// The fake machine of one of the project's machines.
 pub fn fake(name: &str) -> FakeMachine {
-    let machine = machines::Machine::named(name).unwrap();
+    let machine = testkit::Machine::named(name).unwrap();
     FakeMachine::of(&machine.document().unwrap()).unwrap()
 }
 

@@ -179,7 +179,7 @@ proptest! {
 
 #[test]
 fn folders_that_are_not_what_they_should_be() {
-    let folder = machines::fake::temporary().unwrap();
+    let folder = testkit::fake::temporary().unwrap();
     fs::create_dir_all(folder.path().join("sys/class/net")).unwrap();
     fs::create_dir_all(folder.path().join("sys/bus/pci/devices")).unwrap();
     // Links that leave the recording, and go round in circles.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use machines::{FakeMachine, Machine};
 use probe::Rule;
 use serde_json::json;
+use testkit::{FakeMachine, Machine};
 
 use crate::common::{OnDisk, fake};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use machines::{FakeMachine, Machine, comparable};
+use testkit::{FakeMachine, Machine, comparable};
 use topology::xml::{Document, Element, Tag};
 
 use crate::common::OnDisk;
@@ -135,7 +135,7 @@ fn files_of_guests_are_recorded() {
         ..machine.options.clone()
     };
     let recorded = probe::Probe::of(&sysfs, crate::common::answers(&fake), None, &options);
-    let folder = machines::fake::temporary().unwrap();
+    let folder = testkit::fake::temporary().unwrap();
     probe::record::save(folder.path(), &sysfs, &recorded, None).unwrap();
     let kept = probe::record::Recording::open(folder.path())
         .unwrap()

@@ -36,7 +36,7 @@ fn replays_give_the_same() {
         let fake = fake(name);
         let machine = OnDisk::new(&fake);
         for identifiers in [false, true] {
-            let folder = machines::fake::temporary().unwrap();
+            let folder = testkit::fake::temporary().unwrap();
             let recorded = record(
                 machine.folder.path(),
                 answers(&fake),
@@ -88,7 +88,7 @@ fn nothing_private_is_kept() {
     ];
     let machine = OnDisk::new(&fake);
     let found = |identifiers: bool| {
-        let folder = machines::fake::temporary().unwrap();
+        let folder = testkit::fake::temporary().unwrap();
         record(
             machine.folder.path(),
             answers(&fake),
@@ -123,7 +123,7 @@ fn nothing_private_is_kept() {
 fn recorded_machines() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
     let mut folders = Vec::new();
-    for home in [own, machines::Machine::home()] {
+    for home in [own, testkit::Machine::home()] {
         let entries = fs::read_dir(home).unwrap();
         folders.extend(entries.map(|entry| entry.unwrap().path()));
     }
@@ -195,7 +195,7 @@ fn names_after_addresses_are_replaced() {
         found[0].0.starts_with("enx00000000000") && found[0].1 == 2000,
         "{found:?}"
     );
-    let folder = machines::fake::temporary().unwrap();
+    let folder = testkit::fake::temporary().unwrap();
     save(folder.path(), &sysfs, &probe, Some(&addresses)).unwrap();
     let recorded = probe::record::Recording::open(folder.path())
         .unwrap()
@@ -230,7 +230,7 @@ fn gpus_in_use_are_recorded() {
         visible_devices: Some("GPU-00000003,5,99,1".to_owned()),
         ..ProbeOptions::default()
     };
-    let folder = machines::fake::temporary().unwrap();
+    let folder = testkit::fake::temporary().unwrap();
     let recorded = record(
         machine.folder.path(),
         answers(&fake),
@@ -259,7 +259,7 @@ fn gpus_in_use_are_recorded() {
 
 #[test]
 fn recordings_are_refused() {
-    let folder = machines::fake::temporary().unwrap();
+    let folder = testkit::fake::temporary().unwrap();
     let open = probe::record::Recording::open(folder.path());
     assert!(matches!(open, Err(RecordError::NoRecording(_))));
     fs::write(folder.path().join("nvml.json"), "{\"driver\": 1").unwrap();

@@ -4,3 +4,5 @@ mod condition;
 mod evidence;
 mod machines;
 mod measurements;
+mod result_properties;
+mod results;

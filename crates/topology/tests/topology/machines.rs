@@ -1,7 +1,7 @@
 //! Machines survive being written, and are written as NCCL writes them.
 
-use machines::{Expectation, Machine, random};
 use proptest::prelude::*;
+use testkit::{Expectation, Machine, random};
 use topology::xml::{Document, parse, write};
 use topology::{Link, Node, NodeId, System};
 

@@ -22,8 +22,7 @@ pub struct Options {
     pub join: Duration,
     /// Longest wait for another rank.
     pub longest_wait: Duration,
-    /// Whether most buffers are from [`Comm::allocate`](crate::communicator::Comm::allocate), not the caller's
-    /// own.
+    /// Whether most buffers are from [`Comm::allocate`](super::Comm::allocate), not of the caller.
     pub allocated_buffers: bool,
     /// Network interfaces, as `NCCL_SOCKET_IFNAME` names them.
     pub interfaces: Option<String>,

@@ -87,7 +87,7 @@ fn elements(ours: &Element, theirs: &Element, at: &str, different: &mut Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machines::Machine;
+    use testkit::Machine;
 
     fn differences(change: impl Fn(&str) -> String) -> Vec<String> {
         let document = Machine::named("dgx-h100").unwrap().document().unwrap();

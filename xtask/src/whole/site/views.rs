@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use browser::Browser;
 use draw::text::escape;
 use serde_json::json;
+use testkit::browser::Browser;
 
 /// A view: the name of its file, what it shows, and what a reader does to see it.
 struct View {

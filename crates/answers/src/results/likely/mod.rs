@@ -8,12 +8,12 @@ mod faults;
 
 use findings::causes::Cause;
 use findings::causes::table::{network, settings};
-use nccl_results::compare::ComparedTable;
-use nccl_results::ladder::ComparedRow;
-use nccl_results::shortfall::{Kind, Shortfall};
 use plan::CostTable;
 use plan::cost::TunedOperation;
 use planner::{Job, Planned};
+use records::results::compare::ComparedTable;
+use records::results::ladder::ComparedRow;
+use records::results::shortfall::{Kind, Shortfall};
 
 use faults::Fault;
 
