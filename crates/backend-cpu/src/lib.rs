@@ -1,7 +1,7 @@
 //! Runs programs on CPUs: each rank is a thread that polls the lanes of its program.
 //!
 //! [`Cpu`] is the [`Backend`]. It chooses algorithms by a [`Profile`], which
-//! `topo calibrate` measures.
+//! `topo run --calibrate` measures.
 //!
 //! ```
 //! use backend_cpu::Cpu;

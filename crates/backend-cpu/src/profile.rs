@@ -1,6 +1,6 @@
 //! Cost profiles: measured times, and a model for what was not measured.
 //!
-//! `topo calibrate` measures every choice for some numbers of ranks, as threads and as processes,
+//! `topo run --calibrate` measures every choice for some numbers of ranks, as threads and as processes,
 //! at some message sizes, and fits the model to the times.
 
 use std::sync::LazyLock;

@@ -11,6 +11,7 @@ pub(crate) mod layout;
 pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod measured;
+pub(crate) mod modes;
 pub(crate) mod nccl_check;
 pub(crate) mod nccl_tests;
 pub(crate) mod picture;
@@ -67,7 +68,7 @@ Examples:
   topo cost topology.xml                       algorithm, protocol and time for each size
   topo bound topology.xml                      how far that is from the best possible
   topo tune topology.xml                       what makes NCCL faster here, and how much
-  topo what-if topology.xml                    what each single failure would cost
+  topo diff --each-failure topology.xml                    what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
   topo run --ranks 4 all-reduce                run it, on the CPUs of this machine
   topo simulate topology.xml --hosts 64 --collective all-reduce --size 1G
@@ -104,8 +105,8 @@ Exit status: 0 when there is a plan, 2 when there is none or the command line is
 const RANK_EXAMPLES: &str = "\
 Examples:
   topo plan topology.xml --hosts 16384 -o plan.json
-  topo rank plan.json --rank 77777
-  topo rank plan.json --rank 0 --format json   for other tools
+  topo show plan.json --rank 77777
+  topo show plan.json --rank 0 --format json   for other tools
 
 Only this rank is computed, so a large job takes no longer than a small one.";
 
@@ -123,16 +124,23 @@ Examples:
 Devices: GPU0 by device number, NIC3 or NET3 by the net plug-in's number, mlx5_3 by name, \
 CPU1 by NUMA node, or a PCI bus id; host1/GPU0 in a file of several hosts.";
 
+const GEN_EXAMPLES: &str = "\
+Examples:
+  topo gen completions bash > ~/.local/share/bash-completion/completions/topo
+  topo gen man ~/.local/share/man/man1         one page per command, into a folder
+  topo gen schema plan                         what topo plan --format json prints
+  topo gen schema                              the names of all schemas";
+
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
-  topo completions bash > ~/.local/share/bash-completion/completions/topo
-  topo completions zsh > \"${fpath[1]}/_topo\"
-  topo completions fish > ~/.config/fish/completions/topo.fish";
+  topo gen completions bash > ~/.local/share/bash-completion/completions/topo
+  topo gen completions zsh > \"${fpath[1]}/_topo\"
+  topo gen completions fish > ~/.config/fish/completions/topo.fish";
 
 const MAN_EXAMPLES: &str = "\
 Examples:
-  topo man | man -l -                          read the page
-  topo man ~/.local/share/man/man1             one page per command, into a folder";
+  topo gen man | man -l -                          read the page
+  topo gen man ~/.local/share/man/man1             one page per command, into a folder";
 
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
@@ -241,6 +249,13 @@ pub(crate) enum Command {
     /// Measure this machine's CPU costs, which topo run uses to choose an algorithm
     #[command(after_help = CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArguments),
+    /// Print completions for a shell, manual pages, or the JSON schemas of what commands print
+    #[command(after_help = GEN_EXAMPLES)]
+    Gen {
+        /// What to print; each has arguments of its own
+        #[arg(value_parser = ["completions", "man", "schema"])]
+        what: String,
+    },
     /// Print the JSON schema of what a command prints as JSON, or the names of all schemas
     Schema {
         /// Which one

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use anyhow::Context;
 use files::printable;
 
-use crate::environment;
 use crate::hints;
 use crate::output::Output;
 use crate::render::count;
@@ -51,14 +50,7 @@ pub(crate) fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
 /// Prints what clap says instead of running a command: a mistake in the command line, or help.
 pub(crate) fn without_command(said: &clap::Error) -> ExitCode {
     let is_mistake = said.use_stderr();
-    let terminal = match is_mistake {
-        true => std::io::stderr().is_terminal(),
-        false => std::io::stdout().is_terminal(),
-    };
-    let text = match environment::has_colors(terminal) {
-        true => said.render().ansi().to_string(),
-        false => said.render().to_string(),
-    };
+    let text = said.render().to_string();
     if is_mistake {
         report(&text);
         return ExitCode::from(FAILED);

@@ -7,14 +7,19 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::arguments::{Arguments, layout};
+use crate::arguments::{Arguments, layout, modes};
 use crate::environment::Environment;
 use crate::output::{self, Output};
 use answers::suggest;
 
 pub(crate) fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     let mut bytes = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "topo", &mut bytes);
+    clap_complete::generate(
+        shell,
+        &mut modes::describe_all(Arguments::command()),
+        "topo",
+        &mut bytes,
+    );
     output.text = String::from_utf8(bytes)?;
     Ok(())
 }
@@ -25,7 +30,7 @@ pub(crate) fn help(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let mut command = layout::command(environment.width);
+    let mut command = layout::command(environment.width, name, None);
     command.build();
     if let Some(name) = name {
         let names = command.get_subcommands().map(clap::Command::get_name);
@@ -35,17 +40,13 @@ pub(crate) fn help(
         };
         command = found.clone();
     }
-    let help = command.render_help();
-    output.text = match environment.color {
-        true => help.ansi().to_string(),
-        false => help.to_string(),
-    };
+    output.text = command.render_help().to_string();
     Ok(())
 }
 
 /// The manual page of the program, or all pages in a folder that this makes in an existing one.
 pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
-    let mut command = Arguments::command();
+    let mut command = modes::describe_all(Arguments::command());
     command.build();
     let Some(directory) = directory else {
         output.text = page(&command, "topo")?;

@@ -17,7 +17,7 @@ pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
         } else if let Some(probe::record::RecordError::NoRecording(_)) = cause.downcast_ref() {
             Some("make one with `topo probe --record DIR`")
         } else if let Some(SimulateError::Fabric(FabricError::Cables)) = cause.downcast_ref() {
-            Some("`topo fabric` says which rings and trees they connect")
+            Some("`topo simulate --network-only` says which rings and trees they connect")
         } else {
             None
         }

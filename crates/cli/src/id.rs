@@ -1,4 +1,4 @@
-//! `topo id`: an id for ranks that are started by hand.
+//! `topo run --new-id`: an id for ranks that are started by hand.
 
 use anyhow::{Context, Result, bail};
 use bootstrap::id::MOST_ROOTS;

@@ -73,7 +73,7 @@ pub(crate) fn refuse_rccl(machine: &Machine) -> Result<()> {
 /// Why a file of AMD's RCCL is not planned, and what reads it.
 pub(crate) fn rccl(file: String) -> String {
     format!(
-        "{}; `topo show`, `topo matrix`, `topo doctor` and `topo diff` read this file",
+        "{}; `topo show`, `topo show --matrix`, `topo doctor` and `topo diff` read this file",
         planner::Error::Rccl { file }
     )
 }

@@ -1,4 +1,4 @@
-//! `topo machines`: the machines that commands take by name.
+//! `topo show --machines`: the machines that commands take by name.
 
 use answers::built_in::{MACHINES, MachinesReport};
 use answers::report;
@@ -12,7 +12,7 @@ use crate::render::table::Columns;
 /// Below the list.
 const FOOT: &str = "\
 topo plan NAME plans one, where no file has that name. All are models constructed from public facts, none is
-a recording; topo machines --json says what is special about each, its facts with their sources, and what
+a recording; topo show --machines --json says what is special about each, its facts with their sources, and what
 is assumed.
 ";
 

@@ -86,6 +86,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
+use arguments::modes::{self, Resolved};
 use arguments::{Arguments, Command};
 use environment::Environment;
 use output::Output;
@@ -121,12 +122,22 @@ fn abort_on_panic() {
 
 fn work() -> ExitCode {
     let environment = Environment::read();
-    let matches = arguments::layout::command(environment.width).try_get_matches();
+    let Resolved {
+        arguments,
+        mode,
+        is_former,
+    } = modes::resolve(std::env::args_os().collect());
+    let used = arguments.get(1).and_then(|it| it.to_str());
+    let command = arguments::layout::command(environment.width, used, mode);
+    let matches = command.try_get_matches_from(arguments);
     let arguments = match matches.and_then(|it| Arguments::from_arg_matches(&it)) {
         Ok(arguments) => arguments,
         Err(said) => return exit::without_command(&said),
     };
     let mut output = Output::default();
+    if let Some(mode) = mode.filter(|_| is_former) {
+        output.notes.push_str(&format!("note: {}\n", mode.hint()));
+    }
     let done = match &arguments.command {
         Command::Plan(arguments) => plan::run(arguments, &environment, &mut output),
         Command::Rank(arguments) => rank::run(arguments, &environment, &mut output),
@@ -160,6 +171,7 @@ fn work() -> ExitCode {
         Command::GpuTest(arguments) => linux::gpu_test(arguments, &environment, &mut output),
         Command::Id(arguments) => linux::id(arguments, &mut output),
         Command::Calibrate(arguments) => linux::calibrate(arguments, &environment, &mut output),
+        Command::Gen { what } => generate::help(Some(what), &environment, &mut output),
         Command::Help { command } => generate::help(command.as_deref(), &environment, &mut output),
         Command::Schema { name } => schemas::run(name.as_deref(), &mut output),
         Command::Completions { shell } => generate::completions(*shell, &mut output),

@@ -1,4 +1,4 @@
-//! `topo matrix`: what `nvidia-smi topo -m` draws, without nvidia-smi.
+//! `topo show --matrix`: what `nvidia-smi topo -m` draws, without nvidia-smi.
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ pub fn run(_: &RunArguments, _: &Environment, _: &mut Output) -> Result<()> {
 }
 
 pub fn calibrate(_: &CalibrateArguments, _: &Environment, _: &mut Output) -> Result<()> {
-    require("topo calibrate", Need::SharedMemory)
+    require("topo run --calibrate", Need::SharedMemory)
 }
 
 pub fn gpu_test(_: &GpuTestArguments, _: &Environment, _: &mut Output) -> Result<()> {
@@ -34,7 +34,7 @@ pub fn gpu_test(_: &GpuTestArguments, _: &Environment, _: &mut Output) -> Result
 }
 
 pub fn collect(_: &CollectArguments, _: &Environment, _: &mut Output) -> Result<()> {
-    require("topo collect", Need::Sysfs)
+    require("topo diagnose --collect", Need::Sysfs)
 }
 
 pub fn driver_answers(_: &mut Output) -> Result<()> {
@@ -42,7 +42,7 @@ pub fn driver_answers(_: &mut Output) -> Result<()> {
 }
 
 pub fn id(_: &IdArguments, _: &mut Output) -> Result<()> {
-    require("topo id", Need::SharedMemory)
+    require("topo run --new-id", Need::SharedMemory)
 }
 
 pub fn nccl_check(_: &NcclCheckArguments, _: &Environment, _: &mut Output) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `topo program`: what one rank does for a collective, step by step.
+//! `topo show --program`: what one rank does for a collective, step by step.
 
 use anyhow::{Context, Result, bail, ensure};
 use plan::expand::Expansion;

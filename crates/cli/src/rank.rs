@@ -1,4 +1,4 @@
-//! `topo rank`: what one rank of a planned job does.
+//! `topo show --rank`: what one rank of a planned job does.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! `topo schema`: the schemas of all kinds of JSON.
+//! `topo gen schema`: the schemas of all kinds of JSON.
 
 use anyhow::{Result, bail};
 

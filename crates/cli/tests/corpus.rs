@@ -192,7 +192,11 @@ const LOGS_AND_PLANS: [(&str, &str, &[&str], usize); 8] = [
 
 fn json_of(file: &Path, arguments: &[&str]) -> Result<serde_json::Value, Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
-    command.arg("log").arg(file).arg("--json").args(arguments);
+    command
+        .args(["diagnose", "--log"])
+        .arg(file)
+        .arg("--json")
+        .args(arguments);
     let output = command.output()?;
     if !matches!(output.status.code(), Some(0 | 1)) {
         return Err(Failed::from(String::from_utf8(output.stderr)?));
@@ -275,13 +279,13 @@ fn plain(text: &[u8]) -> Result<String, Failed> {
     Ok(topology::xml::write(&document))
 }
 
-/// `topo matrix` agrees with nvidia-smi about each pair of GPUs.
+/// `topo show --matrix` agrees with nvidia-smi about each pair of GPUs.
 fn matrix(file: &Path, machine: &str) -> Result<Completion, Failed> {
     let machine = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../topologies")
         .join(machine);
     let output = Command::new(env!("CARGO_BIN_EXE_topo"))
-        .arg("matrix")
+        .args(["show", "--matrix"])
         .arg(machine)
         .env("COLUMNS", "400")
         .output()?;

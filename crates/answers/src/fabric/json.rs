@@ -1,4 +1,4 @@
-//! The JSON of `topo fabric`.
+//! The JSON of `topo simulate --network-only`.
 
 use crate::JsonSchema;
 use serde::Serialize;

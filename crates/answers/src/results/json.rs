@@ -1,4 +1,4 @@
-//! The JSON of `topo results`.
+//! The JSON of `topo expect --results`.
 
 use super::fit::trust::Summary;
 use super::fit::{Fit, UndeterminedConstant};

@@ -10,7 +10,7 @@ use topology::edit::Edit;
 use super::{RowBounds, WhatIfAnswer};
 use crate::report::Report;
 
-/// The JSON of `topo what-if`.
+/// The JSON of `topo diff --each-failure`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WhatIfReport {
     /// The job.

@@ -14,7 +14,7 @@ Examples:
   topo expect topology.xml --format slurm > /etc/slurm/prolog.d/all-reduce.sh
   topo expect topology.xml --format pytest > test_all_reduce.py
   topo expect gb200.xml --hosts 18 --nvlink-domain --format aicr
-  topo results job.log --topology topology.xml --expect
+  topo expect --results job.log --topology topology.xml --expect
                                                does this run pass?
 
 Bandwidths are NCCL's predictions, scaled by what published healthy runs reached of theirs. \

@@ -42,7 +42,7 @@ pub(crate) struct JoinArguments {
     /// Processes of the job, each one rank, or -t times -g
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=u64::from(MOST_RANKS)))]
     pub world: Option<u32>,
-    /// The job's unique id: @FILE from topo id -o FILE, or the id itself, which every user of this
+    /// The job's unique id: @FILE from topo run --new-id -o FILE, or the id itself, which every user of this
     /// host can then read
     #[arg(long, value_name = "@FILE|ID", conflicts_with = "rendezvous")]
     pub id: Option<String>,
@@ -90,7 +90,7 @@ fn root(text: &str) -> Result<SocketAddr, String> {
 
 pub(crate) const ID_EXAMPLES: &str = "\
 Examples:
-  topo id 10.0.0.1:29500 -o job.id             an id for ranks that are started by hand
+  topo run --new-id 10.0.0.1:29500 -o job.id             an id for ranks that are started by hand
   topo run all-reduce --rank 0 --world 2 --id @job.id   on the host that has 10.0.0.1
   topo run all-reduce --rank 1 --world 2 --id @job.id   on another, with a copy of the file (scp -p)
 

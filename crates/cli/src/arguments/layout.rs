@@ -6,6 +6,7 @@
 use clap::CommandFactory;
 
 use super::Arguments;
+use super::modes::{self, Mode};
 use crate::render::wrap;
 
 /// Most columns of help: longer lines are hard to read.
@@ -24,15 +25,19 @@ const BELOW: usize = 10;
 /// Fewest spaces before a line that describes the example above.
 const DEEP: usize = 20;
 
-/// All commands, whose help has at most so many columns.
-pub(crate) fn command(width: usize) -> clap::Command {
+/// All commands, with the help of the one that is used, or that of the program, laid out in at
+/// most so many columns. `mode` is the one that was asked for.
+pub(crate) fn command(width: usize, used: Option<&str>, mode: Option<Mode>) -> clap::Command {
     let width = width.min(MOST_COLUMNS);
     let lay_out = |command: clap::Command| match command.get_after_help().map(ToString::to_string) {
         Some(text) => command.after_help(laid_out(&text, width)),
         None => command,
     };
-    let all = lay_out(Arguments::command().term_width(width));
-    all.mut_subcommands(lay_out)
+    let all = Arguments::command().term_width(width);
+    match used.filter(|name| all.find_subcommand(name).is_some()) {
+        Some(name) => modes::describe(all, name, mode).mut_subcommand(name, lay_out),
+        None => lay_out(modes::describe_all(all)),
+    }
 }
 
 /// An example.

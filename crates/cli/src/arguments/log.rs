@@ -1,4 +1,4 @@
-//! The arguments of `topo log`.
+//! The arguments of `topo diagnose --log`.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ use crate::numbers::within;
 
 pub(crate) const LOG_EXAMPLES: &str = "\
 Examples:
-  NCCL_DEBUG=INFO ./job > job.log 2>&1; topo log job.log
-  topo log nccl.*.log                          the files of one job, one per rank
-  topo log job.log.gz                          compressed
-  kubectl logs job-0 | topo log -
-  topo log job.log --topology topology.xml     compared with the plan for this machine
-  topo log job.log --topology a100.xml --assume a100-sxm
-  topo log job.log --json
+  NCCL_DEBUG=INFO ./job > job.log 2>&1; topo diagnose --log job.log
+  topo diagnose --log nccl.*.log                          the files of one job, one per rank
+  topo diagnose --log job.log.gz                          compressed
+  kubectl logs job-0 | topo diagnose --log -
+  topo diagnose --log job.log --topology topology.xml     compared with the plan for this machine
+  topo diagnose --log job.log --topology a100.xml --assume a100-sxm
+  topo diagnose --log job.log --json
 
 More of NCCL's decisions are in the log with NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,TUNING,NET,P2P,SHM.
 Exit status: 0 when all is well, 1 when NCCL warns, a host or rank is odd or not ready, or the plan \

@@ -36,10 +36,10 @@ when something is wrong.";
 
 pub(crate) const MATRIX_EXAMPLES: &str = "\
 Examples:
-  topo matrix                                  this machine, as nvidia-smi topo -m draws it
-  topo matrix topology.xml                     a machine from its file
-  topo matrix machine/                         a recorded machine
-  topo matrix --format json                    for programs";
+  topo show --matrix                                  this machine, as nvidia-smi topo -m draws it
+  topo show --matrix topology.xml                     a machine from its file
+  topo show --matrix machine/                         a recorded machine
+  topo show --matrix --format json                    for programs";
 
 pub(crate) const COMPLETE_EXAMPLES: &str = "\
 Examples:

@@ -1,4 +1,4 @@
-//! The arguments of `topo program`.
+//! The arguments of `topo show --program`.
 
 use clap::Args;
 use program::{Collective, Schedule, Transfer};
@@ -10,12 +10,12 @@ use crate::sizes;
 
 pub(crate) const PROGRAM_EXAMPLES: &str = "\
 Examples:
-  topo program plan.json --collective all-reduce --algorithm tree --rank 3
-  topo program topologies/dgx-h100 --collective all-gather --algorithm ring --channels 1
-  topo program --ranks 4 --collective all-reduce --algorithm mesh
-  topo program --ranks 4 --collective all-reduce --algorithm two-phase-mesh --transfer direct
-  topo program plan.json --collective send-recv --root 2 --to 5 --rank 5
-  topo program plan.json --collective all-reduce --format json
+  topo show --program plan.json --collective all-reduce --algorithm tree --rank 3
+  topo show --program topologies/dgx-h100 --collective all-gather --algorithm ring --channels 1
+  topo show --program --ranks 4 --collective all-reduce --algorithm mesh
+  topo show --program --ranks 4 --collective all-reduce --algorithm two-phase-mesh --transfer direct
+  topo show --program plan.json --collective send-recv --root 2 --to 5 --rank 5
+  topo show --program plan.json --collective all-reduce --format json
 
 Steps have NCCL's names: recvReduceSend receives from a FIFO, reduces with local \
 data, and sends the result.

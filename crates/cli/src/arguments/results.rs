@@ -1,4 +1,4 @@
-//! The arguments of `topo results`.
+//! The arguments of `topo expect --results`.
 
 use std::path::PathBuf;
 
@@ -13,17 +13,17 @@ use crate::sizes;
 
 pub(crate) const RESULTS_EXAMPLES: &str = "\
 Examples:
-  ./all_reduce_perf -b 8 -e 8G -f 2 -g 8 > job.log; topo results job.log
-  topo results job.log --topology topology.xml   beside the prediction and the bound
-  topo results job.json --plan plan.json         JSON of nccl-tests -J; a plan from topo plan -o
-  topo results *.log --topology topology.xml --fit mine.toml
+  ./all_reduce_perf -b 8 -e 8G -f 2 -g 8 > job.log; topo expect --results job.log
+  topo expect --results job.log --topology topology.xml   beside the prediction and the bound
+  topo expect --results job.json --plan plan.json         JSON of nccl-tests -J; a plan from topo plan -o
+  topo expect --results *.log --topology topology.xml --fit mine.toml
                                                  fit the cost model to all tables
-  topo results new.log --topology topology.xml --profile mine.toml
+  topo expect --results new.log --topology topology.xml --profile mine.toml
                                                  does the fit predict other measurements?
-  topo results job.log --topology topology.xml --expect
+  topo expect --results job.log --topology topology.xml --expect
                                                  does a healthy machine measure this?
   topo cost topology.xml --profile mine.toml     predict with the fitted constants
-  topo run all-reduce --json | topo results -
+  topo run all-reduce --json | topo expect --results -
 
 A log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING says which algorithm ran; otherwise \
 it is the one that NCCL takes by the plan.

@@ -60,9 +60,9 @@ Exit status: 0 when nothing failed, 1 when something did, 2 when there is no GPU
 
 pub(crate) const CALIBRATE_EXAMPLES: &str = "\
 Examples:
-  topo calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
+  topo run --calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
   topo run --ranks 4 all-reduce --cost-profile cpu.toml
-  topo calibrate --ranks 2,8 --time 5          other numbers of ranks, 5 ms for each figure";
+  topo run --calibrate --ranks 2,8 --time 5          other numbers of ranks, 5 ms for each figure";
 
 /// Where ranks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -311,7 +311,7 @@ pub(crate) struct RunArguments {
     /// Fail when a rank waits longer than this, s
     #[arg(short = 'T', long, value_name = "S", default_value_t = 60, value_parser = within::<u64>(1..=86_400))]
     pub timeout: u64,
-    /// CPU cost profile (TOML) from topo calibrate, used to choose an algorithm
+    /// CPU cost profile (TOML) from topo run --calibrate, used to choose an algorithm
     #[arg(long, value_name = "FILE")]
     pub cost_profile: Option<PathBuf>,
     /// What to print

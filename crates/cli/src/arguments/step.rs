@@ -87,7 +87,7 @@ pub(crate) struct StepArguments {
     #[arg(long, value_name = "FILE")]
     pub fabric: Option<PathBuf>,
     /// Correct predicted times by measurements of the cluster: tables of nccl-tests, traces of
-    /// PyTorch's profiler, or a profile that `topo results --fit` wrote
+    /// PyTorch's profiler, or a profile that `topo expect --results --fit` wrote
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub measured: Vec<PathBuf>,
     /// Look for the ranks' best places on GPUs and hosts

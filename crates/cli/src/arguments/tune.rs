@@ -19,7 +19,7 @@ Examples:
   topo tune topology.xml --from 64K            for jobs without short messages
   topo tune topology.xml --set NCCL_GRAPH_FILE=theirs.xml
                                                is a graph file from elsewhere as good?
-  topo tune topology.xml --profile mine.toml   times by constants that topo results --fit wrote
+  topo tune topology.xml --profile mine.toml   times by constants that topo expect --results --fit wrote
   topo tune topology.xml --format html > tune.html
                                                a page to share, with pictures
 
@@ -53,7 +53,7 @@ pub(crate) struct TuneArguments {
     /// Messages below this size may become slower: for jobs that have none
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1K")]
     pub from: u64,
-    /// Take times from this cost profile, which topo results --fit wrote; NCCL still chooses by its
+    /// Take times from this cost profile, which topo expect --results --fit wrote; NCCL still chooses by its
     /// own constants
     #[arg(long, value_name = "TOML")]
     pub profile: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `topo collect`: what `topo diagnose` needs of this host, in one archive.
+//! `topo diagnose --collect`: what `topo diagnose` needs of this host, in one archive.
 
 mod archive;
 mod redaction;

@@ -1,4 +1,4 @@
-//! The page of `topo fabric`.
+//! The page of `topo simulate --network-only`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `topo log`: reads what NCCL logged, and compares it with the plan.
+//! `topo diagnose --log`: reads what NCCL logged, and compares it with the plan.
 
 mod page;
 

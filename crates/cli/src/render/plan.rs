@@ -115,7 +115,7 @@ impl PlanPage<'_> {
         };
         let shown: Vec<String> = (0..all.min(MOST_RANKS)).filter_map(place).collect();
         let more = if all > MOST_RANKS {
-            " …; topo rank shows any"
+            " …; topo show --rank shows any"
         } else {
             ""
         };

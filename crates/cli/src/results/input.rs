@@ -1,4 +1,4 @@
-//! The files of `topo results`: tables, and what NCCL logged beside them.
+//! The files of `topo expect --results`: tables, and what NCCL logged beside them.
 
 use std::io::{BufRead, Read};
 use std::path::PathBuf;

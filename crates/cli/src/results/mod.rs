@@ -1,4 +1,4 @@
-//! `topo results`: what was measured, beside what is predicted and the bound.
+//! `topo expect --results`: what was measured, beside what is predicted and the bound.
 
 mod input;
 mod likely;
@@ -137,7 +137,6 @@ fn write(fit: &Fit, path: &Path) -> Result<()> {
         .profile
         .to_toml()
         .context("cannot write the cost profile")?;
-    let head =
-        "# A cost profile that topo results --fit wrote: topo cost topology.xml --profile FILE\n\n";
+    let head = "# A cost profile that topo expect --results --fit wrote: topo cost topology.xml --profile FILE\n\n";
     output::write(path, &format!("{head}{text}"))
 }

@@ -1,4 +1,4 @@
-//! The page of `topo results`.
+//! The page of `topo expect --results`.
 
 use answers::results::Results;
 use answers::results::fit::trust::Summary;

@@ -1,4 +1,4 @@
-//! `topo calibrate`: measures every algorithm here and writes a cost profile.
+//! `topo run --calibrate`: measures every algorithm here and writes a cost profile.
 
 use anyhow::Result;
 use bench::calibrate::Calibration;

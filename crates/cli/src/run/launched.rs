@@ -61,7 +61,7 @@ fn with_options(error: anyhow::Error) -> anyhow::Error {
         JobUnknown::Variables { .. } => "--launcher names another one",
         JobUnknown::MeetingPlace => {
             "or give --rendezvous file:PATH (on a file system that all hosts share), --rendezvous tcp:HOST:PORT (of rank \
-             0's host), or --id @FILE (from topo id -o FILE)"
+             0's host), or --id @FILE (from topo run --new-id -o FILE)"
         }
     };
     anyhow!("{unknown}; {options}")
@@ -226,7 +226,7 @@ fn join(
     }
     if given.id.as_ref().is_some_and(|it| !it.starts_with('@')) && launched.rank == 0 {
         output.warnings.push(
-            "--id shows the job's token to every user of this host (ps); give --id @FILE, with a file from topo id -o FILE, \
+            "--id shows the job's token to every user of this host (ps); give --id @FILE, with a file from topo run --new-id -o FILE, \
              or TOPO_ID"
                 .to_owned(),
         );

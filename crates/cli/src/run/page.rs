@@ -193,8 +193,9 @@ pub(super) fn summary(report: &RunReport, look: Look) -> String {
     }
     match predicted {
         Some(predicted) => bandwidth.push_str(&format!(", predicted {predicted:.2} GB/s")),
-        None => bandwidth
-            .push_str("; not predicted: the cost profile has no figures for it (topo calibrate)"),
+        None => bandwidth.push_str(
+            "; not predicted: the cost profile has no figures for it (topo run --calibrate)",
+        ),
     }
     text.push_str(&look.field("average", &format!("bus bandwidth {bandwidth}")));
     if let Some(warning) = report.cores().warning() {

@@ -1,4 +1,4 @@
-//! `topo what-if`: every single failure of a machine, and what is left of the job.
+//! `topo diff --each-failure`: every single failure of a machine, and what is left of the job.
 
 mod work;
 

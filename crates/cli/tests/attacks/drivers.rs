@@ -137,7 +137,7 @@ pub(crate) fn a_driver_that_hangs_stops_no_command() -> Result<Completion, Faile
     let packed = packed.to_str().unwrap_or_default();
     let running = [
         start(folder.path(), &["probe"]),
-        start(folder.path(), &["collect", "-o", packed]),
+        start(folder.path(), &["diagnose", "--collect", "-o", packed]),
     ];
     let said: Vec<Said> = running.into_iter().map(|it| it.within(LONG)).collect();
     for it in &said {
@@ -186,7 +186,10 @@ pub(crate) fn programs_that_collect_runs_end_with_it() {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = clean(Path::new(env!("CARGO_BIN_EXE_topo")));
     command.env("PATH", format!("{}:{path}", folder.path().display()));
-    command.arg("collect").arg("-o").arg(at("packed.tar.gz"));
+    command
+        .args(["diagnose", "--collect"])
+        .arg("-o")
+        .arg(at("packed.tar.gz"));
     let said = Running::start(&mut command).within(LONG);
     assert!(said.status == Some(0) && said.took < IN_TIME, "{said:?}");
     let late = "lspci.txt: lspci: it did not end within 10 s; a part is there";

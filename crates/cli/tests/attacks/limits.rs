@@ -58,7 +58,7 @@ pub(crate) fn many_runs_in_one_file_take_memory_for_their_rows() {
     for (text, most_mib) in [(runs, 100), (rows, 100)] {
         std::fs::write(&file, text).unwrap();
         let mut command = topo();
-        command.arg("results").arg(&file);
+        command.args(["expect", "--results"]).arg(&file);
         command.args(["--topology", "dgx-h100", "--expect"]);
         let (said, mib) = watched(Running::start(&mut command));
         assert_eq!(said.status, Some(0), "{}", said.err);

@@ -20,7 +20,7 @@ fn forged(folder: &Path, name: &str, settings: &Value) -> String {
     plan["plan"]["settings"] = settings.clone();
     plan["plan"]["machines"][0]["name"] = name.into();
     fs::write(&file, plan.to_string()).unwrap();
-    let refused = run(&["rank", &file, "-r", "0"]);
+    let refused = run(&["show", &file, "--rank", "0"]);
     let (_, rest) = refused.err.split_once("has checksum ").expect("a checksum");
     plan["checksum"] = rest[..64].into();
     fs::write(&file, plan.to_string()).unwrap();

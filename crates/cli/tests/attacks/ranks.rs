@@ -67,7 +67,10 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// The id of a job whose root listens at this address.
 pub(crate) fn id(root: SocketAddr) -> String {
-    let made = topo().args(["id", &root.to_string()]).output().unwrap();
+    let made = topo()
+        .args(["run", "--new-id", &root.to_string()])
+        .output()
+        .unwrap();
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 

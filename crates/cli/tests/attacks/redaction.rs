@@ -1,4 +1,4 @@
-//! Names, addresses and secrets in the archive of `topo collect --redact`: none may be left.
+//! Names, addresses and secrets in the archive of `topo diagnose --collect --redact`: none may be left.
 
 use std::fs;
 use std::io::Write;
@@ -161,7 +161,7 @@ pub(crate) fn no_identifier_stays_in_a_redacted_archive() {
     command
         .env("PATH", format!("{}:{path}", folder.path().display()))
         .env("NCCL_COMM_ID", "meet-15:29500")
-        .args(["collect", "--redact", "word", "-o"])
+        .args(["diagnose", "--collect", "--redact", "word", "-o"])
         .arg(&archive);
     for name in ["job.log", "bad.log", "job.log.gz", "topology.xml", "rank_0"] {
         command.arg(folder.path().join(name));

@@ -40,7 +40,7 @@ pub(crate) fn an_id_in_a_file_is_for_its_owner_and_shows_nowhere() {
     let file = folder.path().join("id");
     let mut command = topo();
     command
-        .args(["id", &address().to_string(), "-o"])
+        .args(["run", "--new-id", &address().to_string(), "-o"])
         .arg(&file);
     let made = command.output().unwrap();
     assert!(made.status.success() && made.stdout.is_empty(), "{made:?}");

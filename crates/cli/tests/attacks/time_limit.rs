@@ -59,7 +59,10 @@ pub(crate) fn what_if_ends_with_what_was_done() {
     let (_folder, file) = odd_machine();
     let what_if = |more: &[&str]| {
         let mut command = topo();
-        command.arg("what-if").arg(&file).args(["--hosts", "2"]);
+        command
+            .args(["diff", "--each-failure"])
+            .arg(&file)
+            .args(["--hosts", "2"]);
         Running::start(command.args(["--time-limit", "2"]).args(more))
     };
     let (text, json) = (what_if(&[]), what_if(&["--format", "json"]));
@@ -100,7 +103,7 @@ pub(crate) fn progress_is_shown_on_a_terminal_only() -> Result<Completion, Faile
     assert!(!page.contains('\r'), "{page}");
     let mut piped = shell("exec \"$0\" \"$@\"");
     piped
-        .arg("what-if")
+        .args(["diff", "--each-failure"])
         .arg(&file)
         .args(["--hosts", "2", "--time-limit", "2"]);
     let said = Running::start(&mut piped).within(LONG);

@@ -1,4 +1,4 @@
-//! Edits of machines, and the failures that `topo what-if` lists, beside whole plans.
+//! Edits of machines, and the failures that `topo diff --each-failure` lists, beside whole plans.
 
 use serde_json::Value;
 use topology::edit::Edit;
@@ -60,7 +60,15 @@ fn option(edit: &Value) -> (String, &str) {
 fn each_failure_is_the_difference_of_two_whole_plans() {
     for (machine, hosts) in [("dgx-1v", "1"), ("dgx-h100", "2"), ("pcie-8gpu-nicsw", "2")] {
         let folder = format!("topologies/{machine}");
-        let report = json(&["what-if", &folder, "--hosts", hosts, "--format", "json"]);
+        let report = json(&[
+            "diff",
+            "--each-failure",
+            &folder,
+            "--hosts",
+            hosts,
+            "--format",
+            "json",
+        ]);
         let rows = report["failures"].as_array().unwrap();
         assert!(!rows.is_empty());
         let mut before = f64::INFINITY;

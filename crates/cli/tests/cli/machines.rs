@@ -101,7 +101,7 @@ fn matrices_of_odd_machines() {
             "Ethernet",
         );
     });
-    let text = ok(&["matrix", &path]).out;
+    let text = ok(&["show", "--matrix", &path]).out;
     assert!(
         text.contains("GPU7") && text.contains("siw0") && !text.contains("GPU2 "),
         "{text}"

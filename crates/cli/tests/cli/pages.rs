@@ -60,7 +60,7 @@ fn prices_and_differences_fit_the_page() {
             &["cost", h100, "--collective", "all", "--alpha-beta"],
         );
         fits(width, &["cost", dgx_1v, "--table"]);
-        fits(width, &["what-if", dgx_1v]);
+        fits(width, &["diff", "--each-failure", dgx_1v]);
         fits(width, &["diff", dgx_1v, h100]);
         fits(
             width,
@@ -84,14 +84,14 @@ fn no_word_of_a_table_is_broken() {
         &["cost", h100, "--collective", "all"],
         &["cost", h100, "--alpha-beta"],
         &["cost", h100, "--table"],
-        &["what-if", h100, "--hosts", "2"],
+        &["diff", "--each-failure", h100, "--hosts", "2"],
         &["diff", h100, dgx_1v],
         &["doctor", "topologies/broken-vm"],
-        &["rank", &plan, "--rank", "3"],
-        &["program", &plan, "--collective", "all-gather"],
+        &["show", &plan, "--rank", "3"],
+        &["show", "--program", &plan, "--collective", "all-gather"],
         &["show", h100],
         &["show", h100, "--path", "GPU0", "NIC3"],
-        &["matrix", h100],
+        &["show", "--matrix", h100],
     ];
     for arguments in commands {
         let [wide, narrow] = ["200", "60"].map(|width| {

@@ -9,9 +9,9 @@ const PROGRAM: &str = "TOPO_PROGRAM";
 /// The needs of scripts that only Linux meets, by their words.
 const NEEDS: [(&str, &str); 14] = [
     ("topo run", "topo run needs Linux"),
-    ("topo calibrate", "topo calibrate needs Linux"),
+    ("topo run --calibrate", "topo run --calibrate needs Linux"),
     ("topo gpu-test", "topo gpu-test needs Linux"),
-    ("topo id", "topo id needs Linux"),
+    ("topo run --new-id", "topo run --new-id needs Linux"),
     ("topo nccl-check", "topo nccl-check needs Linux"),
     ("topo probe", "topo probe reads a machine with Linux"),
     ("--from", "a recording has links"),

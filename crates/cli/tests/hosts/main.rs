@@ -275,7 +275,9 @@ const PORT: u16 = 29_400;
 fn id(addresses: &[&str]) -> Result<String, Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     let roots: Vec<String> = addresses.iter().map(|it| format!("{it}:{PORT}")).collect();
-    let output = command.args(["id", &roots.join(",")]).output()?;
+    let output = command
+        .args(["run", "--new-id", &roots.join(",")])
+        .output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 

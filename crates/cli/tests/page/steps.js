@@ -104,7 +104,7 @@ async function hosts_that_differ() {
 async function an_example() {
   await tab("Log");
   await act(() => document.getElementById("example").click());
-  need("log", text().includes("4 ranks on 1 node") && document.getElementById("command").textContent === "topo log job.log");
+  need("log", text().includes("4 ranks on 1 node") && document.getElementById("command").textContent === "topo diagnose --log job.log");
 }
 async function a_step() {
   await tab("Step");

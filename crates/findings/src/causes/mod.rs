@@ -6,7 +6,7 @@
 //! assert_eq!(cause, Some("nvls-bind"));
 //! ```
 //!
-//! `topo log` explains warnings with this table, `topo doctor` takes titles and advice from it, and
+//! `topo diagnose --log` explains warnings with this table, `topo doctor` takes titles and advice from it, and
 //! `topo diagnose` names its causes. In reading order: `cause` (a cause and its signs), `table`
 //! (the causes by subject).
 

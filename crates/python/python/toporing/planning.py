@@ -318,12 +318,12 @@ def doctor(
 
 
 def matrix(topology: Topology) -> dict[str, Any]:
-    """The connections of GPUs and NICs, as `topo matrix --json` prints them."""
+    """The connections of GPUs and NICs, as `topo show --matrix --json` prints them."""
     return _ask("matrix", file=_file(topology))
 
 
 def log(text: str, name: str = "log") -> dict[str, Any]:
-    """The content of NCCL's log, as `topo log --json` prints it."""
+    """The content of NCCL's log, as `topo diagnose --log --json` prints it."""
     expect("text", text, str)
     expect("name", name, str)
     return _ask("log", file={"name": name, "text": text})
@@ -355,7 +355,7 @@ def diagnose(
 def results(
     text: str, measured: Plan, name: str = "results", *, fit: bool = False
 ) -> dict[str, Any]:
-    """Measurements of nccl-tests beside the prediction for a job, as `topo results --json` prints
+    """Measurements of nccl-tests beside the prediction for a job, as `topo expect --results --json` prints
     them. With `fit`, the cost model is fitted to them."""
     expect("text", text, str)
     expect("measured", measured, Plan)

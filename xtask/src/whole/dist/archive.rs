@@ -66,7 +66,7 @@ fn pages(platform: &Platform, built: &BuildResults, prefix: &Path) -> Result<()>
     }
     for (shell, place) in COMPLETIONS {
         let written = Command::new(&built.program)
-            .args(["completions", shell])
+            .args(["gen", "completions", shell])
             .output()?;
         let place = prefix.join(place);
         fs::create_dir_all(place.parent().unwrap_or(prefix))?;
@@ -76,7 +76,7 @@ fn pages(platform: &Platform, built: &BuildResults, prefix: &Path) -> Result<()>
     fs::create_dir_all(&manual)?;
     let mut command = Command::new(&built.program);
     run(command
-        .arg("man")
+        .args(["gen", "man"])
         .arg(&manual)
         .stdout(std::process::Stdio::null()))
 }

@@ -1,4 +1,4 @@
-//! Matrices of GPUs and NICs from `nvidia-smi topo -m` and `topo matrix --format json`.
+//! Matrices of GPUs and NICs from `nvidia-smi topo -m` and `topo show --matrix --format json`.
 
 use std::collections::BTreeMap;
 

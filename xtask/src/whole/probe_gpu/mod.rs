@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         ("a topology, and what looks wrong", Bench::probe),
         ("a recording gives the same bytes", Bench::record),
         ("the recording is a machine to plan", Bench::plan),
-        ("topo matrix and nvidia-smi topo -m", Bench::matrix),
+        ("topo show --matrix and nvidia-smi topo -m", Bench::matrix),
         ("topo probe and NCCL's own dump", Bench::dump),
     ];
     let mut differs = false;
@@ -180,8 +180,8 @@ impl Bench {
     }
 
     fn matrix(&self) -> Result<Step> {
-        let ours = self.topo(&["matrix", "--format", "json"])?.0;
-        self.save("matrix.txt", &self.topo(&["matrix"])?.0)?;
+        let ours = self.topo(&["show", "--matrix", "--format", "json"])?.0;
+        self.save("matrix.txt", &self.topo(&["show", "--matrix"])?.0)?;
         self.save("matrix.json", &ours)?;
         let theirs = match program(Command::new("nvidia-smi").args(["topo", "-m"])) {
             Ok(text) => text,

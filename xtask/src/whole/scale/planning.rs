@@ -28,7 +28,7 @@ pub(super) fn table(arguments: &Arguments, topology: &Path) -> Result<()> {
         "`topo plan -o`, ms",
         "memory, MB",
         "plan file, KB",
-        "`topo rank`, ms",
+        "`topo show --rank`, ms",
         "memory, MB",
         "one more rank, µs",
     ];
@@ -72,7 +72,7 @@ fn row(topo: &Path, arguments: &Arguments, topology: &Path, hosts: u32) -> Resul
     let expansion = plan.expansion()?;
     let ranks = expansion.layout().ranks();
     let last = (ranks - 1).to_string();
-    let command = measure::command(topo, &["rank", "--rank", &last], Some(&file));
+    let command = measure::command(topo, &["show", "--rank", &last], Some(&file));
     let viewed = fastest(arguments, &command)?;
     let start = Instant::now();
     let mut links = 0;

@@ -1,4 +1,4 @@
-//! The page of `topo log`.
+//! The page of `topo diagnose --log`.
 
 mod compared;
 mod decided;

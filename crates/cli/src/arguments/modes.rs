@@ -1,0 +1,244 @@
+//! Pages of a command that have arguments of their own, and the commands by task.
+//!
+//! `topo show --matrix` takes the arguments of the hidden command `matrix`, which was a command
+//! before: [`resolve`] names it instead, before the arguments are read.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, Command};
+
+/// A page that a command has instead of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mode {
+    /// The command.
+    command: &'static str,
+    /// The argument that asks for the page.
+    argument: &'static str,
+    /// The hidden command that has the page's arguments.
+    hidden: &'static str,
+}
+
+const fn mode(command: &'static str, argument: &'static str, hidden: &'static str) -> Mode {
+    Mode {
+        command,
+        argument,
+        hidden,
+    }
+}
+
+const MODES: [Mode; 14] = [
+    mode("show", "--machines", "machines"),
+    mode("show", "--matrix", "matrix"),
+    mode("show", "--rank", "rank"),
+    mode("show", "--program", "program"),
+    mode("diff", "--each-failure", "what-if"),
+    mode("expect", "--results", "results"),
+    mode("simulate", "--network-only", "fabric"),
+    mode("diagnose", "--log", "log"),
+    mode("diagnose", "--collect", "collect"),
+    mode("run", "--new-id", "id"),
+    mode("run", "--calibrate", "calibrate"),
+    mode("gen", "schema", "schema"),
+    mode("gen", "completions", "completions"),
+    mode("gen", "man", "man"),
+];
+
+/// The modes whose argument is also one of the hidden command, with a value.
+const WITH_VALUE: [&str; 1] = ["--rank"];
+
+/// The commands that help shows, by task.
+const TASKS: [(&str, &[&str]); 6] = [
+    (
+        "This machine",
+        &["probe", "doctor", "show", "view", "complete", "vm"],
+    ),
+    (
+        "What NCCL does",
+        &["plan", "cost", "diff", "export", "nccl-check"],
+    ),
+    ("How fast", &["bound", "expect", "tune", "simulate", "step"]),
+    ("What is wrong", &["diagnose"]),
+    ("Run it", &["run", "gpu-test"]),
+    ("About topo", &["gen", "help"]),
+];
+
+/// The command line with the hidden command of a mode instead of the mode.
+pub(crate) struct Resolved {
+    /// The arguments for clap.
+    pub arguments: Vec<OsString>,
+    /// The mode, or that of a command's former name.
+    pub mode: Option<Mode>,
+    /// Whether the mode was asked for by the former name.
+    pub is_former: bool,
+}
+
+/// Names the hidden command if a mode is asked for.
+pub(crate) fn resolve(mut arguments: Vec<OsString>) -> Resolved {
+    let resolved = |arguments: Vec<OsString>, mode, is_former| Resolved {
+        arguments,
+        mode,
+        is_former,
+    };
+    let Some(name) = arguments.get(1).cloned() else {
+        return resolved(arguments, None, false);
+    };
+    let own = arguments.iter().take_while(|it| *it != "--").count();
+    for mode in MODES.into_iter().filter(|it| name == it.command) {
+        let has_value = WITH_VALUE.contains(&mode.argument);
+        let asks = |it: &OsString| {
+            let text = it.to_string_lossy();
+            let rest = text.strip_prefix(mode.argument);
+            rest.is_some_and(|rest| rest.is_empty() || has_value && rest.starts_with('='))
+        };
+        // A word is what is generated; an option may be anywhere.
+        let until = if mode.argument.starts_with("--") {
+            own
+        } else {
+            own.min(3)
+        };
+        let Some(at) = (2..until).find(|at| asks(&arguments[*at])) else {
+            continue;
+        };
+        arguments[1] = mode.hidden.into();
+        if !has_value {
+            arguments.remove(at);
+        }
+        return resolved(arguments, Some(mode), false);
+    }
+    let former = MODES.into_iter().find(|it| name == it.hidden);
+    let is_former = former.is_some();
+    resolved(arguments, former, is_former)
+}
+
+impl Mode {
+    /// What to type.
+    fn words(self) -> String {
+        format!("topo {} {}", self.command, self.argument)
+    }
+
+    /// What to say to whoever used the former name.
+    pub(crate) fn hint(self) -> String {
+        format!(
+            "`topo {}` is `{}` now; the next release no longer has the former name",
+            self.hidden,
+            self.words()
+        )
+    }
+}
+
+/// All commands: those of modes hidden, each mode among the options of its command, and the
+/// commands by task.
+pub(crate) fn describe_all(mut all: Command) -> Command {
+    for mode in MODES {
+        all = all.mut_subcommand(mode.hidden, |hidden| hidden.hide(true));
+        all = name_beside_options(all, mode);
+    }
+    let list = list(&all);
+    all.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{list}\nOptions:\n{{options}}{{after-help}}"
+    ))
+}
+
+/// All commands, of which one is used: its modes are among its options, and its usage says `mode`
+/// if it has the arguments of one.
+pub(crate) fn describe(mut all: Command, used: &str, mode: Option<Mode>) -> Command {
+    for mode in MODES.into_iter().filter(|it| it.command == used) {
+        all = name_beside_options(all, mode);
+    }
+    let Some(mode) = mode else { return all };
+    all.mut_subcommand(mode.hidden, |hidden| {
+        let mut named = hidden.clone().bin_name(mode.words());
+        let usage = named.render_usage().to_string();
+        hidden.override_usage(usage.trim_start_matches("Usage:").trim().to_owned())
+    })
+}
+
+/// Names a mode among the options of its command.
+fn name_beside_options(all: Command, mode: Mode) -> Command {
+    let Some(long) = mode.argument.strip_prefix("--") else {
+        return all;
+    };
+    let hidden = all.find_subcommand(mode.hidden);
+    let about = hidden.and_then(Command::get_about).map(ToString::to_string);
+    let about = format!("{}: {} --help", about.unwrap_or_default(), mode.words());
+    let argument = Arg::new(mode.argument)
+        .long(long)
+        .action(ArgAction::SetTrue)
+        .help(about)
+        .help_heading("Pages with options of their own");
+    all.mut_subcommand(mode.command, |command| command.arg(argument))
+}
+
+/// The commands by task, with what each does.
+fn list(all: &Command) -> String {
+    let named = |name: &str| all.find_subcommand(name);
+    let names = TASKS.iter().flat_map(|(_, names)| *names);
+    let column = names.map(|name| name.len()).max().unwrap_or(0) + 4;
+    let mut text = String::new();
+    for (task, names) in TASKS {
+        text.push_str(&format!("\n{task}:\n"));
+        for name in names.iter().filter(|name| named(name).is_some()) {
+            let about = named(name).and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            text.push_str(&format!("  {name:0$}{about}\n", column - 2));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn resolved(words: &str) -> (String, bool) {
+        let arguments = words.split(' ').map(OsString::from).collect();
+        let done = resolve(arguments);
+        let words: Vec<_> = done
+            .arguments
+            .iter()
+            .map(|it| it.to_string_lossy())
+            .collect();
+        (words.join(" "), done.is_former)
+    }
+
+    #[test]
+    fn modes_are_the_commands_that_have_their_arguments() {
+        for (typed, read) in [
+            ("topo show a --matrix --json", "topo matrix a --json"),
+            ("topo show p.json --rank 3", "topo rank p.json --rank 3"),
+            ("topo show p.json --rank=3", "topo rank p.json --rank=3"),
+            ("topo show -- --matrix", "topo show -- --matrix"),
+            ("topo run --new-id 1.2.3.4:5", "topo id 1.2.3.4:5"),
+            ("topo gen man dir", "topo man dir"),
+            ("topo gen --help", "topo gen --help"),
+            ("topo plan --rank 3", "topo plan --rank 3"),
+        ] {
+            assert_eq!(resolved(typed), (read.to_owned(), false));
+        }
+        assert_eq!(
+            resolved("topo matrix a"),
+            ("topo matrix a".to_owned(), true)
+        );
+    }
+
+    #[test]
+    fn help_has_each_command_once() {
+        let all = describe_all(super::super::Arguments::command());
+        let mut shown: Vec<&str> = all
+            .get_subcommands()
+            .filter(|it| !it.is_hide_set())
+            .map(Command::get_name)
+            .collect();
+        let mut listed: Vec<&str> = TASKS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        shown.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(shown, listed);
+        assert!(shown.len() <= 22);
+    }
+}
