@@ -68,7 +68,7 @@ Examples:
   topo cost topology.xml                       algorithm, protocol and time for each size
   topo bound topology.xml                      how far that is from the best possible
   topo tune topology.xml                       what makes NCCL faster here, and how much
-  topo diff --each-failure topology.xml                    what each single failure would cost
+  topo diff --each-failure topology.xml        what each single failure would cost
   topo diff before.xml after.xml               what changed, if anything
   topo run --ranks 4 all-reduce                run it, on the CPUs of this machine
   topo simulate topology.xml --hosts 64 --collective all-reduce --size 1G

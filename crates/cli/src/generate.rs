@@ -16,7 +16,7 @@ pub(crate) fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     let mut bytes = Vec::new();
     clap_complete::generate(
         shell,
-        &mut modes::describe_all(Arguments::command()),
+        &mut modes::describe_all(Arguments::command(), layout::MOST_COLUMNS),
         "topo",
         &mut bytes,
     );
@@ -46,7 +46,7 @@ pub(crate) fn help(
 
 /// The manual page of the program, or all pages in a folder that this makes in an existing one.
 pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
-    let mut command = modes::describe_all(Arguments::command());
+    let mut command = modes::describe_all(Arguments::command(), layout::MOST_COLUMNS);
     command.build();
     let Some(directory) = directory else {
         output.text = page(&command, "topo")?;

@@ -43,12 +43,12 @@ which the choice changes. Time and bandwidths are predictions of NCCL's own mode
 
 pub(crate) const WHAT_IF_EXAMPLES: &str = "\
 Examples:
-  topo diff --each-failure topology.xml                    each GPU, NIC, switch and NVLink fails once, and all
+  topo diff --each-failure topology.xml        each GPU, NIC, switch and NVLink fails once, and all
                                                NVLinks of each GPU
-  topo diff --each-failure topology.xml --hosts 16         the device fails on one of 16 hosts
+  topo diff --each-failure topology.xml --hosts 16  the device fails on one of 16 hosts
   topo diff --each-failure topology.xml --only nic,nvlink --sizes 1M,8G
-  topo diff --each-failure topology.xml --format json      with every difference of the two plans
-  topo diff --each-failure topology.xml --time-limit 10    the failures that fit into 10 s
+  topo diff --each-failure topology.xml --format json  with every difference of the two plans
+  topo diff --each-failure topology.xml --time-limit 10  the failures that fit into 10 s
 
 Each row compares two whole plans; topo plan with the options in the row shows the second one.
 Exit status: 0 when every failure was examined, 1 when --time-limit left some out (the report and \

@@ -26,11 +26,11 @@ Exit status: 0 when nothing is found, 1 when there is a verdict, 2 when an input
 
 pub(crate) const COLLECT_EXAMPLES: &str = "\
 Examples:
-  topo diagnose --collect                                 this host, into topo-HOST.tar.gz
-  topo diagnose --collect job.log logs/ -o mine.tar.gz    with logs of the job
-  srun --ntasks-per-node=1 topo diagnose --collect        each host of a job, into the shared folder
+  topo diagnose --collect                      this host, into topo-HOST.tar.gz
+  topo diagnose --collect job.log logs/ -o mine.tar.gz  with logs of the job
+  srun --ntasks-per-node=1 topo diagnose --collect  each host of a job, into the shared folder
   mpirun --map-by ppr:1:node topo diagnose --collect
-  topo diagnose --collect --redact WORD                   without host names, addresses, guids, serial numbers
+  topo diagnose --collect --redact WORD        without host names, addresses, guids, serial numbers
   topo diagnose topo-*.tar.gz                  what the archives say together
 
 Packs the topology, NCCL's and PyTorch's variables, nccl.conf, NCCL's log (NCCL_DEBUG_FILE), flight \

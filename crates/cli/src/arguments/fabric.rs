@@ -11,15 +11,15 @@ use crate::sizes;
 
 pub(crate) const FABRIC_EXAMPLES: &str = "\
 Examples:
-  topo simulate --network-only topology.conf                    switches of Slurm or topograph, and the best rank order
+  topo simulate --network-only topology.conf   switches of Slurm or topograph, and the best rank order
   topo simulate --network-only topology.conf --nodes \"$SLURM_JOB_NODELIST\"
                                                of the hosts of a job, in the order of its ranks
   topo simulate --network-only topology.conf --nodes node[1-16] --hostfile hosts.txt
                                                write the hosts in the best order, for mpirun or srun
   topo simulate --network-only topology.conf --topology topology.xml --oversubscription 4 --size 1G
                                                what both orders cost
-  topo simulate --network-only fabric.toml --hosts 8            leaf switches of a fabric file
-  topo simulate --network-only ring.toml                        cables without a switch: which trees cannot be connected
+  topo simulate --network-only fabric.toml --hosts 8  leaf switches of a fabric file
+  topo simulate --network-only ring.toml       cables without a switch: which trees cannot be connected
 
 Exit status: 0 when rings cross switches as seldom as possible and all links can be connected, 1 when \
 another order is better or a link cannot be connected, 2 when something is wrong.";

@@ -90,7 +90,7 @@ fn root(text: &str) -> Result<SocketAddr, String> {
 
 pub(crate) const ID_EXAMPLES: &str = "\
 Examples:
-  topo run --new-id 10.0.0.1:29500 -o job.id             an id for ranks that are started by hand
+  topo run --new-id 10.0.0.1:29500 -o job.id            an id for ranks that are started by hand
   topo run all-reduce --rank 0 --world 2 --id @job.id   on the host that has 10.0.0.1
   topo run all-reduce --rank 1 --world 2 --id @job.id   on another, with a copy of the file (scp -p)
 

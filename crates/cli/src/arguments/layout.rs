@@ -10,10 +10,13 @@ use super::modes::{self, Mode};
 use crate::render::wrap;
 
 /// Most columns of help: longer lines are hard to read.
-const MOST_COLUMNS: usize = 100;
+pub(crate) const MOST_COLUMNS: usize = 100;
 
 /// Fewest columns for what examples are for, beside them.
 const LEAST_BESIDE: usize = 40;
+
+/// Most columns of an example beside which it is described; longer ones are described below.
+const MOST_BEFORE: usize = 54;
 
 /// How far examples are indented, and the lines that continue them.
 const EXAMPLE: &str = "  ";
@@ -36,7 +39,7 @@ pub(crate) fn command(width: usize, used: Option<&str>, mode: Option<Mode>) -> c
     let all = Arguments::command().term_width(width);
     match used.filter(|name| all.find_subcommand(name).is_some()) {
         Some(name) => modes::describe(all, name, mode).mut_subcommand(name, lay_out),
-        None => lay_out(modes::describe_all(all)),
+        None => lay_out(modes::describe_all(all, width)),
     }
 }
 
@@ -48,7 +51,8 @@ struct Example {
 }
 
 fn laid_out(text: &str, width: usize) -> String {
-    let column = text.lines().filter_map(column).max().unwrap_or(0);
+    let columns = text.lines().filter_map(column);
+    let column = columns.filter(|it| *it <= MOST_BEFORE).max().unwrap_or(0);
     let column = match width.saturating_sub(column) >= LEAST_BESIDE {
         true => Some(column),
         false => None,

@@ -7,6 +7,8 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command};
 
+use crate::render::wrap;
+
 /// A page that a command has instead of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mode {
@@ -127,13 +129,13 @@ impl Mode {
 }
 
 /// All commands: those of modes hidden, each mode among the options of its command, and the
-/// commands by task.
-pub(crate) fn describe_all(mut all: Command) -> Command {
+/// commands by task, in at most so many columns.
+pub(crate) fn describe_all(mut all: Command, width: usize) -> Command {
     for mode in MODES {
         all = all.mut_subcommand(mode.hidden, |hidden| hidden.hide(true));
         all = name_beside_options(all, mode);
     }
-    let list = list(&all);
+    let list = list(&all, width);
     all.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{list}\nOptions:\n{{options}}{{after-help}}"
     ))
@@ -170,7 +172,7 @@ fn name_beside_options(all: Command, mode: Mode) -> Command {
 }
 
 /// The commands by task, with what each does.
-fn list(all: &Command) -> String {
+fn list(all: &Command, width: usize) -> String {
     let named = |name: &str| all.find_subcommand(name);
     let names = TASKS.iter().flat_map(|(_, names)| *names);
     let column = names.map(|name| name.len()).max().unwrap_or(0) + 4;
@@ -180,7 +182,8 @@ fn list(all: &Command) -> String {
         for name in names.iter().filter(|name| named(name).is_some()) {
             let about = named(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            text.push_str(&format!("  {name:0$}{about}\n", column - 2));
+            let first = format!("  {name:0$}", column - 2);
+            text.push_str(&wrap(&about, &first, &" ".repeat(column), width));
         }
     }
     text
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn help_has_each_command_once() {
-        let all = describe_all(super::super::Arguments::command());
+        let all = describe_all(super::super::Arguments::command(), 100);
         let mut shown: Vec<&str> = all
             .get_subcommands()
             .filter(|it| !it.is_hide_set())

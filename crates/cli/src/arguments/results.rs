@@ -14,8 +14,8 @@ use crate::sizes;
 pub(crate) const RESULTS_EXAMPLES: &str = "\
 Examples:
   ./all_reduce_perf -b 8 -e 8G -f 2 -g 8 > job.log; topo expect --results job.log
-  topo expect --results job.log --topology topology.xml   beside the prediction and the bound
-  topo expect --results job.json --plan plan.json         JSON of nccl-tests -J; a plan from topo plan -o
+  topo expect --results job.log --topology topology.xml  beside the prediction and the bound
+  topo expect --results job.json --plan plan.json  JSON of nccl-tests -J; a plan from topo plan -o
   topo expect --results *.log --topology topology.xml --fit mine.toml
                                                  fit the cost model to all tables
   topo expect --results new.log --topology topology.xml --profile mine.toml
