@@ -3,12 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use findings::complete::{self, Assumptions, MissingParts};
+use findings::complete::{
+    self, AssumedGpu, AssumedLink, AssumedNic, Assumptions, MissingParts, PRESETS,
+};
 use planner::explain::{count, ranges};
 use topology::xml::Document;
 
+use crate::suggest;
+
 /// Most bus ids in a sentence.
 const NAMED: usize = 3;
+
+/// Most NVLinks of a GPU, with room for GPUs to come.
+const MOST_LINKS: i32 = 64;
 
 /// Devices that a file lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,4 +106,138 @@ pub fn completed(
     }
     let incomplete = Incomplete::of(&completed, missing);
     Ok((completed, incomplete))
+}
+
+/// All assumptions: a GPU, a NIC and NVLinks override those of a known machine.
+pub fn joined(
+    named: Option<Assumptions>,
+    gpu: Option<AssumedGpu>,
+    nic: Option<AssumedNic>,
+    nvlinks: &[AssumedLink],
+) -> Assumptions {
+    let named = named.unwrap_or_default();
+    let nvlinks = match (nvlinks, gpu) {
+        ([], Some(_)) => Vec::new(),
+        ([], None) => named.nvlinks,
+        (given, _) => given.to_vec(),
+    };
+    Assumptions {
+        gpu: gpu.or(named.gpu),
+        nic: nic.or(named.nic),
+        nvlinks,
+    }
+}
+
+/// The assumptions of a known machine.
+///
+/// # Errors
+/// There is no such machine.
+pub fn preset(name: &str) -> Result<Assumptions, String> {
+    Assumptions::preset(name).ok_or_else(|| {
+        let known = || PRESETS.iter().map(|preset| preset.name);
+        let near = suggest::nearest(name, known(), 1);
+        let known: Vec<&str> = known().collect();
+        format!("expected {}{}", known.join(", "), suggest::question(&near))
+    })
+}
+
+/// Reads a GPU: `sm=90,nvswitch-links=18,gdr=1`.
+///
+/// # Errors
+/// It is none; a sentence.
+pub fn gpu(text: &str) -> Result<AssumedGpu, String> {
+    let keys = ["sm", "nvswitch-links", "gdr"];
+    let [sm, links, gdr] = numbers(text, keys)?;
+    let sm = sm.ok_or("expected sm=N, the compute capability × 10, such as sm=90")?;
+    if !(20..=200).contains(&sm) {
+        return Err(format!(
+            "sm={sm} is not a compute capability × 10; expected a number such as 90"
+        ));
+    }
+    let nvswitch_links = links.unwrap_or(0);
+    if nvswitch_links > MOST_LINKS {
+        return Err(format!(
+            "nvswitch-links={nvswitch_links} is more than any GPU has; expected a number such as 18"
+        ));
+    }
+    Ok(AssumedGpu {
+        sm,
+        nvswitch_links,
+        gdr: gdr.unwrap_or(1) != 0,
+    })
+}
+
+/// Reads NVLinks between two GPUs: `GPU0:GPU1=4`.
+///
+/// # Errors
+/// They are none; a sentence.
+pub fn link(text: &str) -> Result<AssumedLink, String> {
+    let expected = || {
+        format!(
+            "`{text}`: expected two GPUs and the number of NVLinks between them, such as GPU0:GPU1=4"
+        )
+    };
+    let device = |name: &str| {
+        let digits = name.trim();
+        let digits = digits.strip_prefix("GPU").unwrap_or(digits);
+        digits.parse::<i32>().ok().filter(|dev| *dev >= 0)
+    };
+    let (pair, count) = text.split_once('=').ok_or_else(expected)?;
+    let (from, to) = pair.split_once(':').ok_or_else(expected)?;
+    let (from, to) = device(from).zip(device(to)).ok_or_else(expected)?;
+    if from == to {
+        return Err(format!(
+            "`{text}`: both ends are GPU{from}; expected two GPUs"
+        ));
+    }
+    match count.trim().parse::<i32>() {
+        Ok(count @ 1..=MOST_LINKS) => Ok(AssumedLink {
+            between: [from, to],
+            count,
+        }),
+        _ => Err(format!(
+            "`{text}`: {count} is no number of NVLinks; expected 1 to {MOST_LINKS}"
+        )),
+    }
+}
+
+/// Reads a NIC: `speed=400000,gdr=1`, Mb/s.
+///
+/// # Errors
+/// It is none; a sentence.
+pub fn nic(text: &str) -> Result<AssumedNic, String> {
+    let [speed, gdr] = numbers(text, ["speed", "gdr"])?;
+    match speed {
+        Some(speed @ 1..=10_000_000) => Ok(AssumedNic {
+            speed,
+            gdr: gdr.unwrap_or(1) != 0,
+        }),
+        _ => Err("expected speed=N in Mb/s, such as speed=400000".to_owned()),
+    }
+}
+
+/// Reads KEY=VALUE pairs of these keys.
+fn numbers<const N: usize>(text: &str, keys: [&str; N]) -> Result<[Option<i32>; N], String> {
+    let mut values = [None; N];
+    for pair in text.split(',') {
+        let (key, value) = pair
+            .split_once('=')
+            .ok_or_else(|| format!("`{pair}`: expected KEY=VALUE"))?;
+        let Some(at) = keys.iter().position(|known| *known == key.trim()) else {
+            let near = suggest::nearest(key, keys.into_iter(), 1);
+            return Err(format!(
+                "unknown key `{key}`; expected {}{}",
+                keys.join(", "),
+                suggest::question(&near)
+            ));
+        };
+        let number = value
+            .trim()
+            .parse::<i32>()
+            .ok()
+            .filter(|number| *number >= 0);
+        values[at] =
+            Some(number.ok_or_else(|| format!("{key} is `{value}`; expected a whole number"))?);
+    }
+    Ok(values)
 }

@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use findings::complete::Assumptions;
 use planner::{Job, NcclVersion, Planned, Settings};
 use serde::Deserialize;
 use topology::edit::Edit;
 
+use crate::assume;
 use crate::built_in;
 use crate::gpus::Gpus;
 use crate::job::{JobError, JobSpec, MOST_HOSTS, Machine};
+use crate::order::Order;
 
 /// A file that was dropped, or a machine that is built in.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -85,6 +88,70 @@ pub struct JobRequest {
     /// Links that are slower, as `LINK=SHARE`.
     #[serde(default)]
     pub degrade: Vec<String>,
+    /// Which GPU each rank runs on.
+    #[serde(default)]
+    pub rank_order: RankOrder,
+    /// The network reduces (SHARP), and its plug-in is there.
+    #[serde(default)]
+    pub collnet: bool,
+    /// The files are planned as they are.
+    #[serde(default)]
+    pub as_is: bool,
+    /// Which network ports NCCL merges into virtual devices.
+    #[serde(default)]
+    pub net_merge: NetMerge,
+    /// What is assumed where a file has no GPUs and NICs: the name of a known machine.
+    #[serde(default)]
+    pub assume: Option<String>,
+    /// GPUs where a file has none: `sm=90,nvswitch-links=18,gdr=1`.
+    #[serde(default)]
+    pub assume_gpu: Option<String>,
+    /// NICs where a file has none: `speed=400000,gdr=1`, Mb/s.
+    #[serde(default)]
+    pub assume_nic: Option<String>,
+    /// NVLinks where GPUs have none: `GPU0:GPU1=4`.
+    #[serde(default)]
+    pub assume_nvlinks: Vec<String>,
+}
+
+/// An order of ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected `host`, `round-robin` or a list of the GPU of each rank"
+)]
+pub enum RankOrder {
+    /// One that has a name.
+    Named(NamedOrder),
+    /// The GPU of each rank: device numbers, which are counted on from host to host.
+    Listed(Vec<u32>),
+}
+
+/// An order of ranks that has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NamedOrder {
+    /// Host after host.
+    Host,
+    /// One rank of each host in turn.
+    RoundRobin,
+}
+
+impl Default for RankOrder {
+    fn default() -> Self {
+        Self::Named(NamedOrder::Host)
+    }
+}
+
+/// Which network ports NCCL merges into virtual devices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetMerge {
+    /// The ports of one card.
+    #[default]
+    Ib,
+    /// None.
+    Off,
 }
 
 const fn one() -> u32 {
@@ -148,6 +215,14 @@ impl JobRequest {
             set: Vec::new(),
             without: Vec::new(),
             degrade: Vec::new(),
+            rank_order: RankOrder::default(),
+            collnet: false,
+            as_is: false,
+            net_merge: NetMerge::Ib,
+            assume: None,
+            assume_gpu: None,
+            assume_nic: None,
+            assume_nvlinks: Vec::new(),
         }
     }
 
@@ -214,7 +289,26 @@ impl JobRequest {
         }
         spec.edits = edits.map_err(|why| why.to_string())?;
         spec.nvlink_domain = self.nvlink_domain;
+        spec.order = match &self.rank_order {
+            RankOrder::Named(NamedOrder::Host) => Order::HostByHost,
+            RankOrder::Named(NamedOrder::RoundRobin) => Order::RoundRobin,
+            RankOrder::Listed(gpus) => Order::Listed(gpus.clone()),
+        };
+        spec.collnet = self.collnet;
+        spec.as_is = self.as_is;
+        spec.physical_ports = self.net_merge == NetMerge::Off;
+        spec.assume = self.assumptions()?;
         Ok((spec, notes))
+    }
+
+    fn assumptions(&self) -> Result<Assumptions, String> {
+        let links = self.assume_nvlinks.iter().map(|text| assume::link(text));
+        Ok(assume::joined(
+            self.assume.as_deref().map(assume::preset).transpose()?,
+            self.assume_gpu.as_deref().map(assume::gpu).transpose()?,
+            self.assume_nic.as_deref().map(assume::nic).transpose()?,
+            &links.collect::<Result<Vec<_>, _>>()?,
+        ))
     }
 
     /// Plans the job.

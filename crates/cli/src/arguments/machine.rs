@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use answers::assume;
 use clap::{Args, ValueEnum};
-use findings::complete::{AssumedGpu, AssumedLink, AssumedNic, Assumptions, PRESETS};
+use findings::complete::{AssumedGpu, AssumedLink, AssumedNic, Assumptions};
 
 use super::Variables;
 use super::compare::FormArguments;
-use answers::suggest;
 
 pub(crate) const PROBE_EXAMPLES: &str = "\
 Examples:
@@ -153,33 +153,28 @@ pub(crate) struct MatrixArguments {
 pub(crate) struct AssumeArguments {
     /// GPUs, NVLinks and NICs of a known machine, where the file has none: h100-sxm, a100-sxm,
     /// v100-cube-mesh … (a wrong name lists all)
-    #[arg(long, value_name = "NAME", value_parser = preset)]
+    #[arg(long, value_name = "NAME", value_parser = assume::preset)]
     pub assume: Option<Assumptions>,
     /// GPUs where the file has none: sm=90,nvswitch-links=18,gdr=1
-    #[arg(long, value_name = "KEY=VALUE,…", value_parser = assumed_gpu)]
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = assume::gpu)]
     pub assume_gpu: Option<AssumedGpu>,
     /// NICs where the file has none: speed=400000,gdr=1 (Mb/s)
-    #[arg(long, value_name = "KEY=VALUE,…", value_parser = assumed_nic)]
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = assume::nic)]
     pub assume_nic: Option<AssumedNic>,
     /// NVLinks between two GPUs, for GPUs that have none in the file: bridges, meshes
-    #[arg(long, value_name = "GPU0:GPU1=COUNT,…", value_delimiter = ',', value_parser = assumed_link)]
+    #[arg(long, value_name = "GPU0:GPU1=COUNT,…", value_delimiter = ',', value_parser = assume::link)]
     pub assume_nvlinks: Vec<AssumedLink>,
 }
 
 impl AssumeArguments {
     /// All assumptions; the other options override the preset.
     pub(crate) fn all(&self) -> Assumptions {
-        let named = self.assume.clone().unwrap_or_default();
-        let nvlinks = match (self.assume_nvlinks.is_empty(), self.assume_gpu) {
-            (false, _) => self.assume_nvlinks.clone(),
-            (true, Some(_)) => Vec::new(),
-            (true, None) => named.nvlinks,
-        };
-        Assumptions {
-            gpu: self.assume_gpu.or(named.gpu),
-            nic: self.assume_nic.or(named.nic),
-            nvlinks,
-        }
+        assume::joined(
+            self.assume.clone(),
+            self.assume_gpu,
+            self.assume_nic,
+            &self.assume_nvlinks,
+        )
     }
 }
 
@@ -213,109 +208,8 @@ pub(crate) struct VmArguments {
     pub variables: Variables,
 }
 
-/// Most NVLinks of a GPU, with room for GPUs to come.
-const MOST_LINKS: i32 = 64;
-
 /// Reads a GPU's number.
 fn gpu(text: &str) -> Result<u32, String> {
     let read = text.trim().parse();
     read.map_err(|_| "expected the numbers of GPUs, separated by commas, such as 0,1".to_owned())
-}
-
-fn preset(name: &str) -> Result<Assumptions, String> {
-    Assumptions::preset(name).ok_or_else(|| {
-        let known = || PRESETS.iter().map(|preset| preset.name);
-        let near = suggest::nearest(name, known(), 1);
-        let known: Vec<&str> = known().collect();
-        format!("expected {}{}", known.join(", "), suggest::question(&near))
-    })
-}
-
-fn assumed_gpu(text: &str) -> Result<AssumedGpu, String> {
-    let keys = ["sm", "nvswitch-links", "gdr"];
-    let [sm, links, gdr] = numbers(text, keys)?;
-    let sm = sm.ok_or("expected sm=N, the compute capability × 10, such as sm=90")?;
-    if !(20..=200).contains(&sm) {
-        return Err(format!(
-            "sm={sm} is not a compute capability × 10; expected a number such as 90"
-        ));
-    }
-    let nvswitch_links = links.unwrap_or(0);
-    if nvswitch_links > MOST_LINKS {
-        return Err(format!(
-            "nvswitch-links={nvswitch_links} is more than any GPU has; expected a number such as 18"
-        ));
-    }
-    Ok(AssumedGpu {
-        sm,
-        nvswitch_links,
-        gdr: gdr.unwrap_or(1) != 0,
-    })
-}
-
-fn assumed_link(text: &str) -> Result<AssumedLink, String> {
-    let expected = || {
-        format!(
-            "`{text}`: expected two GPUs and the number of NVLinks between them, such as GPU0:GPU1=4"
-        )
-    };
-    let device = |name: &str| {
-        let digits = name.trim();
-        let digits = digits.strip_prefix("GPU").unwrap_or(digits);
-        digits.parse::<i32>().ok().filter(|dev| *dev >= 0)
-    };
-    let (pair, count) = text.split_once('=').ok_or_else(expected)?;
-    let (from, to) = pair.split_once(':').ok_or_else(expected)?;
-    let (from, to) = device(from).zip(device(to)).ok_or_else(expected)?;
-    if from == to {
-        return Err(format!(
-            "`{text}`: both ends are GPU{from}; expected two GPUs"
-        ));
-    }
-    match count.trim().parse::<i32>() {
-        Ok(count @ 1..=MOST_LINKS) => Ok(AssumedLink {
-            between: [from, to],
-            count,
-        }),
-        _ => Err(format!(
-            "`{text}`: {count} is no number of NVLinks; expected 1 to {MOST_LINKS}"
-        )),
-    }
-}
-
-fn assumed_nic(text: &str) -> Result<AssumedNic, String> {
-    let [speed, gdr] = numbers(text, ["speed", "gdr"])?;
-    match speed {
-        Some(speed @ 1..=10_000_000) => Ok(AssumedNic {
-            speed,
-            gdr: gdr.unwrap_or(1) != 0,
-        }),
-        _ => Err("expected speed=N in Mb/s, such as speed=400000".to_owned()),
-    }
-}
-
-/// Reads KEY=VALUE pairs of these keys.
-fn numbers<const N: usize>(text: &str, keys: [&str; N]) -> Result<[Option<i32>; N], String> {
-    let mut values = [None; N];
-    for pair in text.split(',') {
-        let (key, value) = pair
-            .split_once('=')
-            .ok_or_else(|| format!("`{pair}`: expected KEY=VALUE"))?;
-        let Some(at) = keys.iter().position(|known| *known == key.trim()) else {
-            let near = suggest::nearest(key, keys.into_iter(), 1);
-            return Err(format!(
-                "unknown key `{key}`; expected {}{}",
-                keys.join(", "),
-                suggest::question(&near)
-            ));
-        };
-        let number = value
-            .trim()
-            .parse::<i32>()
-            .ok()
-            .filter(|number| *number >= 0);
-        values[at] =
-            Some(number.ok_or_else(|| format!("{key} is `{value}`; expected a whole number"))?);
-    }
-    Ok(values)
 }

@@ -64,6 +64,10 @@ struct Drawn {
     set: Vec<(&'static str, &'static str)>,
     nccl: String,
     without: Vec<&'static str>,
+    rank_order: &'static str,
+    net_merge: &'static str,
+    collnet: bool,
+    as_is: bool,
     collectives: Vec<&'static str>,
 }
 
@@ -81,22 +85,41 @@ fn drawn_jobs() -> impl Strategy<Value = Drawn> {
         1 => subsequence(FAILURES.to_vec(), 1..3),
     ];
     let collectives = ["all-reduce", "broadcast", "all-gather", "reduce-scatter"];
+    let preparation = prop_oneof![
+        3 => Just(("host", "ib", false, false)),
+        2 => (
+            select(vec!["host", "round-robin"]),
+            select(vec!["ib", "off"]),
+            any::<bool>(),
+            any::<bool>(),
+        ),
+    ];
     let drawn = (
         1..4_u32,
         gpus,
         subsequence(SETTINGS.to_vec(), 0..3),
         select(versions),
         without,
+        preparation,
         subsequence(collectives.to_vec(), 1..3),
     );
-    drawn.prop_map(|(hosts, gpus, set, nccl, without, collectives)| Drawn {
-        hosts,
-        gpus,
-        set,
-        nccl,
-        without,
-        collectives,
-    })
+    drawn.prop_map(
+        |(hosts, gpus, set, nccl, without, preparation, collectives)| {
+            let (rank_order, net_merge, collnet, as_is) = preparation;
+            Drawn {
+                hosts,
+                gpus,
+                set,
+                nccl,
+                without,
+                rank_order,
+                net_merge,
+                collnet,
+                as_is,
+                collectives,
+            }
+        },
+    )
 }
 
 /// The output of the program, or `None` where it refuses.
@@ -131,7 +154,17 @@ impl Drawn {
             "nccl": self.nccl,
             "set": self.set,
             "without": self.without,
+            "rank_order": self.rank_order,
+            "net_merge": self.net_merge,
+            "collnet": self.collnet,
+            "as_is": self.as_is,
         })
+    }
+
+    /// Whether the files are prepared as they are without options.
+    fn is_plain(&self) -> bool {
+        let plain = ("host", "ib", false, false);
+        (self.rank_order, self.net_merge, self.collnet, self.as_is) == plain
     }
 
     fn arguments(&self, command: &str, name: &str) -> Vec<String> {
@@ -152,6 +185,13 @@ impl Drawn {
         }
         for failure in &self.without {
             add("--without", (*failure).to_owned());
+        }
+        if !self.is_plain() {
+            add("--rank-order", self.rank_order.to_owned());
+            add("--net-merge", self.net_merge.to_owned());
+            let flags = [("--collnet", self.collnet), ("--as-is", self.as_is)];
+            let given = flags.iter().filter(|(_, given)| *given);
+            arguments.extend(given.map(|(flag, _)| (*flag).to_owned()));
         }
         arguments
     }
@@ -212,7 +252,7 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
         ));
     }
     // Paths and findings are those of the machine as it is.
-    if drawn.hosts == 1 && drawn.gpus.is_empty() && drawn.without.is_empty() {
+    if drawn.hosts == 1 && drawn.gpus.is_empty() && drawn.without.is_empty() && drawn.is_plain() {
         all.push((
             files(json!({ "ask": "doctor", "job": job })),
             ask("doctor", &[]),
@@ -283,7 +323,7 @@ fn of_files(
     let step = json!({ "ask": "step", "files": [{ "name": calls, "text": CALLS }], "job": job });
     all.push((files(step), arguments));
     // Elsewhere failures are no part of the job.
-    if drawn.without.is_empty() {
+    if drawn.without.is_empty() && drawn.is_plain() {
         let table = file("all_reduce.log", TABLE)?;
         let mut arguments = drawn.arguments("results", name);
         arguments.insert(1, table.clone());

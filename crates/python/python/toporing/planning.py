@@ -259,12 +259,24 @@ def plan(
     nvlink_domain: bool = False,
     without: Sequence[str] = (),
     degrade: Sequence[str] = (),
+    rank_order: str | Sequence[int] = "host",
+    collnet: bool = False,
+    as_is: bool = False,
+    net_merge: str = "ib",
+    assume: str | None = None,
+    assume_gpu: str | None = None,
+    assume_nic: str | None = None,
+    assume_nvlinks: Sequence[str] = (),
 ) -> Plan:
     """Plans a job.
 
-    `hosts` are equal hosts, and each of `others` is one more; `settings` are variables of NCCL; `gpus` are the device numbers of each
-    host, all if empty; `nvlink_domain` says that all hosts form one NVLink domain; `without` names
-    devices and links that are taken away, and `degrade` slower links as `LINK=SHARE`.
+    `hosts` are equal hosts, and each of `others` is one more; `settings` are variables of NCCL;
+    `gpus` are the device numbers of each host, all if empty; `nvlink_domain` says that all hosts form
+    one NVLink domain; `without` names devices and links that are taken away, and `degrade` slower
+    links as `LINK=SHARE`. `rank_order` is `host`, `round-robin` or the GPU of each rank; `collnet`
+    says that the network reduces; `as_is` plans files as they are; `net_merge` is `ib` or `off`;
+    `assume` names a known machine, whose devices are assumed where a file has none, and
+    `assume_gpu`, `assume_nic`, `assume_nvlinks` say them as the options of `topo plan` do.
     """
     expect("hosts", hosts, int)
     expect("nvlink_domain", nvlink_domain, bool)
@@ -272,6 +284,15 @@ def plan(
     expect_all("without", without, str)
     expect_all("degrade", degrade, str)
     expect_all("others", others, str, bytes, bytearray, PathLike)
+    expect("rank_order", rank_order, str, Sequence)
+    if not isinstance(rank_order, str):
+        expect_all("rank_order", rank_order, int)
+    expect("collnet", collnet, bool)
+    expect("as_is", as_is, bool)
+    expect("net_merge", net_merge, str)
+    for name, value in (("assume", assume), ("assume_gpu", assume_gpu), ("assume_nic", assume_nic)):
+        expect(name, value, str, _NONE)
+    expect_all("assume_nvlinks", assume_nvlinks, str)
     job = _job(
         topology,
         hosts=hosts,
@@ -282,6 +303,14 @@ def plan(
         settings=settings,
         without=list(without),
         degrade=list(degrade),
+        rank_order=rank_order if isinstance(rank_order, str) else list(rank_order),
+        collnet=collnet,
+        as_is=as_is,
+        net_merge=net_merge,
+        assume=assume,
+        assume_gpu=assume_gpu,
+        assume_nic=assume_nic,
+        assume_nvlinks=list(assume_nvlinks),
     )
     planned = _native.Planned(json.dumps(job).encode())
     answer = json.loads(planned.ask(b'{"ask": "overview"}'))

@@ -62,14 +62,28 @@ fn job(number: u64) -> (&'static str, Value, Value) {
     let versions: Vec<String> = planner::NcclVersion::ALL.map(|it| it.to_string()).to_vec();
     let version = &versions[draw(4, versions.len())];
     let without: &[&str] = [&[][..], &[], &["NIC0"]][draw(5, 3)];
-    let options = json!({
-        "hosts": hosts, "gpus": gpus, "settings": { variable: value }, "nccl_version": version,
-        "without": without,
+    let order = match (gpus, hosts, draw(6, 2)) {
+        ([1, 0], 1, _) => json!([1, 0]),
+        (_, _, 0) => json!("host"),
+        _ => json!("round-robin"),
+    };
+    let merge = ["ib", "off"][draw(7, 2)];
+    let assume = [None, Some("h100-sxm")][draw(10, 2)];
+    let gpu = [None, Some("sm=90,nvswitch-links=18")][draw(11, 2)];
+    let nic = [None, Some("speed=400000")][draw(12, 2)];
+    let nvlinks: &[&str] = [&[][..], &["GPU0:GPU1=4"]][draw(13, 2)];
+    let mut options = json!({
+        "hosts": hosts, "gpus": gpus, "without": without,
+        "rank_order": order, "net_merge": merge, "collnet": draw(8, 4) == 0,
+        "as_is": draw(9, 4) == 0, "assume": assume, "assume_gpu": gpu, "assume_nic": nic,
+        "assume_nvlinks": nvlinks,
     });
-    let request = json!({
-        "file": { "name": machine }, "hosts": hosts, "gpus": gpus, "set": [[variable, value]],
-        "nccl": version, "without": without,
-    });
+    let mut request = options.clone();
+    options["settings"] = json!({ variable: value });
+    options["nccl_version"] = json!(version);
+    request["file"] = json!({ "name": machine });
+    request["set"] = json!([[variable, value]]);
+    request["nccl"] = json!(version);
     (machine, options, request)
 }
 
