@@ -1,7 +1,7 @@
 //! Cost profiles: measured times, and a model for what was not measured.
 //!
-//! `topo run --calibrate` measures every choice for some numbers of ranks, as threads and as processes,
-//! at some message sizes, and fits the model to the times.
+//! `topo run --calibrate` measures every choice for some numbers of ranks, as threads and as
+//! processes, at some message sizes, and fits the model to the times.
 
 use std::sync::LazyLock;
 

@@ -16,6 +16,7 @@ pub(crate) mod nccl_check;
 pub(crate) mod nccl_tests;
 pub(crate) mod picture;
 pub(crate) mod program;
+pub(crate) mod rank;
 pub(crate) mod results;
 pub(crate) mod run;
 pub(crate) mod simulate;
@@ -54,6 +55,7 @@ use machine::{
 use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
 use picture::{VIEW_EXAMPLES, ViewArguments};
 use program::{PROGRAM_EXAMPLES, ProgramArguments};
+use rank::{RANK_EXAMPLES, RankArguments};
 use results::{RESULTS_EXAMPLES, ResultsArguments};
 use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLES, RunArguments};
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
@@ -101,14 +103,6 @@ Examples:
 
 NCCL's variables are taken from the environment, as NCCL takes them; --set comes on top.
 Exit status: 0 when there is a plan, 2 when there is none or the command line is wrong.";
-
-const RANK_EXAMPLES: &str = "\
-Examples:
-  topo plan topology.xml --hosts 16384 -o plan.json
-  topo show plan.json --rank 77777
-  topo show plan.json --rank 0 --format json   for other tools
-
-Only this rank is computed, so a large job takes no longer than a small one.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -443,18 +437,6 @@ pub(crate) enum Strategy {
     /// Also trees that come near the most that any schedule reaches, for topo run --algorithm
     /// forest
     Forest,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RankArguments {
-    /// Plan, as topo plan -o writes it, or - for standard input
-    #[arg(value_name = "PLAN")]
-    pub plan: PathBuf,
-    /// The rank
-    #[arg(short, long, value_name = "R", value_parser = within::<u32>(0..=u64::from(u32::MAX)))]
-    pub rank: u32,
-    #[command(flatten)]
-    pub form: FormArguments,
 }
 
 #[derive(Debug, Args)]

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::arguments::RankArguments;
 use crate::arguments::compare::TextOrJson;
+use crate::arguments::rank::RankArguments;
 use crate::environment::Environment;
 use crate::input;
 use crate::output::Output;

@@ -1,7 +1,7 @@
 //! The derive macro `JsonSchema` of builds that need no schemas: it derives nothing.
 //!
-//! The schemas of all kinds of JSON are in `docs/schemas`, and `topo gen schema` prints those. Only the
-//! test that compares them to the types needs schemars, which takes a tenth of the time of a
+//! The schemas of all kinds of JSON are in `docs/schemas`, and `topo gen schema` prints those. Only
+//! the test that compares them to the types needs schemars, which takes a tenth of the time of a
 //! build. So crates with such types have a feature `schema`, and take `JsonSchema` from schemars
 //! with it, from here without it.
 

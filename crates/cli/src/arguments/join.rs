@@ -42,8 +42,8 @@ pub(crate) struct JoinArguments {
     /// Processes of the job, each one rank, or -t times -g
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=u64::from(MOST_RANKS)))]
     pub world: Option<u32>,
-    /// The job's unique id: @FILE from topo run --new-id -o FILE, or the id itself, which every user of this
-    /// host can then read
+    /// The job's unique id: @FILE from topo run --new-id -o FILE, or the id itself, which every
+    /// user of this host can then read
     #[arg(long, value_name = "@FILE|ID", conflicts_with = "rendezvous")]
     pub id: Option<String>,
     /// Where ranks meet: file:PATH (on a file system that all share) or tcp:HOST:PORT (of rank 0)

@@ -118,7 +118,7 @@ impl Mode {
         format!("topo {} {}", self.command, self.argument)
     }
 
-    /// What to say to whoever used the former name.
+    /// The note for people who use the former name.
     pub(crate) fn hint(self) -> String {
         format!(
             "`topo {}` is `{}` now; the next release no longer has the former name",

@@ -53,8 +53,8 @@ pub(crate) struct TuneArguments {
     /// Messages below this size may become slower: for jobs that have none
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1K")]
     pub from: u64,
-    /// Take times from this cost profile, which topo expect --results --fit wrote; NCCL still chooses by its
-    /// own constants
+    /// Take times from this cost profile, which topo expect --results --fit wrote; NCCL still
+    /// chooses by its own constants
     #[arg(long, value_name = "TOML")]
     pub profile: Option<PathBuf>,
     /// Write the files for NCCL into this folder; it is made if it is not there

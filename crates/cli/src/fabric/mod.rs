@@ -1,4 +1,5 @@
-//! `topo simulate --network-only`: switches and cables between hosts, and the rank order that suits them.
+//! `topo simulate --network-only`: switches and cables between hosts, and the rank order that suits
+//! them.
 
 mod page;
 

@@ -1,4 +1,5 @@
-//! Names, addresses and secrets in the archive of `topo diagnose --collect --redact`: none may be left.
+//! Names, addresses and secrets in the archive of `topo diagnose --collect --redact`: none may be
+//! left.
 
 use std::fs;
 use std::io::Write;

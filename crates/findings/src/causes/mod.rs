@@ -6,9 +6,9 @@
 //! assert_eq!(cause, Some("nvls-bind"));
 //! ```
 //!
-//! `topo diagnose --log` explains warnings with this table, `topo doctor` takes titles and advice from it, and
-//! `topo diagnose` names its causes. In reading order: `cause` (a cause and its signs), `table`
-//! (the causes by subject).
+//! `topo diagnose --log` explains warnings with this table, `topo doctor` takes titles and advice
+//! from it, and `topo diagnose` names its causes. In reading order: `cause` (a cause and its
+//! signs), `table` (the causes by subject).
 
 mod cause;
 pub mod table;
