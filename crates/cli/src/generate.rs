@@ -30,7 +30,7 @@ pub(crate) fn help(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let mut command = layout::command(environment.width, name, None);
+    let mut command = layout::command(environment.width, name, name.and_then(modes::of));
     command.build();
     if let Some(name) = name {
         let names = command.get_subcommands().map(clap::Command::get_name);
@@ -56,16 +56,13 @@ pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
         std::fs::create_dir(directory)
             .with_context(|| format!("cannot make the folder {}", directory.display()))?;
     }
-    let mut pages = vec![("topo".to_owned(), &command)];
-    pages.extend(
-        command
-            .get_subcommands()
-            .filter(|sub| !sub.is_hide_set())
-            .map(|sub| (format!("topo-{}", sub.get_name()), sub)),
-    );
+    let mut pages = vec![("topo".to_owned(), command.clone())];
+    let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    pages.extend(visible.map(|sub| (format!("topo-{}", sub.get_name()), sub.clone())));
+    pages.extend(modes::pages(&command));
     for (name, command) in pages {
         let file = directory.join(format!("{name}.1"));
-        output::write(&file, &page(command, &name)?)?;
+        output::write(&file, &page(&command, &name)?)?;
         output.text.push_str(&format!("{}\n", file.display()));
     }
     Ok(())

@@ -92,11 +92,11 @@ mod tests {
         let others = include_str!("not_linux.rs");
         for command in [
             "run",
-            "calibrate",
-            "collect",
+            "run --calibrate",
+            "diagnose --collect",
             "driver-answers",
             "gpu-test",
-            "id",
+            "run --new-id",
             "nccl-check",
             "nccl-host",
             "tune --nccl-library",

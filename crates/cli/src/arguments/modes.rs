@@ -31,8 +31,9 @@ const fn mode(command: &'static str, argument: &'static str, hidden: &'static st
 const MODES: [Mode; 14] = [
     mode("show", "--machines", "machines"),
     mode("show", "--matrix", "matrix"),
-    mode("show", "--rank", "rank"),
     mode("show", "--program", "program"),
+    // Behind `--program`, which has an option of this name, too.
+    mode("show", "--rank", "rank"),
     mode("diff", "--each-failure", "what-if"),
     mode("expect", "--results", "results"),
     mode("simulate", "--network-only", "fabric"),
@@ -102,14 +103,21 @@ pub(crate) fn resolve(mut arguments: Vec<OsString>) -> Resolved {
             continue;
         };
         arguments[1] = mode.hidden.into();
-        if !has_value {
+        let next = arguments.get(at + 1);
+        let asks_for_help = next.is_some_and(|it| it == "--help" || it == "-h");
+        if !has_value || asks_for_help {
             arguments.remove(at);
         }
         return resolved(arguments, Some(mode), false);
     }
-    let former = MODES.into_iter().find(|it| name == it.hidden);
+    let former = name.to_str().and_then(of);
     let is_former = former.is_some();
     resolved(arguments, former, is_former)
+}
+
+/// The mode that has the arguments of a hidden command.
+pub(crate) fn of(hidden: &str) -> Option<Mode> {
+    MODES.into_iter().find(|it| it.hidden == hidden)
 }
 
 impl Mode {
@@ -152,6 +160,15 @@ pub(crate) fn describe(mut all: Command, used: &str, mode: Option<Mode>) -> Comm
         let mut named = hidden.clone().bin_name(mode.words());
         let usage = named.render_usage().to_string();
         hidden.override_usage(usage.trim_start_matches("Usage:").trim().to_owned())
+    })
+}
+
+/// The commands of modes, with the names of their manual pages.
+pub(crate) fn pages(all: &Command) -> impl Iterator<Item = (String, Command)> {
+    MODES.into_iter().filter_map(|mode| {
+        let hidden = all.find_subcommand(mode.hidden)?.clone();
+        let name = mode.words().replace("--", "").replace(' ', "-");
+        Some((name, hidden.bin_name(mode.words()).hide(false)))
     })
 }
 
@@ -212,6 +229,8 @@ mod tests {
             ("topo show a --matrix --json", "topo matrix a --json"),
             ("topo show p.json --rank 3", "topo rank p.json --rank 3"),
             ("topo show p.json --rank=3", "topo rank p.json --rank=3"),
+            ("topo show --rank 3 --program", "topo program --rank 3"),
+            ("topo show --rank --help", "topo rank --help"),
             ("topo show -- --matrix", "topo show -- --matrix"),
             ("topo run --new-id 1.2.3.4:5", "topo id 1.2.3.4:5"),
             ("topo gen man dir", "topo man dir"),

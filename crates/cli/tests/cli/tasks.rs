@@ -5,6 +5,21 @@ use super::{ok, root};
 /// The pages with tasks.
 const PAGES: [&str; 2] = ["README.md", "docs/README.md"];
 
+/// Options that ask for a page with options of its own.
+const MODES: [&str; 11] = [
+    "--calibrate",
+    "--collect",
+    "--each-failure",
+    "--log",
+    "--machines",
+    "--matrix",
+    "--network-only",
+    "--new-id",
+    "--program",
+    "--rank",
+    "--results",
+];
+
 /// The commands in code of a page that call `topo`, from its name on.
 fn commands(page: &str) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(root().join(page)).unwrap();
@@ -23,8 +38,8 @@ fn commands(page: &str) -> Vec<Vec<String>> {
 /// The commands that the help lists.
 pub(super) fn listed() -> Vec<String> {
     let help = ok(&["help"]).out;
-    let rows = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let rows = rows.take_while(|line| !line.is_empty());
+    let rows = help.lines().skip_while(|line| !line.ends_with(':')).skip(1);
+    let rows = rows.take_while(|line| *line != "Options:");
     let names = rows.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     names
         .filter(|it| !it.is_empty())
@@ -39,7 +54,11 @@ fn tasks_name_commands_and_options_of_the_help() {
             if words[0] == "help" {
                 continue;
             }
-            let help = ok(&["help", &words[0]]).out;
+            let mode = words.iter().find(|it| MODES.contains(&it.as_str()));
+            let help = match mode {
+                Some(mode) => ok(&[&words[0], mode, "--help"]).out + mode,
+                None => ok(&["help", &words[0]]).out,
+            };
             for word in words.iter().filter(|it| it.starts_with("--")) {
                 let option = word.split('=').next().unwrap();
                 let known = help.split(|it: char| !it.is_alphanumeric() && it != '-');

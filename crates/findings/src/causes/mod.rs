@@ -2,7 +2,7 @@
 //!
 //! ```
 //! let text = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152";
-//! let cause = causes::of_warning(text).map(|cause| cause.id);
+//! let cause = findings::causes::of_warning(text).map(|cause| cause.id);
 //! assert_eq!(cause, Some("nvls-bind"));
 //! ```
 //!

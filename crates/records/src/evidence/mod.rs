@@ -1,7 +1,7 @@
 //! Reads what is left of a job that hangs or failed.
 //!
 //! ```
-//! use evidence::watchdog::{self, Event};
+//! use records::evidence::watchdog::{self, Event};
 //!
 //! let line = "[rank3]:[E] [Rank 3] Watchdog caught collective operation timeout: \
 //!             WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, \
